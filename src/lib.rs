@@ -1,0 +1,3 @@
+//! Finds the reference cycles that hold GPU memory in Python programs.
+
+pub mod report;

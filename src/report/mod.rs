@@ -1,0 +1,6 @@
+//! The report: one serde model and its renderings.
+//!
+//! [`model`] is the contract. Every other file here turns a [`model::Report`] into something a
+//! person or a program reads, and adds no facts of its own.
+
+pub mod model;
