@@ -3,4 +3,17 @@
 //! [`model`] is the contract. Every other file here turns a [`model::Report`] into something a
 //! person or a program reads, and adds no facts of its own.
 
+pub mod dot;
+pub mod json;
+mod layout;
 pub mod model;
+mod route;
+mod scene;
+pub mod svg;
+pub mod text;
+mod words;
+
+pub use words::human_bytes;
+
+#[cfg(test)]
+mod samples;
