@@ -1,0 +1,104 @@
+//! CuPy: arrays on the GPU.
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyTuple, PyType};
+
+use super::frameworks::Proposal;
+use crate::heap::{Descriptor, int_value};
+
+/// CuPy's array type and the C descriptors through which its arrays are read: an array has a
+/// `data` pointer into a `mem`ory block, which has an address, a size and a device.
+pub struct Cupy {
+    array: Py<PyType>,
+    data: Descriptor,
+    memory: Descriptor,
+    pointer: Descriptor,
+    size: Descriptor,
+    device: Descriptor,
+    dtype: Option<Descriptor>,
+    shape: Option<Descriptor>,
+}
+
+impl Cupy {
+    /// Reads `cupy`, which the caller found in `sys.modules`.
+    ///
+    /// # Errors
+    /// If the import of CuPy is still under way, or its classes are not what they were.
+    pub fn new(cupy: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let array = cupy.getattr("ndarray")?.cast_into::<PyType>()?;
+        let cuda = cupy.getattr("cuda")?;
+        let pointer_class = cuda.getattr("MemoryPointer")?.cast_into::<PyType>()?;
+        let memory_class = cuda.getattr("Memory")?.cast_into::<PyType>()?;
+        let base_memory = cuda.getattr("memory")?.getattr("BaseMemory").ok();
+        let memory_class = match base_memory {
+            Some(class) => class.cast_into::<PyType>()?,
+            None => memory_class,
+        };
+        Ok(Self {
+            data: inherited(&array, "data")?,
+            memory: inherited(&pointer_class, "mem")?,
+            pointer: inherited(&memory_class, "ptr")?,
+            size: inherited(&memory_class, "size")?,
+            device: inherited(&memory_class, "device_id")?,
+            dtype: inherited(&array, "dtype").ok(),
+            shape: inherited(&array, "shape").ok(),
+            array: array.unbind(),
+        })
+    }
+
+    /// True for the types of arrays.
+    ///
+    /// # Safety
+    /// `ty` is a live type and the caller is attached to the interpreter.
+    pub unsafe fn is_array_type(&self, ty: *mut ffi::PyTypeObject) -> bool {
+        // SAFETY: by this function's contract; walks the type's own `tp_mro`.
+        unsafe { ffi::PyType_IsSubtype(ty, self.array.as_ptr().cast()) != 0 }
+    }
+
+    /// What memory an array has: the whole block that it is in.
+    pub fn array(&self, array: &Bound<'_, PyAny>) -> Option<Proposal> {
+        let memory = self.memory.get(&self.data.get(array)?)?;
+        let number = |part: &Descriptor| u64::try_from(int_value(&part.get(&memory)?)?).ok();
+        let (pointer, bytes) = (number(&self.pointer)?, number(&self.size)?);
+        if pointer == 0 || bytes == 0 {
+            return None;
+        }
+        let device = format!("cuda:{}", number(&self.device)?);
+        let mut proposal = Proposal::new(pointer, bytes, device);
+        proposal.buffer.shape = self.shape.as_ref().and_then(|shape| shape.get(array)).map(|shape| {
+            crate::heap::items(&shape)
+                .iter()
+                .filter_map(|extent| u64::try_from(int_value(extent)?).ok())
+                .collect()
+        });
+        // A NumPy dtype, whose text is made in C for the plain numbers that a GPU holds.
+        proposal.buffer.dtype = self
+            .dtype
+            .as_ref()
+            .and_then(|dtype| dtype.get(array))
+            .and_then(|dtype| dtype.str().ok()?.extract().ok());
+        Some(proposal)
+    }
+}
+
+/// The descriptor `name` of a class or the first base that has it, if it is implemented in C.
+fn inherited(class: &Bound<'_, PyType>, name: &str) -> PyResult<Descriptor> {
+    let types = class.py().import("types")?;
+    let kinds = PyTuple::new(
+        class.py(),
+        [types.getattr("GetSetDescriptorType")?, types.getattr("MemberDescriptorType")?],
+    )?;
+    for base in class.mro() {
+        let base = base.cast_into::<PyType>()?;
+        if let Ok(descriptor) = base.getattr("__dict__")?.get_item(name)
+            && descriptor.is_instance(&kinds)?
+            && let Some(descriptor) = Descriptor::new(&descriptor)
+        {
+            return Ok(descriptor);
+        }
+    }
+    Err(pyo3::exceptions::PyAttributeError::new_err(format!(
+        "cyclescope: {class} has no attribute {name} implemented in C"
+    )))
+}

@@ -1,0 +1,45 @@
+//! Which device memory does an object hold?
+//!
+//! A framework's adapter proposes a pointer, the CUDA driver confirms it. So a fake tensor or
+//! a freed buffer is never taken for memory, and the buffers of all frameworks are treated alike.
+
+mod selection;
+
+#[cfg(feature = "python")]
+mod allocator;
+#[cfg(feature = "python")]
+mod cupy;
+#[cfg(feature = "python")]
+mod driver;
+#[cfg(feature = "python")]
+mod frameworks;
+#[cfg(feature = "python")]
+mod numpy;
+#[cfg(feature = "python")]
+mod torch;
+
+pub use selection::{DeviceSelection, UnknownDevice};
+
+#[cfg(feature = "python")]
+pub(crate) use {
+    allocator::allocated_bytes,
+    driver::driver_present,
+    frameworks::{Frameworks, StorageWatch},
+};
+
+/// A piece of device memory, as its framework and the driver describe it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DeviceBuffer {
+    /// Address of the first byte of the storage, on the device.
+    pub pointer: u64,
+    /// Size of the whole storage in bytes.
+    pub bytes: u64,
+    /// The device, such as `cuda:0` or `cpu`.
+    pub device: String,
+    /// Element type, such as `float32`; `None` for raw storage.
+    pub dtype: Option<String>,
+    /// Extent of each dimension; `None` for raw storage.
+    pub shape: Option<Vec<u64>>,
+    /// True if the CUDA driver said that `pointer` is device memory.
+    pub confirmed: bool,
+}

@@ -1,0 +1,139 @@
+//! Which devices a watch is about.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// The kinds of device that PyTorch knows by name.
+const KINDS: [&str; 15] = [
+    "cuda", "cpu", "xpu", "mps", "hpu", "npu", "xla", "mtia", "hip", "ipu", "vulkan", "privateuseone",
+    "maia", "musa", "mlu",
+];
+
+/// A set of devices.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DeviceSelection {
+    /// Every device, host memory included.
+    Any,
+    /// The devices named, each with a number or, without, all of its kind.
+    Some(Vec<(String, Option<u32>)>),
+}
+
+/// What is wrong with the name of a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownDevice(String);
+
+impl fmt::Display for UnknownDevice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{:?} is not a device: write 'any' for all memory, 'cuda' for all GPUs, 'cuda:0' for \
+             one of them, 'cpu' for host memory, or another of {}",
+            self.0,
+            KINDS.join(", ")
+        )
+    }
+}
+
+impl std::error::Error for UnknownDevice {}
+
+impl DeviceSelection {
+    /// The set of all devices that one of `names` stands for.
+    ///
+    /// # Errors
+    /// If a name is not a device.
+    pub fn parse<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Self, UnknownDevice> {
+        let mut devices = Vec::new();
+        for name in names {
+            match name.parse()? {
+                Self::Any => return Ok(Self::Any),
+                Self::Some(more) => devices.extend(more),
+            }
+        }
+        Ok(Self::Some(devices))
+    }
+
+    /// True if `device`, such as `cuda:0`, is in the set.
+    pub fn contains(&self, device: &str) -> bool {
+        let Self::Some(devices) = self else { return true };
+        let (kind, number) = split(device);
+        devices.iter().any(|(wanted, wanted_number)| {
+            wanted == kind && (wanted_number.is_none() || *wanted_number == number.or(Some(0)))
+        })
+    }
+
+    /// True if some device of `kind` is in the set.
+    pub fn includes_kind(&self, kind: &str) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Some(devices) => devices.iter().any(|(wanted, _)| wanted == kind),
+        }
+    }
+
+    /// The union of two sets.
+    pub fn with(self, other: &Self) -> Self {
+        match (self, other) {
+            (Self::Some(mut devices), Self::Some(more)) => {
+                devices.extend(more.iter().cloned());
+                Self::Some(devices)
+            }
+            _ => Self::Any,
+        }
+    }
+}
+
+impl FromStr for DeviceSelection {
+    type Err = UnknownDevice;
+
+    fn from_str(name: &str) -> Result<Self, UnknownDevice> {
+        if name == "any" {
+            return Ok(Self::Any);
+        }
+        let (kind, number) = split(name);
+        let numbered = name.contains(':');
+        if !KINDS.contains(&kind) || (numbered && number.is_none()) {
+            return Err(UnknownDevice(name.to_owned()));
+        }
+        Ok(Self::Some(vec![(kind.to_owned(), number)]))
+    }
+}
+
+/// The kind and the number of a device's name.
+fn split(device: &str) -> (&str, Option<u32>) {
+    match device.split_once(':') {
+        Some((kind, number)) => (kind, number.parse().ok()),
+        None => (device, None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kind_stands_for_all_its_devices() {
+        let cuda: DeviceSelection = "cuda".parse().expect("a device");
+        assert!(cuda.contains("cuda:0") && cuda.contains("cuda:7") && cuda.contains("cuda"));
+        assert!(!cuda.contains("cpu") && !cuda.contains("meta"));
+    }
+
+    #[test]
+    fn a_number_stands_for_one_device() {
+        let first = DeviceSelection::parse(["cuda:1", "cpu"]).expect("devices");
+        assert!(first.contains("cuda:1") && first.contains("cpu"));
+        assert!(!first.contains("cuda:0"));
+    }
+
+    #[test]
+    fn any_wins() {
+        let any = DeviceSelection::parse(["cuda:1", "any"]).expect("devices");
+        assert!(any.contains("xpu:3"));
+    }
+
+    #[test]
+    fn what_is_no_device_is_named() {
+        for wrong in ["gpu", "cuda:", "cuda:x", "", "CUDA"] {
+            let error = wrong.parse::<DeviceSelection>().expect_err("not a device");
+            assert!(error.to_string().contains(&format!("{wrong:?}")), "{error}");
+        }
+    }
+}

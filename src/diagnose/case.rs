@@ -1,0 +1,83 @@
+//! A leak as a pattern looks at it.
+
+use petgraph::graph::{EdgeIndex, NodeIndex};
+
+use crate::graph::{Cycle, LeakGraph, LeakNode};
+use crate::heap::{ObjectKind, ReferenceName};
+
+/// One leak, ready to be recognised: its graph, the cycle that is shown and the best cut.
+pub struct Case<'a> {
+    pub graph: &'a LeakGraph,
+    pub cycle: &'a Cycle,
+    pub cut: Option<EdgeIndex>,
+}
+
+/// One step of the cycle: an object, its reference, and the object that it refers to.
+#[derive(Clone, Copy)]
+pub struct CycleStep<'a> {
+    pub object: &'a LeakNode,
+    pub name: &'a ReferenceName,
+    pub next: &'a LeakNode,
+}
+
+impl<'a> Case<'a> {
+    /// The steps of the cycle in order.
+    pub fn steps(&self) -> impl Iterator<Item = CycleStep<'a>> + '_ {
+        self.cycle.edges.iter().enumerate().map(|(i, &edge)| CycleStep {
+            object: self.node(self.cycle.nodes[i]),
+            name: &self.graph[edge].name,
+            next: self.node(self.cycle.nodes[(i + 1) % self.cycle.nodes.len()]),
+        })
+    }
+
+    fn node(&self, node: NodeIndex) -> &'a LeakNode {
+        &self.graph[node]
+    }
+
+    /// The first step from an object of the kind.
+    pub fn step_from(&self, kind: ObjectKind) -> Option<CycleStep<'a>> {
+        self.steps().find(|step| step.object.description.kind == kind)
+    }
+
+    /// The first step from an instance, by an attribute: the owner, as a person sees it.
+    pub fn owner(&self) -> Option<(CycleStep<'a>, &'a str)> {
+        self.steps().find_map(|step| match step.name {
+            ReferenceName::Attribute(name)
+                if step.object.description.kind == ObjectKind::Instance =>
+            {
+                Some((step, name.as_str()))
+            }
+            _ => None,
+        })
+    }
+
+    /// True if the cycle passes through objects of these kinds only.
+    pub fn only(&self, kinds: &[ObjectKind]) -> bool {
+        self.cycle.nodes.iter().all(|&node| {
+            self.graph[node].stands_for == 0 && kinds.contains(&self.graph[node].description.kind)
+        })
+    }
+}
+
+/// Containers that may stand between an owner and what it owns.
+pub const CONTAINERS: [ObjectKind; 5] =
+    [ObjectKind::Dict, ObjectKind::List, ObjectKind::Tuple, ObjectKind::Set, ObjectKind::Deque];
+
+/// The last part of a qualified name: `Model` of `train.main.<locals>.Model`.
+pub fn short(name: &str) -> &str {
+    name.rsplit('.').next().unwrap_or(name)
+}
+
+/// ` (file:line)` of an object, or nothing.
+pub fn at(node: &LeakNode) -> String {
+    node.description.place.as_ref().map_or_else(String::new, |place| {
+        let file = place.file.rsplit(['/', '\\']).next().unwrap_or_default();
+        format!(" ({file}:{})", place.line)
+    })
+}
+
+/// A function as a person speaks of it: `a lambda`, `the function 'step'`.
+pub fn spoken(node: &LeakNode) -> String {
+    let name = short(node.description.label.trim_start_matches("function "));
+    if name == "<lambda>" { "a lambda".to_owned() } else { format!("the function `{name}`") }
+}

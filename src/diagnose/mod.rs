@@ -1,0 +1,46 @@
+//! From graph facts to a leak that a person can fix: its cycle, its cut, its signature, the
+//! pattern it follows and what to change.
+
+mod case;
+pub mod patterns;
+mod signature;
+
+pub use case::Case;
+pub use patterns::{Advice, Pattern};
+pub use signature::signature;
+
+use crate::graph::{Cycle, LeakGraph, PathToBuffer, find_cuts, first_cycle, paths_to_buffers};
+use petgraph::graph::EdgeIndex;
+
+/// What is known of one leak.
+#[derive(Clone, Debug)]
+pub struct Diagnosis {
+    /// Stable name of the bug; see [`signature`].
+    pub signature: String,
+    /// The recognised pattern's name.
+    pub pattern: Option<&'static str>,
+    pub advice: Advice,
+    pub cycle: Cycle,
+    pub paths: Vec<PathToBuffer>,
+    /// The references to remove, best first.
+    pub cuts: Vec<EdgeIndex>,
+    /// True if the graph shows that the cuts free every buffer of the leak.
+    pub cuts_free: bool,
+}
+
+/// Diagnoses one leak from its folded graph; `None` if no cycle of it reaches a buffer.
+pub fn diagnose(graph: &LeakGraph) -> Option<Diagnosis> {
+    let cycle = first_cycle(graph)?;
+    let cuts = find_cuts(graph, &cycle);
+    let case = Case { graph, cycle: &cycle, cut: cuts.edges.first().copied() };
+    let recognised = patterns::recognise(&case);
+    Some(Diagnosis {
+        signature: signature(graph, &cycle),
+        pattern: recognised.as_ref().map(|(name, _)| *name),
+        advice: recognised.map_or_else(|| patterns::fallback(&case), |(_, advice)| advice),
+        paths: paths_to_buffers(graph, &cycle),
+        cuts: cuts.edges,
+        cuts_free: cuts.frees,
+        cycle,
+    })
+}

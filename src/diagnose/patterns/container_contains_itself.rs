@@ -1,0 +1,28 @@
+//! # Container contains itself
+//!
+//! A list, dict or other container is, directly or through other containers, among its own items.
+//!
+//! **Why it leaks.** Every item is referred to by its container; here the way leads back to the start.
+//!
+//! Use instead a copy, a key or an index in place of the container, or take it out when done.
+
+use super::{Advice, Pattern};
+use crate::diagnose::case::{CONTAINERS, Case};
+
+pub const PATTERN: Pattern = Pattern { name: "container-contains-itself", recognise };
+
+fn recognise(case: &Case<'_>) -> Option<Advice> {
+    if !case.only(&CONTAINERS) {
+        return None;
+    }
+    let step = case.steps().last()?;
+    Some(Advice {
+        text: format!(
+            "The {} at {} is the container that it lies in. Store a copy or a key there, or remove \
+             the item when it is no longer needed.",
+            step.next.description.label, step.name
+        ),
+        before: None,
+        after: None,
+    })
+}

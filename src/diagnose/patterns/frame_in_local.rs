@@ -1,0 +1,31 @@
+//! # Frame stored in a local
+//!
+//! A function keeps its own frame (`inspect.currentframe()`, `sys._getframe()`) in a variable.
+//!
+//! **Why it leaks.** The frame refers to all local variables, and one of them refers to the frame.
+//!
+//! Use instead a `try: … finally: del frame`, or take what is needed (`frame.f_lineno`) at once.
+
+use super::{Advice, Pattern};
+use crate::diagnose::case::{Case, at};
+use crate::heap::{ObjectKind, ReferenceName};
+
+pub const PATTERN: Pattern = Pattern { name: "frame-in-local", recognise };
+
+fn recognise(case: &Case<'_>) -> Option<Advice> {
+    if !case.only(&[ObjectKind::Frame]) {
+        return None;
+    }
+    let step = case.steps().next()?;
+    let ReferenceName::Local(variable) = step.name else { return None };
+    let function = step.object.description.label.trim_start_matches("frame of ");
+    Some(Advice::new(
+        format!(
+            "The local variable `{variable}` of `{function}`{} holds a frame that holds it in turn, \
+             and all other variables of the function. Delete it before the function returns.",
+            at(step.object)
+        ),
+        format!("{variable} = inspect.currentframe()\n…"),
+        format!("{variable} = inspect.currentframe()\ntry:\n    …\nfinally:\n    del {variable}"),
+    ))
+}

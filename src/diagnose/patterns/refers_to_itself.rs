@@ -1,0 +1,27 @@
+//! # Object refers to itself
+//!
+//! An object has an attribute that is the object.
+//!
+//! **Why it leaks.** The attribute counts as a reference, so the count never reaches zero.
+//!
+//! Use instead `self` where the attribute is read, or a property that returns it.
+
+use super::{Advice, Pattern};
+use crate::diagnose::case::{Case, short};
+use crate::heap::{ObjectKind, ReferenceName};
+
+pub const PATTERN: Pattern = Pattern { name: "refers-to-itself", recognise };
+
+fn recognise(case: &Case<'_>) -> Option<Advice> {
+    if case.cycle.nodes.len() != 1 || !case.only(&[ObjectKind::Instance]) {
+        return None;
+    }
+    let step = case.steps().next()?;
+    let ReferenceName::Attribute(name) = step.name else { return None };
+    let class = short(&step.object.description.type_name);
+    Some(Advice::new(
+        format!("`{class}.{name}` is the object itself. Make it a property, or leave it out."),
+        format!("self.{name} = self"),
+        format!("@property\ndef {name}(self):\n    return self"),
+    ))
+}

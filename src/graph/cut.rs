@@ -1,0 +1,112 @@
+//! Which references to remove so that the buffers go.
+
+use petgraph::algo::kosaraju_scc;
+use petgraph::graph::EdgeIndex;
+
+use super::cycle::{Cycle, first_cycle};
+use super::group::is_cyclic;
+use super::leak_graph::{LeakGraph, is_library_file};
+use crate::heap::{ObjectKind, ReferenceName};
+
+/// More cuts than this are not looked for: nobody would make them.
+const CUT_LIMIT: usize = 8;
+
+/// The references to remove.
+#[derive(Clone, Debug, Default)]
+pub struct CutSet {
+    /// In the order in which they were found; the first is in the cycle that is shown.
+    pub edges: Vec<EdgeIndex>,
+    /// True if without them no cycle of the graph reaches a buffer.
+    pub frees: bool,
+}
+
+/// The references to remove, best first.
+///
+/// Looks for one reference of the shown cycle that is enough, in the order of [`preference`]. If none
+/// is, cuts the best and goes on with the next cycle that still reaches a buffer.
+pub fn find_cuts(graph: &LeakGraph, cycle: &Cycle) -> CutSet {
+    let mut rest = graph.clone();
+    let mut cuts = CutSet::default();
+    let mut next = Some(cycle.clone());
+    while let Some(cycle) = next {
+        if cuts.edges.len() == CUT_LIMIT {
+            return cuts;
+        }
+        let mut candidates = cycle.edges.clone();
+        candidates.sort_by_key(|&edge| (preference(&rest, edge), edge));
+        let Some(&best) = candidates.first() else { return cuts };
+        let enough = candidates.iter().copied().find(|&edge| {
+            let mut without = rest.clone();
+            without.remove_edge(edge);
+            !cycle_reaches_buffer(&without)
+        });
+        let cut = enough.unwrap_or(best);
+        cuts.edges.push(cut);
+        rest.remove_edge(cut);
+        next = first_cycle(&rest);
+    }
+    cuts.frees = true;
+    cuts
+}
+
+/// How gladly a person would remove a reference; less is better.
+///
+/// The program's own code before a library's, both before the interpreter's plumbing. An attribute
+/// of an object is easiest to change, most of all one that by its name points back to an owner; then
+/// variables that a closure or a frame holds, then the contents of containers.
+pub fn preference(graph: &LeakGraph, edge: EdgeIndex) -> u32 {
+    let Some((from, to)) = graph.edge_endpoints(edge) else { return u32::MAX };
+    let owner = &graph[from];
+    let kind = owner.description.kind;
+    let base = match &graph[edge].name {
+        _ if graph[edge].is_plumbing() => 1000,
+        ReferenceName::Attribute(name) => match kind {
+            ObjectKind::Instance | ObjectKind::Class if points_back(name) => 5,
+            ObjectKind::Instance => 10,
+            ObjectKind::Class => 25,
+            ObjectKind::Exception => 60,
+            ObjectKind::Method | ObjectKind::Partial => 70,
+            ObjectKind::Traceback | ObjectKind::Frame => 90,
+            _ => 40,
+        },
+        ReferenceName::Closure(_) => 20,
+        ReferenceName::Local(_) => 30,
+        ReferenceName::Default(_) => 35,
+        ReferenceName::Key(_) | ReferenceName::Index(_) => 50,
+        ReferenceName::Member => 55,
+        ReferenceName::KeyItself | ReferenceName::Type | ReferenceName::Unnamed => 1000,
+    };
+    let place = owner.description.place.as_ref().or(graph[to].description.place.as_ref());
+    let library = place.is_some_and(|place| is_library_file(&place.file));
+    base + if library { 300 } else { 0 } + if graph[to].stands_for > 0 { 2000 } else { 0 }
+}
+
+/// True for the names by which objects commonly refer to what owns them.
+fn points_back(name: &str) -> bool {
+    let name = name.trim_start_matches('_').to_ascii_lowercase();
+    const NAMES: [&str; 12] = [
+        "parent", "owner", "prev", "previous", "outer", "back", "root", "container", "trainer",
+        "parent_module", "backref", "holder",
+    ];
+    NAMES.contains(&name.as_str())
+}
+
+/// True if some cycle of the graph reaches a buffer.
+fn cycle_reaches_buffer(graph: &LeakGraph) -> bool {
+    // Kosaraju's components come in an order in which each is after those it can reach.
+    let mut reaches = vec![false; graph.node_count()];
+    for component in kosaraju_scc(graph) {
+        let hit = component.iter().any(|&node| {
+            graph[node].is_buffer || graph.neighbors(node).any(|next| reaches[next.index()])
+        });
+        if hit {
+            if is_cyclic(graph, &component) {
+                return true;
+            }
+            for node in component {
+                reaches[node.index()] = true;
+            }
+        }
+    }
+    false
+}

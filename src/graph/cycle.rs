@@ -1,0 +1,76 @@
+//! The cycle that a person would read first.
+
+use petgraph::Direction;
+use petgraph::algo::kosaraju_scc;
+use petgraph::graph::{EdgeIndex, NodeIndex};
+use petgraph::visit::EdgeRef;
+
+use super::group::is_cyclic;
+use super::leak_graph::LeakGraph;
+use super::shortest::{cost, distances};
+
+/// A closed way: `nodes[i]` refers to `nodes[i + 1]` by `edges[i]`, the last to the first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cycle {
+    pub nodes: Vec<NodeIndex>,
+    pub edges: Vec<EdgeIndex>,
+}
+
+/// The cycle to show: the shortest through the member nearest to a buffer, plumbing last.
+///
+/// The shortest of all would often be the interpreter's own: a class made at run time is in
+/// its own `__mro__`. `None` if no cycle reaches a buffer.
+pub fn first_cycle(graph: &LeakGraph) -> Option<Cycle> {
+    let mut component_of: Vec<Option<usize>> = vec![None; graph.node_count()];
+    for (number, component) in kosaraju_scc(graph).iter().enumerate() {
+        if is_cyclic(graph, component) {
+            for node in component {
+                component_of[node.index()] = Some(number);
+            }
+        }
+    }
+    let buffers: Vec<NodeIndex> =
+        graph.node_indices().filter(|&node| graph[node].is_buffer).collect();
+    let to_buffer = distances(graph, &buffers, Direction::Incoming, |_| true);
+    let mut candidates: Vec<(u32, NodeIndex)> = graph
+        .node_indices()
+        .filter(|node| component_of[node.index()].is_some())
+        .filter_map(|node| Some((to_buffer.distance[node.index()]?, node)))
+        .collect();
+    candidates.sort_unstable();
+    // The nearest member may be on no cycle but one of plumbing; then a farther one may do better.
+    let nearest = candidates.first()?.0;
+    candidates
+        .iter()
+        .filter(|(distance, _)| *distance <= nearest.saturating_add(100))
+        .take(16)
+        .filter_map(|&(distance, anchor)| {
+            let (length, cycle) = shortest_through(graph, anchor, |node| {
+                component_of[node.index()] == component_of[anchor.index()]
+            })?;
+            Some((length.saturating_add(distance), anchor, cycle))
+        })
+        .min_by_key(|(total, anchor, _)| (*total, *anchor))
+        .map(|(_, _, cycle)| cycle)
+}
+
+/// A shortest cycle through `anchor` among the nodes that `inside` allows, and its cost.
+fn shortest_through(
+    graph: &LeakGraph,
+    anchor: NodeIndex,
+    inside: impl Fn(NodeIndex) -> bool,
+) -> Option<(u32, Cycle)> {
+    let from_anchor = distances(graph, &[anchor], Direction::Outgoing, inside);
+    let (total, closing, last) = graph
+        .edges_directed(anchor, Direction::Incoming)
+        .filter_map(|edge| {
+            let distance = from_anchor.distance[edge.source().index()]?;
+            Some((distance.saturating_add(cost(graph, edge.id())), edge.id(), edge.source()))
+        })
+        .min()?;
+    let mut edges = from_anchor.path_to(graph, last);
+    edges.push(closing);
+    let nodes =
+        edges.iter().filter_map(|&edge| Some(graph.edge_endpoints(edge)?.0)).collect();
+    Some((total, Cycle { nodes, edges }))
+}

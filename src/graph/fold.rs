@@ -1,0 +1,157 @@
+//! Folding the interpreter's plumbing into the references that a person writes.
+
+use petgraph::Direction;
+use petgraph::graph::{EdgeIndex, NodeIndex};
+use petgraph::visit::{EdgeRef, IntoEdgeReferences};
+
+use super::leak_graph::{LeakEdge, LeakGraph, LeakNode};
+use crate::heap::{ObjectKind, ReferenceName};
+
+/// Folds away instance dictionaries, closure tuples, cells, default tuples and generator frames.
+///
+/// `object → __dict__ → ['x'] → value` becomes `object → .x → value`, and so on, so that the graph
+/// has the same shape on every version of CPython (instance dictionaries exist or not, generators
+/// refer to their variables themselves or through a frame). An object is folded only if every
+/// reference to it is of the kind that is folded with it; with another, it is somebody's own.
+pub fn fold(mut graph: LeakGraph) -> LeakGraph {
+    // Tuples before cells: a closure's cells are named by its tuple's references.
+    for pass in [Pass::Containers, Pass::Cells] {
+        let nodes: Vec<NodeIndex> = graph.node_indices().collect();
+        for node in nodes {
+            fold_node(&mut graph, node, pass);
+        }
+    }
+    without_folded(&graph)
+}
+
+/// The graph of the nodes that were not folded, numbered anew.
+fn without_folded(graph: &LeakGraph) -> LeakGraph {
+    let mut result = LeakGraph::default();
+    let mut place = vec![None; graph.node_count()];
+    for node in graph.node_indices().filter(|&node| graph[node].stands_for != FOLDED) {
+        place[node.index()] = Some(result.add_node(graph[node].clone()));
+    }
+    for edge in graph.edge_references() {
+        if let (Some(from), Some(to)) = (place[edge.source().index()], place[edge.target().index()])
+        {
+            result.add_edge(from, to, edge.weight().clone());
+        }
+    }
+    result
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Pass {
+    Containers,
+    Cells,
+}
+
+/// Marks a node whose references were taken over by its referrers.
+const FOLDED: u64 = u64::MAX;
+
+fn fold_node(graph: &mut LeakGraph, node: NodeIndex, pass: Pass) {
+    if graph[node].is_buffer {
+        return;
+    }
+    let incoming: Vec<(NodeIndex, ReferenceName)> = graph
+        .edges_directed(node, Direction::Incoming)
+        .map(|edge| (edge.source(), edge.weight().name.clone()))
+        .collect();
+    let outgoing: Vec<(NodeIndex, ReferenceName)> =
+        graph.edges(node).map(|edge| (edge.target(), edge.weight().name.clone())).collect();
+    let foldable = !incoming.is_empty()
+        && !outgoing.is_empty()
+        && (pass == Pass::Cells || incoming.len() == 1)
+        && incoming.iter().all(|(from, name)| {
+            *from != node && combined(&graph[*from], name, &graph[node], None, pass).is_some()
+        });
+    if !foldable {
+        return;
+    }
+    for (from, first) in &incoming {
+        for (to, second) in &outgoing {
+            let name = combined(&graph[*from], first, &graph[node], Some(second), pass);
+            graph.add_edge(*from, *to, LeakEdge { name: name.unwrap_or(ReferenceName::Unnamed) });
+        }
+    }
+    let folded: Vec<EdgeIndex> = graph
+        .edges_directed(node, Direction::Incoming)
+        .chain(graph.edges(node))
+        .map(|edge| edge.id())
+        .collect();
+    for edge in folded {
+        graph.remove_edge(edge);
+    }
+    graph[node].stands_for = FOLDED;
+}
+
+/// The name of `from → middle → target` as one reference; `None` if the two do not fold.
+///
+/// Without `second`, says whether `middle` is of the kind that folds, with any name.
+fn combined(
+    from: &LeakNode,
+    first: &ReferenceName,
+    middle: &LeakNode,
+    second: Option<&ReferenceName>,
+    pass: Pass,
+) -> Option<ReferenceName> {
+    use ReferenceName::{Attribute, Closure, Default, Index, Key, Local, Unnamed};
+    let second = second.unwrap_or(&Unnamed);
+    let kind = middle.description.kind;
+    if pass == Pass::Cells {
+        return match (kind, first) {
+            (ObjectKind::Cell, Closure(_) | Local(_)) => Some(first.clone()),
+            _ => None,
+        };
+    }
+    let Attribute(part) = first else { return None };
+    match (from.description.kind, part.as_str(), kind) {
+        (_, "__dict__", ObjectKind::Dict) => Some(match second {
+            Key(key) => Attribute(unquoted(key)),
+            other => other.clone(),
+        }),
+        (ObjectKind::Function, "__closure__", ObjectKind::Tuple) => Some(match second {
+            Index(i) => Closure(nth(&from.description.free_variables, *i)),
+            other => other.clone(),
+        }),
+        (ObjectKind::Function, "__defaults__", ObjectKind::Tuple) => Some(match second {
+            Index(i) => Default(nth(&from.description.default_arguments, *i)),
+            other => other.clone(),
+        }),
+        (ObjectKind::Function, "__kwdefaults__", ObjectKind::Dict) => Some(match second {
+            Key(key) => Default(unquoted(key)),
+            other => other.clone(),
+        }),
+        (ObjectKind::Partial, "args", ObjectKind::Tuple) => Some(match second {
+            Index(i) => Attribute(format!("args[{i}]")),
+            other => other.clone(),
+        }),
+        (ObjectKind::Partial, "keywords", ObjectKind::Dict) => Some(match second {
+            Key(key) => Attribute(format!("keywords[{key}]")),
+            other => other.clone(),
+        }),
+        (
+            ObjectKind::Generator | ObjectKind::Coroutine | ObjectKind::AsyncGenerator,
+            "frame",
+            ObjectKind::Frame,
+        ) => Some(second.clone()),
+        // `nn.Module` keeps what is assigned to an attribute in one of these.
+        (ObjectKind::Instance, "_parameters" | "_buffers" | "_modules", ObjectKind::Dict) => {
+            Some(match second {
+                Key(key) => Attribute(unquoted(key)),
+                other => other.clone(),
+            })
+        }
+        _ => None,
+    }
+}
+
+/// The text of a quoted key; the key itself if it is not a string.
+fn unquoted(key: &str) -> String {
+    key.strip_prefix('\'').and_then(|key| key.strip_suffix('\'')).unwrap_or(key).to_owned()
+}
+
+/// The `i`th of some names; the number itself where there are fewer.
+fn nth(names: &[String], i: usize) -> String {
+    names.get(i).cloned().unwrap_or_else(|| i.to_string())
+}

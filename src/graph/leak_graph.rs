@@ -1,0 +1,82 @@
+//! One group, described: the graph that the analysis of a leak works on.
+
+use petgraph::stable_graph::StableDiGraph;
+
+use crate::heap::{Description, ObjectKind, ReferenceName};
+
+/// The described objects of one group of cycles and the named references between them.
+///
+/// Stable, so that a reference can be removed (which cut is enough?) and the others keep their
+/// indices. Its nodes are never removed: their indices are 0 to `node_count() - 1`.
+pub type LeakGraph = StableDiGraph<LeakNode, LeakEdge>;
+
+/// One object, or a stretch of objects left out.
+#[derive(Clone, Debug)]
+pub struct LeakNode {
+    pub description: Description,
+    /// Index in the snapshot; `None` for a stretch of objects left out.
+    pub object: Option<u32>,
+    /// True if the object holds a device buffer.
+    pub is_buffer: bool,
+    /// How many objects stand behind this node: 0 for an object, else it is a stretch left out.
+    pub stands_for: u64,
+}
+
+/// One reference.
+#[derive(Clone, Debug)]
+pub struct LeakEdge {
+    pub name: ReferenceName,
+}
+
+impl LeakEdge {
+    /// True for references that belong to the interpreter's own machinery.
+    pub fn is_plumbing(&self) -> bool {
+        match &self.name {
+            ReferenceName::Attribute(name) => {
+                matches!(
+                    name.as_str(),
+                    "__dict__"
+                        | "__mro__"
+                        | "__bases__"
+                        | "__base__"
+                        | "__closure__"
+                        | "__defaults__"
+                        | "__kwdefaults__"
+                        | "__globals__"
+                        | "cell_contents"
+                        | "f_back"
+                        | "f_locals"
+                        | "__objclass__"
+                        | "__weakref__"
+                        | "frame"
+                )
+            }
+            ReferenceName::Type | ReferenceName::Unnamed | ReferenceName::KeyItself => true,
+            _ => false,
+        }
+    }
+}
+
+impl LeakNode {
+    /// True for objects that belong to the interpreter's own machinery.
+    pub fn is_plumbing(&self) -> bool {
+        matches!(
+            self.description.kind,
+            ObjectKind::Cell | ObjectKind::Code | ObjectKind::Descriptor | ObjectKind::Class
+        )
+    }
+
+    /// True if the object's code belongs to a library or the interpreter, judged by its file.
+    pub fn is_library(&self) -> bool {
+        self.description.place.as_ref().is_some_and(|place| is_library_file(&place.file))
+    }
+}
+
+/// True for files of installed packages and of the standard library.
+pub fn is_library_file(file: &str) -> bool {
+    let file = file.replace('\\', "/");
+    file.contains("/site-packages/")
+        || file.contains("/dist-packages/")
+        || file.contains("/lib/python3.")
+        || file.starts_with("<frozen ")
+}

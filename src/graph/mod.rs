@@ -1,0 +1,22 @@
+//! The object graph: components, cycles, paths and cuts. Plain Rust on petgraph, no Python.
+//!
+//! Work comes in two stages. The first looks at *all* the garbage, as bare numbers: which groups of
+//! cycles hold a buffer ([`find_groups`]). The second looks at one group, described and with
+//! its references named ([`LeakGraph`]): which cycle to show, the way to each buffer, which
+//! reference to cut.
+
+mod cut;
+mod cycle;
+mod fold;
+mod group;
+mod leak_graph;
+mod selection;
+mod shortest;
+
+pub use cut::{CutSet, find_cuts};
+pub use cycle::{Cycle, first_cycle};
+pub use fold::fold;
+pub use group::{Group, find_groups};
+pub use leak_graph::{LeakEdge, LeakGraph, LeakNode};
+pub use selection::{NODE_LIMIT, Selection, select};
+pub use shortest::{PathToBuffer, paths_to_buffers};

@@ -1,0 +1,139 @@
+//! Which objects of a group are worth describing.
+
+use std::collections::VecDeque;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::group::Group;
+use crate::heap::Snapshot;
+
+/// At most so many objects of one group are described, drawn and analysed by name.
+pub const NODE_LIMIT: usize = 1000;
+/// Of a cycle longer than [`NODE_LIMIT`], so many objects are kept at either end.
+const CYCLE_ENDS: usize = 8;
+
+/// The objects of a group to describe.
+#[derive(Debug, Default)]
+pub struct Selection {
+    /// Indices in the snapshot.
+    pub nodes: Vec<u32>,
+    /// A long cycle's middle that is left out: the objects before and after it, and how many it is.
+    pub gap: Option<(u32, u32, u64)>,
+    /// How many objects of the group are not selected.
+    pub omitted: u64,
+}
+
+/// Selects the whole of an ordinary group; of a large one, the shortest cycle near the first
+/// buffer, the way to that buffer, and what is nearest to them.
+pub fn select(snapshot: &Snapshot, group: &Group) -> Selection {
+    if group.nodes.len() <= NODE_LIMIT {
+        return Selection { nodes: group.nodes.clone(), gap: None, omitted: 0 };
+    }
+    let members: FxHashSet<u32> = group.nodes.iter().copied().collect();
+    let mut component_of: FxHashMap<u32, usize> = FxHashMap::default();
+    for (number, component) in group.components.iter().enumerate() {
+        component_of.extend(component.iter().map(|&object| (object, number)));
+    }
+    let mut referrers: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
+    for &object in &group.nodes {
+        for &target in snapshot.targets(object as usize) {
+            if members.contains(&target) {
+                referrers.entry(target).or_default().push(object);
+            }
+        }
+    }
+    let back = |object: u32| referrers.get(&object).into_iter().flatten().copied();
+    let forth = |object: u32| {
+        snapshot.targets(object as usize).iter().copied().filter(|target| members.contains(target))
+    };
+
+    let Some(way) = group
+        .buffers
+        .first()
+        .and_then(|&buffer| way_to(buffer, &back, |object| component_of.contains_key(&object)))
+    else {
+        return Selection { omitted: group.nodes.len() as u64, ..Selection::default() };
+    };
+    let anchor = way.last().copied().unwrap_or_default();
+    let component = component_of.get(&anchor).copied();
+    let inside = |object: u32| component_of.get(&object).copied() == component;
+    let step = |object: u32| forth(object).filter(|&next| inside(next)).collect::<Vec<_>>();
+    // The first object on a way from the anchor that refers to the anchor closes a shortest cycle.
+    let closes = |object: u32| forth(object).any(|next| next == anchor);
+    let cycle = way_to(anchor, &step, closes).unwrap_or_default();
+
+    let mut selection = Selection::default();
+    if cycle.len() > NODE_LIMIT {
+        let (head, tail) = (&cycle[..CYCLE_ENDS], &cycle[cycle.len() - CYCLE_ENDS..]);
+        selection.nodes.extend(head.iter().chain(tail));
+        let omitted = (cycle.len() - 2 * CYCLE_ENDS) as u64;
+        selection.gap = Some((head[CYCLE_ENDS - 1], tail[0], omitted));
+        selection.nodes.extend(way.iter().filter(|object| !cycle.contains(object)));
+        selection.nodes.extend(around(&selection.nodes, &forth, 64, |object| !inside(object)));
+    } else {
+        selection.nodes.extend(&cycle);
+        let taken: FxHashSet<u32> = cycle.iter().copied().collect();
+        selection.nodes.extend(way.iter().filter(|object| !taken.contains(object)));
+        let both = |object: u32| back(object).chain(forth(object)).collect::<Vec<_>>();
+        let room = NODE_LIMIT.saturating_sub(selection.nodes.len());
+        selection.nodes.extend(around(&selection.nodes, &both, room, |_| true));
+    }
+    selection.nodes.sort_unstable();
+    selection.nodes.dedup();
+    selection.omitted = (group.nodes.len() - selection.nodes.len()) as u64;
+    selection
+}
+
+/// Breadth-first: the objects from `start` to the nearest that `is_end`, both included.
+fn way_to<I: IntoIterator<Item = u32>>(
+    start: u32,
+    next: &impl Fn(u32) -> I,
+    is_end: impl Fn(u32) -> bool,
+) -> Option<Vec<u32>> {
+    let mut before: FxHashMap<u32, Option<u32>> = FxHashMap::default();
+    before.insert(start, None);
+    let mut pending = VecDeque::from([start]);
+    while let Some(object) = pending.pop_front() {
+        if is_end(object) {
+            let mut way = vec![object];
+            let mut here = object;
+            while let Some(&Some(previous)) = before.get(&here) {
+                way.push(previous);
+                here = previous;
+            }
+            way.reverse();
+            return Some(way);
+        }
+        for target in next(object) {
+            before.entry(target).or_insert_with(|| {
+                pending.push_back(target);
+                Some(object)
+            });
+        }
+    }
+    None
+}
+
+/// Up to `room` objects nearest to `centre`, itself left out.
+fn around<I: IntoIterator<Item = u32>>(
+    centre: &[u32],
+    next: &impl Fn(u32) -> I,
+    room: usize,
+    wanted: impl Fn(u32) -> bool,
+) -> Vec<u32> {
+    let mut seen: FxHashSet<u32> = centre.iter().copied().collect();
+    let mut pending: VecDeque<u32> = centre.iter().copied().collect();
+    let mut found = Vec::new();
+    while let Some(object) = pending.pop_front() {
+        for target in next(object) {
+            if found.len() == room {
+                return found;
+            }
+            if wanted(target) && seen.insert(target) {
+                found.push(target);
+                pending.push_back(target);
+            }
+        }
+    }
+    found
+}

@@ -1,0 +1,42 @@
+//! Reading CPython objects: what they refer to, what the references are called, what to call
+//! the objects.
+//!
+//! Nothing here runs code of the program under observation: no `repr`, no comparison, no
+//! attribute look-up that a class could intercept. Edges come from `tp_traverse`, names and labels
+//! from type pointers, built-in containers and the C descriptors of built-in types.
+//!
+//! The facts leave this room as plain data ([`Snapshot`], [`Description`], [`ReferenceName`]),
+//! which the rooms after it use without Python.
+
+mod object;
+
+#[cfg(feature = "python")]
+mod builtins;
+#[cfg(feature = "python")]
+mod capture;
+#[cfg(feature = "python")]
+mod describe;
+#[cfg(feature = "python")]
+mod names;
+#[cfg(feature = "python")]
+mod read;
+#[cfg(feature = "python")]
+mod traverse;
+#[cfg(feature = "python")]
+mod types;
+#[cfg(feature = "python")]
+mod unreachable;
+
+pub use object::{Description, ObjectKind, Place, ReferenceName, Snapshot, SnapshotObject};
+
+#[cfg(feature = "python")]
+pub(crate) use {
+    builtins::Builtins,
+    capture::capture,
+    describe::describe,
+    names::name_references,
+    read::{Descriptor, dict_items, int_value, items, text_of},
+    traverse::{for_each_referent, reference_count},
+    types::{TypeFacts, TypeTable, Verdict},
+    unreachable::unreachable,
+};

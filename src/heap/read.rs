@@ -1,0 +1,176 @@
+//! Reading parts of objects through C code only.
+
+use std::ffi::c_void;
+
+use pyo3::exceptions::PyTypeError;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::PyType;
+
+use super::traverse::for_each_referent;
+
+/// Text longer than this is cut when it is taken from the program.
+const TEXT_LIMIT: usize = 200;
+
+/// A descriptor implemented in C, taken from the dictionary of the type that defines it.
+///
+/// Calling its `tp_descr_get` directly reads the part of the object that the descriptor stands
+/// for; the object's own class, its metaclass and `__getattribute__` have no say.
+pub struct Descriptor {
+    descriptor: Py<PyAny>,
+    get: ffi::descrgetfunc,
+}
+
+impl Descriptor {
+    /// The descriptor `name` of `ty` itself (not of a base).
+    ///
+    /// # Errors
+    /// If there is none, or it has no getter.
+    pub fn of(ty: &Bound<'_, PyType>, name: &str) -> PyResult<Self> {
+        let descriptor = ty.getattr("__dict__")?.get_item(name)?;
+        Self::new(&descriptor).ok_or_else(|| {
+            PyTypeError::new_err(format!("cyclescope: {ty} has no descriptor named {name}"))
+        })
+    }
+
+    /// `descriptor` itself, if it has a getter.
+    pub fn new(descriptor: &Bound<'_, PyAny>) -> Option<Self> {
+        // SAFETY: attached (there is a `Bound`); the slot has the type that CPython documents.
+        let get = unsafe {
+            std::mem::transmute::<*mut c_void, Option<ffi::descrgetfunc>>(ffi::PyType_GetSlot(
+                ffi::Py_TYPE(descriptor.as_ptr()),
+                ffi::Py_tp_descr_get,
+            ))
+        }?;
+        Some(Self { descriptor: descriptor.clone().unbind(), get })
+    }
+
+    /// What the descriptor reads from `object`; `None` if it is unset or `object` has no such part.
+    pub fn get<'py>(&self, object: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
+        let py = object.py();
+        // SAFETY: attached; a descriptor implemented in C checks by the type pointer that
+        // `object` is its own (`descr_check` in Objects/descrobject.c) and returns a new
+        // reference, or null with an exception set.
+        unsafe {
+            let value = (self.get)(
+                self.descriptor.as_ptr(),
+                object.as_ptr(),
+                ffi::Py_TYPE(object.as_ptr()).cast(),
+            );
+            let value = Bound::from_owned_ptr_or_opt(py, value);
+            if value.is_none() {
+                ffi::PyErr_Clear();
+            }
+            value.filter(|value| !value.is_none())
+        }
+    }
+}
+
+/// Calls `f` with each key and value of a dict or an object of a subclass, until it returns false.
+///
+/// Walks the dict's own table (`PyDict_Next`): no hash, no comparison, no overridden method.
+/// `f` must not change the dict.
+pub fn dict_items<'py>(
+    dict: &Bound<'py, PyAny>,
+    f: &mut dyn FnMut(&Bound<'py, PyAny>, &Bound<'py, PyAny>) -> bool,
+) {
+    let py = dict.py();
+    let mut position = 0;
+    let mut key = std::ptr::null_mut();
+    let mut value = std::ptr::null_mut();
+    // SAFETY: attached; `PyDict_Next` returns 0 for anything that is not a dict, and lends the
+    // key and the value, which are given references of their own for the time of the call.
+    unsafe {
+        while ffi::PyDict_Next(dict.as_ptr(), &mut position, &mut key, &mut value) != 0 {
+            let key = Bound::from_borrowed_ptr(py, key);
+            let value = Bound::from_borrowed_ptr(py, value);
+            if !f(&key, &value) {
+                break;
+            }
+        }
+    }
+}
+
+/// The text of an exact or derived `str`, cut at [`TEXT_LIMIT`] characters; `None` for other types.
+///
+/// Lone surrogates, which have no UTF-8, become U+FFFD.
+pub fn text_of(object: &Bound<'_, PyAny>) -> Option<String> {
+    // SAFETY: attached; both functions check nothing but flags and read the string's own storage.
+    unsafe {
+        let text = object.as_ptr();
+        if ffi::PyUnicode_Check(text) == 0 {
+            return None;
+        }
+        let length = usize::try_from(ffi::PyUnicode_GetLength(text)).ok()?;
+        let mut result: String = (0..length.min(TEXT_LIMIT))
+            .map(|i| {
+                char::from_u32(ffi::PyUnicode_ReadChar(text, i as ffi::Py_ssize_t))
+                    .unwrap_or(char::REPLACEMENT_CHARACTER)
+            })
+            .collect();
+        if length > TEXT_LIMIT {
+            result.push('…');
+        }
+        Some(result)
+    }
+}
+
+/// The value of an exact `int` or `bool` that fits; `None` for anything else.
+pub fn int_value(object: &Bound<'_, PyAny>) -> Option<i64> {
+    let exact = object.is_exact_instance_of::<pyo3::types::PyInt>()
+        || object.is_exact_instance_of::<pyo3::types::PyBool>();
+    if !exact {
+        return None;
+    }
+    object.extract().ok()
+}
+
+/// The values of a tuple of strings, such as `co_varnames`.
+pub fn texts_of(tuple: &Bound<'_, PyAny>) -> Vec<String> {
+    items(tuple).iter().map(|item| text_of(item).unwrap_or_default()).collect()
+}
+
+/// The items of a tuple; empty for anything else.
+pub fn items<'py>(tuple: &Bound<'py, PyAny>) -> Vec<Bound<'py, PyAny>> {
+    let py = tuple.py();
+    // SAFETY: attached; the check is by type flag and the items are lent by the tuple.
+    unsafe {
+        if ffi::PyTuple_Check(tuple.as_ptr()) == 0 {
+            return Vec::new();
+        }
+        (0..ffi::PyTuple_Size(tuple.as_ptr()))
+            .map(|i| Bound::from_borrowed_ptr(py, ffi::PyTuple_GetItem(tuple.as_ptr(), i)))
+            .collect()
+    }
+}
+
+/// Calls `f` with each key and value of a class's own dictionary, until it returns false.
+///
+/// `type.__dict__` is a read-only proxy; the dict behind it is the one object that the proxy
+/// refers to, and is found so, because asking the proxy for items would hash the keys.
+pub fn class_items<'py>(
+    builtins: &super::Builtins,
+    class: &Bound<'py, PyAny>,
+    f: &mut dyn FnMut(&Bound<'py, PyAny>, &Bound<'py, PyAny>) -> bool,
+) {
+    let Some(proxy) = builtins.type_dict.get(class) else { return };
+    let mut dict = std::ptr::null_mut();
+    // SAFETY: attached, and the proxy is alive and keeps the dict so; the slot has the type that
+    // CPython documents.
+    let dict = unsafe {
+        let traverse = std::mem::transmute::<*mut c_void, Option<ffi::traverseproc>>(
+            ffi::PyType_GetSlot(ffi::Py_TYPE(proxy.as_ptr()), ffi::Py_tp_traverse),
+        );
+        if let Some(traverse) = traverse {
+            for_each_referent(proxy.as_ptr(), traverse, &mut |target| {
+                if ffi::PyDict_CheckExact(target) != 0 {
+                    dict = target;
+                }
+            });
+        }
+        Bound::from_borrowed_ptr_or_opt(class.py(), dict)
+    };
+    if let Some(dict) = dict {
+        dict_items(&dict, f);
+    }
+}

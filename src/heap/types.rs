@@ -1,0 +1,161 @@
+//! What is known of each type, cached by its address.
+
+use std::ffi::c_int;
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+use rustc_hash::FxHashMap;
+
+use super::ObjectKind;
+use super::builtins::Builtins;
+
+/// A caller's opinion of a type: 0 for a type of no interest, else a number of its own.
+pub type Verdict = u8;
+
+/// What traversal and analysis need to know of a type.
+#[derive(Clone, Copy)]
+pub struct TypeFacts {
+    pub traverse: Option<ffi::traverseproc>,
+    pub clear: Option<ffi::inquiry>,
+    /// The type has a finalizer that the collector runs (`__del__`, generators, coroutines).
+    pub finalizes: bool,
+    /// The type has a finalizer of the old kind, which makes its cycles uncollectable.
+    pub legacy_finalizer: bool,
+    pub kind: ObjectKind,
+    pub verdict: Verdict,
+}
+
+struct Entry {
+    facts: TypeFacts,
+    /// Tells whether a type made at run time is still the one the facts are about.
+    alive: Option<Py<PyAny>>,
+    /// The pass in which `alive` was last looked at.
+    pass: u32,
+}
+
+/// The facts of every type seen so far.
+///
+/// A type made at run time can die and another be born at its address, so such an entry holds
+/// a weak reference, looked at once per pass: no type can die in the middle of one.
+pub struct TypeTable {
+    entries: FxHashMap<usize, Entry>,
+    pass: u32,
+}
+
+impl TypeTable {
+    pub fn new() -> Self {
+        Self { entries: FxHashMap::default(), pass: 0 }
+    }
+
+    /// Begins a pass: a stretch of work during which the caller sees to it that no type dies.
+    pub fn begin_pass(&mut self) {
+        self.pass = self.pass.wrapping_add(1);
+    }
+
+    /// Forgets everything; for when the classifier's opinions change.
+    pub fn clear(&mut self) {
+        self.entries.clear();
+    }
+
+    /// The facts of a type, from the cache or, on first sight, from the type and `classify`.
+    ///
+    /// # Safety
+    /// `ty` is a live type and the caller is attached to the interpreter.
+    #[inline]
+    pub unsafe fn facts(
+        &mut self,
+        builtins: &Builtins,
+        classify: &impl Fn(*mut ffi::PyTypeObject) -> Verdict,
+        ty: *mut ffi::PyTypeObject,
+    ) -> TypeFacts {
+        if let Some(entry) = self.entries.get_mut(&(ty as usize)) {
+            if entry.pass == self.pass {
+                return entry.facts;
+            }
+            // SAFETY: attached, by this function's contract.
+            if entry.alive.as_ref().is_none_or(|weak| unsafe { refers_to(weak, ty) }) {
+                entry.pass = self.pass;
+                return entry.facts;
+            }
+        }
+        // SAFETY: by this function's contract.
+        unsafe { self.learn(builtins, classify, ty) }
+    }
+
+    #[cold]
+    unsafe fn learn(
+        &mut self,
+        builtins: &Builtins,
+        classify: &impl Fn(*mut ffi::PyTypeObject) -> Verdict,
+        ty: *mut ffi::PyTypeObject,
+    ) -> TypeFacts {
+        // SAFETY: `ty` is a live type, and each slot is cast to the type that CPython documents
+        // for it; an empty slot is a null pointer, which is `None`. A weak reference without a
+        // callback runs no code, now or later.
+        unsafe {
+            let slot = |number: c_int| ffi::PyType_GetSlot(ty, number);
+            let heap_type = ffi::PyType_GetFlags(ty) & ffi::Py_TPFLAGS_HEAPTYPE != 0;
+            let collectable = ffi::PyType_GetFlags(ty) & ffi::Py_TPFLAGS_HAVE_GC != 0;
+            let facts = TypeFacts {
+                traverse: collectable
+                    .then(|| {
+                        std::mem::transmute::<*mut std::ffi::c_void, Option<ffi::traverseproc>>(
+                            slot(ffi::Py_tp_traverse),
+                        )
+                    })
+                    .flatten(),
+                clear: collectable
+                    .then(|| {
+                        std::mem::transmute::<*mut std::ffi::c_void, Option<ffi::inquiry>>(slot(
+                            ffi::Py_tp_clear,
+                        ))
+                    })
+                    .flatten(),
+                finalizes: !slot(ffi::Py_tp_finalize).is_null(),
+                legacy_finalizer: !slot(ffi::Py_tp_del).is_null(),
+                kind: builtins.kind(ty),
+                verdict: classify(ty),
+            };
+            let py = Python::assume_attached();
+            let alive = if heap_type {
+                let weak = ffi::PyWeakref_NewRef(ty.cast(), std::ptr::null_mut());
+                match Bound::from_owned_ptr_or_opt(py, weak) {
+                    Some(weak) => Some(weak.unbind()),
+                    None => {
+                        // Out of memory, most likely. The facts are right now; do not keep them.
+                        ffi::PyErr_Clear();
+                        return facts;
+                    }
+                }
+            } else {
+                None
+            };
+            self.entries.insert(ty as usize, Entry { facts, alive, pass: self.pass });
+            facts
+        }
+    }
+}
+
+/// True if the weak reference is alive and refers to `ty`.
+///
+/// # Safety
+/// The caller is attached to the interpreter.
+unsafe fn refers_to(weak: &Py<PyAny>, ty: *mut ffi::PyTypeObject) -> bool {
+    let mut target = std::ptr::null_mut();
+    // SAFETY: attached; on success `target` is a new reference, given up here. The type cannot
+    // die of that: the caller holds it.
+    unsafe {
+        match ffi::compat::PyWeakref_GetRef(weak.as_ptr(), &mut target) {
+            1 => {
+                let same = target == ty.cast();
+                ffi::Py_DecRef(target);
+                same
+            }
+            0 => false,
+            _ => {
+                ffi::PyErr_Clear();
+                false
+            }
+        }
+    }
+}
