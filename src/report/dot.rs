@@ -120,7 +120,7 @@ fn node_attributes(leak: &Leak, node: &Node) -> Vec<Attribute> {
     }
     let lines: Vec<String> = lines.iter().map(|line| quotable(line)).collect();
     let (fill, line, font) = match node.kind {
-        NodeKind::Buffer => ("#e8590c", "#a33a00", "#ffffff"),
+        NodeKind::Buffer => ("#c44f08", "#9a3c00", "#ffffff"),
         NodeKind::Function => ("#e7f0ff", "#7c9cd6", "#111827"),
         NodeKind::Plumbing => ("#f3f4f6", "#c0c5cc", "#4b5563"),
         _ => ("#ffffff", "#8b94a3", "#111827"),
@@ -149,7 +149,7 @@ fn edge_attributes(edge: &Edge) -> Vec<Attribute> {
     let (label, color, width) = match edge.role {
         EdgeRole::Cut => (format!("✂ {label}"), "#d6213f", "3"),
         EdgeRole::Cycle => (label, "#3451d1", "3"),
-        EdgeRole::Path => (label, "#e8590c", "2"),
+        EdgeRole::Path => (label, "#c2540a", "2"),
         EdgeRole::Other => (label, "#a3aab5", "1"),
     };
     let mut attributes = vec![

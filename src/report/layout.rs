@@ -148,33 +148,52 @@ fn extent(spots: &[Spot]) -> Size {
 }
 
 /// For each box the one it hangs on: a spanning forest with the ring's boxes as roots, in which
-/// the links that come first in the plan are taken first.
+/// the links that come first in the plan are taken first. What the ring leads to hangs on what
+/// leads there; the rest hangs on what it leads to.
 fn hang(plan: &Plan) -> Vec<Option<usize>> {
     let count = plan.sizes.len();
-    let mut neighbours = vec![vec![]; count];
+    let mut forward = vec![vec![]; count];
     for &(from, to) in plan.links {
-        neighbours[from].push(to);
-        neighbours[to].push(from);
+        forward[from].push(to);
+    }
+    let mut either_way = forward.clone();
+    for &(from, to) in plan.links {
+        either_way[to].push(from);
     }
     let mut parents = vec![None; count];
+    let mut order: Vec<usize> = (0..plan.ring).collect();
     let mut reached = vec![false; count];
     reached[..plan.ring].fill(true);
-    let mut queue: VecDeque<usize> = (0..plan.ring).collect();
-    for root in plan.ring..=count {
-        while let Some(index) = queue.pop_front() {
-            for &next in &neighbours[index] {
-                if !std::mem::replace(&mut reached[next], true) {
-                    parents[next] = Some(index);
-                    queue.push_back(next);
-                }
-            }
-        }
-        // What no link joins to the ring is a tree of its own.
-        if root < count && !std::mem::replace(&mut reached[root], true) {
-            queue.push_back(root);
+    spread(&forward, &mut order, &mut reached, &mut parents);
+    spread(&either_way, &mut order, &mut reached, &mut parents);
+    // What no link joins to the ring is a tree of its own.
+    for root in plan.ring..count {
+        if !reached[root] {
+            reached[root] = true;
+            order = vec![root];
+            spread(&either_way, &mut order, &mut reached, &mut parents);
         }
     }
     parents
+}
+
+/// Breadth first from the boxes in `order`; appends those it reaches.
+fn spread(
+    neighbours: &[Vec<usize>],
+    order: &mut Vec<usize>,
+    reached: &mut [bool],
+    parents: &mut [Option<usize>],
+) {
+    let mut position = 0;
+    while let Some(&index) = order.get(position) {
+        for &next in &neighbours[index] {
+            if !std::mem::replace(&mut reached[next], true) {
+                parents[next] = Some(index);
+                order.push(next);
+            }
+        }
+        position += 1;
+    }
 }
 
 /// How far down the tree must move for its lines to the ring to run level, on average. Nothing

@@ -3,7 +3,9 @@
 //! [`model`] is the contract. Every other file here turns a [`model::Report`] into something a
 //! person or a program reads, and adds no facts of its own.
 
+pub mod assemble;
 pub mod dot;
+pub mod html;
 pub mod json;
 mod layout;
 pub mod model;

@@ -531,6 +531,7 @@ fn gallery() {
         write("txt", super::text::trace(&report));
         write("dot", super::dot::dot(&report));
         write("json", super::json::to_json_pretty(&report));
+        write("html", super::html::html(&report));
         for (index, leak) in report.leaks.iter().enumerate() {
             write(&format!("{index}.svg"), super::svg::svg(leak));
         }

@@ -45,7 +45,7 @@ pub fn trace(report: &Report) -> String {
 
 /// The leak in one line, for a log: bytes, how often, the cycle, and where to cut it.
 pub fn one_line(leak: &Leak) -> String {
-    let mut line = format!("{} held by {}", human_bytes(leak.bytes_held), cycles(leak));
+    let mut line = size_and_cycle(leak);
     if !leak.summary.is_empty() {
         line += &format!(": {}", name(&leak.summary, NAME));
     }
@@ -63,7 +63,7 @@ pub fn one_line(leak: &Leak) -> String {
 }
 
 /// What the report says, in a sentence.
-pub(super) fn headline(report: &Report) -> String {
+fn headline(report: &Report) -> String {
     let tool = name(&report.tool, NAME);
     match report.leaks.len() as u64 {
         0 => format!(
@@ -126,7 +126,7 @@ fn process(process: &Process) -> String {
 
 /// How much is held how often, with the pattern and the signature.
 pub(super) fn title(leak: &Leak) -> String {
-    let mut line = format!("{} held by {}", human_bytes(leak.bytes_held), cycles(leak));
+    let mut line = size_and_cycle(leak);
     if let Some(freed) = leak.bytes_freed {
         line += &format!(", {} freed when it was broken", human_bytes(freed));
     }
@@ -141,11 +141,16 @@ pub(super) fn title(leak: &Leak) -> String {
     line
 }
 
-fn cycles(leak: &Leak) -> String {
+/// How much is held by how many cycles: `64.0 MiB held by a reference cycle of 2 objects`.
+pub(super) fn size_and_cycle(leak: &Leak) -> String {
+    let bytes = human_bytes(leak.bytes_held);
     let objects = counted(leak.objects, "object", "objects");
     match leak.count {
-        0 | 1 => format!("a reference cycle of {objects}"),
-        count => format!("{} reference cycles alike, of {objects}", grouped(count)),
+        0 | 1 => format!("{bytes} held by a reference cycle of {objects}"),
+        count => format!(
+            "{bytes} held by {} reference cycles alike, of {objects}",
+            grouped(count)
+        ),
     }
 }
 

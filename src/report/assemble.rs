@@ -1,0 +1,255 @@
+//! From a diagnosis to a [`Leak`] of the model.
+
+use petgraph::graph::NodeIndex;
+use petgraph::visit::{EdgeRef, IntoEdgeReferences};
+
+use super::model::{
+    Advice, Buffer, Cut, Edge, EdgeRole, Graph, Leak, Location, Node, NodeKind, Step,
+};
+use crate::device::DeviceBuffer;
+use crate::diagnose::Diagnosis;
+use crate::graph::{LeakGraph, LeakNode, is_library_file};
+use crate::heap::{ObjectKind, Place};
+
+/// A report lists at most so many buffers of a leak; the bytes of all are counted.
+pub const BUFFER_LIMIT: usize = 100;
+/// At most so many steps of a cycle are listed, half from each end.
+const STEP_LIMIT: usize = 40;
+
+/// One occurrence of a leak as the model has it.
+///
+/// `buffer_of` gives the buffer that an object of the graph holds, by its index in the snapshot.
+/// `omitted` is how many objects of the group are not in the graph.
+pub fn leak<'a>(
+    graph: &LeakGraph,
+    diagnosis: &Diagnosis,
+    buffer_of: impl Fn(u32) -> Option<&'a DeviceBuffer>,
+    objects_in_cycles: u64,
+    omitted: u64,
+) -> Leak {
+    let cycle = &diagnosis.cycle;
+    let mut buffers: Vec<Buffer> = diagnosis
+        .paths
+        .iter()
+        .filter_map(|path| {
+            let buffer = buffer_of(graph[path.buffer].object?)?;
+            Some(Buffer {
+                node: Some(path.buffer.index() as u32),
+                type_name: graph[path.buffer].description.type_name.clone(),
+                pointer: buffer.pointer,
+                bytes: buffer.bytes,
+                device: buffer.device.clone(),
+                dtype: buffer.dtype.clone(),
+                shape: buffer.shape.clone(),
+                confirmed: buffer.confirmed,
+                from_step: path.from_step as u32,
+                path: path.edges.iter().map(|&edge| graph[edge].name.to_string()).collect(),
+                path_nodes: path
+                    .edges
+                    .iter()
+                    .filter_map(|&edge| Some(graph.edge_endpoints(edge)?.1.index() as u32))
+                    .collect(),
+            })
+        })
+        .collect();
+    distinct_largest_first(&mut buffers);
+
+    let mut steps: Vec<Step> = cycle
+        .nodes
+        .iter()
+        .zip(&cycle.edges)
+        .map(|(&node, &edge)| {
+            let object = &graph[node];
+            Step {
+                node: node.index() as u32,
+                type_name: object.description.type_name.clone(),
+                label: object.description.label.clone(),
+                location: object.description.place.as_ref().map(location),
+                edge: graph[edge].name.to_string(),
+            }
+        })
+        .collect();
+    let mut cycle_omitted = cycle.nodes.iter().map(|&node| graph[node].stands_for).sum::<u64>();
+    if steps.len() > STEP_LIMIT {
+        let cut_out = steps.len() - STEP_LIMIT;
+        steps.drain(STEP_LIMIT / 2..STEP_LIMIT / 2 + cut_out);
+        cycle_omitted += cut_out as u64;
+    } else {
+        steps.retain(|step| graph[NodeIndex::new(step.node as usize)].stands_for == 0);
+    }
+
+    let cuts: Vec<Cut> = diagnosis
+        .cuts
+        .iter()
+        .filter_map(|&edge| {
+            let (from, to) = graph.edge_endpoints(edge)?;
+            Some(Cut {
+                owner: graph[from].description.label.clone(),
+                edge: graph[edge].name.to_string(),
+                location: cut_place(&graph[from], &graph[to]).map(location),
+                proven: diagnosis.cuts_free && omitted == 0,
+                from: from.index() as u32,
+                to: to.index() as u32,
+            })
+        })
+        .collect();
+
+    Leak {
+        signature: diagnosis.signature.clone(),
+        pattern: diagnosis.pattern.map(str::to_owned),
+        summary: summary(&steps, cycle_omitted),
+        count: 1,
+        bytes_held: 0,
+        bytes_freed: None,
+        objects: objects_in_cycles,
+        cycle: steps,
+        cycle_omitted,
+        advice: Advice {
+            text: diagnosis.advice.text.clone(),
+            before: diagnosis.advice.before.clone(),
+            after: diagnosis.advice.after.clone(),
+        },
+        graph: drawing(graph, diagnosis, &buffers, omitted),
+        buffers,
+        buffers_omitted: 0,
+        cuts,
+    }
+}
+
+/// Keeps one entry for each storage, the one with the shortest path, and sorts by size.
+pub fn distinct_largest_first(buffers: &mut Vec<Buffer>) {
+    buffers.sort_by(|a, b| {
+        (&a.device, a.pointer, a.path.len()).cmp(&(&b.device, b.pointer, b.path.len()))
+    });
+    buffers.dedup_by(|a, b| a.device == b.device && a.pointer == b.pointer);
+    buffers.sort_by_key(|buffer| std::cmp::Reverse(buffer.bytes));
+}
+
+/// `Model._callback → <lambda> closure variable 'self' → Model`.
+fn summary(steps: &[Step], omitted: u64) -> String {
+    const SHOWN: usize = 6;
+    let mut parts: Vec<String> = steps
+        .iter()
+        .take(SHOWN)
+        .map(|step| {
+            let name = short(&step.label);
+            match step.edge.starts_with(['.', '[']) {
+                true => format!("{name}{}", step.edge),
+                false => format!("{name} {}", step.edge),
+            }
+        })
+        .collect();
+    let left_out = omitted + steps.len().saturating_sub(SHOWN) as u64;
+    if left_out > 0 {
+        parts.push(format!("… {left_out} more …"));
+    }
+    parts.extend(steps.first().map(|step| short(&step.label).to_owned()));
+    parts.join(" → ")
+}
+
+/// The last part of a qualified name.
+fn short(label: &str) -> &str {
+    label.rsplit('.').next().unwrap_or(label)
+}
+
+/// Where to make the cut: the program's own code at either end of the reference before a library's,
+/// a function before a class.
+fn cut_place<'a>(from: &'a LeakNode, to: &'a LeakNode) -> Option<&'a Place> {
+    let rank = |node: &&LeakNode| {
+        let code = matches!(
+            node.description.kind,
+            ObjectKind::Function
+                | ObjectKind::Frame
+                | ObjectKind::Generator
+                | ObjectKind::Coroutine
+                | ObjectKind::AsyncGenerator
+        );
+        let library = node.description.place.as_ref().is_some_and(|p| is_library_file(&p.file));
+        (library, !code)
+    };
+    [to, from]
+        .into_iter()
+        .filter(|node| node.description.place.is_some())
+        .min_by_key(rank)
+        .and_then(|node| node.description.place.as_ref())
+}
+
+fn location(place: &Place) -> Location {
+    Location { file: place.file.clone(), line: place.line }
+}
+
+fn drawing(graph: &LeakGraph, diagnosis: &Diagnosis, buffers: &[Buffer], omitted: u64) -> Graph {
+    let cycle_nodes = members_of_cycles(graph);
+    let nodes = graph
+        .node_indices()
+        .map(|index| {
+            let node = &graph[index];
+            let buffer =
+                buffers.iter().position(|buffer| buffer.node == Some(index.index() as u32));
+            Node {
+                kind: if node.is_buffer { NodeKind::Buffer } else { kind(node.description.kind) },
+                type_name: node.description.type_name.clone(),
+                label: node.description.label.clone(),
+                location: node.description.place.as_ref().map(location),
+                buffer: buffer.map(|i| i as u32),
+                in_cycle: cycle_nodes[index.index()],
+                details: node.description.details.clone(),
+            }
+        })
+        .collect();
+    let edges = graph
+        .edge_references()
+        .map(|edge| {
+            let id = edge.id();
+            let role = if diagnosis.cuts.contains(&id) {
+                EdgeRole::Cut
+            } else if diagnosis.cycle.edges.contains(&id) {
+                EdgeRole::Cycle
+            } else if diagnosis.paths.iter().any(|path| path.edges.contains(&id)) {
+                EdgeRole::Path
+            } else {
+                EdgeRole::Other
+            };
+            Edge {
+                from: edge.source().index() as u32,
+                to: edge.target().index() as u32,
+                name: edge.weight().name.to_string(),
+                role,
+            }
+        })
+        .collect();
+    Graph { nodes, edges, omitted }
+}
+
+fn members_of_cycles(graph: &LeakGraph) -> Vec<bool> {
+    let mut member = vec![false; graph.node_count()];
+    for component in petgraph::algo::kosaraju_scc(graph) {
+        let cyclic = component.len() > 1
+            || component.iter().any(|&node| graph.find_edge(node, node).is_some());
+        for node in component {
+            member[node.index()] = cyclic;
+        }
+    }
+    member
+}
+
+fn kind(kind: ObjectKind) -> NodeKind {
+    match kind {
+        ObjectKind::Instance | ObjectKind::Weakref => NodeKind::Object,
+        ObjectKind::Dict
+        | ObjectKind::List
+        | ObjectKind::Tuple
+        | ObjectKind::Set
+        | ObjectKind::Deque => NodeKind::Container,
+        ObjectKind::Function
+        | ObjectKind::BuiltinFunction
+        | ObjectKind::Method
+        | ObjectKind::Partial
+        | ObjectKind::Generator
+        | ObjectKind::Coroutine
+        | ObjectKind::AsyncGenerator => NodeKind::Function,
+        ObjectKind::Frame | ObjectKind::Traceback | ObjectKind::Exception => NodeKind::Frame,
+        ObjectKind::Class | ObjectKind::Module => NodeKind::Class,
+        ObjectKind::Cell | ObjectKind::Descriptor | ObjectKind::Code => NodeKind::Plumbing,
+    }
+}
