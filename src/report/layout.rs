@@ -470,7 +470,10 @@ mod tests {
     #[test]
     fn a_single_way_out_of_a_tall_ring_runs_level() {
         let spots = placed(5, 4, &[(0, 1), (1, 2), (2, 3), (3, 0), (0, 4)]);
-        assert!(spots[0].y != 0.0 && (spots[0].y - spots[4].y).abs() < 0.1, "{spots:?}");
+        assert!(
+            spots[0].y != 0.0 && (spots[0].y - spots[4].y).abs() < 0.1,
+            "{spots:?}"
+        );
     }
 
     #[test]
