@@ -3,7 +3,7 @@
 use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyWeakrefReference};
 
 use super::cupy::Cupy;
 use super::driver::{PointerKind, pointer_kind};
@@ -159,20 +159,48 @@ impl Frameworks {
 
     /// Starts to watch the storage of a buffer's holder, where the framework can.
     pub fn watch_storage(&self, verdict: Verdict, holder: &Bound<'_, PyAny>) -> StorageWatch {
-        let handle = match (verdict, &self.torch) {
-            (TENSOR | STORAGE, Some(torch)) => torch.weak_storage(holder),
-            _ => None,
-        };
-        StorageWatch { handle }
+        match (verdict, &self.torch, &self.numpy) {
+            (TENSOR | STORAGE, Some(torch), _) => {
+                torch.weak_storage(holder).map_or(StorageWatch::Blind, StorageWatch::Torch)
+            }
+            (NUMPY_ARRAY, _, Some(numpy)) => weak_reference(&numpy.owner(holder)),
+            _ => StorageWatch::Blind,
+        }
     }
 
     /// Whether a watched storage is gone, ending the watch; `None` if there is no telling.
     pub fn is_gone(&self, py: Python<'_>, watch: StorageWatch) -> Option<bool> {
-        self.torch.as_ref()?.storage_is_gone(py, watch.handle?)
+        match watch {
+            StorageWatch::Torch(handle) => self.torch.as_ref()?.storage_is_gone(py, handle),
+            StorageWatch::Weak(reference) => {
+                Some(reference.bind(py).cast::<PyWeakrefReference>().ok()?.upgrade().is_none())
+            }
+            StorageWatch::Blind => None,
+        }
     }
 }
 
 /// A weak hold on a storage: tells afterwards whether the memory really went.
-pub struct StorageWatch {
-    handle: Option<Py<PyAny>>,
+pub enum StorageWatch {
+    /// PyTorch's own weak handle of a storage.
+    Torch(Py<PyAny>),
+    /// A weak reference to an array that owns its memory. The collector does not clear it early,
+    /// as it does those to objects that it collects: arrays are not such.
+    Weak(Py<PyAny>),
+    /// The framework offers nothing.
+    Blind,
+}
+
+fn weak_reference(array: &Bound<'_, PyAny>) -> StorageWatch {
+    // SAFETY: attached; without a callback, a weak reference runs no code.
+    unsafe {
+        let weak = ffi::PyWeakref_NewRef(array.as_ptr(), std::ptr::null_mut());
+        match Bound::from_owned_ptr_or_opt(array.py(), weak) {
+            Some(weak) => StorageWatch::Weak(weak.unbind()),
+            None => {
+                ffi::PyErr_Clear();
+                StorageWatch::Blind
+            }
+        }
+    }
 }

@@ -54,8 +54,8 @@ impl Numpy {
         unsafe { ffi::PyType_IsSubtype(ty, self.array.as_ptr().cast()) != 0 }
     }
 
-    /// What memory an array has; for a view, the memory of the array it looks into.
-    pub fn array(&self, array: &Bound<'_, PyAny>) -> Option<Proposal> {
+    /// The array whose memory this one looks into: itself, unless it is a view.
+    pub fn owner<'py>(&self, array: &Bound<'py, PyAny>) -> Bound<'py, PyAny> {
         let mut owner = array.clone();
         while let Some(base) = self.base.get(&owner) {
             // SAFETY: attached, and the base and its type are alive.
@@ -64,6 +64,12 @@ impl Numpy {
             }
             owner = base;
         }
+        owner
+    }
+
+    /// What memory an array has; for a view, the memory of the array it looks into.
+    pub fn array(&self, array: &Bound<'_, PyAny>) -> Option<Proposal> {
+        let owner = self.owner(array);
         let (pointer, bytes, _, _) = self.read(&owner)?;
         let (_, _, dtype, shape) = self.read(array)?;
         if pointer == 0 || bytes == 0 {

@@ -6,10 +6,15 @@ use petgraph::graph::EdgeIndex;
 use super::cycle::{Cycle, first_cycle};
 use super::group::is_cyclic;
 use super::leak_graph::{LeakGraph, is_library_file};
+use super::shortest::paths_to_buffers;
 use crate::heap::{ObjectKind, ReferenceName};
 
 /// More cuts than this are not looked for: nobody would make them.
 const CUT_LIMIT: usize = 8;
+/// Of a long cycle, only the best references are tried.
+const CANDIDATE_LIMIT: usize = 64;
+/// A reference outside of the cycle is cut only if those of the cycle are all plumbing.
+const OUTSIDE_CYCLE: u32 = 500;
 
 /// The references to remove.
 #[derive(Clone, Debug, Default)]
@@ -22,8 +27,9 @@ pub struct CutSet {
 
 /// The references to remove, best first.
 ///
-/// Looks for one reference of the shown cycle that is enough, in the order of [`preference`]. If none
-/// is, cuts the best and goes on with the next cycle that still reaches a buffer.
+/// Looks for one reference of the shown cycle that is enough, in the order of [`preference`]; or of the
+/// way from it to a buffer, where the cycle is all plumbing (a class is always one). If none is, cuts
+/// the best and goes on with the next cycle that still reaches a buffer.
 pub fn find_cuts(graph: &LeakGraph, cycle: &Cycle) -> CutSet {
     let mut rest = graph.clone();
     let mut cuts = CutSet::default();
@@ -32,10 +38,19 @@ pub fn find_cuts(graph: &LeakGraph, cycle: &Cycle) -> CutSet {
         if cuts.edges.len() == CUT_LIMIT {
             return cuts;
         }
-        let mut candidates = cycle.edges.clone();
-        candidates.sort_by_key(|&edge| (preference(&rest, edge), edge));
-        let Some(&best) = candidates.first() else { return cuts };
-        let enough = candidates.iter().copied().find(|&edge| {
+        let mut candidates: Vec<(u32, EdgeIndex)> =
+            cycle.edges.iter().map(|&edge| (preference(&rest, edge), edge)).collect();
+        let paths = paths_to_buffers(&rest, &cycle);
+        candidates.extend(
+            paths.iter().flat_map(|path| &path.edges).map(|&edge| {
+                (preference(&rest, edge).saturating_add(OUTSIDE_CYCLE), edge)
+            }),
+        );
+        candidates.sort_unstable();
+        candidates.dedup();
+        candidates.truncate(CANDIDATE_LIMIT);
+        let Some(&(_, best)) = candidates.first() else { return cuts };
+        let enough = candidates.iter().map(|&(_, edge)| edge).find(|&edge| {
             let mut without = rest.clone();
             without.remove_edge(edge);
             !cycle_reaches_buffer(&without)

@@ -122,6 +122,7 @@ fn combined(
             Key(key) => Default(unquoted(key)),
             other => other.clone(),
         }),
+        (ObjectKind::Class, "__mro__" | "__bases__", ObjectKind::Tuple) => Some(first.clone()),
         (ObjectKind::Partial, "args", ObjectKind::Tuple) => Some(match second {
             Index(i) => Attribute(format!("args[{i}]")),
             other => other.clone(),

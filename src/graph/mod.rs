@@ -17,6 +17,6 @@ pub use cut::{CutSet, find_cuts};
 pub use cycle::{Cycle, first_cycle};
 pub use fold::fold;
 pub use group::{Group, find_groups};
-pub use leak_graph::{LeakEdge, LeakGraph, LeakNode};
+pub use leak_graph::{LeakEdge, LeakGraph, LeakNode, is_library_file};
 pub use selection::{NODE_LIMIT, Selection, select};
 pub use shortest::{PathToBuffer, paths_to_buffers};

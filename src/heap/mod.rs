@@ -35,8 +35,8 @@ pub(crate) use {
     capture::capture,
     describe::describe,
     names::name_references,
-    read::{Descriptor, dict_items, int_value, items, text_of},
+    read::{Descriptor, int_value, items, text_of},
     traverse::{for_each_referent, reference_count},
-    types::{TypeFacts, TypeTable, Verdict},
+    types::{TypeTable, Verdict},
     unreachable::unreachable,
 };

@@ -137,7 +137,7 @@ impl fmt::Display for ReferenceName {
             Self::Key(key) => write!(f, "[{key}]"),
             Self::KeyItself => f.write_str("a key"),
             Self::Index(index) => write!(f, "[{index}]"),
-            Self::Member => f.write_str("a member"),
+            Self::Member => f.write_str("an element"),
             Self::Closure(name) => write!(f, "closure variable '{name}'"),
             Self::Default(name) => write!(f, "default argument '{name}'"),
             Self::Local(name) => write!(f, "local '{name}'"),

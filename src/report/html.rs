@@ -56,6 +56,15 @@ pub fn html(report: &Report) -> String {
     )
 }
 
+/// The page in a frame, for a notebook: neither its style nor its script reaches the rest.
+pub fn framed(report: &Report) -> String {
+    format!(
+        "<iframe title=\"cyclescope\" sandbox=\"allow-scripts allow-downloads\" width=\"100%\" \
+         height=\"620\" frameborder=\"0\" srcdoc=\"{}\"></iframe>",
+        html(report).replace('&', "&amp;").replace('"', "&quot;")
+    )
+}
+
 fn policy(style: &str) -> String {
     let hash = |text: &str| BASE64.encode(Sha256::digest(text.as_bytes()));
     format!(
@@ -231,7 +240,7 @@ fn drawing(number: usize, leak: &Leak) -> String {
          <button type=\"button\" data-zoom=\"fit\">Fit</button></div>\n\
          <div class=\"view\">\n{}</div>\n<div class=\"facts-of-object\" aria-live=\"polite\" hidden></div>\n\
          </figure>\n",
-        svg::draw(leak, &format!("drawing-{number}"), None)
+        svg::draw(leak, &format!("drawing-{number}"), None).svg
     )
 }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 
 use super::layout::{Plan, Size, Spot, place};
-use super::model::{EdgeRole, Leak, NodeKind};
+use super::model::{EdgeRole, Leak, NodeKind, Report};
 use super::route::{HEAD, Point, Route, across, along_ring};
 use super::scene::{Link, Scene, Shape, ShapeKind, cut_meaning, scene};
 use super::words::{counted, human_bytes, markup, name};
@@ -21,6 +21,8 @@ const MARGIN: f64 = 20.0;
 const LINE_HEIGHT: f64 = 17.0;
 /// With more references than this beside the cycle and the ways, those go without a name.
 const NAMED_OTHERS: usize = 60;
+/// How many leaks a sheet shows.
+const SHEET_LIMIT: usize = 40;
 /// The scissors with the space after them.
 const SCISSORS: f64 = 20.0;
 
@@ -36,11 +38,42 @@ pub fn svg(leak: &Leak) -> String {
         .filter(char::is_ascii_alphanumeric)
         .take(40)
         .collect();
-    draw(leak, &format!("leak-{id}"), Some(STYLE))
+    draw(leak, &format!("leak-{id}"), Some(STYLE)).svg
+}
+
+/// The leaks of a report as one SVG image, one below the other.
+pub fn sheet(report: &Report) -> String {
+    let drawings: Vec<Drawing> = report
+        .leaks
+        .iter()
+        .take(SHEET_LIMIT)
+        .enumerate()
+        .map(|(rank, leak)| draw(leak, &format!("leak-{rank}"), Some(STYLE)))
+        .collect();
+    let width = drawings.iter().map(|d| d.width).fold(0.0, f64::max);
+    let height: f64 = drawings.iter().map(|drawing| drawing.height).sum();
+    let mut top = 0.0;
+    let mut elements = String::new();
+    for drawing in drawings {
+        let placed = format!("<svg y=\"{top:.0}\" ");
+        elements.push_str(&drawing.svg.replacen("<svg ", &placed, 1));
+        top += drawing.height;
+    }
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {height:.0}\" \
+         width=\"{width:.0}\" height=\"{height:.0}\">\n{elements}</svg>\n"
+    )
+}
+
+/// A drawing and its size in pixels.
+pub(super) struct Drawing {
+    pub svg: String,
+    width: f64,
+    height: f64,
 }
 
 /// The drawing with this prefix of its elements' ids, and with a style of its own or without.
-pub(super) fn draw(leak: &Leak, id: &str, style: Option<&str>) -> String {
+pub(super) fn draw(leak: &Leak, id: &str, style: Option<&str>) -> Drawing {
     let scene = scene(leak);
     let spots = spots(&scene);
     let routes = routes(&scene, &spots);
@@ -356,14 +389,14 @@ impl Canvas {
         }
     }
 
-    fn finish(self, leak: &Leak, id: &str, style: Option<&str>) -> String {
+    fn finish(self, leak: &Leak, id: &str, style: Option<&str>) -> Drawing {
         let ((left, top), (right, bottom)) = self.bounds.unwrap_or_default();
         let (left, top) = (left - MARGIN, top - MARGIN);
         let (width, height) = (right - left + MARGIN, bottom - top + MARGIN);
         let style = style
             .map(|style| format!("<style>{style}</style>\n"))
             .unwrap_or_default();
-        format!(
+        let svg = format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"leak-drawing\" id=\"{id}\" role=\"img\" \
              viewBox=\"{left:.1} {top:.1} {width:.1} {height:.1}\" \
              width=\"{width:.0}\" height=\"{height:.0}\">\n\
@@ -376,7 +409,8 @@ impl Canvas {
                 name(&leak.summary, 400)
             )),
             self.elements
-        )
+        );
+        Drawing { svg, width: width.round(), height: height.round() }
     }
 }
 

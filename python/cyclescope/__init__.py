@@ -1,0 +1,30 @@
+"""Finds the reference cycles that hold GPU memory.
+
+Call :func:`warn_tensor_cycles` at training start. Whenever the garbage collector then frees a CUDA
+tensor that only a reference cycle kept alive, a warning says how much memory it held, which
+reference to remove, and where the page with the details is.
+"""
+
+from cyclescope._native import Buffer, Cut, CycleReport, Leak, Step
+from cyclescope._watch import (
+    Devices,
+    LeakTally,
+    Watch,
+    find_tensor_cycles,
+    observe_tensor_cycles,
+    warn_tensor_cycles,
+)
+
+__all__ = [
+    "Buffer",
+    "Cut",
+    "CycleReport",
+    "Devices",
+    "Leak",
+    "LeakTally",
+    "Step",
+    "Watch",
+    "find_tensor_cycles",
+    "observe_tensor_cycles",
+    "warn_tensor_cycles",
+]

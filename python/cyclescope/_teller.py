@@ -1,0 +1,87 @@
+"""The thread that tells of leaks.
+
+A collection can happen anywhere, also in the middle of code that holds a lock which a log handler
+or a callback wants. So the hook only queues what it found, and this thread brings it to the watches.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import threading
+from collections.abc import Callable
+
+from cyclescope import _native
+
+logger = logging.getLogger("cyclescope")
+
+Listener = Callable[[_native.CycleReport], None]
+
+EXIT_SECONDS = 5.0
+"""How long the end of the program waits for reports that are still being written."""
+
+_listeners: dict[int, Listener] = {}
+_farewells: dict[int, Callable[[], None]] = {}
+_thread: threading.Thread | None = None
+_lock = threading.Lock()
+
+
+def listen(watch: int, listener: Listener, farewell: Callable[[], None]) -> None:
+    """Bring the reports of a watch to ``listener``, and call ``farewell`` at exit."""
+    global _thread
+    with _lock:
+        _listeners[watch] = listener
+        _farewells[watch] = farewell
+        if _thread is None or not _thread.is_alive():
+            _thread = threading.Thread(target=_tell, name="cyclescope", daemon=True)
+            _thread.start()
+
+
+def forget(watch: int) -> None:
+    """Bring no more reports of a watch."""
+    _listeners.pop(watch, None)
+    _farewells.pop(watch, None)
+
+
+def _tell() -> None:
+    while (delivery := _native.next_delivery()) is not None:
+        watch, report, reason = delivery
+        try:
+            if report is not None:
+                listener = _listeners.get(watch)
+                if listener is not None:
+                    listener(report)
+            else:
+                logger.error("cyclescope stopped watching: %s", reason)
+        except Exception:
+            logger.exception("cyclescope: the callback of a watch raised; it stays installed")
+
+
+def _at_exit() -> None:
+    thread = _thread
+    if thread is None:
+        return
+    try:
+        if _listeners:
+            _native.last_look()
+            _native.flush(EXIT_SECONDS)
+        for farewell in list(_farewells.values()):
+            farewell()
+        _native.close_deliveries()
+        thread.join(EXIT_SECONDS)
+    except Exception:
+        logger.exception("cyclescope: the summary at exit failed")
+
+
+def _after_fork_in_child() -> None:
+    global _thread, _lock
+    _lock = threading.Lock()
+    _thread = None
+    _listeners.clear()
+    _farewells.clear()
+
+
+atexit.register(_at_exit)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -1,0 +1,275 @@
+"""Watching a program for tensors that reference cycles keep alive."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TypeAlias
+
+from cyclescope import _native, _teller
+from cyclescope._native import CycleReport
+
+Devices: TypeAlias = str | Sequence[str]
+"""``"cuda"`` (all GPUs), ``"any"`` (host memory too), ``"cuda:0"``, ``"cpu"``, or a list of such."""
+
+StrPath: TypeAlias = str | os.PathLike[str]
+
+
+@dataclass(frozen=True)
+class LeakTally:
+    """What a watch has seen of one leak so far."""
+
+    signature: str
+    summary: str
+    """The cycle in one line."""
+    count: int
+    """Occurrences."""
+    bytes: int
+    """Bytes of all occurrences together."""
+    largest: int
+    """Bytes of the most that one collection freed of it."""
+    first_seen: float
+    last_seen: float
+    """In seconds since 1970."""
+
+
+class Watch:
+    """A running watch. Stop it with :meth:`stop`, or use it as a context manager."""
+
+    def __init__(
+        self,
+        devices: list[str],
+        listener: _teller.Listener,
+        *,
+        once_per_leak: bool,
+        farewell: Callable[[Watch], None] | None = None,
+    ) -> None:
+        self._final: list[LeakTally] | None = None
+        self._number = _native.start_watch(devices, once_per_leak)
+        self._farewell = farewell
+        _teller.listen(self._number, listener, self._at_exit)
+
+    @property
+    def leaks(self) -> list[LeakTally]:
+        """What was seen so far, the leak that held most bytes first."""
+        if self._final is not None:
+            return self._final
+        return [LeakTally(*row) for row in _native.tallies(self._number)]
+
+    def flush(self, timeout: float = 5.0) -> bool:
+        """Wait until everything found so far has been reported.
+
+        Returns:
+            False if that took longer than ``timeout`` seconds.
+        """
+        return _native.flush(timeout)
+
+    def stop(self) -> None:
+        """End the watch, after reporting what it has found. Stopping twice does nothing."""
+        if self._final is not None:
+            return
+        self.flush()
+        self._final = [LeakTally(*row) for row in _native.stop_watch(self._number)]
+        _teller.forget(self._number)
+
+    def _at_exit(self) -> None:
+        self.stop()
+        if self._farewell is not None:
+            self._farewell(self)
+
+    def __enter__(self) -> Watch:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def __repr__(self) -> str:
+        state = "running" if self._final is None else "stopped"
+        return f"<Watch {state}, {len(self.leaks)} leaks>"
+
+
+def warn_tensor_cycles(*, devices: Devices = "cuda", report_dir: StrPath | None = None) -> Watch:
+    """Log a warning whenever the garbage collector frees a tensor that only a cycle kept alive.
+
+    Call it once, at training start. Each distinct leak is reported once, on the logger
+    ``cyclescope``, with an HTML page in ``report_dir``; later occurrences are counted, and
+    summed up when the program ends.
+
+    Args:
+        devices: Which memory to watch: ``"cuda"``, ``"any"`` (host memory too, for machines without
+            a GPU), a single device such as ``"cuda:0"``, or a list.
+        report_dir: Where pages go; it is made if it does not exist. By default a new folder among
+            the temporary files, made when there is something to write.
+
+    Raises:
+        ValueError: If ``devices`` names no device.
+        OSError: If ``report_dir`` cannot be written to.
+    """
+    names = _device_names(devices)
+    pages = _Pages(report_dir)
+    _say_what_is_watched(names, "warn_tensor_cycles")
+
+    def warn(report: CycleReport) -> None:
+        page = pages.write(report)
+        for leak in report.leaks:
+            _teller.logger.warning("%s%s", leak, f" · page: {page}" if page else "")
+
+    return Watch(names, warn, once_per_leak=True, farewell=_summary)
+
+
+def observe_tensor_cycles(
+    callback: Callable[[CycleReport], object], *, devices: Devices = "cuda"
+) -> Watch:
+    """Call ``callback`` with a report whenever a collection frees tensors that cycles kept alive.
+
+    The callback runs on a thread of cyclescope's own, just after the collection, and may do
+    anything. What it raises is logged.
+
+    Args:
+        callback: Called with a :class:`CycleReport`.
+        devices: Which memory to watch; see :func:`warn_tensor_cycles`.
+
+    Raises:
+        TypeError: If ``callback`` cannot be called.
+        ValueError: If ``devices`` names no device.
+    """
+    if not callable(callback):
+        raise TypeError(f"callback must be a function of one report, not {callback!r}")
+    names = _device_names(devices)
+    _say_what_is_watched(names, "observe_tensor_cycles")
+
+    def listener(report: CycleReport) -> None:
+        callback(report)
+
+    return Watch(names, listener, once_per_leak=False)
+
+
+def find_tensor_cycles(*, devices: Devices = "cuda") -> CycleReport:
+    """Collect now and report the tensors that only cycles kept alive.
+
+    Looks before finalizers run, so it also finds the cycles that a finalizer breaks; then runs a
+    full collection, and reports only memory that really went.
+
+    Args:
+        devices: Which memory to look for; see :func:`warn_tensor_cycles`.
+
+    Raises:
+        ValueError: If ``devices`` names no device.
+    """
+    return _native.find(_device_names(devices))
+
+
+def _device_names(devices: Devices) -> list[str]:
+    if isinstance(devices, str):
+        names = [devices]
+    elif isinstance(devices, Sequence):
+        names = list(devices)
+    else:
+        raise TypeError(f"devices must be a string or a list of strings, not {devices!r}")
+    for name in names:
+        if not isinstance(name, str):
+            raise TypeError(f"devices must be strings such as 'cuda:0', not {name!r}")
+    _native.check_devices(names)
+    return names
+
+
+_said = False
+
+
+def _say_what_is_watched(names: list[str], function: str) -> None:
+    """Say once that there is no GPU, where only GPUs are watched."""
+    global _said
+    if _said or any(not name.startswith("cuda") for name in names):
+        return
+    torch = sys.modules.get("torch")
+    hip = getattr(getattr(torch, "version", None), "hip", None)
+    if hip is None and not _native.cuda_driver_present():
+        _said = True
+        _teller.logger.warning(
+            "no CUDA driver on this machine: watching for CUDA tensors, of which there can be none. "
+            "Pass %s(devices='any') to watch tensors in host memory too.",
+            function,
+        )
+
+
+class _Pages:
+    """Where the HTML pages go."""
+
+    def __init__(self, folder: StrPath | None) -> None:
+        self._folder = None if folder is None else Path(folder)
+        self._number = 0
+        self._failed = False
+        if self._folder is not None:
+            try:
+                self._folder.mkdir(parents=True, exist_ok=True)
+                with tempfile.TemporaryFile(dir=self._folder):
+                    pass
+            except OSError as error:
+                raise type(error)(
+                    error.errno,
+                    f"report_dir cannot be written to ({error.strerror}); "
+                    "pass a folder of your own, or none for a temporary one",
+                    str(self._folder),
+                ) from None
+
+    def write(self, report: CycleReport) -> Path | None:
+        """Write a page, whole or not at all; None, and an error in the log, if it cannot be."""
+        try:
+            if self._folder is None:
+                self._folder = Path(tempfile.mkdtemp(prefix="cyclescope-"))
+            name = report.leaks[0].signature if report.leaks else "empty"
+            page = self._folder / f"{name}-{os.getpid()}-{self._number}.html"
+            self._number += 1
+            self._folder.mkdir(parents=True, exist_ok=True)
+            _write_whole(page, report.to_html())
+            return page
+        except OSError as error:
+            if not self._failed:
+                _teller.logger.error(
+                    "cyclescope could not write a page to %s: %s. Warnings go on without pages.",
+                    self._folder,
+                    error,
+                )
+            self._failed = True
+            return None
+
+
+def _write_whole(path: Path, text: str) -> None:
+    unfinished = path.with_name(f".{path.name}.part")
+    try:
+        unfinished.write_text(text, encoding="utf-8")
+        unfinished.replace(path)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            unfinished.unlink()
+
+
+def _summary(watch: Watch) -> None:
+    leaks = watch.leaks
+    if not leaks:
+        return
+    total = sum(leak.count for leak in leaks)
+    lines = [
+        f"{len(leaks)} distinct tensor leaks through reference cycles, {total} occurrences:"
+        if len(leaks) > 1
+        else f"1 tensor leak through a reference cycle, {total} occurrences:"
+    ]
+    lines += [
+        f"  {leak.count} × {leak.summary} [{leak.signature}], {leak.bytes / 2**20:,.1f} MiB in all, "
+        f"at most {leak.largest / 2**20:,.1f} MiB at a time"
+        for leak in leaks[:10]
+    ]
+    if len(leaks) > 10:
+        lines.append(f"  and {len(leaks) - 10} more")
+    _teller.logger.warning("%s", "\n".join(lines))

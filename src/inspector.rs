@@ -1,0 +1,601 @@
+//! The embeddable facade: looks at objects of a Python program and says which cycles among them hold
+//! device memory.
+
+use std::cell::RefCell;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use petgraph::graph::NodeIndex;
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::PyList;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::device::{DeviceBuffer, DeviceSelection, Frameworks, StorageWatch};
+use crate::diagnose::diagnose;
+use crate::graph::{Group, LeakEdge, LeakGraph, LeakNode, find_groups, fold, select};
+use crate::heap::{
+    Builtins, Description, ObjectKind, ReferenceName, Snapshot, TypeTable, capture, describe,
+    for_each_referent, name_references, reference_count, text_of, unreachable,
+};
+use crate::hook::GcModule;
+use crate::report::assemble::{self, BUFFER_LIMIT};
+use crate::report::model::{Buffer, Collection, Leak, Process, Report, SCHEMA};
+
+/// Of groups that look alike, so many are described one by one; the rest are counted as the first.
+const DESCRIBED_ALIKE: usize = 16;
+
+/// Reads the objects of the interpreter that it was made in.
+///
+/// ```no_run
+/// use cyclescope::{DeviceSelection, Inspector};
+/// use pyo3::prelude::*;
+///
+/// Python::attach(|py| -> PyResult<()> {
+///     let inspector = Inspector::new(py)?;
+///     let report = inspector.find(py, &DeviceSelection::Any)?;
+///     println!("{}", cyclescope::report::text::trace(&report));
+///     Ok(())
+/// })
+/// # .unwrap();
+/// ```
+pub struct Inspector {
+    builtins: Builtins,
+    table: RefCell<TypeTable>,
+    frameworks: RefCell<Frameworks>,
+    gc: GcModule,
+    process: Process,
+}
+
+/// What a quick look at garbage says.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Glance {
+    /// Some object holds a buffer on one of the devices asked for.
+    pub holds_buffer: bool,
+    /// The collector ran a finalizer of some object.
+    pub finalizer_ran: bool,
+}
+
+/// Garbage, examined: its leaks, and what is needed to destroy it leak by leak.
+pub(crate) struct Examination {
+    pub found: Vec<Found>,
+    pub snapshot: Snapshot,
+}
+
+/// A leak and all its occurrences in one lot of garbage.
+pub(crate) struct Found {
+    /// As the first occurrence has it; counts and buffers are filled in by [`Found::into_leak`].
+    leak: Leak,
+    pub occurrences: Vec<Occurrence>,
+}
+
+/// One group of cycles.
+pub(crate) struct Occurrence {
+    /// The group's objects, as indices in the snapshot.
+    pub members: Vec<u32>,
+    /// Addresses of the objects in cycles.
+    pub addresses: Vec<usize>,
+    pub buffers: Vec<Held>,
+}
+
+/// A buffer of an occurrence, and the watch that tells whether it went.
+pub(crate) struct Held {
+    pub buffer: Buffer,
+    pub watch: StorageWatch,
+}
+
+impl Inspector {
+    /// # Errors
+    /// If the interpreter is not a CPython that cyclescope knows.
+    pub fn new(py: Python<'_>) -> PyResult<Self> {
+        Ok(Self {
+            builtins: Builtins::new(py)?,
+            table: RefCell::new(TypeTable::new()),
+            frameworks: RefCell::new(Frameworks::new(py)?),
+            gc: GcModule::new(py)?,
+            process: process(py),
+        })
+    }
+
+    /// Reports the cycles that are garbage now and hold memory on `devices`.
+    ///
+    /// Collects nothing, runs no finalizer and changes nothing: the garbage is found as the
+    /// collector would find it, in all generations.
+    ///
+    /// # Errors
+    /// If the inspector is at work already (on another thread), or memory runs out.
+    pub fn find(&self, py: Python<'_>, devices: &DeviceSelection) -> PyResult<Report> {
+        let started = Instant::now();
+        let (found, count) = self.look(py, devices, None)?;
+        let collection = Collection {
+            trigger: "look".to_owned(),
+            generation: None,
+            garbage_objects: count as u64,
+            pause_us: 0,
+        };
+        Ok(self.report(py, found, collection, started))
+    }
+
+    /// The objects that a full collection would find unreachable, before it ran any finalizer.
+    ///
+    /// # Errors
+    /// As [`Inspector::find`].
+    pub fn unreachable<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let lists = [self.gc.objects(py, None)?];
+        let garbage = self.unreachable_in(&lists)?;
+        let result = PyList::empty(py);
+        for object in garbage {
+            result.append(self.object(py, object as usize))?;
+        }
+        Ok(result)
+    }
+
+    /// The unreachable ones among the objects of some lists.
+    fn unreachable_in(&self, lists: &[Bound<'_, PyList>]) -> PyResult<Vec<*mut ffi::PyObject>> {
+        let own: FxHashSet<usize> = lists.iter().map(|list| list.as_ptr() as usize).collect();
+        // SAFETY: attached; the lists lend their items and outlive the pointers' use here.
+        let objects: Vec<*mut ffi::PyObject> = unsafe {
+            lists
+                .iter()
+                .flat_map(|list| (0..list.len()).map(move |i| (list, i as ffi::Py_ssize_t)))
+                .map(|(list, i)| ffi::PyList_GetItem(list.as_ptr(), i))
+                .filter(|object| !own.contains(&(*object as usize)))
+                .collect()
+        };
+        let mut table = self.table.try_borrow_mut().map_err(|_| busy())?;
+        let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
+        // SAFETY: attached; the types that are classified are alive.
+        let classify = |ty| unsafe { frameworks.classify(ty) };
+        // SAFETY: attached; the lists hold each object, once.
+        Ok(unsafe { unreachable(&mut table, &self.builtins, &classify, &objects, 1) })
+    }
+
+    /// The leaks that are garbage now in generations up to `oldest` (all if `None`), and the
+    /// number of unreachable objects.
+    pub(crate) fn look(
+        &self,
+        py: Python<'_>,
+        devices: &DeviceSelection,
+        oldest: Option<u32>,
+    ) -> PyResult<(Vec<Found>, usize)> {
+        self.refresh(py);
+        if !self.frameworks_known() {
+            return Ok((Vec::new(), 0));
+        }
+        let lists = match oldest {
+            Some(oldest) if oldest < 2 => (0..=oldest)
+                .map(|generation| self.gc.objects(py, Some(generation)))
+                .collect::<PyResult<Vec<_>>>()?,
+            _ => vec![self.gc.objects(py, None)?],
+        };
+        let garbage = self.unreachable_in(&lists)?;
+        if !self.glance(py, &garbage, devices)?.holds_buffer {
+            return Ok((Vec::new(), garbage.len()));
+        }
+        let examination = self.examine(py, &garbage, 1, devices)?;
+        Ok((examination.found, garbage.len()))
+    }
+
+    /// Takes note of frameworks that the program has imported since the last look.
+    pub(crate) fn refresh(&self, py: Python<'_>) {
+        if let Ok(mut frameworks) = self.frameworks.try_borrow_mut()
+            && frameworks.refresh(py)
+            && let Ok(mut table) = self.table.try_borrow_mut()
+        {
+            table.clear();
+        }
+    }
+
+    /// True if any framework that holds device memory has been imported.
+    pub(crate) fn frameworks_known(&self) -> bool {
+        self.frameworks.try_borrow().is_ok_and(|frameworks| frameworks.any())
+    }
+
+    /// Looks whether garbage holds a buffer: one traversal, no graph.
+    pub(crate) fn glance(
+        &self,
+        py: Python<'_>,
+        garbage: &[*mut ffi::PyObject],
+        devices: &DeviceSelection,
+    ) -> PyResult<Glance> {
+        let mut table = self.table.try_borrow_mut().map_err(|_| busy())?;
+        let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
+        // SAFETY: attached; the types that are classified are alive.
+        let classify = |ty| unsafe { frameworks.classify(ty) };
+        let mut candidates = Vec::new();
+        let mut glance = Glance::default();
+        // Objects that only one object of the garbage refers to, and which the collector did not
+        // find because they are of an older generation or not tracked.
+        let mut held: Vec<*mut ffi::PyObject> = Vec::new();
+        table.begin_pass();
+        let mut next = 0;
+        while let Some(object) = garbage.get(next).copied().or_else(|| held.pop()) {
+            next += 1;
+            // SAFETY: attached; the garbage is held by the caller, and holds what it refers to.
+            unsafe {
+                let facts = table.facts(&self.builtins, &classify, ffi::Py_TYPE(object));
+                if facts.verdict != 0 {
+                    candidates.push((facts.verdict, object as usize));
+                }
+                glance.finalizer_ran |=
+                    facts.finalizes && ffi::PyObject_GC_IsFinalized(object) != 0;
+                if let Some(traverse) = facts.traverse {
+                    for_each_referent(object, traverse, &mut |target| {
+                        let facts = table.facts(&self.builtins, &classify, ffi::Py_TYPE(target));
+                        if facts.verdict != 0 {
+                            candidates.push((facts.verdict, target as usize));
+                        } else if facts.traverse.is_some() && reference_count(target) == 1 {
+                            held.push(target);
+                        }
+                    });
+                }
+            }
+        }
+        drop(table);
+        candidates.sort_unstable();
+        candidates.dedup();
+        glance.holds_buffer = candidates.iter().any(|&(verdict, address)| {
+            // SAFETY: attached; the candidates are held by the garbage.
+            let object = unsafe { Bound::from_borrowed_ptr(py, address as *mut ffi::PyObject) };
+            frameworks.buffer(verdict, &object, devices).is_some()
+        });
+        Ok(glance)
+    }
+
+    /// Finds and diagnoses the leaks in garbage.
+    ///
+    /// `own_references` is how many references to each object are not the garbage's own.
+    pub(crate) fn examine(
+        &self,
+        py: Python<'_>,
+        garbage: &[*mut ffi::PyObject],
+        own_references: i64,
+        devices: &DeviceSelection,
+    ) -> PyResult<Examination> {
+        let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
+        let snapshot = {
+            let mut table = self.table.try_borrow_mut().map_err(|_| busy())?;
+            // SAFETY: attached; the types that are classified are alive.
+            let classify = |ty| unsafe { frameworks.classify(ty) };
+            // SAFETY: attached; the caller holds the garbage, which is distinct.
+            unsafe { capture(&mut table, &self.builtins, &classify, garbage, own_references) }
+        };
+        let buffers: Vec<Option<DeviceBuffer>> = snapshot
+            .objects
+            .iter()
+            .map(|object| {
+                // A buffer that others hold too is not kept alive by the garbage.
+                if object.verdict == 0 || (!object.in_garbage && object.outside_references > 0) {
+                    return None;
+                }
+                frameworks.buffer(object.verdict, &self.object(py, object.address), devices)
+            })
+            .collect();
+        let is_buffer: Vec<bool> = buffers.iter().map(Option::is_some).collect();
+        let groups = find_groups(&snapshot, &is_buffer);
+
+        let mut found: Vec<Found> = Vec::new();
+        let mut by_signature: FxHashMap<String, usize> = FxHashMap::default();
+        let mut alike: FxHashMap<u64, (usize, usize)> = FxHashMap::default();
+        for group in &groups {
+            let known = alike.get(&group.fingerprint).copied();
+            let (index, described) = match known {
+                Some((index, described)) if described >= DESCRIBED_ALIKE => (index, None),
+                _ => {
+                    let Some(leak) = self.describe_group(py, &snapshot, &buffers, group) else {
+                        continue;
+                    };
+                    let index = *by_signature.entry(leak.signature.clone()).or_insert_with(|| {
+                        found.push(Found { leak: leak.clone(), occurrences: Vec::new() });
+                        found.len() - 1
+                    });
+                    let seen = known.map_or(0, |(_, described)| described);
+                    alike.insert(group.fingerprint, (index, seen + 1));
+                    (index, Some(leak))
+                }
+            };
+            let occurrence =
+                self.occurrence(py, &snapshot, &buffers, &frameworks, group, described);
+            if let Some(entry) = found.get_mut(index) {
+                entry.occurrences.push(occurrence);
+            }
+        }
+        Ok(Examination { found, snapshot })
+    }
+
+    fn object<'py>(&self, py: Python<'py>, address: usize) -> Bound<'py, PyAny> {
+        // SAFETY: attached; called with addresses of a snapshot whose garbage is still held.
+        unsafe { Bound::from_borrowed_ptr(py, address as *mut ffi::PyObject) }
+    }
+
+    /// The leak of one group.
+    fn describe_group(
+        &self,
+        py: Python<'_>,
+        snapshot: &Snapshot,
+        buffers: &[Option<DeviceBuffer>],
+        group: &Group,
+    ) -> Option<Leak> {
+        let selection = select(snapshot, group);
+        let graph = fold(self.leak_graph(py, snapshot, buffers, &selection));
+        let diagnosis = diagnose(&graph)?;
+        let buffer_of = |object: u32| buffers.get(object as usize)?.as_ref();
+        Some(assemble::leak(
+            &graph,
+            &diagnosis,
+            buffer_of,
+            group.objects_in_cycles() as u64,
+            selection.omitted,
+        ))
+    }
+
+    /// Describes the selected objects and names the references between them.
+    fn leak_graph(
+        &self,
+        py: Python<'_>,
+        snapshot: &Snapshot,
+        buffers: &[Option<DeviceBuffer>],
+        selection: &crate::graph::Selection,
+    ) -> LeakGraph {
+        let mut graph = LeakGraph::default();
+        let mut place: FxHashMap<u32, NodeIndex> = FxHashMap::default();
+        for &object in &selection.nodes {
+            let facts = &snapshot.objects[object as usize];
+            let bound = self.object(py, facts.address);
+            let node = graph.add_node(LeakNode {
+                description: describe(&self.builtins, facts.kind, &bound),
+                object: Some(object),
+                is_buffer: buffers[object as usize].is_some(),
+                stands_for: 0,
+            });
+            place.insert(object, node);
+        }
+        for &object in &selection.nodes {
+            let facts = &snapshot.objects[object as usize];
+            let targets: Vec<u32> = snapshot
+                .targets(object as usize)
+                .iter()
+                .copied()
+                .filter(|target| place.contains_key(target))
+                .collect();
+            let addresses: Vec<usize> =
+                targets.iter().map(|&i| snapshot.objects[i as usize].address).collect();
+            let bound = self.object(py, facts.address);
+            let names = name_references(&self.builtins, facts.kind, &bound, &addresses);
+            for (target, name) in targets.iter().zip(names) {
+                graph.add_edge(place[&object], place[target], LeakEdge { name });
+            }
+        }
+        if let Some((before, after, omitted)) = selection.gap
+            && let (Some(&before), Some(&after)) = (place.get(&before), place.get(&after))
+        {
+            let gap = graph.add_node(LeakNode {
+                description: Description {
+                    kind: ObjectKind::Instance,
+                    type_name: String::new(),
+                    label: format!("… {omitted} more objects …"),
+                    place: None,
+                    free_variables: Vec::new(),
+                    default_arguments: Vec::new(),
+                    details: Vec::new(),
+                },
+                object: None,
+                is_buffer: false,
+                stands_for: omitted,
+            });
+            graph.add_edge(before, gap, LeakEdge { name: ReferenceName::Unnamed });
+            graph.add_edge(gap, after, LeakEdge { name: ReferenceName::Unnamed });
+        }
+        graph
+    }
+
+    /// The buffers of one group, each storage once and watched from now on.
+    fn occurrence(
+        &self,
+        py: Python<'_>,
+        snapshot: &Snapshot,
+        buffers: &[Option<DeviceBuffer>],
+        frameworks: &Frameworks,
+        group: &Group,
+        described: Option<Leak>,
+    ) -> Occurrence {
+        let mut known: FxHashMap<(String, u64), Buffer> = described
+            .into_iter()
+            .flat_map(|leak| leak.buffers)
+            .map(|buffer| ((buffer.device.clone(), buffer.pointer), buffer))
+            .collect();
+        let mut seen: FxHashSet<(&str, u64)> = FxHashSet::default();
+        let mut held = Vec::new();
+        for &object in &group.buffers {
+            let facts = &snapshot.objects[object as usize];
+            let Some(buffer) = &buffers[object as usize] else { continue };
+            if !seen.insert((buffer.device.as_str(), buffer.pointer)) {
+                continue;
+            }
+            let holder = self.object(py, facts.address);
+            let row = known.remove(&(buffer.device.clone(), buffer.pointer)).unwrap_or_else(|| {
+                Buffer {
+                    node: None,
+                    type_name: describe(&self.builtins, facts.kind, &holder).type_name,
+                    pointer: buffer.pointer,
+                    bytes: buffer.bytes,
+                    device: buffer.device.clone(),
+                    dtype: buffer.dtype.clone(),
+                    shape: buffer.shape.clone(),
+                    confirmed: buffer.confirmed,
+                    from_step: 0,
+                    path: Vec::new(),
+                    path_nodes: Vec::new(),
+                }
+            });
+            let watch = frameworks.watch_storage(facts.verdict, &holder);
+            held.push(Held { buffer: row, watch });
+        }
+        held.sort_by_key(|held| std::cmp::Reverse(held.buffer.bytes));
+        let addresses = group
+            .components
+            .iter()
+            .flatten()
+            .map(|&object| snapshot.objects[object as usize].address)
+            .collect();
+        Occurrence { members: group.nodes.clone(), addresses, buffers: held }
+    }
+
+    /// Drops from each leak the buffers that are still there, and leaks that have none left.
+    ///
+    /// A buffer of which there is no telling counts as gone if `benefit_of_doubt`.
+    pub(crate) fn confirm_gone(
+        &self,
+        py: Python<'_>,
+        found: &mut Vec<Found>,
+        benefit_of_doubt: bool,
+    ) {
+        let Ok(frameworks) = self.frameworks.try_borrow() else { return };
+        for entry in found.iter_mut() {
+            for occurrence in &mut entry.occurrences {
+                occurrence.buffers.retain_mut(|held| {
+                    let watch = std::mem::replace(&mut held.watch, StorageWatch::Blind);
+                    frameworks.is_gone(py, watch).unwrap_or(benefit_of_doubt)
+                });
+            }
+            entry.occurrences.retain(|occurrence| !occurrence.buffers.is_empty());
+        }
+        found.retain(|entry| !entry.occurrences.is_empty());
+    }
+
+    /// A report of what was found.
+    pub(crate) fn report(
+        &self,
+        py: Python<'_>,
+        found: Vec<Found>,
+        mut collection: Collection,
+        started: Instant,
+    ) -> Report {
+        let mut leaks: Vec<Leak> = found.into_iter().map(Found::into_leak).collect();
+        leaks.sort_by(|a, b| {
+            b.bytes_held.cmp(&a.bytes_held).then_with(|| a.signature.cmp(&b.signature))
+        });
+        collection.pause_us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
+        let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |t| t.as_secs_f64());
+        let mut process = self.process.clone();
+        process.pid = std::process::id();
+        process.frameworks = framework_versions(py);
+        Report {
+            schema: SCHEMA,
+            tool: concat!("cyclescope ", env!("CARGO_PKG_VERSION")).to_owned(),
+            time,
+            process,
+            collection,
+            leaks,
+            notes: Vec::new(),
+        }
+    }
+}
+
+impl Found {
+    /// Sets the bytes that the allocator got back.
+    pub fn set_freed(&mut self, bytes: u64) {
+        self.leak.bytes_freed = Some(bytes);
+    }
+
+    /// The devices of the leak's buffers.
+    pub fn devices(&self) -> Vec<String> {
+        let mut devices: Vec<String> = self
+            .occurrences
+            .iter()
+            .flat_map(|occurrence| &occurrence.buffers)
+            .map(|held| held.buffer.device.clone())
+            .collect();
+        devices.sort_unstable();
+        devices.dedup();
+        devices
+    }
+
+    /// The leak with the counts and the buffers of all occurrences that are left.
+    fn into_leak(self) -> Leak {
+        let mut leak = self.leak;
+        leak.count = self.occurrences.len() as u64;
+        leak.objects = self.occurrences.iter().map(|o| o.addresses.len() as u64).sum();
+        let mut buffers: Vec<Buffer> = self
+            .occurrences
+            .into_iter()
+            .enumerate()
+            .flat_map(|(i, occurrence)| {
+                occurrence.buffers.into_iter().map(move |held| {
+                    let mut buffer = held.buffer;
+                    // Only the first occurrence is drawn.
+                    if i > 0 {
+                        buffer.node = None;
+                        buffer.path_nodes.clear();
+                    }
+                    buffer
+                })
+            })
+            .collect();
+        assemble::distinct_largest_first(&mut buffers);
+        leak.bytes_held = buffers.iter().map(|buffer| buffer.bytes).sum();
+        leak.buffers_omitted = buffers.len().saturating_sub(BUFFER_LIMIT) as u64;
+        buffers.truncate(BUFFER_LIMIT);
+        for (index, node) in leak.graph.nodes.iter_mut().enumerate() {
+            node.buffer = buffers
+                .iter()
+                .position(|buffer| buffer.node == Some(index as u32))
+                .map(|i| i as u32);
+        }
+        leak.buffers = buffers;
+        leak
+    }
+}
+
+fn busy() -> PyErr {
+    PyRuntimeError::new_err(
+        "cyclescope is looking at the heap on another thread already; try again when it is done",
+    )
+}
+
+/// What does not change while the process lives.
+fn process(py: Python<'_>) -> Process {
+    let sys = py.import("sys").ok();
+    let program = sys
+        .as_ref()
+        .and_then(|sys| sys.getattr("argv").ok()?.get_item(0).ok()?.extract::<String>().ok());
+    let version = py.version_info();
+    Process {
+        host: host_name(),
+        pid: std::process::id(),
+        rank: std::env::var("RANK").ok().and_then(|rank| rank.parse().ok()),
+        python: format!("{}.{}.{}", version.major, version.minor, version.patch),
+        program: program.unwrap_or_default(),
+        frameworks: Vec::new(),
+    }
+}
+
+#[cfg(unix)]
+fn host_name() -> String {
+    let mut name = [0u8; 256];
+    // SAFETY: the call writes at most the given number of bytes.
+    let failed = unsafe { libc::gethostname(name.as_mut_ptr().cast(), name.len()) } != 0;
+    let end = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
+    if failed { String::new() } else { String::from_utf8_lossy(&name[..end]).into_owned() }
+}
+
+#[cfg(not(unix))]
+fn host_name() -> String {
+    std::env::var("COMPUTERNAME").unwrap_or_default()
+}
+
+/// The versions of known frameworks among the imported modules, read from the modules' dictionaries.
+fn framework_versions(py: Python<'_>) -> Vec<(String, String)> {
+    let Some(modules) = py.import("sys").ok().and_then(|sys| sys.getattr("modules").ok()) else {
+        return Vec::new();
+    };
+    ["torch", "numpy", "cupy", "jax", "lightning", "transformers"]
+        .into_iter()
+        .filter_map(|name| {
+            let module = modules.get_item(name).ok()?;
+            let dict = module.cast::<PyModule>().ok()?.dict();
+            let version = text_of(&dict.get_item("__version__").ok()??)?;
+            Some((name.to_owned(), version))
+        })
+        .collect()
+}

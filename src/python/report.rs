@@ -1,0 +1,325 @@
+//! Reports as Python objects: read-only views of the model.
+
+use std::sync::Arc;
+
+use pyo3::prelude::*;
+
+use crate::report::model::{self, Report};
+use crate::report::{dot, html, human_bytes, json, svg, text};
+
+/// What one collection, or one explicit check, found.
+#[pyclass(frozen, module = "cyclescope")]
+pub struct CycleReport {
+    report: Arc<Report>,
+}
+
+impl CycleReport {
+    pub fn new(report: Arc<Report>) -> Self {
+        Self { report }
+    }
+}
+
+#[pymethods]
+impl CycleReport {
+    #[getter]
+    fn leaks(&self) -> Vec<Leak> {
+        (0..self.report.leaks.len())
+            .map(|index| Leak { report: Arc::clone(&self.report), index })
+            .collect()
+    }
+
+    #[getter]
+    fn bytes_held(&self) -> u64 {
+        self.report.bytes_held()
+    }
+
+    #[getter]
+    fn notes(&self) -> Vec<String> {
+        self.report.notes.clone()
+    }
+
+    #[getter]
+    fn garbage_objects(&self) -> u64 {
+        self.report.collection.garbage_objects
+    }
+
+    #[getter]
+    fn pause_us(&self) -> u64 {
+        self.report.collection.pause_us
+    }
+
+    fn to_html(&self, py: Python<'_>) -> String {
+        py.detach(|| html::html(&self.report))
+    }
+
+    fn to_dot(&self, py: Python<'_>) -> String {
+        py.detach(|| dot::dot(&self.report))
+    }
+
+    fn to_json(&self, py: Python<'_>) -> String {
+        py.detach(|| json::to_json(&self.report))
+    }
+
+    fn to_svg(&self, py: Python<'_>) -> String {
+        py.detach(|| svg::sheet(&self.report))
+    }
+
+    fn __str__(&self, py: Python<'_>) -> String {
+        py.detach(|| text::trace(&self.report))
+    }
+
+    fn __repr__(&self) -> String {
+        let leaks = self.report.leaks.len();
+        format!("<CycleReport: {leaks} leaks, {}>", human_bytes(self.report.bytes_held()))
+    }
+
+    /// The page in a frame of its own, so that its style does not leak into the notebook.
+    fn _repr_html_(&self, py: Python<'_>) -> String {
+        py.detach(|| html::framed(&self.report))
+    }
+
+    #[staticmethod]
+    fn from_json(py: Python<'_>, text: &str) -> PyResult<Self> {
+        py.detach(|| json::from_json(text))
+            .map(|report| Self::new(Arc::new(report)))
+            .map_err(|error| pyo3::exceptions::PyValueError::new_err(error.to_string()))
+    }
+}
+
+/// A group of reference cycles that kept device memory alive.
+#[pyclass(frozen, module = "cyclescope")]
+pub struct Leak {
+    report: Arc<Report>,
+    index: usize,
+}
+
+impl Leak {
+    fn leak(&self) -> &model::Leak {
+        &self.report.leaks[self.index]
+    }
+}
+
+#[pymethods]
+impl Leak {
+    #[getter]
+    fn signature(&self) -> &str {
+        &self.leak().signature
+    }
+
+    #[getter]
+    fn pattern(&self) -> Option<&str> {
+        self.leak().pattern.as_deref()
+    }
+
+    #[getter]
+    fn summary(&self) -> &str {
+        &self.leak().summary
+    }
+
+    #[getter]
+    fn count(&self) -> u64 {
+        self.leak().count
+    }
+
+    #[getter]
+    fn objects(&self) -> u64 {
+        self.leak().objects
+    }
+
+    #[getter]
+    fn bytes_held(&self) -> u64 {
+        self.leak().bytes_held
+    }
+
+    #[getter]
+    fn bytes_freed(&self) -> Option<u64> {
+        self.leak().bytes_freed
+    }
+
+    #[getter]
+    fn buffers(&self) -> Vec<Buffer> {
+        self.leak().buffers.iter().cloned().map(|buffer| Buffer { buffer }).collect()
+    }
+
+    #[getter]
+    fn buffers_omitted(&self) -> u64 {
+        self.leak().buffers_omitted
+    }
+
+    #[getter]
+    fn cycle(&self) -> Vec<Step> {
+        self.leak().cycle.iter().cloned().map(|step| Step { step }).collect()
+    }
+
+    #[getter]
+    fn cycle_omitted(&self) -> u64 {
+        self.leak().cycle_omitted
+    }
+
+    #[getter]
+    fn cuts(&self) -> Vec<Cut> {
+        self.leak().cuts.iter().cloned().map(|cut| Cut { cut }).collect()
+    }
+
+    #[getter]
+    fn advice(&self) -> &str {
+        &self.leak().advice.text
+    }
+
+    #[getter]
+    fn before(&self) -> Option<&str> {
+        self.leak().advice.before.as_deref()
+    }
+
+    #[getter]
+    fn after(&self) -> Option<&str> {
+        self.leak().advice.after.as_deref()
+    }
+
+    fn to_svg(&self, py: Python<'_>) -> String {
+        py.detach(|| svg::svg(self.leak()))
+    }
+
+    fn __str__(&self, py: Python<'_>) -> String {
+        py.detach(|| text::one_line(self.leak()))
+    }
+
+    fn __repr__(&self) -> String {
+        let leak = self.leak();
+        format!("<Leak {}: {}, {}>", leak.signature, human_bytes(leak.bytes_held), leak.summary)
+    }
+}
+
+/// One object of a cycle and its reference to the next.
+#[pyclass(frozen, module = "cyclescope")]
+pub struct Step {
+    step: model::Step,
+}
+
+#[pymethods]
+impl Step {
+    #[getter]
+    fn type_name(&self) -> &str {
+        &self.step.type_name
+    }
+
+    #[getter]
+    fn label(&self) -> &str {
+        &self.step.label
+    }
+
+    #[getter]
+    fn location(&self) -> Option<String> {
+        self.step.location.as_ref().map(ToString::to_string)
+    }
+
+    #[getter]
+    fn edge(&self) -> &str {
+        &self.step.edge
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<Step {} {}>", self.step.label, self.step.edge)
+    }
+}
+
+/// A piece of device memory that a leak held.
+#[pyclass(frozen, module = "cyclescope")]
+pub struct Buffer {
+    buffer: model::Buffer,
+}
+
+#[pymethods]
+impl Buffer {
+    #[getter]
+    fn type_name(&self) -> &str {
+        &self.buffer.type_name
+    }
+
+    #[getter]
+    fn pointer(&self) -> u64 {
+        self.buffer.pointer
+    }
+
+    #[getter]
+    fn bytes(&self) -> u64 {
+        self.buffer.bytes
+    }
+
+    #[getter]
+    fn device(&self) -> &str {
+        &self.buffer.device
+    }
+
+    #[getter]
+    fn dtype(&self) -> Option<&str> {
+        self.buffer.dtype.as_deref()
+    }
+
+    #[getter]
+    fn shape<'py>(
+        &self,
+        py: Python<'py>,
+    ) -> PyResult<Option<Bound<'py, pyo3::types::PyTuple>>> {
+        self.buffer.shape.as_ref().map(|shape| pyo3::types::PyTuple::new(py, shape)).transpose()
+    }
+
+    #[getter]
+    fn confirmed(&self) -> bool {
+        self.buffer.confirmed
+    }
+
+    #[getter]
+    fn from_step(&self) -> u32 {
+        self.buffer.from_step
+    }
+
+    #[getter]
+    fn path(&self) -> Vec<String> {
+        self.buffer.path.clone()
+    }
+
+    fn __repr__(&self) -> String {
+        let Self { buffer } = self;
+        format!(
+            "<Buffer {} {} on {} at {:#x}>",
+            buffer.type_name,
+            human_bytes(buffer.bytes),
+            buffer.device,
+            buffer.pointer
+        )
+    }
+}
+
+/// A reference to remove.
+#[pyclass(frozen, module = "cyclescope")]
+pub struct Cut {
+    cut: model::Cut,
+}
+
+#[pymethods]
+impl Cut {
+    #[getter]
+    fn owner(&self) -> &str {
+        &self.cut.owner
+    }
+
+    #[getter]
+    fn edge(&self) -> &str {
+        &self.cut.edge
+    }
+
+    #[getter]
+    fn location(&self) -> Option<String> {
+        self.cut.location.as_ref().map(ToString::to_string)
+    }
+
+    #[getter]
+    fn proven(&self) -> bool {
+        self.cut.proven
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<Cut {}{}>", self.cut.owner, self.cut.edge)
+    }
+}

@@ -1,0 +1,484 @@
+//! The always-on watch: every collection is looked at, and what leaked is delivered.
+//!
+//! A [`Watcher`] is the [`Handler`] of the hook. It has any number of watches, each for some devices
+//! and each either told of every collection that freed a leak or of each distinct leak once. What
+//! it finds goes into a queue, as plain data; see [`Deliveries`].
+
+mod arming;
+mod deliveries;
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
+
+use pyo3::prelude::*;
+use rustc_hash::FxHashSet;
+
+use arming::Arming;
+pub use deliveries::{Deliveries, Delivery, News};
+
+use crate::device::{DeviceSelection, allocated_bytes};
+use crate::hook::{CollectionInfo, Garbage, GcModule, Handler, Hook};
+use crate::inspector::{Examination, Found, Inspector};
+use crate::report::model::{Collection, Leak, Report};
+
+/// Names a watch.
+pub type WatchId = u64;
+
+/// Whether a watch is told of every leaking collection or of each distinct leak once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Frequency {
+    EveryCollection,
+    OncePerLeak,
+}
+
+/// What a watch has seen of one leak.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tally {
+    pub signature: String,
+    pub summary: String,
+    /// Occurrences so far.
+    pub count: u64,
+    /// Bytes of all occurrences together.
+    pub bytes: u64,
+    /// Bytes of the largest collection's worth of them.
+    pub largest: u64,
+    /// When it was seen first and last, in seconds since 1970.
+    pub first_seen: f64,
+    pub last_seen: f64,
+}
+
+struct Watch {
+    id: WatchId,
+    devices: DeviceSelection,
+    frequency: Frequency,
+    tallies: HashMap<String, Tally>,
+}
+
+/// Looks at the garbage of every collection for all watches.
+pub struct Watcher {
+    inspector: Inspector,
+    watches: RefCell<Vec<Watch>>,
+    next_id: Cell<WatchId>,
+    deliveries: Arc<Deliveries>,
+    arming: Arming,
+    /// What the look before the collection found, if there was one.
+    foreseen: RefCell<Option<Foreseen>>,
+    /// An explicit check: the devices it is for, and its outcome.
+    request: RefCell<Option<Request>>,
+}
+
+struct Foreseen {
+    found: Vec<Found>,
+    /// Unreachable objects there were before finalizers ran.
+    objects: usize,
+    /// The allocator's count, by device, before the collection.
+    allocated: Vec<(String, u64)>,
+    /// True if objects were looked at, false if only the allocator was asked.
+    looked: bool,
+    started: Instant,
+}
+
+struct Request {
+    devices: DeviceSelection,
+    report: Option<Report>,
+}
+
+/// The handler that the hook owns.
+struct Shared(Rc<Watcher>);
+
+impl Watcher {
+    /// # Errors
+    /// As [`Inspector::new`].
+    pub fn new(py: Python<'_>) -> PyResult<Rc<Self>> {
+        Ok(Rc::new(Self {
+            inspector: Inspector::new(py)?,
+            watches: RefCell::default(),
+            next_id: Cell::new(1),
+            deliveries: Arc::new(Deliveries::new()),
+            arming: Arming::new(),
+            foreseen: RefCell::new(None),
+            request: RefCell::new(None),
+        }))
+    }
+
+    /// Installs a hook for this watcher.
+    ///
+    /// # Errors
+    /// As [`Hook::install`].
+    pub fn install(self: &Rc<Self>, py: Python<'_>) -> PyResult<Hook> {
+        Hook::install(py, Box::new(Shared(Rc::clone(self))))
+    }
+
+    /// What the watcher looks with.
+    pub fn inspector(&self) -> &Inspector {
+        &self.inspector
+    }
+
+    /// Where what is found is delivered.
+    pub fn deliveries(&self) -> Arc<Deliveries> {
+        Arc::clone(&self.deliveries)
+    }
+
+    pub fn add_watch(&self, devices: DeviceSelection, frequency: Frequency) -> WatchId {
+        let id = self.next_id.replace(self.next_id.get() + 1);
+        self.watches.borrow_mut().push(Watch {
+            id,
+            devices,
+            frequency,
+            tallies: HashMap::new(),
+        });
+        id
+    }
+
+    /// Ends a watch; its tallies, largest first. Empty if there is no such watch.
+    pub fn remove_watch(&self, id: WatchId) -> Vec<Tally> {
+        let tallies = self.tallies(id);
+        self.watches.borrow_mut().retain(|watch| watch.id != id);
+        tallies
+    }
+
+    /// What a watch has seen so far, largest first.
+    pub fn tallies(&self, id: WatchId) -> Vec<Tally> {
+        let watches = self.watches.borrow();
+        let mut tallies: Vec<Tally> = watches
+            .iter()
+            .find(|watch| watch.id == id)
+            .map(|watch| watch.tallies.values().cloned().collect())
+            .unwrap_or_default();
+        tallies.sort_by(|a, b| {
+            b.bytes.cmp(&a.bytes).then_with(|| a.signature.cmp(&b.signature))
+        });
+        tallies
+    }
+
+    /// True if there is no watch.
+    pub fn is_idle(&self) -> bool {
+        self.watches.borrow().is_empty()
+    }
+
+    /// Looks for leaks before finalizers run, collects, and reports what went.
+    ///
+    /// # Errors
+    /// If a collection is under way already, or the inspector is at work on another thread.
+    pub fn find(
+        &self,
+        py: Python<'_>,
+        hook: &Hook,
+        devices: DeviceSelection,
+    ) -> PyResult<Report> {
+        let request = Request { devices: devices.clone(), report: None };
+        self.request.replace(Some(request));
+        let collected = hook.collect(py);
+        let report = self.request.replace(None).and_then(|request| request.report);
+        collected?;
+        match report {
+            Some(report) => Ok(report),
+            // Called from within a collection: nothing was collected, so only look.
+            None => self.inspector.find(py, &devices),
+        }
+    }
+
+    /// Reports what is garbage now to every watch, without collecting.
+    pub fn last_look(&self, py: Python<'_>) {
+        let started = Instant::now();
+        let Some(devices) = self.devices() else { return };
+        if let Ok((found, objects)) = self.inspector.look(py, &devices, None)
+            && !found.is_empty()
+        {
+            let collection = Collection {
+                trigger: "exit".to_owned(),
+                generation: None,
+                garbage_objects: objects as u64,
+                pause_us: 0,
+            };
+            let report = self.inspector.report(py, found, collection, started);
+            self.tell(py, &report, false);
+        }
+    }
+
+    /// The devices that some watch, or the explicit check under way, is about.
+    fn devices(&self) -> Option<DeviceSelection> {
+        let watches = self.watches.try_borrow().ok()?;
+        let request = self.request.try_borrow().ok()?;
+        request
+            .iter()
+            .map(|request| &request.devices)
+            .chain(watches.iter().map(|watch| &watch.devices))
+            .fold(None, |all: Option<DeviceSelection>, one| {
+                Some(all.map_or_else(|| one.clone(), |all| all.with(one)))
+            })
+    }
+
+    fn has_request(&self) -> bool {
+        self.request.try_borrow().is_ok_and(|request| request.is_some())
+    }
+
+    /// The look before a collection: see `Arming`.
+    fn foresee(&self, py: Python<'_>, generation: u32) {
+        let started = Instant::now();
+        let Some(devices) = self.devices() else { return };
+        let request = self.has_request();
+        let mut foreseen = Foreseen {
+            found: Vec::new(),
+            objects: 0,
+            allocated: allocated(py, &devices),
+            looked: false,
+            started,
+        };
+        if request || self.arming.is_due(generation) {
+            let oldest = if request { None } else { Some(generation) };
+            if let Ok((found, objects)) = self.inspector.look(py, &devices, oldest) {
+                foreseen.found = found;
+                foreseen.objects = objects;
+                foreseen.looked = true;
+            }
+        }
+        self.foreseen.replace(Some(foreseen));
+    }
+
+    fn examine_and_destroy(&self, py: Python<'_>, mut garbage: Garbage<'_>, info: CollectionInfo) {
+        let started = Instant::now();
+        let foreseen = self.foreseen.replace(None);
+        let Some(devices) = self.devices() else { return };
+        self.inspector.refresh(py);
+        if !self.inspector.frameworks_known() {
+            return;
+        }
+        let pointers = garbage.pointers();
+        let in_collection = foreseen.as_ref().map_or(0, |f| freed_since(py, &f.allocated));
+        let Ok(glance) = self.inspector.glance(py, &pointers, &devices) else { return };
+        let mut found = Vec::new();
+        if glance.holds_buffer || (info.suspect && !pointers.is_empty()) {
+            let own = garbage.own_references();
+            if let Ok(mut examination) = self.inspector.examine(py, &pointers, own, &devices) {
+                destroy_leak_by_leak(py, &mut garbage, &mut examination);
+                found = examination.found;
+            }
+        }
+        let count = pointers.len();
+        let saved: FxHashSet<usize> = pointers.iter().map(|&object| object as usize).collect();
+        let ours = garbage.is_ours();
+        drop(garbage);
+        if ours {
+            self.inspector.confirm_gone(py, &mut found, true);
+        }
+
+        let looked = foreseen.as_ref().is_some_and(|foreseen| foreseen.looked);
+        let mut broken_early = Vec::new();
+        let mut objects = count;
+        let mut began = started;
+        if let Some(foreseen) = foreseen {
+            objects = objects.max(foreseen.objects);
+            began = foreseen.started;
+            broken_early = foreseen.found;
+            for entry in &mut broken_early {
+                entry.occurrences.retain(|occurrence| {
+                    !occurrence.addresses.iter().any(|address| saved.contains(address))
+                });
+            }
+            self.inspector.confirm_gone(py, &mut broken_early, false);
+        }
+        let unexplained = in_collection > 0 && broken_early.is_empty();
+        if let ([only], true) = (broken_early.as_mut_slice(), in_collection > 0) {
+            only.set_freed(in_collection);
+        }
+        self.arming.learn(
+            info.generation,
+            looked,
+            !broken_early.is_empty(),
+            glance.finalizer_ran || unexplained,
+        );
+        found.append(&mut broken_early);
+
+        let request = self.has_request();
+        if found.is_empty() && !request {
+            return;
+        }
+        let collection = Collection {
+            trigger: if request { "find" } else { "watch" }.to_owned(),
+            generation: Some(info.generation),
+            garbage_objects: objects as u64,
+            pause_us: 0,
+        };
+        let mut report = self.inspector.report(py, found, collection, began);
+        if !ours && count > 0 {
+            report.notes.push(
+                "The program set gc.DEBUG_SAVEALL: its garbage stays in gc.garbage, and nothing \
+                 was freed."
+                    .to_owned(),
+            );
+        }
+        self.tell(py, &report, true);
+        if let Ok(mut request) = self.request.try_borrow_mut()
+            && let Some(request) = request.as_mut()
+        {
+            request.report = Some(about(&report, &request.devices));
+        }
+    }
+
+    /// Brings a report to the watches that it concerns.
+    fn tell(&self, py: Python<'_>, report: &Report, wait: bool) {
+        let mut news = Vec::new();
+        if let Ok(mut watches) = self.watches.try_borrow_mut() {
+            for watch in watches.iter_mut() {
+                let mut report = about(report, &watch.devices);
+                let leaks = std::mem::take(&mut report.leaks);
+                report.leaks = leaks.into_iter().filter(|leak| watch.count(leak, report.time)).collect();
+                if !report.leaks.is_empty() {
+                    news.push(Delivery { watch: watch.id, news: News::Report(Arc::new(report)) });
+                }
+            }
+        }
+        if !news.is_empty() {
+            self.deliveries.send(py, news, wait);
+        }
+    }
+}
+
+impl Watch {
+    /// Counts a leak; true if the watch is to be told of it.
+    fn count(&mut self, leak: &Leak, time: f64) -> bool {
+        match self.tallies.entry(leak.signature.clone()) {
+            Entry::Vacant(entry) => {
+                entry.insert(Tally {
+                    signature: leak.signature.clone(),
+                    summary: leak.summary.clone(),
+                    count: leak.count,
+                    bytes: leak.bytes_held,
+                    largest: leak.bytes_held,
+                    first_seen: time,
+                    last_seen: time,
+                });
+                true
+            }
+            Entry::Occupied(mut entry) => {
+                let tally = entry.get_mut();
+                tally.count += leak.count;
+                tally.bytes += leak.bytes_held;
+                tally.largest = tally.largest.max(leak.bytes_held);
+                tally.last_seen = time;
+                self.frequency == Frequency::EveryCollection
+            }
+        }
+    }
+}
+
+impl Handler for Shared {
+    fn before(&self, py: Python<'_>, _gc: &GcModule, info: CollectionInfo) {
+        self.0.foresee(py, info.generation);
+    }
+
+    fn is_armed(&self, generation: u32) -> bool {
+        // The older generations are collected rarely enough to ask the allocator each time.
+        generation > 0 || self.0.arming.is_due(generation) || self.0.has_request()
+    }
+
+    fn after(&self, py: Python<'_>, garbage: Garbage<'_>, info: CollectionInfo) {
+        self.0.examine_and_destroy(py, garbage, info);
+    }
+
+    fn wants_empty(&self) -> bool {
+        self.0.foreseen.try_borrow().is_ok_and(|foreseen| foreseen.is_some())
+    }
+
+    fn disabled(&self, py: Python<'_>, reason: &str) {
+        let news = News::Stopped(reason.to_owned());
+        self.0.deliveries.send(py, vec![Delivery { watch: 0, news }], false);
+    }
+}
+
+/// The part of a report that is about some devices.
+fn about(report: &Report, devices: &DeviceSelection) -> Report {
+    let mut report = report.clone();
+    report.leaks.retain(|leak| leak.buffers.iter().any(|b| devices.contains(&b.device)));
+    report
+}
+
+/// Destroys garbage one leak at a time, reading the allocator's counters before and after each.
+///
+/// An object that something outside of the garbage refers to again is left alone, and so is what
+/// it refers to.
+fn destroy_leak_by_leak(py: Python<'_>, garbage: &mut Garbage<'_>, examination: &mut Examination) {
+    if !garbage.is_ours() {
+        return;
+    }
+    let snapshot = &examination.snapshot;
+    let count = garbage.len();
+    let alive = closure(snapshot, (0..count).filter(|&i| {
+        snapshot.objects[i].outside_references > 0
+    }), |_| true);
+    for &i in &alive {
+        garbage.keep(i);
+    }
+    let mut taken = vec![false; count];
+    for entry in &mut examination.found {
+        let starts = entry.occurrences.iter().flat_map(|o| &o.members).map(|&i| i as usize);
+        let mut indices = closure(snapshot, starts.filter(|&i| i < count && !taken[i]), |i| !taken[i]);
+        indices.sort_unstable();
+        for &i in &indices {
+            taken[i] = true;
+        }
+        let devices = entry.devices();
+        let before = counters(py, &devices);
+        garbage.clear(&indices);
+        let after = counters(py, &devices);
+        if let (Some(before), Some(after)) = (before, after) {
+            entry.set_freed(before.saturating_sub(after));
+        }
+    }
+}
+
+/// The objects of the garbage that can be reached from `starts` through objects that `enter` allows.
+fn closure(
+    snapshot: &crate::heap::Snapshot,
+    starts: impl Iterator<Item = usize>,
+    enter: impl Fn(usize) -> bool,
+) -> Vec<usize> {
+    let mut seen = vec![false; snapshot.len()];
+    let mut pending: Vec<usize> = starts.collect();
+    for &start in &pending {
+        seen[start] = true;
+    }
+    let mut found = Vec::new();
+    while let Some(object) = pending.pop() {
+        if snapshot.objects[object].in_garbage {
+            found.push(object);
+        }
+        for &target in snapshot.targets(object) {
+            let target = target as usize;
+            let allowed = !snapshot.objects[target].in_garbage || enter(target);
+            if allowed && !std::mem::replace(&mut seen[target], true) {
+                pending.push(target);
+            }
+        }
+    }
+    found
+}
+
+/// The sum of the allocator's counts of some devices; `None` if there are none.
+fn counters(py: Python<'_>, devices: &[String]) -> Option<u64> {
+    devices.iter().filter_map(|device| allocated_bytes(py, device)).reduce(|a, b| a + b)
+}
+
+/// The allocator's counts of the CUDA devices that are watched.
+fn allocated(py: Python<'_>, devices: &DeviceSelection) -> Vec<(String, u64)> {
+    if !devices.includes_kind("cuda") {
+        return Vec::new();
+    }
+    (0..16)
+        .map(|i| format!("cuda:{i}"))
+        .map_while(|device| allocated_bytes(py, &device).map(|bytes| (device, bytes)))
+        .collect()
+}
+
+/// How many bytes fewer are allocated now, over all devices.
+fn freed_since(py: Python<'_>, before: &[(String, u64)]) -> u64 {
+    before
+        .iter()
+        .filter_map(|(device, bytes)| Some(bytes.saturating_sub(allocated_bytes(py, device)?)))
+        .sum()
+}

@@ -1,0 +1,148 @@
+//! The queue between the hook and whoever tells the user.
+//!
+//! A collection can happen anywhere, also in the middle of code that holds a lock which a log handler
+//! or a callback wants. So nothing is told from within the hook: a thread of its own takes deliveries
+//! from this queue. The hook waits a moment for it, so that what a collection leaked is told
+//! before the program goes on, but never longer than [`PATIENCE`].
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::ThreadId;
+use std::time::{Duration, Instant};
+
+use pyo3::prelude::*;
+
+use super::WatchId;
+use crate::report::model::Report;
+
+/// How long a collection waits for its report to be told.
+const PATIENCE: Duration = Duration::from_millis(200);
+/// More untold reports than this are not kept; the oldest go first.
+const QUEUE_LIMIT: usize = 256;
+
+/// Something to tell.
+#[derive(Clone, Debug)]
+pub struct Delivery {
+    /// The watch that it is for; 0 for all.
+    pub watch: WatchId,
+    pub news: News,
+}
+
+#[derive(Clone, Debug)]
+pub enum News {
+    /// A collection freed leaks.
+    Report(Arc<Report>),
+    /// The hook stopped working, and why.
+    Stopped(String),
+}
+
+/// The queue.
+pub struct Deliveries {
+    queue: Mutex<Queue>,
+    changed: Condvar,
+    /// Cleared when the teller once took too long: then the hook no longer waits.
+    wait: AtomicBool,
+}
+
+#[derive(Default)]
+struct Queue {
+    waiting: VecDeque<(u64, Delivery)>,
+    sent: u64,
+    told: u64,
+    teller: Option<ThreadId>,
+    closed: bool,
+}
+
+impl Deliveries {
+    pub fn new() -> Self {
+        Self {
+            queue: Mutex::new(Queue::default()),
+            changed: Condvar::new(),
+            wait: AtomicBool::new(true),
+        }
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        // Nothing in this file can panic while it has the lock.
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts news into the queue and, if asked to, waits a moment until they are told.
+    pub(super) fn send(&self, py: Python<'_>, news: Vec<Delivery>, wait: bool) {
+        let mut queue = self.queue();
+        for delivery in news {
+            queue.sent += 1;
+            let number = queue.sent;
+            queue.waiting.push_back((number, delivery));
+            if queue.waiting.len() > QUEUE_LIMIT {
+                queue.waiting.pop_front();
+            }
+        }
+        let last = queue.sent;
+        let told_by_other =
+            queue.teller.is_some_and(|teller| teller != std::thread::current().id());
+        drop(queue);
+        self.changed.notify_all();
+        if wait && told_by_other && self.wait.load(Ordering::Relaxed) {
+            let in_time = py.detach(|| self.wait_until_told(last, PATIENCE));
+            if !in_time {
+                self.wait.store(false, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// The next delivery, for the teller: blocks until there is one. `None` when the queue is closed
+    /// and empty. Asking for the next says that the last one has been told.
+    pub fn next(&self) -> Option<Delivery> {
+        let mut queue = self.queue();
+        queue.teller = Some(std::thread::current().id());
+        queue.told = queue.waiting.front().map_or(queue.sent, |(number, _)| number - 1);
+        self.changed.notify_all();
+        loop {
+            if let Some((_, delivery)) = queue.waiting.pop_front() {
+                return Some(delivery);
+            }
+            if queue.closed {
+                queue.teller = None;
+                queue.told = queue.sent;
+                return None;
+            }
+            queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Waits until everything sent so far has been told; false if that took longer than `patience`.
+    pub fn flush(&self, patience: Duration) -> bool {
+        let (last, teller) = {
+            let queue = self.queue();
+            (queue.sent, queue.teller)
+        };
+        if teller.is_none_or(|teller| teller == std::thread::current().id()) {
+            return last == self.queue().told;
+        }
+        self.wait_until_told(last, patience)
+    }
+
+    fn wait_until_told(&self, number: u64, patience: Duration) -> bool {
+        let deadline = Instant::now() + patience;
+        let mut queue = self.queue();
+        while queue.told < number {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            queue = self
+                .changed
+                .wait_timeout(queue, left)
+                .map_or_else(|poisoned| poisoned.into_inner().0, |(queue, _)| queue);
+        }
+        true
+    }
+
+    /// Ends the teller's work once the queue is empty.
+    pub fn close(&self) {
+        self.queue().closed = true;
+        self.changed.notify_all();
+    }
+}
