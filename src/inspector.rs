@@ -188,7 +188,9 @@ impl Inspector {
 
     /// True if any framework that holds device memory has been imported.
     pub(crate) fn frameworks_known(&self) -> bool {
-        self.frameworks.try_borrow().is_ok_and(|frameworks| frameworks.any())
+        self.frameworks
+            .try_borrow()
+            .is_ok_and(|frameworks| frameworks.any())
     }
 
     /// Looks whether garbage holds a buffer: one traversal, no graph.
@@ -258,7 +260,15 @@ impl Inspector {
             // SAFETY: attached; the types that are classified are alive.
             let classify = |ty| unsafe { frameworks.classify(ty) };
             // SAFETY: attached; the caller holds the garbage, which is distinct.
-            unsafe { capture(&mut table, &self.builtins, &classify, garbage, own_references) }
+            unsafe {
+                capture(
+                    &mut table,
+                    &self.builtins,
+                    &classify,
+                    garbage,
+                    own_references,
+                )
+            }
         };
         let buffers: Vec<Option<DeviceBuffer>> = snapshot
             .objects
@@ -285,10 +295,15 @@ impl Inspector {
                     let Some(leak) = self.describe_group(py, &snapshot, &buffers, group) else {
                         continue;
                     };
-                    let index = *by_signature.entry(leak.signature.clone()).or_insert_with(|| {
-                        found.push(Found { leak: leak.clone(), occurrences: Vec::new() });
-                        found.len() - 1
-                    });
+                    let index = *by_signature
+                        .entry(leak.signature.clone())
+                        .or_insert_with(|| {
+                            found.push(Found {
+                                leak: leak.clone(),
+                                occurrences: Vec::new(),
+                            });
+                            found.len() - 1
+                        });
                     let seen = known.map_or(0, |(_, described)| described);
                     alike.insert(group.fingerprint, (index, seen + 1));
                     (index, Some(leak))
@@ -358,8 +373,10 @@ impl Inspector {
                 .copied()
                 .filter(|target| place.contains_key(target))
                 .collect();
-            let addresses: Vec<usize> =
-                targets.iter().map(|&i| snapshot.objects[i as usize].address).collect();
+            let addresses: Vec<usize> = targets
+                .iter()
+                .map(|&i| snapshot.objects[i as usize].address)
+                .collect();
             let bound = self.object(py, facts.address);
             let names = name_references(&self.builtins, facts.kind, &bound, &addresses);
             for (target, name) in targets.iter().zip(names) {
@@ -383,8 +400,20 @@ impl Inspector {
                 is_buffer: false,
                 stands_for: omitted,
             });
-            graph.add_edge(before, gap, LeakEdge { name: ReferenceName::Unnamed });
-            graph.add_edge(gap, after, LeakEdge { name: ReferenceName::Unnamed });
+            graph.add_edge(
+                before,
+                gap,
+                LeakEdge {
+                    name: ReferenceName::Unnamed,
+                },
+            );
+            graph.add_edge(
+                gap,
+                after,
+                LeakEdge {
+                    name: ReferenceName::Unnamed,
+                },
+            );
         }
         graph
     }
@@ -408,13 +437,16 @@ impl Inspector {
         let mut held = Vec::new();
         for &object in &group.buffers {
             let facts = &snapshot.objects[object as usize];
-            let Some(buffer) = &buffers[object as usize] else { continue };
+            let Some(buffer) = &buffers[object as usize] else {
+                continue;
+            };
             if !seen.insert((buffer.device.as_str(), buffer.pointer)) {
                 continue;
             }
             let holder = self.object(py, facts.address);
-            let row = known.remove(&(buffer.device.clone(), buffer.pointer)).unwrap_or_else(|| {
-                Buffer {
+            let row = known
+                .remove(&(buffer.device.clone(), buffer.pointer))
+                .unwrap_or_else(|| Buffer {
                     node: None,
                     type_name: describe(&self.builtins, facts.kind, &holder).type_name,
                     pointer: buffer.pointer,
@@ -426,8 +458,7 @@ impl Inspector {
                     from_step: 0,
                     path: Vec::new(),
                     path_nodes: Vec::new(),
-                }
-            });
+                });
             let watch = frameworks.watch_storage(facts.verdict, &holder);
             held.push(Held { buffer: row, watch });
         }
@@ -438,7 +469,11 @@ impl Inspector {
             .flatten()
             .map(|&object| snapshot.objects[object as usize].address)
             .collect();
-        Occurrence { members: group.nodes.clone(), addresses, buffers: held }
+        Occurrence {
+            members: group.nodes.clone(),
+            addresses,
+            buffers: held,
+        }
     }
 
     /// Drops from each leak the buffers that are still there, and leaks that have none left.
@@ -450,7 +485,9 @@ impl Inspector {
         found: &mut Vec<Found>,
         benefit_of_doubt: bool,
     ) {
-        let Ok(frameworks) = self.frameworks.try_borrow() else { return };
+        let Ok(frameworks) = self.frameworks.try_borrow() else {
+            return;
+        };
         for entry in found.iter_mut() {
             for occurrence in &mut entry.occurrences {
                 occurrence.buffers.retain_mut(|held| {
@@ -458,7 +495,9 @@ impl Inspector {
                     frameworks.is_gone(py, watch).unwrap_or(benefit_of_doubt)
                 });
             }
-            entry.occurrences.retain(|occurrence| !occurrence.buffers.is_empty());
+            entry
+                .occurrences
+                .retain(|occurrence| !occurrence.buffers.is_empty());
         }
         found.retain(|entry| !entry.occurrences.is_empty());
     }
@@ -473,10 +512,14 @@ impl Inspector {
     ) -> Report {
         let mut leaks: Vec<Leak> = found.into_iter().map(Found::into_leak).collect();
         leaks.sort_by(|a, b| {
-            b.bytes_held.cmp(&a.bytes_held).then_with(|| a.signature.cmp(&b.signature))
+            b.bytes_held
+                .cmp(&a.bytes_held)
+                .then_with(|| a.signature.cmp(&b.signature))
         });
         collection.pause_us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
-        let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |t| t.as_secs_f64());
+        let time = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0.0, |t| t.as_secs_f64());
         let mut process = self.process.clone();
         process.pid = std::process::id();
         process.frameworks = framework_versions(py);
@@ -515,7 +558,11 @@ impl Found {
     fn into_leak(self) -> Leak {
         let mut leak = self.leak;
         leak.count = self.occurrences.len() as u64;
-        leak.objects = self.occurrences.iter().map(|o| o.addresses.len() as u64).sum();
+        leak.objects = self
+            .occurrences
+            .iter()
+            .map(|o| o.addresses.len() as u64)
+            .sum();
         let mut buffers: Vec<Buffer> = self
             .occurrences
             .into_iter()
@@ -556,14 +603,21 @@ fn busy() -> PyErr {
 /// What does not change while the process lives.
 fn process(py: Python<'_>) -> Process {
     let sys = py.import("sys").ok();
-    let program = sys
-        .as_ref()
-        .and_then(|sys| sys.getattr("argv").ok()?.get_item(0).ok()?.extract::<String>().ok());
+    let program = sys.as_ref().and_then(|sys| {
+        sys.getattr("argv")
+            .ok()?
+            .get_item(0)
+            .ok()?
+            .extract::<String>()
+            .ok()
+    });
     let version = py.version_info();
     Process {
         host: host_name(),
         pid: std::process::id(),
-        rank: std::env::var("RANK").ok().and_then(|rank| rank.parse().ok()),
+        rank: std::env::var("RANK")
+            .ok()
+            .and_then(|rank| rank.parse().ok()),
         python: format!("{}.{}.{}", version.major, version.minor, version.patch),
         program: program.unwrap_or_default(),
         frameworks: Vec::new(),
@@ -575,8 +629,15 @@ fn host_name() -> String {
     let mut name = [0u8; 256];
     // SAFETY: the call writes at most the given number of bytes.
     let failed = unsafe { libc::gethostname(name.as_mut_ptr().cast(), name.len()) } != 0;
-    let end = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
-    if failed { String::new() } else { String::from_utf8_lossy(&name[..end]).into_owned() }
+    let end = name
+        .iter()
+        .position(|&byte| byte == 0)
+        .unwrap_or(name.len());
+    if failed {
+        String::new()
+    } else {
+        String::from_utf8_lossy(&name[..end]).into_owned()
+    }
 }
 
 #[cfg(not(unix))]
@@ -586,7 +647,11 @@ fn host_name() -> String {
 
 /// The versions of known frameworks among the imported modules, read from the modules' dictionaries.
 fn framework_versions(py: Python<'_>) -> Vec<(String, String)> {
-    let Some(modules) = py.import("sys").ok().and_then(|sys| sys.getattr("modules").ok()) else {
+    let Some(modules) = py
+        .import("sys")
+        .ok()
+        .and_then(|sys| sys.getattr("modules").ok())
+    else {
         return Vec::new();
     };
     ["torch", "numpy", "cupy", "jax", "lightning", "transformers"]

@@ -150,7 +150,9 @@ impl Watcher {
             .map(|watch| watch.tallies.values().cloned().collect())
             .unwrap_or_default();
         tallies.sort_by(|a, b| {
-            b.bytes.cmp(&a.bytes).then_with(|| a.signature.cmp(&b.signature))
+            b.bytes
+                .cmp(&a.bytes)
+                .then_with(|| a.signature.cmp(&b.signature))
         });
         tallies
     }
@@ -164,16 +166,17 @@ impl Watcher {
     ///
     /// # Errors
     /// If a collection is under way already, or the inspector is at work on another thread.
-    pub fn find(
-        &self,
-        py: Python<'_>,
-        hook: &Hook,
-        devices: DeviceSelection,
-    ) -> PyResult<Report> {
-        let request = Request { devices: devices.clone(), report: None };
+    pub fn find(&self, py: Python<'_>, hook: &Hook, devices: DeviceSelection) -> PyResult<Report> {
+        let request = Request {
+            devices: devices.clone(),
+            report: None,
+        };
         self.request.replace(Some(request));
         let collected = hook.collect(py);
-        let report = self.request.replace(None).and_then(|request| request.report);
+        let report = self
+            .request
+            .replace(None)
+            .and_then(|request| request.report);
         collected?;
         match report {
             Some(report) => Ok(report),
@@ -185,7 +188,9 @@ impl Watcher {
     /// Reports what is garbage now to every watch, without collecting.
     pub fn last_look(&self, py: Python<'_>) {
         let started = Instant::now();
-        let Some(devices) = self.devices() else { return };
+        let Some(devices) = self.devices() else {
+            return;
+        };
         if let Ok((found, objects)) = self.inspector.look(py, &devices, None)
             && !found.is_empty()
         {
@@ -214,13 +219,17 @@ impl Watcher {
     }
 
     fn has_request(&self) -> bool {
-        self.request.try_borrow().is_ok_and(|request| request.is_some())
+        self.request
+            .try_borrow()
+            .is_ok_and(|request| request.is_some())
     }
 
     /// The look before a collection: see `Arming`.
     fn foresee(&self, py: Python<'_>, generation: u32) {
         let started = Instant::now();
-        let Some(devices) = self.devices() else { return };
+        let Some(devices) = self.devices() else {
+            return;
+        };
         let request = self.has_request();
         let mut foreseen = Foreseen {
             found: Vec::new(),
@@ -243,14 +252,20 @@ impl Watcher {
     fn examine_and_destroy(&self, py: Python<'_>, mut garbage: Garbage<'_>, info: CollectionInfo) {
         let started = Instant::now();
         let foreseen = self.foreseen.replace(None);
-        let Some(devices) = self.devices() else { return };
+        let Some(devices) = self.devices() else {
+            return;
+        };
         self.inspector.refresh(py);
         if !self.inspector.frameworks_known() {
             return;
         }
         let pointers = garbage.pointers();
-        let in_collection = foreseen.as_ref().map_or(0, |f| freed_since(py, &f.allocated));
-        let Ok(glance) = self.inspector.glance(py, &pointers, &devices) else { return };
+        let in_collection = foreseen
+            .as_ref()
+            .map_or(0, |f| freed_since(py, &f.allocated));
+        let Ok(glance) = self.inspector.glance(py, &pointers, &devices) else {
+            return;
+        };
         let mut found = Vec::new();
         if glance.holds_buffer || (info.suspect && !pointers.is_empty()) {
             let own = garbage.own_references();
@@ -277,7 +292,10 @@ impl Watcher {
             broken_early = foreseen.found;
             for entry in &mut broken_early {
                 entry.occurrences.retain(|occurrence| {
-                    !occurrence.addresses.iter().any(|address| saved.contains(address))
+                    !occurrence
+                        .addresses
+                        .iter()
+                        .any(|address| saved.contains(address))
                 });
             }
             self.inspector.confirm_gone(py, &mut broken_early, false);
@@ -327,9 +345,15 @@ impl Watcher {
             for watch in watches.iter_mut() {
                 let mut report = about(report, &watch.devices);
                 let leaks = std::mem::take(&mut report.leaks);
-                report.leaks = leaks.into_iter().filter(|leak| watch.count(leak, report.time)).collect();
+                report.leaks = leaks
+                    .into_iter()
+                    .filter(|leak| watch.count(leak, report.time))
+                    .collect();
                 if !report.leaks.is_empty() {
-                    news.push(Delivery { watch: watch.id, news: News::Report(Arc::new(report)) });
+                    news.push(Delivery {
+                        watch: watch.id,
+                        news: News::Report(Arc::new(report)),
+                    });
                 }
             }
         }
@@ -382,19 +406,26 @@ impl Handler for Shared {
     }
 
     fn wants_empty(&self) -> bool {
-        self.0.foreseen.try_borrow().is_ok_and(|foreseen| foreseen.is_some())
+        self.0
+            .foreseen
+            .try_borrow()
+            .is_ok_and(|foreseen| foreseen.is_some())
     }
 
     fn disabled(&self, py: Python<'_>, reason: &str) {
         let news = News::Stopped(reason.to_owned());
-        self.0.deliveries.send(py, vec![Delivery { watch: 0, news }], false);
+        self.0
+            .deliveries
+            .send(py, vec![Delivery { watch: 0, news }], false);
     }
 }
 
 /// The part of a report that is about some devices.
 fn about(report: &Report, devices: &DeviceSelection) -> Report {
     let mut report = report.clone();
-    report.leaks.retain(|leak| leak.buffers.iter().any(|b| devices.contains(&b.device)));
+    report
+        .leaks
+        .retain(|leak| leak.buffers.iter().any(|b| devices.contains(&b.device)));
     report
 }
 
@@ -408,16 +439,24 @@ fn destroy_leak_by_leak(py: Python<'_>, garbage: &mut Garbage<'_>, examination: 
     }
     let snapshot = &examination.snapshot;
     let count = garbage.len();
-    let alive = closure(snapshot, (0..count).filter(|&i| {
-        snapshot.objects[i].outside_references > 0
-    }), |_| true);
+    let alive = closure(
+        snapshot,
+        (0..count).filter(|&i| snapshot.objects[i].outside_references > 0),
+        |_| true,
+    );
     for &i in &alive {
         garbage.keep(i);
     }
     let mut taken = vec![false; count];
     for entry in &mut examination.found {
-        let starts = entry.occurrences.iter().flat_map(|o| &o.members).map(|&i| i as usize);
-        let mut indices = closure(snapshot, starts.filter(|&i| i < count && !taken[i]), |i| !taken[i]);
+        let starts = entry
+            .occurrences
+            .iter()
+            .flat_map(|o| &o.members)
+            .map(|&i| i as usize);
+        let mut indices = closure(snapshot, starts.filter(|&i| i < count && !taken[i]), |i| {
+            !taken[i]
+        });
         indices.sort_unstable();
         for &i in &indices {
             taken[i] = true;
@@ -461,7 +500,10 @@ fn closure(
 
 /// The sum of the allocator's counts of some devices; `None` if there are none.
 fn counters(py: Python<'_>, devices: &[String]) -> Option<u64> {
-    devices.iter().filter_map(|device| allocated_bytes(py, device)).reduce(|a, b| a + b)
+    devices
+        .iter()
+        .filter_map(|device| allocated_bytes(py, device))
+        .reduce(|a, b| a + b)
 }
 
 /// The allocator's counts of the CUDA devices that are watched.

@@ -11,9 +11,20 @@ use pyo3::types::PyDict;
 /// CUDA, in a forked child, and for other devices.
 pub fn allocated_bytes(py: Python<'_>, device: &str) -> Option<u64> {
     let ordinal: i32 = device.strip_prefix("cuda:")?.parse().ok()?;
-    let modules = py.import("sys").ok()?.getattr("modules").ok()?.cast_into::<PyDict>().ok()?;
+    let modules = py
+        .import("sys")
+        .ok()?
+        .getattr("modules")
+        .ok()?
+        .cast_into::<PyDict>()
+        .ok()?;
     let cuda = modules.get_item(intern!(py, "torch.cuda")).ok().flatten()?;
-    if !cuda.getattr(intern!(py, "_initialized")).ok()?.is_truthy().ok()? {
+    if !cuda
+        .getattr(intern!(py, "_initialized"))
+        .ok()?
+        .is_truthy()
+        .ok()?
+    {
         return None;
     }
     let native = modules.get_item(intern!(py, "torch._C")).ok().flatten()?;
@@ -21,7 +32,9 @@ pub fn allocated_bytes(py: Python<'_>, device: &str) -> Option<u64> {
     if forked.is_truthy().ok()? {
         return None;
     }
-    let stats = native.call_method1(intern!(py, "_cuda_memoryStats"), (ordinal,)).ok()?;
+    let stats = native
+        .call_method1(intern!(py, "_cuda_memoryStats"), (ordinal,))
+        .ok()?;
     stats
         .get_item("allocated_bytes")
         .and_then(|stat| stat.get_item("all"))

@@ -66,12 +66,16 @@ impl Cupy {
         }
         let device = format!("cuda:{}", number(&self.device)?);
         let mut proposal = Proposal::new(pointer, bytes, device);
-        proposal.buffer.shape = self.shape.as_ref().and_then(|shape| shape.get(array)).map(|shape| {
-            crate::heap::items(&shape)
-                .iter()
-                .filter_map(|extent| u64::try_from(int_value(extent)?).ok())
-                .collect()
-        });
+        proposal.buffer.shape =
+            self.shape
+                .as_ref()
+                .and_then(|shape| shape.get(array))
+                .map(|shape| {
+                    crate::heap::items(&shape)
+                        .iter()
+                        .filter_map(|extent| u64::try_from(int_value(extent)?).ok())
+                        .collect()
+                });
         // A NumPy dtype, whose text is made in C for the plain numbers that a GPU holds.
         proposal.buffer.dtype = self
             .dtype
@@ -87,7 +91,10 @@ fn inherited(class: &Bound<'_, PyType>, name: &str) -> PyResult<Descriptor> {
     let types = class.py().import("types")?;
     let kinds = PyTuple::new(
         class.py(),
-        [types.getattr("GetSetDescriptorType")?, types.getattr("MemberDescriptorType")?],
+        [
+            types.getattr("GetSetDescriptorType")?,
+            types.getattr("MemberDescriptorType")?,
+        ],
     )?;
     for base in class.mro() {
         let base = base.cast_into::<PyType>()?;

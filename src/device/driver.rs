@@ -38,8 +38,11 @@ pub fn pointer_kind(pointer: u64) -> PointerKind {
     let mut memory_type = 0u32;
     let mut ordinal = -2i32;
     let mut managed = 0u32;
-    let mut values =
-        [(&raw mut memory_type).cast(), (&raw mut ordinal).cast(), (&raw mut managed).cast()];
+    let mut values = [
+        (&raw mut memory_type).cast(),
+        (&raw mut ordinal).cast(),
+        (&raw mut managed).cast(),
+    ];
     // SAFETY: both arrays have the length that is passed, and each value has the size that the
     // driver's documentation gives for its attribute. A pointer the driver does not know is no
     // error: it gets zeros.

@@ -48,8 +48,17 @@ impl Frameworks {
     /// # Errors
     /// If `sys.modules` cannot be read.
     pub fn new(py: Python<'_>) -> PyResult<Self> {
-        let modules = py.import("sys")?.getattr("modules")?.cast_into::<PyDict>()?.unbind();
-        Ok(Self { torch: None, numpy: None, cupy: None, modules })
+        let modules = py
+            .import("sys")?
+            .getattr("modules")?
+            .cast_into::<PyDict>()?
+            .unbind();
+        Ok(Self {
+            torch: None,
+            numpy: None,
+            cupy: None,
+            modules,
+        })
     }
 
     /// Looks for frameworks that the program has imported since; true if there is a new one.
@@ -103,10 +112,18 @@ impl Frameworks {
                     return STORAGE;
                 }
             }
-            if self.cupy.as_ref().is_some_and(|cupy| cupy.is_array_type(ty)) {
+            if self
+                .cupy
+                .as_ref()
+                .is_some_and(|cupy| cupy.is_array_type(ty))
+            {
                 return CUPY_ARRAY;
             }
-            if self.numpy.as_ref().is_some_and(|numpy| numpy.is_array_type(ty)) {
+            if self
+                .numpy
+                .as_ref()
+                .is_some_and(|numpy| numpy.is_array_type(ty))
+            {
                 return NUMPY_ARRAY;
             }
         }
@@ -160,9 +177,9 @@ impl Frameworks {
     /// Starts to watch the storage of a buffer's holder, where the framework can.
     pub fn watch_storage(&self, verdict: Verdict, holder: &Bound<'_, PyAny>) -> StorageWatch {
         match (verdict, &self.torch, &self.numpy) {
-            (TENSOR | STORAGE, Some(torch), _) => {
-                torch.weak_storage(holder).map_or(StorageWatch::Blind, StorageWatch::Torch)
-            }
+            (TENSOR | STORAGE, Some(torch), _) => torch
+                .weak_storage(holder)
+                .map_or(StorageWatch::Blind, StorageWatch::Torch),
             (NUMPY_ARRAY, _, Some(numpy)) => weak_reference(&numpy.owner(holder)),
             _ => StorageWatch::Blind,
         }
@@ -172,9 +189,14 @@ impl Frameworks {
     pub fn is_gone(&self, py: Python<'_>, watch: StorageWatch) -> Option<bool> {
         match watch {
             StorageWatch::Torch(handle) => self.torch.as_ref()?.storage_is_gone(py, handle),
-            StorageWatch::Weak(reference) => {
-                Some(reference.bind(py).cast::<PyWeakrefReference>().ok()?.upgrade().is_none())
-            }
+            StorageWatch::Weak(reference) => Some(
+                reference
+                    .bind(py)
+                    .cast::<PyWeakrefReference>()
+                    .ok()?
+                    .upgrade()
+                    .is_none(),
+            ),
             StorageWatch::Blind => None,
         }
     }

@@ -5,8 +5,21 @@ use std::str::FromStr;
 
 /// The kinds of device that PyTorch knows by name.
 const KINDS: [&str; 15] = [
-    "cuda", "cpu", "xpu", "mps", "hpu", "npu", "xla", "mtia", "hip", "ipu", "vulkan", "privateuseone",
-    "maia", "musa", "mlu",
+    "cuda",
+    "cpu",
+    "xpu",
+    "mps",
+    "hpu",
+    "npu",
+    "xla",
+    "mtia",
+    "hip",
+    "ipu",
+    "vulkan",
+    "privateuseone",
+    "maia",
+    "musa",
+    "mlu",
 ];
 
 /// A set of devices.
@@ -54,7 +67,9 @@ impl DeviceSelection {
 
     /// True if `device`, such as `cuda:0`, is in the set.
     pub fn contains(&self, device: &str) -> bool {
-        let Self::Some(devices) = self else { return true };
+        let Self::Some(devices) = self else {
+            return true;
+        };
         let (kind, number) = split(device);
         devices.iter().any(|(wanted, wanted_number)| {
             wanted == kind && (wanted_number.is_none() || *wanted_number == number.or(Some(0)))

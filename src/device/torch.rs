@@ -46,7 +46,10 @@ impl Torch {
         let method = |class: &Bound<'_, PyType>, name: &str| -> PyResult<Py<PyAny>> {
             Ok(class.getattr(name)?.unbind())
         };
-        let hip = torch.getattr("version")?.getattr("hip").is_ok_and(|hip| !hip.is_none());
+        let hip = torch
+            .getattr("version")?
+            .getattr("hip")
+            .is_ok_and(|hip| !hip.is_none());
         Ok(Self {
             plain: [
                 torch.getattr("Tensor")?.unbind(),
@@ -92,7 +95,10 @@ impl Torch {
     /// True if the tensor is in host memory; a quick way to pass over what nobody asked for.
     pub fn is_on_cpu(&self, tensor: &Bound<'_, PyAny>) -> bool {
         self.is_plain(tensor)
-            && self.is_cpu.get(tensor).is_some_and(|answer| int_value(&answer) == Some(1))
+            && self
+                .is_cpu
+                .get(tensor)
+                .is_some_and(|answer| int_value(&answer) == Some(1))
     }
 
     /// What memory a tensor has, by PyTorch's word.
@@ -124,12 +130,22 @@ impl Torch {
     /// a meta tensor, of a fake one, of a wrapper around other tensors.
     pub fn storage(&self, storage: &Bound<'_, PyAny>) -> Option<Proposal> {
         let py = storage.py();
-        let device = self.storage_device.get(storage)?.str().ok()?.extract::<String>().ok()?;
+        let device = self
+            .storage_device
+            .get(storage)?
+            .str()
+            .ok()?
+            .extract::<String>()
+            .ok()?;
         if device == "meta" {
             return None;
         }
-        let pointer: u64 = taken(self.data_ptr.bind(py).call1((storage,)), py)?.extract().ok()?;
-        let bytes: u64 = taken(self.nbytes.bind(py).call1((storage,)), py)?.extract().ok()?;
+        let pointer: u64 = taken(self.data_ptr.bind(py).call1((storage,)), py)?
+            .extract()
+            .ok()?;
+        let bytes: u64 = taken(self.nbytes.bind(py).call1((storage,)), py)?
+            .extract()
+            .ok()?;
         if pointer == 0 || bytes == 0 {
             return None;
         }
@@ -152,14 +168,18 @@ impl Torch {
 
     /// True if the storage behind a handle of [`Torch::weak_storage`] is gone. Ends the handle.
     pub fn storage_is_gone(&self, py: Python<'_>, handle: Py<PyAny>) -> Option<bool> {
-        let gone = taken(self.expired.bind(py).call1((&handle,)), py)?.extract().ok();
+        let gone = taken(self.expired.bind(py).call1((&handle,)), py)?
+            .extract()
+            .ok();
         taken(self.free_weak_ref.bind(py).call1((&handle,)), py);
         gone
     }
 
     /// True for objects of exactly the classes that PyTorch makes itself.
     fn is_plain(&self, tensor: &Bound<'_, PyAny>) -> bool {
-        self.plain.iter().any(|class| tensor.get_type().is(class.bind(tensor.py())))
+        self.plain
+            .iter()
+            .any(|class| tensor.get_type().is(class.bind(tensor.py())))
     }
 
     fn dispatches_in_python(&self, tensor: &Bound<'_, PyAny>) -> bool {

@@ -23,11 +23,15 @@ pub struct CycleStep<'a> {
 impl<'a> Case<'a> {
     /// The steps of the cycle in order.
     pub fn steps(&self) -> impl Iterator<Item = CycleStep<'a>> + '_ {
-        self.cycle.edges.iter().enumerate().map(|(i, &edge)| CycleStep {
-            object: self.node(self.cycle.nodes[i]),
-            name: &self.graph[edge].name,
-            next: self.node(self.cycle.nodes[(i + 1) % self.cycle.nodes.len()]),
-        })
+        self.cycle
+            .edges
+            .iter()
+            .enumerate()
+            .map(|(i, &edge)| CycleStep {
+                object: self.node(self.cycle.nodes[i]),
+                name: &self.graph[edge].name,
+                next: self.node(self.cycle.nodes[(i + 1) % self.cycle.nodes.len()]),
+            })
     }
 
     fn node(&self, node: NodeIndex) -> &'a LeakNode {
@@ -36,7 +40,8 @@ impl<'a> Case<'a> {
 
     /// The first step from an object of the kind.
     pub fn step_from(&self, kind: ObjectKind) -> Option<CycleStep<'a>> {
-        self.steps().find(|step| step.object.description.kind == kind)
+        self.steps()
+            .find(|step| step.object.description.kind == kind)
     }
 
     /// The first step from an instance, by an attribute: the owner, as a person sees it.
@@ -60,8 +65,13 @@ impl<'a> Case<'a> {
 }
 
 /// Containers that may stand between an owner and what it owns.
-pub const CONTAINERS: [ObjectKind; 5] =
-    [ObjectKind::Dict, ObjectKind::List, ObjectKind::Tuple, ObjectKind::Set, ObjectKind::Deque];
+pub const CONTAINERS: [ObjectKind; 5] = [
+    ObjectKind::Dict,
+    ObjectKind::List,
+    ObjectKind::Tuple,
+    ObjectKind::Set,
+    ObjectKind::Deque,
+];
 
 /// The last part of a qualified name: `Model` of `train.main.<locals>.Model`.
 pub fn short(name: &str) -> &str {
@@ -70,14 +80,21 @@ pub fn short(name: &str) -> &str {
 
 /// ` (file:line)` of an object, or nothing.
 pub fn at(node: &LeakNode) -> String {
-    node.description.place.as_ref().map_or_else(String::new, |place| {
-        let file = place.file.rsplit(['/', '\\']).next().unwrap_or_default();
-        format!(" ({file}:{})", place.line)
-    })
+    node.description
+        .place
+        .as_ref()
+        .map_or_else(String::new, |place| {
+            let file = place.file.rsplit(['/', '\\']).next().unwrap_or_default();
+            format!(" ({file}:{})", place.line)
+        })
 }
 
 /// A function as a person speaks of it: `a lambda`, `the function 'step'`.
 pub fn spoken(node: &LeakNode) -> String {
     let name = short(node.description.label.trim_start_matches("function "));
-    if name == "<lambda>" { "a lambda".to_owned() } else { format!("the function `{name}`") }
+    if name == "<lambda>" {
+        "a lambda".to_owned()
+    } else {
+        format!("the function `{name}`")
+    }
 }

@@ -32,7 +32,11 @@ pub struct Diagnosis {
 pub fn diagnose(graph: &LeakGraph) -> Option<Diagnosis> {
     let cycle = first_cycle(graph)?;
     let cuts = find_cuts(graph, &cycle);
-    let case = Case { graph, cycle: &cycle, cut: cuts.edges.first().copied() };
+    let case = Case {
+        graph,
+        cycle: &cycle,
+        cut: cuts.edges.first().copied(),
+    };
     let recognised = patterns::recognise(&case);
     Some(Diagnosis {
         signature: signature(graph, &cycle),

@@ -27,8 +27,16 @@ pub fn signature(graph: &LeakGraph, cycle: &Cycle) -> String {
                     _ => String::new(),
                 }
             });
-            let label = if graph[node].stands_for > 0 { "…" } else { &object.label };
-            format!("{}|{label}|{place}|{}", object.type_name, normal(&graph[edge].name))
+            let label = if graph[node].stands_for > 0 {
+                "…"
+            } else {
+                &object.label
+            };
+            format!(
+                "{}|{label}|{place}|{}",
+                object.type_name,
+                normal(&graph[edge].name)
+            )
         })
         .collect();
     let least = (0..steps.len())
@@ -40,7 +48,10 @@ pub fn signature(graph: &LeakGraph, cycle: &Cycle) -> String {
         .min()
         .unwrap_or_default();
     let hash = Sha256::digest(least.join("\n").as_bytes());
-    hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+    hash.iter()
+        .take(8)
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
 }
 
 /// A reference's name without what varies from one occurrence to the next.

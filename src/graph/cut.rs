@@ -38,18 +38,24 @@ pub fn find_cuts(graph: &LeakGraph, cycle: &Cycle) -> CutSet {
         if cuts.edges.len() == CUT_LIMIT {
             return cuts;
         }
-        let mut candidates: Vec<(u32, EdgeIndex)> =
-            cycle.edges.iter().map(|&edge| (preference(&rest, edge), edge)).collect();
+        let mut candidates: Vec<(u32, EdgeIndex)> = cycle
+            .edges
+            .iter()
+            .map(|&edge| (preference(&rest, edge), edge))
+            .collect();
         let paths = paths_to_buffers(&rest, &cycle);
         candidates.extend(
-            paths.iter().flat_map(|path| &path.edges).map(|&edge| {
-                (preference(&rest, edge).saturating_add(OUTSIDE_CYCLE), edge)
-            }),
+            paths
+                .iter()
+                .flat_map(|path| &path.edges)
+                .map(|&edge| (preference(&rest, edge).saturating_add(OUTSIDE_CYCLE), edge)),
         );
         candidates.sort_unstable();
         candidates.dedup();
         candidates.truncate(CANDIDATE_LIMIT);
-        let Some(&(_, best)) = candidates.first() else { return cuts };
+        let Some(&(_, best)) = candidates.first() else {
+            return cuts;
+        };
         let enough = candidates.iter().map(|&(_, edge)| edge).find(|&edge| {
             let mut without = rest.clone();
             without.remove_edge(edge);
@@ -70,7 +76,9 @@ pub fn find_cuts(graph: &LeakGraph, cycle: &Cycle) -> CutSet {
 /// of an object is easiest to change, most of all one that by its name points back to an owner; then
 /// variables that a closure or a frame holds, then the contents of containers.
 pub fn preference(graph: &LeakGraph, edge: EdgeIndex) -> u32 {
-    let Some((from, to)) = graph.edge_endpoints(edge) else { return u32::MAX };
+    let Some((from, to)) = graph.edge_endpoints(edge) else {
+        return u32::MAX;
+    };
     let owner = &graph[from];
     let kind = owner.description.kind;
     let base = match &graph[edge].name {
@@ -91,7 +99,11 @@ pub fn preference(graph: &LeakGraph, edge: EdgeIndex) -> u32 {
         ReferenceName::Member => 55,
         ReferenceName::KeyItself | ReferenceName::Type | ReferenceName::Unnamed => 1000,
     };
-    let place = owner.description.place.as_ref().or(graph[to].description.place.as_ref());
+    let place = owner
+        .description
+        .place
+        .as_ref()
+        .or(graph[to].description.place.as_ref());
     let library = place.is_some_and(|place| is_library_file(&place.file));
     base + if library { 300 } else { 0 } + if graph[to].stands_for > 0 { 2000 } else { 0 }
 }
@@ -100,8 +112,18 @@ pub fn preference(graph: &LeakGraph, edge: EdgeIndex) -> u32 {
 fn points_back(name: &str) -> bool {
     let name = name.trim_start_matches('_').to_ascii_lowercase();
     const NAMES: [&str; 12] = [
-        "parent", "owner", "prev", "previous", "outer", "back", "root", "container", "trainer",
-        "parent_module", "backref", "holder",
+        "parent",
+        "owner",
+        "prev",
+        "previous",
+        "outer",
+        "back",
+        "root",
+        "container",
+        "trainer",
+        "parent_module",
+        "backref",
+        "holder",
     ];
     NAMES.contains(&name.as_str())
 }

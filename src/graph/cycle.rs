@@ -29,8 +29,10 @@ pub fn first_cycle(graph: &LeakGraph) -> Option<Cycle> {
             }
         }
     }
-    let buffers: Vec<NodeIndex> =
-        graph.node_indices().filter(|&node| graph[node].is_buffer).collect();
+    let buffers: Vec<NodeIndex> = graph
+        .node_indices()
+        .filter(|&node| graph[node].is_buffer)
+        .collect();
     let to_buffer = distances(graph, &buffers, Direction::Incoming, |_| true);
     let mut candidates: Vec<(u32, NodeIndex)> = graph
         .node_indices()
@@ -65,12 +67,18 @@ fn shortest_through(
         .edges_directed(anchor, Direction::Incoming)
         .filter_map(|edge| {
             let distance = from_anchor.distance[edge.source().index()]?;
-            Some((distance.saturating_add(cost(graph, edge.id())), edge.id(), edge.source()))
+            Some((
+                distance.saturating_add(cost(graph, edge.id())),
+                edge.id(),
+                edge.source(),
+            ))
         })
         .min()?;
     let mut edges = from_anchor.path_to(graph, last);
     edges.push(closing);
-    let nodes =
-        edges.iter().filter_map(|&edge| Some(graph.edge_endpoints(edge)?.0)).collect();
+    let nodes = edges
+        .iter()
+        .filter_map(|&edge| Some(graph.edge_endpoints(edge)?.0))
+        .collect();
     Some((total, Cycle { nodes, edges }))
 }

@@ -28,7 +28,10 @@ pub fn fold(mut graph: LeakGraph) -> LeakGraph {
 fn without_folded(graph: &LeakGraph) -> LeakGraph {
     let mut result = LeakGraph::default();
     let mut place = vec![None; graph.node_count()];
-    for node in graph.node_indices().filter(|&node| graph[node].stands_for != FOLDED) {
+    for node in graph
+        .node_indices()
+        .filter(|&node| graph[node].stands_for != FOLDED)
+    {
         place[node.index()] = Some(result.add_node(graph[node].clone()));
     }
     for edge in graph.edge_references() {
@@ -57,8 +60,10 @@ fn fold_node(graph: &mut LeakGraph, node: NodeIndex, pass: Pass) {
         .edges_directed(node, Direction::Incoming)
         .map(|edge| (edge.source(), edge.weight().name.clone()))
         .collect();
-    let outgoing: Vec<(NodeIndex, ReferenceName)> =
-        graph.edges(node).map(|edge| (edge.target(), edge.weight().name.clone())).collect();
+    let outgoing: Vec<(NodeIndex, ReferenceName)> = graph
+        .edges(node)
+        .map(|edge| (edge.target(), edge.weight().name.clone()))
+        .collect();
     let foldable = !incoming.is_empty()
         && !outgoing.is_empty()
         && (pass == Pass::Cells || incoming.len() == 1)
@@ -71,7 +76,13 @@ fn fold_node(graph: &mut LeakGraph, node: NodeIndex, pass: Pass) {
     for (from, first) in &incoming {
         for (to, second) in &outgoing {
             let name = combined(&graph[*from], first, &graph[node], Some(second), pass);
-            graph.add_edge(*from, *to, LeakEdge { name: name.unwrap_or(ReferenceName::Unnamed) });
+            graph.add_edge(
+                *from,
+                *to,
+                LeakEdge {
+                    name: name.unwrap_or(ReferenceName::Unnamed),
+                },
+            );
         }
     }
     let folded: Vec<EdgeIndex> = graph
@@ -149,7 +160,10 @@ fn combined(
 
 /// The text of a quoted key; the key itself if it is not a string.
 fn unquoted(key: &str) -> String {
-    key.strip_prefix('\'').and_then(|key| key.strip_suffix('\'')).unwrap_or(key).to_owned()
+    key.strip_prefix('\'')
+        .and_then(|key| key.strip_suffix('\''))
+        .unwrap_or(key)
+        .to_owned()
 }
 
 /// The `i`th of some names; the number itself where there are fewer.

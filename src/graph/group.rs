@@ -93,7 +93,9 @@ pub fn find_groups(snapshot: &Snapshot, is_buffer: &[bool]) -> Vec<Group> {
         group_of[graph[i] as usize] = number[parts.find(i.index())];
     }
     for component in cyclic {
-        let Some(&any) = component.first() else { continue };
+        let Some(&any) = component.first() else {
+            continue;
+        };
         let mut objects: Vec<u32> = component.iter().map(|&i| relevant[i]).collect();
         objects.sort_unstable();
         groups[group_of[any.index()]].components.push(objects);
@@ -107,7 +109,10 @@ pub fn find_groups(snapshot: &Snapshot, is_buffer: &[bool]) -> Vec<Group> {
 /// A hash of an object's make and of what it refers to, one step deep.
 fn make_of(snapshot: &Snapshot, object: u32) -> u64 {
     let own = |i: u32| {
-        snapshot.objects.get(i as usize).map(|object| (object.type_address, object.salt))
+        snapshot
+            .objects
+            .get(i as usize)
+            .map(|object| (object.type_address, object.salt))
     };
     let mut hasher = FxBuildHasher.build_hasher();
     own(object).hash(&mut hasher);

@@ -27,7 +27,11 @@ pub struct Selection {
 /// buffer, the way to that buffer, and what is nearest to them.
 pub fn select(snapshot: &Snapshot, group: &Group) -> Selection {
     if group.nodes.len() <= NODE_LIMIT {
-        return Selection { nodes: group.nodes.clone(), gap: None, omitted: 0 };
+        return Selection {
+            nodes: group.nodes.clone(),
+            gap: None,
+            omitted: 0,
+        };
     }
     let members: FxHashSet<u32> = group.nodes.iter().copied().collect();
     let mut component_of: FxHashMap<u32, usize> = FxHashMap::default();
@@ -44,7 +48,11 @@ pub fn select(snapshot: &Snapshot, group: &Group) -> Selection {
     }
     let back = |object: u32| referrers.get(&object).into_iter().flatten().copied();
     let forth = |object: u32| {
-        snapshot.targets(object as usize).iter().copied().filter(|target| members.contains(target))
+        snapshot
+            .targets(object as usize)
+            .iter()
+            .copied()
+            .filter(|target| members.contains(target))
     };
 
     let Some(way) = group
@@ -52,12 +60,19 @@ pub fn select(snapshot: &Snapshot, group: &Group) -> Selection {
         .first()
         .and_then(|&buffer| way_to(buffer, &back, |object| component_of.contains_key(&object)))
     else {
-        return Selection { omitted: group.nodes.len() as u64, ..Selection::default() };
+        return Selection {
+            omitted: group.nodes.len() as u64,
+            ..Selection::default()
+        };
     };
     let anchor = way.last().copied().unwrap_or_default();
     let component = component_of.get(&anchor).copied();
     let inside = |object: u32| component_of.get(&object).copied() == component;
-    let step = |object: u32| forth(object).filter(|&next| inside(next)).collect::<Vec<_>>();
+    let step = |object: u32| {
+        forth(object)
+            .filter(|&next| inside(next))
+            .collect::<Vec<_>>()
+    };
     // The first object on a way from the anchor that refers to the anchor closes a shortest cycle.
     let closes = |object: u32| forth(object).any(|next| next == anchor);
     let cycle = way_to(anchor, &step, closes).unwrap_or_default();
@@ -68,15 +83,25 @@ pub fn select(snapshot: &Snapshot, group: &Group) -> Selection {
         selection.nodes.extend(head.iter().chain(tail));
         let omitted = (cycle.len() - 2 * CYCLE_ENDS) as u64;
         selection.gap = Some((head[CYCLE_ENDS - 1], tail[0], omitted));
-        selection.nodes.extend(way.iter().filter(|object| !cycle.contains(object)));
-        selection.nodes.extend(around(&selection.nodes, &forth, 64, |object| !inside(object)));
+        selection
+            .nodes
+            .extend(way.iter().filter(|object| !cycle.contains(object)));
+        selection
+            .nodes
+            .extend(around(&selection.nodes, &forth, 64, |object| {
+                !inside(object)
+            }));
     } else {
         selection.nodes.extend(&cycle);
         let taken: FxHashSet<u32> = cycle.iter().copied().collect();
-        selection.nodes.extend(way.iter().filter(|object| !taken.contains(object)));
+        selection
+            .nodes
+            .extend(way.iter().filter(|object| !taken.contains(object)));
         let both = |object: u32| back(object).chain(forth(object)).collect::<Vec<_>>();
         let room = NODE_LIMIT.saturating_sub(selection.nodes.len());
-        selection.nodes.extend(around(&selection.nodes, &both, room, |_| true));
+        selection
+            .nodes
+            .extend(around(&selection.nodes, &both, room, |_| true));
     }
     selection.nodes.sort_unstable();
     selection.nodes.dedup();

@@ -30,10 +30,11 @@ pub struct PathToBuffer {
 
 /// The cost of following one reference.
 pub(super) fn cost(graph: &LeakGraph, edge: EdgeIndex) -> u32 {
-    let Some((_, to)) = graph.edge_endpoints(edge) else { return STEP };
+    let Some((_, to)) = graph.edge_endpoints(edge) else {
+        return STEP;
+    };
     let plumbing = graph[edge].is_plumbing() || graph[to].is_plumbing();
-    STEP + if plumbing { PLUMBING } else { 0 }
-        + if graph[to].is_library() { LIBRARY } else { 0 }
+    STEP + if plumbing { PLUMBING } else { 0 } + if graph[to].is_library() { LIBRARY } else { 0 }
 }
 
 /// Distances from a set of starts, and the last reference of a shortest way to each node.
@@ -78,7 +79,10 @@ pub(super) fn distances(
             }
         }
     }
-    Distances { distance, last_edge }
+    Distances {
+        distance,
+        last_edge,
+    }
 }
 
 impl Distances {
@@ -110,8 +114,16 @@ pub fn paths_to_buffers(graph: &LeakGraph, cycle: &Cycle) -> Vec<PathToBuffer> {
                 .first()
                 .and_then(|&edge| graph.edge_endpoints(edge))
                 .map_or(buffer, |(from, _)| from);
-            let from_step = cycle.nodes.iter().position(|&node| node == start).unwrap_or(0);
-            PathToBuffer { buffer, from_step, edges }
+            let from_step = cycle
+                .nodes
+                .iter()
+                .position(|&node| node == start)
+                .unwrap_or(0);
+            PathToBuffer {
+                buffer,
+                from_step,
+                edges,
+            }
         })
         .collect()
 }

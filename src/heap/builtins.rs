@@ -19,7 +19,6 @@ pub struct Builtins {
     pub member_descriptor: Py<PyType>,
     /// What `f_locals` of a function's frame is: a dict, from 3.13 on a proxy.
     pub locals_proxy: Py<PyType>,
-    pub type_name: Descriptor,
     pub type_qualname: Descriptor,
     pub type_module: Descriptor,
     pub type_mro: Descriptor,
@@ -88,7 +87,11 @@ impl Builtins {
         let weakref = py.import("weakref")?;
 
         let locals_proxy = py
-            .eval(c"(lambda: type(__import__('sys')._getframe().f_locals))()", None, None)?
+            .eval(
+                c"(lambda: type(__import__('sys')._getframe().f_locals))()",
+                None,
+                None,
+            )?
             .cast_into::<PyType>()?
             .unbind();
 
@@ -115,7 +118,11 @@ impl Builtins {
         for name in ["property", "staticmethod", "classmethod", "super"] {
             all.push((named(&base, name)?, ObjectKind::Descriptor));
         }
-        for name in ["GetSetDescriptorType", "MethodDescriptorType", "WrapperDescriptorType"] {
+        for name in [
+            "GetSetDescriptorType",
+            "MethodDescriptorType",
+            "WrapperDescriptorType",
+        ] {
             all.push((named(&types, name)?, ObjectKind::Descriptor));
         }
         all.push((member_descriptor.clone_ref(py), ObjectKind::Descriptor));
@@ -129,7 +136,6 @@ impl Builtins {
             ])
         };
         Ok(Self {
-            type_name: of(&type_type, "__name__")?,
             type_qualname: of(&type_type, "__qualname__")?,
             type_module: of(&type_type, "__module__")?,
             type_mro: of(&type_type, "__mro__")?,
@@ -172,7 +178,10 @@ impl Builtins {
             partial_function: of(&partial, "func")?,
             member_descriptor,
             locals_proxy,
-            kinds: all.iter().map(|(ty, kind)| (ty.as_ptr() as usize, *kind)).collect(),
+            kinds: all
+                .iter()
+                .map(|(ty, kind)| (ty.as_ptr() as usize, *kind))
+                .collect(),
             _types: all.into_iter().map(|(ty, _)| ty).collect(),
         })
     }

@@ -61,7 +61,9 @@ pub unsafe fn capture(
         next += 1;
         // SAFETY: every object of the snapshot is alive: it is garbage, or held by such.
         let facts = unsafe { table.facts(builtins, classify, ffi::Py_TYPE(object)) };
-        let Some(traverse) = facts.traverse else { continue };
+        let Some(traverse) = facts.traverse else {
+            continue;
+        };
         let mut salt = 0u64;
         let objects = &mut snapshot.objects;
         // SAFETY: as above; the visitor touches only our own data and reads types and counts.

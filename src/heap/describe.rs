@@ -20,15 +20,20 @@ pub fn describe(builtins: &Builtins, kind: ObjectKind, object: &Bound<'_, PyAny>
         ObjectKind::Function => {
             place = function_place(builtins, object);
             if let Some(code) = builtins.function_code.get(object) {
-                free_variables =
-                    builtins.code_freevars.get(&code).map(|v| texts_of(&v)).unwrap_or_default();
+                free_variables = builtins
+                    .code_freevars
+                    .get(&code)
+                    .map(|v| texts_of(&v))
+                    .unwrap_or_default();
                 default_arguments = defaulted_parameters(builtins, object, &code);
             }
             format!("function {}", qualname(&builtins.function_qualname, object))
         }
         ObjectKind::Method => {
             let function = builtins.method_function.get(object);
-            let name = function.as_ref().map(|f| qualname(&builtins.function_qualname, f));
+            let name = function
+                .as_ref()
+                .map(|f| qualname(&builtins.function_qualname, f));
             place = function.as_ref().and_then(|f| function_place(builtins, f));
             match name {
                 Some(name) if !name.is_empty() => format!("bound method {name}"),
@@ -47,16 +52,25 @@ pub fn describe(builtins: &Builtins, kind: ObjectKind, object: &Bound<'_, PyAny>
         }
         ObjectKind::Traceback => {
             let frame = builtins.traceback_frame.get(object);
-            place = frame.and_then(|frame| frame_facts(builtins, &frame).1).map(|mut place| {
-                let line = builtins.traceback_line.get(object).and_then(|line| int_value(&line));
-                place.line = line.and_then(|line| u32::try_from(line).ok()).unwrap_or(place.line);
-                place
-            });
+            place = frame
+                .and_then(|frame| frame_facts(builtins, &frame).1)
+                .map(|mut place| {
+                    let line = builtins
+                        .traceback_line
+                        .get(object)
+                        .and_then(|line| int_value(&line));
+                    place.line = line
+                        .and_then(|line| u32::try_from(line).ok())
+                        .unwrap_or(place.line);
+                    place
+                });
             "traceback".to_owned()
         }
         ObjectKind::Generator | ObjectKind::Coroutine | ObjectKind::AsyncGenerator => {
             let [_, code, name] = suspended(builtins, kind);
-            place = code.get(object).and_then(|code| code_place(builtins, &code));
+            place = code
+                .get(object)
+                .and_then(|code| code_place(builtins, &code));
             let what = match kind {
                 ObjectKind::Coroutine => "coroutine",
                 ObjectKind::AsyncGenerator => "async generator",
@@ -79,14 +93,28 @@ pub fn describe(builtins: &Builtins, kind: ObjectKind, object: &Bound<'_, PyAny>
             type_name.clone()
         }
     };
-    details.push(("address".to_owned(), format!("{:#x}", object.as_ptr() as usize)));
-    Description { kind, type_name, label, place, free_variables, default_arguments, details }
+    details.push((
+        "address".to_owned(),
+        format!("{:#x}", object.as_ptr() as usize),
+    ));
+    Description {
+        kind,
+        type_name,
+        label,
+        place,
+        free_variables,
+        default_arguments,
+        details,
+    }
 }
 
 /// Qualified name of a class with its module, unless that is `builtins` or `__main__`.
 pub(super) fn class_name(builtins: &Builtins, class: &Bound<'_, PyAny>) -> String {
     let name = qualname(&builtins.type_qualname, class);
-    let module = builtins.type_module.get(class).and_then(|module| text_of(&module));
+    let module = builtins
+        .type_module
+        .get(class)
+        .and_then(|module| text_of(&module));
     match module.as_deref() {
         None | Some("" | "builtins" | "__main__") => name,
         Some(module) => format!("{module}.{name}"),
@@ -94,11 +122,17 @@ pub(super) fn class_name(builtins: &Builtins, class: &Bound<'_, PyAny>) -> Strin
 }
 
 fn qualname(descriptor: &super::Descriptor, object: &Bound<'_, PyAny>) -> String {
-    descriptor.get(object).and_then(|name| text_of(&name)).unwrap_or_default()
+    descriptor
+        .get(object)
+        .and_then(|name| text_of(&name))
+        .unwrap_or_default()
 }
 
 fn function_place(builtins: &Builtins, function: &Bound<'_, PyAny>) -> Option<Place> {
-    builtins.function_code.get(function).and_then(|code| code_place(builtins, &code))
+    builtins
+        .function_code
+        .get(function)
+        .and_then(|code| code_place(builtins, &code))
 }
 
 /// The names of the positional parameters that have a default: the last ones.
@@ -107,11 +141,22 @@ fn defaulted_parameters(
     function: &Bound<'_, PyAny>,
     code: &Bound<'_, PyAny>,
 ) -> Vec<String> {
-    let Some(defaults) = builtins.function_defaults.get(function) else { return Vec::new() };
+    let Some(defaults) = builtins.function_defaults.get(function) else {
+        return Vec::new();
+    };
     let count = items(&defaults).len();
-    let parameters = builtins.code_argcount.get(code).and_then(|count| int_value(&count));
-    let parameters = parameters.and_then(|count| usize::try_from(count).ok()).unwrap_or(0);
-    let mut names = builtins.code_varnames.get(code).map(|v| texts_of(&v)).unwrap_or_default();
+    let parameters = builtins
+        .code_argcount
+        .get(code)
+        .and_then(|count| int_value(&count));
+    let parameters = parameters
+        .and_then(|count| usize::try_from(count).ok())
+        .unwrap_or(0);
+    let mut names = builtins
+        .code_varnames
+        .get(code)
+        .map(|v| texts_of(&v))
+        .unwrap_or_default();
     names.truncate(parameters);
     names.split_off(names.len().saturating_sub(count))
 }
@@ -119,23 +164,42 @@ fn defaulted_parameters(
 /// The place of a function, or of the function of a bound method.
 fn callable_place(builtins: &Builtins, callable: &Bound<'_, PyAny>) -> Option<Place> {
     function_place(builtins, callable).or_else(|| {
-        builtins.method_function.get(callable).and_then(|f| function_place(builtins, &f))
+        builtins
+            .method_function
+            .get(callable)
+            .and_then(|f| function_place(builtins, &f))
     })
 }
 
 pub(super) fn code_place(builtins: &Builtins, code: &Bound<'_, PyAny>) -> Option<Place> {
-    let file = builtins.code_filename.get(code).and_then(|file| text_of(&file))?;
-    let line = builtins.code_first_line.get(code).and_then(|line| int_value(&line));
-    Some(Place { file, line: line.and_then(|line| u32::try_from(line).ok()).unwrap_or(0) })
+    let file = builtins
+        .code_filename
+        .get(code)
+        .and_then(|file| text_of(&file))?;
+    let line = builtins
+        .code_first_line
+        .get(code)
+        .and_then(|line| int_value(&line));
+    Some(Place {
+        file,
+        line: line.and_then(|line| u32::try_from(line).ok()).unwrap_or(0),
+    })
 }
 
 /// The function name and current place of a frame.
 fn frame_facts(builtins: &Builtins, frame: &Bound<'_, PyAny>) -> (String, Option<Place>) {
-    let Some(code) = builtins.frame_code.get(frame) else { return (String::new(), None) };
+    let Some(code) = builtins.frame_code.get(frame) else {
+        return (String::new(), None);
+    };
     let name = qualname(&builtins.code_name, &code);
     let place = code_place(builtins, &code).map(|mut place| {
-        let line = builtins.frame_line.get(frame).and_then(|line| int_value(&line));
-        place.line = line.and_then(|line| u32::try_from(line).ok()).unwrap_or(place.line);
+        let line = builtins
+            .frame_line
+            .get(frame)
+            .and_then(|line| int_value(&line));
+        place.line = line
+            .and_then(|line| u32::try_from(line).ok())
+            .unwrap_or(place.line);
         place
     });
     (name, place)

@@ -20,7 +20,10 @@ pub fn name_references(
     object: &Bound<'_, PyAny>,
     targets: &[usize],
 ) -> Vec<ReferenceName> {
-    let mut names = Names { targets, found: vec![None; targets.len()] };
+    let mut names = Names {
+        targets,
+        found: vec![None; targets.len()],
+    };
     match kind {
         ObjectKind::Dict => name_dict(builtins, object, &mut names),
         ObjectKind::List => name_list(object, &mut names),
@@ -57,7 +60,11 @@ pub fn name_references(
         name_instance_dict(builtins, object, &mut names);
     }
     names.claim(object.get_type().as_ptr() as usize, || ReferenceName::Type);
-    names.found.into_iter().map(|name| name.unwrap_or(ReferenceName::Unnamed)).collect()
+    names
+        .found
+        .into_iter()
+        .map(|name| name.unwrap_or(ReferenceName::Unnamed))
+        .collect()
 }
 
 /// The references of one object, named so far or not.
@@ -73,12 +80,19 @@ impl Names<'_> {
 
     /// True if a reference to `target` has no name yet.
     fn wants(&self, target: usize) -> bool {
-        self.targets.iter().zip(&self.found).any(|(&t, name)| t == target && name.is_none())
+        self.targets
+            .iter()
+            .zip(&self.found)
+            .any(|(&t, name)| t == target && name.is_none())
     }
 
     /// Names the first nameless reference to `target`, if there is one.
     fn claim(&mut self, target: usize, name: impl FnOnce() -> ReferenceName) {
-        let free = self.targets.iter().zip(&self.found).position(|(&t, n)| t == target && n.is_none());
+        let free = self
+            .targets
+            .iter()
+            .zip(&self.found)
+            .position(|(&t, n)| t == target && n.is_none());
         if let Some(found) = free.and_then(|i| self.found.get_mut(i)) {
             *found = Some(name());
         }
@@ -117,11 +131,14 @@ impl Names<'_> {
     }
 
     fn nameless(&self, of_type: impl Fn(*mut ffi::PyTypeObject) -> bool) -> Option<usize> {
-        self.targets.iter().zip(&self.found).find_map(|(&target, name)| {
-            // SAFETY: the targets are alive: the object that is being named refers to them.
-            let ty = unsafe { ffi::Py_TYPE(target as *mut ffi::PyObject) };
-            (name.is_none() && of_type(ty)).then_some(target)
-        })
+        self.targets
+            .iter()
+            .zip(&self.found)
+            .find_map(|(&target, name)| {
+                // SAFETY: the targets are alive: the object that is being named refers to them.
+                let ty = unsafe { ffi::Py_TYPE(target as *mut ffi::PyObject) };
+                (name.is_none() && of_type(ty)).then_some(target)
+            })
     }
 }
 
@@ -282,7 +299,9 @@ fn name_locals(builtins: &Builtins, frame: &Bound<'_, PyAny>, names: &mut Names<
             return;
         }
     }
-    let Some(locals) = builtins.frame_locals.get(frame) else { return };
+    let Some(locals) = builtins.frame_locals.get(frame) else {
+        return;
+    };
     let known = names.targets.contains(&(locals.as_ptr() as usize));
     if known {
         names.claim_value(&locals, || ReferenceName::Attribute("f_locals".to_owned()));
@@ -314,13 +333,18 @@ fn is_kept_snapshot(
     frame: &Bound<'_, PyAny>,
     dict: &Bound<'_, PyAny>,
 ) -> bool {
-    let Some(code) = builtins.frame_code.get(frame) else { return false };
-    let variables: Vec<String> =
-        [&builtins.code_varnames, &builtins.code_cellvars, &builtins.code_freevars]
-            .into_iter()
-            .filter_map(|names| names.get(&code))
-            .flat_map(|names| texts_of(&names))
-            .collect();
+    let Some(code) = builtins.frame_code.get(frame) else {
+        return false;
+    };
+    let variables: Vec<String> = [
+        &builtins.code_varnames,
+        &builtins.code_cellvars,
+        &builtins.code_freevars,
+    ]
+    .into_iter()
+    .filter_map(|names| names.get(&code))
+    .flat_map(|names| texts_of(&names))
+    .collect();
     let mut all = true;
     let mut count = 0;
     dict_items(dict, &mut |key, _| {
@@ -334,14 +358,18 @@ fn is_kept_snapshot(
 /// Names and values of a locals mapping: a dict, or from 3.13 on a `FrameLocalsProxy`.
 fn pairs_of<'py>(
     builtins: &Builtins,
-    locals: &Bound<'py, PyAny>) -> Vec<(String, Bound<'py, PyAny>)> {
+    locals: &Bound<'py, PyAny>,
+) -> Vec<(String, Bound<'py, PyAny>)> {
     let mut pairs = Vec::new();
     if locals.is_instance_of::<PyDict>() {
         dict_items(locals, &mut |key, value| {
             pairs.push((text_of(key).unwrap_or_default(), value.clone()));
             true
         });
-    } else if locals.get_type().is(builtins.locals_proxy.bind(locals.py())) {
+    } else if locals
+        .get_type()
+        .is(builtins.locals_proxy.bind(locals.py()))
+    {
         // SAFETY: attached; the proxy's own `items` is C code and makes a new list.
         let list = unsafe {
             let list = ffi::PyMapping_Items(locals.as_ptr());
@@ -352,7 +380,11 @@ fn pairs_of<'py>(
             unsafe { ffi::PyErr_Clear() };
             return pairs;
         };
-        for pair in list.cast::<PyList>().into_iter().flat_map(|list| list.iter()) {
+        for pair in list
+            .cast::<PyList>()
+            .into_iter()
+            .flat_map(|list| list.iter())
+        {
             if let [key, value] = items(&pair).as_slice() {
                 pairs.push((text_of(key).unwrap_or_default(), value.clone()));
             }
@@ -367,7 +399,9 @@ fn claim_locals(builtins: &Builtins, pairs: &[(String, Bound<'_, PyAny>)], names
             names.claim_value(value, || ReferenceName::Local(name.clone()));
         }
     }
-    let Some((_, any)) = pairs.first() else { return };
+    let Some((_, any)) = pairs.first() else {
+        return;
+    };
     let py = any.py();
     // A variable that an inner function uses too lives in a cell, and the frame refers to that.
     for i in 0..names.targets.len() {
@@ -393,10 +427,14 @@ fn claim_locals(builtins: &Builtins, pairs: &[(String, Bound<'_, PyAny>)], names
 ///
 /// Reading a member is a C field access (`PyMember_GetOne`), whatever the type.
 fn name_members(builtins: &Builtins, object: &Bound<'_, PyAny>, names: &mut Names<'_>) {
-    let Some(mro) = builtins.type_mro.get(object.get_type().as_any()) else { return };
+    let Some(mro) = builtins.type_mro.get(object.get_type().as_any()) else {
+        return;
+    };
     for class in items(&mro) {
         class_items(builtins, &class, &mut |name, value| {
-            if value.get_type().is(builtins.member_descriptor.bind(object.py()))
+            if value
+                .get_type()
+                .is(builtins.member_descriptor.bind(object.py()))
                 && let Some(member) = Descriptor::new(value)
             {
                 names.attribute(&member, object, &text_of(name).unwrap_or_default());

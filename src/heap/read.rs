@@ -42,7 +42,10 @@ impl Descriptor {
                 ffi::Py_tp_descr_get,
             ))
         }?;
-        Some(Self { descriptor: descriptor.clone().unbind(), get })
+        Some(Self {
+            descriptor: descriptor.clone().unbind(),
+            get,
+        })
     }
 
     /// What the descriptor reads from `object`; `None` if it is unset or `object` has no such part.
@@ -127,7 +130,10 @@ pub fn int_value(object: &Bound<'_, PyAny>) -> Option<i64> {
 
 /// The values of a tuple of strings, such as `co_varnames`.
 pub fn texts_of(tuple: &Bound<'_, PyAny>) -> Vec<String> {
-    items(tuple).iter().map(|item| text_of(item).unwrap_or_default()).collect()
+    items(tuple)
+        .iter()
+        .map(|item| text_of(item).unwrap_or_default())
+        .collect()
 }
 
 /// The items of a tuple; empty for anything else.
@@ -153,7 +159,9 @@ pub fn class_items<'py>(
     class: &Bound<'py, PyAny>,
     f: &mut dyn FnMut(&Bound<'py, PyAny>, &Bound<'py, PyAny>) -> bool,
 ) {
-    let Some(proxy) = builtins.type_dict.get(class) else { return };
+    let Some(proxy) = builtins.type_dict.get(class) else {
+        return;
+    };
     let mut dict = std::ptr::null_mut();
     // SAFETY: attached, and the proxy is alive and keeps the dict so; the slot has the type that
     // CPython documents.

@@ -16,11 +16,8 @@ pub type Verdict = u8;
 #[derive(Clone, Copy)]
 pub struct TypeFacts {
     pub traverse: Option<ffi::traverseproc>,
-    pub clear: Option<ffi::inquiry>,
     /// The type has a finalizer that the collector runs (`__del__`, generators, coroutines).
     pub finalizes: bool,
-    /// The type has a finalizer of the old kind, which makes its cycles uncollectable.
-    pub legacy_finalizer: bool,
     pub kind: ObjectKind,
     pub verdict: Verdict,
 }
@@ -44,7 +41,10 @@ pub struct TypeTable {
 
 impl TypeTable {
     pub fn new() -> Self {
-        Self { entries: FxHashMap::default(), pass: 0 }
+        Self {
+            entries: FxHashMap::default(),
+            pass: 0,
+        }
     }
 
     /// Begins a pass: a stretch of work during which the caller sees to it that no type dies.
@@ -73,7 +73,11 @@ impl TypeTable {
                 return entry.facts;
             }
             // SAFETY: attached, by this function's contract.
-            if entry.alive.as_ref().is_none_or(|weak| unsafe { refers_to(weak, ty) }) {
+            if entry
+                .alive
+                .as_ref()
+                .is_none_or(|weak| unsafe { refers_to(weak, ty) })
+            {
                 entry.pass = self.pass;
                 return entry.facts;
             }
@@ -104,15 +108,7 @@ impl TypeTable {
                         )
                     })
                     .flatten(),
-                clear: collectable
-                    .then(|| {
-                        std::mem::transmute::<*mut std::ffi::c_void, Option<ffi::inquiry>>(slot(
-                            ffi::Py_tp_clear,
-                        ))
-                    })
-                    .flatten(),
                 finalizes: !slot(ffi::Py_tp_finalize).is_null(),
-                legacy_finalizer: !slot(ffi::Py_tp_del).is_null(),
                 kind: builtins.kind(ty),
                 verdict: classify(ty),
             };
@@ -130,7 +126,14 @@ impl TypeTable {
             } else {
                 None
             };
-            self.entries.insert(ty as usize, Entry { facts, alive, pass: self.pass });
+            self.entries.insert(
+                ty as usize,
+                Entry {
+                    facts,
+                    alive,
+                    pass: self.pass,
+                },
+            );
             facts
         }
     }

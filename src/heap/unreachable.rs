@@ -56,8 +56,9 @@ pub unsafe fn unreachable(
         });
     }
     let mut reachable: Vec<bool> = outside.iter().map(|&count| count > 0).collect();
-    let mut pending: Vec<u32> =
-        (0..objects.len() as u32).filter(|&i| reachable[i as usize]).collect();
+    let mut pending: Vec<u32> = (0..objects.len() as u32)
+        .filter(|&i| reachable[i as usize])
+        .collect();
     while let Some(i) = pending.pop() {
         visit_targets(objects[i as usize], &mut |target| {
             if let Some(seen) = reachable.get_mut(target as usize)
@@ -68,5 +69,10 @@ pub unsafe fn unreachable(
             }
         });
     }
-    objects.iter().zip(reachable).filter(|(_, seen)| !seen).map(|(&object, _)| object).collect()
+    objects
+        .iter()
+        .zip(reachable)
+        .filter(|(_, seen)| !seen)
+        .map(|(&object, _)| object)
+        .collect()
 }

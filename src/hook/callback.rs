@@ -6,7 +6,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use std::rc::Rc;
 
-use pyo3::exceptions::PyRuntimeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
@@ -48,9 +47,14 @@ pub trait Handler {
 enum Phase {
     Idle,
     /// The hook set `DEBUG_SAVEALL`; `flags` are the program's, `garbage` the length of its list.
-    Taking { flags: i64, garbage: isize },
+    Taking {
+        flags: i64,
+        garbage: isize,
+    },
     /// The program set `DEBUG_SAVEALL` itself.
-    Observing { garbage: isize },
+    Observing {
+        garbage: isize,
+    },
 }
 
 /// What the callable and the handle share.
@@ -140,7 +144,12 @@ impl Hook {
         if callable.is_null() {
             return None;
         }
-        self.shared.gc.callbacks.bind(py).iter().position(|other| other.as_ptr() == callable)
+        self.shared
+            .gc
+            .callbacks
+            .bind(py)
+            .iter()
+            .position(|other| other.as_ptr() == callable)
     }
 }
 
@@ -151,7 +160,9 @@ unsafe impl Sync for Definition {}
 
 static DEFINITION: Definition = Definition(ffi::PyMethodDef {
     ml_name: c"cyclescope_hook".as_ptr(),
-    ml_meth: ffi::PyMethodDefPointer { PyCFunctionFast: called },
+    ml_meth: ffi::PyMethodDefPointer {
+        PyCFunctionFast: called,
+    },
     ml_flags: ffi::METH_FASTCALL,
     ml_doc: c"Watches collections for cyclescope.".as_ptr(),
 });
@@ -179,7 +190,11 @@ unsafe extern "C" fn called(
             // "start" has five letters and "stop" four.
             let start = ffi::PyUnicode_GetLength(phase) == 5;
             let outcome = catch_unwind(AssertUnwindSafe(|| {
-                if start { shared.start(py, info) } else { shared.stop(py, info) }
+                if start {
+                    shared.start(py, info)
+                } else {
+                    shared.stop(py, info)
+                }
             }));
             if outcome.is_err() {
                 shared.disable(py, "an internal error (a panic) in cyclescope");
@@ -213,7 +228,9 @@ impl Shared {
         if self.disabled.get() || self.forks != fork_count() {
             return;
         }
-        let Ok(_busy) = self.busy.try_borrow_mut() else { return };
+        let Ok(_busy) = self.busy.try_borrow_mut() else {
+            return;
+        };
         // A "stop" that never came (the callable was taken out and put back) left flags behind.
         self.restore_flags(py);
         let flags = self.gc.debug_flags(py);
@@ -228,7 +245,14 @@ impl Shared {
         }
         let generation = number(info, c"generation");
         if self.handler.is_armed(generation) {
-            self.handler.before(py, &self.gc, CollectionInfo { generation, suspect: false });
+            self.handler.before(
+                py,
+                &self.gc,
+                CollectionInfo {
+                    generation,
+                    suspect: false,
+                },
+            );
         }
         if flags & DEBUG_SAVEALL == 0 {
             self.gc.set_debug_flags(py, flags | DEBUG_SAVEALL);
@@ -236,7 +260,9 @@ impl Shared {
     }
 
     fn stop(&self, py: Python<'_>, info: *mut ffi::PyObject) {
-        let Ok(_busy) = self.busy.try_borrow_mut() else { return };
+        let Ok(_busy) = self.busy.try_borrow_mut() else {
+            return;
+        };
         let phase = self.phase.replace(Phase::Idle);
         let (before, ours) = match phase {
             Phase::Idle => return,
@@ -248,7 +274,10 @@ impl Shared {
                 }
                 // Flags changed in the middle, by a finalizer: they are the program's now, and so
                 // is what DEBUG_SAVEALL among them has saved.
-                (garbage, now == flags | DEBUG_SAVEALL || now & DEBUG_SAVEALL == 0)
+                (
+                    garbage,
+                    now == flags | DEBUG_SAVEALL || now & DEBUG_SAVEALL == 0,
+                )
             }
         };
         let added = self.garbage_length(py) - before;
@@ -263,7 +292,14 @@ impl Shared {
             if self.handler.wants_empty() {
                 let generation = number(info, c"generation");
                 let none = Garbage::to_observe(PyList::empty(py));
-                self.handler.after(py, none, CollectionInfo { generation, suspect: false });
+                self.handler.after(
+                    py,
+                    none,
+                    CollectionInfo {
+                        generation,
+                        suspect: false,
+                    },
+                );
             }
             return;
         }
@@ -272,13 +308,18 @@ impl Shared {
         let first = self.gc.callbacks.bind(py).get_item(0);
         let suspect = added != collected + uncollectable
             || !first.is_ok_and(|first| first.as_ptr() == self.callable.get());
-        let info = CollectionInfo { generation: number(info, c"generation"), suspect };
+        let info = CollectionInfo {
+            generation: number(info, c"generation"),
+            suspect,
+        };
 
         let saved_end = before + added.min(collected);
         let end = before + added;
         if ours {
             let uncollected = self.slice(py, saved_end, end);
-            let Some(saved) = self.slice(py, before, saved_end) else { return };
+            let Some(saved) = self.slice(py, before, saved_end) else {
+                return;
+            };
             // SAFETY: attached; removes the tail, which `saved` and `uncollected` hold.
             let removed = unsafe {
                 ffi::PyList_SetSlice(self.gc.garbage.as_ptr(), before, end, ptr::null_mut())
@@ -302,9 +343,8 @@ impl Shared {
     fn put_back_uncollectable(&self, py: Python<'_>, uncollected: &Bound<'_, PyList>) {
         for object in uncollected.iter() {
             // SAFETY: attached, and the object and its type are alive.
-            let legacy = unsafe {
-                ffi::PyType_GetSlot(ffi::Py_TYPE(object.as_ptr()), ffi::Py_tp_del)
-            };
+            let legacy =
+                unsafe { ffi::PyType_GetSlot(ffi::Py_TYPE(object.as_ptr()), ffi::Py_tp_del) };
             if !legacy.is_null() {
                 let appended = self.gc.garbage.bind(py).append(object);
                 drop(appended);

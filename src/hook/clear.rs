@@ -25,12 +25,20 @@ impl<'py> Garbage<'py> {
     /// Garbage to be destroyed; the list must be referred to by nobody else.
     pub(super) fn to_destroy(objects: Bound<'py, PyList>) -> Self {
         let pending = vec![true; objects.len()];
-        Self { objects, pending, ours: true }
+        Self {
+            objects,
+            pending,
+            ours: true,
+        }
     }
 
     /// Garbage to be looked at only.
     pub(super) fn to_observe(objects: Bound<'py, PyList>) -> Self {
-        Self { objects, pending: Vec::new(), ours: false }
+        Self {
+            objects,
+            pending: Vec::new(),
+            ours: false,
+        }
     }
 
     pub fn len(&self) -> usize {
@@ -87,7 +95,9 @@ impl<'py> Garbage<'py> {
     }
 
     fn clear_one(&mut self, index: usize) {
-        let Some(pending) = self.pending.get_mut(index) else { return };
+        let Some(pending) = self.pending.get_mut(index) else {
+            return;
+        };
         if !std::mem::replace(pending, false) {
             return;
         }

@@ -45,9 +45,11 @@ impl BuiltinFunction {
             {
                 return Err(unsuitable());
             }
-            let function =
-                ffi::PyCFunction_GetFunction(object.as_ptr()).ok_or_else(unsuitable)?;
-            Ok(Self { object: object.unbind(), function })
+            let function = ffi::PyCFunction_GetFunction(object.as_ptr()).ok_or_else(unsuitable)?;
+            Ok(Self {
+                object: object.unbind(),
+                function,
+            })
         }
     }
 
@@ -57,14 +59,16 @@ impl BuiltinFunction {
         // SAFETY: attached; the flags checked in `of` are those of a function that takes its
         // module and this argument.
         unsafe {
-            let result =
-                (self.function)(ffi::PyCFunction_GetSelf(self.object.as_ptr()), argument);
+            let result = (self.function)(ffi::PyCFunction_GetSelf(self.object.as_ptr()), argument);
             if result.is_null() {
                 ffi::PyErr_Clear();
                 return -1;
             }
-            let number =
-                if result == ffi::Py_None() { 0 } else { ffi::PyLong_AsLongLong(result) };
+            let number = if result == ffi::Py_None() {
+                0
+            } else {
+                ffi::PyLong_AsLongLong(result)
+            };
             ffi::Py_DecRef(result);
             number
         }
@@ -121,6 +125,10 @@ impl GcModule {
         py: Python<'py>,
         generation: Option<u32>,
     ) -> PyResult<Bound<'py, PyList>> {
-        Ok(self.get_objects.bind(py).call1((generation,))?.cast_into::<PyList>()?)
+        Ok(self
+            .get_objects
+            .bind(py)
+            .call1((generation,))?
+            .cast_into::<PyList>()?)
     }
 }

@@ -21,8 +21,8 @@ mod _native {
     use super::report::{Buffer, Cut, CycleReport, Leak, Step};
     #[pymodule_export]
     use super::{
-        check_devices, close_deliveries, cuda_driver_present, find, flush, last_look, next_delivery,
-        start_watch, stop_watch, tallies, unreachable_objects,
+        check_devices, close_deliveries, cuda_driver_present, find, flush, last_look,
+        next_delivery, start_watch, stop_watch, tallies, unreachable_objects,
     };
 }
 
@@ -30,8 +30,18 @@ mod _native {
 type TallyRow = (String, String, u64, u64, u64, f64, f64);
 
 fn row(tally: Tally) -> TallyRow {
-    let Tally { signature, summary, count, bytes, largest, first_seen, last_seen } = tally;
-    (signature, summary, count, bytes, largest, first_seen, last_seen)
+    let Tally {
+        signature,
+        summary,
+        count,
+        bytes,
+        largest,
+        first_seen,
+        last_seen,
+    } = tally;
+    (
+        signature, summary, count, bytes, largest, first_seen, last_seen,
+    )
 }
 
 fn selection(devices: &[String]) -> PyResult<DeviceSelection> {
@@ -60,8 +70,11 @@ fn cuda_driver_present(py: Python<'_>) -> bool {
 #[pyfunction]
 fn start_watch(py: Python<'_>, devices: Vec<String>, once_per_leak: bool) -> PyResult<WatchId> {
     let devices = selection(&devices)?;
-    let frequency =
-        if once_per_leak { Frequency::OncePerLeak } else { Frequency::EveryCollection };
+    let frequency = if once_per_leak {
+        Frequency::OncePerLeak
+    } else {
+        Frequency::EveryCollection
+    };
     with_state(py, |state| {
         state.ensure_hook(py)?;
         Ok(state.watcher.add_watch(devices, frequency))
@@ -84,7 +97,9 @@ fn stop_watch(py: Python<'_>, watch: WatchId) -> PyResult<Vec<TallyRow>> {
 #[pyfunction]
 #[pyo3(name = "tallies")]
 fn tallies(py: Python<'_>, watch: WatchId) -> PyResult<Vec<TallyRow>> {
-    with_state(py, |state| Ok(state.watcher.tallies(watch).into_iter().map(row).collect()))
+    with_state(py, |state| {
+        Ok(state.watcher.tallies(watch).into_iter().map(row).collect())
+    })
 }
 
 /// Waits for the next thing to tell: `(watch, report, None)` or `(0, None, reason)`; None at the end.
@@ -104,7 +119,9 @@ fn next_delivery(
 #[pyfunction]
 fn flush(py: Python<'_>, seconds: f64) -> PyResult<bool> {
     let patience = Duration::try_from_secs_f64(seconds).map_err(|_| {
-        PyValueError::new_err(format!("timeout: {seconds} is not a number of seconds to wait"))
+        PyValueError::new_err(format!(
+            "timeout: {seconds} is not a number of seconds to wait"
+        ))
     })?;
     let deliveries = deliveries(py)?;
     Ok(py.detach(|| deliveries.flush(patience)))
@@ -127,7 +144,9 @@ fn find(py: Python<'_>, devices: Vec<String>) -> PyResult<CycleReport> {
     })?;
     let report = match hook {
         Some(hook) => watcher.find(py, &hook, devices),
-        None => Err(PyValueError::new_err("cyclescope: the hook could not be installed")),
+        None => Err(PyValueError::new_err(
+            "cyclescope: the hook could not be installed",
+        )),
     };
     with_state(py, |state| {
         if state.watcher.is_idle() {
@@ -148,5 +167,7 @@ fn last_look(py: Python<'_>) -> PyResult<()> {
 /// The objects that a full collection would find unreachable, before finalizers.
 #[pyfunction]
 fn unreachable_objects(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
-    with_state(py, |state| Ok(std::rc::Rc::clone(&state.watcher)))?.inspector().unreachable(py)
+    with_state(py, |state| Ok(std::rc::Rc::clone(&state.watcher)))?
+        .inspector()
+        .unreachable(py)
 }

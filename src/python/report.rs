@@ -24,7 +24,10 @@ impl CycleReport {
     #[getter]
     fn leaks(&self) -> Vec<Leak> {
         (0..self.report.leaks.len())
-            .map(|index| Leak { report: Arc::clone(&self.report), index })
+            .map(|index| Leak {
+                report: Arc::clone(&self.report),
+                index,
+            })
             .collect()
     }
 
@@ -70,7 +73,10 @@ impl CycleReport {
 
     fn __repr__(&self) -> String {
         let leaks = self.report.leaks.len();
-        format!("<CycleReport: {leaks} leaks, {}>", human_bytes(self.report.bytes_held()))
+        format!(
+            "<CycleReport: {leaks} leaks, {}>",
+            human_bytes(self.report.bytes_held())
+        )
     }
 
     /// The page in a frame of its own, so that its style does not leak into the notebook.
@@ -138,7 +144,12 @@ impl Leak {
 
     #[getter]
     fn buffers(&self) -> Vec<Buffer> {
-        self.leak().buffers.iter().cloned().map(|buffer| Buffer { buffer }).collect()
+        self.leak()
+            .buffers
+            .iter()
+            .cloned()
+            .map(|buffer| Buffer { buffer })
+            .collect()
     }
 
     #[getter]
@@ -148,7 +159,12 @@ impl Leak {
 
     #[getter]
     fn cycle(&self) -> Vec<Step> {
-        self.leak().cycle.iter().cloned().map(|step| Step { step }).collect()
+        self.leak()
+            .cycle
+            .iter()
+            .cloned()
+            .map(|step| Step { step })
+            .collect()
     }
 
     #[getter]
@@ -158,7 +174,12 @@ impl Leak {
 
     #[getter]
     fn cuts(&self) -> Vec<Cut> {
-        self.leak().cuts.iter().cloned().map(|cut| Cut { cut }).collect()
+        self.leak()
+            .cuts
+            .iter()
+            .cloned()
+            .map(|cut| Cut { cut })
+            .collect()
     }
 
     #[getter]
@@ -186,7 +207,12 @@ impl Leak {
 
     fn __repr__(&self) -> String {
         let leak = self.leak();
-        format!("<Leak {}: {}, {}>", leak.signature, human_bytes(leak.bytes_held), leak.summary)
+        format!(
+            "<Leak {}: {}, {}>",
+            leak.signature,
+            human_bytes(leak.bytes_held),
+            leak.summary
+        )
     }
 }
 
@@ -257,11 +283,12 @@ impl Buffer {
     }
 
     #[getter]
-    fn shape<'py>(
-        &self,
-        py: Python<'py>,
-    ) -> PyResult<Option<Bound<'py, pyo3::types::PyTuple>>> {
-        self.buffer.shape.as_ref().map(|shape| pyo3::types::PyTuple::new(py, shape)).transpose()
+    fn shape<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, pyo3::types::PyTuple>>> {
+        self.buffer
+            .shape
+            .as_ref()
+            .map(|shape| pyo3::types::PyTuple::new(py, shape))
+            .transpose()
     }
 
     #[getter]

@@ -32,10 +32,7 @@ static STATE: Attached<RefCell<Option<State>>> = Attached(RefCell::new(None));
 ///
 /// # Errors
 /// If the state cannot be made, or is in use further up the stack.
-pub fn with_state<T>(
-    py: Python<'_>,
-    f: impl FnOnce(&mut State) -> PyResult<T>,
-) -> PyResult<T> {
+pub fn with_state<T>(py: Python<'_>, f: impl FnOnce(&mut State) -> PyResult<T>) -> PyResult<T> {
     let mut slot = STATE.0.try_borrow_mut().map_err(|_| {
         PyRuntimeError::new_err("cyclescope is busy on another thread; try again when it is done")
     })?;
@@ -49,7 +46,11 @@ pub fn with_state<T>(
     }
     let state = match &mut *slot {
         Some(state) => state,
-        empty => empty.insert(State { watcher: Watcher::new(py)?, hook: None, forks }),
+        empty => empty.insert(State {
+            watcher: Watcher::new(py)?,
+            hook: None,
+            forks,
+        }),
     };
     f(state)
 }

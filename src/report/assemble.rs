@@ -43,7 +43,11 @@ pub fn leak<'a>(
                 shape: buffer.shape.clone(),
                 confirmed: buffer.confirmed,
                 from_step: path.from_step as u32,
-                path: path.edges.iter().map(|&edge| graph[edge].name.to_string()).collect(),
+                path: path
+                    .edges
+                    .iter()
+                    .map(|&edge| graph[edge].name.to_string())
+                    .collect(),
                 path_nodes: path
                     .edges
                     .iter()
@@ -69,7 +73,11 @@ pub fn leak<'a>(
             }
         })
         .collect();
-    let mut cycle_omitted = cycle.nodes.iter().map(|&node| graph[node].stands_for).sum::<u64>();
+    let mut cycle_omitted = cycle
+        .nodes
+        .iter()
+        .map(|&node| graph[node].stands_for)
+        .sum::<u64>();
     if steps.len() > STEP_LIMIT {
         let cut_out = steps.len() - STEP_LIMIT;
         steps.drain(STEP_LIMIT / 2..STEP_LIMIT / 2 + cut_out);
@@ -164,7 +172,11 @@ fn cut_place<'a>(from: &'a LeakNode, to: &'a LeakNode) -> Option<&'a Place> {
                 | ObjectKind::Coroutine
                 | ObjectKind::AsyncGenerator
         );
-        let library = node.description.place.as_ref().is_some_and(|p| is_library_file(&p.file));
+        let library = node
+            .description
+            .place
+            .as_ref()
+            .is_some_and(|p| is_library_file(&p.file));
         (library, !code)
     };
     [to, from]
@@ -175,7 +187,10 @@ fn cut_place<'a>(from: &'a LeakNode, to: &'a LeakNode) -> Option<&'a Place> {
 }
 
 fn location(place: &Place) -> Location {
-    Location { file: place.file.clone(), line: place.line }
+    Location {
+        file: place.file.clone(),
+        line: place.line,
+    }
 }
 
 fn drawing(graph: &LeakGraph, diagnosis: &Diagnosis, buffers: &[Buffer], omitted: u64) -> Graph {
@@ -184,10 +199,15 @@ fn drawing(graph: &LeakGraph, diagnosis: &Diagnosis, buffers: &[Buffer], omitted
         .node_indices()
         .map(|index| {
             let node = &graph[index];
-            let buffer =
-                buffers.iter().position(|buffer| buffer.node == Some(index.index() as u32));
+            let buffer = buffers
+                .iter()
+                .position(|buffer| buffer.node == Some(index.index() as u32));
             Node {
-                kind: if node.is_buffer { NodeKind::Buffer } else { kind(node.description.kind) },
+                kind: if node.is_buffer {
+                    NodeKind::Buffer
+                } else {
+                    kind(node.description.kind)
+                },
                 type_name: node.description.type_name.clone(),
                 label: node.description.label.clone(),
                 location: node.description.place.as_ref().map(location),
@@ -218,14 +238,20 @@ fn drawing(graph: &LeakGraph, diagnosis: &Diagnosis, buffers: &[Buffer], omitted
             }
         })
         .collect();
-    Graph { nodes, edges, omitted }
+    Graph {
+        nodes,
+        edges,
+        omitted,
+    }
 }
 
 fn members_of_cycles(graph: &LeakGraph) -> Vec<bool> {
     let mut member = vec![false; graph.node_count()];
     for component in petgraph::algo::kosaraju_scc(graph) {
         let cyclic = component.len() > 1
-            || component.iter().any(|&node| graph.find_edge(node, node).is_some());
+            || component
+                .iter()
+                .any(|&node| graph.find_edge(node, node).is_some());
         for node in component {
             member[node.index()] = cyclic;
         }

@@ -410,7 +410,11 @@ impl Canvas {
             )),
             self.elements
         );
-        Drawing { svg, width: width.round(), height: height.round() }
+        Drawing {
+            svg,
+            width: width.round(),
+            height: height.round(),
+        }
     }
 }
 

@@ -29,9 +29,14 @@ const PATIENCE: u32 = 4;
 impl Arming {
     /// Looks are due from the start.
     pub fn new() -> Self {
-        let rhythm =
-            || Rhythm { countdown: Cell::new(0), gap: Cell::new(1), false_alarms: Cell::new(0) };
-        Self { rhythms: [rhythm(), rhythm(), rhythm()] }
+        let rhythm = || Rhythm {
+            countdown: Cell::new(0),
+            gap: Cell::new(1),
+            false_alarms: Cell::new(0),
+        };
+        Self {
+            rhythms: [rhythm(), rhythm(), rhythm()],
+        }
     }
 
     fn rhythm(&self, generation: u32) -> &Rhythm {
@@ -56,7 +61,9 @@ impl Arming {
             rhythm.countdown.set(rhythm.gap.get());
             rhythm.gap.set((rhythm.gap.get() * 2 + 1).min(LONGEST_GAP));
         } else {
-            rhythm.countdown.set(rhythm.countdown.get().saturating_sub(1));
+            rhythm
+                .countdown
+                .set(rhythm.countdown.get().saturating_sub(1));
         }
         // Objects grow old: what a hint is about may be garbage of an older generation next time.
         if hint && !found {
@@ -89,20 +96,32 @@ mod tests {
         let arming = Arming::new();
         assert_eq!(looks(&arming, 1, false), 1);
         let many = looks(&arming, 6400, false);
-        assert!((100..=110).contains(&many), "{many} looks in 6400 collections");
+        assert!(
+            (100..=110).contains(&many),
+            "{many} looks in 6400 collections"
+        );
     }
 
     #[test]
     fn a_hint_asks_for_a_look_at_once_but_not_for_ever() {
         let arming = Arming::new();
         looks(&arming, 1000, false);
-        let gap = (0..).take_while(|_| { let due = arming.is_due(0); arming.learn(0, due, false, false); !due }).count();
+        let gap = (0..)
+            .take_while(|_| {
+                let due = arming.is_due(0);
+                arming.learn(0, due, false, false);
+                !due
+            })
+            .count();
         assert!(gap <= 64);
         assert!(!arming.is_due(0));
         arming.learn(0, false, false, true);
         assert!(arming.is_due(0));
         let many = looks(&arming, 640, true);
-        assert!(many <= 10 + PATIENCE as usize + 10, "{many} looks although none found anything");
+        assert!(
+            many <= 10 + PATIENCE as usize + 10,
+            "{many} looks although none found anything"
+        );
     }
 
     #[test]

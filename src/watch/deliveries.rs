@@ -80,8 +80,9 @@ impl Deliveries {
             }
         }
         let last = queue.sent;
-        let told_by_other =
-            queue.teller.is_some_and(|teller| teller != std::thread::current().id());
+        let told_by_other = queue
+            .teller
+            .is_some_and(|teller| teller != std::thread::current().id());
         drop(queue);
         self.changed.notify_all();
         if wait && told_by_other && self.wait.load(Ordering::Relaxed) {
@@ -97,7 +98,10 @@ impl Deliveries {
     pub fn next(&self) -> Option<Delivery> {
         let mut queue = self.queue();
         queue.teller = Some(std::thread::current().id());
-        queue.told = queue.waiting.front().map_or(queue.sent, |(number, _)| number - 1);
+        queue.told = queue
+            .waiting
+            .front()
+            .map_or(queue.sent, |(number, _)| number - 1);
         self.changed.notify_all();
         loop {
             if let Some((_, delivery)) = queue.waiting.pop_front() {
@@ -108,7 +112,10 @@ impl Deliveries {
                 queue.told = queue.sent;
                 return None;
             }
-            queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
+            queue = self
+                .changed
+                .wait(queue)
+                .unwrap_or_else(PoisonError::into_inner);
         }
     }
 

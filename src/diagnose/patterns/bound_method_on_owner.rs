@@ -18,11 +18,18 @@ use super::{Advice, Pattern};
 use crate::diagnose::case::{CONTAINERS, Case, short};
 use crate::heap::{ObjectKind, ReferenceName};
 
-pub const PATTERN: Pattern = Pattern { name: "bound-method-on-owner", recognise };
+pub const PATTERN: Pattern = Pattern {
+    name: "bound-method-on-owner",
+    recognise,
+};
 
 fn recognise(case: &Case<'_>) -> Option<Advice> {
     let mut kinds = CONTAINERS.to_vec();
-    kinds.extend([ObjectKind::Instance, ObjectKind::Method, ObjectKind::Partial]);
+    kinds.extend([
+        ObjectKind::Instance,
+        ObjectKind::Method,
+        ObjectKind::Partial,
+    ]);
     if !case.only(&kinds) {
         return None;
     }

@@ -12,7 +12,10 @@ use super::{Advice, Pattern};
 use crate::diagnose::case::{Case, at};
 use crate::heap::ObjectKind;
 
-pub const PATTERN: Pattern = Pattern { name: "class-made-at-run-time", recognise };
+pub const PATTERN: Pattern = Pattern {
+    name: "class-made-at-run-time",
+    recognise,
+};
 
 fn recognise(case: &Case<'_>) -> Option<Advice> {
     let class = case.step_from(ObjectKind::Class)?;

@@ -25,7 +25,10 @@ use super::{Advice, Pattern};
 use crate::diagnose::case::{CONTAINERS, Case, at, short, spoken};
 use crate::heap::{ObjectKind, ReferenceName};
 
-pub const PATTERN: Pattern = Pattern { name: "closure-captures-owner", recognise };
+pub const PATTERN: Pattern = Pattern {
+    name: "closure-captures-owner",
+    recognise,
+};
 
 fn recognise(case: &Case<'_>) -> Option<Advice> {
     let mut kinds = CONTAINERS.to_vec();
@@ -34,13 +37,19 @@ fn recognise(case: &Case<'_>) -> Option<Advice> {
         return None;
     }
     let function = case.step_from(ObjectKind::Function)?;
-    let ReferenceName::Closure(variable) = function.name else { return None };
+    let ReferenceName::Closure(variable) = function.name else {
+        return None;
+    };
     let (owner, attribute) = case.owner()?;
     let class = short(&owner.object.description.type_name);
     let text = format!(
         "`{class}.{attribute}` {} {}{} that captures `{variable}`, {}. Capture the values that the \
          function needs, not `{variable}`; or let it hold `weakref.ref({variable})`.",
-        if owner.next.description.kind == ObjectKind::Function { "is" } else { "contains" },
+        if owner.next.description.kind == ObjectKind::Function {
+            "is"
+        } else {
+            "contains"
+        },
         spoken(function.object),
         at(function.object),
         if function.next.description.type_name == owner.object.description.type_name {

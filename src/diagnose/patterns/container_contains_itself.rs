@@ -9,7 +9,10 @@
 use super::{Advice, Pattern};
 use crate::diagnose::case::{CONTAINERS, Case};
 
-pub const PATTERN: Pattern = Pattern { name: "container-contains-itself", recognise };
+pub const PATTERN: Pattern = Pattern {
+    name: "container-contains-itself",
+    recognise,
+};
 
 fn recognise(case: &Case<'_>) -> Option<Advice> {
     if !case.only(&CONTAINERS) {

@@ -22,7 +22,10 @@ use super::{Advice, Pattern};
 use crate::diagnose::case::{Case, at};
 use crate::heap::{ObjectKind, ReferenceName};
 
-pub const PATTERN: Pattern = Pattern { name: "exception-keeps-traceback", recognise };
+pub const PATTERN: Pattern = Pattern {
+    name: "exception-keeps-traceback",
+    recognise,
+};
 
 fn recognise(case: &Case<'_>) -> Option<Advice> {
     let exception = case.step_from(ObjectKind::Exception)?;
@@ -31,9 +34,15 @@ fn recognise(case: &Case<'_>) -> Option<Advice> {
         step.object.description.kind == ObjectKind::Frame
             && matches!(step.name, ReferenceName::Local(_))
     })?;
-    let ReferenceName::Local(variable) = frame.name else { return None };
+    let ReferenceName::Local(variable) = frame.name else {
+        return None;
+    };
     let class = &exception.object.description.type_name;
-    let function = frame.object.description.label.trim_start_matches("frame of ");
+    let function = frame
+        .object
+        .description
+        .label
+        .trim_start_matches("frame of ");
     Some(Advice::new(
         format!(
             "The local variable `{variable}` of `{function}`{} leads to a caught {class}, whose \

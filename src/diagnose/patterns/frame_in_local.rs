@@ -10,15 +10,24 @@ use super::{Advice, Pattern};
 use crate::diagnose::case::{Case, at};
 use crate::heap::{ObjectKind, ReferenceName};
 
-pub const PATTERN: Pattern = Pattern { name: "frame-in-local", recognise };
+pub const PATTERN: Pattern = Pattern {
+    name: "frame-in-local",
+    recognise,
+};
 
 fn recognise(case: &Case<'_>) -> Option<Advice> {
     if !case.only(&[ObjectKind::Frame]) {
         return None;
     }
     let step = case.steps().next()?;
-    let ReferenceName::Local(variable) = step.name else { return None };
-    let function = step.object.description.label.trim_start_matches("frame of ");
+    let ReferenceName::Local(variable) = step.name else {
+        return None;
+    };
+    let function = step
+        .object
+        .description
+        .label
+        .trim_start_matches("frame of ");
     Some(Advice::new(
         format!(
             "The local variable `{variable}` of `{function}`{} holds a frame that holds it in turn, \

@@ -19,11 +19,16 @@ use super::{Advice, Pattern};
 use crate::diagnose::case::{CONTAINERS, Case, short};
 use crate::heap::{ObjectKind, ReferenceName};
 
-pub const PATTERN: Pattern = Pattern { name: "linked-both-ways", recognise };
+pub const PATTERN: Pattern = Pattern {
+    name: "linked-both-ways",
+    recognise,
+};
 
 fn recognise(case: &Case<'_>) -> Option<Advice> {
-    let instances =
-        case.steps().filter(|step| step.object.description.kind == ObjectKind::Instance).count();
+    let instances = case
+        .steps()
+        .filter(|step| step.object.description.kind == ObjectKind::Instance)
+        .count();
     let others = case.steps().any(|step| {
         step.object.stands_for == 0
             && step.object.description.kind != ObjectKind::Instance
@@ -31,7 +36,9 @@ fn recognise(case: &Case<'_>) -> Option<Advice> {
     });
     let cut = case.cut?;
     let (from, to) = case.graph.edge_endpoints(cut)?;
-    let ReferenceName::Attribute(name) = &case.graph[cut].name else { return None };
+    let ReferenceName::Attribute(name) = &case.graph[cut].name else {
+        return None;
+    };
     if instances < 2 || others || case.graph[from].description.kind != ObjectKind::Instance {
         return None;
     }
@@ -43,6 +50,9 @@ fn recognise(case: &Case<'_>) -> Option<Advice> {
              reference, or set it to None when the object is done with."
         ),
         format!("{}.{name} = other", class.to_lowercase()),
-        format!("{}.{name} = weakref.ref(other)  # read it with .{name}()", class.to_lowercase()),
+        format!(
+            "{}.{name} = weakref.ref(other)  # read it with .{name}()",
+            class.to_lowercase()
+        ),
     ))
 }

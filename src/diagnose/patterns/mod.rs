@@ -23,7 +23,11 @@ pub struct Advice {
 
 impl Advice {
     fn new(text: String, before: String, after: String) -> Self {
-        Self { text, before: Some(before), after: Some(after) }
+        Self {
+            text,
+            before: Some(before),
+            after: Some(after),
+        }
     }
 }
 
@@ -51,13 +55,16 @@ pub const PATTERNS: [Pattern; 10] = [
 
 /// The first pattern that fits, and its advice.
 pub fn recognise(case: &Case<'_>) -> Option<(&'static str, Advice)> {
-    PATTERNS.iter().find_map(|pattern| Some((pattern.name, (pattern.recognise)(case)?)))
+    PATTERNS
+        .iter()
+        .find_map(|pattern| Some((pattern.name, (pattern.recognise)(case)?)))
 }
 
 /// What is known when no pattern fits: the reference that closes the cycle.
 pub fn fallback(case: &Case<'_>) -> Advice {
-    let Some((from, cut)) =
-        case.cut.and_then(|cut| Some((case.graph.edge_endpoints(cut)?.0, cut)))
+    let Some((from, cut)) = case
+        .cut
+        .and_then(|cut| Some((case.graph.edge_endpoints(cut)?.0, cut)))
     else {
         return Advice::default();
     };

@@ -13,19 +13,27 @@ use super::{Advice, Pattern};
 use crate::diagnose::case::{Case, at, short};
 use crate::heap::{ObjectKind, ReferenceName};
 
-pub const PATTERN: Pattern = Pattern { name: "recursive-inner-function", recognise };
+pub const PATTERN: Pattern = Pattern {
+    name: "recursive-inner-function",
+    recognise,
+};
 
 fn recognise(case: &Case<'_>) -> Option<Advice> {
     if !case.only(&[ObjectKind::Function]) {
         return None;
     }
     let step = case.steps().next()?;
-    let ReferenceName::Closure(variable) = step.name else { return None };
+    let ReferenceName::Closure(variable) = step.name else {
+        return None;
+    };
     let name = short(&step.object.description.label);
     let what = if case.cycle.nodes.len() == 1 {
         format!("`{name}`{} calls itself", at(step.object))
     } else {
-        format!("`{name}`{} and `{variable}` call each other", at(step.object))
+        format!(
+            "`{name}`{} and `{variable}` call each other",
+            at(step.object)
+        )
     };
     Some(Advice::new(
         format!(

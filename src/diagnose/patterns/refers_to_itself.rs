@@ -10,14 +10,19 @@ use super::{Advice, Pattern};
 use crate::diagnose::case::{Case, short};
 use crate::heap::{ObjectKind, ReferenceName};
 
-pub const PATTERN: Pattern = Pattern { name: "refers-to-itself", recognise };
+pub const PATTERN: Pattern = Pattern {
+    name: "refers-to-itself",
+    recognise,
+};
 
 fn recognise(case: &Case<'_>) -> Option<Advice> {
     if case.cycle.nodes.len() != 1 || !case.only(&[ObjectKind::Instance]) {
         return None;
     }
     let step = case.steps().next()?;
-    let ReferenceName::Attribute(name) = step.name else { return None };
+    let ReferenceName::Attribute(name) = step.name else {
+        return None;
+    };
     let class = short(&step.object.description.type_name);
     Some(Advice::new(
         format!("`{class}.{name}` is the object itself. Make it a property, or leave it out."),

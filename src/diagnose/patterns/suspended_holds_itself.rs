@@ -13,7 +13,10 @@ use super::{Advice, Pattern};
 use crate::diagnose::case::{Case, at};
 use crate::heap::{ObjectKind, ReferenceName};
 
-pub const PATTERN: Pattern = Pattern { name: "suspended-holds-itself", recognise };
+pub const PATTERN: Pattern = Pattern {
+    name: "suspended-holds-itself",
+    recognise,
+};
 
 fn recognise(case: &Case<'_>) -> Option<Advice> {
     let step = case.steps().find(|step| {
@@ -22,7 +25,9 @@ fn recognise(case: &Case<'_>) -> Option<Advice> {
             ObjectKind::Generator | ObjectKind::Coroutine | ObjectKind::AsyncGenerator
         ) && matches!(step.name, ReferenceName::Local(_))
     })?;
-    let ReferenceName::Local(variable) = step.name else { return None };
+    let ReferenceName::Local(variable) = step.name else {
+        return None;
+    };
     let label = &step.object.description.label;
     let end = match step.object.description.kind {
         ObjectKind::Coroutine => "Await it to its end, or close it",
