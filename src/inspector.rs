@@ -292,7 +292,9 @@ impl Inspector {
             let (index, described) = match known {
                 Some((index, described)) if described >= DESCRIBED_ALIKE => (index, None),
                 _ => {
-                    let Some(leak) = self.describe_group(py, &snapshot, &buffers, group) else {
+                    let Some(leak) =
+                        self.describe_group(py, &frameworks, &snapshot, &buffers, group)
+                    else {
                         continue;
                     };
                     let index = *by_signature
@@ -327,12 +329,13 @@ impl Inspector {
     fn describe_group(
         &self,
         py: Python<'_>,
+        frameworks: &Frameworks,
         snapshot: &Snapshot,
         buffers: &[Option<DeviceBuffer>],
         group: &Group,
     ) -> Option<Leak> {
         let selection = select(snapshot, group);
-        let graph = fold(self.leak_graph(py, snapshot, buffers, &selection));
+        let graph = fold(self.leak_graph(py, frameworks, snapshot, buffers, &selection));
         let diagnosis = diagnose(&graph)?;
         let buffer_of = |object: u32| buffers.get(object as usize)?.as_ref();
         Some(assemble::leak(
@@ -348,6 +351,7 @@ impl Inspector {
     fn leak_graph(
         &self,
         py: Python<'_>,
+        frameworks: &Frameworks,
         snapshot: &Snapshot,
         buffers: &[Option<DeviceBuffer>],
         selection: &crate::graph::Selection,
@@ -379,7 +383,12 @@ impl Inspector {
                 .collect();
             let bound = self.object(py, facts.address);
             let names = name_references(&self.builtins, facts.kind, &bound, &addresses);
-            for (target, name) in targets.iter().zip(names) {
+            for ((target, address), mut name) in targets.iter().zip(addresses).zip(names) {
+                if name == ReferenceName::Unnamed
+                    && let Some(attribute) = frameworks.attribute(facts.verdict, &bound, address)
+                {
+                    name = ReferenceName::Attribute(attribute.to_owned());
+                }
                 graph.add_edge(place[&object], place[target], LeakEdge { name });
             }
         }

@@ -174,6 +174,19 @@ impl Frameworks {
         }
     }
 
+    /// The attribute by which the native part of a framework's object refers to another.
+    pub fn attribute(
+        &self,
+        verdict: Verdict,
+        object: &Bound<'_, PyAny>,
+        address: usize,
+    ) -> Option<&'static str> {
+        match verdict {
+            TENSOR => self.torch.as_ref()?.attribute(object, address),
+            _ => None,
+        }
+    }
+
     /// Starts to watch the storage of a buffer's holder, where the framework can.
     pub fn watch_storage(&self, verdict: Verdict, holder: &Bound<'_, PyAny>) -> StorageWatch {
         match (verdict, &self.torch, &self.numpy) {

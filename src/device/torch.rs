@@ -22,6 +22,7 @@ pub struct Torch {
     data_ptr: Py<PyAny>,
     nbytes: Py<PyAny>,
     storage_device: Descriptor,
+    hooks: [(&'static str, Option<Descriptor>); 2],
     weak_ref: Py<PyAny>,
     expired: Py<PyAny>,
     free_weak_ref: Py<PyAny>,
@@ -62,6 +63,8 @@ impl Torch {
             data_ptr: method(&storage, "data_ptr")?,
             nbytes: method(&storage, "nbytes")?,
             storage_device: Descriptor::of(&storage, "device")?,
+            hooks: ["_backward_hooks", "_post_accumulate_grad_hooks"]
+                .map(|name| (name, Descriptor::of(&tensor, name).ok())),
             weak_ref: method(&storage, "_weak_ref")?,
             expired: method(&storage, "_expired")?,
             free_weak_ref: method(&storage, "_free_weak_ref")?,
@@ -150,6 +153,21 @@ impl Torch {
             return None;
         }
         Some(Proposal::new(pointer, bytes, device))
+    }
+
+    /// The attribute by which a tensor's C++ part refers to the object at an address.
+    pub fn attribute(&self, tensor: &Bound<'_, PyAny>, address: usize) -> Option<&'static str> {
+        if !self.is_plain(tensor) {
+            return None;
+        }
+        let is_target = |hooks: &Option<Descriptor>| {
+            let value = hooks.as_ref().and_then(|hooks| hooks.get(tensor));
+            value.is_some_and(|value| value.as_ptr() as usize == address)
+        };
+        self.hooks
+            .iter()
+            .find(|(_, hooks)| is_target(hooks))
+            .map(|(name, _)| *name)
     }
 
     /// A weak reference to the storage of a tensor or to a storage, as PyTorch's own handle.

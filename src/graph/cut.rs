@@ -5,7 +5,7 @@ use petgraph::graph::EdgeIndex;
 
 use super::cycle::{Cycle, first_cycle};
 use super::group::is_cyclic;
-use super::leak_graph::{LeakGraph, is_library_file};
+use super::leak_graph::{LeakGraph, LeakNode};
 use super::shortest::paths_to_buffers;
 use crate::heap::{ObjectKind, ReferenceName};
 
@@ -74,17 +74,18 @@ pub fn find_cuts(graph: &LeakGraph, cycle: &Cycle) -> CutSet {
 ///
 /// The program's own code before a library's, both before the interpreter's plumbing. An attribute
 /// of an object is easiest to change, most of all one that by its name points back to an owner; then
-/// variables that a closure or a frame holds, then the contents of containers.
+/// variables that a closure or a frame holds, then attributes that hold a whole container, then
+/// what is in containers.
 pub fn preference(graph: &LeakGraph, edge: EdgeIndex) -> u32 {
     let Some((from, to)) = graph.edge_endpoints(edge) else {
         return u32::MAX;
     };
-    let owner = &graph[from];
-    let kind = owner.description.kind;
+    let (owner, target) = (&graph[from], &graph[to]);
     let base = match &graph[edge].name {
         _ if graph[edge].is_plumbing() => 1000,
-        ReferenceName::Attribute(name) => match kind {
+        ReferenceName::Attribute(name) => match owner.description.kind {
             ObjectKind::Instance | ObjectKind::Class if points_back(name) => 5,
+            ObjectKind::Instance if holds_others(target) => 27,
             ObjectKind::Instance => 10,
             ObjectKind::Class => 25,
             ObjectKind::Exception => 60,
@@ -95,35 +96,53 @@ pub fn preference(graph: &LeakGraph, edge: EdgeIndex) -> u32 {
         ReferenceName::Closure(_) => 20,
         ReferenceName::Local(_) => 30,
         ReferenceName::Default(_) => 35,
+        ReferenceName::Key(key) if points_back(key.trim_matches('\'')) => 45,
         ReferenceName::Key(_) | ReferenceName::Index(_) => 50,
         ReferenceName::Member => 55,
         ReferenceName::KeyItself | ReferenceName::Type | ReferenceName::Unnamed => 1000,
     };
-    let place = owner
-        .description
-        .place
-        .as_ref()
-        .or(graph[to].description.place.as_ref());
-    let library = place.is_some_and(|place| is_library_file(&place.file));
-    base + if library { 300 } else { 0 } + if graph[to].stands_for > 0 { 2000 } else { 0 }
+    // A reference between a library's object and the program's own is the program's making.
+    let library = owner.is_library() && (target.is_library() || target.description.place.is_none());
+    base + if library { 300 } else { 0 } + if target.stands_for > 0 { 2000 } else { 0 }
 }
 
-/// True for the names by which objects commonly refer to what owns them.
+/// True for objects that stand between an owner and what it keeps: to cut there would cut off more.
+fn holds_others(node: &LeakNode) -> bool {
+    matches!(
+        node.description.kind,
+        ObjectKind::Dict
+            | ObjectKind::List
+            | ObjectKind::Tuple
+            | ObjectKind::Set
+            | ObjectKind::Deque
+            | ObjectKind::Weakref
+    )
+}
+
+/// True for the names by which objects commonly refer to what owns them or came before them.
 fn points_back(name: &str) -> bool {
     let name = name.trim_start_matches('_').to_ascii_lowercase();
-    const NAMES: [&str; 12] = [
+    const NAMES: [&str; 20] = [
         "parent",
         "owner",
         "prev",
         "previous",
+        "before",
         "outer",
         "back",
+        "backref",
         "root",
         "container",
-        "trainer",
-        "parent_module",
-        "backref",
         "holder",
+        "parent_module",
+        "trainer",
+        "model",
+        "module",
+        "manager",
+        "pool",
+        "engine",
+        "session",
+        "app",
     ];
     NAMES.contains(&name.as_str())
 }

@@ -8,7 +8,7 @@ use super::model::{
 };
 use crate::device::DeviceBuffer;
 use crate::diagnose::Diagnosis;
-use crate::graph::{LeakGraph, LeakNode, is_library_file};
+use crate::graph::{LeakGraph, LeakNode};
 use crate::heap::{ObjectKind, Place};
 
 /// A report lists at most so many buffers of a leak; the bytes of all are counted.
@@ -68,7 +68,7 @@ pub fn leak<'a>(
                 node: node.index() as u32,
                 type_name: object.description.type_name.clone(),
                 label: object.description.label.clone(),
-                location: object.description.place.as_ref().map(location),
+                location: place(object).map(location),
                 edge: graph[edge].name.to_string(),
             }
         })
@@ -172,18 +172,18 @@ fn cut_place<'a>(from: &'a LeakNode, to: &'a LeakNode) -> Option<&'a Place> {
                 | ObjectKind::Coroutine
                 | ObjectKind::AsyncGenerator
         );
-        let library = node
-            .description
-            .place
-            .as_ref()
-            .is_some_and(|p| is_library_file(&p.file));
-        (library, !code)
+        (node.is_library(), !code)
     };
     [to, from]
         .into_iter()
-        .filter(|node| node.description.place.is_some())
+        .filter(|node| place(node).is_some())
         .min_by_key(rank)
-        .and_then(|node| node.description.place.as_ref())
+        .and_then(place)
+}
+
+/// Where an object's code is; for a tensor, whose class is the framework's, nowhere.
+fn place(node: &LeakNode) -> Option<&Place> {
+    node.description.place.as_ref().filter(|_| !node.is_buffer)
 }
 
 fn location(place: &Place) -> Location {
@@ -210,7 +210,7 @@ fn drawing(graph: &LeakGraph, diagnosis: &Diagnosis, buffers: &[Buffer], omitted
                 },
                 type_name: node.description.type_name.clone(),
                 label: node.description.label.clone(),
-                location: node.description.place.as_ref().map(location),
+                location: place(node).map(location),
                 buffer: buffer.map(|i| i as u32),
                 in_cycle: cycle_nodes[index.index()],
                 details: node.description.details.clone(),

@@ -247,7 +247,7 @@ fn drawing(number: usize, leak: &Leak) -> String {
 fn advice(leak: &Leak) -> String {
     let advice = &leak.advice;
     let mut out = String::new();
-    if !advice.text.is_empty() {
+    if !advice.text.is_empty() && !text::advice_is_fix(leak) {
         out += &format!("<p>{}</p>\n", with_code(&markup(&name(&advice.text, 2000))));
     }
     let mut code = String::new();
@@ -460,7 +460,7 @@ mod tests {
             "Node object .weight",
             "✓ driver",
             "and 4 more buffers",
-            "✂ .previous   ← remove this reference",
+            "✂ .previous   ← cut the cycle here",
             "The sizes of 2 buffers on cuda:1 could not be read.",
         ] {
             assert!(body.contains(told), "{told}");
