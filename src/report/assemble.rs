@@ -174,7 +174,7 @@ fn cut_place<'a>(from: &'a LeakNode, to: &'a LeakNode) -> Option<&'a Place> {
         );
         (node.is_library(), !code)
     };
-    [to, from]
+    [from, to]
         .into_iter()
         .filter(|node| place(node).is_some())
         .min_by_key(rank)

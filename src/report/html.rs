@@ -455,7 +455,7 @@ mod tests {
             "<dt>Rank</dt><dd>3</dd>",
             "torch 2.9.1, numpy 2.3.4",
             "2026-09-21 14:13:20 UTC",
-            "In model.py:7, remove .previous of Node object",
+            "model.py:7: Keep a weak reference",
             "self.previous = weakref.ref(previous)",
             "Node object .weight",
             "✓ driver",

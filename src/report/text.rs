@@ -185,10 +185,17 @@ pub(super) fn held(leak: &Leak) -> String {
 /// What to change in which line: the pattern's advice, or else the references to remove.
 pub(super) fn fix(leak: &Leak) -> String {
     if advice_is_fix(leak) {
-        return match leak.cuts.first().and_then(|cut| cut.location.as_ref()) {
-            Some(location) => format!("{}: {}", place(location), name(&leak.advice.text, 1000)),
-            None => name(&leak.advice.text, 1000),
+        let place = leak
+            .cuts
+            .first()
+            .and_then(|cut| cut.location.as_ref())
+            .map(place);
+        let place = place.map_or_else(String::new, |place| format!("{place}: "));
+        let doubt = match leak.cuts.iter().all(|cut| cut.proven) {
+            true => "",
+            false => " (That this is enough is not proven.)",
         };
+        return format!("{place}{}{doubt}", name(&leak.advice.text, 1000));
     }
     let Some(first) = leak.cuts.first() else {
         return match leak.advice.text.as_str() {
@@ -442,7 +449,7 @@ mod tests {
             .collect();
         assert!(lines[0].contains("64.0 MiB"), "{}", lines[0]);
         assert!(lines[1].contains("torch.Tensor") && lines[1].contains("._callback → "));
-        assert!(lines[2].contains("remove ._callback of") && lines[2].contains("awaitable.py:31"));
+        assert!(lines[2].contains("`_callback`") && lines[2].contains("awaitable.py:31"));
     }
 
     #[test]

@@ -61,9 +61,13 @@ fn recognise(case: &Case<'_>) -> Option<Advice> {
             "which leads back to its owner"
         },
     );
-    Some(Advice::new(
+    // In a container the function may have got by any call; only an assignment can be rewritten.
+    let stored_plainly = owner.next.description.kind == ObjectKind::Function;
+    Some(Advice {
         text,
-        format!("self.{attribute} = lambda …: … {variable}.value …"),
-        format!("value = {variable}.value\nself.{attribute} = lambda …: … value …"),
-    ))
+        before: stored_plainly
+            .then(|| format!("self.{attribute} = lambda …: … {variable}.value …")),
+        after: stored_plainly
+            .then(|| format!("value = {variable}.value\nself.{attribute} = lambda …: … value …")),
+    })
 }
