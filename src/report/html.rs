@@ -199,7 +199,7 @@ fn section(rank: usize, index: usize, leak: &Leak) -> String {
         markup(&text::size_and_cycle(leak)),
         marks(leak),
         markup(&sentence(&text::held(leak))),
-        markup(&sentence(&text::fix(leak))),
+        with_code(&markup(&sentence(&text::fix(leak)))),
         advice(leak),
         buffers(leak),
         markup_code(&format!("{}\n{}", text::title(leak), text::body(leak))),
