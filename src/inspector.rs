@@ -8,10 +8,10 @@ use petgraph::graph::NodeIndex;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::PyList;
+use pyo3::types::{PyList, PyString};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::device::{DeviceBuffer, DeviceSelection, Frameworks, StorageWatch};
+use crate::device::{DeviceBuffer, DeviceSelection, Frameworks, StorageWatch, imported_module};
 use crate::diagnose::diagnose;
 use crate::graph::{Group, LeakEdge, LeakGraph, LeakNode, find_groups, fold, select};
 use crate::heap::{
@@ -91,7 +91,7 @@ impl Inspector {
         Ok(Self {
             builtins: Builtins::new(py)?,
             table: RefCell::new(TypeTable::new()),
-            frameworks: RefCell::new(Frameworks::new(py)?),
+            frameworks: RefCell::new(Frameworks::new()),
             gc: GcModule::new(py)?,
             process: process(py),
         })
@@ -656,17 +656,10 @@ fn host_name() -> String {
 
 /// The versions of known frameworks among the imported modules, read from the modules' dictionaries.
 fn framework_versions(py: Python<'_>) -> Vec<(String, String)> {
-    let Some(modules) = py
-        .import("sys")
-        .ok()
-        .and_then(|sys| sys.getattr("modules").ok())
-    else {
-        return Vec::new();
-    };
     ["torch", "numpy", "cupy", "jax", "lightning", "transformers"]
         .into_iter()
         .filter_map(|name| {
-            let module = modules.get_item(name).ok()?;
+            let module = imported_module(&PyString::new(py, name))?;
             let dict = module.cast::<PyModule>().ok()?.dict();
             let version = text_of(&dict.get_item("__version__").ok()??)?;
             Some((name.to_owned(), version))

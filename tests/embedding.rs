@@ -59,7 +59,10 @@ fn an_embedding_program_looks_without_collecting() -> PyResult<()> {
         assert_eq!(leak.buffers[0].device, "cuda:1");
         assert_eq!(leak.buffers[0].path, [".weights"]);
         assert_eq!(leak.pattern.as_deref(), Some("closure-captures-owner"));
-        assert_eq!(json::from_json(&json::to_json(&report)).expect("a report"), report);
+        assert_eq!(
+            json::from_json(&json::to_json(&report)).expect("a report"),
+            report
+        );
 
         // Looking changed nothing: the garbage is still there, and still found.
         let again = inspector.find(py, &devices)?;
