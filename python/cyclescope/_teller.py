@@ -1,7 +1,7 @@
 """The thread that tells of leaks.
 
 A collection can happen anywhere, also in the middle of code that holds a lock which a log handler
-or a callback wants. So the hook only queues what it found, and this thread brings it to the watches.
+or a callback wants. So the hook only queues what it found; this thread brings it to the watches.
 """
 
 from __future__ import annotations
