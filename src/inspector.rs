@@ -13,7 +13,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::device::{DeviceBuffer, DeviceSelection, Frameworks, StorageWatch, imported_module};
 use crate::diagnose::diagnose;
-use crate::graph::{Group, LeakEdge, LeakGraph, LeakNode, find_groups, fold, select};
+use crate::graph::{Group, LeakEdge, LeakGraph, LeakNode, find_groups, fold, frees_group, select};
 use crate::heap::{
     Builtins, Description, ObjectKind, ReferenceName, Snapshot, TypeTable, capture, describe,
     for_each_referent, name_references, reference_count, text_of, unreachable,
@@ -336,7 +336,18 @@ impl Inspector {
     ) -> Option<Leak> {
         let selection = select(snapshot, group);
         let graph = fold(self.leak_graph(py, frameworks, snapshot, buffers, &selection));
-        let diagnosis = diagnose(&graph)?;
+        let mut diagnosis = diagnose(&graph)?;
+        if selection.omitted > 0 {
+            // Only a part of the group was described; the proof takes the whole.
+            let is_buffer: Vec<bool> = buffers.iter().map(Option::is_some).collect();
+            let ends = |&edge| {
+                let (from, to) = graph.edge_endpoints(edge)?;
+                Some((graph[from].object?, graph[to].object?))
+            };
+            let cuts: Option<Vec<(u32, u32)>> = diagnosis.cuts.iter().map(ends).collect();
+            diagnosis.cuts_free =
+                cuts.is_some_and(|cuts| frees_group(snapshot, group, &is_buffer, &cuts));
+        }
         let buffer_of = |object: u32| buffers.get(object as usize)?.as_ref();
         Some(assemble::leak(
             &graph,
@@ -409,20 +420,10 @@ impl Inspector {
                 is_buffer: false,
                 stands_for: omitted,
             });
-            graph.add_edge(
-                before,
-                gap,
-                LeakEdge {
-                    name: ReferenceName::Unnamed,
-                },
-            );
-            graph.add_edge(
-                gap,
-                after,
-                LeakEdge {
-                    name: ReferenceName::Unnamed,
-                },
-            );
+            for (from, to) in [(before, gap), (gap, after)] {
+                let name = ReferenceName::Omitted;
+                graph.add_edge(from, to, LeakEdge { name });
+            }
         }
         graph
     }
