@@ -292,7 +292,9 @@ impl Inspector {
             let (index, described) = match known {
                 Some((index, described)) if described >= DESCRIBED_ALIKE => (index, None),
                 _ => {
-                    let Some(leak) = self.describe_group(py, &snapshot, &buffers, group) else {
+                    let Some(leak) =
+                        self.describe_group(py, &snapshot, &buffers, &frameworks, group)
+                    else {
                         continue;
                     };
                     let index = *by_signature
@@ -329,10 +331,11 @@ impl Inspector {
         py: Python<'_>,
         snapshot: &Snapshot,
         buffers: &[Option<DeviceBuffer>],
+        frameworks: &Frameworks,
         group: &Group,
     ) -> Option<Leak> {
         let selection = select(snapshot, group);
-        let graph = fold(self.leak_graph(py, snapshot, buffers, &selection));
+        let graph = fold(self.leak_graph(py, snapshot, buffers, frameworks, &selection));
         let diagnosis = diagnose(&graph)?;
         let buffer_of = |object: u32| buffers.get(object as usize)?.as_ref();
         Some(assemble::leak(
@@ -350,6 +353,7 @@ impl Inspector {
         py: Python<'_>,
         snapshot: &Snapshot,
         buffers: &[Option<DeviceBuffer>],
+        frameworks: &Frameworks,
         selection: &crate::graph::Selection,
     ) -> LeakGraph {
         let mut graph = LeakGraph::default();
@@ -378,7 +382,16 @@ impl Inspector {
                 .map(|&i| snapshot.objects[i as usize].address)
                 .collect();
             let bound = self.object(py, facts.address);
-            let names = name_references(&self.builtins, facts.kind, &bound, &addresses);
+            let mut names = name_references(&self.builtins, facts.kind, &bound, &addresses);
+            if facts.verdict != 0 && names.contains(&ReferenceName::Unnamed) {
+                for (attribute, value) in frameworks.attributes(facts.verdict, &bound) {
+                    for (name, address) in names.iter_mut().zip(&addresses) {
+                        if *name == ReferenceName::Unnamed && *address == value.as_ptr() as usize {
+                            *name = ReferenceName::Attribute(attribute.to_owned());
+                        }
+                    }
+                }
+            }
             for (target, name) in targets.iter().zip(names) {
                 graph.add_edge(place[&object], place[target], LeakEdge { name });
             }

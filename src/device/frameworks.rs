@@ -174,6 +174,18 @@ impl Frameworks {
         }
     }
 
+    /// What a framework calls references of its objects that have no name in Python.
+    pub fn attributes<'py>(
+        &self,
+        verdict: Verdict,
+        object: &Bound<'py, PyAny>,
+    ) -> Vec<(&'static str, Bound<'py, PyAny>)> {
+        match (verdict, &self.torch) {
+            (TENSOR, Some(torch)) => torch.attributes(object),
+            _ => Vec::new(),
+        }
+    }
+
     /// Starts to watch the storage of a buffer's holder, where the framework can.
     pub fn watch_storage(&self, verdict: Verdict, holder: &Bound<'_, PyAny>) -> StorageWatch {
         match (verdict, &self.torch, &self.numpy) {

@@ -18,6 +18,7 @@ pub struct Torch {
     is_cpu: Descriptor,
     dtype: Descriptor,
     shape: Descriptor,
+    hooks: [(&'static str, Descriptor); 2],
     untyped_storage: Py<PyAny>,
     data_ptr: Py<PyAny>,
     nbytes: Py<PyAny>,
@@ -58,6 +59,10 @@ impl Torch {
             is_cpu: Descriptor::of(&tensor, "is_cpu")?,
             dtype: Descriptor::of(&tensor, "dtype")?,
             shape: Descriptor::of(&tensor, "shape")?,
+            hooks: [
+                hooks(&tensor, "_backward_hooks")?,
+                hooks(&tensor, "_post_accumulate_grad_hooks")?,
+            ],
             untyped_storage: method(&tensor, "untyped_storage")?,
             data_ptr: method(&storage, "data_ptr")?,
             nbytes: method(&storage, "nbytes")?,
@@ -175,6 +180,19 @@ impl Torch {
         gone
     }
 
+    /// The attributes of a tensor that its `tp_traverse` follows and no Python descriptor names.
+    pub fn attributes<'py>(
+        &self,
+        tensor: &Bound<'py, PyAny>,
+    ) -> Vec<(&'static str, Bound<'py, PyAny>)> {
+        let _guard =
+            (!self.is_plain(tensor)).then(|| TorchFunctionDisabled::new(self, tensor.py()));
+        self.hooks
+            .iter()
+            .filter_map(|(name, hooks)| Some((*name, hooks.get(tensor)?)))
+            .collect()
+    }
+
     /// True for objects of exactly the classes that PyTorch makes itself.
     fn is_plain(&self, tensor: &Bound<'_, PyAny>) -> bool {
         self.plain
@@ -189,6 +207,10 @@ impl Torch {
             .and_then(|has| has.extract().ok())
             .unwrap_or(true)
     }
+}
+
+fn hooks(tensor: &Bound<'_, PyType>, name: &'static str) -> PyResult<(&'static str, Descriptor)> {
+    Ok((name, Descriptor::of(tensor, name)?))
 }
 
 /// The result, or `None` for an exception, which is dropped: what PyTorch cannot say is not known.
