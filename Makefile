@@ -6,12 +6,12 @@ SHELL := bash
 .DEFAULT_GOAL := help
 
 VENV   := .venv
-PYTHON := $(VENV)/bin/python
-PIP    := $(PYTHON) -m pip install --quiet --disable-pip-version-check
+PY     := $(VENV)/bin/python
+PIP    := $(PY) -m pip install --quiet --disable-pip-version-check
 RUST   := $(shell find src -type f) Cargo.toml Cargo.lock pyproject.toml
 
 # PyO3 asks this interpreter how extension modules are built.
-export PYO3_PYTHON := $(abspath $(PYTHON))
+export PYO3_PYTHON := $(abspath $(PY))
 
 .PHONY: help demo test lint test-rust test-python test-matrix test-gpu bench wheel clean tools programs
 
@@ -19,7 +19,7 @@ help: ## this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
 
 demo: $(VENV)/.built ## build, run a program that leaks, show what cyclescope says of it
-	$(PYTHON) -u fixtures/awaitable_leak.py --iterations 4 --warn --trace --report-dir cyclescope-reports
+	$(PY) -u fixtures/awaitable_leak.py --iterations 4 --warn --trace --report-dir cyclescope-reports
 	@echo; echo "The page: $$(ls -t "$$PWD"/cyclescope-reports/*.html | head -n 1)"
 
 test: lint test-rust test-python ## all checks and tests that need no GPU
@@ -28,27 +28,39 @@ lint: $(VENV)/.tested-with $(VENV)/.built ## formatting, warnings and types, of 
 	cargo fmt --check
 	cargo clippy --quiet --all-targets -- -D warnings
 	cargo clippy --quiet --all-targets --no-default-features -- -D warnings
-	$(PYTHON) -m ruff check
-	$(PYTHON) -m ruff format --check
-	$(PYTHON) -m mypy
-	$(PYTHON) -m mypy.stubtest cyclescope._native
+	$(PY) -m ruff check
+	$(PY) -m ruff format --check
+	$(PY) -m mypy
+	$(PY) -m mypy.stubtest cyclescope._native
 
-test-rust: $(VENV)/.built
+# With the feature `python` the tests embed the interpreter, whose library not all machines have.
+SHARED_LIBRARY := import os, sysconfig as s; v = s.get_config_var; at = v("LIBDIR"); \
+    print(at if v("Py_ENABLE_SHARED") and os.path.exists(os.path.join(at, v("LDLIBRARY"))) else "")
+
+test-rust: $(VENV)/.made
 	cargo test --quiet --no-default-features
+	@libraries=$$($(PY) -c '$(SHARED_LIBRARY)'); \
+	if [[ -n $$libraries ]]; then \
+	    echo "cargo test --quiet"; \
+	    LD_LIBRARY_PATH=$$libraries$${LD_LIBRARY_PATH:+:$$LD_LIBRARY_PATH} cargo test --quiet; \
+	else \
+	    echo "Not run: the Rust tests that embed Python, as it came without libpython and its link" \
+	         "(Debian: apt-get install python3-dev)."; \
+	fi
 
 test-python: $(VENV)/.tested-with $(VENV)/.built programs
-	$(PYTHON) -m pytest -m "not gpu"
+	$(PY) -m pytest -m "not gpu"
 
 test-matrix: .wheel/.built ## the Python tests on each of CPython 3.10 to 3.13 that is installed
 	tests/matrix.sh .wheel/*.whl
 
-test-gpu: $(VENV)/.tested-with $(VENV)/.built ## the tests that need an NVIDIA GPU
+test-gpu: .wheel/.built ## the tests that need an NVIDIA GPU, with the PyTorch of $$PYTHON (default: python3)
 	tests/gpu/run.sh
 
 bench: $(VENV)/.tested-with $(VENV)/.built ## what cyclescope costs, measured
-	$(PYTHON) benches/hook_cost.py
-	$(PYTHON) benches/million_ring.py
-	$(PYTHON) benches/rendering.py
+	$(PY) benches/hook_cost.py
+	$(PY) benches/million_ring.py
+	$(PY) benches/rendering.py
 
 wheel: .wheel/.built ## one wheel for CPython 3.10 and later, in .wheel/
 	@ls .wheel/*.whl

@@ -1,4 +1,4 @@
-"""Draws ``docs/leak.svg``, the picture in the README: the leak of ``awaitable_leak.py``."""
+"""Draws ``docs/leak.svg``, the picture in the README: ``fixtures/awaitable_leak.py``."""
 
 from __future__ import annotations
 
