@@ -91,7 +91,7 @@ impl Inspector {
         Ok(Self {
             builtins: Builtins::new(py)?,
             table: RefCell::new(TypeTable::new()),
-            frameworks: RefCell::new(Frameworks::new(py)?),
+            frameworks: RefCell::default(),
             gc: GcModule::new(py)?,
             process: process(py),
         })
@@ -479,20 +479,12 @@ impl Inspector {
     /// Drops from each leak the buffers that are still there, and leaks that have none left.
     ///
     /// A buffer of which there is no telling counts as gone if `benefit_of_doubt`.
-    pub(crate) fn confirm_gone(
-        &self,
-        py: Python<'_>,
-        found: &mut Vec<Found>,
-        benefit_of_doubt: bool,
-    ) {
-        let Ok(frameworks) = self.frameworks.try_borrow() else {
-            return;
-        };
+    pub(crate) fn confirm_gone(py: Python<'_>, found: &mut Vec<Found>, benefit_of_doubt: bool) {
         for entry in found.iter_mut() {
             for occurrence in &mut entry.occurrences {
                 occurrence.buffers.retain_mut(|held| {
                     let watch = std::mem::replace(&mut held.watch, StorageWatch::Blind);
-                    frameworks.is_gone(py, watch).unwrap_or(benefit_of_doubt)
+                    watch.is_gone(py).unwrap_or(benefit_of_doubt)
                 });
             }
             entry

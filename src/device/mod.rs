@@ -14,6 +14,8 @@ mod driver;
 #[cfg(feature = "python")]
 mod frameworks;
 #[cfg(feature = "python")]
+mod modules;
+#[cfg(feature = "python")]
 mod numpy;
 #[cfg(feature = "python")]
 mod torch;
