@@ -8,10 +8,10 @@ use petgraph::graph::NodeIndex;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyString};
+use pyo3::types::PyList;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::device::{DeviceBuffer, DeviceSelection, Frameworks, StorageWatch, imported_module};
+use crate::device::{DeviceBuffer, DeviceSelection, Frameworks, StorageWatch, imported};
 use crate::diagnose::diagnose;
 use crate::graph::{Group, LeakEdge, LeakGraph, LeakNode, find_groups, fold, frees_group, select};
 use crate::heap::{
@@ -91,7 +91,7 @@ impl Inspector {
         Ok(Self {
             builtins: Builtins::new(py)?,
             table: RefCell::new(TypeTable::new()),
-            frameworks: RefCell::new(Frameworks::new()),
+            frameworks: RefCell::default(),
             gc: GcModule::new(py)?,
             process: process(py),
         })
@@ -493,20 +493,12 @@ impl Inspector {
     /// Drops from each leak the buffers that are still there, and leaks that have none left.
     ///
     /// A buffer of which there is no telling counts as gone if `benefit_of_doubt`.
-    pub(crate) fn confirm_gone(
-        &self,
-        py: Python<'_>,
-        found: &mut Vec<Found>,
-        benefit_of_doubt: bool,
-    ) {
-        let Ok(frameworks) = self.frameworks.try_borrow() else {
-            return;
-        };
+    pub(crate) fn confirm_gone(py: Python<'_>, found: &mut Vec<Found>, benefit_of_doubt: bool) {
         for entry in found.iter_mut() {
             for occurrence in &mut entry.occurrences {
                 occurrence.buffers.retain_mut(|held| {
                     let watch = std::mem::replace(&mut held.watch, StorageWatch::Blind);
-                    frameworks.is_gone(py, watch).unwrap_or(benefit_of_doubt)
+                    watch.is_gone(py).unwrap_or(benefit_of_doubt)
                 });
             }
             entry
@@ -664,9 +656,7 @@ fn framework_versions(py: Python<'_>) -> Vec<(String, String)> {
     ["torch", "numpy", "cupy", "jax", "lightning", "transformers"]
         .into_iter()
         .filter_map(|name| {
-            let module = imported_module(&PyString::new(py, name))?;
-            let dict = module.cast::<PyModule>().ok()?.dict();
-            let version = text_of(&dict.get_item("__version__").ok()??)?;
+            let version = text_of(&imported(py, name)?.get_item("__version__").ok()??)?;
             Some((name.to_owned(), version))
         })
         .collect()

@@ -251,7 +251,7 @@ impl Watcher {
 
     fn examine_and_destroy(&self, py: Python<'_>, mut garbage: Garbage<'_>, info: CollectionInfo) {
         let started = Instant::now();
-        let foreseen = self.foreseen.replace(None);
+        let mut foreseen = self.foreseen.replace(None);
         let Some(devices) = self.devices() else {
             return;
         };
@@ -266,6 +266,15 @@ impl Watcher {
         let Ok(glance) = self.inspector.glance(py, &pointers, &devices) else {
             return;
         };
+        if let Some(foreseen) = &mut foreseen {
+            // What the collector saved will be found again: the first watch on it ends here.
+            let saved: FxHashSet<usize> = pointers.iter().map(|&object| object as usize).collect();
+            for entry in &mut foreseen.found {
+                entry
+                    .occurrences
+                    .retain(|o| !o.addresses.iter().any(|address| saved.contains(address)));
+            }
+        }
         let mut found = Vec::new();
         if glance.holds_buffer || (info.suspect && !pointers.is_empty()) {
             let own = garbage.own_references();
@@ -275,11 +284,10 @@ impl Watcher {
             }
         }
         let count = pointers.len();
-        let saved: FxHashSet<usize> = pointers.iter().map(|&object| object as usize).collect();
         let ours = garbage.is_ours();
         drop(garbage);
         if ours {
-            self.inspector.confirm_gone(py, &mut found, true);
+            Inspector::confirm_gone(py, &mut found, true);
         }
 
         let looked = foreseen.as_ref().is_some_and(|foreseen| foreseen.looked);
@@ -290,15 +298,7 @@ impl Watcher {
             objects = objects.max(foreseen.objects);
             began = foreseen.started;
             broken_early = foreseen.found;
-            for entry in &mut broken_early {
-                entry.occurrences.retain(|occurrence| {
-                    !occurrence
-                        .addresses
-                        .iter()
-                        .any(|address| saved.contains(address))
-                });
-            }
-            self.inspector.confirm_gone(py, &mut broken_early, false);
+            Inspector::confirm_gone(py, &mut broken_early, false);
         }
         let unexplained = in_collection > 0 && broken_early.is_empty();
         if let ([only], true) = (broken_early.as_mut_slice(), in_collection > 0) {
