@@ -8,12 +8,12 @@ use petgraph::graph::NodeIndex;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::PyList;
+use pyo3::types::{PyList, PyString};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::device::{DeviceBuffer, DeviceSelection, Frameworks, StorageWatch};
+use crate::device::{DeviceBuffer, DeviceSelection, Frameworks, StorageWatch, imported_module};
 use crate::diagnose::diagnose;
-use crate::graph::{Group, LeakEdge, LeakGraph, LeakNode, find_groups, fold, select};
+use crate::graph::{Group, LeakEdge, LeakGraph, LeakNode, find_groups, fold, frees_group, select};
 use crate::heap::{
     Builtins, Description, ObjectKind, ReferenceName, Snapshot, TypeTable, capture, describe,
     for_each_referent, name_references, reference_count, text_of, unreachable,
@@ -91,7 +91,7 @@ impl Inspector {
         Ok(Self {
             builtins: Builtins::new(py)?,
             table: RefCell::new(TypeTable::new()),
-            frameworks: RefCell::new(Frameworks::new(py)?),
+            frameworks: RefCell::new(Frameworks::new()),
             gc: GcModule::new(py)?,
             process: process(py),
         })
@@ -336,7 +336,18 @@ impl Inspector {
     ) -> Option<Leak> {
         let selection = select(snapshot, group);
         let graph = fold(self.leak_graph(py, snapshot, buffers, frameworks, &selection));
-        let diagnosis = diagnose(&graph)?;
+        let mut diagnosis = diagnose(&graph)?;
+        if selection.omitted > 0 {
+            // Only a part of the group was described; the proof takes the whole.
+            let is_buffer: Vec<bool> = buffers.iter().map(Option::is_some).collect();
+            let ends = |&edge| {
+                let (from, to) = graph.edge_endpoints(edge)?;
+                Some((graph[from].object?, graph[to].object?))
+            };
+            let cuts: Option<Vec<(u32, u32)>> = diagnosis.cuts.iter().map(ends).collect();
+            diagnosis.cuts_free =
+                cuts.is_some_and(|cuts| frees_group(snapshot, group, &is_buffer, &cuts));
+        }
         let buffer_of = |object: u32| buffers.get(object as usize)?.as_ref();
         Some(assemble::leak(
             &graph,
@@ -413,20 +424,10 @@ impl Inspector {
                 is_buffer: false,
                 stands_for: omitted,
             });
-            graph.add_edge(
-                before,
-                gap,
-                LeakEdge {
-                    name: ReferenceName::Unnamed,
-                },
-            );
-            graph.add_edge(
-                gap,
-                after,
-                LeakEdge {
-                    name: ReferenceName::Unnamed,
-                },
-            );
+            for (from, to) in [(before, gap), (gap, after)] {
+                let name = ReferenceName::Omitted;
+                graph.add_edge(from, to, LeakEdge { name });
+            }
         }
         graph
     }
@@ -660,17 +661,10 @@ fn host_name() -> String {
 
 /// The versions of known frameworks among the imported modules, read from the modules' dictionaries.
 fn framework_versions(py: Python<'_>) -> Vec<(String, String)> {
-    let Some(modules) = py
-        .import("sys")
-        .ok()
-        .and_then(|sys| sys.getattr("modules").ok())
-    else {
-        return Vec::new();
-    };
     ["torch", "numpy", "cupy", "jax", "lightning", "transformers"]
         .into_iter()
         .filter_map(|name| {
-            let module = modules.get_item(name).ok()?;
+            let module = imported_module(&PyString::new(py, name))?;
             let dict = module.cast::<PyModule>().ok()?.dict();
             let version = text_of(&dict.get_item("__version__").ok()??)?;
             Some((name.to_owned(), version))

@@ -98,7 +98,7 @@ impl Watcher {
             inspector: Inspector::new(py)?,
             watches: RefCell::default(),
             next_id: Cell::new(1),
-            deliveries: Arc::new(Deliveries::new()),
+            deliveries: Arc::default(),
             arming: Arming::new(),
             foreseen: RefCell::new(None),
             request: RefCell::new(None),

@@ -1,7 +1,7 @@
 """The thread that tells of leaks.
 
 A collection can happen anywhere, also in the middle of code that holds a lock which a log handler
-or a callback wants. So the hook only queues what it found, and this thread brings it to the watches.
+or a callback wants. So the hook only queues what it found; this thread brings it to the watches.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ EXIT_SECONDS = 5.0
 
 _listeners: dict[int, Listener] = {}
 _farewells: dict[int, Callable[[], None]] = {}
+_failed: set[int] = set()
 _thread: threading.Thread | None = None
 _lock = threading.Lock()
 
@@ -42,6 +43,7 @@ def forget(watch: int) -> None:
     """Bring no more reports of a watch."""
     _listeners.pop(watch, None)
     _farewells.pop(watch, None)
+    _failed.discard(watch)
 
 
 def _tell() -> None:
@@ -55,7 +57,9 @@ def _tell() -> None:
             else:
                 logger.error("cyclescope stopped watching: %s", reason)
         except Exception:
-            logger.exception("cyclescope: the callback of a watch raised; it stays installed")
+            if watch not in _failed:
+                _failed.add(watch)
+                logger.exception("cyclescope: the callback of a watch raised; it stays installed")
 
 
 def _at_exit() -> None:

@@ -16,7 +16,7 @@ from cyclescope import _native, _teller
 from cyclescope._native import CycleReport
 
 Devices: TypeAlias = str | Sequence[str]
-"""``"cuda"`` (all GPUs), ``"any"`` (host memory too), ``"cuda:0"``, ``"cpu"``, or a list of such."""
+"""``"cuda"`` (all GPUs), ``"any"`` (host memory too), ``"cuda:0"``, ``"cpu"``, or a list."""
 
 StrPath: TypeAlias = str | os.PathLike[str]
 
@@ -197,7 +197,7 @@ def _say_what_is_watched(names: list[str], function: str) -> None:
     if hip is None and not _native.cuda_driver_present():
         _said = True
         _teller.logger.warning(
-            "no CUDA driver on this machine: watching for CUDA tensors, of which there can be none. "
+            "no CUDA driver on this machine, so there can be no CUDA tensors to watch for. "
             "Pass %s(devices='any') to watch tensors in host memory too.",
             function,
         )
@@ -266,8 +266,8 @@ def _summary(watch: Watch) -> None:
         else f"1 tensor leak through a reference cycle, {total} occurrences:"
     ]
     lines += [
-        f"  {leak.count} × {leak.summary} [{leak.signature}], {leak.bytes / 2**20:,.1f} MiB in all, "
-        f"at most {leak.largest / 2**20:,.1f} MiB at a time"
+        f"  {leak.count} × {leak.summary} [{leak.signature}], "
+        f"{leak.bytes / 2**20:,.1f} MiB in all, at most {leak.largest / 2**20:,.1f} MiB at a time"
         for leak in leaks[:10]
     ]
     if len(leaks) > 10:

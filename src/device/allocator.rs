@@ -2,7 +2,8 @@
 
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+
+use super::modules::imported_module;
 
 /// The bytes that PyTorch's caching allocator has handed out on a CUDA device and not got back.
 ///
@@ -11,14 +12,7 @@ use pyo3::types::PyDict;
 /// CUDA, in a forked child, and for other devices.
 pub fn allocated_bytes(py: Python<'_>, device: &str) -> Option<u64> {
     let ordinal: i32 = device.strip_prefix("cuda:")?.parse().ok()?;
-    let modules = py
-        .import("sys")
-        .ok()?
-        .getattr("modules")
-        .ok()?
-        .cast_into::<PyDict>()
-        .ok()?;
-    let cuda = modules.get_item(intern!(py, "torch.cuda")).ok().flatten()?;
+    let cuda = imported_module(intern!(py, "torch.cuda"))?;
     if !cuda
         .getattr(intern!(py, "_initialized"))
         .ok()?
@@ -27,7 +21,7 @@ pub fn allocated_bytes(py: Python<'_>, device: &str) -> Option<u64> {
     {
         return None;
     }
-    let native = modules.get_item(intern!(py, "torch._C")).ok().flatten()?;
+    let native = imported_module(intern!(py, "torch._C"))?;
     let forked = native.call_method0(intern!(py, "_cuda_isInBadFork")).ok()?;
     if forked.is_truthy().ok()? {
         return None;
@@ -36,9 +30,9 @@ pub fn allocated_bytes(py: Python<'_>, device: &str) -> Option<u64> {
         .call_method1(intern!(py, "_cuda_memoryStats"), (ordinal,))
         .ok()?;
     stats
-        .get_item("allocated_bytes")
-        .and_then(|stat| stat.get_item("all"))
-        .and_then(|stat| stat.get_item("current"))
+        .get_item(intern!(py, "allocated_bytes"))
+        .and_then(|stat| stat.get_item(intern!(py, "all")))
+        .and_then(|stat| stat.get_item(intern!(py, "current")))
         .ok()?
         .extract()
         .ok()

@@ -3,10 +3,11 @@
 use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyWeakrefReference};
+use pyo3::types::PyWeakrefReference;
 
 use super::cupy::Cupy;
 use super::driver::{PointerKind, pointer_kind};
+use super::modules::imported_module;
 use super::numpy::Numpy;
 use super::torch::Torch;
 use super::{DeviceBuffer, DeviceSelection};
@@ -41,24 +42,16 @@ pub struct Frameworks {
     torch: Option<Torch>,
     numpy: Option<Numpy>,
     cupy: Option<Cupy>,
-    modules: Py<PyDict>,
 }
 
 impl Frameworks {
-    /// # Errors
-    /// If `sys.modules` cannot be read.
-    pub fn new(py: Python<'_>) -> PyResult<Self> {
-        let modules = py
-            .import("sys")?
-            .getattr("modules")?
-            .cast_into::<PyDict>()?
-            .unbind();
-        Ok(Self {
+    /// None yet; see [`Frameworks::refresh`].
+    pub fn new() -> Self {
+        Self {
             torch: None,
             numpy: None,
             cupy: None,
-            modules,
-        })
+        }
     }
 
     /// Looks for frameworks that the program has imported since; true if there is a new one.
@@ -67,24 +60,21 @@ impl Frameworks {
     /// next call.
     pub fn refresh(&mut self, py: Python<'_>) -> bool {
         let mut found = false;
-        let module = |name| -> Option<Bound<'_, PyAny>> {
-            self.modules.bind(py).get_item(name).ok().flatten()
-        };
         if self.torch.is_none()
-            && let Some(native) = module(intern!(py, "torch._C"))
-            && let Some(torch) = module(intern!(py, "torch"))
+            && let Some(native) = imported_module(intern!(py, "torch._C"))
+            && let Some(torch) = imported_module(intern!(py, "torch"))
         {
             self.torch = Torch::new(&native, &torch).ok();
             found |= self.torch.is_some();
         }
         if self.numpy.is_none()
-            && let Some(numpy) = module(intern!(py, "numpy"))
+            && let Some(numpy) = imported_module(intern!(py, "numpy"))
         {
             self.numpy = Numpy::new(&numpy).ok();
             found |= self.numpy.is_some();
         }
         if self.cupy.is_none()
-            && let Some(cupy) = module(intern!(py, "cupy"))
+            && let Some(cupy) = imported_module(intern!(py, "cupy"))
         {
             self.cupy = Cupy::new(&cupy).ok();
             found |= self.cupy.is_some();

@@ -14,6 +14,8 @@ mod driver;
 #[cfg(feature = "python")]
 mod frameworks;
 #[cfg(feature = "python")]
+mod modules;
+#[cfg(feature = "python")]
 mod numpy;
 #[cfg(feature = "python")]
 mod torch;
@@ -25,6 +27,7 @@ pub(crate) use {
     allocator::allocated_bytes,
     driver::driver_present,
     frameworks::{Frameworks, StorageWatch},
+    modules::imported_module,
 };
 
 /// A piece of device memory, as its framework and the driver describe it.

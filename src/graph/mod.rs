@@ -13,7 +13,7 @@ mod leak_graph;
 mod selection;
 mod shortest;
 
-pub use cut::{CutSet, find_cuts};
+pub use cut::{CutSet, find_cuts, frees_group};
 pub use cycle::{Cycle, first_cycle};
 pub use fold::fold;
 pub use group::{Group, find_groups};

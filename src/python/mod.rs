@@ -102,11 +102,12 @@ fn tallies(py: Python<'_>, watch: WatchId) -> PyResult<Vec<TallyRow>> {
     })
 }
 
-/// Waits for the next thing to tell: `(watch, report, None)` or `(0, None, reason)`; None at the end.
+/// `(watch, report, None)`, or `(0, None, reason)` if the hook had to be disabled.
+type DeliveryRow = (WatchId, Option<CycleReport>, Option<String>);
+
+/// Waits for the next thing to tell; None at the end.
 #[pyfunction]
-fn next_delivery(
-    py: Python<'_>,
-) -> PyResult<Option<(WatchId, Option<CycleReport>, Option<String>)>> {
+fn next_delivery(py: Python<'_>) -> PyResult<Option<DeliveryRow>> {
     let deliveries = deliveries(py)?;
     let next = py.detach(|| deliveries.next());
     Ok(next.map(|delivery| match delivery.news {

@@ -54,15 +54,17 @@ struct Queue {
     closed: bool,
 }
 
-impl Deliveries {
-    pub fn new() -> Self {
+impl Default for Deliveries {
+    fn default() -> Self {
         Self {
-            queue: Mutex::new(Queue::default()),
+            queue: Mutex::default(),
             changed: Condvar::new(),
             wait: AtomicBool::new(true),
         }
     }
+}
 
+impl Deliveries {
     fn queue(&self) -> MutexGuard<'_, Queue> {
         // Nothing in this file can panic while it has the lock.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
