@@ -498,7 +498,7 @@ impl Inspector {
             for occurrence in &mut entry.occurrences {
                 occurrence.buffers.retain_mut(|held| {
                     let watch = std::mem::replace(&mut held.watch, StorageWatch::Blind);
-                    watch.is_gone(py).unwrap_or(benefit_of_doubt)
+                    watch.into_gone(py).unwrap_or(benefit_of_doubt)
                 });
             }
             entry
