@@ -297,6 +297,7 @@ impl Buffer {
     }
 
     #[getter]
+    #[allow(clippy::wrong_self_convention)] // named for Python: the step from which the path starts
     fn from_step(&self) -> u32 {
         self.buffer.from_step
     }
