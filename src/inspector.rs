@@ -150,6 +150,40 @@ impl Inspector {
         Ok(unsafe { unreachable(&mut table, &self.builtins, &classify, &objects, 1) })
     }
 
+    /// Which of the objects, by index, something outside of them refers to, directly or through
+    /// others of them; all if the inspector is at work already.
+    ///
+    /// `own_references` is how many references to each are the caller's own.
+    pub(crate) fn held(
+        &self,
+        _py: Python<'_>,
+        objects: &[*mut ffi::PyObject],
+        own_references: i64,
+    ) -> Vec<usize> {
+        let (Ok(mut table), Ok(frameworks)) =
+            (self.table.try_borrow_mut(), self.frameworks.try_borrow())
+        else {
+            return (0..objects.len()).collect();
+        };
+        // SAFETY: attached; the types that are classified are alive.
+        let classify = |ty| unsafe { frameworks.classify(ty) };
+        // SAFETY: attached; the caller holds the objects, which are distinct.
+        let free: FxHashSet<_> = unsafe {
+            unreachable(
+                &mut table,
+                &self.builtins,
+                &classify,
+                objects,
+                own_references,
+            )
+        }
+        .into_iter()
+        .collect();
+        (0..objects.len())
+            .filter(|&index| !free.contains(&objects[index]))
+            .collect()
+    }
+
     /// The leaks that are garbage now in generations up to `oldest` (all if `None`), and the
     /// number of unreachable objects.
     pub(crate) fn look(
