@@ -293,7 +293,7 @@ impl Inspector {
                 Some((index, described)) if described >= DESCRIBED_ALIKE => (index, None),
                 _ => {
                     let Some(leak) =
-                        self.describe_group(py, &frameworks, &snapshot, &buffers, group)
+                        self.describe_group(py, &snapshot, &buffers, &frameworks, group)
                     else {
                         continue;
                     };
@@ -329,13 +329,13 @@ impl Inspector {
     fn describe_group(
         &self,
         py: Python<'_>,
-        frameworks: &Frameworks,
         snapshot: &Snapshot,
         buffers: &[Option<DeviceBuffer>],
+        frameworks: &Frameworks,
         group: &Group,
     ) -> Option<Leak> {
         let selection = select(snapshot, group);
-        let graph = fold(self.leak_graph(py, frameworks, snapshot, buffers, &selection));
+        let graph = fold(self.leak_graph(py, snapshot, buffers, frameworks, &selection));
         let mut diagnosis = diagnose(&graph)?;
         if selection.omitted > 0 {
             // Only a part of the group was described; the proof takes the whole.
@@ -362,9 +362,9 @@ impl Inspector {
     fn leak_graph(
         &self,
         py: Python<'_>,
-        frameworks: &Frameworks,
         snapshot: &Snapshot,
         buffers: &[Option<DeviceBuffer>],
+        frameworks: &Frameworks,
         selection: &crate::graph::Selection,
     ) -> LeakGraph {
         let mut graph = LeakGraph::default();
@@ -393,13 +393,17 @@ impl Inspector {
                 .map(|&i| snapshot.objects[i as usize].address)
                 .collect();
             let bound = self.object(py, facts.address);
-            let names = name_references(&self.builtins, facts.kind, &bound, &addresses);
-            for ((target, address), mut name) in targets.iter().zip(addresses).zip(names) {
-                if name == ReferenceName::Unnamed
-                    && let Some(attribute) = frameworks.attribute(facts.verdict, &bound, address)
-                {
-                    name = ReferenceName::Attribute(attribute.to_owned());
+            let mut names = name_references(&self.builtins, facts.kind, &bound, &addresses);
+            if facts.verdict != 0 && names.contains(&ReferenceName::Unnamed) {
+                for (attribute, value) in frameworks.attributes(facts.verdict, &bound) {
+                    for (name, address) in names.iter_mut().zip(&addresses) {
+                        if *name == ReferenceName::Unnamed && *address == value.as_ptr() as usize {
+                            *name = ReferenceName::Attribute(attribute.to_owned());
+                        }
+                    }
                 }
+            }
+            for (target, name) in targets.iter().zip(names) {
                 graph.add_edge(place[&object], place[target], LeakEdge { name });
             }
         }

@@ -164,16 +164,15 @@ impl Frameworks {
         }
     }
 
-    /// The attribute by which the native part of a framework's object refers to another.
-    pub fn attribute(
+    /// What a framework calls references of its objects that have no name in Python.
+    pub fn attributes<'py>(
         &self,
         verdict: Verdict,
-        object: &Bound<'_, PyAny>,
-        address: usize,
-    ) -> Option<&'static str> {
-        match verdict {
-            TENSOR => self.torch.as_ref()?.attribute(object, address),
-            _ => None,
+        object: &Bound<'py, PyAny>,
+    ) -> Vec<(&'static str, Bound<'py, PyAny>)> {
+        match (verdict, &self.torch) {
+            (TENSOR, Some(torch)) => torch.attributes(object),
+            _ => Vec::new(),
         }
     }
 

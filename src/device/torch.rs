@@ -18,11 +18,11 @@ pub struct Torch {
     is_cpu: Descriptor,
     dtype: Descriptor,
     shape: Descriptor,
+    hooks: [(&'static str, Descriptor); 2],
     untyped_storage: Py<PyAny>,
     data_ptr: Py<PyAny>,
     nbytes: Py<PyAny>,
     storage_device: Descriptor,
-    hooks: [(&'static str, Option<Descriptor>); 2],
     weak_ref: Py<PyAny>,
     expired: Py<PyAny>,
     free_weak_ref: Py<PyAny>,
@@ -59,12 +59,14 @@ impl Torch {
             is_cpu: Descriptor::of(&tensor, "is_cpu")?,
             dtype: Descriptor::of(&tensor, "dtype")?,
             shape: Descriptor::of(&tensor, "shape")?,
+            hooks: [
+                hooks(&tensor, "_backward_hooks")?,
+                hooks(&tensor, "_post_accumulate_grad_hooks")?,
+            ],
             untyped_storage: method(&tensor, "untyped_storage")?,
             data_ptr: method(&storage, "data_ptr")?,
             nbytes: method(&storage, "nbytes")?,
             storage_device: Descriptor::of(&storage, "device")?,
-            hooks: ["_backward_hooks", "_post_accumulate_grad_hooks"]
-                .map(|name| (name, Descriptor::of(&tensor, name).ok())),
             weak_ref: method(&storage, "_weak_ref")?,
             expired: method(&storage, "_expired")?,
             free_weak_ref: method(&storage, "_free_weak_ref")?,
@@ -155,21 +157,6 @@ impl Torch {
         Some(Proposal::new(pointer, bytes, device))
     }
 
-    /// The attribute by which a tensor's C++ part refers to the object at an address.
-    pub fn attribute(&self, tensor: &Bound<'_, PyAny>, address: usize) -> Option<&'static str> {
-        if !self.is_plain(tensor) {
-            return None;
-        }
-        let is_target = |hooks: &Option<Descriptor>| {
-            let value = hooks.as_ref().and_then(|hooks| hooks.get(tensor));
-            value.is_some_and(|value| value.as_ptr() as usize == address)
-        };
-        self.hooks
-            .iter()
-            .find(|(_, hooks)| is_target(hooks))
-            .map(|(name, _)| *name)
-    }
-
     /// A weak reference to the storage of a tensor or to a storage, as PyTorch's own handle.
     pub fn weak_storage(&self, holder: &Bound<'_, PyAny>) -> Option<Py<PyAny>> {
         let py = holder.py();
@@ -193,6 +180,19 @@ impl Torch {
         gone
     }
 
+    /// The attributes of a tensor that its `tp_traverse` follows and no Python descriptor names.
+    pub fn attributes<'py>(
+        &self,
+        tensor: &Bound<'py, PyAny>,
+    ) -> Vec<(&'static str, Bound<'py, PyAny>)> {
+        let _guard =
+            (!self.is_plain(tensor)).then(|| TorchFunctionDisabled::new(self, tensor.py()));
+        self.hooks
+            .iter()
+            .filter_map(|(name, hooks)| Some((*name, hooks.get(tensor)?)))
+            .collect()
+    }
+
     /// True for objects of exactly the classes that PyTorch makes itself.
     fn is_plain(&self, tensor: &Bound<'_, PyAny>) -> bool {
         self.plain
@@ -207,6 +207,10 @@ impl Torch {
             .and_then(|has| has.extract().ok())
             .unwrap_or(true)
     }
+}
+
+fn hooks(tensor: &Bound<'_, PyType>, name: &'static str) -> PyResult<(&'static str, Descriptor)> {
+    Ok((name, Descriptor::of(tensor, name)?))
 }
 
 /// The result, or `None` for an exception, which is dropped: what PyTorch cannot say is not known.
