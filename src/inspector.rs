@@ -249,7 +249,8 @@ impl Inspector {
             next += 1;
             // SAFETY: attached; the garbage is held by the caller, and holds what it refers to.
             unsafe {
-                let facts = table.facts(&self.builtins, &classify, ffi::Py_TYPE(object));
+                let ty = ffi::Py_TYPE(object);
+                let facts = table.facts(&self.builtins, &classify, ty);
                 if facts.verdict != 0 {
                     candidates.push((facts.verdict, object as usize));
                 }
@@ -257,6 +258,10 @@ impl Inspector {
                     facts.finalizes && ffi::PyObject_GC_IsFinalized(object) != 0;
                 if let Some(traverse) = facts.traverse {
                     for_each_referent(object, traverse, &mut |target| {
+                        // Every instance refers to its class, which is no buffer.
+                        if target == ty.cast() {
+                            return;
+                        }
                         let facts = table.facts(&self.builtins, &classify, ffi::Py_TYPE(target));
                         if facts.verdict != 0 {
                             candidates.push((facts.verdict, target as usize));
