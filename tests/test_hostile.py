@@ -186,8 +186,9 @@ BASES: list[type] = [
 def instance(base: type) -> Any:
     made = hostile(base)
     if base is functools.partial:
-        return base.__new__(made, print)
-    it = base.__new__(made)
+        return functools.partial.__new__(made, print)
+    new: Any = base.__new__
+    it = new(made)
     if base is types.ModuleType:
         types.ModuleType.__init__(it, "hostile")
     return it
@@ -316,10 +317,10 @@ def test_no_function_is_called(install: Callable[[Any], None]) -> None:
 @pytest.mark.parametrize("how", ["as_subclass", "wrapper"])
 def test_tensor_subclass(how: str) -> None:
     class Loud(torch.Tensor):  # type: ignore[misc]
-        __torch_function__ = classmethod(
+        __torch_function__: Any = classmethod(
             trap("__torch_function__", torch._C._disabled_torch_function_impl)
         )
-        __torch_dispatch__ = classmethod(trap("__torch_dispatch__", None))
+        __torch_dispatch__: Any = classmethod(trap("__torch_dispatch__", None))
         __repr__ = trap("__repr__", None)
         __len__ = trap("__len__", None)
 
@@ -356,7 +357,7 @@ def print_nothing() -> None: ...
 def test_half_initialised() -> None:
     it: Any = Node()
     it.me = it
-    kinds = [Node, Exception, ValueError, property, super, staticmethod, classmethod]
+    kinds: list[Any] = [Node, Exception, ValueError, property, super, staticmethod, classmethod]
     kinds += [types.ModuleType, deque, defaultdict, OrderedDict, set, StopIteration]
     it.parts = [kind.__new__(kind) for kind in kinds] + [types.CellType(), it]
     for part in it.parts[:3]:
@@ -490,7 +491,7 @@ def test_class_body_with_a_mapping_of_its_own() -> None:
         frames.append(sys._getframe())
 
         def method(self) -> Any:
-            return __class__
+            return super()
 
     frame = frames.pop()
     dict.__setitem__(frame.f_locals, "frame", frame)
