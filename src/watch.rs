@@ -22,7 +22,7 @@ use arming::Arming;
 pub use deliveries::{Deliveries, Delivery, News, Next};
 
 use crate::device::{DeviceSelection, allocated_bytes};
-use crate::hook::{CollectionInfo, Garbage, GcModule, Handler, Hook};
+use crate::hook::{CollectionInfo, Garbage, Handler, Hook};
 use crate::inspector::{Examination, Found, Inspector};
 use crate::report::model::{Collection, Leak, Report};
 
@@ -230,12 +230,17 @@ impl Watcher {
 
     /// The look before a collection: see `Arming`.
     fn foresee(&self, py: Python<'_>, generation: u32) {
+        let due = self.arming.begin(generation);
+        let request = self.request();
+        let asked = request.is_some();
+        // The older generations are collected rarely enough to ask the allocator each time.
+        if !due && !asked && generation == 0 {
+            return;
+        }
         let started = Instant::now();
         let Some(devices) = self.devices() else {
             return;
         };
-        let request = self.request();
-        let asked = request.is_some();
         let mut foreseen = Foreseen {
             found: Vec::new(),
             objects: 0,
@@ -244,7 +249,7 @@ impl Watcher {
             started,
             request,
         };
-        if asked || self.arming.is_due(generation) {
+        if asked || due {
             let oldest = if asked { None } else { Some(generation) };
             if let Ok((found, objects)) = self.inspector.look(py, &devices, oldest) {
                 foreseen.found = found;
@@ -406,13 +411,8 @@ impl Watch {
 }
 
 impl Handler for Shared {
-    fn before(&self, py: Python<'_>, _gc: &GcModule, info: CollectionInfo) {
+    fn before(&self, py: Python<'_>, info: CollectionInfo) {
         self.0.foresee(py, info.generation);
-    }
-
-    fn is_armed(&self, generation: u32) -> bool {
-        // The older generations are collected rarely enough to ask the allocator each time.
-        generation > 0 || self.0.arming.is_due(generation) || self.0.request().is_some()
     }
 
     fn held(&self, py: Python<'_>, garbage: &Garbage<'_>) -> Vec<usize> {

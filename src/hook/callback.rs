@@ -24,11 +24,8 @@ pub struct CollectionInfo {
 
 /// What to do with the garbage. Nothing of it may raise; a panic is caught and disables the hook.
 pub trait Handler {
-    /// A collection is about to begin. Called only if [`Handler::is_armed`].
-    fn before(&self, py: Python<'_>, gc: &GcModule, info: CollectionInfo);
-
-    /// True if the handler wants to look before the collection of a generation.
-    fn is_armed(&self, generation: u32) -> bool;
+    /// A collection is about to begin.
+    fn before(&self, py: Python<'_>, info: CollectionInfo);
 
     /// The objects of the garbage, by index, that something outside of it refers to, directly or
     /// through others of it; all of them if there is no telling.
@@ -297,10 +294,7 @@ impl Shared {
             Phase::Taking { flags, garbage }
         });
         let generation = number(info, c"generation");
-        if self.handler.is_armed(generation) {
-            self.handler
-                .before(py, &self.gc, CollectionInfo { generation });
-        }
+        self.handler.before(py, CollectionInfo { generation });
         if flags & DEBUG_SAVEALL == 0 {
             self.gc.set_debug_flags(py, flags | DEBUG_SAVEALL);
         }

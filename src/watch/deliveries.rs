@@ -144,7 +144,8 @@ impl Deliveries {
             let queue = self.queue();
             (queue.sent, queue.teller)
         };
-        if teller.is_none_or(|teller| teller == std::thread::current().id()) {
+        // Waits also where there is no teller yet: its thread may be about to begin.
+        if teller == Some(std::thread::current().id()) {
             return last == self.queue().told;
         }
         self.wait_until_told(last, patience)
