@@ -639,8 +639,15 @@ impl Found {
     }
 }
 
+pyo3::create_exception!(
+    cyclescope,
+    Busy,
+    PyRuntimeError,
+    "The inspector is at work already: on another thread, or further up the stack."
+);
+
 fn busy() -> PyErr {
-    PyRuntimeError::new_err(
+    Busy::new_err(
         "cyclescope is looking at the heap on another thread already; try again when it is done",
     )
 }

@@ -7,7 +7,7 @@
 mod arming;
 mod deliveries;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::rc::Rc;
@@ -23,7 +23,7 @@ pub use deliveries::{Deliveries, Delivery, News, Next};
 
 use crate::device::{DeviceSelection, allocated_bytes};
 use crate::hook::{CollectionInfo, Garbage, Handler, Hook};
-use crate::inspector::{Examination, Found, Inspector};
+use crate::inspector::{Busy, Examination, Found, Inspector};
 use crate::report::model::{Collection, Leak, Report};
 
 /// Names a watch.
@@ -70,6 +70,8 @@ pub struct Watcher {
     /// The explicit checks under way; several if one waits for its collection while others run
     /// on other threads. A collection answers the latest.
     requests: RefCell<Vec<Rc<Request>>>,
+    /// An error of our own has been told; one is enough.
+    complained: Cell<bool>,
 }
 
 struct Foreseen {
@@ -105,6 +107,7 @@ impl Watcher {
             arming: Arming::new(),
             foreseen: RefCell::new(None),
             requests: RefCell::default(),
+            complained: Cell::new(false),
         }))
     }
 
@@ -251,10 +254,13 @@ impl Watcher {
         };
         if asked || due {
             let oldest = if asked { None } else { Some(generation) };
-            if let Ok((found, objects)) = self.inspector.look(py, &devices, oldest) {
-                foreseen.found = found;
-                foreseen.objects = objects;
-                foreseen.looked = true;
+            match self.inspector.look(py, &devices, oldest) {
+                Ok((found, objects)) => {
+                    foreseen.found = found;
+                    foreseen.objects = objects;
+                    foreseen.looked = true;
+                }
+                Err(error) => self.note_error(py, &error),
             }
         }
         self.foreseen.replace(Some(foreseen));
@@ -274,15 +280,19 @@ impl Watcher {
         let in_collection = foreseen
             .as_ref()
             .map_or(0, |f| freed_since(py, &f.allocated));
-        let Ok(glance) = self.inspector.glance(py, &pointers, &devices) else {
-            return;
+        let glance = match self.inspector.glance(py, &pointers, &devices) {
+            Ok(glance) => glance,
+            Err(error) => return self.note_error(py, &error),
         };
         let mut found = Vec::new();
         if glance.holds_buffer {
             let own = garbage.own_references();
-            if let Ok(mut examination) = self.inspector.examine(py, &pointers, own, &devices) {
-                destroy_leak_by_leak(py, &mut garbage, &mut examination);
-                found = examination.found;
+            match self.inspector.examine(py, &pointers, own, &devices) {
+                Ok(mut examination) => {
+                    destroy_leak_by_leak(py, &mut garbage, &mut examination);
+                    found = examination.found;
+                }
+                Err(error) => self.note_error(py, &error),
             }
         }
         // What is in `found` is told from there. A cycle may have been saved and still not be in
@@ -355,6 +365,22 @@ impl Watcher {
             request.report.replace(Some(answer));
         }
         self.tell(py, &report, true);
+    }
+
+    /// Tells of an error of our own, the first time; that the inspector was at work already is none.
+    fn note_error(&self, py: Python<'_>, error: &PyErr) {
+        if !error.is_instance_of::<Busy>(py) && !self.complained.replace(true) {
+            self.complain(
+                py,
+                format!("could not look at a collection's garbage: {error}"),
+            );
+        }
+    }
+
+    fn complain(&self, py: Python<'_>, sentence: String) {
+        let news = News::Trouble(sentence);
+        self.deliveries
+            .send(py, vec![Delivery { watch: 0, news }], false);
     }
 
     /// Brings a report to the watches that it concerns.
@@ -432,10 +458,7 @@ impl Handler for Shared {
     }
 
     fn disabled(&self, py: Python<'_>, reason: &str) {
-        let news = News::Stopped(reason.to_owned());
-        self.0
-            .deliveries
-            .send(py, vec![Delivery { watch: 0, news }], false);
+        self.0.complain(py, format!("stopped watching: {reason}"));
     }
 }
 

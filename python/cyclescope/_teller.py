@@ -61,11 +61,17 @@ def _tell() -> None:
                 if listener is not None:
                     listener(report)
             else:
-                logger.error("cyclescope stopped watching: %s", reason)
+                logger.error("cyclescope: %s", reason)
         except Exception:
             if watch not in _failed:
                 _failed.add(watch)
-                logger.exception("cyclescope: the callback of a watch raised; it stays installed")
+                _complain("cyclescope: the callback of a watch raised; it stays installed")
+
+
+def _complain(message: str) -> None:
+    """Log the exception in hand. A log handler that raises is no reason to stop telling."""
+    with contextlib.suppress(Exception):
+        logger.exception(message)
 
 
 def _at_exit() -> None:
@@ -81,7 +87,7 @@ def _at_exit() -> None:
         if thread is not None:
             thread.join(max(0.0, deadline - time.monotonic()))
     except Exception:
-        logger.exception("cyclescope: the summary at exit failed")
+        _complain("cyclescope: the summary at exit failed")
 
 
 def _after_fork_in_child() -> None:

@@ -143,7 +143,7 @@ fn next_delivery(py: Python<'_>) -> PyResult<Option<NewsRow>> {
     };
     Ok(next.map(|delivery| match delivery.news {
         News::Report(report) => (delivery.watch, Some(CycleReport::new(report)), None),
-        News::Stopped(reason) => (delivery.watch, None, Some(reason)),
+        News::Trouble(reason) => (delivery.watch, None, Some(reason)),
     }))
 }
 

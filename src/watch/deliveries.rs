@@ -35,8 +35,8 @@ pub struct Delivery {
 pub enum News {
     /// A collection freed leaks.
     Report(Arc<Report>),
-    /// The hook stopped working, and why.
-    Stopped(String),
+    /// Something went wrong inside, as a sentence.
+    Trouble(String),
 }
 
 /// What a teller gets to do.
