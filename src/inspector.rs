@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyList;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::device::{DeviceBuffer, DeviceSelection, Frameworks, StorageWatch};
+use crate::device::{DeviceBuffer, DeviceSelection, Frameworks, StorageWatch, imported};
 use crate::diagnose::diagnose;
 use crate::graph::{Group, LeakEdge, LeakGraph, LeakNode, find_groups, fold, select};
 use crate::heap::{
@@ -484,7 +484,7 @@ impl Inspector {
             for occurrence in &mut entry.occurrences {
                 occurrence.buffers.retain_mut(|held| {
                     let watch = std::mem::replace(&mut held.watch, StorageWatch::Blind);
-                    watch.is_gone(py).unwrap_or(benefit_of_doubt)
+                    watch.gone(py).unwrap_or(benefit_of_doubt)
                 });
             }
             entry
@@ -639,20 +639,11 @@ fn host_name() -> String {
 
 /// The versions of known frameworks among the imported modules, read from the modules' dictionaries.
 fn framework_versions(py: Python<'_>) -> Vec<(String, String)> {
-    let Some(modules) = py
-        .import("sys")
-        .ok()
-        .and_then(|sys| sys.getattr("modules").ok())
-    else {
-        return Vec::new();
-    };
     ["torch", "numpy", "cupy", "jax", "lightning", "transformers"]
         .into_iter()
         .filter_map(|name| {
-            let module = modules.get_item(name).ok()?;
-            let dict = module.cast::<PyModule>().ok()?.dict();
-            let version = text_of(&dict.get_item("__version__").ok()??)?;
-            Some((name.to_owned(), version))
+            let version = imported(py, name)?.get_item("__version__").ok()??;
+            Some((name.to_owned(), text_of(&version)?))
         })
         .collect()
 }

@@ -244,7 +244,7 @@ pub enum StorageWatch {
 
 impl StorageWatch {
     /// Whether the memory is gone, or goes with this watch; `None` if there is no telling.
-    pub fn is_gone(self, py: Python<'_>) -> Option<bool> {
+    pub fn gone(self, py: Python<'_>) -> Option<bool> {
         match self {
             Self::Torch(storage) => storage.is_gone(py),
             Self::Weak {
