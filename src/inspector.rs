@@ -13,7 +13,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::device::{DeviceBuffer, DeviceSelection, Frameworks, StorageWatch, imported};
 use crate::diagnose::diagnose;
-use crate::graph::{Group, LeakEdge, LeakGraph, LeakNode, find_groups, fold, select};
+use crate::graph::{Group, LeakEdge, LeakGraph, LeakNode, find_groups, fold, frees_group, select};
 use crate::heap::{
     Builtins, Description, ObjectKind, ReferenceName, Snapshot, TypeTable, capture, describe,
     for_each_referent, name_references, reference_count, text_of, unreachable,
@@ -150,6 +150,40 @@ impl Inspector {
         Ok(unsafe { unreachable(&mut table, &self.builtins, &classify, &objects, 1) })
     }
 
+    /// Which of the objects, by index, something outside of them refers to, directly or through
+    /// others of them; all if the inspector is at work already.
+    ///
+    /// `own_references` is how many references to each are the caller's own.
+    pub(crate) fn held(
+        &self,
+        _py: Python<'_>,
+        objects: &[*mut ffi::PyObject],
+        own_references: i64,
+    ) -> Vec<usize> {
+        let (Ok(mut table), Ok(frameworks)) =
+            (self.table.try_borrow_mut(), self.frameworks.try_borrow())
+        else {
+            return (0..objects.len()).collect();
+        };
+        // SAFETY: attached; the types that are classified are alive.
+        let classify = |ty| unsafe { frameworks.classify(ty) };
+        // SAFETY: attached; the caller holds the objects, which are distinct.
+        let free: FxHashSet<_> = unsafe {
+            unreachable(
+                &mut table,
+                &self.builtins,
+                &classify,
+                objects,
+                own_references,
+            )
+        }
+        .into_iter()
+        .collect();
+        (0..objects.len())
+            .filter(|&index| !free.contains(&objects[index]))
+            .collect()
+    }
+
     /// The leaks that are garbage now in generations up to `oldest` (all if `None`), and the
     /// number of unreachable objects.
     pub(crate) fn look(
@@ -215,7 +249,8 @@ impl Inspector {
             next += 1;
             // SAFETY: attached; the garbage is held by the caller, and holds what it refers to.
             unsafe {
-                let facts = table.facts(&self.builtins, &classify, ffi::Py_TYPE(object));
+                let ty = ffi::Py_TYPE(object);
+                let facts = table.facts(&self.builtins, &classify, ty);
                 if facts.verdict != 0 {
                     candidates.push((facts.verdict, object as usize));
                 }
@@ -223,6 +258,10 @@ impl Inspector {
                     facts.finalizes && ffi::PyObject_GC_IsFinalized(object) != 0;
                 if let Some(traverse) = facts.traverse {
                     for_each_referent(object, traverse, &mut |target| {
+                        // Every instance refers to its class, which is no buffer.
+                        if target == ty.cast() {
+                            return;
+                        }
                         let facts = table.facts(&self.builtins, &classify, ffi::Py_TYPE(target));
                         if facts.verdict != 0 {
                             candidates.push((facts.verdict, target as usize));
@@ -292,7 +331,9 @@ impl Inspector {
             let (index, described) = match known {
                 Some((index, described)) if described >= DESCRIBED_ALIKE => (index, None),
                 _ => {
-                    let Some(leak) = self.describe_group(py, &snapshot, &buffers, group) else {
+                    let Some(leak) =
+                        self.describe_group(py, &snapshot, &buffers, &frameworks, group)
+                    else {
                         continue;
                     };
                     let index = *by_signature
@@ -329,11 +370,23 @@ impl Inspector {
         py: Python<'_>,
         snapshot: &Snapshot,
         buffers: &[Option<DeviceBuffer>],
+        frameworks: &Frameworks,
         group: &Group,
     ) -> Option<Leak> {
         let selection = select(snapshot, group);
-        let graph = fold(self.leak_graph(py, snapshot, buffers, &selection));
-        let diagnosis = diagnose(&graph)?;
+        let graph = fold(self.leak_graph(py, snapshot, buffers, frameworks, &selection));
+        let mut diagnosis = diagnose(&graph)?;
+        if selection.omitted > 0 {
+            // Only a part of the group was described; the proof takes the whole.
+            let is_buffer: Vec<bool> = buffers.iter().map(Option::is_some).collect();
+            let ends = |&edge| {
+                let (from, to) = graph.edge_endpoints(edge)?;
+                Some((graph[from].object?, graph[to].object?))
+            };
+            let cuts: Option<Vec<(u32, u32)>> = diagnosis.cuts.iter().map(ends).collect();
+            diagnosis.cuts_free =
+                cuts.is_some_and(|cuts| frees_group(snapshot, group, &is_buffer, &cuts));
+        }
         let buffer_of = |object: u32| buffers.get(object as usize)?.as_ref();
         Some(assemble::leak(
             &graph,
@@ -350,6 +403,7 @@ impl Inspector {
         py: Python<'_>,
         snapshot: &Snapshot,
         buffers: &[Option<DeviceBuffer>],
+        frameworks: &Frameworks,
         selection: &crate::graph::Selection,
     ) -> LeakGraph {
         let mut graph = LeakGraph::default();
@@ -378,7 +432,16 @@ impl Inspector {
                 .map(|&i| snapshot.objects[i as usize].address)
                 .collect();
             let bound = self.object(py, facts.address);
-            let names = name_references(&self.builtins, facts.kind, &bound, &addresses);
+            let mut names = name_references(&self.builtins, facts.kind, &bound, &addresses);
+            if facts.verdict != 0 && names.contains(&ReferenceName::Unnamed) {
+                for (attribute, value) in frameworks.attributes(facts.verdict, &bound) {
+                    for (name, address) in names.iter_mut().zip(&addresses) {
+                        if *name == ReferenceName::Unnamed && *address == value.as_ptr() as usize {
+                            *name = ReferenceName::Attribute(attribute.to_owned());
+                        }
+                    }
+                }
+            }
             for (target, name) in targets.iter().zip(names) {
                 graph.add_edge(place[&object], place[target], LeakEdge { name });
             }
@@ -400,20 +463,10 @@ impl Inspector {
                 is_buffer: false,
                 stands_for: omitted,
             });
-            graph.add_edge(
-                before,
-                gap,
-                LeakEdge {
-                    name: ReferenceName::Unnamed,
-                },
-            );
-            graph.add_edge(
-                gap,
-                after,
-                LeakEdge {
-                    name: ReferenceName::Unnamed,
-                },
-            );
+            for (from, to) in [(before, gap), (gap, after)] {
+                let name = ReferenceName::Omitted;
+                graph.add_edge(from, to, LeakEdge { name });
+            }
         }
         graph
     }
@@ -484,7 +537,7 @@ impl Inspector {
             for occurrence in &mut entry.occurrences {
                 occurrence.buffers.retain_mut(|held| {
                     let watch = std::mem::replace(&mut held.watch, StorageWatch::Blind);
-                    watch.gone(py).unwrap_or(benefit_of_doubt)
+                    watch.into_gone(py).unwrap_or(benefit_of_doubt)
                 });
             }
             entry
@@ -586,8 +639,15 @@ impl Found {
     }
 }
 
+pyo3::create_exception!(
+    cyclescope,
+    Busy,
+    PyRuntimeError,
+    "The inspector is at work already: on another thread, or further up the stack."
+);
+
 fn busy() -> PyErr {
-    PyRuntimeError::new_err(
+    Busy::new_err(
         "cyclescope is looking at the heap on another thread already; try again when it is done",
     )
 }
@@ -642,8 +702,8 @@ fn framework_versions(py: Python<'_>) -> Vec<(String, String)> {
     ["torch", "numpy", "cupy", "jax", "lightning", "transformers"]
         .into_iter()
         .filter_map(|name| {
-            let version = imported(py, name)?.get_item("__version__").ok()??;
-            Some((name.to_owned(), text_of(&version)?))
+            let version = text_of(&imported(py, name)?.get_item("__version__").ok()??)?;
+            Some((name.to_owned(), version))
         })
         .collect()
 }

@@ -2,7 +2,24 @@
 
 from typing import final
 
-__all__: list[str]
+__all__ = [
+    "Buffer",
+    "Cut",
+    "CycleReport",
+    "Leak",
+    "Step",
+    "check_devices",
+    "close_deliveries",
+    "cuda_driver_present",
+    "find",
+    "flush",
+    "last_look",
+    "next_delivery",
+    "start_watch",
+    "stop_watch",
+    "tallies",
+    "unreachable_objects",
+]
 
 @final
 class CycleReport:

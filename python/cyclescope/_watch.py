@@ -16,7 +16,7 @@ from cyclescope import _native, _teller
 from cyclescope._native import CycleReport
 
 Devices: TypeAlias = str | Sequence[str]
-"""``"cuda"`` (all GPUs), ``"any"`` (host memory too), ``"cuda:0"``, ``"cpu"``, or a list of such."""
+"""``"cuda"`` (all GPUs), ``"any"`` (host memory too), ``"cuda:0"``, ``"cpu"``, or a list."""
 
 StrPath: TypeAlias = str | os.PathLike[str]
 
@@ -72,14 +72,17 @@ class Watch:
 
     def stop(self) -> None:
         """End the watch, after reporting what it has found. Stopping twice does nothing."""
-        if self._final is not None:
-            return
-        self.flush()
-        self._final = [LeakTally(*row) for row in _native.stop_watch(self._number)]
-        _teller.forget(self._number)
+        if self._final is None:
+            self.flush()
+            self._end()
+
+    def _end(self) -> None:
+        if self._final is None:
+            self._final = [LeakTally(*row) for row in _native.stop_watch(self._number)]
+            _teller.forget(self._number)
 
     def _at_exit(self) -> None:
-        self.stop()
+        self._end()
         if self._farewell is not None:
             self._farewell(self)
 
@@ -197,7 +200,7 @@ def _say_what_is_watched(names: list[str], function: str) -> None:
     if hip is None and not _native.cuda_driver_present():
         _said = True
         _teller.logger.warning(
-            "no CUDA driver on this machine: watching for CUDA tensors, of which there can be none. "
+            "no CUDA driver on this machine, so there can be no CUDA tensors to watch for. "
             "Pass %s(devices='any') to watch tensors in host memory too.",
             function,
         )
@@ -266,8 +269,8 @@ def _summary(watch: Watch) -> None:
         else f"1 tensor leak through a reference cycle, {total} occurrences:"
     ]
     lines += [
-        f"  {leak.count} × {leak.summary} [{leak.signature}], {leak.bytes / 2**20:,.1f} MiB in all, "
-        f"at most {leak.largest / 2**20:,.1f} MiB at a time"
+        f"  {leak.count} × {leak.summary} [{leak.signature}], "
+        f"{leak.bytes / 2**20:,.1f} MiB in all, at most {leak.largest / 2**20:,.1f} MiB at a time"
         for leak in leaks[:10]
     ]
     if len(leaks) > 10:

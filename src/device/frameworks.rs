@@ -207,6 +207,18 @@ impl Frameworks {
         }
     }
 
+    /// What a framework calls references of its objects that have no name in Python.
+    pub fn attributes<'py>(
+        &self,
+        verdict: Verdict,
+        object: &Bound<'py, PyAny>,
+    ) -> Vec<(&'static str, Bound<'py, PyAny>)> {
+        match (verdict, &self.torch) {
+            (TENSOR, Some(torch)) => torch.attributes(object),
+            _ => Vec::new(),
+        }
+    }
+
     /// Starts to watch the memory of a buffer's holder, where the framework can.
     pub fn watch_storage(&self, verdict: Verdict, holder: &Bound<'_, PyAny>) -> StorageWatch {
         let lender = match verdict {
@@ -244,7 +256,7 @@ pub enum StorageWatch {
 
 impl StorageWatch {
     /// Whether the memory is gone, or goes with this watch; `None` if there is no telling.
-    pub fn gone(self, py: Python<'_>) -> Option<bool> {
+    pub fn into_gone(self, py: Python<'_>) -> Option<bool> {
         match self {
             Self::Torch(storage) => storage.is_gone(py),
             Self::Weak {

@@ -32,6 +32,8 @@ pub struct Torch {
     disable_torch_function: Py<PyAny>,
     dispatch_keys: Py<PyAny>,
     python_key: Py<PyAny>,
+    /// Names and descriptors of what a tensor's C++ part refers to.
+    hooks: [(&'static str, Option<Descriptor>); 2],
     /// Whether a tensor is a lazy clone; versions before 2.1 have none.
     is_lazy_clone: Option<Py<PyAny>>,
     /// Whether CUDA was initialised before the process forked; not in builds without CUDA.
@@ -78,6 +80,8 @@ impl Torch {
             disable_torch_function: function("DisableTorchFunction")?,
             dispatch_keys: function("_dispatch_keys")?,
             python_key: class(native, "DispatchKey")?.getattr("Python")?.unbind(),
+            hooks: ["_backward_hooks", "_post_accumulate_grad_hooks"]
+                .map(|name| (name, Descriptor::of(&tensor, name).ok())),
             is_lazy_clone: function("_is_cow_tensor").ok(),
             is_in_bad_fork: function("_cuda_isInBadFork").ok(),
             hip: part(&version, "hip").is_ok_and(|hip| !hip.is_none()),
@@ -189,6 +193,18 @@ impl Torch {
     /// True in a child forked after CUDA was initialised: nothing there may use it.
     pub fn is_in_bad_fork(&self, py: Python<'_>) -> bool {
         says_yes(py, self.is_in_bad_fork.as_ref(), ())
+    }
+
+    /// The attributes of a tensor that its `tp_traverse` follows and no Python descriptor names.
+    pub fn attributes<'py>(
+        &self,
+        tensor: &Bound<'py, PyAny>,
+    ) -> Vec<(&'static str, Bound<'py, PyAny>)> {
+        let _guard = self.without_torch_function(tensor);
+        self.hooks
+            .iter()
+            .filter_map(|(name, hooks)| Some((*name, hooks.as_ref()?.get(tensor)?)))
+            .collect()
     }
 
     /// True for objects of exactly the classes that PyTorch makes itself.

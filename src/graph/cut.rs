@@ -1,13 +1,15 @@
 //! Which references to remove so that the buffers go.
 
 use petgraph::algo::kosaraju_scc;
-use petgraph::graph::EdgeIndex;
+use petgraph::graph::{DiGraph, EdgeIndex, NodeIndex};
+use petgraph::visit::{IntoNeighborsDirected, IntoNodeIdentifiers, NodeCount, VisitMap, Visitable};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::cycle::{Cycle, first_cycle};
-use super::group::is_cyclic;
-use super::leak_graph::{LeakGraph, is_library_file};
+use super::group::{Group, is_cyclic};
+use super::leak_graph::{LeakGraph, LeakNode};
 use super::shortest::paths_to_buffers;
-use crate::heap::{ObjectKind, ReferenceName};
+use crate::heap::{ObjectKind, ReferenceName, Snapshot};
 
 /// More cuts than this are not looked for: nobody would make them.
 const CUT_LIMIT: usize = 8;
@@ -74,17 +76,18 @@ pub fn find_cuts(graph: &LeakGraph, cycle: &Cycle) -> CutSet {
 ///
 /// The program's own code before a library's, both before the interpreter's plumbing. An attribute
 /// of an object is easiest to change, most of all one that by its name points back to an owner; then
-/// variables that a closure or a frame holds, then the contents of containers.
+/// variables that a closure or a frame holds, then attributes that hold a whole container, then
+/// what is in containers.
 pub fn preference(graph: &LeakGraph, edge: EdgeIndex) -> u32 {
     let Some((from, to)) = graph.edge_endpoints(edge) else {
         return u32::MAX;
     };
-    let owner = &graph[from];
-    let kind = owner.description.kind;
+    let (owner, target) = (&graph[from], &graph[to]);
     let base = match &graph[edge].name {
         _ if graph[edge].is_plumbing() => 1000,
-        ReferenceName::Attribute(name) => match kind {
+        ReferenceName::Attribute(name) => match owner.description.kind {
             ObjectKind::Instance | ObjectKind::Class if points_back(name) => 5,
+            ObjectKind::Instance if holds_others(target) => 27,
             ObjectKind::Instance => 10,
             ObjectKind::Class => 25,
             ObjectKind::Exception => 60,
@@ -95,46 +98,139 @@ pub fn preference(graph: &LeakGraph, edge: EdgeIndex) -> u32 {
         ReferenceName::Closure(_) => 20,
         ReferenceName::Local(_) => 30,
         ReferenceName::Default(_) => 35,
+        ReferenceName::Key(key) if points_back(key.trim_matches('\'')) => 45,
         ReferenceName::Key(_) | ReferenceName::Index(_) => 50,
         ReferenceName::Member => 55,
-        ReferenceName::KeyItself | ReferenceName::Type | ReferenceName::Unnamed => 1000,
+        ReferenceName::KeyItself
+        | ReferenceName::Type
+        | ReferenceName::Unnamed
+        | ReferenceName::Omitted => 1000,
     };
-    let place = owner
-        .description
-        .place
-        .as_ref()
-        .or(graph[to].description.place.as_ref());
-    let library = place.is_some_and(|place| is_library_file(&place.file));
-    base + if library { 300 } else { 0 } + if graph[to].stands_for > 0 { 2000 } else { 0 }
+    // A reference between a library's object and the program's own is the program's making.
+    let library = owner.is_library() && (target.is_library() || target.description.place.is_none());
+    base + if library { 300 } else { 0 } + if target.stands_for > 0 { 2000 } else { 0 }
 }
 
-/// True for the names by which objects commonly refer to what owns them.
+/// True for objects that stand between an owner and what it keeps: to cut there would cut off more.
+fn holds_others(node: &LeakNode) -> bool {
+    matches!(
+        node.description.kind,
+        ObjectKind::Dict
+            | ObjectKind::List
+            | ObjectKind::Tuple
+            | ObjectKind::Set
+            | ObjectKind::Deque
+            | ObjectKind::Weakref
+    )
+}
+
+/// True for the names by which objects commonly refer to what owns them or came before them.
 fn points_back(name: &str) -> bool {
     let name = name.trim_start_matches('_').to_ascii_lowercase();
-    const NAMES: [&str; 12] = [
+    const NAMES: [&str; 20] = [
         "parent",
         "owner",
         "prev",
         "previous",
+        "before",
         "outer",
         "back",
+        "backref",
         "root",
         "container",
-        "trainer",
-        "parent_module",
-        "backref",
         "holder",
+        "parent_module",
+        "trainer",
+        "model",
+        "module",
+        "manager",
+        "pool",
+        "engine",
+        "session",
+        "app",
     ];
     NAMES.contains(&name.as_str())
 }
 
+/// True if without some references no cycle of a whole group reaches a buffer.
+///
+/// For groups too large to be described: `cuts` are the objects at either end of references between
+/// described objects. Such a reference may stand for a way through the owner's plumbing (its
+/// `__dict__`, a closure's tuple and cell), so the last step of that way is what is removed.
+pub fn frees_group(
+    snapshot: &Snapshot,
+    group: &Group,
+    is_buffer: &[bool],
+    cuts: &[(u32, u32)],
+) -> bool {
+    let place: FxHashMap<u32, u32> = (0..)
+        .zip(&group.nodes)
+        .map(|(i, &node)| (node, i))
+        .collect();
+    let removed: Vec<(FxHashSet<u32>, u32)> = cuts
+        .iter()
+        .map(|&(from, to)| (with_plumbing(snapshot, from), to))
+        .collect();
+    let mut graph: DiGraph<bool, ()> = DiGraph::with_capacity(group.nodes.len(), 0);
+    for &node in &group.nodes {
+        graph.add_node(is_buffer[node as usize]);
+    }
+    for (&node, &from) in &place {
+        for &target in snapshot.targets(node as usize) {
+            let cut = removed
+                .iter()
+                .any(|(owners, to)| *to == target && owners.contains(&node));
+            if let (false, Some(&to)) = (cut, place.get(&target)) {
+                graph.add_edge(
+                    NodeIndex::new(from as usize),
+                    NodeIndex::new(to as usize),
+                    (),
+                );
+            }
+        }
+    }
+    !reaches_buffer(&graph, |node| graph[node])
+}
+
+/// An object, and the dicts, tuples and cells within two references of it.
+fn with_plumbing(snapshot: &Snapshot, object: u32) -> FxHashSet<u32> {
+    let mut all = FxHashSet::from_iter([object]);
+    for _ in 0..2 {
+        let next: Vec<u32> = all
+            .iter()
+            .flat_map(|&object| snapshot.targets(object as usize))
+            .copied()
+            .filter(|&target| {
+                let kind = snapshot.objects[target as usize].kind;
+                matches!(
+                    kind,
+                    ObjectKind::Dict | ObjectKind::Tuple | ObjectKind::Cell
+                )
+            })
+            .collect();
+        all.extend(next);
+    }
+    all
+}
+
 /// True if some cycle of the graph reaches a buffer.
 fn cycle_reaches_buffer(graph: &LeakGraph) -> bool {
+    reaches_buffer(graph, |node| graph[node].is_buffer)
+}
+
+fn reaches_buffer<G>(graph: G, is_buffer: impl Fn(NodeIndex) -> bool) -> bool
+where
+    G: IntoNeighborsDirected<NodeId = NodeIndex>
+        + Visitable<NodeId = NodeIndex>
+        + IntoNodeIdentifiers
+        + NodeCount,
+    G::Map: VisitMap<NodeIndex>,
+{
     // Kosaraju's components come in an order in which each is after those it can reach.
     let mut reaches = vec![false; graph.node_count()];
     for component in kosaraju_scc(graph) {
         let hit = component.iter().any(|&node| {
-            graph[node].is_buffer || graph.neighbors(node).any(|next| reaches[next.index()])
+            is_buffer(node) || graph.neighbors(node).any(|next| reaches[next.index()])
         });
         if hit {
             if is_cyclic(graph, &component) {

@@ -134,8 +134,9 @@ fn combined(
             other => other.clone(),
         }),
         (ObjectKind::Class, "__mro__" | "__bases__", ObjectKind::Tuple) => Some(first.clone()),
-        (ObjectKind::Partial, "args", ObjectKind::Tuple) => Some(match second {
-            Index(i) => Attribute(format!("args[{i}]")),
+        (ObjectKind::Partial | ObjectKind::Exception, "args", ObjectKind::Tuple)
+        | (ObjectKind::Exception, "exceptions", ObjectKind::Tuple) => Some(match second {
+            Index(i) => Attribute(format!("{part}[{i}]")),
             other => other.clone(),
         }),
         (ObjectKind::Partial, "keywords", ObjectKind::Dict) => Some(match second {
@@ -158,12 +159,23 @@ fn combined(
     }
 }
 
-/// The text of a quoted key; the key itself if it is not a string.
+/// The text of a quoted key, as an attribute's name; the key itself if it is not a string.
 fn unquoted(key: &str) -> String {
-    key.strip_prefix('\'')
+    let Some(quoted) = key
+        .strip_prefix('\'')
         .and_then(|key| key.strip_suffix('\''))
-        .unwrap_or(key)
-        .to_owned()
+    else {
+        return key.to_owned();
+    };
+    let mut text = String::with_capacity(quoted.len());
+    let mut rest = quoted.chars().peekable();
+    while let Some(c) = rest.next() {
+        match rest.next_if(|next| c == '\\' && matches!(next, '\\' | '\'')) {
+            Some(escaped) => text.push(escaped),
+            None => text.push(c),
+        }
+    }
+    text
 }
 
 /// The `i`th of some names; the number itself where there are fewer.

@@ -51,7 +51,10 @@ impl LeakEdge {
                         | "frame"
                 )
             }
-            ReferenceName::Type | ReferenceName::Unnamed | ReferenceName::KeyItself => true,
+            ReferenceName::Type
+            | ReferenceName::Unnamed
+            | ReferenceName::Omitted
+            | ReferenceName::KeyItself => true,
             _ => false,
         }
     }

@@ -10,10 +10,12 @@ mod cycle;
 mod fold;
 mod group;
 mod leak_graph;
+#[cfg(test)]
+mod properties;
 mod selection;
 mod shortest;
 
-pub use cut::{CutSet, find_cuts};
+pub use cut::{CutSet, find_cuts, frees_group};
 pub use cycle::{Cycle, first_cycle};
 pub use fold::fold;
 pub use group::{Group, find_groups};

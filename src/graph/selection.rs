@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::group::Group;
-use crate::heap::Snapshot;
+use crate::heap::{ObjectKind, Snapshot};
 
 /// At most so many objects of one group are described, drawn and analysed by name.
 pub const NODE_LIMIT: usize = 1000;
@@ -79,10 +79,25 @@ pub fn select(snapshot: &Snapshot, group: &Group) -> Selection {
 
     let mut selection = Selection::default();
     if cycle.len() > NODE_LIMIT {
-        let (head, tail) = (&cycle[..CYCLE_ENDS], &cycle[cycle.len() - CYCLE_ENDS..]);
-        selection.nodes.extend(head.iter().chain(tail));
-        let omitted = (cycle.len() - 2 * CYCLE_ENDS) as u64;
-        selection.gap = Some((head[CYCLE_ENDS - 1], tail[0], omitted));
+        // Neither end is to break off in the middle of an object's plumbing.
+        let whole = |&object: &u32| {
+            let kind = snapshot.objects[object as usize].kind;
+            !matches!(
+                kind,
+                ObjectKind::Dict | ObjectKind::Tuple | ObjectKind::Cell
+            )
+        };
+        let last = (0..CYCLE_ENDS)
+            .rfind(|&i| whole(&cycle[i]))
+            .unwrap_or(CYCLE_ENDS - 1);
+        let from = cycle.len() - CYCLE_ENDS;
+        let first = (from..cycle.len())
+            .find(|&i| whole(&cycle[i]))
+            .unwrap_or(from);
+        selection
+            .nodes
+            .extend(cycle[..=last].iter().chain(&cycle[first..]));
+        selection.gap = Some((cycle[last], cycle[first], (first - last - 1) as u64));
         selection
             .nodes
             .extend(way.iter().filter(|object| !cycle.contains(object)));

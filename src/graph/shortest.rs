@@ -33,8 +33,9 @@ pub(super) fn cost(graph: &LeakGraph, edge: EdgeIndex) -> u32 {
     let Some((_, to)) = graph.edge_endpoints(edge) else {
         return STEP;
     };
-    let plumbing = graph[edge].is_plumbing() || graph[to].is_plumbing();
-    STEP + if plumbing { PLUMBING } else { 0 } + if graph[to].is_library() { LIBRARY } else { 0 }
+    // Charged for both, so that a class is entered through an attribute rather than `__mro__`.
+    let plumbing = u32::from(graph[edge].is_plumbing()) + u32::from(graph[to].is_plumbing());
+    STEP + plumbing * PLUMBING + if graph[to].is_library() { LIBRARY } else { 0 }
 }
 
 /// Distances from a set of starts, and the last reference of a shortest way to each node.

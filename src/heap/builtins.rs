@@ -6,7 +6,7 @@ use pyo3::types::PyType;
 use rustc_hash::FxHashMap;
 
 use super::ObjectKind;
-use super::read::Descriptor;
+use super::read::{BaseIterator, Descriptor};
 
 /// Built-in types by kind, and the C descriptors through which their parts are read.
 ///
@@ -14,6 +14,8 @@ use super::read::Descriptor;
 /// cannot get in between.
 pub struct Builtins {
     kinds: FxHashMap<usize, ObjectKind>,
+    /// Those of them that a class may derive from and that no type flag tells.
+    bases: Vec<(usize, ObjectKind)>,
     /// Keeps the types of `kinds` alive, so that their addresses stay theirs.
     _types: Vec<Py<PyType>>,
     pub member_descriptor: Py<PyType>,
@@ -26,6 +28,7 @@ pub struct Builtins {
     pub type_base: Descriptor,
     pub type_dict: Descriptor,
     pub type_dictoffset: Descriptor,
+    pub function_module: Descriptor,
     pub function_code: Descriptor,
     pub function_qualname: Descriptor,
     pub function_closure: Descriptor,
@@ -36,6 +39,8 @@ pub struct Builtins {
     pub code_name: Descriptor,
     pub code_varnames: Descriptor,
     pub code_argcount: Descriptor,
+    pub code_keyword_only_argcount: Descriptor,
+    pub code_bytes: Descriptor,
     pub code_freevars: Descriptor,
     pub code_cellvars: Descriptor,
     pub code_flags: Descriptor,
@@ -45,6 +50,7 @@ pub struct Builtins {
     pub frame_line: Descriptor,
     pub frame_locals: Descriptor,
     pub frame_back: Descriptor,
+    pub frame_last_instruction: Descriptor,
     pub traceback_next: Descriptor,
     pub traceback_frame: Descriptor,
     pub traceback_line: Descriptor,
@@ -52,10 +58,25 @@ pub struct Builtins {
     pub exception_context: Descriptor,
     pub exception_cause: Descriptor,
     pub exception_args: Descriptor,
-    /// For generators, coroutines and asynchronous generators in turn: frame, code, qualified name.
-    pub suspended: [[Descriptor; 3]; 3],
+    /// For generators, coroutines and asynchronous generators in turn.
+    pub suspended: [Suspended; 3],
+    /// Up to 3.10 it is the frame, not the suspended object, that refers to what is awaited.
+    pub frames_await: bool,
     pub builtin_self: Descriptor,
+    pub builtin_name: Descriptor,
+    pub module_dict: Descriptor,
+    pub set_elements: BaseIterator,
+    pub deque_items: BaseIterator,
     pub partial_function: Descriptor,
+}
+
+/// How the parts of a suspended object are read.
+pub struct Suspended {
+    pub frame: Descriptor,
+    pub code: Descriptor,
+    pub qualname: Descriptor,
+    /// What it waits for, and the name of the attribute that says so.
+    pub awaited: (Descriptor, &'static str),
 }
 
 impl Builtins {
@@ -95,7 +116,24 @@ impl Builtins {
             .cast_into::<PyType>()?
             .unbind();
 
+        let module = named(&types, "ModuleType")?;
+        let set = named(&base, "set")?;
         let mut all: Vec<(Py<PyType>, ObjectKind)> = vec![
+            (module.clone_ref(py), ObjectKind::Module),
+            (set.clone_ref(py), ObjectKind::Set),
+            (named(&base, "frozenset")?, ObjectKind::Set),
+            (deque.clone_ref(py), ObjectKind::Deque),
+            (partial.clone_ref(py), ObjectKind::Partial),
+            (named(&weakref, "ReferenceType")?, ObjectKind::Weakref),
+        ];
+        for name in ["property", "staticmethod", "classmethod", "super"] {
+            all.push((named(&base, name)?, ObjectKind::Descriptor));
+        }
+        let bases = all
+            .iter()
+            .map(|(ty, kind)| (ty.as_ptr() as usize, *kind))
+            .collect();
+        all.extend([
             (function.clone_ref(py), ObjectKind::Function),
             (method.clone_ref(py), ObjectKind::Method),
             (code.clone_ref(py), ObjectKind::Code),
@@ -106,17 +144,9 @@ impl Builtins {
             (coroutine.clone_ref(py), ObjectKind::Coroutine),
             (async_generator.clone_ref(py), ObjectKind::AsyncGenerator),
             (builtin.clone_ref(py), ObjectKind::BuiltinFunction),
-            (partial.clone_ref(py), ObjectKind::Partial),
-            (deque, ObjectKind::Deque),
-            (named(&types, "ModuleType")?, ObjectKind::Module),
-            (named(&base, "set")?, ObjectKind::Set),
-            (named(&base, "frozenset")?, ObjectKind::Set),
-        ];
-        for name in ["ReferenceType", "ProxyType", "CallableProxyType"] {
+        ]);
+        for name in ["ProxyType", "CallableProxyType"] {
             all.push((named(&weakref, name)?, ObjectKind::Weakref));
-        }
-        for name in ["property", "staticmethod", "classmethod", "super"] {
-            all.push((named(&base, name)?, ObjectKind::Descriptor));
         }
         for name in [
             "GetSetDescriptorType",
@@ -128,12 +158,13 @@ impl Builtins {
         all.push((member_descriptor.clone_ref(py), ObjectKind::Descriptor));
 
         let of = |ty: &Py<PyType>, name: &str| Descriptor::of(ty.bind(py), name);
-        let suspended = |ty: &Py<PyType>, prefix: &str| -> PyResult<[Descriptor; 3]> {
-            Ok([
-                of(ty, &format!("{prefix}_frame"))?,
-                of(ty, &format!("{prefix}_code"))?,
-                of(ty, "__qualname__")?,
-            ])
+        let suspended = |ty: &Py<PyType>, prefix: &str, awaited: &'static str| {
+            PyResult::Ok(Suspended {
+                frame: of(ty, &format!("{prefix}_frame"))?,
+                code: of(ty, &format!("{prefix}_code"))?,
+                qualname: of(ty, "__qualname__")?,
+                awaited: (of(ty, awaited)?, awaited),
+            })
         };
         Ok(Self {
             type_qualname: of(&type_type, "__qualname__")?,
@@ -143,6 +174,7 @@ impl Builtins {
             type_base: of(&type_type, "__base__")?,
             type_dict: of(&type_type, "__dict__")?,
             type_dictoffset: of(&type_type, "__dictoffset__")?,
+            function_module: of(&function, "__module__")?,
             function_code: of(&function, "__code__")?,
             function_qualname: of(&function, "__qualname__")?,
             function_closure: of(&function, "__closure__")?,
@@ -153,6 +185,8 @@ impl Builtins {
             code_name: of(&code, "co_name")?,
             code_varnames: of(&code, "co_varnames")?,
             code_argcount: of(&code, "co_argcount")?,
+            code_keyword_only_argcount: of(&code, "co_kwonlyargcount")?,
+            code_bytes: of(&code, "co_code")?,
             code_freevars: of(&code, "co_freevars")?,
             code_cellvars: of(&code, "co_cellvars")?,
             code_flags: of(&code, "co_flags")?,
@@ -162,6 +196,7 @@ impl Builtins {
             frame_line: of(&frame, "f_lineno")?,
             frame_locals: of(&frame, "f_locals")?,
             frame_back: of(&frame, "f_back")?,
+            frame_last_instruction: of(&frame, "f_lasti")?,
             traceback_next: of(&traceback, "tb_next")?,
             traceback_frame: of(&traceback, "tb_frame")?,
             traceback_line: of(&traceback, "tb_lineno")?,
@@ -170,11 +205,17 @@ impl Builtins {
             exception_cause: of(&exception, "__cause__")?,
             exception_args: of(&exception, "args")?,
             suspended: [
-                suspended(&generator, "gi")?,
-                suspended(&coroutine, "cr")?,
-                suspended(&async_generator, "ag")?,
+                suspended(&generator, "gi", "gi_yieldfrom")?,
+                suspended(&coroutine, "cr", "cr_await")?,
+                suspended(&async_generator, "ag", "ag_await")?,
             ],
+            frames_await: py.version_info() < (3, 11),
             builtin_self: of(&builtin, "__self__")?,
+            builtin_name: of(&builtin, "__name__")?,
+            module_dict: of(&module, "__dict__")?,
+            set_elements: BaseIterator::of(set.bind(py))?,
+            deque_items: BaseIterator::of(deque.bind(py))?,
+            bases,
             partial_function: of(&partial, "func")?,
             member_descriptor,
             locals_proxy,
@@ -209,7 +250,12 @@ impl Builtins {
         } else if derives(ffi::Py_TPFLAGS_BASE_EXC_SUBCLASS) {
             ObjectKind::Exception
         } else {
-            ObjectKind::Instance
+            // SAFETY: by this function's contract; walks the type's own `tp_mro`.
+            let derived = |base: usize| unsafe { ffi::PyType_IsSubtype(ty, base as *mut _) != 0 };
+            self.bases
+                .iter()
+                .find(|(base, _)| derived(*base))
+                .map_or(ObjectKind::Instance, |(_, kind)| *kind)
         }
     }
 }

@@ -5,7 +5,9 @@ use pyo3::prelude::*;
 
 use super::builtins::Builtins;
 use super::names::suspended;
-use super::read::{class_items, int_value, items, text_of, texts_of};
+use super::read::{
+    class_items, dict_items, find_item, int_value, items, printable, text_of, texts_of,
+};
 use super::{Description, ObjectKind, Place};
 
 /// Describes one object without running its code.
@@ -43,7 +45,7 @@ pub fn describe(builtins: &Builtins, kind: ObjectKind, object: &Bound<'_, PyAny>
         ObjectKind::Partial => {
             let function = builtins.partial_function.get(object);
             place = function.as_ref().and_then(|f| callable_place(builtins, f));
-            "functools.partial".to_owned()
+            type_name.clone()
         }
         ObjectKind::Frame => {
             let (name, frame_place) = frame_facts(builtins, object);
@@ -67,8 +69,9 @@ pub fn describe(builtins: &Builtins, kind: ObjectKind, object: &Bound<'_, PyAny>
             "traceback".to_owned()
         }
         ObjectKind::Generator | ObjectKind::Coroutine | ObjectKind::AsyncGenerator => {
-            let [_, code, name] = suspended(builtins, kind);
-            place = code
+            let parts = suspended(builtins, kind);
+            place = parts
+                .code
                 .get(object)
                 .and_then(|code| code_place(builtins, &code));
             let what = match kind {
@@ -76,23 +79,43 @@ pub fn describe(builtins: &Builtins, kind: ObjectKind, object: &Bound<'_, PyAny>
                 ObjectKind::AsyncGenerator => "async generator",
                 _ => "generator",
             };
-            format!("{what} {}", qualname(name, object))
+            format!("{what} {}", qualname(&parts.qualname, object))
+        }
+        ObjectKind::BuiltinFunction => {
+            let of_module = builtins
+                .builtin_self
+                .get(object)
+                // SAFETY: attached, the owner and its type are alive.
+                .is_none_or(|owner| unsafe {
+                    builtins.kind(ffi::Py_TYPE(owner.as_ptr())) == ObjectKind::Module
+                });
+            let what = if of_module { "function" } else { "method" };
+            format!(
+                "built-in {what} {}",
+                qualname(&builtins.builtin_name, object)
+            )
         }
         ObjectKind::Class => {
             place = class_place(builtins, object);
             format!("class {}", class_name(builtins, object))
         }
-        ObjectKind::Module => "module".to_owned(),
-        ObjectKind::Dict | ObjectKind::List | ObjectKind::Tuple | ObjectKind::Set => {
-            let size = container_size(kind, object);
-            details.push(("length".to_owned(), size.to_string()));
-            type_name.clone()
+        ObjectKind::Module => {
+            let name = builtins
+                .module_dict
+                .get(object)
+                .and_then(|dict| find_item("__name__", |f| dict_items(&dict, f)))
+                .and_then(|name| text_of(&name))
+                .unwrap_or_default();
+            format!("module {}", printable(&name)).trim_end().to_owned()
         }
         _ => {
             place = class_place(builtins, class.as_any());
             type_name.clone()
         }
     };
+    if let Some(size) = container_size(builtins, kind, object) {
+        details.push(("length".to_owned(), size.to_string()));
+    }
     details.push((
         "address".to_owned(),
         format!("{:#x}", object.as_ptr() as usize),
@@ -111,20 +134,32 @@ pub fn describe(builtins: &Builtins, kind: ObjectKind, object: &Bound<'_, PyAny>
 /// Qualified name of a class with its module, unless that is `builtins` or `__main__`.
 pub(super) fn class_name(builtins: &Builtins, class: &Bound<'_, PyAny>) -> String {
     let name = qualname(&builtins.type_qualname, class);
-    let module = builtins
-        .type_module
-        .get(class)
-        .and_then(|module| text_of(&module));
-    match module.as_deref() {
+    match class_module(builtins, class).as_deref() {
         None | Some("" | "builtins" | "__main__") => name,
-        Some(module) => format!("{module}.{name}"),
+        Some(module) => format!("{}.{name}", printable(module)),
     }
+}
+
+/// The name of the module that a class says it is from.
+///
+/// That of a class made in Python is looked for by hand: `type.__module__` looks into the class's
+/// dictionary, which may hold keys of the program's own types, and so may call their `__eq__`.
+fn class_module(builtins: &Builtins, class: &Bound<'_, PyAny>) -> Option<String> {
+    // SAFETY: attached, and a class is a live type.
+    let flags = unsafe { ffi::PyType_GetFlags(class.as_ptr().cast()) };
+    let module = if flags & ffi::Py_TPFLAGS_HEAPTYPE == 0 {
+        builtins.type_module.get(class)
+    } else {
+        find_item("__module__", |f| class_items(builtins, class, f))
+    };
+    module.and_then(|module| text_of(&module))
 }
 
 fn qualname(descriptor: &super::Descriptor, object: &Bound<'_, PyAny>) -> String {
     descriptor
         .get(object)
         .and_then(|name| text_of(&name))
+        .map(|name| printable(&name))
         .unwrap_or_default()
 }
 
@@ -181,7 +216,7 @@ pub(super) fn code_place(builtins: &Builtins, code: &Bound<'_, PyAny>) -> Option
         .get(code)
         .and_then(|line| int_value(&line));
     Some(Place {
-        file,
+        file: printable(&file),
         line: line.and_then(|line| u32::try_from(line).ok()).unwrap_or(0),
     })
 }
@@ -206,13 +241,21 @@ fn frame_facts(builtins: &Builtins, frame: &Bound<'_, PyAny>) -> (String, Option
 }
 
 /// Where a class is written: the first line of its first method, which is as near as every version
-/// of CPython knows.
+/// of CPython knows. Methods of another module or under another name do not count: `dataclasses` and
+/// `enum` put some of their own into the classes they make.
 fn class_place(builtins: &Builtins, class: &Bound<'_, PyAny>) -> Option<Place> {
     let mut first: Option<Place> = None;
-    class_items(builtins, class, &mut |_, value| {
+    let module = class_module(builtins, class);
+    class_items(builtins, class, &mut |name, value| {
         // SAFETY: attached, the value and its type are alive.
         let kind = unsafe { builtins.kind(ffi::Py_TYPE(value.as_ptr())) };
         if kind == ObjectKind::Function
+            && builtins
+                .function_module
+                .get(value)
+                .and_then(|module| text_of(&module))
+                == module
+            && has_name_of_code(builtins, name, value)
             && let Some(place) = function_place(builtins, value)
             && place.line > 0
             && !place.file.starts_with('<')
@@ -225,14 +268,48 @@ fn class_place(builtins: &Builtins, class: &Bound<'_, PyAny>) -> Option<Place> {
     first
 }
 
-fn container_size(kind: ObjectKind, object: &Bound<'_, PyAny>) -> isize {
+/// True if a function is stored under the name it was written with; a private one's is mangled.
+fn has_name_of_code(
+    builtins: &Builtins,
+    name: &Bound<'_, PyAny>,
+    function: &Bound<'_, PyAny>,
+) -> bool {
+    let written = builtins
+        .function_code
+        .get(function)
+        .and_then(|code| builtins.code_name.get(&code))
+        .and_then(|name| text_of(&name));
+    match (text_of(name), written) {
+        (Some(name), Some(written)) => {
+            name == written || (written.starts_with("__") && name.ends_with(&written))
+        }
+        _ => false,
+    }
+}
+
+/// How many items a built-in container has, whatever a subclass says.
+fn container_size(
+    builtins: &Builtins,
+    kind: ObjectKind,
+    object: &Bound<'_, PyAny>,
+) -> Option<usize> {
     // SAFETY: attached; each function reads the size of the kind of container that this is.
-    unsafe {
+    let size = unsafe {
         match kind {
             ObjectKind::Dict => ffi::PyDict_Size(object.as_ptr()),
             ObjectKind::List => ffi::PyList_Size(object.as_ptr()),
             ObjectKind::Tuple => ffi::PyTuple_Size(object.as_ptr()),
-            _ => ffi::PySet_Size(object.as_ptr()),
+            ObjectKind::Set => ffi::PySet_Size(object.as_ptr()),
+            ObjectKind::Deque => {
+                let mut count = 0;
+                builtins.deque_items.for_each(object, &mut |_| {
+                    count += 1;
+                    true
+                });
+                count
+            }
+            _ => return None,
         }
-    }
+    };
+    usize::try_from(size).ok()
 }

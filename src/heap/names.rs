@@ -1,12 +1,17 @@
 //! What the references of an object are called.
 
+use std::collections::hash_map::Entry;
+
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList};
+use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyList, PyString, PyTuple};
+use rustc_hash::FxHashMap;
 
-use super::builtins::Builtins;
+use super::builtins::{Builtins, Suspended};
 use super::describe::class_name;
-use super::read::{class_items, dict_items, int_value, items, text_of, texts_of};
+use super::read::{
+    TEXT_LIMIT, class_items, dict_items, int_value, items, printable, referents, text_of, texts_of,
+};
 use super::{Descriptor, ObjectKind, ReferenceName};
 
 /// The names of references `targets` of `object`, in their order.
@@ -20,16 +25,15 @@ pub fn name_references(
     object: &Bound<'_, PyAny>,
     targets: &[usize],
 ) -> Vec<ReferenceName> {
-    let mut names = Names {
-        targets,
-        found: vec![None; targets.len()],
-    };
+    let mut names = Names::new(targets);
+    // First, so that no attribute that holds the type as well takes its place.
+    names.claim(object.get_type().as_ptr() as usize, || ReferenceName::Type);
     match kind {
         ObjectKind::Dict => name_dict(builtins, object, &mut names),
         ObjectKind::List => name_list(object, &mut names),
         ObjectKind::Tuple => name_tuple(builtins, object, &mut names),
-        ObjectKind::Set => names.claim_rest(|_| ReferenceName::Member),
-        ObjectKind::Deque => name_deque(object, &mut names),
+        ObjectKind::Set => name_set(builtins, object, &mut names),
+        ObjectKind::Deque => name_deque(builtins, object, &mut names),
         ObjectKind::Function => name_function(builtins, object, &mut names),
         ObjectKind::Cell => names.attribute(&builtins.cell_contents, object, "cell_contents"),
         ObjectKind::Frame => name_frame(builtins, object, &mut names),
@@ -59,7 +63,6 @@ pub fn name_references(
     if !names.done() {
         name_instance_dict(builtins, object, &mut names);
     }
-    names.claim(object.get_type().as_ptr() as usize, || ReferenceName::Type);
     names
         .found
         .into_iter()
@@ -71,30 +74,42 @@ pub fn name_references(
 struct Names<'a> {
     targets: &'a [usize],
     found: Vec<Option<ReferenceName>>,
+    /// The positions of the nameless references to each target, the first of them last.
+    nameless: FxHashMap<usize, Vec<usize>>,
 }
 
-impl Names<'_> {
+impl<'a> Names<'a> {
+    fn new(targets: &'a [usize]) -> Self {
+        let mut nameless: FxHashMap<usize, Vec<usize>> = FxHashMap::default();
+        for (i, &target) in targets.iter().enumerate().rev() {
+            nameless.entry(target).or_default().push(i);
+        }
+        Self {
+            targets,
+            found: vec![None; targets.len()],
+            nameless,
+        }
+    }
+
     fn done(&self) -> bool {
-        self.found.iter().all(Option::is_some)
+        self.nameless.is_empty()
     }
 
     /// True if a reference to `target` has no name yet.
     fn wants(&self, target: usize) -> bool {
-        self.targets
-            .iter()
-            .zip(&self.found)
-            .any(|(&t, name)| t == target && name.is_none())
+        self.nameless.contains_key(&target)
     }
 
     /// Names the first nameless reference to `target`, if there is one.
     fn claim(&mut self, target: usize, name: impl FnOnce() -> ReferenceName) {
-        let free = self
-            .targets
-            .iter()
-            .zip(&self.found)
-            .position(|(&t, n)| t == target && n.is_none());
-        if let Some(found) = free.and_then(|i| self.found.get_mut(i)) {
-            *found = Some(name());
+        let Entry::Occupied(mut positions) = self.nameless.entry(target) else {
+            return;
+        };
+        if let Some(i) = positions.get_mut().pop() {
+            self.found[i] = Some(name());
+        }
+        if positions.get().is_empty() {
+            positions.remove();
         }
     }
 
@@ -102,43 +117,28 @@ impl Names<'_> {
         self.claim(value.as_ptr() as usize, name);
     }
 
-    fn claim_rest(&mut self, name: impl Fn(usize) -> ReferenceName) {
-        for (i, found) in self.found.iter_mut().enumerate() {
-            if found.is_none() {
-                *found = Some(name(i));
-            }
-        }
-    }
-
     fn attribute(&mut self, descriptor: &Descriptor, object: &Bound<'_, PyAny>, name: &str) {
         if self.done() {
             return;
         }
         if let Some(value) = descriptor.get(object) {
-            self.claim_value(&value, || ReferenceName::Attribute(name.to_owned()));
+            self.claim_value(&value, || ReferenceName::Attribute(printable(name)));
         }
     }
 
     /// Names the first nameless reference to an exact dict.
     fn claim_dict(&mut self, name: &str) {
-        if let Some(dict) = self.nameless_dict() {
+        if let Some(dict) = self.nameless_of_type(|ty| ty == &raw mut ffi::PyDict_Type) {
             self.claim(dict, || ReferenceName::Attribute(name.to_owned()));
         }
     }
 
-    fn nameless_dict(&self) -> Option<usize> {
-        self.nameless(|ty| ty == &raw mut ffi::PyDict_Type)
-    }
-
-    fn nameless(&self, of_type: impl Fn(*mut ffi::PyTypeObject) -> bool) -> Option<usize> {
-        self.targets
-            .iter()
-            .zip(&self.found)
-            .find_map(|(&target, name)| {
-                // SAFETY: the targets are alive: the object that is being named refers to them.
-                let ty = unsafe { ffi::Py_TYPE(target as *mut ffi::PyObject) };
-                (name.is_none() && of_type(ty)).then_some(target)
-            })
+    fn nameless_of_type(&self, of_type: impl Fn(*mut ffi::PyTypeObject) -> bool) -> Option<usize> {
+        self.targets.iter().copied().find(|&target| {
+            // SAFETY: the targets are alive: the object that is being named refers to them.
+            let ty = unsafe { ffi::Py_TYPE(target as *mut ffi::PyObject) };
+            of_type(ty) && self.wants(target)
+        })
     }
 }
 
@@ -157,13 +157,62 @@ fn name_dict(builtins: &Builtins, dict: &Bound<'_, PyAny>, names: &mut Names<'_>
 
 /// A dict key as Python source if that is short and certain, else its type.
 fn literal(builtins: &Builtins, key: &Bound<'_, PyAny>) -> String {
-    if key.is_exact_instance_of::<pyo3::types::PyString>() {
-        return format!("'{}'", text_of(key).unwrap_or_default());
+    literal_within(builtins, key, 2)
+}
+
+/// [`literal`], with tuples up to `depth` deep.
+fn literal_within(builtins: &Builtins, key: &Bound<'_, PyAny>, depth: usize) -> String {
+    const ITEM_LIMIT: usize = 4;
+    if key.is_none() {
+        return "None".to_owned();
+    }
+    if key.is_exact_instance_of::<PyString>() {
+        return quoted(&text_of(key).unwrap_or_default());
+    }
+    if let Ok(value) = key.cast_exact::<PyBool>() {
+        return if value.is_true() { "True" } else { "False" }.to_owned();
     }
     if let Some(value) = int_value(key) {
         return value.to_string();
     }
+    if key.is_exact_instance_of::<PyFloat>()
+        && let Ok(text) = key.repr()
+    {
+        return text.to_string();
+    }
+    if let Ok(bytes) = key.cast_exact::<PyBytes>()
+        && bytes.as_bytes().len() <= TEXT_LIMIT
+    {
+        let text: String = bytes
+            .as_bytes()
+            .iter()
+            .flat_map(|&byte| byte.escape_ascii())
+            .map(char::from)
+            .collect();
+        return format!("b'{}'", text.replace("\\\"", "\""));
+    }
+    if key.is_exact_instance_of::<PyTuple>() && depth > 0 {
+        let parts = items(key);
+        if parts.len() <= ITEM_LIMIT {
+            let parts: Vec<String> = parts
+                .iter()
+                .map(|part| literal_within(builtins, part, depth - 1))
+                .collect();
+            let comma = if parts.len() == 1 { "," } else { "" };
+            return format!("({}{comma})", parts.join(", "));
+        }
+    }
+    // SAFETY: attached, the key and its type are alive.
+    if unsafe { builtins.kind(ffi::Py_TYPE(key.as_ptr())) } == ObjectKind::Class {
+        return class_name(builtins, key);
+    }
     format!("<{}>", class_name(builtins, key.get_type().as_any()))
+}
+
+/// A string as Python source.
+fn quoted(text: &str) -> String {
+    let text = text.replace('\\', "\\\\").replace('\'', "\\'");
+    format!("'{}'", printable(&text))
 }
 
 fn name_list(list: &Bound<'_, PyAny>, names: &mut Names<'_>) {
@@ -212,25 +261,25 @@ fn named_tuple_fields(builtins: &Builtins, tuple: &Bound<'_, PyAny>) -> Vec<Stri
     fields
 }
 
-/// A deque traverses its items in order (`deque_traverse` in Modules/_collectionsmodule.c), but its
-/// snapshot lacks those that are of no interest, so the items are asked for by position.
-fn name_deque(deque: &Bound<'_, PyAny>, names: &mut Names<'_>) {
-    // SAFETY: attached; the slots are called on an exact deque, so they are the deque's own, and
-    // the item they return is a new reference.
+fn name_set(builtins: &Builtins, set: &Bound<'_, PyAny>, names: &mut Names<'_>) {
+    // SAFETY: the kind says that this is a set.
     unsafe {
-        let size = ffi::PySequence_Size(deque.as_ptr());
-        for i in 0..size {
-            if names.done() {
-                break;
-            }
-            let item = ffi::PySequence_GetItem(deque.as_ptr(), i);
-            if item.is_null() {
-                ffi::PyErr_Clear();
-                break;
-            }
-            names.claim(item as usize, || ReferenceName::Index(i as usize));
-            ffi::Py_DecRef(item);
-        }
+        builtins.set_elements.for_each(set, &mut |element| {
+            names.claim_value(element, || ReferenceName::Member);
+            !names.done()
+        });
+    }
+}
+
+fn name_deque(builtins: &Builtins, deque: &Bound<'_, PyAny>, names: &mut Names<'_>) {
+    let mut position = 0;
+    // SAFETY: the kind says that this is a deque.
+    unsafe {
+        builtins.deque_items.for_each(deque, &mut |item| {
+            names.claim_value(item, || ReferenceName::Index(position));
+            position += 1;
+            !names.done()
+        });
     }
 }
 
@@ -249,11 +298,41 @@ fn name_class(builtins: &Builtins, class: &Bound<'_, PyAny>, names: &mut Names<'
 }
 
 fn name_frame(builtins: &Builtins, frame: &Bound<'_, PyAny>, names: &mut Names<'_>) {
-    name_locals(builtins, frame, names);
+    name_locals(builtins, frame, frame, names);
+    if builtins.frames_await && !names.done() {
+        name_awaited_by_frame(builtins, frame, names);
+    }
     // Asking for `f_back` may create the frame object, so only if there is one to be named.
     let frame_type = frame.get_type().as_type_ptr();
-    if names.nameless(|ty| ty == frame_type).is_some() {
+    if names.nameless_of_type(|ty| ty == frame_type).is_some() {
         names.attribute(&builtins.frame_back, frame, "f_back");
+    }
+}
+
+/// Names what a suspended frame of 3.10 waits for: the top of its stack, if the next instruction is
+/// `YIELD_FROM` (`_PyGen_yf` in Objects/genobject.c), which `tp_traverse` visits last.
+fn name_awaited_by_frame(builtins: &Builtins, frame: &Bound<'_, PyAny>, names: &mut Names<'_>) {
+    const YIELD_FROM: u8 = 72;
+    let Some(code) = builtins.frame_code.get(frame) else {
+        return;
+    };
+    let next = builtins
+        .frame_last_instruction
+        .get(frame)
+        .and_then(|last| usize::try_from(int_value(&last)? + 2).ok());
+    let instructions = builtins.code_bytes.get(&code);
+    let instruction = instructions
+        .as_ref()
+        .and_then(|code| code.cast_exact::<PyBytes>().ok()?.as_bytes().get(next?));
+    if instruction == Some(&YIELD_FROM)
+        && let Some(&awaited) = referents(frame).last()
+    {
+        let name = match code_flags(builtins, &code) {
+            flags if flags & CO_ASYNC_GENERATOR != 0 => "ag_await",
+            flags if flags & CO_COROUTINE != 0 => "cr_await",
+            _ => "gi_yieldfrom",
+        };
+        names.claim(awaited, || ReferenceName::Attribute(name.to_owned()));
     }
 }
 
@@ -263,18 +342,63 @@ fn name_suspended(
     object: &Bound<'_, PyAny>,
     names: &mut Names<'_>,
 ) {
-    let [frame, _, _] = suspended(builtins, kind);
-    if let Some(frame) = frame.get(object) {
+    let parts = suspended(builtins, kind);
+    let (awaited, name) = &parts.awaited;
+    if let Some(frame) = parts.frame.get(object) {
         names.claim_value(&frame, || ReferenceName::Attribute("frame".to_owned()));
         // From 3.11 on the generator itself refers to the locals; before, its frame does.
         if !names.done() {
-            name_locals(builtins, &frame, names);
+            name_locals(builtins, &frame, object, names);
+        }
+    } else if let Some(code) = parts.code.get(object) {
+        name_arguments(builtins, &code, object, names);
+    }
+    names.attribute(awaited, object, name);
+}
+
+/// Names what a suspended object holds that was closed before it began.
+///
+/// From 3.12 on, closing it (as its finalizer does) drops nothing, but it has no frame to ask any
+/// more (`gen_close` in Objects/genobject.c). It refers to its function or code and then to its
+/// arguments and cells, all of which are set, in the order of the code's names.
+fn name_arguments(
+    builtins: &Builtins,
+    code: &Bound<'_, PyAny>,
+    object: &Bound<'_, PyAny>,
+    names: &mut Names<'_>,
+) {
+    let referents = referents(object);
+    let Some(last_of_head) = referents
+        .iter()
+        .rposition(|&target| target == code.as_ptr() as usize)
+    else {
+        return;
+    };
+    let texts = |part: &Descriptor| part.get(code).map(|v| texts_of(&v)).unwrap_or_default();
+    let count = |part: &Descriptor| part.get(code).and_then(|v| int_value(&v)).unwrap_or(0);
+    let flags = code_flags(builtins, code);
+    let arguments = count(&builtins.code_argcount)
+        + count(&builtins.code_keyword_only_argcount)
+        + i64::from(flags & CO_VARARGS != 0)
+        + i64::from(flags & CO_VARKEYWORDS != 0);
+    let mut variables = texts(&builtins.code_varnames);
+    variables.truncate(usize::try_from(arguments).unwrap_or(0));
+    for cell in texts(&builtins.code_cellvars) {
+        if !variables.contains(&cell) {
+            variables.push(cell);
+        }
+    }
+    variables.extend(texts(&builtins.code_freevars));
+    let values = &referents[last_of_head + 1..];
+    if values.len() == variables.len() {
+        for (&value, name) in values.iter().zip(variables) {
+            names.claim(value, || ReferenceName::Local(name));
         }
     }
 }
 
-/// The descriptors of a suspended object's frame, code and qualified name.
-pub(super) fn suspended(builtins: &Builtins, kind: ObjectKind) -> &[Descriptor; 3] {
+/// How the parts of a suspended object are read.
+pub(super) fn suspended(builtins: &Builtins, kind: ObjectKind) -> &Suspended {
     match kind {
         ObjectKind::Coroutine => &builtins.suspended[1],
         ObjectKind::AsyncGenerator => &builtins.suspended[2],
@@ -284,75 +408,142 @@ pub(super) fn suspended(builtins: &Builtins, kind: ObjectKind) -> &[Descriptor; 
 
 /// Names what a frame's local variables refer to, be it directly or through a cell.
 ///
+/// `holder` is what refers to the variables: the frame, or the generator that it belongs to.
+///
 /// Up to 3.12 `f_locals` of a function's frame is a dict that the frame keeps, filled on each
-/// request (`PyFrame_FastToLocalsWithError`). One that exists already is only read; one that the
-/// request made is emptied again, so that the frame holds nothing it did not hold before.
-fn name_locals(builtins: &Builtins, frame: &Bound<'_, PyAny>, names: &mut Names<'_>) {
-    if let Some(kept) = names.nameless_dict().filter(|_| optimised(builtins, frame)) {
-        // SAFETY: the target is alive: the frame refers to it.
-        let dict = unsafe { Bound::from_borrowed_ptr(frame.py(), kept as *mut ffi::PyObject) };
-        let kept_by_frame = is_kept_snapshot(builtins, frame, &dict);
-        if kept_by_frame {
-            names.claim(kept, || ReferenceName::Attribute("f_locals".to_owned()));
-            let pairs = pairs_of(builtins, &dict);
-            claim_locals(builtins, &pairs, names);
-            return;
-        }
+/// request (`PyFrame_FastToLocalsWithError`). If the request made it, it is emptied again, so that
+/// the frame holds nothing it did not hold before; if the program had asked before, the dict is the
+/// program's too, and gets back what was in it.
+fn name_locals(
+    builtins: &Builtins,
+    frame: &Bound<'_, PyAny>,
+    holder: &Bound<'_, PyAny>,
+    names: &mut Names<'_>,
+) {
+    let before = referents(holder);
+    let kept = kept_locals(builtins, &before, frame.py());
+    if let Some(kept) = &kept
+        && !optimised(builtins, frame)
+    {
+        // The frame of a module or a class body: its variables are in the mapping alone, which
+        // may be of the program's own making, so it is not asked for.
+        names.claim_value(kept, || ReferenceName::Attribute("f_locals".to_owned()));
+        return;
     }
+    if !optimised(builtins, frame) {
+        return;
+    }
+    let kept = kept.filter(|kept| kept.is_exact_instance_of::<PyDict>());
+    let Some(content) = kept.as_ref().map_or(Some(Vec::new()), content_of) else {
+        return;
+    };
     let Some(locals) = builtins.frame_locals.get(frame) else {
         return;
     };
-    let known = names.targets.contains(&(locals.as_ptr() as usize));
-    if known {
+    claim_locals(builtins, &pairs_of(builtins, &locals), names);
+    let Ok(dict) = locals.cast_exact::<PyDict>() else {
+        return;
+    };
+    if kept.is_some_and(|kept| kept.is(&locals)) {
         names.claim_value(&locals, || ReferenceName::Attribute("f_locals".to_owned()));
-    }
-    let pairs = pairs_of(builtins, &locals);
-    claim_locals(builtins, &pairs, names);
-    if !known && optimised(builtins, frame) && locals.is_exact_instance_of::<PyDict>() {
-        // SAFETY: attached; the dict was made by the request above, so nobody else has it, and
-        // its values are all held by the frame too, so emptying it destroys nothing.
-        unsafe { ffi::PyDict_Clear(locals.as_ptr()) };
+        restore(dict, &content);
+    } else if !before.contains(&(locals.as_ptr() as usize)) {
+        // Its values are all held by the frame too, so emptying it destroys nothing.
+        dict.clear();
     }
 }
 
-/// True if the frame's code keeps its variables in fast slots, as every function's does
-/// (`CO_OPTIMIZED`); a module's or class body's frame uses its dict itself.
+/// What a frame keeps as its `f_locals`, going by its place among what the frame refers to; up
+/// to 3.10 that may also be the function's first local variable.
+fn kept_locals<'py>(
+    builtins: &Builtins,
+    referents: &[usize],
+    py: Python<'py>,
+) -> Option<Bound<'py, PyAny>> {
+    let kind = |target: usize| {
+        // SAFETY: attached; the target is alive, as the frame refers to it.
+        unsafe { builtins.kind(ffi::Py_TYPE(target as *mut ffi::PyObject)) }
+    };
+    let place = if builtins.frames_await {
+        // frame_traverse in Objects/frameobject.c: code, builtins, globals, locals.
+        3 + referents
+            .iter()
+            .position(|&target| kind(target) == ObjectKind::Code)?
+    } else {
+        // _PyFrame_Traverse in Python/frame.c: locals, function, code.
+        let function = referents.windows(2).position(|pair| {
+            kind(pair[0]) == ObjectKind::Function && kind(pair[1]) == ObjectKind::Code
+        });
+        function?.checked_sub(1)?
+    };
+    let target = *referents.get(place)?;
+    // SAFETY: as above.
+    Some(unsafe { Bound::from_borrowed_ptr(py, target as *mut ffi::PyObject) })
+}
+
+/// The items of a dict all of whose keys are exact strings, so that they can be put back without
+/// calling a key's `__eq__`; `None` for any other dict.
+fn content_of<'py>(
+    dict: &Bound<'py, PyAny>,
+) -> Option<Vec<(Bound<'py, PyAny>, Bound<'py, PyAny>)>> {
+    let mut content = Some(Vec::new());
+    dict_items(dict, &mut |key, value| {
+        if !key.is_exact_instance_of::<PyString>() {
+            content = None;
+        } else if let Some(content) = &mut content {
+            content.push((key.clone(), value.clone()));
+        }
+        content.is_some()
+    });
+    content
+}
+
+/// Gives a dict of variables the content it had before they were read into it.
+fn restore(dict: &Bound<'_, PyDict>, content: &[(Bound<'_, PyAny>, Bound<'_, PyAny>)]) {
+    let known: FxHashMap<String, usize> = content
+        .iter()
+        .enumerate()
+        .map(|(i, (key, _))| (text_of(key).unwrap_or_default(), i))
+        .collect();
+    for (key, value) in content_of(dict.as_any()).unwrap_or_default() {
+        let before = known.get(&text_of(&key).unwrap_or_default());
+        // What a failure would leave behind is a variable's present value: no harm.
+        let done = match before.and_then(|&i| content.get(i)) {
+            Some((_, before)) if before.is(&value) => Ok(()),
+            Some((_, before)) => dict.set_item(&key, before),
+            None => dict.del_item(&key),
+        };
+        drop(done);
+    }
+    for (key, value) in content {
+        if !matches!(dict.contains(key), Ok(true)) {
+            drop(dict.set_item(key, value));
+        }
+    }
+}
+
+const CO_OPTIMIZED: i64 = 0x1;
+const CO_VARARGS: i64 = 0x4;
+const CO_VARKEYWORDS: i64 = 0x8;
+const CO_COROUTINE: i64 = 0x80;
+const CO_ASYNC_GENERATOR: i64 = 0x200;
+
+/// The `CO_` flags of a code object (Include/cpython/code.h).
+fn code_flags(builtins: &Builtins, code: &Bound<'_, PyAny>) -> i64 {
+    builtins
+        .code_flags
+        .get(code)
+        .and_then(|flags| int_value(&flags))
+        .unwrap_or(0)
+}
+
+/// True if the frame's code keeps its variables in fast slots, as every function's does; a
+/// module's or class body's frame has them in a mapping.
 fn optimised(builtins: &Builtins, frame: &Bound<'_, PyAny>) -> bool {
     builtins
         .frame_code
         .get(frame)
-        .and_then(|code| builtins.code_flags.get(&code))
-        .and_then(|flags| int_value(&flags))
-        .is_some_and(|flags| flags & 1 != 0)
-}
-
-/// True if `dict` looks like the dict that an earlier `f_locals` left in the frame: all its keys are
-/// names of the frame's variables. (A local variable that is such a dict gives right names too.)
-fn is_kept_snapshot(
-    builtins: &Builtins,
-    frame: &Bound<'_, PyAny>,
-    dict: &Bound<'_, PyAny>,
-) -> bool {
-    let Some(code) = builtins.frame_code.get(frame) else {
-        return false;
-    };
-    let variables: Vec<String> = [
-        &builtins.code_varnames,
-        &builtins.code_cellvars,
-        &builtins.code_freevars,
-    ]
-    .into_iter()
-    .filter_map(|names| names.get(&code))
-    .flat_map(|names| texts_of(&names))
-    .collect();
-    let mut all = true;
-    let mut count = 0;
-    dict_items(dict, &mut |key, _| {
-        count += 1;
-        all = text_of(key).is_some_and(|key| variables.contains(&key));
-        all
-    });
-    all && count > 0
+        .is_some_and(|code| code_flags(builtins, &code) & CO_OPTIMIZED != 0)
 }
 
 /// Names and values of a locals mapping: a dict, or from 3.13 on a `FrameLocalsProxy`.
@@ -405,7 +596,7 @@ fn claim_locals(builtins: &Builtins, pairs: &[(String, Bound<'_, PyAny>)], names
     let py = any.py();
     // A variable that an inner function uses too lives in a cell, and the frame refers to that.
     for i in 0..names.targets.len() {
-        if names.found[i].is_some() {
+        if !names.wants(names.targets[i]) {
             continue;
         }
         // SAFETY: the targets are alive: the object that is being named refers to them.
@@ -417,7 +608,7 @@ fn claim_locals(builtins: &Builtins, pairs: &[(String, Bound<'_, PyAny>)], names
         if let Some(value) = builtins.cell_contents.get(&cell)
             && let Some((name, _)) = pairs.iter().find(|(_, v)| v.is(&value))
         {
-            names.found[i] = Some(ReferenceName::Local(name.clone()));
+            names.claim(names.targets[i], || ReferenceName::Local(name.clone()));
         }
     }
 }
@@ -456,7 +647,8 @@ fn name_instance_dict(builtins: &Builtins, object: &Bound<'_, PyAny>, names: &mu
         .and_then(|offset| int_value(&offset))
         .unwrap_or(0);
     // A negative offset stands for a dict that the interpreter manages and may not have made yet.
-    if offset == 0 || (offset > 0 && names.nameless_dict().is_none()) {
+    let nameless_dict = names.nameless_of_type(|ty| ty == &raw mut ffi::PyDict_Type);
+    if offset == 0 || (offset > 0 && nameless_dict.is_none()) {
         return;
     }
     // SAFETY: attached; reads or makes the object's own dict without asking its class
@@ -471,15 +663,16 @@ fn name_instance_dict(builtins: &Builtins, object: &Bound<'_, PyAny>, names: &mu
             }
         }
     };
-    if names.wants(dict.as_ptr() as usize) {
-        names.claim_value(&dict, || ReferenceName::Attribute("__dict__".to_owned()));
-        return;
-    }
+    // From 3.13 on an object may refer to its dict and to the values themselves
+    // (`PyObject_VisitManagedDict`).
+    names.claim_value(&dict, || ReferenceName::Attribute("__dict__".to_owned()));
     dict_items(&dict, &mut |key, value| {
-        if names.wants(value.as_ptr() as usize) {
-            let name = text_of(key).unwrap_or_default();
-            names.claim_value(value, || ReferenceName::Attribute(name));
-        }
+        names.claim_value(value, || {
+            ReferenceName::Attribute(match text_of(key) {
+                Some(name) => printable(&name),
+                None => literal(builtins, key),
+            })
+        });
         !names.done()
     });
 }

@@ -127,6 +127,8 @@ pub enum ReferenceName {
     Type,
     /// A reference that exists but has no name in Python.
     Unnamed,
+    /// Stands for the references of a stretch of objects that is left out.
+    Omitted,
 }
 
 impl fmt::Display for ReferenceName {
@@ -143,6 +145,7 @@ impl fmt::Display for ReferenceName {
             Self::Local(name) => write!(f, "local '{name}'"),
             Self::Type => f.write_str(".__class__"),
             Self::Unnamed => f.write_str("an internal reference"),
+            Self::Omitted => f.write_str("…"),
         }
     }
 }

@@ -5,12 +5,12 @@ use std::ffi::c_void;
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::PyType;
+use pyo3::types::{PyDict, PyString, PyType};
 
 use super::traverse::for_each_referent;
 
 /// Text longer than this is cut when it is taken from the program.
-const TEXT_LIMIT: usize = 200;
+pub const TEXT_LIMIT: usize = 200;
 
 /// A descriptor implemented in C, taken from the dictionary of the type that defines it.
 ///
@@ -69,6 +69,76 @@ impl Descriptor {
     }
 }
 
+/// The iteration over a built-in container as its own type does it, whatever a subclass says.
+pub struct BaseIterator {
+    iterate: ffi::getiterfunc,
+}
+
+impl BaseIterator {
+    /// The iteration of `ty`, a built-in type.
+    ///
+    /// # Errors
+    /// If it cannot be iterated.
+    pub fn of(ty: &Bound<'_, PyType>) -> PyResult<Self> {
+        // SAFETY: attached; the slot has the type that CPython documents.
+        let iterate = unsafe {
+            std::mem::transmute::<*mut c_void, Option<ffi::getiterfunc>>(ffi::PyType_GetSlot(
+                ty.as_type_ptr(),
+                ffi::Py_tp_iter,
+            ))
+        };
+        let iterate = iterate
+            .ok_or_else(|| PyTypeError::new_err(format!("cyclescope: {ty} is no container")))?;
+        Ok(Self { iterate })
+    }
+
+    /// Calls `f` with each item of `container`, until it returns false.
+    ///
+    /// # Safety
+    /// `container` is an object of the type that the iteration was taken from, or of a subclass.
+    pub unsafe fn for_each<'py>(
+        &self,
+        container: &Bound<'py, PyAny>,
+        f: &mut dyn FnMut(&Bound<'py, PyAny>) -> bool,
+    ) {
+        let py = container.py();
+        // SAFETY: attached; the slot is called on an object whose layout it knows and makes an
+        // iterator of the built-in kind, whose next item is C code: no hash, no comparison.
+        unsafe {
+            let iterator = (self.iterate)(container.as_ptr());
+            if let Some(iterator) = Bound::from_owned_ptr_or_opt(py, iterator) {
+                while let Some(item) =
+                    Bound::from_owned_ptr_or_opt(py, ffi::PyIter_Next(iterator.as_ptr()))
+                {
+                    if !f(&item) {
+                        break;
+                    }
+                }
+            }
+            ffi::PyErr_Clear();
+        }
+    }
+}
+
+/// What an object refers to, by its type's `tp_traverse`, in order.
+pub fn referents(object: &Bound<'_, PyAny>) -> Vec<usize> {
+    let mut found = Vec::new();
+    // SAFETY: attached, and the object and its type are alive; the slot has the type that CPython
+    // documents, and the visitor only takes addresses.
+    unsafe {
+        let ty = ffi::Py_TYPE(object.as_ptr());
+        let traverse = std::mem::transmute::<*mut c_void, Option<ffi::traverseproc>>(
+            ffi::PyType_GetSlot(ty, ffi::Py_tp_traverse),
+        );
+        if let Some(traverse) = traverse {
+            for_each_referent(object.as_ptr(), traverse, &mut |target| {
+                found.push(target as usize);
+            });
+        }
+    }
+    found
+}
+
 /// Calls `f` with each key and value of a dict or an object of a subclass, until it returns false.
 ///
 /// Walks the dict's own table (`PyDict_Next`): no hash, no comparison, no overridden method.
@@ -118,6 +188,26 @@ pub fn text_of(object: &Bound<'_, PyAny>) -> Option<String> {
     }
 }
 
+/// A program's text on one line: control characters, and those that turn the direction of writing,
+/// become escapes.
+pub fn printable(text: &str) -> String {
+    let mut result = String::with_capacity(text.len());
+    for c in text.chars() {
+        let turns = matches!(c, '\u{2028}'..='\u{202E}' | '\u{2066}'..='\u{2069}');
+        match c {
+            '\n' => result.push_str("\\n"),
+            '\r' => result.push_str("\\r"),
+            '\t' => result.push_str("\\t"),
+            c if c.is_control() && u32::from(c) < 0x100 => {
+                result.push_str(&format!("\\x{:02x}", u32::from(c)));
+            }
+            c if turns => result.push_str(&format!("\\u{:04x}", u32::from(c))),
+            c => result.push(c),
+        }
+    }
+    result
+}
+
 /// The value of an exact `int` or `bool` that fits; `None` for anything else.
 pub fn int_value(object: &Bound<'_, PyAny>) -> Option<i64> {
     let exact = object.is_exact_instance_of::<pyo3::types::PyInt>()
@@ -162,23 +252,27 @@ pub fn class_items<'py>(
     let Some(proxy) = builtins.type_dict.get(class) else {
         return;
     };
-    let mut dict = std::ptr::null_mut();
-    // SAFETY: attached, and the proxy is alive and keeps the dict so; the slot has the type that
-    // CPython documents.
-    let dict = unsafe {
-        let traverse = std::mem::transmute::<*mut c_void, Option<ffi::traverseproc>>(
-            ffi::PyType_GetSlot(ffi::Py_TYPE(proxy.as_ptr()), ffi::Py_tp_traverse),
-        );
-        if let Some(traverse) = traverse {
-            for_each_referent(proxy.as_ptr(), traverse, &mut |target| {
-                if ffi::PyDict_CheckExact(target) != 0 {
-                    dict = target;
-                }
-            });
+    for target in referents(&proxy) {
+        // SAFETY: attached; the proxy refers to the target and so keeps it alive.
+        let target = unsafe { Bound::from_borrowed_ptr(class.py(), target as *mut ffi::PyObject) };
+        if target.is_exact_instance_of::<PyDict>() {
+            dict_items(&target, f);
         }
-        Bound::from_borrowed_ptr_or_opt(class.py(), dict)
-    };
-    if let Some(dict) = dict {
-        dict_items(&dict, f);
     }
+}
+
+/// The value of a key that is an exact `str`, found without hashing or comparing other keys.
+pub fn find_item<'py>(
+    name: &str,
+    walk: impl FnOnce(&mut dyn FnMut(&Bound<'py, PyAny>, &Bound<'py, PyAny>) -> bool),
+) -> Option<Bound<'py, PyAny>> {
+    let mut found = None;
+    walk(&mut |key, value| {
+        let hit = key.is_exact_instance_of::<PyString>() && text_of(key).as_deref() == Some(name);
+        if hit {
+            found = Some(value.clone());
+        }
+        !hit
+    });
+    found
 }

@@ -37,24 +37,43 @@ struct Entry {
 pub struct TypeTable {
     entries: FxHashMap<usize, Entry>,
     pass: u32,
+    /// Types met in this pass, each in the one place that its address allows: heaps are large and
+    /// consist of few types, so nearly every question is answered here.
+    recent: [(usize, TypeFacts); RECENT],
 }
+
+const RECENT: usize = 64;
+
+/// What stands in a place of `TypeTable::recent` that no type has taken yet.
+const NOBODY: (usize, TypeFacts) = (
+    0,
+    TypeFacts {
+        traverse: None,
+        finalizes: false,
+        kind: ObjectKind::Instance,
+        verdict: 0,
+    },
+);
 
 impl TypeTable {
     pub fn new() -> Self {
         Self {
             entries: FxHashMap::default(),
             pass: 0,
+            recent: [NOBODY; RECENT],
         }
     }
 
     /// Begins a pass: a stretch of work during which the caller sees to it that no type dies.
     pub fn begin_pass(&mut self) {
         self.pass = self.pass.wrapping_add(1);
+        self.recent = [NOBODY; RECENT];
     }
 
     /// Forgets everything; for when the classifier's opinions change.
     pub fn clear(&mut self) {
         self.entries.clear();
+        self.recent = [NOBODY; RECENT];
     }
 
     /// The facts of a type, from the cache or, on first sight, from the type and `classify`.
@@ -63,6 +82,23 @@ impl TypeTable {
     /// `ty` is a live type and the caller is attached to the interpreter.
     #[inline]
     pub unsafe fn facts(
+        &mut self,
+        builtins: &Builtins,
+        classify: &impl Fn(*mut ffi::PyTypeObject) -> Verdict,
+        ty: *mut ffi::PyTypeObject,
+    ) -> TypeFacts {
+        let address = ty as usize;
+        // The lowest bits are equal for all types, by their alignment.
+        let place = ((address >> 4) ^ (address >> 10)) % RECENT;
+        if self.recent[place].0 != address {
+            // SAFETY: by this function's contract.
+            self.recent[place] = (address, unsafe { self.look_up(builtins, classify, ty) });
+        }
+        self.recent[place].1
+    }
+
+    #[cold]
+    unsafe fn look_up(
         &mut self,
         builtins: &Builtins,
         classify: &impl Fn(*mut ffi::PyTypeObject) -> Verdict,

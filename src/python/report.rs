@@ -296,8 +296,8 @@ impl Buffer {
         self.buffer.confirmed
     }
 
-    #[getter]
-    fn from_step(&self) -> u32 {
+    #[getter(from_step)]
+    fn first_step(&self) -> u32 {
         self.buffer.from_step
     }
 

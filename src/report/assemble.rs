@@ -8,7 +8,7 @@ use super::model::{
 };
 use crate::device::DeviceBuffer;
 use crate::diagnose::Diagnosis;
-use crate::graph::{LeakGraph, LeakNode, is_library_file};
+use crate::graph::{LeakGraph, LeakNode};
 use crate::heap::{ObjectKind, Place};
 
 /// A report lists at most so many buffers of a leak; the bytes of all are counted.
@@ -68,22 +68,19 @@ pub fn leak<'a>(
                 node: node.index() as u32,
                 type_name: object.description.type_name.clone(),
                 label: object.description.label.clone(),
-                location: object.description.place.as_ref().map(location),
+                location: place(object).map(location),
                 edge: graph[edge].name.to_string(),
             }
         })
         .collect();
-    let mut cycle_omitted = cycle
-        .nodes
-        .iter()
-        .map(|&node| graph[node].stands_for)
-        .sum::<u64>();
-    if steps.len() > STEP_LIMIT {
-        let cut_out = steps.len() - STEP_LIMIT;
-        steps.drain(STEP_LIMIT / 2..STEP_LIMIT / 2 + cut_out);
-        cycle_omitted += cut_out as u64;
-    } else {
-        steps.retain(|step| graph[NodeIndex::new(step.node as usize)].stands_for == 0);
+    let cycle_omitted = leave_out_middle(graph, &mut steps);
+    for buffer in &mut buffers {
+        let start = cycle
+            .nodes
+            .get(buffer.from_step as usize)
+            .map(|node| node.index() as u32);
+        let step = steps.iter().position(|step| Some(step.node) == start);
+        buffer.from_step = step.unwrap_or(0) as u32;
     }
 
     let cuts: Vec<Cut> = diagnosis
@@ -95,7 +92,7 @@ pub fn leak<'a>(
                 owner: graph[from].description.label.clone(),
                 edge: graph[edge].name.to_string(),
                 location: cut_place(&graph[from], &graph[to]).map(location),
-                proven: diagnosis.cuts_free && omitted == 0,
+                proven: diagnosis.cuts_free,
                 from: from.index() as u32,
                 to: to.index() as u32,
             })
@@ -124,6 +121,24 @@ pub fn leak<'a>(
     }
 }
 
+/// Of a long cycle, or one with a stretch left out already, keeps equally many steps from either end;
+/// returns how many objects are left out.
+fn leave_out_middle(graph: &LeakGraph, steps: &mut Vec<Step>) -> u64 {
+    let stands_for = |step: &Step| graph[NodeIndex::new(step.node as usize)].stands_for;
+    let gap = steps.iter().position(|step| stands_for(step) > 0);
+    let (before, after) = match gap {
+        Some(gap) => (gap, steps.len() - gap - 1),
+        None if steps.len() > STEP_LIMIT => (steps.len() / 2, steps.len() / 2),
+        None => return 0,
+    };
+    let kept = before.min(after).min(STEP_LIMIT / 2);
+    let middle = kept..steps.len() - kept;
+    steps
+        .drain(middle)
+        .map(|step| stands_for(&step).max(1))
+        .sum()
+}
+
 /// Keeps one entry for each storage, the one with the shortest path, and sorts by size.
 pub fn distinct_largest_first(buffers: &mut Vec<Buffer>) {
     buffers.sort_by(|a, b| {
@@ -135,10 +150,10 @@ pub fn distinct_largest_first(buffers: &mut Vec<Buffer>) {
 
 /// `Model._callback → <lambda> closure variable 'self' → Model`.
 fn summary(steps: &[Step], omitted: u64) -> String {
-    const SHOWN: usize = 6;
+    let shown = if omitted > 0 { 3 } else { 6 };
     let mut parts: Vec<String> = steps
         .iter()
-        .take(SHOWN)
+        .take(shown)
         .map(|step| {
             let name = short(&step.label);
             match step.edge.starts_with(['.', '[']) {
@@ -147,7 +162,7 @@ fn summary(steps: &[Step], omitted: u64) -> String {
             }
         })
         .collect();
-    let left_out = omitted + steps.len().saturating_sub(SHOWN) as u64;
+    let left_out = omitted + steps.len().saturating_sub(shown) as u64;
     if left_out > 0 {
         parts.push(format!("… {left_out} more …"));
     }
@@ -172,18 +187,18 @@ fn cut_place<'a>(from: &'a LeakNode, to: &'a LeakNode) -> Option<&'a Place> {
                 | ObjectKind::Coroutine
                 | ObjectKind::AsyncGenerator
         );
-        let library = node
-            .description
-            .place
-            .as_ref()
-            .is_some_and(|p| is_library_file(&p.file));
-        (library, !code)
+        (node.is_library(), !code)
     };
-    [to, from]
+    [from, to]
         .into_iter()
-        .filter(|node| node.description.place.is_some())
+        .filter(|node| place(node).is_some())
         .min_by_key(rank)
-        .and_then(|node| node.description.place.as_ref())
+        .and_then(place)
+}
+
+/// Where an object's code is; for a tensor, whose class is the framework's, nowhere.
+fn place(node: &LeakNode) -> Option<&Place> {
+    node.description.place.as_ref().filter(|_| !node.is_buffer)
 }
 
 fn location(place: &Place) -> Location {
@@ -210,7 +225,7 @@ fn drawing(graph: &LeakGraph, diagnosis: &Diagnosis, buffers: &[Buffer], omitted
                 },
                 type_name: node.description.type_name.clone(),
                 label: node.description.label.clone(),
-                location: node.description.place.as_ref().map(location),
+                location: place(node).map(location),
                 buffer: buffer.map(|i| i as u32),
                 in_cycle: cycle_nodes[index.index()],
                 details: node.description.details.clone(),

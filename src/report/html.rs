@@ -199,7 +199,7 @@ fn section(rank: usize, index: usize, leak: &Leak) -> String {
         markup(&text::size_and_cycle(leak)),
         marks(leak),
         markup(&sentence(&text::held(leak))),
-        markup(&sentence(&text::fix(leak))),
+        with_code(&markup(&sentence(&text::fix(leak)))),
         advice(leak),
         buffers(leak),
         markup_code(&format!("{}\n{}", text::title(leak), text::body(leak))),
@@ -247,7 +247,7 @@ fn drawing(number: usize, leak: &Leak) -> String {
 fn advice(leak: &Leak) -> String {
     let advice = &leak.advice;
     let mut out = String::new();
-    if !advice.text.is_empty() {
+    if !advice.text.is_empty() && !text::advice_is_fix(leak) {
         out += &format!("<p>{}</p>\n", with_code(&markup(&name(&advice.text, 2000))));
     }
     let mut code = String::new();
@@ -455,12 +455,12 @@ mod tests {
             "<dt>Rank</dt><dd>3</dd>",
             "torch 2.9.1, numpy 2.3.4",
             "2026-09-21 14:13:20 UTC",
-            "In model.py:7, remove .previous of Node object",
+            "model.py:7: Keep a weak reference",
             "self.previous = weakref.ref(previous)",
             "Node object .weight",
             "✓ driver",
             "and 4 more buffers",
-            "✂ .previous   ← remove this reference",
+            "✂ .previous   ← cut the cycle here",
             "The sizes of 2 buffers on cuda:1 could not be read.",
         ] {
             assert!(body.contains(told), "{told}");

@@ -182,8 +182,21 @@ pub(super) fn held(leak: &Leak) -> String {
     }
 }
 
-/// What to change in which line, in a sentence.
+/// What to change in which line: the pattern's advice, or else the references to remove.
 pub(super) fn fix(leak: &Leak) -> String {
+    if advice_is_fix(leak) {
+        let place = leak
+            .cuts
+            .first()
+            .and_then(|cut| cut.location.as_ref())
+            .map(place);
+        let place = place.map_or_else(String::new, |place| format!("{place}: "));
+        let doubt = match leak.cuts.iter().all(|cut| cut.proven) {
+            true => "",
+            false => " (That this is enough is not proven.)",
+        };
+        return format!("{place}{}{doubt}", name(&leak.advice.text, 1000));
+    }
     let Some(first) = leak.cuts.first() else {
         return match leak.advice.text.as_str() {
             "" => "no single reference is known to free it; read the cycle below.".to_owned(),
@@ -206,6 +219,11 @@ pub(super) fn fix(leak: &Leak) -> String {
     }
 }
 
+/// True if the advice is sure enough to stand where the fix is told.
+pub(super) fn advice_is_fix(leak: &Leak) -> bool {
+    leak.pattern.is_some() && !leak.advice.text.is_empty()
+}
+
 /// A reference with its owner: `._callback of Model object`.
 fn reference(cut: &Cut) -> String {
     format!("{} of {}", name(&cut.edge, NAME), name(&cut.owner, NAME))
@@ -220,7 +238,7 @@ fn draw_cycle(out: &mut Lines, leak: &Leak) {
         let corner = if index == 0 { "╭→" } else { "│ " };
         out.line(format!("  {corner} {}", describe_step(step)));
         let (mark, remark) = match cut_of(leak, step) {
-            Some(cut) if cut.proven => ("✂ ", "   ← remove this reference"),
+            Some(cut) if cut.proven => ("✂ ", "   ← cut the cycle here"),
             Some(_) => ("✂ ", "   ← look at this reference first"),
             None => ("", ""),
         };
@@ -361,8 +379,11 @@ fn describe_fully(buffer: &Buffer) -> String {
 
 fn give_advice(out: &mut Lines, leak: &Leak) {
     let advice = &leak.advice;
-    if !advice.text.is_empty() {
+    let code = advice.before.is_some() || advice.after.is_some();
+    if code || !advice.text.is_empty() && !advice_is_fix(leak) {
         out.line("");
+    }
+    if !advice_is_fix(leak) && !advice.text.is_empty() {
         out.line(format!("  {}", name(&advice.text, 2000)));
     }
     for (word, code) in [("before", &advice.before), ("after", &advice.after)] {
@@ -428,14 +449,14 @@ mod tests {
             .collect();
         assert!(lines[0].contains("64.0 MiB"), "{}", lines[0]);
         assert!(lines[1].contains("torch.Tensor") && lines[1].contains("._callback → "));
-        assert!(lines[2].contains("remove ._callback of") && lines[2].contains("awaitable.py:31"));
+        assert!(lines[2].contains("`_callback`") && lines[2].contains("awaitable.py:31"));
     }
 
     #[test]
     fn the_scissors_stand_on_the_reference_that_is_cut_and_nowhere_else() {
         let text = trace(&samples::callback());
         let marked: Vec<&str> = text.lines().filter(|l| l.contains('✂')).collect();
-        assert_eq!(marked, ["  │    ↓ ✂ ._callback   ← remove this reference"]);
+        assert_eq!(marked, ["  │    ↓ ✂ ._callback   ← cut the cycle here"]);
     }
 
     #[test]

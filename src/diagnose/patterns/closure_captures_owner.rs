@@ -1,6 +1,7 @@
 //! # Closure captures its owner
 //!
-//! An object stores a lambda or an inner function, and that function uses the object itself.
+//! An object stores a lambda or an inner function, and that function uses the object itself: as a
+//! variable from around it, or as the default value of an argument.
 //!
 //! **Why it leaks.** The function keeps every variable it uses from around it, `self` included; the
 //! object keeps the function. Neither count ever reaches zero, so both live, with every tensor they
@@ -37,13 +38,15 @@ fn recognise(case: &Case<'_>) -> Option<Advice> {
         return None;
     }
     let function = case.step_from(ObjectKind::Function)?;
-    let ReferenceName::Closure(variable) = function.name else {
-        return None;
+    let (variable, keeps) = match function.name {
+        ReferenceName::Closure(variable) => (variable, "captures"),
+        ReferenceName::Default(variable) => (variable, "has as a default argument"),
+        _ => return None,
     };
     let (owner, attribute) = case.owner()?;
     let class = short(&owner.object.description.type_name);
     let text = format!(
-        "`{class}.{attribute}` {} {}{} that captures `{variable}`, {}. Capture the values that the \
+        "`{class}.{attribute}` {} {}{} that {keeps} `{variable}`, {}. Capture the values that the \
          function needs, not `{variable}`; or let it hold `weakref.ref({variable})`.",
         if owner.next.description.kind == ObjectKind::Function {
             "is"
@@ -58,9 +61,13 @@ fn recognise(case: &Case<'_>) -> Option<Advice> {
             "which leads back to its owner"
         },
     );
-    Some(Advice::new(
+    // In a container the function may have got by any call; only an assignment can be rewritten.
+    let stored_plainly = owner.next.description.kind == ObjectKind::Function;
+    Some(Advice {
         text,
-        format!("self.{attribute} = lambda …: … {variable}.value …"),
-        format!("value = {variable}.value\nself.{attribute} = lambda …: … value …"),
-    ))
+        before: stored_plainly
+            .then(|| format!("self.{attribute} = lambda …: … {variable}.value …")),
+        after: stored_plainly
+            .then(|| format!("value = {variable}.value\nself.{attribute} = lambda …: … value …")),
+    })
 }

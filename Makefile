@@ -1,0 +1,123 @@
+# Everything that people and CI machines do with this repository. `make help` lists it.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+VENV   := .venv
+PY     := $(VENV)/bin/python
+PIP    := $(PY) -m pip install --quiet --disable-pip-version-check
+RUST   := $(shell find src -type f) Cargo.toml Cargo.lock pyproject.toml
+
+# PyO3 asks this interpreter how extension modules are built.
+export PYO3_PYTHON := $(abspath $(PY))
+
+.PHONY: help demo test lint test-rust test-python test-matrix test-gpu bench wheel clean tools programs
+
+help: ## this list
+	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
+
+demo: $(VENV)/.built ## build, run a program that leaks, show what cyclescope says of it
+	$(PY) -u fixtures/awaitable_leak.py --iterations 4 --warn --trace --report-dir cyclescope-reports
+	@echo; echo "The page: $$(ls -t "$$PWD"/cyclescope-reports/*.html | head -n 1)"
+
+test: lint test-rust test-python ## all checks and tests that need no GPU
+
+lint: $(VENV)/.tested-with $(VENV)/.built ## formatting, warnings and types, of Rust and Python
+	cargo fmt --check
+	cargo clippy --quiet --all-targets -- -D warnings
+	cargo clippy --quiet --all-targets --no-default-features -- -D warnings
+	$(PY) -m ruff check
+	$(PY) -m ruff format --check
+	$(PY) -m mypy
+	$(PY) -m mypy.stubtest cyclescope._native
+
+# With the feature `python` the tests embed the interpreter, whose library not all machines have.
+SHARED_LIBRARY := import os, sysconfig as s; v = s.get_config_var; at = v("LIBDIR"); \
+    print(at if v("Py_ENABLE_SHARED") and os.path.exists(os.path.join(at, v("LDLIBRARY"))) else "")
+
+test-rust: $(VENV)/.made
+	cargo test --quiet --no-default-features
+	@libraries=$$($(PY) -c '$(SHARED_LIBRARY)'); \
+	if [[ -n $$libraries ]]; then \
+	    echo "cargo test --quiet"; \
+	    LD_LIBRARY_PATH=$$libraries$${LD_LIBRARY_PATH:+:$$LD_LIBRARY_PATH} cargo test --quiet; \
+	else \
+	    echo "Not run: the Rust tests that embed Python, as it came without libpython and its link" \
+	         "(Debian: apt-get install python3-dev)."; \
+	fi
+
+test-python: $(VENV)/.tested-with $(VENV)/.built programs
+	$(PY) -m pytest -m "not gpu"
+
+test-matrix: .wheel/.built ## the Python tests on each of CPython 3.10 to 3.13 that is installed
+	tests/matrix.sh .wheel/*.whl
+
+test-gpu: .wheel/.built ## the tests that need an NVIDIA GPU, with the PyTorch of $$PYTHON (default: python3)
+	tests/gpu/run.sh
+
+bench: $(VENV)/.tested-with $(VENV)/.built ## what cyclescope costs, measured
+	$(PY) benches/hook_cost.py
+	$(PY) benches/million_ring.py
+	$(PY) benches/rendering.py
+
+wheel: .wheel/.built ## one wheel for CPython 3.10 and later, in .wheel/
+	@ls .wheel/*.whl
+
+clean: ## remove all that was built or installed here
+	rm -rf $(VENV) .venvs .wheel target cyclescope-reports python/cyclescope/_native.abi3.so
+	rm -rf .pytest_cache .mypy_cache .ruff_cache
+
+# A stamp is newer than all that went into the step it stands for.
+
+$(VENV)/.made: | tools
+	@for python in python3 python3.{14,13,12,11,10}; do \
+	    if $$python -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null; then \
+	        echo "$$python -m venv $(VENV)"; \
+	        $$python -m venv $(VENV) && touch $@ && exit; \
+	        echo "$$python cannot make virtual environments: install its venv module" \
+	             "(Debian: apt-get install python3-venv)." >&2; exit 1; \
+	    fi; \
+	done; \
+	echo "There is no Python 3.10 or later here: install one (Debian 12 and later:" \
+	     "apt-get install python3 python3-venv; others: https://www.python.org/downloads/)." >&2; exit 1
+
+$(VENV)/.demo: requirements/demo.txt $(VENV)/.made
+	$(PIP) -r $<
+	@touch $@
+
+$(VENV)/.tested-with: requirements/test.txt requirements/matrix.txt $(VENV)/.demo
+	$(PIP) -r $<
+	@touch $@
+
+$(VENV)/.built: $(RUST) $(VENV)/.demo
+	VIRTUAL_ENV=$(abspath $(VENV)) $(VENV)/bin/maturin develop --release
+	@touch $@
+
+.wheel/.built: $(RUST) $(wildcard python/cyclescope/*.py*) $(VENV)/.demo
+	rm -rf .wheel
+	$(VENV)/bin/maturin build --release --out .wheel
+	@touch $@
+
+tools:
+	@command -v cargo >/dev/null || { echo "There is no cargo here: install Rust 1.88 or later from" \
+	    "https://rustup.rs." >&2; exit 1; }
+	@command -v cc >/dev/null || { echo "There is no C compiler here, and Rust links with it: install one" \
+	    "(Debian: apt-get install build-essential)." >&2; exit 1; }
+
+# The page tests drive a browser, and the DOT tests ask Graphviz whether it can read our graphs.
+programs:
+	@missing=; \
+	{ command -v chromium || command -v chromium-browser || command -v google-chrome; } >/dev/null \
+	    || missing+=" chromium"; \
+	command -v dot >/dev/null || missing+=" graphviz"; \
+	if [[ -z $$missing ]]; then exit; fi; \
+	if [[ -f /etc/debian_version && $$(id -u) == 0 ]]; then \
+	    echo "The tests need$$missing: installing with apt-get."; \
+	    apt-get update -qq; \
+	    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing >/dev/null; \
+	else \
+	    echo "The tests need$$missing: install with your package manager" \
+	         "(Debian: apt-get install$$missing)." >&2; exit 1; \
+	fi

@@ -1,0 +1,286 @@
+"""What a watch costs at each collection, beside other ways to watch collections.
+
+All variants are measured in one process, in turns, on the same heap of a million objects; so the
+ratios hold although the machine's speed may change meanwhile. Compare within a run only.
+
+The median is what most collections cost. The mean is what all of them cost together: it holds the
+looks that cyclescope takes before some collections (at least every 64th of a generation) for the
+cycles that finalizers break.
+"""
+
+from __future__ import annotations
+
+import gc
+import operator
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+
+import cyclescope
+import measure
+
+HEAP = 1_000_000
+LOOK_EVERY = 64
+"""Measured collections are a multiple of this, so that the mean holds its share of looks."""
+
+
+class Node:
+    """An ordinary instance: attributes, one of which closes a cycle."""
+
+    def __init__(self) -> None:
+        self.name = "node"
+        self.other: Node | None = None
+
+
+def no_garbage() -> None:
+    pass
+
+
+def pairs_of_instances(count: int) -> Callable[[], None]:
+    def make() -> None:
+        for _ in range(count // 2):
+            one, other = Node(), Node()
+            one.other, other.other = other, one
+
+    return make
+
+
+def pairs_of_lists(count: int) -> Callable[[], None]:
+    def make() -> None:
+        for _ in range(count // 2):
+            one: list[object] = []
+            one.append([one])
+
+    return make
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A kind of collection."""
+
+    name: str
+    generation: int
+    make_garbage: Callable[[], None]
+    rounds: int
+    collections: int
+    """In each round, of each variant."""
+    bound: Callable[[Figures, Figures], bool] | None = None
+    """Whether cyclescope's cost beside the bare one is what is promised."""
+    promise: str = ""
+
+
+@dataclass
+class Figures:
+    """The durations of all collections of one scenario under one variant, in nanoseconds."""
+
+    durations: list[int] = field(default_factory=list)
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.durations)
+
+    @property
+    def mean(self) -> float:
+        return statistics.fmean(self.durations)
+
+    @property
+    def quartiles(self) -> tuple[float, float]:
+        if len(self.durations) < 2:
+            return (self.median, self.median)
+        low, _, high = statistics.quantiles(self.durations, n=4)
+        return (low, high)
+
+
+SCENARIOS = [
+    Scenario(
+        "empty young collection",
+        0,
+        no_garbage,
+        16,
+        64 * LOOK_EVERY,
+        lambda ours, bare: ours.median <= bare.median + 1000,
+        "at most 1 µs over bare",
+    ),
+    Scenario(
+        "young collection, 200 instances are garbage",
+        0,
+        pairs_of_instances(200),
+        16,
+        4 * LOOK_EVERY,
+        lambda ours, bare: ours.median <= 1.4 * bare.median,
+        "at most 1.4 × bare",
+    ),
+    Scenario(
+        "young collection, 200 lists are garbage",
+        0,
+        pairs_of_lists(200),
+        16,
+        4 * LOOK_EVERY,
+        lambda ours, bare: ours.median <= 1.4 * bare.median,
+        "at most 1.4 × bare",
+    ),
+    Scenario(
+        "full collection, 20,000 instances are garbage",
+        2,
+        pairs_of_instances(20_000),
+        16,
+        LOOK_EVERY // 16,
+        lambda ours, bare: ours.median <= 1.05 * bare.median,
+        "at most 1.05 × bare",
+    ),
+]
+
+
+@contextmanager
+def bare() -> Iterator[None]:
+    yield
+
+
+@contextmanager
+def callback(function: Callable[[str, dict[str, int]], object]) -> Iterator[None]:
+    gc.callbacks.append(function)
+    try:
+        yield
+    finally:
+        gc.callbacks.remove(function)
+
+
+def python_callback() -> AbstractContextManager[None]:
+    def nothing(phase: str, info: dict[str, int]) -> None:
+        pass
+
+    return callback(nothing)
+
+
+def c_callback() -> AbstractContextManager[None]:
+    """The cheapest that a callback can be: a C function that compares two addresses."""
+    return callback(operator.is_)
+
+
+@contextmanager
+def watch() -> Iterator[None]:
+    with cyclescope.observe_tensor_cycles(lambda report: None, devices="any"):
+        yield
+
+
+@contextmanager
+def pytorch() -> Iterator[None]:
+    from torch.utils.viz._cycles import observe_garbage
+
+    remove = observe_garbage(lambda garbage: None)  # type: ignore[no-untyped-call]
+    try:
+        yield
+    finally:
+        remove()
+        sys.setprofile(None)
+        gc.set_debug(0)
+
+
+BARE, WATCH, PYTORCH = "bare", "cyclescope", "torch.utils.viz._cycles"
+VARIANTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
+    BARE: bare,
+    "C callback that does nothing": c_callback,
+    "Python callback that does nothing": python_callback,
+    WATCH: watch,
+    PYTORCH: pytorch,
+}
+
+
+def collect(scenario: Scenario, count: int) -> list[int]:
+    """How long each of ``count`` collections takes."""
+    clock, collector = time.perf_counter_ns, gc.collect
+    generation, make_garbage = scenario.generation, scenario.make_garbage
+    durations = [0] * count
+    for i in range(count):
+        make_garbage()
+        start = clock()
+        collector(generation)
+        durations[i] = clock() - start
+    return durations
+
+
+def run(scenario: Scenario, variants: list[str]) -> dict[str, Figures]:
+    """Measures the variants in turns."""
+    figures = {name: Figures() for name in variants}
+    for turn in range(scenario.rounds):
+        # Each variant comes first as often as any other.
+        offset = turn % len(variants)
+        for name in variants[offset:] + variants[:offset]:
+            count = scenario.collections
+            if name == PYTORCH:
+                # It runs two full collections after each, and needs no looking at twice.
+                count = min(count, 1) if turn < 5 else 0
+            gc.collect()
+            with VARIANTS[name]():
+                if name != PYTORCH:
+                    collect(scenario, 2)
+                figures[name].durations += collect(scenario, count)
+    return figures
+
+
+def settle() -> None:
+    """Bring the watch to its steady rhythm of looks, on a heap that is small for the moment."""
+    gc.collect()
+    gc.freeze()
+    make_garbage = pairs_of_lists(2)
+    with watch():
+        for generation in (0, 2):
+            for _ in range(4 * LOOK_EVERY):
+                make_garbage()
+                gc.collect(generation)
+    gc.unfreeze()
+
+
+def main() -> None:
+    parser = measure.arguments(__doc__ or "")
+    parser.add_argument("--only", help="scenarios whose name contains this")
+    parser.add_argument("--without-pytorch", action="store_true", help="leave its detector out")
+    args = parser.parse_args()
+    try:
+        import torch  # noqa: F401
+    except ImportError:
+        sys.exit("the benchmark compares with PyTorch's detector: pip install torch")
+
+    gc.disable()
+    settle()
+    heap = [[i] for i in range(HEAP)]
+    gc.collect()
+    variants = [name for name in VARIANTS if not (args.without_pytorch and name == PYTORCH)]
+    lines = []
+    for scenario in SCENARIOS:
+        if args.only and args.only not in scenario.name:
+            continue
+        figures = run(scenario, variants)
+        lines += [f"**{scenario.name}**, {HEAP:,} objects in the heap", ""]
+        lines += measure.table(*rows(figures))
+        kept = scenario.bound and scenario.bound(figures[WATCH], figures[BARE])
+        lines += ["", f"Promised: {scenario.promise}. {'Kept.' if kept else 'NOT kept.'}", ""]
+    del heap
+    measure.publish("What a watch costs at each collection", lines[:-1], record=args.record)
+
+
+def rows(figures: dict[str, Figures]) -> tuple[list[str], list[list[str]]]:
+    base = figures[BARE]
+    head = ["variant", "median", "quartiles", "over bare", "× bare", "mean", "mean × bare"]
+    body = []
+    for name, these in figures.items():
+        low, high = these.quartiles
+        body.append(
+            [
+                name,
+                measure.duration(these.median),
+                f"{measure.duration(low)} to {measure.duration(high)}",
+                measure.duration(these.median - base.median),
+                f"{these.median / base.median:.2f}",
+                measure.duration(these.mean),
+                f"{these.mean / base.mean:.2f}",
+            ]
+        )
+    return head, body
+
+
+if __name__ == "__main__":
+    main()

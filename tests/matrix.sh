@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# Runs the Python tests, with NumPy in place of PyTorch, on each CPython that the wheel is for.
+#
+# usage: tests/matrix.sh WHEEL
+set -euo pipefail
+cd "$(dirname "$0")/.."
+wheel=$1
+
+# The interpreter of one version, from the PATH or from pyenv.
+find_python() {
+    local candidates=("python$1") version
+    if command -v pyenv >/dev/null; then
+        while read -r version; do
+            candidates+=("$(pyenv prefix "$version")/bin/python")
+        done < <(pyenv versions --bare | grep -E "^${1/./\\.}\.[0-9]+$" || true)
+    fi
+    for candidate in "${candidates[@]}"; do
+        if "$candidate" -c 'import venv' 2>/dev/null; then
+            echo "$candidate"
+            return
+        fi
+    done
+    return 1
+}
+
+passed=() failed=() skipped=()
+for version in 3.10 3.11 3.12 3.13; do
+    if ! python=$(find_python "$version"); then
+        skipped+=("$version")
+        continue
+    fi
+    echo "== Python $version ($python)"
+    venv=.venvs/$version
+    [[ -x $venv/bin/python ]] || "$python" -m venv "$venv"
+    pip=("$venv/bin/python" -m pip install --quiet --disable-pip-version-check)
+    "${pip[@]}" -r requirements/matrix.txt
+    "${pip[@]}" --force-reinstall --no-deps "$wheel"
+    if "$venv/bin/python" -m pytest -q -m "not gpu" -p no:cacheprovider --ignore tests/page; then
+        passed+=("$version")
+    else
+        failed+=("$version")
+    fi
+done
+
+echo
+echo "passed: ${passed[*]:-none}"
+echo "failed: ${failed[*]:-none}"
+echo "skipped, not installed: ${skipped[*]:-none}"
+[[ ${#failed[@]} == 0 && ${#passed[@]} != 0 ]]
