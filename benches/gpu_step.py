@@ -1,9 +1,9 @@
 """What a watch costs a training step on a GPU.
 
-Trains a small transformer in bfloat16, with a record kept of each step, as a data loader and a logger
-do, so that a young collection comes with every step or two. Times steps with no detector, with
-cyclescope's watch and with PyTorch's own detector (``torch.utils.viz._cycles``), in interleaved
-rounds of one run. Prints the median step of each and its ratio to the bare step.
+Trains a small transformer in bfloat16, with a record kept of each step, as a data loader and
+a logger do, so that a young collection comes with every step or two. Times steps with no detector,
+with cyclescope's watch and with PyTorch's own detector (``torch.utils.viz._cycles``), in
+interleaved rounds of one run. Prints the median step of each and its ratio to the bare step.
 
     python benches/gpu_step.py [--rounds 5] [--steps 40] [--batch 16] [--records 300]
 """

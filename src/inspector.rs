@@ -8,10 +8,10 @@ use petgraph::graph::NodeIndex;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyString};
+use pyo3::types::PyList;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::device::{DeviceBuffer, DeviceSelection, Frameworks, StorageWatch, imported_module};
+use crate::device::{DeviceBuffer, DeviceSelection, Frameworks, StorageWatch, imported};
 use crate::diagnose::diagnose;
 use crate::graph::{Group, LeakEdge, LeakGraph, LeakNode, find_groups, fold, frees_group, select};
 use crate::heap::{
@@ -91,7 +91,7 @@ impl Inspector {
         Ok(Self {
             builtins: Builtins::new(py)?,
             table: RefCell::new(TypeTable::new()),
-            frameworks: RefCell::new(Frameworks::new()),
+            frameworks: RefCell::default(),
             gc: GcModule::new(py)?,
             process: process(py),
         })
@@ -148,6 +148,40 @@ impl Inspector {
         let classify = |ty| unsafe { frameworks.classify(ty) };
         // SAFETY: attached; the lists hold each object, once.
         Ok(unsafe { unreachable(&mut table, &self.builtins, &classify, &objects, 1) })
+    }
+
+    /// Which of the objects, by index, something outside of them refers to, directly or through
+    /// others of them; all if the inspector is at work already.
+    ///
+    /// `own_references` is how many references to each are the caller's own.
+    pub(crate) fn held(
+        &self,
+        _py: Python<'_>,
+        objects: &[*mut ffi::PyObject],
+        own_references: i64,
+    ) -> Vec<usize> {
+        let (Ok(mut table), Ok(frameworks)) =
+            (self.table.try_borrow_mut(), self.frameworks.try_borrow())
+        else {
+            return (0..objects.len()).collect();
+        };
+        // SAFETY: attached; the types that are classified are alive.
+        let classify = |ty| unsafe { frameworks.classify(ty) };
+        // SAFETY: attached; the caller holds the objects, which are distinct.
+        let free: FxHashSet<_> = unsafe {
+            unreachable(
+                &mut table,
+                &self.builtins,
+                &classify,
+                objects,
+                own_references,
+            )
+        }
+        .into_iter()
+        .collect();
+        (0..objects.len())
+            .filter(|&index| !free.contains(&objects[index]))
+            .collect()
     }
 
     /// The leaks that are garbage now in generations up to `oldest` (all if `None`), and the
@@ -498,20 +532,12 @@ impl Inspector {
     /// Drops from each leak the buffers that are still there, and leaks that have none left.
     ///
     /// A buffer of which there is no telling counts as gone if `benefit_of_doubt`.
-    pub(crate) fn confirm_gone(
-        &self,
-        py: Python<'_>,
-        found: &mut Vec<Found>,
-        benefit_of_doubt: bool,
-    ) {
-        let Ok(frameworks) = self.frameworks.try_borrow() else {
-            return;
-        };
+    pub(crate) fn confirm_gone(py: Python<'_>, found: &mut Vec<Found>, benefit_of_doubt: bool) {
         for entry in found.iter_mut() {
             for occurrence in &mut entry.occurrences {
                 occurrence.buffers.retain_mut(|held| {
                     let watch = std::mem::replace(&mut held.watch, StorageWatch::Blind);
-                    frameworks.is_gone(py, watch).unwrap_or(benefit_of_doubt)
+                    watch.into_gone(py).unwrap_or(benefit_of_doubt)
                 });
             }
             entry
@@ -613,8 +639,15 @@ impl Found {
     }
 }
 
+pyo3::create_exception!(
+    cyclescope,
+    Busy,
+    PyRuntimeError,
+    "The inspector is at work already: on another thread, or further up the stack."
+);
+
 fn busy() -> PyErr {
-    PyRuntimeError::new_err(
+    Busy::new_err(
         "cyclescope is looking at the heap on another thread already; try again when it is done",
     )
 }
@@ -669,9 +702,7 @@ fn framework_versions(py: Python<'_>) -> Vec<(String, String)> {
     ["torch", "numpy", "cupy", "jax", "lightning", "transformers"]
         .into_iter()
         .filter_map(|name| {
-            let module = imported_module(&PyString::new(py, name))?;
-            let dict = module.cast::<PyModule>().ok()?.dict();
-            let version = text_of(&dict.get_item("__version__").ok()??)?;
+            let version = text_of(&imported(py, name)?.get_item("__version__").ok()??)?;
             Some((name.to_owned(), version))
         })
         .collect()

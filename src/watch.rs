@@ -12,17 +12,18 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use pyo3::prelude::*;
 use rustc_hash::FxHashSet;
 
 use arming::Arming;
-pub use deliveries::{Deliveries, Delivery, News};
+pub use deliveries::{Deliveries, Delivery, News, Next};
 
 use crate::device::{DeviceSelection, allocated_bytes};
-use crate::hook::{CollectionInfo, Garbage, GcModule, Handler, Hook};
-use crate::inspector::{Examination, Found, Inspector};
+use crate::hook::{CollectionInfo, Garbage, Handler, Hook};
+use crate::inspector::{Busy, Examination, Found, Inspector};
 use crate::report::model::{Collection, Leak, Report};
 
 /// Names a watch.
@@ -62,13 +63,15 @@ struct Watch {
 pub struct Watcher {
     inspector: Inspector,
     watches: RefCell<Vec<Watch>>,
-    next_id: Cell<WatchId>,
     deliveries: Arc<Deliveries>,
     arming: Arming,
     /// What the look before the collection found, if there was one.
     foreseen: RefCell<Option<Foreseen>>,
-    /// An explicit check: the devices it is for, and its outcome.
-    request: RefCell<Option<Request>>,
+    /// The explicit checks under way; several if one waits for its collection while others run
+    /// on other threads. A collection answers the latest.
+    requests: RefCell<Vec<Rc<Request>>>,
+    /// An error of our own has been told; one is enough.
+    complained: Cell<bool>,
 }
 
 struct Foreseen {
@@ -80,11 +83,14 @@ struct Foreseen {
     /// True if objects were looked at, false if only the allocator was asked.
     looked: bool,
     started: Instant,
+    /// The explicit check that the collection is for.
+    request: Option<Rc<Request>>,
 }
 
+/// An explicit check: the devices it is for, and its outcome.
 struct Request {
     devices: DeviceSelection,
-    report: Option<Report>,
+    report: RefCell<Option<Report>>,
 }
 
 /// The handler that the hook owns.
@@ -97,11 +103,11 @@ impl Watcher {
         Ok(Rc::new(Self {
             inspector: Inspector::new(py)?,
             watches: RefCell::default(),
-            next_id: Cell::new(1),
             deliveries: Arc::default(),
             arming: Arming::new(),
             foreseen: RefCell::new(None),
-            request: RefCell::new(None),
+            requests: RefCell::default(),
+            complained: Cell::new(false),
         }))
     }
 
@@ -124,7 +130,10 @@ impl Watcher {
     }
 
     pub fn add_watch(&self, devices: DeviceSelection, frequency: Frequency) -> WatchId {
-        let id = self.next_id.replace(self.next_id.get() + 1);
+        // Unique in the program and all its forked children: a child inherits its parent's handles,
+        // and stopping one of those must not stop a watch of the child's own.
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let id = NEXT.fetch_add(1, Ordering::Relaxed);
         self.watches.borrow_mut().push(Watch {
             id,
             devices,
@@ -157,9 +166,9 @@ impl Watcher {
         tallies
     }
 
-    /// True if there is no watch.
+    /// True if there is no watch and no explicit check under way.
     pub fn is_idle(&self) -> bool {
-        self.watches.borrow().is_empty()
+        self.watches.borrow().is_empty() && self.requests.borrow().is_empty()
     }
 
     /// Looks for leaks before finalizers run, collects, and reports what went.
@@ -167,16 +176,16 @@ impl Watcher {
     /// # Errors
     /// If a collection is under way already, or the inspector is at work on another thread.
     pub fn find(&self, py: Python<'_>, hook: &Hook, devices: DeviceSelection) -> PyResult<Report> {
-        let request = Request {
+        let request = Rc::new(Request {
             devices: devices.clone(),
-            report: None,
-        };
-        self.request.replace(Some(request));
+            report: RefCell::new(None),
+        });
+        self.requests.borrow_mut().push(Rc::clone(&request));
         let collected = hook.collect(py);
-        let report = self
-            .request
-            .replace(None)
-            .and_then(|request| request.report);
+        self.requests
+            .borrow_mut()
+            .retain(|other| !Rc::ptr_eq(other, &request));
+        let report = request.report.take();
         collected?;
         match report {
             Some(report) => Ok(report),
@@ -208,8 +217,8 @@ impl Watcher {
     /// The devices that some watch, or the explicit check under way, is about.
     fn devices(&self) -> Option<DeviceSelection> {
         let watches = self.watches.try_borrow().ok()?;
-        let request = self.request.try_borrow().ok()?;
-        request
+        let requests = self.requests.try_borrow().ok()?;
+        requests
             .iter()
             .map(|request| &request.devices)
             .chain(watches.iter().map(|watch| &watch.devices))
@@ -218,32 +227,40 @@ impl Watcher {
             })
     }
 
-    fn has_request(&self) -> bool {
-        self.request
-            .try_borrow()
-            .is_ok_and(|request| request.is_some())
+    fn request(&self) -> Option<Rc<Request>> {
+        self.requests.try_borrow().ok()?.last().cloned()
     }
 
     /// The look before a collection: see `Arming`.
     fn foresee(&self, py: Python<'_>, generation: u32) {
+        let due = self.arming.begin(generation);
+        let request = self.request();
+        let asked = request.is_some();
+        // The older generations are collected rarely enough to ask the allocator each time.
+        if !due && !asked && generation == 0 {
+            return;
+        }
         let started = Instant::now();
         let Some(devices) = self.devices() else {
             return;
         };
-        let request = self.has_request();
         let mut foreseen = Foreseen {
             found: Vec::new(),
             objects: 0,
             allocated: allocated(py, &devices),
             looked: false,
             started,
+            request,
         };
-        if request || self.arming.is_due(generation) {
-            let oldest = if request { None } else { Some(generation) };
-            if let Ok((found, objects)) = self.inspector.look(py, &devices, oldest) {
-                foreseen.found = found;
-                foreseen.objects = objects;
-                foreseen.looked = true;
+        if asked || due {
+            let oldest = if asked { None } else { Some(generation) };
+            match self.inspector.look(py, &devices, oldest) {
+                Ok((found, objects)) => {
+                    foreseen.found = found;
+                    foreseen.objects = objects;
+                    foreseen.looked = true;
+                }
+                Err(error) => self.note_error(py, &error),
             }
         }
         self.foreseen.replace(Some(foreseen));
@@ -251,7 +268,7 @@ impl Watcher {
 
     fn examine_and_destroy(&self, py: Python<'_>, mut garbage: Garbage<'_>, info: CollectionInfo) {
         let started = Instant::now();
-        let foreseen = self.foreseen.replace(None);
+        let mut foreseen = self.foreseen.replace(None);
         let Some(devices) = self.devices() else {
             return;
         };
@@ -263,42 +280,55 @@ impl Watcher {
         let in_collection = foreseen
             .as_ref()
             .map_or(0, |f| freed_since(py, &f.allocated));
-        let Ok(glance) = self.inspector.glance(py, &pointers, &devices) else {
-            return;
+        let glance = match self.inspector.glance(py, &pointers, &devices) {
+            Ok(glance) => glance,
+            Err(error) => return self.note_error(py, &error),
         };
         let mut found = Vec::new();
-        if glance.holds_buffer || (info.suspect && !pointers.is_empty()) {
+        if glance.holds_buffer {
             let own = garbage.own_references();
-            if let Ok(mut examination) = self.inspector.examine(py, &pointers, own, &devices) {
-                destroy_leak_by_leak(py, &mut garbage, &mut examination);
-                found = examination.found;
+            match self.inspector.examine(py, &pointers, own, &devices) {
+                Ok(mut examination) => {
+                    destroy_leak_by_leak(py, &mut garbage, &mut examination);
+                    found = examination.found;
+                }
+                Err(error) => self.note_error(py, &error),
+            }
+        }
+        // What is in `found` is told from there. A cycle may have been saved and still not be in
+        // it: if a finalizer dropped the buffer and left the cycle, only the look before saw it.
+        let told: FxHashSet<usize> = found
+            .iter()
+            .flat_map(|entry| &entry.occurrences)
+            .flat_map(|occurrence| &occurrence.addresses)
+            .copied()
+            .collect();
+        if let Some(foreseen) = &mut foreseen {
+            // The first watch on such a buffer ends here: it would keep some buffers alive.
+            for entry in &mut foreseen.found {
+                entry
+                    .occurrences
+                    .retain(|o| !o.addresses.iter().any(|address| told.contains(address)));
             }
         }
         let count = pointers.len();
-        let saved: FxHashSet<usize> = pointers.iter().map(|&object| object as usize).collect();
         let ours = garbage.is_ours();
         drop(garbage);
         if ours {
-            self.inspector.confirm_gone(py, &mut found, true);
+            Inspector::confirm_gone(py, &mut found, true);
         }
 
         let looked = foreseen.as_ref().is_some_and(|foreseen| foreseen.looked);
         let mut broken_early = Vec::new();
         let mut objects = count;
         let mut began = started;
+        let mut request = None;
         if let Some(foreseen) = foreseen {
+            request = foreseen.request;
             objects = objects.max(foreseen.objects);
             began = foreseen.started;
             broken_early = foreseen.found;
-            for entry in &mut broken_early {
-                entry.occurrences.retain(|occurrence| {
-                    !occurrence
-                        .addresses
-                        .iter()
-                        .any(|address| saved.contains(address))
-                });
-            }
-            self.inspector.confirm_gone(py, &mut broken_early, false);
+            Inspector::confirm_gone(py, &mut broken_early, false);
         }
         let unexplained = in_collection > 0 && broken_early.is_empty();
         if let ([only], true) = (broken_early.as_mut_slice(), in_collection > 0) {
@@ -312,12 +342,11 @@ impl Watcher {
         );
         found.append(&mut broken_early);
 
-        let request = self.has_request();
-        if found.is_empty() && !request {
+        if found.is_empty() && request.is_none() {
             return;
         }
         let collection = Collection {
-            trigger: if request { "find" } else { "watch" }.to_owned(),
+            trigger: if request.is_some() { "find" } else { "watch" }.to_owned(),
             generation: Some(info.generation),
             garbage_objects: objects as u64,
             pause_us: 0,
@@ -330,12 +359,28 @@ impl Watcher {
                     .to_owned(),
             );
         }
-        self.tell(py, &report, true);
-        if let Ok(mut request) = self.request.try_borrow_mut()
-            && let Some(request) = request.as_mut()
-        {
-            request.report = Some(about(&report, &request.devices));
+        // Answered before telling, which lets other threads run.
+        if let Some(request) = request {
+            let answer = about(&report, &request.devices);
+            request.report.replace(Some(answer));
         }
+        self.tell(py, &report, true);
+    }
+
+    /// Tells of an error of our own, the first time; that the inspector was at work already is none.
+    fn note_error(&self, py: Python<'_>, error: &PyErr) {
+        if !error.is_instance_of::<Busy>(py) && !self.complained.replace(true) {
+            self.complain(
+                py,
+                format!("could not look at a collection's garbage: {error}"),
+            );
+        }
+    }
+
+    fn complain(&self, py: Python<'_>, sentence: String) {
+        let news = News::Trouble(sentence);
+        self.deliveries
+            .send(py, vec![Delivery { watch: 0, news }], false);
     }
 
     /// Brings a report to the watches that it concerns.
@@ -392,13 +437,13 @@ impl Watch {
 }
 
 impl Handler for Shared {
-    fn before(&self, py: Python<'_>, _gc: &GcModule, info: CollectionInfo) {
+    fn before(&self, py: Python<'_>, info: CollectionInfo) {
         self.0.foresee(py, info.generation);
     }
 
-    fn is_armed(&self, generation: u32) -> bool {
-        // The older generations are collected rarely enough to ask the allocator each time.
-        generation > 0 || self.0.arming.is_due(generation) || self.0.has_request()
+    fn held(&self, py: Python<'_>, garbage: &Garbage<'_>) -> Vec<usize> {
+        let own = garbage.own_references();
+        self.0.inspector.held(py, &garbage.pointers(), own)
     }
 
     fn after(&self, py: Python<'_>, garbage: Garbage<'_>, info: CollectionInfo) {
@@ -413,10 +458,7 @@ impl Handler for Shared {
     }
 
     fn disabled(&self, py: Python<'_>, reason: &str) {
-        let news = News::Stopped(reason.to_owned());
-        self.0
-            .deliveries
-            .send(py, vec![Delivery { watch: 0, news }], false);
+        self.0.complain(py, format!("stopped watching: {reason}"));
     }
 }
 

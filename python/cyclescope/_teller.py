@@ -7,9 +7,11 @@ or a callback wants. So the hook only queues what it found; this thread brings i
 from __future__ import annotations
 
 import atexit
+import contextlib
 import logging
 import os
 import threading
+import time
 from collections.abc import Callable
 
 from cyclescope import _native
@@ -25,7 +27,8 @@ _listeners: dict[int, Listener] = {}
 _farewells: dict[int, Callable[[], None]] = {}
 _failed: set[int] = set()
 _thread: threading.Thread | None = None
-_lock = threading.Lock()
+# Reentrant: a finalizer may start a watch in the middle of starting one.
+_lock = threading.RLock()
 
 
 def listen(watch: int, listener: Listener, farewell: Callable[[], None]) -> None:
@@ -35,8 +38,11 @@ def listen(watch: int, listener: Listener, farewell: Callable[[], None]) -> None
         _listeners[watch] = listener
         _farewells[watch] = farewell
         if _thread is None or not _thread.is_alive():
-            _thread = threading.Thread(target=_tell, name="cyclescope", daemon=True)
-            _thread.start()
+            thread = threading.Thread(target=_tell, name="cyclescope", daemon=True)
+            # While the program ends, no thread can be started, and nothing is watched either.
+            with contextlib.suppress(RuntimeError):
+                thread.start()
+                _thread = thread
 
 
 def forget(watch: int) -> None:
@@ -55,17 +61,22 @@ def _tell() -> None:
                 if listener is not None:
                     listener(report)
             else:
-                logger.error("cyclescope stopped watching: %s", reason)
+                logger.error("cyclescope: %s", reason)
         except Exception:
             if watch not in _failed:
                 _failed.add(watch)
-                logger.exception("cyclescope: the callback of a watch raised; it stays installed")
+                _complain("cyclescope: the callback of a watch raised; it stays installed")
+
+
+def _complain(message: str) -> None:
+    """Log the exception in hand. A log handler that raises is no reason to stop telling."""
+    with contextlib.suppress(Exception):
+        logger.exception(message)
 
 
 def _at_exit() -> None:
     thread = _thread
-    if thread is None:
-        return
+    deadline = time.monotonic() + EXIT_SECONDS
     try:
         if _listeners:
             _native.last_look()
@@ -73,14 +84,15 @@ def _at_exit() -> None:
         for farewell in list(_farewells.values()):
             farewell()
         _native.close_deliveries()
-        thread.join(EXIT_SECONDS)
+        if thread is not None:
+            thread.join(max(0.0, deadline - time.monotonic()))
     except Exception:
-        logger.exception("cyclescope: the summary at exit failed")
+        _complain("cyclescope: the summary at exit failed")
 
 
 def _after_fork_in_child() -> None:
     global _thread, _lock
-    _lock = threading.Lock()
+    _lock = threading.RLock()
     _thread = None
     _listeners.clear()
     _farewells.clear()

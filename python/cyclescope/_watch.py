@@ -72,14 +72,17 @@ class Watch:
 
     def stop(self) -> None:
         """End the watch, after reporting what it has found. Stopping twice does nothing."""
-        if self._final is not None:
-            return
-        self.flush()
-        self._final = [LeakTally(*row) for row in _native.stop_watch(self._number)]
-        _teller.forget(self._number)
+        if self._final is None:
+            self.flush()
+            self._end()
+
+    def _end(self) -> None:
+        if self._final is None:
+            self._final = [LeakTally(*row) for row in _native.stop_watch(self._number)]
+            _teller.forget(self._number)
 
     def _at_exit(self) -> None:
-        self.stop()
+        self._end()
         if self._farewell is not None:
             self._farewell(self)
 

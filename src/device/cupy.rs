@@ -1,10 +1,12 @@
 //! CuPy: arrays on the GPU.
 
+use pyo3::exceptions::PyLookupError;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyTuple, PyType};
+use pyo3::types::{PyDict, PyTuple, PyType};
 
 use super::frameworks::Proposal;
+use super::modules::{class, imported};
 use crate::heap::{Descriptor, int_value};
 
 /// CuPy's array type and the C descriptors through which its arrays are read: an array has a
@@ -16,31 +18,42 @@ pub struct Cupy {
     pointer: Descriptor,
     size: Descriptor,
     device: Descriptor,
+    /// The classes of memory that CuPy takes from CUDA itself.
+    owned: Vec<Py<PyType>>,
+    /// The class of memory that something else lent, and how to read what.
+    unowned: Option<(Py<PyType>, Descriptor)>,
     dtype: Option<Descriptor>,
     shape: Option<Descriptor>,
 }
 
 impl Cupy {
-    /// Reads `cupy`, which the caller found in `sys.modules`.
+    /// Reads the module `cupy`.
     ///
     /// # Errors
     /// If the import of CuPy is still under way, or its classes are not what they were.
-    pub fn new(cupy: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let array = cupy.getattr("ndarray")?.cast_into::<PyType>()?;
-        let cuda = cupy.getattr("cuda")?;
-        let pointer_class = cuda.getattr("MemoryPointer")?.cast_into::<PyType>()?;
-        let memory_class = cuda.getattr("Memory")?.cast_into::<PyType>()?;
-        let base_memory = cuda.getattr("memory")?.getattr("BaseMemory").ok();
-        let memory_class = match base_memory {
-            Some(class) => class.cast_into::<PyType>()?,
-            None => memory_class,
-        };
+    pub fn new(cupy: &Bound<'_, PyDict>) -> PyResult<Self> {
+        let py = cupy.py();
+        let array = class(cupy, "ndarray")?;
+        let memory = imported(py, "cupy.cuda.memory")
+            .ok_or_else(|| PyLookupError::new_err("CuPy is not all there yet"))?;
+        let pointer_class = class(&memory, "MemoryPointer")?;
+        let memory_class = class(&memory, "BaseMemory")?;
+        let owned = ["Memory", "MemoryAsync", "ManagedMemory", "PooledMemory"];
+        let unowned = class(&memory, "UnownedMemory").and_then(|class| {
+            let owner = inherited(&class, "_owner")?;
+            Ok((class.unbind(), owner))
+        });
         Ok(Self {
             data: inherited(&array, "data")?,
             memory: inherited(&pointer_class, "mem")?,
             pointer: inherited(&memory_class, "ptr")?,
             size: inherited(&memory_class, "size")?,
             device: inherited(&memory_class, "device_id")?,
+            owned: owned
+                .iter()
+                .filter_map(|name| Some(class(&memory, name).ok()?.unbind()))
+                .collect(),
+            unowned: unowned.ok(),
             dtype: inherited(&array, "dtype").ok(),
             shape: inherited(&array, "shape").ok(),
             array: array.unbind(),
@@ -54,6 +67,23 @@ impl Cupy {
     pub unsafe fn is_array_type(&self, ty: *mut ffi::PyTypeObject) -> bool {
         // SAFETY: by this function's contract; walks the type's own `tp_mro`.
         unsafe { ffi::PyType_IsSubtype(ty, self.array.as_ptr().cast()) != 0 }
+    }
+
+    /// The object that an array's memory belongs to: the block of memory, or what lent it to CuPy.
+    /// `None` for memory of other origin, such as DLPack: nobody here knows when it goes.
+    pub fn lender<'py>(&self, array: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
+        let py = array.py();
+        let memory = self.memory.get(&self.data.get(array)?)?;
+        let class = memory.get_type();
+        if let Some((unowned, owner)) = &self.unowned
+            && class.is(unowned.bind(py))
+        {
+            return owner.get(&memory);
+        }
+        self.owned
+            .iter()
+            .any(|owned| class.is(owned.bind(py)))
+            .then_some(memory)
     }
 
     /// What memory an array has: the whole block that it is in.

@@ -2,18 +2,23 @@
 //!
 //! The driver is asked only if the process has loaded it already, which means that a framework
 //! uses it: nothing here loads it into a running program, initialises it or makes a context.
+//!
+//! cudarc describes the driver's functions and values. Its loader is not used: it opens the first
+//! `libcuda.so` that the system finds, which need not be the one that the process uses, and panics
+//! where a function is missing.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ffi::{c_uint, c_void};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use cudarc::driver::sys;
+use cudarc::driver::sys::{CUdeviceptr, CUmemorytype, CUpointer_attribute, CUresult};
+
+use crate::hook::fork_count;
 
 /// What a pointer is to the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PointerKind {
-    /// Memory of a device, by its number; managed memory included.
-    Device { ordinal: i32 },
+    /// Memory of a device; managed memory included. The device's number, where the driver has one.
+    Device { ordinal: Option<u32> },
     /// Host memory that the driver knows, such as pinned memory.
     Host,
     /// Nothing the driver knows: freed, or never allocated.
@@ -22,18 +27,37 @@ pub enum PointerKind {
     Unanswered,
 }
 
+/// `cuPointerGetAttributes`.
+type GetAttributes = unsafe extern "C" fn(
+    c_uint,
+    *mut CUpointer_attribute,
+    *mut *mut c_void,
+    CUdeviceptr,
+) -> CUresult;
+
+/// The driver that the process uses.
+struct Driver {
+    get_attributes: GetAttributes,
+    /// The forks before it was found. After another one it is the parent's.
+    forks: u32,
+}
+
 /// Asks the driver about `pointer`.
 ///
 /// `cuPointerGetAttributes` reads the driver's own table: it needs no current context, touches no
 /// stream, and is allowed while a graph is being captured.
 pub fn pointer_kind(pointer: u64) -> PointerKind {
-    if !loaded() || !usable() {
-        return PointerKind::Unanswered;
+    match driver() {
+        Some(driver) if driver.forks == fork_count() => ask(driver.get_attributes, pointer),
+        _ => PointerKind::Unanswered,
     }
+}
+
+fn ask(get_attributes: GetAttributes, pointer: u64) -> PointerKind {
     let mut attributes = [
-        sys::CUpointer_attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
-        sys::CUpointer_attribute::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
-        sys::CUpointer_attribute::CU_POINTER_ATTRIBUTE_IS_MANAGED,
+        CUpointer_attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+        CUpointer_attribute::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+        CUpointer_attribute::CU_POINTER_ATTRIBUTE_IS_MANAGED,
     ];
     let mut memory_type = 0u32;
     let mut ordinal = -2i32;
@@ -44,91 +68,147 @@ pub fn pointer_kind(pointer: u64) -> PointerKind {
         (&raw mut managed).cast(),
     ];
     // SAFETY: both arrays have the length that is passed, and each value has the size that the
-    // driver's documentation gives for its attribute. A pointer the driver does not know is no
-    // error: it gets zeros.
+    // driver's documentation gives for its attribute (`managed` is a bool, of one byte, in zeros).
+    // A pointer the driver does not know is no error: it gets zeros.
     let result = unsafe {
-        sys::cuPointerGetAttributes(
-            attributes.len() as u32,
+        get_attributes(
+            attributes.len() as c_uint,
             attributes.as_mut_ptr(),
             values.as_mut_ptr(),
             pointer,
         )
     };
-    if result != sys::CUresult::CUDA_SUCCESS {
+    if result != CUresult::CUDA_SUCCESS {
         return PointerKind::Unanswered;
     }
-    const HOST: u32 = sys::CUmemorytype::CU_MEMORYTYPE_HOST as u32;
-    const DEVICE: u32 = sys::CUmemorytype::CU_MEMORYTYPE_DEVICE as u32;
+    const HOST: u32 = CUmemorytype::CU_MEMORYTYPE_HOST as u32;
+    const DEVICE: u32 = CUmemorytype::CU_MEMORYTYPE_DEVICE as u32;
+    let device = PointerKind::Device {
+        ordinal: u32::try_from(ordinal).ok(),
+    };
     match memory_type {
-        DEVICE => PointerKind::Device { ordinal },
-        _ if managed != 0 => PointerKind::Device { ordinal },
+        DEVICE => device,
+        _ if managed != 0 => device,
         HOST => PointerKind::Host,
         _ => PointerKind::Unknown,
     }
 }
 
-/// True if this machine has the driver's library, whether or not the process uses it.
+/// True if this machine has a CUDA driver, whether or not the process uses it.
 ///
-/// Opens the library and closes it again; does not call it.
+/// Goes by the files that the driver puts there; the library is not opened.
 pub fn driver_present() -> bool {
-    // SAFETY: opening the driver's library runs its initialisers, as any CUDA program does;
-    // they do not initialise CUDA.
-    loaded() || unsafe { sys::is_culib_present() }
+    driver().is_some()
+        || DRIVER_FILES
+            .iter()
+            .any(|file| std::path::Path::new(file).exists())
 }
 
-/// True once the process has the driver's library loaded.
-fn loaded() -> bool {
-    static LOADED: AtomicBool = AtomicBool::new(false);
-    if LOADED.load(Ordering::Relaxed) {
-        return true;
+/// Where a driver shows: its devices, on Linux, its paravirtual device under WSL, and its GPU on
+/// Jetson boards; its library, on Windows.
+const DRIVER_FILES: &[&str] = if cfg!(windows) {
+    &["C:\\Windows\\System32\\nvcuda.dll"]
+} else {
+    &[
+        "/dev/nvidiactl",
+        "/dev/dxg",
+        "/dev/nvhost-gpu",
+        "/dev/nvgpu",
+    ]
+};
+
+/// The driver, once the process has loaded it; looked for again until then.
+fn driver() -> Option<&'static Driver> {
+    static DRIVER: OnceLock<Option<Driver>> = OnceLock::new();
+    if let Some(known) = DRIVER.get() {
+        return known.as_ref();
     }
-    let found = is_mapped();
-    if found {
-        LOADED.store(true, Ordering::Relaxed);
-    }
-    found
+    let library = loaded_library()?;
+    let found = DRIVER.get_or_init(|| {
+        // SAFETY: the symbol of this name, of the driver's library, is a function of this type.
+        // The library is never closed, below, so the function stays.
+        let function = unsafe { library.get::<GetAttributes>(b"cuPointerGetAttributes\0") };
+        Some(Driver {
+            get_attributes: *function.ok()?,
+            forks: fork_count(),
+        })
+    });
+    std::mem::forget(library);
+    found.as_ref()
 }
 
+/// The driver's library, if the process has loaded it.
 #[cfg(unix)]
-fn is_mapped() -> bool {
-    [c"libcuda.so.1", c"libcuda.so"].iter().any(|name| {
-        // SAFETY: with RTLD_NOLOAD, dlopen only looks for a library that is there already; a
-        // handle it returns is given back at once, which leaves the library as it was.
-        unsafe {
-            let handle = libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
-            if handle.is_null() {
-                // The failed look-up left a message for dlerror; take it.
-                libc::dlerror();
-                false
-            } else {
-                libc::dlclose(handle);
-                true
+fn loaded_library() -> Option<libloading::os::unix::Library> {
+    use libloading::os::unix::{Library, RTLD_LAZY};
+    ["libcuda.so.1", "libcuda.so"].into_iter().find_map(|name| {
+        // SAFETY: with RTLD_NOLOAD nothing is loaded, so no initialiser runs.
+        unsafe { Library::open(Some(name), RTLD_LAZY | libc::RTLD_NOLOAD) }.ok()
+    })
+}
+
+/// The driver's library, if the process has loaded it.
+#[cfg(windows)]
+fn loaded_library() -> Option<libloading::os::windows::Library> {
+    libloading::os::windows::Library::open_already_loaded("nvcuda.dll").ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A driver that knows four pointers.
+    unsafe extern "C" fn stand_in(
+        count: c_uint,
+        attributes: *mut CUpointer_attribute,
+        values: *mut *mut c_void,
+        pointer: CUdeviceptr,
+    ) -> CUresult {
+        let (memory_type, ordinal, managed) = match pointer {
+            0x1000 => (CUmemorytype::CU_MEMORYTYPE_DEVICE as u32, 3, false),
+            0x2000 => (CUmemorytype::CU_MEMORYTYPE_HOST as u32, 0, false),
+            0x3000 => (CUmemorytype::CU_MEMORYTYPE_HOST as u32, 1, true),
+            0x4000 => return CUresult::CUDA_ERROR_NOT_INITIALIZED,
+            0x5000 => (CUmemorytype::CU_MEMORYTYPE_DEVICE as u32, -2, true),
+            _ => (0, -2, false),
+        };
+        for i in 0..count as usize {
+            // SAFETY: called by `ask`, which passes `count` attributes and values, each value of
+            // the size that the driver documents.
+            unsafe {
+                let value = *values.add(i);
+                match *attributes.add(i) {
+                    CUpointer_attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE => {
+                        value.cast::<u32>().write(memory_type);
+                    }
+                    CUpointer_attribute::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL => {
+                        value.cast::<i32>().write(ordinal);
+                    }
+                    CUpointer_attribute::CU_POINTER_ATTRIBUTE_IS_MANAGED => {
+                        value.cast::<bool>().write(managed);
+                    }
+                    _ => return CUresult::CUDA_ERROR_INVALID_VALUE,
+                }
             }
         }
-    })
-}
+        CUresult::CUDA_SUCCESS
+    }
 
-#[cfg(not(unix))]
-fn is_mapped() -> bool {
-    // Elsewhere there is no cheap way to ask. A framework that proposes a CUDA pointer has
-    // loaded the driver, so this only finds what is loaded.
-    // SAFETY: as in `driver_present`.
-    unsafe { sys::is_culib_present() }
-}
+    #[test]
+    fn the_answers_of_a_driver() {
+        let device = |ordinal| PointerKind::Device { ordinal };
+        assert_eq!(ask(stand_in, 0x1000), device(Some(3)));
+        assert_eq!(ask(stand_in, 0x2000), PointerKind::Host);
+        assert_eq!(ask(stand_in, 0x3000), device(Some(1)), "managed memory");
+        assert_eq!(ask(stand_in, 0x4000), PointerKind::Unanswered);
+        assert_eq!(ask(stand_in, 0x5000), device(None), "managed, of no device");
+        assert_eq!(ask(stand_in, 0x6000), PointerKind::Unknown);
+    }
 
-/// True if the driver has the one function that is needed; found out once.
-///
-/// cudarc panics where a library or a symbol is missing, so both are looked for first.
-fn usable() -> bool {
-    static USABLE: OnceLock<bool> = OnceLock::new();
-    *USABLE.get_or_init(|| {
-        // SAFETY: `culib` opens the library that `loaded` found; the symbol is only looked up.
-        catch_unwind(AssertUnwindSafe(|| unsafe {
-            sys::is_culib_present()
-                && sys::culib()
-                    .get::<unsafe extern "C" fn()>(b"cuPointerGetAttributes")
-                    .is_ok()
-        }))
-        .unwrap_or(false)
-    })
+    #[test]
+    fn a_driver_that_is_not_loaded_is_not_asked() {
+        // The tests are plain Rust: nothing in their process uses CUDA.
+        assert_eq!(pointer_kind(0x1000), PointerKind::Unanswered);
+        assert!(driver().is_none());
+    }
 }

@@ -1,17 +1,16 @@
 //! The frameworks in the process, and what memory their objects hold.
 
 use pyo3::ffi;
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyWeakrefReference;
 
 use super::cupy::Cupy;
 use super::driver::{PointerKind, pointer_kind};
-use super::modules::imported_module;
+use super::modules::imported;
 use super::numpy::Numpy;
-use super::torch::Torch;
+use super::torch::{Torch, WeakStorage};
 use super::{DeviceBuffer, DeviceSelection};
-use crate::heap::Verdict;
+use crate::heap::{Verdict, reference_count};
 
 const TENSOR: Verdict = 1;
 const STORAGE: Verdict = 2;
@@ -38,6 +37,7 @@ impl Proposal {
 }
 
 /// The frameworks that the program has imported so far.
+#[derive(Default)]
 pub struct Frameworks {
     torch: Option<Torch>,
     numpy: Option<Numpy>,
@@ -45,15 +45,6 @@ pub struct Frameworks {
 }
 
 impl Frameworks {
-    /// None yet; see [`Frameworks::refresh`].
-    pub fn new() -> Self {
-        Self {
-            torch: None,
-            numpy: None,
-            cupy: None,
-        }
-    }
-
     /// Looks for frameworks that the program has imported since; true if there is a new one.
     ///
     /// Never imports anything itself. A module that is still being imported is tried again at the
@@ -61,20 +52,19 @@ impl Frameworks {
     pub fn refresh(&mut self, py: Python<'_>) -> bool {
         let mut found = false;
         if self.torch.is_none()
-            && let Some(native) = imported_module(intern!(py, "torch._C"))
-            && let Some(torch) = imported_module(intern!(py, "torch"))
+            && let Some(native) = imported(py, "torch._C")
         {
-            self.torch = Torch::new(&native, &torch).ok();
+            self.torch = Torch::new(&native).ok();
             found |= self.torch.is_some();
         }
         if self.numpy.is_none()
-            && let Some(numpy) = imported_module(intern!(py, "numpy"))
+            && let Some(numpy) = imported(py, "numpy")
         {
             self.numpy = Numpy::new(&numpy).ok();
             found |= self.numpy.is_some();
         }
         if self.cupy.is_none()
-            && let Some(cupy) = imported_module(intern!(py, "cupy"))
+            && let Some(cupy) = imported(py, "cupy")
         {
             self.cupy = Cupy::new(&cupy).ok();
             found |= self.cupy.is_some();
@@ -137,26 +127,79 @@ impl Frameworks {
                 torch.tensor(object)
             }
             STORAGE => self.torch.as_ref()?.storage(object),
-            NUMPY_ARRAY if host => self.numpy.as_ref()?.array(object),
-            CUPY_ARRAY => self.cupy.as_ref()?.array(object),
+            NUMPY_ARRAY if !host => None,
+            NUMPY_ARRAY | CUPY_ARRAY => self.array(verdict, object),
             _ => None,
         }?;
-        if !devices.contains(&proposal.buffer.device) {
-            return None;
+        self.confirm(object.py(), proposal.buffer)
+            .filter(|buffer| devices.contains(&buffer.device))
+    }
+
+    /// What memory an array has, of its own or of the tensor that it looks into.
+    fn array(&self, verdict: Verdict, array: &Bound<'_, PyAny>) -> Option<Proposal> {
+        let lender = self.lender(verdict, array)?;
+        let mut proposal = match verdict {
+            NUMPY_ARRAY => self.numpy.as_ref()?.array(array),
+            _ => self.cupy.as_ref()?.array(array),
+        }?;
+        match self.tensor_verdict(&lender) {
+            0 => {}
+            verdict => {
+                let torch = self.torch.as_ref()?;
+                let lent = if verdict == TENSOR {
+                    torch.tensor(&lender)
+                } else {
+                    torch.storage(&lender)
+                }?;
+                proposal.buffer.pointer = lent.buffer.pointer;
+                proposal.buffer.bytes = lent.buffer.bytes;
+                proposal.buffer.device = lent.buffer.device;
+            }
         }
-        self.confirm(proposal)
+        Some(proposal)
+    }
+
+    /// The object that an array's memory belongs to; `None` if that is not known.
+    fn lender<'py>(
+        &self,
+        verdict: Verdict,
+        array: &Bound<'py, PyAny>,
+    ) -> Option<Bound<'py, PyAny>> {
+        let lender = match verdict {
+            NUMPY_ARRAY => self.numpy.as_ref()?.lender(array),
+            _ => return self.cupy.as_ref()?.lender(array),
+        };
+        let known = self.tensor_verdict(&lender) != 0 || self.numpy.as_ref()?.is_owner(&lender);
+        known.then_some(lender)
+    }
+
+    /// [`TENSOR`] or [`STORAGE`] for such, else 0.
+    fn tensor_verdict(&self, object: &Bound<'_, PyAny>) -> Verdict {
+        // SAFETY: attached, and the object and its type are alive.
+        let verdict = unsafe { self.classify(ffi::Py_TYPE(object.as_ptr())) };
+        if matches!(verdict, TENSOR | STORAGE) {
+            verdict
+        } else {
+            0
+        }
     }
 
     /// Asks the driver about a proposed CUDA buffer. Other devices go by the framework's word.
-    fn confirm(&self, proposal: Proposal) -> Option<DeviceBuffer> {
-        let mut buffer = proposal.buffer;
-        let hip = self.torch.as_ref().is_some_and(|torch| torch.hip);
-        if !buffer.device.starts_with("cuda") || hip {
+    fn confirm(&self, py: Python<'_>, mut buffer: DeviceBuffer) -> Option<DeviceBuffer> {
+        let driver_knows = buffer.device.starts_with("cuda")
+            && self
+                .torch
+                .as_ref()
+                .is_none_or(|torch| !torch.hip && !torch.is_in_bad_fork(py));
+        if !driver_knows {
             return Some(buffer);
         }
         match pointer_kind(buffer.pointer) {
-            PointerKind::Device { .. } => {
+            PointerKind::Device { ordinal } => {
                 buffer.confirmed = true;
+                if let Some(ordinal) = ordinal {
+                    buffer.device = format!("cuda:{ordinal}");
+                }
                 Some(buffer)
             }
             PointerKind::Unanswered => Some(buffer),
@@ -176,55 +219,83 @@ impl Frameworks {
         }
     }
 
-    /// Starts to watch the storage of a buffer's holder, where the framework can.
+    /// Starts to watch the memory of a buffer's holder, where the framework can.
     pub fn watch_storage(&self, verdict: Verdict, holder: &Bound<'_, PyAny>) -> StorageWatch {
-        match (verdict, &self.torch, &self.numpy) {
-            (TENSOR | STORAGE, Some(torch), _) => torch
-                .weak_storage(holder)
+        let lender = match verdict {
+            NUMPY_ARRAY | CUPY_ARRAY => self.lender(verdict, holder),
+            _ => Some(holder.clone()),
+        };
+        match (lender, &self.torch) {
+            (Some(lender), Some(torch)) if self.tensor_verdict(&lender) != 0 => torch
+                .weak_storage(&lender)
                 .map_or(StorageWatch::Blind, StorageWatch::Torch),
-            (NUMPY_ARRAY, _, Some(numpy)) => weak_reference(&numpy.owner(holder)),
-            _ => StorageWatch::Blind,
-        }
-    }
-
-    /// Whether a watched storage is gone, ending the watch; `None` if there is no telling.
-    pub fn is_gone(&self, py: Python<'_>, watch: StorageWatch) -> Option<bool> {
-        match watch {
-            StorageWatch::Torch(handle) => self.torch.as_ref()?.storage_is_gone(py, handle),
-            StorageWatch::Weak(reference) => Some(
-                reference
-                    .bind(py)
-                    .cast::<PyWeakrefReference>()
-                    .ok()?
-                    .upgrade()
-                    .is_none(),
-            ),
-            StorageWatch::Blind => None,
+            (Some(lender), _) => watch_object(&lender),
+            (None, _) => StorageWatch::Blind,
         }
     }
 }
 
-/// A weak hold on a storage: tells afterwards whether the memory really went.
+/// A hold on a buffer's memory that keeps nothing from being freed by the collector: tells
+/// afterwards whether the memory really went.
 pub enum StorageWatch {
     /// PyTorch's own weak handle of a storage.
-    Torch(Py<PyAny>),
-    /// A weak reference to an array that owns its memory. The collector does not clear it early,
-    /// as it does those to objects that it collects: arrays are not such.
-    Weak(Py<PyAny>),
+    Torch(WeakStorage),
+    /// A weak reference to the object that the memory belongs to.
+    Weak {
+        reference: Py<PyAny>,
+        /// The collector clears weak references to objects that it means to free, also if
+        /// a finalizer then saves them: a dead one says nothing of the object.
+        collectable: bool,
+    },
+    /// The object that the memory belongs to. The collector does not know it, so holding it
+    /// keeps alive nothing else that the collector would free.
+    Held(Py<PyAny>),
     /// The framework offers nothing.
     Blind,
 }
 
-fn weak_reference(array: &Bound<'_, PyAny>) -> StorageWatch {
+impl StorageWatch {
+    /// Whether the memory is gone, or goes with this watch; `None` if there is no telling.
+    pub fn into_gone(self, py: Python<'_>) -> Option<bool> {
+        match self {
+            Self::Torch(storage) => storage.is_gone(py),
+            Self::Weak {
+                reference,
+                collectable,
+            } => match reference
+                .bind(py)
+                .cast::<PyWeakrefReference>()
+                .ok()?
+                .upgrade()
+            {
+                Some(_) => Some(false),
+                None => (!collectable).then_some(true),
+            },
+            // SAFETY: attached, and the object is held.
+            Self::Held(object) => Some(unsafe { reference_count(object.as_ptr()) } == 1),
+            Self::Blind => None,
+        }
+    }
+}
+
+/// A watch for an object that owns memory.
+fn watch_object(object: &Bound<'_, PyAny>) -> StorageWatch {
     // SAFETY: attached; without a callback, a weak reference runs no code.
     unsafe {
-        let weak = ffi::PyWeakref_NewRef(array.as_ptr(), std::ptr::null_mut());
-        match Bound::from_owned_ptr_or_opt(array.py(), weak) {
-            Some(weak) => StorageWatch::Weak(weak.unbind()),
-            None => {
-                ffi::PyErr_Clear();
-                StorageWatch::Blind
-            }
+        let flags = ffi::PyType_GetFlags(ffi::Py_TYPE(object.as_ptr()));
+        let collectable = flags & ffi::Py_TPFLAGS_HAVE_GC != 0;
+        let weak = ffi::PyWeakref_NewRef(object.as_ptr(), std::ptr::null_mut());
+        if let Some(weak) = Bound::from_owned_ptr_or_opt(object.py(), weak) {
+            return StorageWatch::Weak {
+                reference: weak.unbind(),
+                collectable,
+            };
+        }
+        ffi::PyErr_Clear();
+        if collectable {
+            StorageWatch::Blind
+        } else {
+            StorageWatch::Held(object.clone().unbind())
         }
     }
 }

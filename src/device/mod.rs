@@ -27,7 +27,7 @@ pub(crate) use {
     allocator::allocated_bytes,
     driver::driver_present,
     frameworks::{Frameworks, StorageWatch},
-    modules::imported_module,
+    modules::imported,
 };
 
 /// A piece of device memory, as its framework and the driver describe it.

@@ -4,9 +4,10 @@ use std::ffi::{c_char, c_int, c_void};
 
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::PyType;
+use pyo3::types::{PyByteArray, PyBytes, PyDict, PyType};
 
 use super::frameworks::Proposal;
+use super::modules::class;
 use crate::heap::Descriptor;
 
 /// NumPy's array type and the descriptors through which its arrays are read.
@@ -32,12 +33,12 @@ struct ArrayInterface {
 }
 
 impl Numpy {
-    /// Reads `numpy`, which the caller found in `sys.modules`.
+    /// Reads the module `numpy`.
     ///
     /// # Errors
     /// If the import of NumPy is still under way.
-    pub fn new(numpy: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let array = numpy.getattr("ndarray")?.cast_into::<PyType>()?;
+    pub fn new(numpy: &Bound<'_, PyDict>) -> PyResult<Self> {
+        let array = class(numpy, "ndarray")?;
         Ok(Self {
             interface: Descriptor::of(&array, "__array_struct__")?,
             base: Descriptor::of(&array, "base")?,
@@ -54,22 +55,32 @@ impl Numpy {
         unsafe { ffi::PyType_IsSubtype(ty, self.array.as_ptr().cast()) != 0 }
     }
 
-    /// The array whose memory this one looks into: itself, unless it is a view.
-    pub fn owner<'py>(&self, array: &Bound<'py, PyAny>) -> Bound<'py, PyAny> {
-        let mut owner = array.clone();
-        while let Some(base) = self.base.get(&owner) {
-            // SAFETY: attached, and the base and its type are alive.
-            if !unsafe { self.is_array_type(ffi::Py_TYPE(base.as_ptr())) } {
-                break;
-            }
-            owner = base;
+    /// The object that the memory of an array belongs to: itself, the array that it is a view of,
+    /// or what lent its memory to that one.
+    pub fn lender<'py>(&self, array: &Bound<'py, PyAny>) -> Bound<'py, PyAny> {
+        let mut lender = array.clone();
+        while self.is_array(&lender)
+            && let Some(base) = self.base.get(&lender)
+        {
+            lender = base;
         }
-        owner
+        lender
+    }
+
+    /// True if a lender's memory goes when the lender does: an array, or bytes. A mapping of a file,
+    /// a memoryview, a capsule only stand for memory that may go on without them.
+    pub fn is_owner(&self, lender: &Bound<'_, PyAny>) -> bool {
+        self.is_array(lender)
+            || lender.is_exact_instance_of::<PyBytes>()
+            || lender.is_exact_instance_of::<PyByteArray>()
     }
 
     /// What memory an array has; for a view, the memory of the array it looks into.
     pub fn array(&self, array: &Bound<'_, PyAny>) -> Option<Proposal> {
-        let owner = self.owner(array);
+        let mut owner = array.clone();
+        while let Some(base) = self.base.get(&owner).filter(|base| self.is_array(base)) {
+            owner = base;
+        }
         let (pointer, bytes, _, _) = self.read(&owner)?;
         let (_, _, dtype, shape) = self.read(array)?;
         if pointer == 0 || bytes == 0 {
@@ -79,6 +90,11 @@ impl Numpy {
         proposal.buffer.dtype = Some(dtype);
         proposal.buffer.shape = Some(shape);
         Some(proposal)
+    }
+
+    fn is_array(&self, object: &Bound<'_, PyAny>) -> bool {
+        // SAFETY: attached, and the object and its type are alive.
+        unsafe { self.is_array_type(ffi::Py_TYPE(object.as_ptr())) }
     }
 
     /// Address, bytes, element type and shape of one array.
@@ -98,7 +114,10 @@ impl Numpy {
                 .map(|i| u64::try_from(*interface.shape.add(i)).unwrap_or(0))
                 .collect();
             let item_size = u64::try_from(interface.item_size).ok()?;
-            let bytes = shape.iter().product::<u64>() * item_size;
+            // A view made by hand may claim any shape.
+            let bytes = shape
+                .iter()
+                .fold(item_size, |bytes, extent| bytes.saturating_mul(*extent));
             let bits = item_size * 8;
             let dtype = match interface.kind as u8 {
                 b'b' => "bool".to_owned(),

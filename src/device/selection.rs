@@ -115,7 +115,11 @@ impl FromStr for DeviceSelection {
 /// The kind and the number of a device's name.
 fn split(device: &str) -> (&str, Option<u32>) {
     match device.split_once(':') {
-        Some((kind, number)) => (kind, number.parse().ok()),
+        Some((kind, number)) => {
+            // A number is digits: "+1" is none.
+            let digits = number.bytes().all(|byte| byte.is_ascii_digit());
+            (kind, digits.then(|| number.parse().ok()).flatten())
+        }
         None => (device, None),
     }
 }
@@ -146,7 +150,7 @@ mod tests {
 
     #[test]
     fn what_is_no_device_is_named() {
-        for wrong in ["gpu", "cuda:", "cuda:x", "", "CUDA"] {
+        for wrong in ["gpu", "cuda:", "cuda:x", "cuda:+1", "cuda:-1", "", "CUDA"] {
             let error = wrong.parse::<DeviceSelection>().expect_err("not a device");
             assert!(error.to_string().contains(&format!("{wrong:?}")), "{error}");
         }

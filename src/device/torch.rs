@@ -1,16 +1,19 @@
 //! PyTorch: tensors, parameters and untyped storages.
 
+use pyo3::call::PyCallArgs;
+use pyo3::exceptions::PyLookupError;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::PyType;
+use pyo3::types::{PyDict, PyType};
 
 use super::frameworks::Proposal;
+use super::modules::{class, imported, part};
 use crate::heap::{Descriptor, int_value};
 
 /// The parts of PyTorch that are needed, looked up once in a module that the program has imported.
 ///
 /// Everything is read through methods and descriptors of the C++ base classes. With
-/// `DisableTorchFunctionSubclass` in force, these do not call a subclass's `__torch_function__`.
+/// `DisableTorchFunction` in force, these call no `__torch_function__`, of a subclass or of a mode.
 pub struct Torch {
     tensor: Py<PyType>,
     storage: Py<PyType>,
@@ -18,7 +21,6 @@ pub struct Torch {
     is_cpu: Descriptor,
     dtype: Descriptor,
     shape: Descriptor,
-    hooks: [(&'static str, Descriptor); 2],
     untyped_storage: Py<PyAny>,
     data_ptr: Py<PyAny>,
     nbytes: Py<PyAny>,
@@ -26,43 +28,47 @@ pub struct Torch {
     weak_ref: Py<PyAny>,
     expired: Py<PyAny>,
     free_weak_ref: Py<PyAny>,
+    mode_enabled: Py<PyAny>,
     disable_torch_function: Py<PyAny>,
     dispatch_keys: Py<PyAny>,
     python_key: Py<PyAny>,
+    /// Names and descriptors of what a tensor's C++ part refers to.
+    hooks: [(&'static str, Option<Descriptor>); 2],
+    /// Whether a tensor is a lazy clone; versions before 2.1 have none.
+    is_lazy_clone: Option<Py<PyAny>>,
+    /// Whether CUDA was initialised before the process forked; not in builds without CUDA.
+    is_in_bad_fork: Option<Py<PyAny>>,
     /// The build runs on AMD devices, whose pointers the CUDA driver does not know.
     pub hip: bool,
 }
 
 impl Torch {
-    /// Reads `torch._C` and `torch`, which the caller found in `sys.modules`.
+    /// Reads the modules of PyTorch, given `torch._C`.
     ///
     /// # Errors
     /// If the import of PyTorch is still under way, or the version has other names for things.
-    pub fn new(native: &Bound<'_, PyAny>, torch: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let class = |name: &str| -> PyResult<Bound<'_, PyType>> {
-            Ok(native.getattr(name)?.cast_into::<PyType>()?)
+    pub fn new(native: &Bound<'_, PyDict>) -> PyResult<Self> {
+        let py = native.py();
+        let module = |name: &str| {
+            imported(py, name).ok_or_else(|| PyLookupError::new_err("PyTorch is not all there yet"))
         };
-        let tensor = class("TensorBase")?;
-        let storage = class("StorageBase")?;
+        let torch = module("torch")?;
+        let parameter = module("torch.nn.parameter")?;
+        let version = module("torch.version")?;
+        let tensor = class(native, "TensorBase")?;
+        let storage = class(native, "StorageBase")?;
         let method = |class: &Bound<'_, PyType>, name: &str| -> PyResult<Py<PyAny>> {
             Ok(class.getattr(name)?.unbind())
         };
-        let hip = torch
-            .getattr("version")?
-            .getattr("hip")
-            .is_ok_and(|hip| !hip.is_none());
+        let function = |name: &str| part(native, name).map(Bound::unbind);
         Ok(Self {
             plain: [
-                torch.getattr("Tensor")?.unbind(),
-                torch.getattr("nn")?.getattr("Parameter")?.unbind(),
+                class(&torch, "Tensor")?.into_any().unbind(),
+                class(&parameter, "Parameter")?.into_any().unbind(),
             ],
             is_cpu: Descriptor::of(&tensor, "is_cpu")?,
             dtype: Descriptor::of(&tensor, "dtype")?,
             shape: Descriptor::of(&tensor, "shape")?,
-            hooks: [
-                hooks(&tensor, "_backward_hooks")?,
-                hooks(&tensor, "_post_accumulate_grad_hooks")?,
-            ],
             untyped_storage: method(&tensor, "untyped_storage")?,
             data_ptr: method(&storage, "data_ptr")?,
             nbytes: method(&storage, "nbytes")?,
@@ -70,10 +76,15 @@ impl Torch {
             weak_ref: method(&storage, "_weak_ref")?,
             expired: method(&storage, "_expired")?,
             free_weak_ref: method(&storage, "_free_weak_ref")?,
-            disable_torch_function: native.getattr("DisableTorchFunctionSubclass")?.unbind(),
-            dispatch_keys: native.getattr("_dispatch_keys")?.unbind(),
-            python_key: native.getattr("DispatchKey")?.getattr("Python")?.unbind(),
-            hip,
+            mode_enabled: function("_is_torch_function_mode_enabled")?,
+            disable_torch_function: function("DisableTorchFunction")?,
+            dispatch_keys: function("_dispatch_keys")?,
+            python_key: class(native, "DispatchKey")?.getattr("Python")?.unbind(),
+            hooks: ["_backward_hooks", "_post_accumulate_grad_hooks"]
+                .map(|name| (name, Descriptor::of(&tensor, name).ok())),
+            is_lazy_clone: function("_is_cow_tensor").ok(),
+            is_in_bad_fork: function("_cuda_isInBadFork").ok(),
+            hip: part(&version, "hip").is_ok_and(|hip| !hip.is_none()),
             tensor: tensor.unbind(),
             storage: storage.unbind(),
         })
@@ -99,23 +110,29 @@ impl Torch {
 
     /// True if the tensor is in host memory; a quick way to pass over what nobody asked for.
     pub fn is_on_cpu(&self, tensor: &Bound<'_, PyAny>) -> bool {
-        self.is_plain(tensor)
-            && self
-                .is_cpu
-                .get(tensor)
-                .is_some_and(|answer| int_value(&answer) == Some(1))
+        if !self.is_plain(tensor) {
+            return false;
+        }
+        let _guard = self.without_torch_function(tensor);
+        self.is_cpu
+            .get(tensor)
+            .is_some_and(|answer| int_value(&answer) == Some(1))
     }
 
     /// What memory a tensor has, by PyTorch's word.
+    ///
+    /// None for a lazy clone: others share its memory until somebody writes, and to ask for its
+    /// address makes the copy.
     pub fn tensor(&self, tensor: &Bound<'_, PyAny>) -> Option<Proposal> {
         let py = tensor.py();
-        let plain = self.is_plain(tensor);
-        let _guard = (!plain).then(|| TorchFunctionDisabled::new(self, py));
-        // A tensor that implements `__torch_dispatch__` may compute even its shape in Python.
-        let dispatches = !plain && self.dispatches_in_python(tensor);
-        let storage = taken(self.untyped_storage.bind(py).call1((tensor,)), py)?;
+        let _guard = self.without_torch_function(tensor);
+        let storage = self.untyped_storage.bind(py).call1((tensor,)).ok()?;
+        if says_yes(py, self.is_lazy_clone.as_ref(), (tensor,)) {
+            return None;
+        }
         let mut proposal = self.storage(&storage)?;
-        if !dispatches {
+        // A tensor that implements `__torch_dispatch__` may compute even its shape in Python.
+        if self.is_plain(tensor) || !self.dispatches_in_python(tensor) {
             proposal.buffer.shape = self.shape.get(tensor).map(|shape| {
                 crate::heap::items(&shape)
                     .iter()
@@ -145,39 +162,37 @@ impl Torch {
         if device == "meta" {
             return None;
         }
-        let pointer: u64 = taken(self.data_ptr.bind(py).call1((storage,)), py)?
-            .extract()
-            .ok()?;
-        let bytes: u64 = taken(self.nbytes.bind(py).call1((storage,)), py)?
-            .extract()
-            .ok()?;
+        let number = |method: &Py<PyAny>| -> Option<u64> {
+            method.bind(py).call1((storage,)).ok()?.extract().ok()
+        };
+        let (pointer, bytes) = (number(&self.data_ptr)?, number(&self.nbytes)?);
         if pointer == 0 || bytes == 0 {
             return None;
         }
         Some(Proposal::new(pointer, bytes, device))
     }
 
-    /// A weak reference to the storage of a tensor or to a storage, as PyTorch's own handle.
-    pub fn weak_storage(&self, holder: &Bound<'_, PyAny>) -> Option<Py<PyAny>> {
+    /// A weak hold on the storage of a tensor, or on a storage.
+    pub fn weak_storage(&self, holder: &Bound<'_, PyAny>) -> Option<WeakStorage> {
         let py = holder.py();
         // SAFETY: attached, and the holder and its type are alive.
         let is_tensor = unsafe { self.is_tensor_type(ffi::Py_TYPE(holder.as_ptr())) };
         let storage = if is_tensor {
-            let _guard = (!self.is_plain(holder)).then(|| TorchFunctionDisabled::new(self, py));
-            taken(self.untyped_storage.bind(py).call1((holder,)), py)?
+            let _guard = self.without_torch_function(holder);
+            self.untyped_storage.bind(py).call1((holder,)).ok()?
         } else {
             holder.clone()
         };
-        taken(self.weak_ref.bind(py).call1((storage,)), py).map(Bound::unbind)
+        Some(WeakStorage {
+            handle: self.weak_ref.bind(py).call1((storage,)).ok()?.unbind(),
+            expired: self.expired.clone_ref(py),
+            free: self.free_weak_ref.clone_ref(py),
+        })
     }
 
-    /// True if the storage behind a handle of [`Torch::weak_storage`] is gone. Ends the handle.
-    pub fn storage_is_gone(&self, py: Python<'_>, handle: Py<PyAny>) -> Option<bool> {
-        let gone = taken(self.expired.bind(py).call1((&handle,)), py)?
-            .extract()
-            .ok();
-        taken(self.free_weak_ref.bind(py).call1((&handle,)), py);
-        gone
+    /// True in a child forked after CUDA was initialised: nothing there may use it.
+    pub fn is_in_bad_fork(&self, py: Python<'_>) -> bool {
+        says_yes(py, self.is_in_bad_fork.as_ref(), ())
     }
 
     /// The attributes of a tensor that its `tp_traverse` follows and no Python descriptor names.
@@ -185,11 +200,10 @@ impl Torch {
         &self,
         tensor: &Bound<'py, PyAny>,
     ) -> Vec<(&'static str, Bound<'py, PyAny>)> {
-        let _guard =
-            (!self.is_plain(tensor)).then(|| TorchFunctionDisabled::new(self, tensor.py()));
+        let _guard = self.without_torch_function(tensor);
         self.hooks
             .iter()
-            .filter_map(|(name, hooks)| Some((*name, hooks.get(tensor)?)))
+            .filter_map(|(name, hooks)| Some((*name, hooks.as_ref()?.get(tensor)?)))
             .collect()
     }
 
@@ -200,35 +214,77 @@ impl Torch {
             .any(|class| tensor.get_type().is(class.bind(tensor.py())))
     }
 
+    /// True if the tensor implements `__torch_dispatch__`, or may.
     fn dispatches_in_python(&self, tensor: &Bound<'_, PyAny>) -> bool {
         let py = tensor.py();
-        taken(self.dispatch_keys.bind(py).call1((tensor,)), py)
-            .and_then(|keys| taken(keys.call_method1("has", (self.python_key.bind(py),)), py))
-            .and_then(|has| has.extract().ok())
+        self.dispatch_keys
+            .bind(py)
+            .call1((tensor,))
+            .and_then(|keys| keys.call_method1("has", (self.python_key.bind(py),)))
+            .and_then(|has| has.extract())
             .unwrap_or(true)
+    }
+
+    /// Keeps PyTorch from calling any `__torch_function__` when `tensor` is read: one of its class,
+    /// or of a mode that the program is in (`torch.set_default_device` is such).
+    fn without_torch_function<'py>(&self, tensor: &Bound<'py, PyAny>) -> Option<Quiet<'py>> {
+        let py = tensor.py();
+        let needed = !self.is_plain(tensor) || says_yes(py, Some(&self.mode_enabled), ());
+        needed.then(|| Quiet::new(self.disable_torch_function.bind(py)))
     }
 }
 
-fn hooks(tensor: &Bound<'_, PyType>, name: &'static str) -> PyResult<(&'static str, Descriptor)> {
-    Ok((name, Descriptor::of(tensor, name)?))
+/// True if PyTorch answers a question with yes.
+fn says_yes<'py>(
+    py: Python<'py>,
+    question: Option<&Py<PyAny>>,
+    arguments: impl PyCallArgs<'py>,
+) -> bool {
+    question
+        .and_then(|question| question.bind(py).call1(arguments).ok()?.extract().ok())
+        .unwrap_or(false)
 }
 
-/// The result, or `None` for an exception, which is dropped: what PyTorch cannot say is not known.
-fn taken<'py>(result: PyResult<Bound<'py, PyAny>>, _py: Python<'py>) -> Option<Bound<'py, PyAny>> {
-    result.ok()
+/// PyTorch's own weak handle of a storage, given back when dropped.
+pub struct WeakStorage {
+    handle: Py<PyAny>,
+    expired: Py<PyAny>,
+    free: Py<PyAny>,
 }
 
-/// While alive, PyTorch calls no `__torch_function__` of a tensor subclass on this thread.
-struct TorchFunctionDisabled<'py>(Option<Bound<'py, PyAny>>);
+impl WeakStorage {
+    /// True if the storage is gone; `None` if there is no telling.
+    pub fn is_gone(&self, py: Python<'_>) -> Option<bool> {
+        self.expired
+            .bind(py)
+            .call1((&self.handle,))
+            .ok()?
+            .extract()
+            .ok()
+    }
+}
 
-impl<'py> TorchFunctionDisabled<'py> {
-    fn new(torch: &Torch, py: Python<'py>) -> Self {
-        let context = torch.disable_torch_function.bind(py).call0().ok();
+impl Drop for WeakStorage {
+    fn drop(&mut self) {
+        // Without an interpreter there is no PyTorch to give it back to.
+        Python::try_attach(|py| {
+            let freed = self.free.bind(py).call1((&self.handle,));
+            drop(freed);
+        });
+    }
+}
+
+/// While alive, PyTorch calls no `__torch_function__` on this thread.
+struct Quiet<'py>(Option<Bound<'py, PyAny>>);
+
+impl<'py> Quiet<'py> {
+    fn new(disable: &Bound<'py, PyAny>) -> Self {
+        let context = disable.call0().ok();
         Self(context.filter(|context| context.call_method0("__enter__").is_ok()))
     }
 }
 
-impl Drop for TorchFunctionDisabled<'_> {
+impl Drop for Quiet<'_> {
     fn drop(&mut self) {
         if let Some(context) = &self.0 {
             let none = context.py().None();

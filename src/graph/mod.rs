@@ -10,6 +10,8 @@ mod cycle;
 mod fold;
 mod group;
 mod leak_graph;
+#[cfg(test)]
+mod properties;
 mod selection;
 mod shortest;
 

@@ -5,6 +5,7 @@ use std::ffi::{CStr, c_char, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -19,18 +20,16 @@ use super::gc_module::{DEBUG_SAVEALL, GcModule};
 pub struct CollectionInfo {
     /// The generation collected, 0 to 2.
     pub generation: u32,
-    /// True if something may have got hold of the garbage since it was saved, so that it has to be
-    /// checked object by object before it is destroyed.
-    pub suspect: bool,
 }
 
 /// What to do with the garbage. Nothing of it may raise; a panic is caught and disables the hook.
 pub trait Handler {
-    /// A collection is about to begin. Called only if [`Handler::is_armed`].
-    fn before(&self, py: Python<'_>, gc: &GcModule, info: CollectionInfo);
+    /// A collection is about to begin.
+    fn before(&self, py: Python<'_>, info: CollectionInfo);
 
-    /// True if the handler wants to look before the collection of a generation.
-    fn is_armed(&self, generation: u32) -> bool;
+    /// The objects of the garbage, by index, that something outside of it refers to, directly or
+    /// through others of it; all of them if there is no telling.
+    fn held(&self, py: Python<'_>, garbage: &Garbage<'_>) -> Vec<usize>;
 
     /// A collection has ended; `garbage` is what it found, none perhaps.
     fn after(&self, py: Python<'_>, garbage: Garbage<'_>, info: CollectionInfo);
@@ -73,6 +72,16 @@ struct Shared {
 /// The hook in `gc.callbacks`. Dropping it leaves the callable in place; see [`Hook::remove`].
 pub struct Hook {
     shared: Rc<Shared>,
+}
+
+static WAITING: AtomicBool = AtomicBool::new(false);
+
+/// True if a hook has seen a collection begin and not yet seen it end. Any thread may ask.
+///
+/// If that lasts, the callable may have been taken out of `gc.callbacks` in the middle of a
+/// collection; then [`Hook::mend`] is due.
+pub fn is_waiting_for_stop() -> bool {
+    WAITING.load(Ordering::Relaxed)
 }
 
 const CAPSULE: &CStr = c"cyclescope.hook";
@@ -119,14 +128,25 @@ impl Hook {
     pub fn is_installed(&self, py: Python<'_>) -> bool {
         !self.shared.disabled.get()
             && self.shared.forks == fork_count()
-            && self.position(py).is_some()
+            && self.shared.position(py).is_some()
     }
 
-    /// Takes the callable out of `gc.callbacks`. Also right in the middle of a collection.
+    /// Takes the callable out of `gc.callbacks`, for good: if the program puts a copy of it back,
+    /// it does nothing. Also right in the middle of a collection.
     pub fn remove(&self, py: Python<'_>) {
-        if let Some(position) = self.position(py) {
+        self.shared.disabled.set(true);
+        if let Some(position) = self.shared.position(py) {
             let removed = self.shared.gc.callbacks.bind(py).del_item(position);
             drop(removed);
+        }
+        self.mend(py);
+    }
+
+    /// Undoes what "start" did if the callable is no longer in `gc.callbacks`, so that no "stop"
+    /// will come, and has not noticed because the program holds a copy of the list.
+    pub fn mend(&self, py: Python<'_>) {
+        if self.shared.position(py).is_none() {
+            self.shared.undo(py);
         }
     }
 
@@ -136,20 +156,6 @@ impl Hook {
     /// As [`GcModule::collect`].
     pub fn collect(&self, py: Python<'_>) -> PyResult<()> {
         self.shared.gc.collect(py)
-    }
-
-    /// Where in `gc.callbacks` the callable is, compared by identity.
-    fn position(&self, py: Python<'_>) -> Option<usize> {
-        let callable = self.shared.callable.get();
-        if callable.is_null() {
-            return None;
-        }
-        self.shared
-            .gc
-            .callbacks
-            .bind(py)
-            .iter()
-            .position(|other| other.as_ptr() == callable)
     }
 }
 
@@ -219,11 +225,54 @@ unsafe extern "C" fn capsule_gone(capsule: *mut ffi::PyObject) {
         }
         let shared = Rc::from_raw(state);
         shared.callable.set(ptr::null_mut());
-        shared.restore_flags(Python::assume_attached());
+        // In the middle of a collection, before the garbage is saved: CPython goes on without us.
+        // Later, because the program held a copy of the list: what was saved must go.
+        shared.undo(Python::assume_attached());
     }
 }
 
 impl Shared {
+    /// Where in `gc.callbacks` the callable is, compared by identity.
+    fn position(&self, py: Python<'_>) -> Option<usize> {
+        let callable = self.callable.get();
+        if callable.is_null() {
+            return None;
+        }
+        self.gc
+            .callbacks
+            .bind(py)
+            .iter()
+            .position(|other| other.as_ptr() == callable)
+    }
+
+    fn is_first(&self) -> bool {
+        let callbacks = self.gc.callbacks.as_ptr();
+        // SAFETY: attached (called from the hook only); this is a list, which lends its first item
+        // if it has one.
+        unsafe {
+            ffi::PyList_Size(callbacks) > 0
+                && ffi::PyList_GetItem(callbacks, 0) == self.callable.get()
+        }
+    }
+
+    /// Moves the callable to the front, so that at the end of the collection nobody comes between
+    /// the collector and this hook, and nobody sees garbage in `gc.garbage` that would not be there
+    /// without it. Safe in the middle of "start": CPython walks the list by index, and those that
+    /// move up have been called (`invoke_gc_callback`).
+    fn come_first(&self, py: Python<'_>) {
+        if self.is_first() {
+            return;
+        }
+        let callbacks = self.gc.callbacks.bind(py);
+        if let Some(position) = self.position(py)
+            && let Ok(callable) = callbacks.get_item(position)
+            && callbacks.insert(0, callable).is_ok()
+        {
+            let removed = callbacks.del_item(position + 1);
+            drop(removed);
+        }
+    }
+
     fn start(&self, py: Python<'_>, info: *mut ffi::PyObject) {
         if self.disabled.get() || self.forks != fork_count() {
             return;
@@ -231,29 +280,21 @@ impl Shared {
         let Ok(_busy) = self.busy.try_borrow_mut() else {
             return;
         };
-        // A "stop" that never came (the callable was taken out and put back) left flags behind.
-        self.restore_flags(py);
+        // A "stop" that never came: the callable was taken out and put back.
+        self.undo(py);
+        self.come_first(py);
         let flags = self.gc.debug_flags(py);
-        let garbage = self.garbage_length(py);
         if flags < 0 {
             return;
         }
-        if flags & DEBUG_SAVEALL != 0 {
-            self.phase.set(Phase::Observing { garbage });
+        let garbage = self.garbage_length(py);
+        self.set_phase(if flags & DEBUG_SAVEALL != 0 {
+            Phase::Observing { garbage }
         } else {
-            self.phase.set(Phase::Taking { flags, garbage });
-        }
+            Phase::Taking { flags, garbage }
+        });
         let generation = number(info, c"generation");
-        if self.handler.is_armed(generation) {
-            self.handler.before(
-                py,
-                &self.gc,
-                CollectionInfo {
-                    generation,
-                    suspect: false,
-                },
-            );
-        }
+        self.handler.before(py, CollectionInfo { generation });
         if flags & DEBUG_SAVEALL == 0 {
             self.gc.set_debug_flags(py, flags | DEBUG_SAVEALL);
         }
@@ -263,78 +304,81 @@ impl Shared {
         let Ok(_busy) = self.busy.try_borrow_mut() else {
             return;
         };
-        let phase = self.phase.replace(Phase::Idle);
-        let (before, ours) = match phase {
+        let phase = self.set_phase(Phase::Idle);
+        let now = self.gc.debug_flags(py);
+        let (flags, before, ours) = match phase {
             Phase::Idle => return,
-            Phase::Observing { garbage } => (garbage, false),
+            Phase::Observing { garbage } => (now, garbage, false),
             Phase::Taking { flags, garbage } => {
-                let now = self.gc.debug_flags(py);
-                if now == flags | DEBUG_SAVEALL {
+                // If they changed in the middle, by a finalizer, then they are the program's now,
+                // and so is what DEBUG_SAVEALL among them has saved.
+                let ours = now == flags | DEBUG_SAVEALL;
+                if ours {
                     self.gc.set_debug_flags(py, flags);
                 }
-                // Flags changed in the middle, by a finalizer: they are the program's now, and so
-                // is what DEBUG_SAVEALL among them has saved.
-                (
-                    garbage,
-                    now == flags | DEBUG_SAVEALL || now & DEBUG_SAVEALL == 0,
-                )
+                (flags, garbage, ours)
             }
         };
-        let added = self.garbage_length(py) - before;
-        if added <= 0 {
-            let collected = number(info, c"collected");
-            if collected > 0 && ours && added == 0 && matches!(phase, Phase::Taking { .. }) {
-                return self.disable(
-                    py,
-                    "gc.garbage was replaced by another list, so that saved garbage cannot be found",
-                );
-            }
-            if self.handler.wants_empty() {
-                let generation = number(info, c"generation");
+        let generation = number(info, c"generation");
+        let info_for_handler = CollectionInfo { generation };
+        let forked = self.forks != fork_count();
+        let nothing = || {
+            if !forked && self.handler.wants_empty() {
                 let none = Garbage::to_observe(PyList::empty(py));
-                self.handler.after(
-                    py,
-                    none,
-                    CollectionInfo {
-                        generation,
-                        suspect: false,
-                    },
-                );
+                self.handler.after(py, none, info_for_handler);
+            }
+        };
+        if now & DEBUG_SAVEALL == 0 {
+            return nothing();
+        }
+
+        let collected = number(info, c"collected") as isize;
+        let saved = collected + number(info, c"uncollectable") as isize;
+        let end = self.garbage_length(py);
+        // Finalizers and weak reference callbacks run before the collector saves anything. So what
+        // it saved comes last, whatever they did to the list. Only a callback that was put in front
+        // of this one since "start" can have changed the list after that.
+        let first = self.is_first();
+        let start = if first { end - saved } else { before };
+        if saved == 0 || (!first && end - start != saved) {
+            return nothing();
+        }
+        if start < 0 {
+            return self.disable(py, "gc.garbage does not hold the garbage that was saved");
+        }
+        let Some(objects) = self.slice(py, start, start + collected) else {
+            return;
+        };
+        if !ours {
+            if !forked {
+                let garbage = Garbage::to_observe(objects);
+                self.handler.after(py, garbage, info_for_handler);
             }
             return;
         }
-        let collected = number(info, c"collected") as isize;
-        let uncollectable = number(info, c"uncollectable") as isize;
-        let first = self.gc.callbacks.bind(py).get_item(0);
-        let suspect = added != collected + uncollectable
-            || !first.is_ok_and(|first| first.as_ptr() == self.callable.get());
-        let info = CollectionInfo {
-            generation: number(info, c"generation"),
-            suspect,
-        };
-
-        let saved_end = before + added.min(collected);
-        let end = before + added;
-        if ours {
-            let uncollected = self.slice(py, saved_end, end);
-            let Some(saved) = self.slice(py, before, saved_end) else {
-                return;
-            };
-            // SAFETY: attached; removes the tail, which `saved` and `uncollected` hold.
-            let removed = unsafe {
-                ffi::PyList_SetSlice(self.gc.garbage.as_ptr(), before, end, ptr::null_mut())
-            };
-            if removed != 0 {
-                // SAFETY: attached.
-                unsafe { ffi::PyErr_Clear() };
-                return;
+        let uncollectable = self.slice(py, start + collected, end);
+        // SAFETY: attached; removes the tail, which `objects` and `uncollectable` hold.
+        let removed =
+            unsafe { ffi::PyList_SetSlice(self.gc.garbage.as_ptr(), start, end, ptr::null_mut()) };
+        if removed != 0 {
+            // SAFETY: attached.
+            unsafe { ffi::PyErr_Clear() };
+            return;
+        }
+        if let Some(uncollectable) = uncollectable {
+            self.put_back_uncollectable(py, &uncollectable);
+        }
+        let mut garbage = Garbage::to_destroy(objects);
+        // Somebody else may have taken hold of the garbage: a callback that came first, or
+        // `sys.stderr`, to which CPython prints after it has saved if the program set flags.
+        if !first || flags != 0 {
+            for index in self.handler.held(py, &garbage) {
+                garbage.keep(index);
             }
-            if let Some(uncollected) = uncollected {
-                self.put_back_uncollectable(py, &uncollected);
-            }
-            self.handler.after(py, Garbage::to_destroy(saved), info);
-        } else if let Some(saved) = self.slice(py, before, saved_end) {
-            self.handler.after(py, Garbage::to_observe(saved), info);
+        }
+        // In a forked child there is nobody to tell, and CUDA is out of bounds.
+        if !forked {
+            self.handler.after(py, garbage, info_for_handler);
         }
     }
 
@@ -370,12 +414,45 @@ impl Shared {
         slice?.cast_into::<PyList>().ok()
     }
 
-    /// Undoes what "start" did, if it has not been undone.
+    fn set_phase(&self, phase: Phase) -> Phase {
+        WAITING.store(phase != Phase::Idle, Ordering::Relaxed);
+        self.phase.replace(phase)
+    }
+
+    /// Puts the program's flags back, if that has not been done.
     fn restore_flags(&self, py: Python<'_>) {
-        if let Phase::Taking { flags, .. } = self.phase.replace(Phase::Idle)
+        if let Phase::Taking { flags, .. } = self.set_phase(Phase::Idle)
             && self.gc.debug_flags(py) == flags | DEBUG_SAVEALL
         {
             self.gc.set_debug_flags(py, flags);
+        }
+    }
+
+    /// Puts the program's flags back, and takes what was saved out of `gc.garbage`, if there was
+    /// no "stop" to do it.
+    ///
+    /// The garbage is only let go, not cleared: anybody may have found it in `gc.garbage` by now.
+    /// What nobody holds is garbage for the next collection; its finalizers have run and will
+    /// not run again.
+    fn undo(&self, py: Python<'_>) {
+        let Phase::Taking { garbage, .. } = self.phase.get() else {
+            self.set_phase(Phase::Idle);
+            return;
+        };
+        self.restore_flags(py);
+        let end = self.garbage_length(py);
+        if end > garbage
+            && let Some(left) = self.slice(py, garbage, end)
+        {
+            // SAFETY: attached; removes the tail, which `left` holds.
+            unsafe {
+                if ffi::PyList_SetSlice(self.gc.garbage.as_ptr(), garbage, end, ptr::null_mut())
+                    != 0
+                {
+                    ffi::PyErr_Clear();
+                }
+            }
+            self.put_back_uncollectable(py, &left);
         }
     }
 

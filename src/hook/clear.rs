@@ -83,17 +83,11 @@ impl<'py> Garbage<'py> {
         for &index in indices {
             self.clear_one(index);
         }
-        let py = self.objects.py();
-        for &index in indices {
-            // SAFETY: attached; the list takes over the new reference to None and gives up its
-            // reference to the object.
-            unsafe {
-                let none = py.None().into_ptr();
-                ffi::PyList_SetItem(self.objects.as_ptr(), index as ffi::Py_ssize_t, none);
-            }
-        }
     }
 
+    /// Clears an object and lets it go. Each is let go in its turn, not all at the end: what only
+    /// the garbage holds (a file, an object with a `__del__`) then dies in about the order in which
+    /// the collector would have let it die.
     fn clear_one(&mut self, index: usize) {
         let Some(pending) = self.pending.get_mut(index) else {
             return;
@@ -101,9 +95,10 @@ impl<'py> Garbage<'py> {
         if !std::mem::replace(pending, false) {
             return;
         }
-        let object = self.pointer(index);
-        // SAFETY: attached, and the list keeps the object alive across its own `tp_clear`, which
-        // the collector would have called just so. The slot has the type that CPython documents.
+        let object = self.take(index);
+        let object = object.as_ptr();
+        // SAFETY: attached, and `object` is held across its own `tp_clear`, which the collector
+        // would have called just so. The slot has the type that CPython documents.
         unsafe {
             if ffi::PyObject_GC_IsTracked(object) == 0 {
                 return;
@@ -117,6 +112,19 @@ impl<'py> Garbage<'py> {
                     ffi::PyErr_WriteUnraisable(ffi::Py_TYPE(object).cast());
                 }
             }
+        }
+    }
+
+    /// Takes an object out of the list, which has None in its place from then on.
+    fn take(&self, index: usize) -> Bound<'py, PyAny> {
+        let py = self.objects.py();
+        // SAFETY: attached; the object is held before the list gives up its reference, and the list
+        // takes over the new reference to None.
+        unsafe {
+            let object = Bound::from_borrowed_ptr(py, self.pointer(index));
+            let none = py.None().into_ptr();
+            ffi::PyList_SetItem(self.objects.as_ptr(), index as ffi::Py_ssize_t, none);
+            object
         }
     }
 }

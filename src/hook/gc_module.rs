@@ -125,10 +125,19 @@ impl GcModule {
         py: Python<'py>,
         generation: Option<u32>,
     ) -> PyResult<Bound<'py, PyList>> {
-        Ok(self
-            .get_objects
-            .bind(py)
-            .call1((generation,))?
-            .cast_into::<PyList>()?)
+        let generation = generation.into_pyobject(py)?;
+        // Not `call1`: the tuple of arguments would be among the objects, and gone afterwards, so
+        // that it would look like garbage.
+        // SAFETY: attached; the arguments are borrowed, and their end is marked.
+        let objects = unsafe {
+            let end = std::ptr::null_mut::<ffi::PyObject>();
+            let objects = ffi::PyObject_CallFunctionObjArgs(
+                self.get_objects.as_ptr(),
+                generation.as_ptr(),
+                end,
+            );
+            Bound::from_owned_ptr_or_err(py, objects)?
+        };
+        Ok(objects.cast_into::<PyList>()?)
     }
 }

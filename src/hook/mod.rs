@@ -16,7 +16,7 @@ mod gc_module;
 
 #[cfg(feature = "python")]
 pub use {
-    callback::{CollectionInfo, Handler, Hook},
+    callback::{CollectionInfo, Handler, Hook, is_waiting_for_stop},
     clear::Garbage,
     fork::fork_count,
     gc_module::GcModule,

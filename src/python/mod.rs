@@ -5,18 +5,28 @@ mod state;
 
 use std::time::Duration;
 
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyImportError, PyValueError};
+use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
 use crate::device::{DeviceSelection, driver_present};
-use crate::watch::{Frequency, News, Tally, WatchId};
+use crate::hook::is_waiting_for_stop;
+use crate::watch::{Frequency, News, Next, Tally, WatchId};
 use report::CycleReport;
-use state::{deliveries, with_state};
+use state::state;
 
 /// The native half of cyclescope. Use the package `cyclescope`, not this module.
 #[pymodule]
 mod _native {
+    use pyo3::prelude::*;
+
+    /// Refuses to load where it cannot work.
+    #[pymodule_init]
+    fn init(_module: &Bound<'_, PyModule>) -> PyResult<()> {
+        super::refuse_subinterpreters()
+    }
+
     #[pymodule_export]
     use super::report::{Buffer, Cut, CycleReport, Leak, Step};
     #[pymodule_export]
@@ -24,6 +34,22 @@ mod _native {
         check_devices, close_deliveries, cuda_driver_present, find, flush, last_look,
         next_delivery, start_watch, stop_watch, tallies, unreachable_objects,
     };
+}
+
+/// `(watch, report, None)` or `(0, None, reason)`.
+type NewsRow = (WatchId, Option<CycleReport>, Option<String>);
+
+/// There is one watcher in a process, and each interpreter has a collector of its own.
+fn refuse_subinterpreters() -> PyResult<()> {
+    // SAFETY: attached: called while a module is being loaded.
+    let interpreter = unsafe { ffi::PyInterpreterState_GetID(ffi::PyInterpreterState_Get()) };
+    if interpreter == 0 {
+        Ok(())
+    } else {
+        Err(PyImportError::new_err(
+            "cyclescope works in the main interpreter only, not in a subinterpreter",
+        ))
+    }
 }
 
 /// `(signature, summary, count, bytes, largest, first_seen, last_seen)`.
@@ -75,44 +101,49 @@ fn start_watch(py: Python<'_>, devices: Vec<String>, once_per_leak: bool) -> PyR
     } else {
         Frequency::EveryCollection
     };
-    with_state(py, |state| {
+    let state = state(py)?;
+    // When the program ends, the hook must be gone before modules are torn down.
+    if !state.watcher.deliveries().is_closed() {
         state.ensure_hook(py)?;
-        Ok(state.watcher.add_watch(devices, frequency))
-    })
+    }
+    Ok(state.watcher.add_watch(devices, frequency))
 }
 
 /// Ends a watch and returns what it saw.
 #[pyfunction]
 fn stop_watch(py: Python<'_>, watch: WatchId) -> PyResult<Vec<TallyRow>> {
-    with_state(py, |state| {
-        let tallies = state.watcher.remove_watch(watch);
-        if state.watcher.is_idle() {
-            state.remove_hook(py);
-        }
-        Ok(tallies.into_iter().map(row).collect())
-    })
+    let state = state(py)?;
+    let tallies = state.watcher.remove_watch(watch);
+    state.rest(py);
+    Ok(tallies.into_iter().map(row).collect())
 }
 
 /// What a watch has seen so far.
 #[pyfunction]
 #[pyo3(name = "tallies")]
 fn tallies(py: Python<'_>, watch: WatchId) -> PyResult<Vec<TallyRow>> {
-    with_state(py, |state| {
-        Ok(state.watcher.tallies(watch).into_iter().map(row).collect())
-    })
+    let tallies = state(py)?.watcher.tallies(watch);
+    Ok(tallies.into_iter().map(row).collect())
 }
-
-/// `(watch, report, None)`, or `(0, None, reason)` if the hook had to be disabled.
-type DeliveryRow = (WatchId, Option<CycleReport>, Option<String>);
 
 /// Waits for the next thing to tell; None at the end.
 #[pyfunction]
-fn next_delivery(py: Python<'_>) -> PyResult<Option<DeliveryRow>> {
-    let deliveries = deliveries(py)?;
-    let next = py.detach(|| deliveries.next());
+fn next_delivery(py: Python<'_>) -> PyResult<Option<NewsRow>> {
+    let deliveries = state(py)?.watcher.deliveries();
+    let next = loop {
+        match py.detach(|| deliveries.next(is_waiting_for_stop)) {
+            Next::Delivery(delivery) => break Some(delivery),
+            Next::Closed => break None,
+            Next::Elsewhere => {
+                if let Some(hook) = state(py)?.hook() {
+                    hook.mend(py);
+                }
+            }
+        }
+    };
     Ok(next.map(|delivery| match delivery.news {
         News::Report(report) => (delivery.watch, Some(CycleReport::new(report)), None),
-        News::Stopped(reason) => (delivery.watch, None, Some(reason)),
+        News::Trouble(reason) => (delivery.watch, None, Some(reason)),
     }))
 }
 
@@ -124,14 +155,14 @@ fn flush(py: Python<'_>, seconds: f64) -> PyResult<bool> {
             "timeout: {seconds} is not a number of seconds to wait"
         ))
     })?;
-    let deliveries = deliveries(py)?;
+    let deliveries = state(py)?.watcher.deliveries();
     Ok(py.detach(|| deliveries.flush(patience)))
 }
 
 /// Makes `next_delivery` return None once everything has been told.
 #[pyfunction]
 fn close_deliveries(py: Python<'_>) -> PyResult<()> {
-    deliveries(py)?.close();
+    state(py)?.watcher.deliveries().close();
     Ok(())
 }
 
@@ -139,36 +170,22 @@ fn close_deliveries(py: Python<'_>) -> PyResult<()> {
 #[pyfunction]
 fn find(py: Python<'_>, devices: Vec<String>) -> PyResult<CycleReport> {
     let devices = selection(&devices)?;
-    let (watcher, hook) = with_state(py, |state| {
-        state.ensure_hook(py)?;
-        Ok((std::rc::Rc::clone(&state.watcher), state.hook()))
-    })?;
-    let report = match hook {
-        Some(hook) => watcher.find(py, &hook, devices),
-        None => Err(PyValueError::new_err(
-            "cyclescope: the hook could not be installed",
-        )),
-    };
-    with_state(py, |state| {
-        if state.watcher.is_idle() {
-            state.remove_hook(py);
-        }
-        Ok(())
-    })?;
+    let state = state(py)?;
+    let hook = state.ensure_hook(py)?;
+    let report = state.watcher.find(py, &hook, devices);
+    state.rest(py);
     Ok(CycleReport::new(std::sync::Arc::new(report?)))
 }
 
 /// Reports what is garbage now to all watches, without collecting.
 #[pyfunction]
 fn last_look(py: Python<'_>) -> PyResult<()> {
-    with_state(py, |state| Ok(std::rc::Rc::clone(&state.watcher)))?.last_look(py);
+    state(py)?.watcher.last_look(py);
     Ok(())
 }
 
 /// The objects that a full collection would find unreachable, before finalizers.
 #[pyfunction]
 fn unreachable_objects(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
-    with_state(py, |state| Ok(std::rc::Rc::clone(&state.watcher)))?
-        .inspector()
-        .unreachable(py)
+    state(py)?.watcher.inspector().unreachable(py)
 }

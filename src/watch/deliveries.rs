@@ -18,6 +18,8 @@ use crate::report::model::Report;
 
 /// How long a collection waits for its report to be told.
 const PATIENCE: Duration = Duration::from_millis(200);
+/// How often a teller with nothing to tell looks whether it is needed elsewhere.
+const PATROL: Duration = Duration::from_secs(1);
 /// More untold reports than this are not kept; the oldest go first.
 const QUEUE_LIMIT: usize = 256;
 
@@ -33,8 +35,18 @@ pub struct Delivery {
 pub enum News {
     /// A collection freed leaks.
     Report(Arc<Report>),
-    /// The hook stopped working, and why.
-    Stopped(String),
+    /// Something went wrong inside, as a sentence.
+    Trouble(String),
+}
+
+/// What a teller gets to do.
+#[derive(Debug)]
+pub enum Next {
+    Delivery(Delivery),
+    /// There is nothing to tell, and other work to do.
+    Elsewhere,
+    /// The queue is closed and empty.
+    Closed,
 }
 
 /// The queue.
@@ -95,9 +107,10 @@ impl Deliveries {
         }
     }
 
-    /// The next delivery, for the teller: blocks until there is one. `None` when the queue is closed
-    /// and empty. Asking for the next says that the last one has been told.
-    pub fn next(&self) -> Option<Delivery> {
+    /// The next delivery, for the teller: blocks until there is one, or until `is_needed`, asked
+    /// about once a second, says that the teller has other work. Asking for the next says that the
+    /// last one has been told.
+    pub fn next(&self, is_needed: impl Fn() -> bool) -> Next {
         let mut queue = self.queue();
         queue.teller = Some(std::thread::current().id());
         queue.told = queue
@@ -107,17 +120,21 @@ impl Deliveries {
         self.changed.notify_all();
         loop {
             if let Some((_, delivery)) = queue.waiting.pop_front() {
-                return Some(delivery);
+                return Next::Delivery(delivery);
             }
             if queue.closed {
                 queue.teller = None;
                 queue.told = queue.sent;
-                return None;
+                return Next::Closed;
             }
-            queue = self
+            let (again, waited) = self
                 .changed
-                .wait(queue)
+                .wait_timeout(queue, PATROL)
                 .unwrap_or_else(PoisonError::into_inner);
+            queue = again;
+            if waited.timed_out() && is_needed() {
+                return Next::Elsewhere;
+            }
         }
     }
 
@@ -127,7 +144,8 @@ impl Deliveries {
             let queue = self.queue();
             (queue.sent, queue.teller)
         };
-        if teller.is_none_or(|teller| teller == std::thread::current().id()) {
+        // Waits also where there is no teller yet: its thread may be about to begin.
+        if teller == Some(std::thread::current().id()) {
             return last == self.queue().told;
         }
         self.wait_until_told(last, patience)
@@ -147,6 +165,11 @@ impl Deliveries {
                 .map_or_else(|poisoned| poisoned.into_inner().0, |(queue, _)| queue);
         }
         true
+    }
+
+    /// True once [`Deliveries::close`] was called.
+    pub fn is_closed(&self) -> bool {
+        self.queue().closed
     }
 
     /// Ends the teller's work once the queue is empty.

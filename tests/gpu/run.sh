@@ -10,7 +10,6 @@ set -eu
 cd "$(dirname "$0")/../.."
 python=${PYTHON:-python3}
 
-set -- "$@" # the arguments of pytest
 wheels=$(ls .wheel/cyclescope-*-abi3-*.whl 2>/dev/null || true)
 case $(printf '%s\n' "$wheels" | grep -c .) in
 1) ;;

@@ -1,0 +1,76 @@
+"""CPython's own tests of its collector, run under the always-on watch."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+
+SITE = """
+import atexit, gc, os
+
+import numpy
+import cyclescope
+
+reports = []
+watch = cyclescope.observe_tensor_cycles(reports.append, devices="any")
+
+
+def prove_that_it_watched():
+    ring = [numpy.zeros(8)]
+    ring.append(ring)
+    del ring
+    gc.collect()
+    watch.flush()
+    with open(os.environ["CYCLESCOPE_PROOF"], "w") as proof:
+        proof.write(f"{len(reports)} reports, {gc.callbacks[0].__name__}")
+
+
+# Called before what cyclescope has registered.
+atexit.register(prove_that_it_watched)
+"""
+
+
+def outcomes(folder: Path, environment: dict[str, str]) -> dict[str, str]:
+    """How each test of ``test_gc`` ended."""
+    folder.mkdir()
+    results = folder / "results.xml"
+    done = subprocess.run(
+        [sys.executable, "-m", "test", "--junit-xml", str(results), "test_gc"],
+        cwd=folder,
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    assert results.exists(), f"test_gc did not run:\n{done.stdout}\n{done.stderr}"
+    return {
+        str(case.get("name")): case[0].tag if len(case) else "passed"
+        for case in ElementTree.parse(results).iter("testcase")
+    }
+
+
+def test_cpythons_own_tests_of_its_collector(tmp_path: Path) -> None:
+    if importlib.util.find_spec("test") is None:
+        pytest.skip("this interpreter comes without the package 'test': CPython's test_gc not run")
+    bare = outcomes(tmp_path / "bare", {})
+
+    site = tmp_path / "site"
+    site.mkdir()
+    (site / "sitecustomize.py").write_text(SITE)
+    path = os.pathsep.join([str(site), *filter(None, sys.path)])
+    proof = tmp_path / "proof"
+    watched = outcomes(tmp_path / "watched", {"PYTHONPATH": path, "CYCLESCOPE_PROOF": str(proof)})
+
+    assert len(bare) > 30, f"only {len(bare)} tests ran"
+    assert "passed" in bare.values()
+    assert watched == bare
+    count, _, rest = proof.read_text().partition(" ")
+    assert rest == "reports, cyclescope_hook"
+    assert int(count) > 0
