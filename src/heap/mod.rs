@@ -17,6 +17,8 @@ mod capture;
 #[cfg(feature = "python")]
 mod describe;
 #[cfg(feature = "python")]
+mod marks;
+#[cfg(feature = "python")]
 mod names;
 #[cfg(feature = "python")]
 mod read;

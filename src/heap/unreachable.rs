@@ -1,11 +1,18 @@
 //! Which objects nothing but themselves refers to, found without collecting.
 
 use pyo3::ffi;
-use rustc_hash::FxHashMap;
 
 use super::builtins::Builtins;
+use super::marks::Marks;
 use super::traverse::{for_each_referent, reference_count};
 use super::types::{TypeTable, Verdict};
+
+/// A mark begins as the number of references from outside, or as this if there are more.
+const MANY: u32 = (1 << 30) - 2;
+/// Something reachable refers to the object.
+const REACHED: u32 = 1 << 30;
+/// The object has had its turn in the search.
+const PASSED: u32 = 1 << 31;
 
 /// The objects among `objects` that cannot be reached from outside of them.
 ///
@@ -26,53 +33,91 @@ pub unsafe fn unreachable(
     objects: &[*mut ffi::PyObject],
     own_references: i64,
 ) -> Vec<*mut ffi::PyObject> {
-    let mut index = FxHashMap::with_capacity_and_hasher(objects.len(), Default::default());
-    let mut outside = Vec::with_capacity(objects.len());
-    for (i, &object) in objects.iter().enumerate() {
-        index.insert(object as usize, i as u32);
+    let mut marks = Marks::default();
+    for &object in objects {
         // SAFETY: live and attached, by this function's contract.
-        outside.push(unsafe { reference_count(object) } - own_references);
+        let outside = unsafe { reference_count(object) } - own_references;
+        marks.set(object as usize, outside.clamp(0, MANY.into()) as u32);
     }
+
     table.begin_pass();
-    let mut visit_targets = |object: *mut ffi::PyObject, f: &mut dyn FnMut(u32)| {
-        // SAFETY: live and attached, by this function's contract; the visitor only looks at
-        // addresses.
+    let mut walk = Walk {
+        table,
+        builtins,
+        classify,
+    };
+    for &object in objects {
+        // SAFETY: live and attached, by this function's contract.
         unsafe {
-            let facts = table.facts(builtins, classify, ffi::Py_TYPE(object));
-            if let Some(traverse) = facts.traverse {
-                for_each_referent(object, traverse, &mut |target| {
-                    if let Some(&i) = index.get(&(target as usize)) {
-                        f(i);
+            walk.for_each_target(object, |target| {
+                // Where there are too many to count, the object is never garbage.
+                if let Some(mark) = marks.get_mut(target)
+                    && *mark < MANY
+                {
+                    *mark = mark.saturating_sub(1);
+                }
+            });
+        }
+    }
+
+    // In the order of the list as far as possible: neighbours in it are neighbours in memory.
+    let mut pending: Vec<*mut ffi::PyObject> = Vec::new();
+    for &object in objects {
+        let Some(mark) = marks.get_mut(object as usize) else {
+            continue;
+        };
+        let reachable = *mark != 0;
+        *mark |= PASSED;
+        if reachable {
+            *mark |= REACHED;
+            pending.push(object);
+        }
+        while let Some(object) = pending.pop() {
+            // SAFETY: live and attached, by this function's contract.
+            unsafe {
+                walk.for_each_target(object, |target| {
+                    if let Some(mark) = marks.get_mut(target)
+                        && *mark & REACHED == 0
+                    {
+                        *mark |= REACHED;
+                        if *mark & PASSED != 0 {
+                            pending.push(target as *mut ffi::PyObject);
+                        }
                     }
                 });
             }
         }
-    };
-    for &object in objects {
-        visit_targets(object, &mut |i| {
-            if let Some(count) = outside.get_mut(i as usize) {
-                *count -= 1;
-            }
-        });
-    }
-    let mut reachable: Vec<bool> = outside.iter().map(|&count| count > 0).collect();
-    let mut pending: Vec<u32> = (0..objects.len() as u32)
-        .filter(|&i| reachable[i as usize])
-        .collect();
-    while let Some(i) = pending.pop() {
-        visit_targets(objects[i as usize], &mut |target| {
-            if let Some(seen) = reachable.get_mut(target as usize)
-                && !*seen
-            {
-                *seen = true;
-                pending.push(target);
-            }
-        });
     }
     objects
         .iter()
-        .zip(reachable)
-        .filter(|(_, seen)| !seen)
-        .map(|(&object, _)| object)
+        .copied()
+        .filter(|&object| {
+            marks
+                .get_mut(object as usize)
+                .is_some_and(|mark| *mark & REACHED == 0)
+        })
         .collect()
+}
+
+/// What is needed to step from an object to its referents.
+struct Walk<'a, C> {
+    table: &'a mut TypeTable,
+    builtins: &'a Builtins,
+    classify: &'a C,
+}
+
+impl<C: Fn(*mut ffi::PyTypeObject) -> Verdict> Walk<'_, C> {
+    /// Calls `f` with the address of each referent.
+    ///
+    /// # Safety
+    /// As for [`for_each_referent`].
+    unsafe fn for_each_target(&mut self, object: *mut ffi::PyObject, mut f: impl FnMut(usize)) {
+        // SAFETY: by this function's contract.
+        unsafe {
+            let ty = ffi::Py_TYPE(object);
+            if let Some(traverse) = self.table.facts(self.builtins, self.classify, ty).traverse {
+                for_each_referent(object, traverse, &mut |target| f(target as usize));
+            }
+        }
+    }
 }
