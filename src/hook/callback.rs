@@ -1,15 +1,16 @@
 //! The callable in `gc.callbacks`, and what it does around each collection.
 
 use std::cell::{Cell, RefCell};
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::{CStr, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use pyo3::ffi;
+use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyList;
+use pyo3::types::{PyList, PyString};
 
 use super::clear::Garbage;
 use super::fork::fork_count;
@@ -313,7 +314,7 @@ impl Shared {
         } else {
             Phase::Taking { flags, older }
         });
-        let generation = number(info, c"generation");
+        let generation = number(info, intern!(py, "generation"));
         self.handler.before(py, CollectionInfo { generation });
         if flags & DEBUG_SAVEALL == 0 {
             self.gc.set_debug_flags(py, flags | DEBUG_SAVEALL);
@@ -339,21 +340,23 @@ impl Shared {
                 (flags, older, ours)
             }
         };
-        let generation = number(info, c"generation");
-        let info_for_handler = CollectionInfo { generation };
+        let about = || CollectionInfo {
+            generation: number(info, intern!(py, "generation")),
+        };
         let forked = self.forks != fork_count();
         let nothing = || {
             if !forked && self.handler.wants_empty() {
                 let none = Garbage::to_observe(PyList::empty(py));
-                self.handler.after(py, none, info_for_handler);
+                self.handler.after(py, none, about());
             }
         };
         if now & DEBUG_SAVEALL == 0 {
             return nothing();
         }
 
-        let collected = number(info, c"collected") as isize;
-        let end = self.garbage_length(py) - number(info, c"uncollectable") as isize;
+        let collected = number(info, intern!(py, "collected")) as isize;
+        let uncollectable = number(info, intern!(py, "uncollectable")) as isize;
+        let end = self.garbage_length(py) - uncollectable;
         let first = self.is_first();
         let start = self.start_of_saved(py, older, end, collected);
         let changed = start != older.length;
@@ -378,7 +381,7 @@ impl Shared {
         if !ours {
             if !forked {
                 let garbage = Garbage::to_observe(objects);
-                self.handler.after(py, garbage, info_for_handler);
+                self.handler.after(py, garbage, about());
             }
             return;
         }
@@ -406,7 +409,7 @@ impl Shared {
         }
         // In a forked child there is nobody to tell, and CUDA is out of bounds.
         if !forked {
-            self.handler.after(py, garbage, info_for_handler);
+            self.handler.after(py, garbage, about());
         }
     }
 
@@ -525,12 +528,13 @@ impl Shared {
 }
 
 /// A number of the information that CPython passes to callbacks; 0 if it is not there.
-fn number(info: *mut ffi::PyObject, key: &CStr) -> u32 {
-    let key: *const c_char = key.as_ptr();
-    // SAFETY: attached (called from the hook only); the value is lent by the dict.
+fn number(info: *mut ffi::PyObject, key: &Bound<'_, PyString>) -> u32 {
+    // SAFETY: attached, as the key shows; the value is lent by the dict. The key is of a built-in
+    // type and its hash is known, so that no code of the program runs.
     unsafe {
-        let value = ffi::PyDict_GetItemString(info, key);
+        let value = ffi::PyDict_GetItemWithError(info, key.as_ptr());
         if value.is_null() {
+            ffi::PyErr_Clear();
             return 0;
         }
         let number = ffi::PyLong_AsLongLong(value);
