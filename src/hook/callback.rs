@@ -1,15 +1,16 @@
 //! The callable in `gc.callbacks`, and what it does around each collection.
 
 use std::cell::{Cell, RefCell};
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::{CStr, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use pyo3::ffi;
+use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyList;
+use pyo3::types::{PyList, PyString};
 
 use super::clear::Garbage;
 use super::fork::fork_count;
@@ -293,7 +294,7 @@ impl Shared {
         } else {
             Phase::Taking { flags, garbage }
         });
-        let generation = number(info, c"generation");
+        let generation = number(info, intern!(py, "generation"));
         self.handler.before(py, CollectionInfo { generation });
         if flags & DEBUG_SAVEALL == 0 {
             self.gc.set_debug_flags(py, flags | DEBUG_SAVEALL);
@@ -319,12 +320,12 @@ impl Shared {
                 (flags, garbage, ours)
             }
         };
-        let generation = number(info, c"generation");
+        let generation = number(info, intern!(py, "generation"));
         let info_for_handler = CollectionInfo { generation };
         let forked = self.forks != fork_count();
         let nothing = || {
             if !forked && self.handler.wants_empty() {
-                let none = Garbage::to_observe(PyList::empty(py));
+                let none = Garbage::new(self.gc.garbage.bind(py), 0..0);
                 self.handler.after(py, none, info_for_handler);
             }
         };
@@ -332,8 +333,8 @@ impl Shared {
             return nothing();
         }
 
-        let collected = number(info, c"collected") as isize;
-        let saved = collected + number(info, c"uncollectable") as isize;
+        let collected = number(info, intern!(py, "collected")) as isize;
+        let saved = collected + number(info, intern!(py, "uncollectable")) as isize;
         let end = self.garbage_length(py);
         // Finalizers and weak reference callbacks run before the collector saves anything. So what
         // it saved comes last, whatever they did to the list. Only a callback that was put in front
@@ -346,18 +347,17 @@ impl Shared {
         if start < 0 {
             return self.disable(py, "gc.garbage does not hold the garbage that was saved");
         }
-        let Some(objects) = self.slice(py, start, start + collected) else {
-            return;
-        };
+        let mut garbage = Garbage::new(self.gc.garbage.bind(py), start..start + collected);
         if !ours {
             if !forked {
-                let garbage = Garbage::to_observe(objects);
                 self.handler.after(py, garbage, info_for_handler);
             }
             return;
         }
-        let uncollectable = self.slice(py, start + collected, end);
-        // SAFETY: attached; removes the tail, which `objects` and `uncollectable` hold.
+        let uncollectable = (saved > collected)
+            .then(|| self.slice(py, start + collected, end))
+            .flatten();
+        // SAFETY: attached; removes the tail, which `garbage` and `uncollectable` hold.
         let removed =
             unsafe { ffi::PyList_SetSlice(self.gc.garbage.as_ptr(), start, end, ptr::null_mut()) };
         if removed != 0 {
@@ -368,7 +368,7 @@ impl Shared {
         if let Some(uncollectable) = uncollectable {
             self.put_back_uncollectable(py, &uncollectable);
         }
-        let mut garbage = Garbage::to_destroy(objects);
+        garbage.take_over();
         // Somebody else may have taken hold of the garbage: a callback that came first, or
         // `sys.stderr`, to which CPython prints after it has saved if the program set flags.
         if !first || flags != 0 {
@@ -467,12 +467,12 @@ impl Shared {
 }
 
 /// A number of the information that CPython passes to callbacks; 0 if it is not there.
-fn number(info: *mut ffi::PyObject, key: &CStr) -> u32 {
-    let key: *const c_char = key.as_ptr();
-    // SAFETY: attached (called from the hook only); the value is lent by the dict.
+fn number(info: *mut ffi::PyObject, key: &Bound<'_, PyString>) -> u32 {
+    // SAFETY: attached, as `key` shows; the value is lent by the dict.
     unsafe {
-        let value = ffi::PyDict_GetItemString(info, key);
+        let value = ffi::PyDict_GetItemWithError(info, key.as_ptr());
         if value.is_null() {
+            ffi::PyErr_Clear();
             return 0;
         }
         let number = ffi::PyLong_AsLongLong(value);
