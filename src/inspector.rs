@@ -8,15 +8,15 @@ use petgraph::graph::NodeIndex;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::PyList;
+use pyo3::types::{PyList, PyString};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::device::{DeviceBuffer, DeviceSelection, Frameworks, StorageWatch, imported};
 use crate::diagnose::diagnose;
 use crate::graph::{Group, LeakEdge, LeakGraph, LeakNode, find_groups, fold, frees_group, select};
 use crate::heap::{
-    Builtins, Description, ObjectKind, ReferenceName, Snapshot, TypeTable, capture, describe,
-    for_each_referent, name_references, reference_count, text_of, unreachable,
+    Builtins, Description, ObjectKind, ReferenceName, Snapshot, TypeFacts, TypeTable, Verdict,
+    capture, describe, for_each_referent, name_references, reference_count, text_of, unreachable,
 };
 use crate::hook::GcModule;
 use crate::report::assemble::{self, BUFFER_LIMIT};
@@ -54,6 +54,66 @@ pub(crate) struct Glance {
     pub holds_buffer: bool,
     /// The collector ran a finalizer of some object.
     pub finalizer_ran: bool,
+}
+
+/// The search for buffers in garbage.
+struct Search<'a, C> {
+    table: &'a mut TypeTable,
+    builtins: &'a Builtins,
+    classify: &'a C,
+    candidates: Vec<(Verdict, usize)>,
+    /// Objects that only one object of the garbage refers to, and which the collector did not find
+    /// because they are of an older generation or not tracked.
+    held: Vec<*mut ffi::PyObject>,
+}
+
+impl<C: Fn(*mut ffi::PyTypeObject) -> Verdict> Search<'_, C> {
+    /// # Safety
+    /// As for the other two: attached, and the object is alive.
+    unsafe fn facts(&mut self, object: *mut ffi::PyObject) -> TypeFacts {
+        // SAFETY: by this function's contract.
+        unsafe {
+            let ty = ffi::Py_TYPE(object);
+            self.table.facts(self.builtins, self.classify, ty)
+        }
+    }
+
+    /// Passes a referent of the garbage. Nearly all are classes, strings and objects that others
+    /// refer to as well, so what finds that out is short enough to need no stack.
+    #[inline]
+    unsafe fn pass(&mut self, target: *mut ffi::PyObject) {
+        // SAFETY: by the contract of `facts`.
+        unsafe {
+            match self.table.met(ffi::Py_TYPE(target)) {
+                Some(facts) if !is_of_interest(&facts, target) => {}
+                _ => self.consider(target),
+            }
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    unsafe fn consider(&mut self, target: *mut ffi::PyObject) {
+        // SAFETY: by the contract of `facts`.
+        unsafe {
+            let facts = self.facts(target);
+            if facts.verdict != 0 {
+                self.candidates.push((facts.verdict, target as usize));
+            } else if is_of_interest(&facts, target) {
+                self.held.push(target);
+            }
+        }
+    }
+}
+
+/// True for what may be a buffer, and for what may hold one and is held by nobody else.
+///
+/// # Safety
+/// As for [`reference_count`].
+#[inline]
+unsafe fn is_of_interest(facts: &TypeFacts, object: *mut ffi::PyObject) -> bool {
+    // SAFETY: by this function's contract.
+    facts.verdict != 0 || (facts.traverse.is_some() && unsafe { reference_count(object) } == 1)
 }
 
 /// Garbage, examined: its leaks, and what is needed to destroy it leak by leak.
@@ -238,40 +298,32 @@ impl Inspector {
         let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
         // SAFETY: attached; the types that are classified are alive.
         let classify = |ty| unsafe { frameworks.classify(ty) };
-        let mut candidates = Vec::new();
         let mut glance = Glance::default();
-        // Objects that only one object of the garbage refers to, and which the collector did not
-        // find because they are of an older generation or not tracked.
-        let mut held: Vec<*mut ffi::PyObject> = Vec::new();
-        table.begin_pass();
+        let mut search = Search {
+            table: &mut table,
+            builtins: &self.builtins,
+            classify: &classify,
+            candidates: Vec::new(),
+            held: Vec::new(),
+        };
+        search.table.begin_pass();
         let mut next = 0;
-        while let Some(object) = garbage.get(next).copied().or_else(|| held.pop()) {
+        while let Some(object) = garbage.get(next).copied().or_else(|| search.held.pop()) {
             next += 1;
             // SAFETY: attached; the garbage is held by the caller, and holds what it refers to.
             unsafe {
-                let ty = ffi::Py_TYPE(object);
-                let facts = table.facts(&self.builtins, &classify, ty);
+                let facts = search.facts(object);
                 if facts.verdict != 0 {
-                    candidates.push((facts.verdict, object as usize));
+                    search.candidates.push((facts.verdict, object as usize));
                 }
                 glance.finalizer_ran |=
                     facts.finalizes && ffi::PyObject_GC_IsFinalized(object) != 0;
                 if let Some(traverse) = facts.traverse {
-                    for_each_referent(object, traverse, &mut |target| {
-                        // Every instance refers to its class, which is no buffer.
-                        if target == ty.cast() {
-                            return;
-                        }
-                        let facts = table.facts(&self.builtins, &classify, ffi::Py_TYPE(target));
-                        if facts.verdict != 0 {
-                            candidates.push((facts.verdict, target as usize));
-                        } else if facts.traverse.is_some() && reference_count(target) == 1 {
-                            held.push(target);
-                        }
-                    });
+                    for_each_referent(object, traverse, &mut |target| search.pass(target));
                 }
             }
         }
+        let mut candidates = search.candidates;
         drop(table);
         candidates.sort_unstable();
         candidates.dedup();
@@ -702,7 +754,11 @@ fn framework_versions(py: Python<'_>) -> Vec<(String, String)> {
     ["torch", "numpy", "cupy", "jax", "lightning", "transformers"]
         .into_iter()
         .filter_map(|name| {
-            let version = text_of(&imported(py, name)?.get_item("__version__").ok()??)?;
+            let version = text_of(
+                &imported(&PyString::new(py, name))?
+                    .get_item("__version__")
+                    .ok()??,
+            )?;
             Some((name.to_owned(), version))
         })
         .collect()

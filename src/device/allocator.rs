@@ -13,11 +13,11 @@ use super::modules::{imported, part};
 /// driver's: they change when the stream gets there.
 pub fn allocated_bytes(py: Python<'_>, device: &str) -> Option<u64> {
     let ordinal: i32 = device.strip_prefix("cuda:")?.parse().ok()?;
-    let cuda = imported(py, "torch.cuda")?;
+    let cuda = imported(intern!(py, "torch.cuda"))?;
     if !part(&cuda, "_initialized").ok()?.is_truthy().ok()? {
         return None;
     }
-    let native = imported(py, "torch._C")?;
+    let native = imported(intern!(py, "torch._C"))?;
     let forked = part(&native, "_cuda_isInBadFork").ok()?.call0().ok()?;
     let backend = part(&native, "_cuda_getAllocatorBackend")
         .ok()?

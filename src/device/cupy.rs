@@ -2,6 +2,7 @@
 
 use pyo3::exceptions::{PyAttributeError, PyLookupError};
 use pyo3::ffi;
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
 
@@ -34,7 +35,7 @@ impl Cupy {
     pub fn new(cupy: &Bound<'_, PyDict>) -> PyResult<Self> {
         let py = cupy.py();
         let array = class(cupy, "ndarray")?;
-        let memory = imported(py, "cupy.cuda.memory")
+        let memory = imported(intern!(py, "cupy.cuda.memory"))
             .ok_or_else(|| PyLookupError::new_err("CuPy is not all there yet"))?;
         let pointer_class = class(&memory, "MemoryPointer")?;
         let memory_class = class(&memory, "BaseMemory")?;

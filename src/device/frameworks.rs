@@ -1,6 +1,7 @@
 //! The frameworks in the process, and what memory their objects hold.
 
 use pyo3::ffi;
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyWeakrefReference;
 
@@ -52,19 +53,19 @@ impl Frameworks {
     pub fn refresh(&mut self, py: Python<'_>) -> bool {
         let mut found = false;
         if self.torch.is_none()
-            && let Some(native) = imported(py, "torch._C")
+            && let Some(native) = imported(intern!(py, "torch._C"))
         {
             self.torch = Torch::new(&native).ok();
             found |= self.torch.is_some();
         }
         if self.numpy.is_none()
-            && let Some(numpy) = imported(py, "numpy")
+            && let Some(numpy) = imported(intern!(py, "numpy"))
         {
             self.numpy = Numpy::new(&numpy).ok();
             found |= self.numpy.is_some();
         }
         if self.cupy.is_none()
-            && let Some(cupy) = imported(py, "cupy")
+            && let Some(cupy) = imported(intern!(py, "cupy"))
         {
             self.cupy = Cupy::new(&cupy).ok();
             found |= self.cupy.is_some();

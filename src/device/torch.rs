@@ -4,7 +4,7 @@ use pyo3::call::PyCallArgs;
 use pyo3::exceptions::PyLookupError;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyType};
+use pyo3::types::{PyDict, PyString, PyType};
 
 use super::frameworks::Proposal;
 use super::modules::{class, imported, part};
@@ -50,7 +50,8 @@ impl Torch {
     pub fn new(native: &Bound<'_, PyDict>) -> PyResult<Self> {
         let py = native.py();
         let module = |name: &str| {
-            imported(py, name).ok_or_else(|| PyLookupError::new_err("PyTorch is not all there yet"))
+            imported(&PyString::new(py, name))
+                .ok_or_else(|| PyLookupError::new_err("PyTorch is not all there yet"))
         };
         let torch = module("torch")?;
         let parameter = module("torch.nn.parameter")?;

@@ -3,7 +3,7 @@
 use petgraph::algo::kosaraju_scc;
 use petgraph::graph::{DiGraph, EdgeIndex, NodeIndex};
 use petgraph::visit::{IntoNeighborsDirected, IntoNodeIdentifiers, NodeCount, VisitMap, Visitable};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 
 use super::cycle::{Cycle, first_cycle};
 use super::group::{Group, is_cyclic};
@@ -163,10 +163,10 @@ pub fn frees_group(
     is_buffer: &[bool],
     cuts: &[(u32, u32)],
 ) -> bool {
-    let place: FxHashMap<u32, u32> = (0..)
-        .zip(&group.nodes)
-        .map(|(i, &node)| (node, i))
-        .collect();
+    let mut place = vec![NodeIndex::end(); snapshot.len()];
+    for (i, &node) in group.nodes.iter().enumerate() {
+        place[node as usize] = NodeIndex::new(i);
+    }
     let removed: Vec<(FxHashSet<u32>, u32)> = cuts
         .iter()
         .map(|&(from, to)| (with_plumbing(snapshot, from), to))
@@ -175,17 +175,14 @@ pub fn frees_group(
     for &node in &group.nodes {
         graph.add_node(is_buffer[node as usize]);
     }
-    for (&node, &from) in &place {
+    for &node in &group.nodes {
         for &target in snapshot.targets(node as usize) {
             let cut = removed
                 .iter()
                 .any(|(owners, to)| *to == target && owners.contains(&node));
-            if let (false, Some(&to)) = (cut, place.get(&target)) {
-                graph.add_edge(
-                    NodeIndex::new(from as usize),
-                    NodeIndex::new(to as usize),
-                    (),
-                );
+            let (from, to) = (place[node as usize], place[target as usize]);
+            if !cut && to != NodeIndex::end() {
+                graph.add_edge(from, to, ());
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 
 use super::group::Group;
 use crate::heap::{ObjectKind, Snapshot};
@@ -33,49 +33,43 @@ pub fn select(snapshot: &Snapshot, group: &Group) -> Selection {
             omitted: 0,
         };
     }
-    let members: FxHashSet<u32> = group.nodes.iter().copied().collect();
-    let mut component_of: FxHashMap<u32, usize> = FxHashMap::default();
-    for (number, component) in group.components.iter().enumerate() {
-        component_of.extend(component.iter().map(|&object| (object, number)));
-    }
-    let mut referrers: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
+    // Of each object of the snapshot: the component it is in, if it is of the group at all.
+    let mut component_of = vec![STRANGER; snapshot.len()];
     for &object in &group.nodes {
-        for &target in snapshot.targets(object as usize) {
-            if members.contains(&target) {
-                referrers.entry(target).or_default().push(object);
-            }
+        component_of[object as usize] = NO_CYCLE;
+    }
+    for (number, component) in (0..).zip(&group.components) {
+        for &object in component {
+            component_of[object as usize] = number;
         }
     }
-    let back = |object: u32| referrers.get(&object).into_iter().flatten().copied();
+    let component_of = |object: u32| component_of[object as usize];
     let forth = |object: u32| {
         snapshot
             .targets(object as usize)
             .iter()
             .copied()
-            .filter(|target| members.contains(target))
+            .filter(|&target| component_of(target) != STRANGER)
     };
+    let referrers = Referrers::new(snapshot.len(), &group.nodes, &forth);
+    let back = |object: u32| referrers.of(object);
 
-    let Some(way) = group
-        .buffers
-        .first()
-        .and_then(|&buffer| way_to(buffer, &back, |object| component_of.contains_key(&object)))
-    else {
+    let Some(way) = group.buffers.first().and_then(|&buffer| {
+        way_to(snapshot, buffer, &back, |object| {
+            component_of(object) < NO_CYCLE
+        })
+    }) else {
         return Selection {
             omitted: group.nodes.len() as u64,
             ..Selection::default()
         };
     };
     let anchor = way.last().copied().unwrap_or_default();
-    let component = component_of.get(&anchor).copied();
-    let inside = |object: u32| component_of.get(&object).copied() == component;
-    let step = |object: u32| {
-        forth(object)
-            .filter(|&next| inside(next))
-            .collect::<Vec<_>>()
-    };
+    let inside = |object: u32| component_of(object) == component_of(anchor);
+    let step = |object: u32| forth(object).filter(|&next| inside(next));
     // The first object on a way from the anchor that refers to the anchor closes a shortest cycle.
     let closes = |object: u32| forth(object).any(|next| next == anchor);
-    let cycle = way_to(anchor, &step, closes).unwrap_or_default();
+    let cycle = way_to(snapshot, anchor, &step, closes).unwrap_or_default();
 
     let mut selection = Selection::default();
     if cycle.len() > NODE_LIMIT {
@@ -124,31 +118,78 @@ pub fn select(snapshot: &Snapshot, group: &Group) -> Selection {
     selection
 }
 
+/// A component number: not of the group.
+const STRANGER: u32 = u32::MAX;
+/// A component number: of the group, and in no cycle.
+const NO_CYCLE: u32 = u32::MAX - 1;
+
+/// The references of a group, backwards.
+struct Referrers {
+    /// Those of object `i` are `from[first[i]..first[i + 1]]`.
+    first: Vec<u32>,
+    from: Vec<u32>,
+}
+
+impl Referrers {
+    fn new<I: IntoIterator<Item = u32>>(
+        count: usize,
+        nodes: &[u32],
+        forth: &impl Fn(u32) -> I,
+    ) -> Self {
+        let mut first = vec![0; count + 2];
+        for target in nodes.iter().flat_map(|&object| forth(object)) {
+            first[target as usize + 2] += 1;
+        }
+        for i in 2..first.len() {
+            first[i] += first[i - 1];
+        }
+        // While it is filled, `first[i + 1]` is where the next referrer of object `i` goes.
+        let mut from = vec![0; first.last().copied().unwrap_or(0) as usize];
+        for &object in nodes {
+            for target in forth(object) {
+                let place = &mut first[target as usize + 1];
+                from[*place as usize] = object;
+                *place += 1;
+            }
+        }
+        Self { first, from }
+    }
+
+    fn of(&self, object: u32) -> impl Iterator<Item = u32> {
+        let ends = [self.first[object as usize], self.first[object as usize + 1]];
+        self.from[ends[0] as usize..ends[1] as usize]
+            .iter()
+            .copied()
+    }
+}
+
 /// Breadth-first: the objects from `start` to the nearest that `is_end`, both included.
 fn way_to<I: IntoIterator<Item = u32>>(
+    snapshot: &Snapshot,
     start: u32,
     next: &impl Fn(u32) -> I,
     is_end: impl Fn(u32) -> bool,
 ) -> Option<Vec<u32>> {
-    let mut before: FxHashMap<u32, Option<u32>> = FxHashMap::default();
-    before.insert(start, None);
+    const UNSEEN: u32 = u32::MAX;
+    let mut before = vec![UNSEEN; snapshot.len()];
+    before[start as usize] = start;
     let mut pending = VecDeque::from([start]);
     while let Some(object) = pending.pop_front() {
         if is_end(object) {
             let mut way = vec![object];
             let mut here = object;
-            while let Some(&Some(previous)) = before.get(&here) {
-                way.push(previous);
-                here = previous;
+            while here != start {
+                here = before[here as usize];
+                way.push(here);
             }
             way.reverse();
             return Some(way);
         }
         for target in next(object) {
-            before.entry(target).or_insert_with(|| {
+            if before[target as usize] == UNSEEN {
+                before[target as usize] = object;
                 pending.push_back(target);
-                Some(object)
-            });
+            }
         }
     }
     None

@@ -39,6 +39,6 @@ pub(crate) use {
     names::name_references,
     read::{Descriptor, int_value, items, text_of},
     traverse::{for_each_referent, reference_count},
-    types::{TypeTable, Verdict},
+    types::{TypeFacts, TypeTable, Verdict},
     unreachable::unreachable,
 };

@@ -87,17 +87,24 @@ impl TypeTable {
         classify: &impl Fn(*mut ffi::PyTypeObject) -> Verdict,
         ty: *mut ffi::PyTypeObject,
     ) -> TypeFacts {
-        let address = ty as usize;
-        // The lowest bits are equal for all types, by their alignment.
-        let place = ((address >> 4) ^ (address >> 10)) % RECENT;
-        if self.recent[place].0 != address {
-            // SAFETY: by this function's contract.
-            self.recent[place] = (address, unsafe { self.look_up(builtins, classify, ty) });
+        if let Some(facts) = self.met(ty) {
+            return facts;
         }
-        self.recent[place].1
+        // SAFETY: by this function's contract.
+        let facts = unsafe { self.look_up(builtins, classify, ty) };
+        self.recent[place(ty)] = (ty as usize, facts);
+        facts
+    }
+
+    /// The facts of a type if it was met in this pass and no other has taken its place since.
+    #[inline]
+    pub fn met(&self, ty: *mut ffi::PyTypeObject) -> Option<TypeFacts> {
+        let (address, facts) = self.recent[place(ty)];
+        (address == ty as usize).then_some(facts)
     }
 
     #[cold]
+    #[inline(never)]
     unsafe fn look_up(
         &mut self,
         builtins: &Builtins,
@@ -173,6 +180,14 @@ impl TypeTable {
             facts
         }
     }
+}
+
+/// The place of a type in `TypeTable::recent`.
+#[inline]
+fn place(ty: *mut ffi::PyTypeObject) -> usize {
+    let address = ty as usize;
+    // The lowest bits are equal for all types, by their alignment.
+    ((address >> 4) ^ (address >> 10)) % RECENT
 }
 
 /// True if the weak reference is alive and refers to `ty`.

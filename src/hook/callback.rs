@@ -346,7 +346,7 @@ impl Shared {
         let forked = self.forks != fork_count();
         let nothing = || {
             if !forked && self.handler.wants_empty() {
-                let none = Garbage::to_observe(PyList::empty(py));
+                let none = Garbage::new(self.gc.garbage.bind(py), 0..0);
                 self.handler.after(py, none, about());
             }
         };
@@ -375,19 +375,16 @@ impl Shared {
         if start >= end && end == self.garbage_length(py) || (changed && !first) {
             return nothing();
         }
-        let Some(objects) = self.slice(py, start, end) else {
-            return;
-        };
+        let mut garbage = Garbage::new(self.gc.garbage.bind(py), start..end);
         if !ours {
             if !forked {
-                let garbage = Garbage::to_observe(objects);
                 self.handler.after(py, garbage, about());
             }
             return;
         }
         let after = self.garbage_length(py);
-        let uncollectable = self.slice(py, end, after);
-        // SAFETY: attached; removes the tail, which `objects` and `uncollectable` hold.
+        let uncollectable = (after > end).then(|| self.slice(py, end, after)).flatten();
+        // SAFETY: attached; removes the tail, which `garbage` and `uncollectable` hold.
         let removed = unsafe {
             ffi::PyList_SetSlice(self.gc.garbage.as_ptr(), start, after, ptr::null_mut())
         };
@@ -399,7 +396,7 @@ impl Shared {
         if let Some(uncollectable) = uncollectable {
             self.put_back_uncollectable(py, &uncollectable);
         }
-        let mut garbage = Garbage::to_destroy(objects);
+        garbage.take_over();
         // Somebody else may have taken hold of the garbage: a callback that came first, or
         // `sys.stderr`, to which CPython prints after it has saved if the program set flags.
         if !first || changed || flags != 0 {

@@ -1,10 +1,13 @@
 //! Garbage that a collection saved, and its destruction.
 
 use std::ffi::c_void;
+use std::ops::Range;
+use std::ptr;
 
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
+use rustc_hash::FxHashSet;
 
 /// The garbage of one collection, in the collector's order.
 ///
@@ -14,31 +17,34 @@ use pyo3::types::PyList;
 /// type's `tp_clear`, which breaks the cycles, and reference counts do the rest. No second
 /// collection is needed.
 pub struct Garbage<'py> {
-    objects: Bound<'py, PyList>,
-    /// What is still to be cleared; empty if the garbage is not ours to destroy.
-    pending: Vec<bool>,
+    /// None for what has been cleared and let go.
+    objects: Vec<Option<Bound<'py, PyAny>>>,
+    /// What is to be left alone, by index.
+    kept: FxHashSet<usize>,
     /// False if the program set `DEBUG_SAVEALL` itself and wants to keep its garbage.
     ours: bool,
 }
 
 impl<'py> Garbage<'py> {
-    /// Garbage to be destroyed; the list must be referred to by nobody else.
-    pub(super) fn to_destroy(objects: Bound<'py, PyList>) -> Self {
-        let pending = vec![true; objects.len()];
+    /// The objects in a part of a list, to be looked at only.
+    pub(super) fn new(list: &Bound<'py, PyList>, part: Range<isize>) -> Self {
+        let py = list.py();
+        let objects = part
+            // SAFETY: attached; the list lends its items, and null for what is not there.
+            .map(|i| unsafe {
+                Bound::from_borrowed_ptr_or_opt(py, ffi::PyList_GetItem(list.as_ptr(), i))
+            })
+            .collect();
         Self {
             objects,
-            pending,
-            ours: true,
+            kept: FxHashSet::default(),
+            ours: false,
         }
     }
 
-    /// Garbage to be looked at only.
-    pub(super) fn to_observe(objects: Bound<'py, PyList>) -> Self {
-        Self {
-            objects,
-            pending: Vec::new(),
-            ours: false,
-        }
+    /// From now on the garbage is to be destroyed: it is no longer in the list.
+    pub(super) fn take_over(&mut self) {
+        self.ours = true;
     }
 
     pub fn len(&self) -> usize {
@@ -54,28 +60,24 @@ impl<'py> Garbage<'py> {
         self.ours
     }
 
-    /// The objects, as borrowed pointers; each holds exactly [`Garbage::own_references`] references
-    /// of this structure and its surroundings.
+    /// The objects, as borrowed pointers; null for those that were cleared. Each holds exactly
+    /// [`Garbage::own_references`] references of this structure and its surroundings.
     pub fn pointers(&self) -> Vec<*mut ffi::PyObject> {
-        (0..self.len()).map(|i| self.pointer(i)).collect()
+        self.objects
+            .iter()
+            .map(|object| object.as_ref().map_or(ptr::null_mut(), Bound::as_ptr))
+            .collect()
     }
 
-    /// How many references to each object are not the garbage's own: one by this structure's list,
-    /// and one by `gc.garbage` where the program keeps its garbage.
+    /// How many references to each object are not the garbage's own: one by this structure, and one
+    /// by `gc.garbage` where the program keeps its garbage.
     pub fn own_references(&self) -> i64 {
         if self.ours { 1 } else { 2 }
     }
 
-    fn pointer(&self, index: usize) -> *mut ffi::PyObject {
-        // SAFETY: attached; the list lends its items, and nobody else changes it.
-        unsafe { ffi::PyList_GetItem(self.objects.as_ptr(), index as ffi::Py_ssize_t) }
-    }
-
     /// Leaves an object alone: somebody has got hold of it again.
     pub fn keep(&mut self, index: usize) {
-        if let Some(pending) = self.pending.get_mut(index) {
-            *pending = false;
-        }
+        self.kept.insert(index);
     }
 
     /// Destroys some of the objects now, in the given order.
@@ -89,13 +91,12 @@ impl<'py> Garbage<'py> {
     /// the garbage holds (a file, an object with a `__del__`) then dies in about the order in which
     /// the collector would have let it die.
     fn clear_one(&mut self, index: usize) {
-        let Some(pending) = self.pending.get_mut(index) else {
-            return;
-        };
-        if !std::mem::replace(pending, false) {
+        if !self.ours || (!self.kept.is_empty() && self.kept.contains(&index)) {
             return;
         }
-        let object = self.take(index);
+        let Some(object) = self.objects.get_mut(index).and_then(Option::take) else {
+            return;
+        };
         let object = object.as_ptr();
         // SAFETY: attached, and `object` is held across its own `tp_clear`, which the collector
         // would have called just so. The slot has the type that CPython documents.
@@ -114,24 +115,11 @@ impl<'py> Garbage<'py> {
             }
         }
     }
-
-    /// Takes an object out of the list, which has None in its place from then on.
-    fn take(&self, index: usize) -> Bound<'py, PyAny> {
-        let py = self.objects.py();
-        // SAFETY: attached; the object is held before the list gives up its reference, and the list
-        // takes over the new reference to None.
-        unsafe {
-            let object = Bound::from_borrowed_ptr(py, self.pointer(index));
-            let none = py.None().into_ptr();
-            ffi::PyList_SetItem(self.objects.as_ptr(), index as ffi::Py_ssize_t, none);
-            object
-        }
-    }
 }
 
 impl Drop for Garbage<'_> {
     fn drop(&mut self) {
-        for index in 0..self.pending.len() {
+        for index in 0..self.len() {
             self.clear_one(index);
         }
     }
