@@ -58,7 +58,10 @@ def program(driver: Path) -> Program:
         path = os.pathsep.join([str(STANDIN), *filter(None, sys.path)])
         done = subprocess.run(
             [sys.executable, "-c", PRELUDE + textwrap.dedent(source), str(library)],
-            env=os.environ | {"PYTHONPATH": path} | environment,
+            # From 3.12 on, os.fork warns wherever there is a second thread, and the watch has one.
+            env=os.environ
+            | {"PYTHONPATH": path, "PYTHONWARNINGS": "ignore::DeprecationWarning"}
+            | environment,
             capture_output=True,
             text=True,
             timeout=120,
@@ -154,7 +157,7 @@ def test_a_driver_that_is_not_loaded_stays_so(program: Program, tmp_path: Path) 
         found = buffers(cyclescope.find_tensor_cycles())
         before = mapped("libcuda")
         ctypes.CDLL("libcuda.so.1")
-        print(json.dumps([found, before, mapped("libcuda")]))
+        print(json.dumps([found, before, mapped("libcuda")]), flush=True)
         os._exit(0)
         """,
         LD_LIBRARY_PATH=str(tmp_path),
