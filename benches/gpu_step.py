@@ -45,7 +45,6 @@ def training_step(batch: int, records: int) -> Step:
 
     def step() -> None:
         history.append([{"tokens": [n]} for n in range(records)])
-        del history[:-50]
         logits = model(tokens[:, :-1])
         loss: Any = nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
         loss.backward()
@@ -106,7 +105,7 @@ def main() -> None:
     args = parser.parse_args()
 
     step = training_step(args.batch, args.records)
-    milliseconds(step, 60)
+    milliseconds(step, 20)
     detectors = {
         "no detector": (nothing, args.steps),
         "cyclescope": (cyclescope_watch, args.steps),

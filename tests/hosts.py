@@ -186,6 +186,20 @@ def older_garbage_stays() -> None:
 
 
 @program
+def weak_references_die_of_their_callbacks() -> None:
+    """CPython counts them as collected, but they are not garbage and not saved."""
+    older = [object(), Node("older")]
+    gc.garbage.extend(older)
+    for count in (1, 5):
+        names = weakref.WeakValueDictionary({n: Node(n) for n in range(count)})
+        print(gc.collect(), len(names))
+        state()
+    print([mine is theirs for mine, theirs in zip(gc.garbage, older, strict=True)])
+    print(older[1].me is older[1], older[1].name)  # type: ignore[attr-defined]
+    gc.garbage.clear()
+
+
+@program
 def garbage_list_is_rebound() -> None:
     real = gc.garbage
     gc.garbage = []

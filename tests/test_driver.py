@@ -362,6 +362,27 @@ def test_a_lazy_module_is_not_imported(program: Program, tmp_path: Path) -> None
     assert said == [[], "_LazyModule", "_LazyModule"]
 
 
+def test_an_import_function_of_the_program_is_not_called(program: Program) -> None:
+    calls = program("""
+        import builtins
+        Driver(sys.argv[1]).knows()
+        fake_gpu.import_cupy()
+        fake_gpu.count_like_pytorch()
+        calls = []
+        original = builtins.__import__
+        def imported(name, *args):
+            calls.append(name)
+            return original(name, *args)
+        with cyclescope.observe_tensor_cycles(lambda report: None):
+            Holder(array())
+            builtins.__import__ = imported
+            gc.collect()
+            builtins.__import__ = original
+        print(json.dumps(calls))
+    """)
+    assert calls == []
+
+
 # --- The allocator's own numbers ---
 
 TWO_LEAKS = """

@@ -1,10 +1,10 @@
 //! CuPy: arrays on the GPU.
 
-use pyo3::exceptions::PyLookupError;
+use pyo3::exceptions::{PyAttributeError, PyLookupError};
 use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple, PyType};
+use pyo3::types::{PyDict, PyType};
 
 use super::frameworks::Proposal;
 use super::modules::{class, imported};
@@ -107,7 +107,7 @@ impl Cupy {
                         .filter_map(|extent| u64::try_from(int_value(extent)?).ok())
                         .collect()
                 });
-        // A NumPy dtype, whose text is made in C for the plain numbers that a GPU holds.
+        // A NumPy dtype, whose text NumPy makes.
         proposal.buffer.dtype = self
             .dtype
             .as_ref()
@@ -119,24 +119,25 @@ impl Cupy {
 
 /// The descriptor `name` of a class or the first base that has it, if it is implemented in C.
 fn inherited(class: &Bound<'_, PyType>, name: &str) -> PyResult<Descriptor> {
-    let types = class.py().import("types")?;
-    let kinds = PyTuple::new(
-        class.py(),
-        [
-            types.getattr("GetSetDescriptorType")?,
-            types.getattr("MemberDescriptorType")?,
-        ],
-    )?;
     for base in class.mro() {
         let base = base.cast_into::<PyType>()?;
         if let Ok(descriptor) = base.getattr("__dict__")?.get_item(name)
-            && descriptor.is_instance(&kinds)?
+            && is_written_in_c(&descriptor)
             && let Some(descriptor) = Descriptor::new(&descriptor)
         {
             return Ok(descriptor);
         }
     }
-    Err(pyo3::exceptions::PyAttributeError::new_err(format!(
+    Err(PyAttributeError::new_err(format!(
         "cyclescope: {class} has no attribute {name} implemented in C"
     )))
+}
+
+/// True for the descriptors of attributes that C code defines.
+fn is_written_in_c(descriptor: &Bound<'_, PyAny>) -> bool {
+    // SAFETY: attached; compares addresses of types, which are static.
+    unsafe {
+        let ty = ffi::Py_TYPE(descriptor.as_ptr());
+        ty == &raw mut ffi::PyGetSetDescr_Type || ty == &raw mut ffi::PyMemberDescr_Type
+    }
 }

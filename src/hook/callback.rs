@@ -46,15 +46,23 @@ pub trait Handler {
 #[derive(Clone, Copy, PartialEq)]
 enum Phase {
     Idle,
-    /// The hook set `DEBUG_SAVEALL`; `flags` are the program's, `garbage` the length of its list.
+    /// The hook set `DEBUG_SAVEALL`; `flags` are the program's, `older` its garbage.
     Taking {
         flags: i64,
-        garbage: isize,
+        older: Older,
     },
     /// The program set `DEBUG_SAVEALL` itself.
     Observing {
-        garbage: isize,
+        older: Older,
     },
+}
+
+/// What `gc.garbage` held when the collection began.
+#[derive(Clone, Copy, PartialEq)]
+struct Older {
+    length: isize,
+    /// The last entry, to compare by address only; null if there was none.
+    last: *mut ffi::PyObject,
 }
 
 /// What the callable and the handle share.
@@ -68,7 +76,15 @@ struct Shared {
     /// it was removed.
     callable: Cell<*mut ffi::PyObject>,
     busy: RefCell<()>,
+    /// A collection has saved garbage in our list, so it is the collector's.
+    proven: Cell<bool>,
+    /// Collections that collected something and saved nothing, before that.
+    misses: Cell<u32>,
 }
+
+/// After so many misses the list must be another. One proves nothing: what was collected may all have
+/// been weak references that died of their callbacks.
+const MISSES: u32 = 8;
 
 /// The hook in `gc.callbacks`. Dropping it leaves the callable in place; see [`Hook::remove`].
 pub struct Hook {
@@ -101,6 +117,8 @@ impl Hook {
             forks: fork_count(),
             callable: Cell::new(ptr::null_mut()),
             busy: RefCell::new(()),
+            proven: Cell::new(false),
+            misses: Cell::new(0),
         });
         // SAFETY: attached. The capsule owns one count of `shared` and gives it up in its
         // destructor; the callable owns the capsule; `gc.callbacks` owns the callable. The method
@@ -288,11 +306,13 @@ impl Shared {
         if flags < 0 {
             return;
         }
-        let garbage = self.garbage_length(py);
+        let length = self.garbage_length(py);
+        let last = self.garbage_entry(py, length - 1);
+        let older = Older { length, last };
         self.set_phase(if flags & DEBUG_SAVEALL != 0 {
-            Phase::Observing { garbage }
+            Phase::Observing { older }
         } else {
-            Phase::Taking { flags, garbage }
+            Phase::Taking { flags, older }
         });
         let generation = number(info, intern!(py, "generation"));
         self.handler.before(py, CollectionInfo { generation });
@@ -307,17 +327,17 @@ impl Shared {
         };
         let phase = self.set_phase(Phase::Idle);
         let now = self.gc.debug_flags(py);
-        let (flags, before, ours) = match phase {
+        let (flags, older, ours) = match phase {
             Phase::Idle => return,
-            Phase::Observing { garbage } => (now, garbage, false),
-            Phase::Taking { flags, garbage } => {
+            Phase::Observing { older } => (now, older, false),
+            Phase::Taking { flags, older } => {
                 // If they changed in the middle, by a finalizer, then they are the program's now,
                 // and so is what DEBUG_SAVEALL among them has saved.
                 let ours = now == flags | DEBUG_SAVEALL;
                 if ours {
                     self.gc.set_debug_flags(py, flags);
                 }
-                (flags, garbage, ours)
+                (flags, older, ours)
             }
         };
         let generation = number(info, intern!(py, "generation"));
@@ -334,32 +354,39 @@ impl Shared {
         }
 
         let collected = number(info, intern!(py, "collected")) as isize;
-        let saved = collected + number(info, intern!(py, "uncollectable")) as isize;
-        let end = self.garbage_length(py);
-        // Finalizers and weak reference callbacks run before the collector saves anything. So what
-        // it saved comes last, whatever they did to the list. Only a callback that was put in front
-        // of this one since "start" can have changed the list after that.
+        let uncollectable = number(info, intern!(py, "uncollectable")) as isize;
+        let end = self.garbage_length(py) - uncollectable;
         let first = self.is_first();
-        let start = if first { end - saved } else { before };
-        if saved == 0 || (!first && end - start != saved) {
+        let start = self.start_of_saved(py, older, end, collected);
+        let changed = start != older.length;
+        if start < end {
+            self.proven.set(true);
+        } else if collected > 0 && !self.proven.get() {
+            self.misses.set(self.misses.get() + 1);
+            if self.misses.get() == MISSES {
+                return self.disable(
+                    py,
+                    "gc.garbage was replaced by another list, so that what a collection saves \
+                     cannot be found; put the original back before starting a watch",
+                );
+            }
+        }
+        if start >= end && end == self.garbage_length(py) || (changed && !first) {
             return nothing();
         }
-        if start < 0 {
-            return self.disable(py, "gc.garbage does not hold the garbage that was saved");
-        }
-        let mut garbage = Garbage::new(self.gc.garbage.bind(py), start..start + collected);
+        let mut garbage = Garbage::new(self.gc.garbage.bind(py), start..end);
         if !ours {
             if !forked {
                 self.handler.after(py, garbage, info_for_handler);
             }
             return;
         }
-        let uncollectable = (saved > collected)
-            .then(|| self.slice(py, start + collected, end))
-            .flatten();
+        let after = self.garbage_length(py);
+        let uncollectable = (end < after).then(|| self.slice(py, end, after)).flatten();
         // SAFETY: attached; removes the tail, which `garbage` and `uncollectable` hold.
-        let removed =
-            unsafe { ffi::PyList_SetSlice(self.gc.garbage.as_ptr(), start, end, ptr::null_mut()) };
+        let removed = unsafe {
+            ffi::PyList_SetSlice(self.gc.garbage.as_ptr(), start, after, ptr::null_mut())
+        };
         if removed != 0 {
             // SAFETY: attached.
             unsafe { ffi::PyErr_Clear() };
@@ -371,7 +398,7 @@ impl Shared {
         garbage.take_over();
         // Somebody else may have taken hold of the garbage: a callback that came first, or
         // `sys.stderr`, to which CPython prints after it has saved if the program set flags.
-        if !first || flags != 0 {
+        if !first || changed || flags != 0 {
             for index in self.handler.held(py, &garbage) {
                 garbage.keep(index);
             }
@@ -379,6 +406,23 @@ impl Shared {
         // In a forked child there is nobody to tell, and CUDA is out of bounds.
         if !forked {
             self.handler.after(py, garbage, info_for_handler);
+        }
+    }
+
+    /// Where in `gc.garbage` begins what the collection saved, given where it ends.
+    ///
+    /// Directly after the older entries, as a rule. How many there are cannot be told for certain:
+    /// CPython counts as collected also the weak references that died of their callbacks
+    /// (`handle_weakrefs`). If a finalizer or a weak reference's callback changed the list, the
+    /// saved objects still come last, since the collector saves after it has run those.
+    fn start_of_saved(&self, py: Python<'_>, older: Older, end: isize, collected: isize) -> isize {
+        let untouched = end >= older.length
+            && end - older.length <= collected
+            && self.garbage_entry(py, older.length - 1) == older.last;
+        if untouched {
+            older.length
+        } else {
+            (end - collected).max(0)
         }
     }
 
@@ -399,6 +443,15 @@ impl Shared {
     fn garbage_length(&self, _py: Python<'_>) -> isize {
         // SAFETY: attached; this is a list.
         unsafe { ffi::PyList_Size(self.gc.garbage.as_ptr()) }
+    }
+
+    /// The entry at an index, borrowed; null if there is none.
+    fn garbage_entry(&self, py: Python<'_>, index: isize) -> *mut ffi::PyObject {
+        if index < 0 || index >= self.garbage_length(py) {
+            return ptr::null_mut();
+        }
+        // SAFETY: attached; this is a list, and the index is within it.
+        unsafe { ffi::PyList_GetItem(self.gc.garbage.as_ptr(), index) }
     }
 
     fn slice<'py>(&self, py: Python<'py>, from: isize, to: isize) -> Option<Bound<'py, PyList>> {
@@ -435,19 +488,23 @@ impl Shared {
     /// What nobody holds is garbage for the next collection; its finalizers have run and will
     /// not run again.
     fn undo(&self, py: Python<'_>) {
-        let Phase::Taking { garbage, .. } = self.phase.get() else {
+        let Phase::Taking { older, .. } = self.phase.get() else {
             self.set_phase(Phase::Idle);
             return;
         };
         self.restore_flags(py);
         let end = self.garbage_length(py);
-        if end > garbage
-            && let Some(left) = self.slice(py, garbage, end)
+        if end > older.length
+            && let Some(left) = self.slice(py, older.length, end)
         {
             // SAFETY: attached; removes the tail, which `left` holds.
             unsafe {
-                if ffi::PyList_SetSlice(self.gc.garbage.as_ptr(), garbage, end, ptr::null_mut())
-                    != 0
+                if ffi::PyList_SetSlice(
+                    self.gc.garbage.as_ptr(),
+                    older.length,
+                    end,
+                    ptr::null_mut(),
+                ) != 0
                 {
                     ffi::PyErr_Clear();
                 }
