@@ -20,9 +20,10 @@ class MemoryPointer:
 class ndarray:
     __slots__ = ('data', '__weakref__')
 
-cuda = types.SimpleNamespace(
-    MemoryPointer=MemoryPointer, Memory=Memory, memory=types.SimpleNamespace(BaseMemory=Memory))
-sys.modules['cupy'] = types.SimpleNamespace(ndarray=ndarray, cuda=cuda)
+cupy, memory = types.ModuleType('cupy'), types.ModuleType('cupy.cuda.memory')
+cupy.ndarray = ndarray
+memory.MemoryPointer, memory.BaseMemory, memory.Memory = MemoryPointer, Memory, Memory
+sys.modules.update({'cupy': cupy, 'cupy.cuda.memory': memory})
 
 class Model:
     pass

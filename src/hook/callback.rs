@@ -340,13 +340,14 @@ impl Shared {
                 (flags, older, ours)
             }
         };
-        let generation = number(info, intern!(py, "generation"));
-        let info_for_handler = CollectionInfo { generation };
+        let about = || CollectionInfo {
+            generation: number(info, intern!(py, "generation")),
+        };
         let forked = self.forks != fork_count();
         let nothing = || {
             if !forked && self.handler.wants_empty() {
                 let none = Garbage::new(self.gc.garbage.bind(py), 0..0);
-                self.handler.after(py, none, info_for_handler);
+                self.handler.after(py, none, about());
             }
         };
         if now & DEBUG_SAVEALL == 0 {
@@ -377,12 +378,12 @@ impl Shared {
         let mut garbage = Garbage::new(self.gc.garbage.bind(py), start..end);
         if !ours {
             if !forked {
-                self.handler.after(py, garbage, info_for_handler);
+                self.handler.after(py, garbage, about());
             }
             return;
         }
         let after = self.garbage_length(py);
-        let uncollectable = (end < after).then(|| self.slice(py, end, after)).flatten();
+        let uncollectable = (after > end).then(|| self.slice(py, end, after)).flatten();
         // SAFETY: attached; removes the tail, which `garbage` and `uncollectable` hold.
         let removed = unsafe {
             ffi::PyList_SetSlice(self.gc.garbage.as_ptr(), start, after, ptr::null_mut())
@@ -405,7 +406,7 @@ impl Shared {
         }
         // In a forked child there is nobody to tell, and CUDA is out of bounds.
         if !forked {
-            self.handler.after(py, garbage, info_for_handler);
+            self.handler.after(py, garbage, about());
         }
     }
 
@@ -525,7 +526,8 @@ impl Shared {
 
 /// A number of the information that CPython passes to callbacks; 0 if it is not there.
 fn number(info: *mut ffi::PyObject, key: &Bound<'_, PyString>) -> u32 {
-    // SAFETY: attached, as `key` shows; the value is lent by the dict.
+    // SAFETY: attached, as the key shows; the value is lent by the dict. The key is of a built-in
+    // type and its hash is known, so that no code of the program runs.
     unsafe {
         let value = ffi::PyDict_GetItemWithError(info, key.as_ptr());
         if value.is_null() {
