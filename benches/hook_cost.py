@@ -3,10 +3,9 @@
 All variants are measured in one process, in turns, on the same heap of a million objects; so the
 ratios hold although the machine's speed may change meanwhile. Compare within a run only.
 
-The median is what most collections cost; "× bare" is the median over the rounds of the ratio
-within each. The mean is what all of them cost together: it holds the
-looks that cyclescope takes before some collections (at least every 64th of a generation) for the
-cycles that finalizers break.
+The median is what most collections cost; "× bare" is the median over the rounds of the ratio within
+each. The mean is what all of them cost together: it holds the looks that cyclescope takes before
+some collections (at least every 64th of a generation) for the cycles that finalizers break.
 """
 
 from __future__ import annotations
