@@ -35,7 +35,9 @@ for version in 3.10 3.11 3.12 3.13; do
     pip=("$venv/bin/python" -m pip install --quiet --disable-pip-version-check)
     "${pip[@]}" -r requirements/matrix.txt
     "${pip[@]}" --force-reinstall --no-deps "$wheel"
-    if "$venv/bin/python" -m pytest -q -m "not gpu" -p no:cacheprovider --ignore tests/page; then
+    # The page and PyTorch's own types are the same on all versions; `make test` is about them.
+    if "$venv/bin/python" -m pytest -q -m "not gpu" -p no:cacheprovider \
+        --ignore tests/page --ignore tests/test_device.py; then
         passed+=("$version")
     else
         failed+=("$version")
