@@ -85,7 +85,7 @@ impl<C: Fn(*mut ffi::PyTypeObject) -> Verdict> Search<'_, C> {
         // SAFETY: by the contract of `facts`.
         unsafe {
             match self.table.met(ffi::Py_TYPE(target)) {
-                Some(facts) if !is_of_interest(&facts, target) => {}
+                Some(facts) if !is_of_interest(facts, target) => {}
                 _ => self.consider(target),
             }
         }

@@ -280,14 +280,17 @@ impl Watcher {
         let in_collection = foreseen
             .as_ref()
             .map_or(0, |f| freed_since(py, &f.allocated));
-        let glance = match self.inspector.glance(py, &pointers, &devices) {
+        let glance = match self.inspector.glance(py, pointers, &devices) {
             Ok(glance) => glance,
             Err(error) => return self.note_error(py, &error),
         };
         let mut found = Vec::new();
         if glance.holds_buffer {
             let own = garbage.own_references();
-            match self.inspector.examine(py, &pointers, own, &devices) {
+            match self
+                .inspector
+                .examine(py, garbage.pointers(), own, &devices)
+            {
                 Ok(mut examination) => {
                     destroy_leak_by_leak(py, &mut garbage, &mut examination);
                     found = examination.found;
@@ -311,7 +314,7 @@ impl Watcher {
                     .retain(|o| !o.addresses.iter().any(|address| told.contains(address)));
             }
         }
-        let count = pointers.len();
+        let count = garbage.len();
         let ours = garbage.is_ours();
         drop(garbage);
         if ours {
@@ -443,7 +446,7 @@ impl Handler for Shared {
 
     fn held(&self, py: Python<'_>, garbage: &Garbage<'_>) -> Vec<usize> {
         let own = garbage.own_references();
-        self.0.inspector.held(py, &garbage.pointers(), own)
+        self.0.inspector.held(py, garbage.pointers(), own)
     }
 
     fn after(&self, py: Python<'_>, garbage: Garbage<'_>, info: CollectionInfo) {
@@ -505,7 +508,7 @@ fn destroy_leak_by_leak(py: Python<'_>, garbage: &mut Garbage<'_>, examination: 
         }
         let devices = entry.devices();
         let before = counters(py, &devices);
-        garbage.clear(&indices);
+        garbage.clear(indices);
         let after = counters(py, &devices);
         if let (Some(before), Some(after)) = (before, after) {
             entry.set_freed(before.saturating_sub(after));

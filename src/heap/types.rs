@@ -37,43 +37,63 @@ struct Entry {
 pub struct TypeTable {
     entries: FxHashMap<usize, Entry>,
     pass: u32,
-    /// Types met in this pass, each in the one place that its address allows: heaps are large and
-    /// consist of few types, so nearly every question is answered here.
-    recent: [(usize, TypeFacts); RECENT],
+    /// Types met, each in the one place that its address allows: heaps are large and consist of few
+    /// types, so nearly every question is answered here.
+    recent: Box<[Met; RECENT]>,
 }
 
-const RECENT: usize = 64;
+/// Two to the power of `RECENT_BITS` places.
+const RECENT: usize = 1 << RECENT_BITS;
+const RECENT_BITS: u32 = 8;
+
+/// Later than any pass.
+const ALWAYS: u32 = u32::MAX;
+
+/// A type that was met.
+#[derive(Clone, Copy)]
+struct Met {
+    address: usize,
+    /// The last pass in which it is sure to be the same: the one in which it was met, or any for a
+    /// type that cannot die.
+    until: u32,
+    facts: TypeFacts,
+}
 
 /// What stands in a place of `TypeTable::recent` that no type has taken yet.
-const NOBODY: (usize, TypeFacts) = (
-    0,
-    TypeFacts {
+const NOBODY: Met = Met {
+    address: 0,
+    until: 0,
+    facts: TypeFacts {
         traverse: None,
         finalizes: false,
         kind: ObjectKind::Instance,
         verdict: 0,
     },
-);
+};
 
 impl TypeTable {
     pub fn new() -> Self {
         Self {
             entries: FxHashMap::default(),
             pass: 0,
-            recent: [NOBODY; RECENT],
+            recent: Box::new([NOBODY; RECENT]),
         }
     }
 
     /// Begins a pass: a stretch of work during which the caller sees to it that no type dies.
     pub fn begin_pass(&mut self) {
-        self.pass = self.pass.wrapping_add(1);
-        self.recent = [NOBODY; RECENT];
+        self.pass += 1;
+        if self.pass == ALWAYS {
+            // After four thousand million passes: those of old must not look like new ones.
+            self.clear();
+            self.pass = 1;
+        }
     }
 
     /// Forgets everything; for when the classifier's opinions change.
     pub fn clear(&mut self) {
         self.entries.clear();
-        self.recent = [NOBODY; RECENT];
+        self.recent.fill(NOBODY);
     }
 
     /// The facts of a type, from the cache or, on first sight, from the type and `classify`.
@@ -88,19 +108,25 @@ impl TypeTable {
         ty: *mut ffi::PyTypeObject,
     ) -> TypeFacts {
         if let Some(facts) = self.met(ty) {
-            return facts;
+            return *facts;
         }
         // SAFETY: by this function's contract.
         let facts = unsafe { self.look_up(builtins, classify, ty) };
-        self.recent[place(ty)] = (ty as usize, facts);
+        // SAFETY: as before.
+        let mortal = unsafe { is_heap_type(ty) };
+        self.recent[place(ty)] = Met {
+            address: ty as usize,
+            until: if mortal { self.pass } else { ALWAYS },
+            facts,
+        };
         facts
     }
 
     /// The facts of a type if it was met in this pass and no other has taken its place since.
     #[inline]
-    pub fn met(&self, ty: *mut ffi::PyTypeObject) -> Option<TypeFacts> {
-        let (address, facts) = self.recent[place(ty)];
-        (address == ty as usize).then_some(facts)
+    pub fn met(&self, ty: *mut ffi::PyTypeObject) -> Option<&TypeFacts> {
+        let met = &self.recent[place(ty)];
+        (met.address == ty as usize && met.until >= self.pass).then_some(&met.facts)
     }
 
     #[cold]
@@ -141,7 +167,6 @@ impl TypeTable {
         // callback runs no code, now or later.
         unsafe {
             let slot = |number: c_int| ffi::PyType_GetSlot(ty, number);
-            let heap_type = ffi::PyType_GetFlags(ty) & ffi::Py_TPFLAGS_HEAPTYPE != 0;
             let collectable = ffi::PyType_GetFlags(ty) & ffi::Py_TPFLAGS_HAVE_GC != 0;
             let facts = TypeFacts {
                 traverse: collectable
@@ -156,7 +181,7 @@ impl TypeTable {
                 verdict: classify(ty),
             };
             let py = Python::assume_attached();
-            let alive = if heap_type {
+            let alive = if is_heap_type(ty) {
                 let weak = ffi::PyWeakref_NewRef(ty.cast(), std::ptr::null_mut());
                 match Bound::from_owned_ptr_or_opt(py, weak) {
                     Some(weak) => Some(weak.unbind()),
@@ -185,9 +210,19 @@ impl TypeTable {
 /// The place of a type in `TypeTable::recent`.
 #[inline]
 fn place(ty: *mut ffi::PyTypeObject) -> usize {
-    let address = ty as usize;
-    // The lowest bits are equal for all types, by their alignment.
-    ((address >> 4) ^ (address >> 10)) % RECENT
+    // Fibonacci hashing (Knuth, The Art of Computer Programming, volume 3, section 6.4): the highest
+    // bits of a product with 2^64 divided by the golden ratio.
+    let product = (ty as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    (product >> (u64::BITS - RECENT_BITS)) as usize
+}
+
+/// True for a type made at run time, which can die; false for one that is part of a library.
+///
+/// # Safety
+/// `ty` is a live type.
+unsafe fn is_heap_type(ty: *mut ffi::PyTypeObject) -> bool {
+    // SAFETY: by this function's contract.
+    unsafe { ffi::PyType_GetFlags(ty) & ffi::Py_TPFLAGS_HEAPTYPE != 0 }
 }
 
 /// True if the weak reference is alive and refers to `ty`.

@@ -1,6 +1,7 @@
 //! Garbage that a collection saved, and its destruction.
 
 use std::ffi::c_void;
+use std::mem;
 use std::ops::Range;
 use std::ptr;
 
@@ -8,6 +9,8 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 use rustc_hash::FxHashSet;
+
+use crate::heap::reference_count;
 
 /// The garbage of one collection, in the collector's order.
 ///
@@ -17,8 +20,9 @@ use rustc_hash::FxHashSet;
 /// type's `tp_clear`, which breaks the cycles, and reference counts do the rest. No second
 /// collection is needed.
 pub struct Garbage<'py> {
-    /// None for what has been cleared and let go.
-    objects: Vec<Option<Bound<'py, PyAny>>>,
+    py: Python<'py>,
+    /// Each with one reference of ours; null for what has been let go.
+    objects: Vec<*mut ffi::PyObject>,
     /// What is to be left alone, by index.
     kept: FxHashSet<usize>,
     /// False if the program set `DEBUG_SAVEALL` itself and wants to keep its garbage.
@@ -28,14 +32,16 @@ pub struct Garbage<'py> {
 impl<'py> Garbage<'py> {
     /// The objects in a part of a list, to be looked at only.
     pub(super) fn new(list: &Bound<'py, PyList>, part: Range<isize>) -> Self {
-        let py = list.py();
         let objects = part
             // SAFETY: attached; the list lends its items, and null for what is not there.
             .map(|i| unsafe {
-                Bound::from_borrowed_ptr_or_opt(py, ffi::PyList_GetItem(list.as_ptr(), i))
+                let object = ffi::PyList_GetItem(list.as_ptr(), i);
+                ffi::Py_XINCREF(object);
+                object
             })
             .collect();
         Self {
+            py: list.py(),
             objects,
             kept: FxHashSet::default(),
             ours: false,
@@ -60,13 +66,10 @@ impl<'py> Garbage<'py> {
         self.ours
     }
 
-    /// The objects, as borrowed pointers; null for those that were cleared. Each holds exactly
+    /// The objects, as borrowed pointers; null for those that were let go. Each holds exactly
     /// [`Garbage::own_references`] references of this structure and its surroundings.
-    pub fn pointers(&self) -> Vec<*mut ffi::PyObject> {
-        self.objects
-            .iter()
-            .map(|object| object.as_ref().map_or(ptr::null_mut(), Bound::as_ptr))
-            .collect()
+    pub fn pointers(&self) -> &[*mut ffi::PyObject] {
+        &self.objects
     }
 
     /// How many references to each object are not the garbage's own: one by this structure, and one
@@ -80,38 +83,33 @@ impl<'py> Garbage<'py> {
         self.kept.insert(index);
     }
 
-    /// Destroys some of the objects now, in the given order.
-    pub fn clear(&mut self, indices: &[usize]) {
-        for &index in indices {
-            self.clear_one(index);
-        }
-    }
-
-    /// Clears an object and lets it go. Each is let go in its turn, not all at the end: what only
-    /// the garbage holds (a file, an object with a `__del__`) then dies in about the order in which
-    /// the collector would have let it die.
-    fn clear_one(&mut self, index: usize) {
-        if !self.ours || (!self.kept.is_empty() && self.kept.contains(&index)) {
+    /// Destroys some of the objects now, in the given order. Each is let go in its turn, not all at
+    /// the end: what only the garbage holds (a file, an object with a `__del__`) then dies in about
+    /// the order in which the collector would have let it die.
+    pub fn clear(&mut self, indices: impl IntoIterator<Item = usize>) {
+        if !self.ours {
             return;
         }
-        let Some(object) = self.objects.get_mut(index).and_then(Option::take) else {
-            return;
-        };
-        let object = object.as_ptr();
-        // SAFETY: attached, and `object` is held across its own `tp_clear`, which the collector
-        // would have called just so. The slot has the type that CPython documents.
-        unsafe {
-            if ffi::PyObject_GC_IsTracked(object) == 0 {
-                return;
+        let mut slot = ClearSlot::default();
+        for index in indices {
+            if !self.kept.is_empty() && self.kept.contains(&index) {
+                continue;
             }
-            let clear = std::mem::transmute::<*mut c_void, Option<ffi::inquiry>>(
-                ffi::PyType_GetSlot(ffi::Py_TYPE(object), ffi::Py_tp_clear),
-            );
-            if let Some(clear) = clear {
-                clear(object);
-                if !ffi::PyErr_Occurred().is_null() {
-                    ffi::PyErr_WriteUnraisable(ffi::Py_TYPE(object).cast());
+            let Some(object) = self.objects.get_mut(index) else {
+                continue;
+            };
+            let object = mem::replace(object, ptr::null_mut());
+            // SAFETY: attached, as `py` shows, and the object, if there is one, is alive by the
+            // reference that was taken out with it, and given up only at the end.
+            unsafe {
+                // What nobody else holds would be dead in the collector's hands by now.
+                if !object.is_null()
+                    && reference_count(object) > 1
+                    && ffi::PyObject_GC_IsTracked(object) != 0
+                {
+                    slot.clear(self.py, object);
                 }
+                ffi::Py_XDECREF(object);
             }
         }
     }
@@ -119,8 +117,44 @@ impl<'py> Garbage<'py> {
 
 impl Drop for Garbage<'_> {
     fn drop(&mut self) {
-        for index in 0..self.len() {
-            self.clear_one(index);
+        self.clear(0..self.len());
+        for object in self.objects.drain(..) {
+            // SAFETY: attached, as `py` shows; gives up the reference that this structure has.
+            unsafe { ffi::Py_XDECREF(object) };
+        }
+    }
+}
+
+/// The `tp_clear` of the type met last: objects of one type come in rows.
+#[derive(Default)]
+struct ClearSlot<'py> {
+    /// Held, so that no other type can be born at its address.
+    of: Option<Bound<'py, PyAny>>,
+    clear: Option<ffi::inquiry>,
+}
+
+impl<'py> ClearSlot<'py> {
+    /// Calls the `tp_clear` of an object's type, as the collector does.
+    ///
+    /// # Safety
+    /// The object is alive, and the caller holds a reference to it.
+    unsafe fn clear(&mut self, py: Python<'py>, object: *mut ffi::PyObject) {
+        // SAFETY: attached, as `py` shows; the object is held across its own `tp_clear`, which the
+        // collector would have called just so. The slot has the type that CPython documents.
+        unsafe {
+            let ty = ffi::Py_TYPE(object).cast::<ffi::PyObject>();
+            if self.of.as_ref().is_none_or(|of| of.as_ptr() != ty) {
+                self.of = Some(Bound::from_borrowed_ptr(py, ty));
+                self.clear = mem::transmute::<*mut c_void, Option<ffi::inquiry>>(
+                    ffi::PyType_GetSlot(ty.cast(), ffi::Py_tp_clear),
+                );
+            }
+            if let Some(clear) = self.clear {
+                clear(object);
+                if !ffi::PyErr_Occurred().is_null() {
+                    ffi::PyErr_WriteUnraisable(ffi::Py_TYPE(object).cast());
+                }
+            }
         }
     }
 }
