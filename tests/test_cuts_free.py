@@ -108,6 +108,7 @@ def sever(owner: Any, edge: str) -> None:
             copy = frame.f_locals  # which `follow` asked for and the frame keeps
             frame.clear()
             copy.clear()
+            del frame  # whose f_back may be this frame
     elif kind == "closure variable":
         del owner.__closure__[owner.__code__.co_freevars.index(name)].cell_contents
     elif kind == "default argument":
