@@ -99,3 +99,29 @@ def test_signatures_are_equal_on_all_versions(tmp_path: Path) -> None:
         version, found = reported(python, tmp_path)
         for name, leaks in own.items():
             assert found[name] == leaks, f"{name} on {version} and {own_version}"
+
+
+def test_signatures_are_equal_in_a_script_and_in_a_module(tmp_path: Path) -> None:
+    """The same bug, whether its file is run or imported."""
+    for name in ("two_nodes", "awaitable_leak", "closure_captures_owner", "generator_on_owner"):
+        program = (
+            "import runpy, sys, cyclescope, common\n"
+            "with common.collector_paused():\n"
+            "    {call}\n"
+            "    (leak,) = cyclescope.find_tensor_cycles(devices='any').leaks\n"
+            "print(leak.signature)\n"
+        )
+        file = str(ROOT / "fixtures" / f"{name}.py")
+        as_script = f"runpy.run_path({file!r}, run_name='__main__')"
+        signatures = [
+            subprocess.run(
+                [sys.executable, "-c", program.format(call=call), "--iterations", "1"],
+                capture_output=True,
+                text=True,
+                check=True,
+                env=os.environ | {"PYTHONPATH": str(ROOT / "fixtures")},
+                cwd=tmp_path,
+            ).stdout
+            for call in (as_script, f"import {name}; {name}.leak('cpu')")
+        ]
+        assert signatures[0] == signatures[1], name

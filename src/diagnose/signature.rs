@@ -8,7 +8,7 @@ use crate::heap::{ObjectKind, ReferenceName};
 /// 16 hexadecimal digits: a hash of the cycle's types, reference names and code locations.
 ///
 /// What differs between two occurrences of the same bug is left out: addresses, positions in lists,
-/// numbers within dict keys, folders, and at which object the cycle was entered. The line counts
+/// numbers within dict keys, folders, packages (`__main__` has none), and at which object the cycle was entered. The line counts
 /// for functions only: a frame's or traceback's is where it stopped.
 pub fn signature(graph: &LeakGraph, cycle: &Cycle) -> String {
     let steps: Vec<String> = cycle
@@ -17,24 +17,23 @@ pub fn signature(graph: &LeakGraph, cycle: &Cycle) -> String {
         .zip(&cycle.edges)
         .map(|(&node, &edge)| {
             let object = &graph[node].description;
-            let place = object.place.as_ref().map_or_else(String::new, |place| {
-                let file = place.file.rsplit(['/', '\\']).next().unwrap_or_default();
-                match object.kind {
-                    ObjectKind::Function | ObjectKind::Method => format!("{file}:{}", place.line),
-                    ObjectKind::Frame | ObjectKind::Generator | ObjectKind::Coroutine => {
-                        file.to_owned()
-                    }
-                    _ => String::new(),
-                }
+            let file = object.place.as_ref().map_or("", |place| {
+                place.file.rsplit(['/', '\\']).next().unwrap_or_default()
             });
+            let place = match (object.kind, &object.place) {
+                (ObjectKind::Function | ObjectKind::Method, Some(place)) => {
+                    format!("{file}:{}", place.line)
+                }
+                _ => file.to_owned(),
+            };
             let label = if graph[node].stands_for > 0 {
-                "…"
+                "…".to_owned()
             } else {
-                &object.label
+                within(file, &object.label)
             };
             format!(
                 "{}|{label}|{place}|{}",
-                object.type_name,
+                within(file, &object.type_name),
                 normal(&graph[edge].name)
             )
         })
@@ -54,6 +53,20 @@ pub fn signature(graph: &LeakGraph, cycle: &Cycle) -> String {
         .collect()
 }
 
+/// A class's name without the module that its file stands for: the program's own classes have no
+/// module's name when it runs as a script, and another one when it is imported.
+fn within(file: &str, name: &str) -> String {
+    let module = file.strip_suffix(".py").unwrap_or(file);
+    let (before, dotted) = name.rsplit_once(' ').unwrap_or(("", name));
+    let inner = match dotted.find(&format!("{module}.")) {
+        Some(at) if !module.is_empty() && (at == 0 || dotted[..at].ends_with('.')) => {
+            &dotted[at + module.len() + 1..]
+        }
+        _ => dotted,
+    };
+    format!("{before} {inner}")
+}
+
 /// A reference's name without what varies from one occurrence to the next.
 fn normal(name: &ReferenceName) -> String {
     match name {
@@ -70,5 +83,32 @@ fn normal(name: &ReferenceName) -> String {
             format!("[{text}]")
         }
         other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::within;
+
+    #[test]
+    fn a_class_is_the_same_in_a_script_and_in_a_module() {
+        let script = within("train.py", "Model.make.<locals>.Step");
+        assert_eq!(
+            within("train.py", "jobs.train.Model.make.<locals>.Step"),
+            script
+        );
+        assert_eq!(within("train.py", "train.Model.make.<locals>.Step"), script);
+        assert_eq!(
+            within("train.py", "class train.Model"),
+            within("train.py", "class Model")
+        );
+    }
+
+    #[test]
+    fn other_names_stay() {
+        for name in ["dict", "retrain.Model", "generator train", "torch.Tensor"] {
+            assert_eq!(within("train.py", name).trim_start(), name);
+            assert_eq!(within("", name).trim_start(), name);
+        }
     }
 }
