@@ -1,4 +1,4 @@
-"""Is each fixture's shape told apart from the others, and the advice about the program's own names?"""
+"""Is the shape of each fixture told apart, and is the advice about the program's own names?"""
 
 from __future__ import annotations
 
