@@ -182,7 +182,10 @@ def follow(owner: Any, edge: str) -> Iterable[Any]:
         return [owner[edge[2:-2]]] if isinstance(owner, dict) and edge[2:-2] in owner else []
     if edge.startswith("["):
         index = int(edge[1:-1])
-        return [owner[index]] if hasattr(owner, "append") and len(owner) > index else []
+        sequence = isinstance(owner, tuple) or hasattr(owner, "append")
+        return [owner[index]] if sequence and len(owner) > index else []
+    if edge == "an internal reference":
+        return gc.get_referents(owner)
     if edge.startswith("."):
         value = getattr(owner, edge[1:], None)
         return value if isinstance(value, tuple) else [value]

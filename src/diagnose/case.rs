@@ -20,6 +20,31 @@ pub struct CycleStep<'a> {
     pub next: &'a LeakNode,
 }
 
+/// An instance, and the attribute by which it keeps something.
+#[derive(Clone, Copy)]
+pub struct Keeper<'a> {
+    pub object: &'a LeakNode,
+    pub attribute: &'a str,
+    /// True if no container stands between: the attribute is what it keeps.
+    pub plainly: bool,
+}
+
+impl Keeper<'_> {
+    /// `Class.attribute`, as a person writes it.
+    pub fn name(&self) -> String {
+        format!(
+            "{}.{}",
+            short(&self.object.description.type_name),
+            self.attribute
+        )
+    }
+
+    /// True if `node` is the instance itself, not only one like it.
+    pub fn is(&self, node: &LeakNode) -> bool {
+        std::ptr::eq(self.object, node)
+    }
+}
+
 impl<'a> Case<'a> {
     /// The steps of the cycle in order.
     pub fn steps(&self) -> impl Iterator<Item = CycleStep<'a>> + '_ {
@@ -42,6 +67,50 @@ impl<'a> Case<'a> {
     pub fn step_from(&self, kind: ObjectKind) -> Option<CycleStep<'a>> {
         self.steps()
             .find(|step| step.object.description.kind == kind)
+    }
+
+    /// The position of the first step that fits, and the step.
+    pub fn find(&self, fits: impl Fn(&CycleStep<'a>) -> bool) -> Option<(usize, CycleStep<'a>)> {
+        self.steps().enumerate().find(|(_, step)| fits(step))
+    }
+
+    /// What keeps the object at a position of the cycle: the instance before it, with containers at
+    /// most between them, and its attribute; `None` if something else keeps it.
+    pub fn keeper(&self, position: usize) -> Option<Keeper<'a>> {
+        let steps: Vec<CycleStep<'a>> = self.steps().collect();
+        let mut plainly = true;
+        for back in 1..=steps.len() {
+            let step = steps[(position + steps.len() - back) % steps.len()];
+            match (step.object.description.kind, step.name) {
+                (ObjectKind::Instance, ReferenceName::Attribute(attribute)) => {
+                    return Some(Keeper {
+                        object: step.object,
+                        attribute,
+                        plainly,
+                    });
+                }
+                (kind, _) if CONTAINERS.contains(&kind) && step.object.stands_for == 0 => {
+                    plainly = false;
+                }
+                _ => return None,
+            }
+        }
+        None
+    }
+
+    /// The first local variable of a frame on the cycle: the step, the variable and the function.
+    pub fn frame_variable(&self) -> Option<(CycleStep<'a>, &'a str, &'a str)> {
+        self.steps().find_map(|step| match step.name {
+            ReferenceName::Local(variable) if step.object.description.kind == ObjectKind::Frame => {
+                let label = &step.object.description.label;
+                Some((
+                    step,
+                    variable.as_str(),
+                    label.trim_start_matches("frame of "),
+                ))
+            }
+            _ => None,
+        })
     }
 
     /// The first step from an instance, by an attribute: the owner, as a person sees it.
@@ -89,12 +158,13 @@ pub fn at(node: &LeakNode) -> String {
         })
 }
 
-/// A function as a person speaks of it: `a lambda`, `the function 'step'`.
+/// A callable as a person speaks of it: `a lambda`, `the function 'step'`.
 pub fn spoken(node: &LeakNode) -> String {
     let name = short(node.description.label.trim_start_matches("function "));
-    if name == "<lambda>" {
-        "a lambda".to_owned()
-    } else {
-        format!("the function `{name}`")
+    match (node.description.kind, name) {
+        (ObjectKind::Function, "<lambda>") => "a lambda".to_owned(),
+        (ObjectKind::Function, _) => format!("the function `{name}`"),
+        (ObjectKind::Method, _) => format!("the bound method `{name}`"),
+        _ => format!("a {}", short(&node.description.type_name)),
     }
 }

@@ -88,6 +88,7 @@ pub fn preference(graph: &LeakGraph, edge: EdgeIndex) -> u32 {
         ReferenceName::Attribute(name) => match owner.description.kind {
             ObjectKind::Instance | ObjectKind::Class if points_back(name) => 5,
             ObjectKind::Instance if holds_others(target) => 27,
+            ObjectKind::Instance if owner.is_library() => 15,
             ObjectKind::Instance => 10,
             ObjectKind::Class => 25,
             ObjectKind::Exception => 60,
@@ -125,7 +126,7 @@ fn holds_others(node: &LeakNode) -> bool {
 }
 
 /// True for the names by which objects commonly refer to what owns them or came before them.
-fn points_back(name: &str) -> bool {
+pub fn points_back(name: &str) -> bool {
     let name = name.trim_start_matches('_').to_ascii_lowercase();
     const NAMES: [&str; 20] = [
         "parent",

@@ -15,7 +15,7 @@ mod properties;
 mod selection;
 mod shortest;
 
-pub use cut::{CutSet, find_cuts, frees_group};
+pub use cut::{CutSet, find_cuts, frees_group, points_back};
 pub use cycle::{Cycle, first_cycle};
 pub use fold::fold;
 pub use group::{Group, find_groups};

@@ -57,6 +57,9 @@ pub fn name_references(
         }
         _ => {}
     }
+    if kind == ObjectKind::Instance && !names.done() {
+        name_future(builtins, object, &mut names);
+    }
     if !names.done() {
         name_members(builtins, object, &mut names);
     }
@@ -610,6 +613,32 @@ fn claim_locals(builtins: &Builtins, pairs: &[(String, Bound<'_, PyAny>)], names
         {
             names.claim(names.targets[i], || ReferenceName::Local(name.clone()));
         }
+    }
+}
+
+/// Names what a future or task of `_asyncio` refers to, whose parts are not members but have
+/// getters, which only return them (`FutureObj_get_exception` in Modules/_asynciomodule.c).
+fn name_future(builtins: &Builtins, object: &Bound<'_, PyAny>, names: &mut Names<'_>) {
+    let Some(mro) = builtins.type_mro.get(object.get_type().as_any()) else {
+        return;
+    };
+    for class in items(&mro) {
+        if !matches!(
+            class_name(builtins, &class).as_str(),
+            "_asyncio.Future" | "_asyncio.Task"
+        ) {
+            continue;
+        }
+        class_items(builtins, &class, &mut |name, value| {
+            let name = text_of(name).unwrap_or_default();
+            if matches!(name.as_str(), "_exception" | "_result" | "_coro")
+                && value.get_type().as_type_ptr() == &raw mut ffi::PyGetSetDescr_Type
+                && let Some(part) = Descriptor::new(value)
+            {
+                names.attribute(&part, object, &name);
+            }
+            !names.done()
+        });
     }
 }
 

@@ -1,6 +1,6 @@
 //! # Bound method stored on its owner
 //!
-//! An object stores one of its own methods, plain or in a `functools.partial` or a container.
+//! An object stores one of its own methods, plain or in a container.
 //!
 //! **Why it leaks.** `self.step` makes a bound method, which refers to `self`. Stored on `self`, it
 //! closes a cycle of two.
@@ -25,27 +25,40 @@ pub const PATTERN: Pattern = Pattern {
 
 fn recognise(case: &Case<'_>) -> Option<Advice> {
     let mut kinds = CONTAINERS.to_vec();
-    kinds.extend([
-        ObjectKind::Instance,
-        ObjectKind::Method,
-        ObjectKind::Partial,
-    ]);
+    kinds.extend([ObjectKind::Instance, ObjectKind::Method]);
     if !case.only(&kinds) {
         return None;
     }
-    let method = case.step_from(ObjectKind::Method)?;
+    let (position, method) =
+        case.find(|step| step.object.description.kind == ObjectKind::Method)?;
     if *method.name != ReferenceName::Attribute("__self__".to_owned()) {
         return None;
     }
-    let (owner, attribute) = case.owner()?;
-    let class = short(&owner.object.description.type_name);
+    let keeper = case.keeper(position)?;
+    let attribute = keeper.attribute;
     let name = short(&method.object.description.label);
-    Some(Advice::new(
-        format!(
-            "`{class}.{attribute}` keeps `{name}`, a bound method, and with it the object that it \
-             is bound to. Store a `weakref.WeakMethod`, or look the method up when it is called."
-        ),
-        format!("self.{attribute} = self.{name}"),
-        format!("self.{attribute} = weakref.WeakMethod(self.{name})  # call self.{attribute}()(…)"),
-    ))
+    let own = keeper.is(method.next);
+    let text = format!(
+        "`{}` {} `{name}`, a bound method, which keeps the object that it is bound to{}. {}",
+        keeper.name(),
+        if keeper.plainly { "is" } else { "contains" },
+        if own { "" } else { ", and that leads back" },
+        if keeper.plainly {
+            "Store a `weakref.WeakMethod`, or look the method up when it is called."
+        } else {
+            "Take it out when it is no longer needed, or put a function there that does not refer to \
+             the object, or only weakly."
+        },
+    );
+    Some(if own && keeper.plainly {
+        Advice::new(
+            text,
+            format!("self.{attribute} = self.{name}"),
+            format!(
+                "self.{attribute} = weakref.WeakMethod(self.{name})  # call self.{attribute}()(…)"
+            ),
+        )
+    } else {
+        Advice::words(text)
+    })
 }

@@ -37,37 +37,51 @@ fn recognise(case: &Case<'_>) -> Option<Advice> {
     if !case.only(&kinds) {
         return None;
     }
-    let function = case.step_from(ObjectKind::Function)?;
+    let (position, function) =
+        case.find(|step| step.object.description.kind == ObjectKind::Function)?;
     let (variable, keeps) = match function.name {
         ReferenceName::Closure(variable) => (variable, "captures"),
         ReferenceName::Default(variable) => (variable, "has as a default argument"),
         _ => return None,
     };
-    let (owner, attribute) = case.owner()?;
-    let class = short(&owner.object.description.type_name);
+    let keeper = case.keeper(position)?;
+    let attribute = keeper.attribute;
+    let own = keeper.is(function.next);
     let text = format!(
-        "`{class}.{attribute}` {} {}{} that {keeps} `{variable}`, {}. Capture the values that the \
-         function needs, not `{variable}`; or let it hold `weakref.ref({variable})`.",
-        if owner.next.description.kind == ObjectKind::Function {
-            "is"
-        } else {
-            "contains"
-        },
+        "`{}` {} {}{} that {keeps} `{variable}`, {}. Capture the values that the function needs, not \
+         `{variable}`; or let it hold `weakref.ref({variable})`.",
+        keeper.name(),
+        if keeper.plainly { "is" } else { "contains" },
         spoken(function.object),
         at(function.object),
-        if function.next.description.type_name == owner.object.description.type_name {
+        if own {
             "its owner"
         } else {
             "which leads back to its owner"
         },
     );
     // In a container the function may have got by any call; only an assignment can be rewritten.
-    let stored_plainly = owner.next.description.kind == ObjectKind::Function;
-    Some(Advice {
-        text,
-        before: stored_plainly
-            .then(|| format!("self.{attribute} = lambda …: … {variable}.value …")),
-        after: stored_plainly
-            .then(|| format!("value = {variable}.value\nself.{attribute} = lambda …: … value …")),
-    })
+    if !own || !keeper.plainly {
+        return Some(Advice::words(text));
+    }
+    let name = short(&function.object.description.label);
+    let (before, after) = match (function.name, name) {
+        (ReferenceName::Default(_), "<lambda>") => (
+            format!("self.{attribute} = lambda …, {variable}=self: … {variable}.value …"),
+            format!("self.{attribute} = lambda …, value=self.value: … value …"),
+        ),
+        (ReferenceName::Default(_), _) => (
+            format!("def {name}(…, {variable}=self): … {variable}.value …"),
+            format!("def {name}(…, value=self.value): … value …"),
+        ),
+        (_, "<lambda>") => (
+            format!("self.{attribute} = lambda …: … {variable}.value …"),
+            format!("value = {variable}.value\nself.{attribute} = lambda …: … value …"),
+        ),
+        _ => (
+            format!("def {name}(…): … {variable}.value …"),
+            format!("value = {variable}.value\ndef {name}(…): … value …"),
+        ),
+    };
+    Some(Advice::new(text, before, after))
 }

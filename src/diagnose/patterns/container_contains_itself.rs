@@ -21,9 +21,15 @@ fn recognise(case: &Case<'_>) -> Option<Advice> {
     let step = case.steps().last()?;
     Some(Advice {
         text: format!(
-            "The {} at {} is the container that it lies in. Store a copy or a key there, or remove \
+            "The {} at {} {} the container that it lies in. Store a copy or a key there, or remove \
              the item when it is no longer needed.",
-            step.next.description.label, step.name
+            step.next.description.label,
+            step.name,
+            if case.cycle.nodes.len() == 1 {
+                "is"
+            } else {
+                "leads back to"
+            },
         ),
         before: None,
         after: None,

@@ -1,7 +1,6 @@
 //! # Exception keeps its traceback
 //!
-//! An exception that was caught is kept: in a local variable of a function it passed through, or on
-//! an object that such a function uses.
+//! An exception that was caught is kept in a local variable of a function that it passed through.
 //!
 //! **Why it leaks.** An exception refers to its traceback, the traceback to the frame of every function
 //! it passed through, and each frame to all its local variables, tensors included. If one of them
@@ -19,7 +18,7 @@
 //! `e.with_traceback(None)`.
 
 use super::{Advice, Pattern};
-use crate::diagnose::case::{Case, at};
+use crate::diagnose::case::{Case, at, short};
 use crate::heap::{ObjectKind, ReferenceName};
 
 pub const PATTERN: Pattern = Pattern {
@@ -28,29 +27,25 @@ pub const PATTERN: Pattern = Pattern {
 };
 
 fn recognise(case: &Case<'_>) -> Option<Advice> {
-    let exception = case.step_from(ObjectKind::Exception)?;
-    case.step_from(ObjectKind::Traceback)?;
-    let frame = case.steps().find(|step| {
-        step.object.description.kind == ObjectKind::Frame
-            && matches!(step.name, ReferenceName::Local(_))
+    let (_, exception) = case.find(|step| {
+        step.object.description.kind == ObjectKind::Exception
+            && *step.name == ReferenceName::Attribute("__traceback__".to_owned())
     })?;
-    let ReferenceName::Local(variable) = frame.name else {
-        return None;
-    };
-    let class = &exception.object.description.type_name;
-    let function = frame
-        .object
-        .description
-        .label
-        .trim_start_matches("frame of ");
-    Some(Advice::new(
-        format!(
-            "The local variable `{variable}` of `{function}`{} leads to a caught {class}, whose \
-             traceback keeps that function's frame and all its variables. Delete `{variable}` when \
-             the exception has been dealt with, or keep it without its traceback.",
-            at(frame.object)
-        ),
-        format!("except {class} as e:\n    {variable} = e"),
-        format!("except {class} as e:\n    {variable} = e.with_traceback(None)"),
-    ))
+    let (frame, variable, function) = case.frame_variable()?;
+    let class = short(&exception.object.description.type_name);
+    let text = format!(
+        "The local variable `{variable}` of `{function}`{} leads to a caught {class}, whose \
+         traceback keeps that function's frame and all its variables. Delete `{variable}` when the \
+         exception has been dealt with, or keep the exception without its traceback.",
+        at(frame.object)
+    );
+    Some(if std::ptr::eq(frame.next, exception.object) {
+        Advice::new(
+            text,
+            format!("except {class} as error:\n    {variable} = error"),
+            format!("except {class} as error:\n    {variable} = error.with_traceback(None)"),
+        )
+    } else {
+        Advice::words(text)
+    })
 }

@@ -17,6 +17,7 @@
 
 use super::{Advice, Pattern};
 use crate::diagnose::case::{CONTAINERS, Case, short};
+use crate::graph::{LeakNode, points_back};
 use crate::heap::{ObjectKind, ReferenceName};
 
 pub const PATTERN: Pattern = Pattern {
@@ -25,34 +26,70 @@ pub const PATTERN: Pattern = Pattern {
 };
 
 fn recognise(case: &Case<'_>) -> Option<Advice> {
+    let mut kinds = CONTAINERS.to_vec();
+    kinds.push(ObjectKind::Instance);
     let instances = case
         .steps()
         .filter(|step| step.object.description.kind == ObjectKind::Instance)
         .count();
-    let others = case.steps().any(|step| {
-        step.object.stands_for == 0
-            && step.object.description.kind != ObjectKind::Instance
-            && !CONTAINERS.contains(&step.object.description.kind)
+    let named = case.steps().all(|step| {
+        step.object.stands_for > 0
+            || (kinds.contains(&step.object.description.kind)
+                && !matches!(step.name, ReferenceName::Unnamed | ReferenceName::Type))
     });
+    if instances < 2 || !named {
+        return None;
+    }
+    let (from, name, to) = way_back(case)?;
+    let class = short(&from.description.type_name);
+    let target = short(&to.description.type_name);
+    if to.description.kind != ObjectKind::Instance {
+        return Some(Advice::words(format!(
+            "`{class}.{name}` is a {target} whose items lead back to the {class}. Keep weak \
+             references in it, or the names or numbers of what it stands for; or empty it when the \
+             object is done with."
+        )));
+    }
+    let object = class.to_lowercase();
+    Some(Advice::new(
+        format!(
+            "`{class}.{name}` refers to an object ({target}) that leads back. Make this way back a \
+             weak reference, or set it to None when the object is done with."
+        ),
+        format!("{object}.{name} = other"),
+        format!("{object}.{name} = weakref.ref(other)  # read it with .{name}()"),
+    ))
+}
+
+/// The attribute to make weak: the cut, or where that is of a container, the only one of the cycle
+/// that refers to an object itself. In a tree that is the way up, which every level has.
+fn way_back<'a>(case: &Case<'a>) -> Option<(&'a LeakNode, &'a str, &'a LeakNode)> {
     let cut = case.cut?;
     let (from, to) = case.graph.edge_endpoints(cut)?;
     let ReferenceName::Attribute(name) = &case.graph[cut].name else {
         return None;
     };
-    if instances < 2 || others || case.graph[from].description.kind != ObjectKind::Instance {
+    let (from, to) = (&case.graph[from], &case.graph[to]);
+    if from.description.kind != ObjectKind::Instance {
         return None;
     }
-    let class = short(&case.graph[from].description.type_name);
-    let target = short(&case.graph[to].description.type_name);
-    Some(Advice::new(
-        format!(
-            "`{class}.{name}` leads to a {target} that leads back. Make this way back a weak \
-             reference, or set it to None when the object is done with."
-        ),
-        format!("{}.{name} = other", class.to_lowercase()),
-        format!(
-            "{}.{name} = weakref.ref(other)  # read it with .{name}()",
-            class.to_lowercase()
-        ),
-    ))
+    let mut direct = case.steps().filter_map(|step| match step.name {
+        ReferenceName::Attribute(name)
+            if step.object.description.kind == ObjectKind::Instance
+                && step.next.description.kind == ObjectKind::Instance =>
+        {
+            Some((step.object, name.as_str(), step.next))
+        }
+        _ => None,
+    });
+    if to.description.kind != ObjectKind::Instance {
+        return match (direct.next(), direct.next()) {
+            (Some(only), None) => Some(only),
+            _ => Some((from, name, to)),
+        };
+    }
+    // In a list the cut of one entry may be the way on; what is to be weak in all is the way back.
+    direct
+        .find(|(_, name, _)| points_back(name))
+        .or(Some((from, name, to)))
 }

@@ -1,15 +1,28 @@
 //! The patterns of leaks: one file each, whose doc comment is the page that explains it.
 
 mod bound_method_on_owner;
+mod cache_on_instance;
 mod class_made_at_run_time;
 mod closure_captures_owner;
 mod container_contains_itself;
+mod exc_info_kept;
+mod exception_chain;
 mod exception_keeps_traceback;
+mod exception_on_object;
 mod frame_in_local;
+mod future_keeps_exception;
+mod iterator_on_owner;
 mod linked_both_ways;
+mod mutually_recursive_functions;
+mod namespace_made_at_run_time;
+mod partial_keeps_owner;
+mod property_captures_owner;
 mod recursive_inner_function;
 mod refers_to_itself;
 mod suspended_holds_itself;
+mod thread_target;
+mod weakref_callback;
+mod wrapped_method_on_owner;
 
 use super::case::Case;
 
@@ -29,6 +42,14 @@ impl Advice {
             after: Some(after),
         }
     }
+
+    /// Advice that no code can be given for.
+    fn words(text: String) -> Self {
+        Self {
+            text,
+            ..Self::default()
+        }
+    }
 }
 
 /// A shape of leak that occurs in practice.
@@ -40,16 +61,29 @@ pub struct Pattern {
 }
 
 /// Every pattern, the more particular before the more general.
-pub const PATTERNS: [Pattern; 10] = [
+pub const PATTERNS: &[Pattern] = &[
     frame_in_local::PATTERN,
+    exc_info_kept::PATTERN,
+    future_keeps_exception::PATTERN,
+    exception_chain::PATTERN,
+    exception_on_object::PATTERN,
     exception_keeps_traceback::PATTERN,
+    iterator_on_owner::PATTERN,
     suspended_holds_itself::PATTERN,
+    weakref_callback::PATTERN,
+    thread_target::PATTERN,
+    cache_on_instance::PATTERN,
     closure_captures_owner::PATTERN,
+    partial_keeps_owner::PATTERN,
+    wrapped_method_on_owner::PATTERN,
     bound_method_on_owner::PATTERN,
+    mutually_recursive_functions::PATTERN,
     recursive_inner_function::PATTERN,
     container_contains_itself::PATTERN,
     refers_to_itself::PATTERN,
     linked_both_ways::PATTERN,
+    namespace_made_at_run_time::PATTERN,
+    property_captures_owner::PATTERN,
     class_made_at_run_time::PATTERN,
 ];
 

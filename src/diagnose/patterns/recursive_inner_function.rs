@@ -3,8 +3,7 @@
 //! A function defined inside another calls itself by name.
 //!
 //! **Why it leaks.** Its own name is a variable of the function around it, so the inner function keeps
-//! a cell that refers to it: a cycle of one, with every other variable that it captured. Two inner
-//! functions that call each other are the same, in two.
+//! a cell that refers to it: a cycle of one, with every other variable that it captured.
 //!
 //! Use instead a function at module level or a method, and pass what it needs; or break the cycle
 //! with `del inner` at the end of the outer function.
@@ -19,7 +18,7 @@ pub const PATTERN: Pattern = Pattern {
 };
 
 fn recognise(case: &Case<'_>) -> Option<Advice> {
-    if !case.only(&[ObjectKind::Function]) {
+    if case.cycle.nodes.len() != 1 || !case.only(&[ObjectKind::Function]) {
         return None;
     }
     let step = case.steps().next()?;
@@ -27,18 +26,12 @@ fn recognise(case: &Case<'_>) -> Option<Advice> {
         return None;
     };
     let name = short(&step.object.description.label);
-    let what = if case.cycle.nodes.len() == 1 {
-        format!("`{name}`{} calls itself", at(step.object))
-    } else {
-        format!(
-            "`{name}`{} and `{variable}` call each other",
-            at(step.object)
-        )
-    };
     Some(Advice::new(
         format!(
-            "{what}, so it keeps itself and everything it captured. Define it at module level and \
-             pass it what it needs, or delete `{variable}` when the outer function is done."
+            "`{name}`{} uses itself by name, so it keeps itself and everything it captured. Define \
+             it at module level and pass it what it needs, or delete `{variable}` when the function \
+             around it is done.",
+            at(step.object)
         ),
         format!("result = {name}(…)\nreturn result"),
         format!("result = {name}(…)\ndel {variable}\nreturn result"),

@@ -10,7 +10,7 @@
 //! do not hand the generator to its own body.
 
 use super::{Advice, Pattern};
-use crate::diagnose::case::{Case, at};
+use crate::diagnose::case::{Case, at, short};
 use crate::heap::{ObjectKind, ReferenceName};
 
 pub const PATTERN: Pattern = Pattern {
@@ -19,7 +19,7 @@ pub const PATTERN: Pattern = Pattern {
 };
 
 fn recognise(case: &Case<'_>) -> Option<Advice> {
-    let step = case.steps().find(|step| {
+    let (position, step) = case.find(|step| {
         matches!(
             step.object.description.kind,
             ObjectKind::Generator | ObjectKind::Coroutine | ObjectKind::AsyncGenerator
@@ -29,18 +29,23 @@ fn recognise(case: &Case<'_>) -> Option<Advice> {
         return None;
     };
     let label = &step.object.description.label;
-    let end = match step.object.description.kind {
-        ObjectKind::Coroutine => "Await it to its end, or close it",
-        ObjectKind::AsyncGenerator => "Finish it or `await` its `aclose()`",
-        _ => "Run it to its end, or `close()` it",
+    let (end, call) = match step.object.description.kind {
+        ObjectKind::Coroutine => ("Await it to its end, or close it", ".close()"),
+        ObjectKind::AsyncGenerator => ("Finish it or `await` its `aclose()`", ".aclose()"),
+        _ => ("Run it to its end, or `close()` it", ".close()"),
     };
-    Some(Advice {
-        text: format!(
-            "The {label}{} is suspended, and its local variable `{variable}` leads back to it. \
-             {end}, or do not keep it where its own code can see it.",
-            at(step.object)
-        ),
-        before: None,
-        after: None,
+    let text = format!(
+        "The {label}{} is suspended, and its local variable `{variable}` leads back to it. {end}, or \
+         do not keep it where its own code can see it.",
+        at(step.object)
+    );
+    let wait = if call == ".aclose()" { "await " } else { "" };
+    Some(match case.keeper(position) {
+        Some(keeper) if keeper.plainly && keeper.is(step.next) && variable == "self" => {
+            let made = format!("self.{} = self.{}(…)", keeper.attribute, short(label));
+            let closed = format!("{made}\n…\n{wait}self.{}{call}", keeper.attribute);
+            Advice::new(text, made, closed)
+        }
+        _ => Advice::words(text),
     })
 }

@@ -1,0 +1,75 @@
+//! # Iterator stored on what it reads from
+//!
+//! An object keeps a `map`, `filter`, `zip`, an `itertools` object or another iterator that leads back
+//! to the object: over itself, over one of its generators, or with one of its methods.
+//!
+//! **Why it leaks.** An iterator refers to what it reads from and to the function that it calls.
+//!
+//! ```python
+//! self.samples = map(self.load, paths)
+//! ```
+//!
+//! Use instead an iterator made where it is used:
+//!
+//! ```python
+//! def __iter__(self):
+//!     return map(self.load, self.paths)
+//! ```
+
+use super::{Advice, Pattern};
+use crate::diagnose::case::{Case, at, short, spoken};
+use crate::heap::{ObjectKind, ReferenceName};
+
+pub const PATTERN: Pattern = Pattern {
+    name: "iterator-on-owner",
+    recognise,
+};
+
+fn recognise(case: &Case<'_>) -> Option<Advice> {
+    let (position, step) = case.find(|step| {
+        step.object.description.kind == ObjectKind::Instance
+            && *step.name == ReferenceName::Unnamed
+            && is_iterator(&step.object.description.type_name)
+    })?;
+    let keeper = case.keeper(position)?;
+    let class = short(&step.object.description.type_name);
+    let article = if class.starts_with(['a', 'e', 'i', 'o', 'u']) {
+        "an"
+    } else {
+        "a"
+    };
+    let next = if keeper.is(step.next) {
+        "the object itself".to_owned()
+    } else {
+        format!(
+            "{}{}, which leads back to the object",
+            spoken(step.next),
+            at(step.next)
+        )
+    };
+    let text = format!(
+        "`{}` {} {article} {class} that refers to {next}. Make the iterator where it is used, or \
+         set the attribute to None when it has been.",
+        keeper.name(),
+        if keeper.plainly { "is" } else { "contains" },
+    );
+    // An `__iter__` that returns `iter(self)` would call itself.
+    if !keeper.plainly || class.ends_with("iterator") {
+        return Some(Advice::words(text));
+    }
+    Some(Advice::new(
+        text,
+        format!("self.{} = {class}(…)", keeper.attribute),
+        format!("def __iter__(self):\n    return {class}(…)"),
+    ))
+}
+
+/// True for the iterators of builtins and `itertools`, which have no named references.
+fn is_iterator(type_name: &str) -> bool {
+    type_name.starts_with("itertools.")
+        || matches!(
+            type_name,
+            "map" | "filter" | "zip" | "enumerate" | "reversed"
+        )
+        || (type_name.ends_with("iterator") && !type_name.contains('.'))
+}

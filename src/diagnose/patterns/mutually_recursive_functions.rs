@@ -1,0 +1,55 @@
+//! # Mutually recursive inner functions
+//!
+//! Functions defined inside another use each other.
+//!
+//! **Why it leaks.** Each captures the variable that holds the next, and the last the first: a cycle
+//! made anew at each call of the function around them, with every other variable they captured.
+//!
+//! ```python
+//! def search(scores):
+//!     def even(n): return n == 0 or odd(n - 1)
+//!     def odd(n): return n != 0 and even(n - 1)
+//! ```
+//!
+//! Use instead functions at module level, or methods, and pass what they need; or `del` one of them at
+//! the end of the function around.
+
+use super::{Advice, Pattern};
+use crate::diagnose::case::{Case, at, short};
+use crate::heap::{ObjectKind, ReferenceName};
+
+pub const PATTERN: Pattern = Pattern {
+    name: "mutually-recursive-functions",
+    recognise,
+};
+
+fn recognise(case: &Case<'_>) -> Option<Advice> {
+    if case.cycle.nodes.len() < 2 || !case.only(&[ObjectKind::Function]) {
+        return None;
+    }
+    let mut variables = Vec::new();
+    for step in case.steps() {
+        let ReferenceName::Closure(variable) = step.name else {
+            return None;
+        };
+        variables.push(variable);
+    }
+    let ways: Vec<String> = case
+        .steps()
+        .zip(&variables)
+        .map(|(step, variable)| {
+            let name = short(&step.object.description.label);
+            format!("`{name}`{} uses `{variable}`", at(step.object))
+        })
+        .collect();
+    let variable = variables.first()?;
+    Some(Advice::new(
+        format!(
+            "The inner functions keep each other: {}. Define them at module level and pass what \
+             they need, or delete `{variable}` when the function around them is done.",
+            ways.join(", ")
+        ),
+        "result = …\nreturn result".to_owned(),
+        format!("result = …\ndel {variable}\nreturn result"),
+    ))
+}

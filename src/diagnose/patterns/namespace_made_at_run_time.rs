@@ -1,0 +1,42 @@
+//! # Namespace made at run time
+//!
+//! A function is defined by `exec`, or in a module that was made at run time, and stays in the
+//! namespace that it was defined in.
+//!
+//! **Why it leaks.** Every function refers to its globals (`__globals__`), and these to the function.
+//! The namespace of an imported module lives as long as the program; this one becomes garbage, with
+//! everything in it.
+//!
+//! ```python
+//! namespace = {"table": table}
+//! exec("def scale(x): return x * len(table)", namespace)
+//! ```
+//!
+//! Use instead an argument in place of the global, and `namespace.clear()` when done.
+
+use super::{Advice, Pattern};
+use crate::diagnose::case::{Case, at, spoken};
+use crate::heap::{ObjectKind, ReferenceName};
+
+pub const PATTERN: Pattern = Pattern {
+    name: "namespace-made-at-run-time",
+    recognise,
+};
+
+fn recognise(case: &Case<'_>) -> Option<Advice> {
+    let (_, step) = case.find(|step| {
+        step.object.description.kind == ObjectKind::Function
+            && *step.name == ReferenceName::Attribute("__globals__".to_owned())
+            && step.next.description.kind == ObjectKind::Dict
+    })?;
+    case.only(&[ObjectKind::Function, ObjectKind::Dict, ObjectKind::Class])
+        .then(|| {
+            Advice::words(format!(
+                "The globals of {}{} are a namespace made at run time, by `exec` or as a module, that \
+                 leads back to the function. Pass tensors as arguments, not as globals, or empty the \
+                 namespace (`.clear()`) when it is no longer needed.",
+                spoken(step.object),
+                at(step.object)
+            ))
+        })
+}

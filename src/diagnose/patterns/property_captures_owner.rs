@@ -1,0 +1,63 @@
+//! # Property captures an instance of its class
+//!
+//! A class made for one object has a property or another descriptor whose function captures the object.
+//!
+//! **Why it leaks.** The object refers to its class, the class to the property, the property to its
+//! function, and the function to the object.
+//!
+//! ```python
+//! size = property(lambda _: len(config.weights))
+//! config.__class__ = type("ConfigWithSize", (Config,), {"size": size})
+//! ```
+//!
+//! Use instead the argument: a getter is called with the object, so one class can serve all.
+
+use super::{Advice, Pattern};
+use crate::diagnose::case::{Case, at, short, spoken};
+use crate::heap::{ObjectKind, ReferenceName};
+
+pub const PATTERN: Pattern = Pattern {
+    name: "property-captures-owner",
+    recognise,
+};
+
+fn recognise(case: &Case<'_>) -> Option<Advice> {
+    let steps: Vec<_> = case.steps().collect();
+    let position = (0..steps.len()).find(|&i| {
+        steps[i].object.description.kind == ObjectKind::Class
+            && steps[(i + 1) % steps.len()].object.description.kind == ObjectKind::Descriptor
+    })?;
+    let step = |ahead: usize| steps[(position + ahead) % steps.len()];
+    let (class, descriptor, function, object) = (step(0), step(1), step(2), step(3));
+    let (ReferenceName::Attribute(name), ReferenceName::Closure(variable)) =
+        (class.name, function.name)
+    else {
+        return None;
+    };
+    let fits = steps.len() == 4
+        && function.object.description.kind == ObjectKind::Function
+        && *object.name == ReferenceName::Type;
+    if !fits {
+        return None;
+    }
+    let text = format!(
+        "The class `{}` has a {} `{name}`, whose function, {}{}, captures `{variable}`, an object \
+         of that class. The function is called with the object: use that argument.",
+        short(&class.object.description.label),
+        short(&descriptor.object.description.type_name),
+        spoken(function.object),
+        at(function.object),
+    );
+    let getter = *descriptor.name == ReferenceName::Attribute("fget".to_owned());
+    Some(
+        if getter && short(&function.object.description.label) == "<lambda>" {
+            Advice::new(
+                text,
+                format!("{name} = property(lambda _: … {variable} …)"),
+                format!("{name} = property(lambda self: … self …)"),
+            )
+        } else {
+            Advice::words(text)
+        },
+    )
+}

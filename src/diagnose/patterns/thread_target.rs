@@ -1,0 +1,84 @@
+//! # Thread, timer or executor with a method of its owner
+//!
+//! An object keeps a `threading.Thread`, a `threading.Timer` or an executor that was given one of the
+//! object's methods, or the object as an argument.
+//!
+//! **Why it leaks.** A thread drops its target and arguments when it has run, so one that never runs
+//! keeps them. A timer keeps its function for good, fired or cancelled; an executor its initializer,
+//! also after `shutdown()`.
+//!
+//! ```python
+//! self.timer = threading.Timer(60, self.save)
+//! ```
+//!
+//! Use instead `self.timer = None` after `cancel()`, a function at module level, or a
+//! `weakref.WeakMethod`.
+
+use super::{Advice, Pattern};
+use crate::diagnose::case::{Case, short, spoken};
+use crate::heap::{ObjectKind, ReferenceName};
+
+pub const PATTERN: Pattern = Pattern {
+    name: "thread-target",
+    recognise,
+};
+
+fn recognise(case: &Case<'_>) -> Option<Advice> {
+    let (position, step) = case.find(|step| {
+        step.object.description.kind == ObjectKind::Instance
+            && rule(step.object, step.name).is_some()
+    })?;
+    let (why, end) = rule(step.object, step.name)?;
+    let keeper = case.keeper(position)?;
+    let class = short(&step.object.description.type_name);
+    let given = match step.next.description.kind {
+        ObjectKind::Function | ObjectKind::Method => spoken(step.next),
+        _ => "an argument".to_owned(),
+    };
+    let (owner, attribute) = (keeper.name(), keeper.attribute);
+    let text = format!(
+        "`{owner}` {} a {class} that was given {given}, which leads back to its owner. {why}",
+        if keeper.plainly { "is" } else { "contains" },
+    );
+    if !keeper.plainly {
+        return Some(Advice::words(text));
+    }
+    let before = format!("self.{attribute}{end}");
+    let after = format!("{before}\nself.{attribute} = None");
+    Some(match end {
+        "" => Advice::words(text),
+        _ => Advice::new(text, before, after),
+    })
+}
+
+/// Why an object of the standard library keeps what it was given, and the call that ends its use.
+fn rule(
+    object: &crate::graph::LeakNode,
+    name: &ReferenceName,
+) -> Option<(&'static str, &'static str)> {
+    let ReferenceName::Attribute(name) = name else {
+        return None;
+    };
+    match (object.description.type_name.as_str(), name.as_str()) {
+        ("threading.Timer", "function" | "args" | "kwargs") => Some((
+            "A timer keeps its function for good, also when it has fired or was cancelled: drop the \
+             timer then.",
+            ".cancel()",
+        )),
+        ("threading.Thread", "_target" | "_args" | "_kwargs") => Some((
+            "A thread drops its target when it has run, and this one has not. Make the thread where \
+             it is started, or set the attribute to None.",
+            "",
+        )),
+        (
+            "concurrent.futures.thread.ThreadPoolExecutor"
+            | "concurrent.futures.process.ProcessPoolExecutor",
+            "_initializer" | "_initargs",
+        ) => Some((
+            "An executor keeps its initializer also after `shutdown()`: drop the executor then, or \
+             give it a function at module level.",
+            ".shutdown()",
+        )),
+        _ => None,
+    }
+}

@@ -1,0 +1,71 @@
+//! # Callback of a weak reference
+//!
+//! An object keeps a `weakref.ref` whose callback is one of its own methods, or a function that
+//! captures it.
+//!
+//! **Why it leaks.** A weak reference refers weakly to its object, but strongly to its callback.
+//!
+//! ```python
+//! self.watch = weakref.ref(batch, self.on_gone)
+//! ```
+//!
+//! Use instead a callback that refers to the owner weakly too:
+//!
+//! ```python
+//! on_gone = weakref.WeakMethod(self.on_gone)
+//! self.watch = weakref.ref(batch, lambda ref: on_gone() and on_gone()(ref))
+//! ```
+//!
+//! `weakref.finalize(self, self.close)` is worse: the registry of finalizers keeps the method, so the
+//! object is never garbage and no collection will free it.
+
+use super::{Advice, Pattern};
+use crate::diagnose::case::{Case, at, short, spoken};
+use crate::heap::{ObjectKind, ReferenceName};
+
+pub const PATTERN: Pattern = Pattern {
+    name: "weakref-callback",
+    recognise,
+};
+
+fn recognise(case: &Case<'_>) -> Option<Advice> {
+    let (position, _) = case.find(|step| {
+        step.object.description.kind == ObjectKind::Weakref
+            && *step.name == ReferenceName::Attribute("__callback__".to_owned())
+    })?;
+    let keeper = case.keeper(position)?;
+    let callback = case.steps().nth((position + 1) % case.cycle.nodes.len())?;
+    let text = format!(
+        "`{}` {} a weak reference, but a weak reference keeps its callback, here {}{}, and that \
+         leads back. Let the callback refer weakly to what it needs.",
+        keeper.name(),
+        if keeper.plainly { "is" } else { "contains" },
+        spoken(callback.object),
+        at(callback.object),
+    );
+    let attribute = keeper.attribute;
+    let label = short(&callback.object.description.label);
+    Some(match (callback.object.description.kind, callback.name) {
+        (ObjectKind::Method, _) if keeper.plainly && keeper.is(callback.next) => Advice::new(
+            text,
+            format!("self.{attribute} = weakref.ref(…, self.{label})"),
+            format!(
+                "{label} = weakref.WeakMethod(self.{label})\n\
+                 self.{attribute} = weakref.ref(…, lambda ref: {label}() and {label}()(ref))"
+            ),
+        ),
+        (ObjectKind::Function, ReferenceName::Closure(variable))
+            if keeper.plainly && keeper.is(callback.next) && label == "<lambda>" =>
+        {
+            Advice::new(
+                text,
+                format!("self.{attribute} = weakref.ref(…, lambda ref: … {variable} …)"),
+                format!(
+                    "weak = weakref.ref({variable})\n\
+                     self.{attribute} = weakref.ref(…, lambda ref: … weak() …)"
+                ),
+            )
+        }
+        _ => Advice::words(text),
+    })
+}

@@ -1,0 +1,78 @@
+//! # Wrapped method stored on its owner
+//!
+//! An object replaces one of its methods by a wrapped version, made with a decorator from the bound
+//! method.
+//!
+//! **Why it leaks.** The wrapper's closure keeps the bound method, the bound method its object, and the
+//! object the wrapper.
+//!
+//! ```python
+//! self.step = timed(self.step)
+//! ```
+//!
+//! Use instead the decorator in the class, where no instance exists yet:
+//!
+//! ```python
+//! @timed
+//! def step(self): ...
+//! ```
+
+use super::{Advice, Pattern};
+use crate::diagnose::case::{CONTAINERS, Case, at, short, spoken};
+use crate::heap::{ObjectKind, ReferenceName};
+
+pub const PATTERN: Pattern = Pattern {
+    name: "wrapped-method-on-owner",
+    recognise,
+};
+
+fn recognise(case: &Case<'_>) -> Option<Advice> {
+    let mut kinds = CONTAINERS.to_vec();
+    kinds.extend([
+        ObjectKind::Instance,
+        ObjectKind::Function,
+        ObjectKind::Method,
+    ]);
+    if !case.only(&kinds) {
+        return None;
+    }
+    let (position, step) = case.find(|step| {
+        step.object.description.kind == ObjectKind::Function
+            && step.next.description.kind == ObjectKind::Method
+    })?;
+    let keeps = match step.name {
+        ReferenceName::Closure(name) => format!("whose closure variable `{name}` is"),
+        ReferenceName::Default(name) => format!("whose default argument `{name}` is"),
+        ReferenceName::Attribute(name) => format!("whose `{name}` is"),
+        _ => return None,
+    };
+    let keeper = case.keeper(position)?;
+    let method = case.steps().nth((position + 1) % case.cycle.nodes.len())?;
+    let name = short(&method.object.description.label);
+    let text = format!(
+        "`{}` {} {}{}, {keeps} the bound method `{name}`, which keeps the object that it is bound \
+         to. Wrap the function in the class, not the method of each object.",
+        keeper.name(),
+        if keeper.plainly { "is" } else { "contains" },
+        spoken(step.object),
+        at(step.object),
+    );
+    let decorator = decorator(&step.object.description.label);
+    Some(match decorator {
+        Some(decorator) if keeper.plainly && keeper.is(method.next) => {
+            let attribute = keeper.attribute;
+            Advice::new(
+                text,
+                format!("self.{attribute} = {decorator}(self.{name})"),
+                format!("@{decorator}\ndef {attribute}(self, …):"),
+            )
+        }
+        _ => Advice::words(text),
+    })
+}
+
+/// `timed` of `function timed.<locals>.wrapper`: the module's function that made the wrapper.
+fn decorator(label: &str) -> Option<&str> {
+    let (outer, inner) = label.strip_prefix("function ")?.split_once(".<locals>.")?;
+    (!outer.contains('.') && !inner.contains('.')).then_some(outer)
+}
