@@ -1,15 +1,25 @@
 //! The patterns of leaks: one file each, whose doc comment is the page that explains it.
 
+mod autograd_context;
 mod bound_method_on_owner;
 mod class_made_at_run_time;
 mod closure_captures_owner;
 mod container_contains_itself;
 mod exception_keeps_traceback;
+mod forward_replaced;
 mod frame_in_local;
 mod linked_both_ways;
+mod loader_callback_captures_owner;
+mod module_hook_captures_module;
+mod optimizer_hook_captures_owner;
+mod parametrized_module;
 mod recursive_inner_function;
 mod refers_to_itself;
+mod scheduler_lambda_captures_owner;
 mod suspended_holds_itself;
+mod tensor_attribute;
+mod tensor_hook_captures_tensor;
+mod traced_graph_module;
 
 use super::case::Case;
 
@@ -40,10 +50,20 @@ pub struct Pattern {
 }
 
 /// Every pattern, the more particular before the more general.
-pub const PATTERNS: [Pattern; 10] = [
+pub const PATTERNS: [Pattern; 20] = [
     frame_in_local::PATTERN,
     exception_keeps_traceback::PATTERN,
     suspended_holds_itself::PATTERN,
+    module_hook_captures_module::PATTERN,
+    tensor_hook_captures_tensor::PATTERN,
+    optimizer_hook_captures_owner::PATTERN,
+    scheduler_lambda_captures_owner::PATTERN,
+    loader_callback_captures_owner::PATTERN,
+    forward_replaced::PATTERN,
+    autograd_context::PATTERN,
+    tensor_attribute::PATTERN,
+    parametrized_module::PATTERN,
+    traced_graph_module::PATTERN,
     closure_captures_owner::PATTERN,
     bound_method_on_owner::PATTERN,
     recursive_inner_function::PATTERN,
