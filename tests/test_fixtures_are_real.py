@@ -174,6 +174,8 @@ def follow(owner: Any, edge: str) -> Iterable[Any]:
     """The objects that ``owner`` refers to by the name ``edge``, as a report writes it."""
     kind, _, name = edge.partition(" '")
     name = name.removesuffix("'")
+    if edge == "an internal reference":
+        return gc.get_referents(owner)
     if edge == "element":
         return list(owner) if isinstance(owner, set) else []
     if edge == "[":

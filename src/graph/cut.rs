@@ -1,8 +1,11 @@
 //! Which references to remove so that the buffers go.
 
+use petgraph::Direction;
 use petgraph::algo::kosaraju_scc;
 use petgraph::graph::{DiGraph, EdgeIndex, NodeIndex};
-use petgraph::visit::{IntoNeighborsDirected, IntoNodeIdentifiers, NodeCount, VisitMap, Visitable};
+use petgraph::visit::{
+    EdgeRef, IntoNeighborsDirected, IntoNodeIdentifiers, NodeCount, VisitMap, Visitable,
+};
 use rustc_hash::FxHashSet;
 
 use super::cycle::{Cycle, first_cycle};
@@ -83,6 +86,9 @@ pub fn preference(graph: &LeakGraph, edge: EdgeIndex) -> u32 {
         return u32::MAX;
     };
     let (owner, target) = (&graph[from], &graph[to]);
+    if let Some(rank) = callback_rank(graph, edge, from, to) {
+        return rank;
+    }
     let base = match &graph[edge].name {
         _ if graph[edge].is_plumbing() => 1000,
         ReferenceName::Attribute(name) => match owner.description.kind {
@@ -110,6 +116,64 @@ pub fn preference(graph: &LeakGraph, edge: EdgeIndex) -> u32 {
     // A reference between a library's object and the program's own is the program's making.
     let library = owner.is_library() && (target.is_library() || target.description.place.is_none());
     base + if library { 300 } else { 0 } + if target.stands_for > 0 { 2000 } else { 0 }
+}
+
+/// The rank of a reference by which a library keeps a callback, or the callback what it captures.
+///
+/// Before all others: the owner needs its model or its loader, and what can go is the callback's
+/// reference to the owner, or the callback. `None` for any other reference.
+fn callback_rank(
+    graph: &LeakGraph,
+    edge: EdgeIndex,
+    from: NodeIndex,
+    to: NodeIndex,
+) -> Option<u32> {
+    let target = &graph[to];
+    match (&graph[edge].name, graph[from].description.kind) {
+        (ReferenceName::Closure(_) | ReferenceName::Default(_), ObjectKind::Function) => {
+            is_callback(graph, from).then_some(2)
+        }
+        (name @ ReferenceName::Attribute(_), ObjectKind::Instance) if target.stands_for == 0 => {
+            let hooks = is_hooks(name) && holds_others(target);
+            let given = graph[from].is_library() && !target.is_library() && is_code(target);
+            (hooks || given).then_some(3)
+        }
+        // A tensor refers to its hooks twice: what `remove()` takes out is the item.
+        (ReferenceName::Key(_), ObjectKind::Dict) => is_registry(graph, from).then_some(4),
+        _ => None,
+    }
+}
+
+/// True for a function of the program that a library's object or a registry of hooks keeps.
+fn is_callback(graph: &LeakGraph, function: NodeIndex) -> bool {
+    let keepers = |node| graph.neighbors_directed(node, Direction::Incoming);
+    let is_library = |node: NodeIndex| graph[node].is_library();
+    !is_library(function)
+        && keepers(function).any(|keeper| {
+            is_library(keeper)
+                || is_registry(graph, keeper)
+                || (holds_others(&graph[keeper]) && keepers(keeper).any(is_library))
+        })
+}
+
+/// True for a dict in which an object keeps its hooks.
+fn is_registry(graph: &LeakGraph, dict: NodeIndex) -> bool {
+    graph[dict].description.kind == ObjectKind::Dict
+        && graph
+            .edges_directed(dict, Direction::Incoming)
+            .any(|edge| is_hooks(&edge.weight().name))
+}
+
+fn is_hooks(name: &ReferenceName) -> bool {
+    matches!(name, ReferenceName::Attribute(name) if name.ends_with("_hooks"))
+}
+
+/// True for what can be called and was made by a line of code.
+fn is_code(node: &LeakNode) -> bool {
+    matches!(
+        node.description.kind,
+        ObjectKind::Function | ObjectKind::Method | ObjectKind::Partial
+    )
 }
 
 /// True for objects that stand between an owner and what it keeps: to cut there would cut off more.

@@ -1,5 +1,6 @@
 //! The patterns of leaks: one file each, whose doc comment is the page that explains it.
 
+mod autograd_context;
 mod bound_method_on_owner;
 mod cache_on_instance;
 mod class_made_at_run_time;
@@ -9,18 +10,27 @@ mod exc_info_kept;
 mod exception_chain;
 mod exception_keeps_traceback;
 mod exception_on_object;
+mod forward_replaced;
 mod frame_in_local;
 mod future_keeps_exception;
 mod iterator_on_owner;
 mod linked_both_ways;
+mod loader_callback_captures_owner;
+mod module_hook_captures_module;
 mod mutually_recursive_functions;
 mod namespace_made_at_run_time;
+mod optimizer_hook_captures_owner;
+mod parametrized_module;
 mod partial_keeps_owner;
 mod property_captures_owner;
 mod recursive_inner_function;
 mod refers_to_itself;
+mod scheduler_lambda_captures_owner;
 mod suspended_holds_itself;
+mod tensor_attribute;
+mod tensor_hook_captures_tensor;
 mod thread_target;
+mod traced_graph_module;
 mod weakref_callback;
 mod wrapped_method_on_owner;
 
@@ -73,6 +83,16 @@ pub const PATTERNS: &[Pattern] = &[
     weakref_callback::PATTERN,
     thread_target::PATTERN,
     cache_on_instance::PATTERN,
+    module_hook_captures_module::PATTERN,
+    tensor_hook_captures_tensor::PATTERN,
+    optimizer_hook_captures_owner::PATTERN,
+    scheduler_lambda_captures_owner::PATTERN,
+    loader_callback_captures_owner::PATTERN,
+    forward_replaced::PATTERN,
+    autograd_context::PATTERN,
+    tensor_attribute::PATTERN,
+    parametrized_module::PATTERN,
+    traced_graph_module::PATTERN,
     closure_captures_owner::PATTERN,
     partial_keeps_owner::PATTERN,
     wrapped_method_on_owner::PATTERN,

@@ -1,0 +1,108 @@
+//! A callback on a cycle: what it is and how it keeps what it keeps.
+
+use super::case::{CONTAINERS, Case, CycleStep, at, short, spoken};
+use crate::graph::LeakNode;
+use crate::heap::{ObjectKind, ReferenceName};
+
+/// A function or bound method that was handed to a library and leads back to where it is kept.
+pub struct Callback<'a> {
+    /// In words: what it is, where it is, what it keeps.
+    pub text: String,
+    /// What to do about it wherever it is kept, as a sentence.
+    pub remedy: String,
+    /// What it keeps.
+    pub keeps: &'a LeakNode,
+}
+
+/// The cycle's steps, turned so that the first is one for which `is_first` holds.
+pub fn steps_from<'a>(
+    case: &Case<'a>,
+    is_first: impl Fn(&CycleStep<'a>) -> bool,
+) -> Option<Vec<CycleStep<'a>>> {
+    let mut steps: Vec<CycleStep<'a>> = case.steps().collect();
+    let first = steps.iter().position(is_first)?;
+    steps.rotate_left(first);
+    Some(steps)
+}
+
+/// The callback that the first step leads to, through containers, partials and PyTorch's wrapper.
+///
+/// `None` if something else comes first, or if the callback keeps what follows in a way that its
+/// code does not show.
+pub fn callback<'a>(steps: &[CycleStep<'a>]) -> Option<Callback<'a>> {
+    let mut partial = "";
+    for step in steps.iter().skip(1) {
+        let node = step.object;
+        let kind = node.description.kind;
+        if node.stands_for > 0 {
+            return None;
+        }
+        match (kind, step.name) {
+            _ if CONTAINERS.contains(&kind) || is_wrapped_hook(node) => {}
+            (ObjectKind::Partial, ReferenceName::Attribute(name)) if name == "func" => {
+                partial = "a `functools.partial` of ";
+            }
+            (ObjectKind::Function, ReferenceName::Closure(variable)) => {
+                return Some(Callback {
+                    text: format!(
+                        "{partial}{}{} that captures `{variable}`",
+                        spoken(node),
+                        at(node)
+                    ),
+                    remedy: format!(
+                        "Capture the values that it needs, not `{variable}`; or let it hold \
+                         `weakref.ref({variable})`."
+                    ),
+                    keeps: step.next,
+                });
+            }
+            (ObjectKind::Function, ReferenceName::Default(variable)) => {
+                return Some(Callback {
+                    text: format!(
+                        "{partial}{}{} that has `{variable}` as a default argument",
+                        spoken(node),
+                        at(node)
+                    ),
+                    remedy: format!(
+                        "Give it the values that it needs, not `{variable}`; or a \
+                         `weakref.ref({variable})`."
+                    ),
+                    keeps: step.next,
+                });
+            }
+            (ObjectKind::Method, ReferenceName::Attribute(name)) if name == "__self__" => {
+                let class = short(&step.next.description.type_name);
+                return Some(Callback {
+                    text: format!(
+                        "{partial}`{}`{}, a method bound to the {class}",
+                        method_name(node),
+                        at(node)
+                    ),
+                    remedy: format!(
+                        "Use a function that does without the {class}, or one that holds it by \
+                         `weakref.ref`."
+                    ),
+                    keeps: step.next,
+                });
+            }
+            _ => return None,
+        }
+    }
+    None
+}
+
+/// The name of a bound method's function.
+fn method_name(method: &LeakNode) -> &str {
+    short(method.description.label.trim_start_matches("bound method "))
+}
+
+/// True for the object in which `nn.Module` keeps a load-state-dict hook.
+fn is_wrapped_hook(node: &LeakNode) -> bool {
+    node.description.type_name == "torch.nn.modules.module._WrappedHook"
+}
+
+/// True for a tensor, of which it may not be known that it holds memory.
+pub fn is_tensor(node: &LeakNode) -> bool {
+    let class = node.description.type_name.as_str();
+    node.is_buffer || matches!(class, "torch.Tensor" | "torch.nn.parameter.Parameter")
+}

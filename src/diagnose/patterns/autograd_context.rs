@@ -1,0 +1,79 @@
+//! # Autograd context kept both ways
+//!
+//! The context of a `torch.autograd.Function` has an attribute that leads back to it: an output of the
+//! function, or an object that keeps the context or an output.
+//!
+//! **Why it leaks.** The context is the `grad_fn` of the function's outputs, so each output keeps it.
+//! What is assigned to `ctx.name` is a reference like any other; only `save_for_backward` knows to
+//! leave out the way back from an output.
+//!
+//! ```python
+//! @staticmethod
+//! def forward(ctx, x):
+//!     ctx.output = x.exp()
+//!     return ctx.output
+//! ```
+//!
+//! Use instead:
+//!
+//! ```python
+//!     output = x.exp()
+//!     ctx.save_for_backward(output)
+//!     return output
+//! ```
+//!
+//! and for anything else the values that the backward pass needs, not the object that has them.
+//!
+//! References: `torch.autograd.function.FunctionCtx.save_for_backward`.
+
+use super::{Advice, Pattern};
+use crate::diagnose::callback::steps_from;
+use crate::diagnose::case::{Case, CycleStep, short};
+use crate::heap::{ObjectKind, ReferenceName};
+
+pub const PATTERN: Pattern = Pattern {
+    name: "autograd-context-kept-both-ways",
+    recognise,
+};
+
+/// A context's class is made by `torch.autograd.function.FunctionMeta`, named after the function.
+fn is_context(step: &CycleStep<'_>) -> bool {
+    let class = &step.object.description.type_name;
+    step.object.description.kind == ObjectKind::Instance
+        && class.starts_with("torch.autograd.function.")
+        && class.ends_with("Backward")
+        && matches!(step.name, ReferenceName::Attribute(_))
+}
+
+fn recognise(case: &Case<'_>) -> Option<Advice> {
+    let steps = steps_from(case, is_context)?;
+    let context = steps.first()?;
+    let ReferenceName::Attribute(attribute) = context.name else {
+        return None;
+    };
+    let function = short(&context.object.description.type_name).trim_end_matches("Backward");
+    let last = steps.last()?;
+    let by_output = last.object.is_buffer && *last.name == ReferenceName::Unnamed;
+    let text = if by_output && steps.len() == 2 {
+        format!(
+            "`ctx.{attribute}` of `{function}` is an output of the function, and the context is that \
+             output's `grad_fn`. Save it with `ctx.save_for_backward(…)`, which leaves out the way \
+             back, and read it from `ctx.saved_tensors`."
+        )
+    } else {
+        let kept = short(&context.next.description.type_name);
+        let way = if by_output {
+            "leads to an output of the function, whose `grad_fn` is the context"
+        } else {
+            "leads back to the context"
+        };
+        format!(
+            "`ctx.{attribute}` of `{function}` is a {kept} that {way}. Give the context the values \
+             that the backward pass needs, not the {kept} that has them."
+        )
+    };
+    Some(Advice {
+        text,
+        ..Advice::default()
+    })
+}

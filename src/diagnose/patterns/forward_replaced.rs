@@ -1,0 +1,70 @@
+//! # `forward` replaced on the instance
+//!
+//! A module's `forward` is replaced, on the instance, by a function that leads back to the module: a
+//! wrapper that calls the `forward` it had, a `functools.partial` of it, or a function bound to the
+//! module with `types.MethodType`.
+//!
+//! **Why it leaks.** `module.forward` makes a bound method, which keeps `module`. Stored on the module,
+//! within a wrapper or not, it closes a cycle that holds every parameter.
+//!
+//! ```python
+//! original = module.forward
+//! def forward(*args):
+//!     with torch.autocast("cuda"):
+//!         return original(*args)
+//! module.forward = forward
+//! ```
+//!
+//! Use instead a subclass that overrides `forward`, a module around the module, or a wrapper that looks
+//! up the class's `forward` when it is called:
+//!
+//! ```python
+//! me = weakref.ref(module)
+//! def forward(*args):
+//!     module = me()
+//!     with torch.autocast("cuda"):
+//!         return type(module).forward(module, *args)
+//! module.forward = forward
+//! ```
+//!
+//! Where the replacement was for a time only, `del module.forward` brings the class's own back.
+
+use super::{Advice, Pattern};
+use crate::diagnose::callback::{callback, steps_from};
+use crate::diagnose::case::{Case, CycleStep, short};
+use crate::heap::{ObjectKind, ReferenceName};
+
+pub const PATTERN: Pattern = Pattern {
+    name: "forward-replaced",
+    recognise,
+};
+
+fn is_forward(step: &CycleStep<'_>) -> bool {
+    step.object.description.kind == ObjectKind::Instance
+        && matches!(step.name, ReferenceName::Attribute(name) if name == "forward")
+        && matches!(
+            step.next.description.kind,
+            ObjectKind::Function | ObjectKind::Method | ObjectKind::Partial
+        )
+}
+
+fn recognise(case: &Case<'_>) -> Option<Advice> {
+    let steps = steps_from(case, is_forward)?;
+    let module = steps.first()?;
+    let forward = callback(&steps)?;
+    let class = short(&module.object.description.type_name);
+    let leads = if std::ptr::eq(forward.keeps, module.object) {
+        String::new()
+    } else {
+        format!(", which leads back to the {class}")
+    };
+    Some(Advice {
+        text: format!(
+            "`forward` of this `{class}` was replaced, on the instance, by {}{leads}. Override \
+             `forward` in a subclass; or let the replacement hold `weakref.ref(module)` and call \
+             `type(module).forward(module, …)`; or `del module.forward` when it is no longer needed.",
+            forward.text
+        ),
+        ..Advice::default()
+    })
+}

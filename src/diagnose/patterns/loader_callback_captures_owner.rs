@@ -1,0 +1,60 @@
+//! # Data loader's callback captures its owner
+//!
+//! The `collate_fn` or `worker_init_fn` of a `DataLoader` is a closure or a
+//! bound method of the object that owns the loader.
+//!
+//! **Why it leaks.** The owner keeps the loader, the loader its callback, and the callback the owner.
+//! Each worker process also gets a copy of all that the callback leads to.
+//!
+//! ```python
+//! self.loader = DataLoader(dataset, collate_fn=lambda batch: batch[0] - self.mean)
+//! ```
+//!
+//! Use instead a static method or a function at module level, or capture the one value it needs:
+//!
+//! ```python
+//! mean = self.mean
+//! self.loader = DataLoader(dataset, collate_fn=lambda batch: batch[0] - mean)
+//! ```
+//!
+//! References: `torch.utils.data.DataLoader`.
+
+use super::{Advice, Pattern};
+use crate::diagnose::callback::{callback, steps_from};
+use crate::diagnose::case::{Case, CycleStep, short};
+use crate::heap::ReferenceName;
+
+pub const PATTERN: Pattern = Pattern {
+    name: "loader-callback-captures-owner",
+    recognise,
+};
+
+/// The parameter of `DataLoader` that a step stands for; iterators keep it with an underscore.
+fn parameter<'a>(step: &CycleStep<'a>) -> Option<&'a str> {
+    let ReferenceName::Attribute(attribute) = step.name else {
+        return None;
+    };
+    let name = attribute.trim_start_matches('_');
+    let of_loader = step
+        .object
+        .description
+        .type_name
+        .starts_with("torch.utils.data.");
+    (of_loader && matches!(name, "collate_fn" | "worker_init_fn")).then_some(name)
+}
+
+fn recognise(case: &Case<'_>) -> Option<Advice> {
+    let steps = steps_from(case, |step| parameter(step).is_some())?;
+    let loader = steps.first()?;
+    let parameter = parameter(loader)?;
+    let function = callback(&steps)?;
+    Some(Advice {
+        text: format!(
+            "The `{parameter}` of a `{}` is {}, which leads back to it. {}",
+            short(&loader.object.description.type_name),
+            function.text,
+            function.remedy
+        ),
+        ..Advice::default()
+    })
+}

@@ -1,0 +1,118 @@
+//! # Module hook captures the module
+//!
+//! A hook that is registered on an `nn.Module` is a closure or a bound method that leads back to the
+//! module: it captures the module itself, or an object that owns it.
+//!
+//! **Why it leaks.** The module keeps its hooks in a dict (`_forward_hooks` and its kin) for as long as
+//! it lives; the hook keeps what it captures. If that is the module, or leads to it, neither goes
+//! before a collection, nor do the parameters.
+//!
+//! ```python
+//! class Block(nn.Module):
+//!     def __init__(self):
+//!         super().__init__()
+//!         self.calls = 0
+//!         self.register_forward_hook(lambda *_: self.count())
+//! ```
+//!
+//! Use instead the module that every hook is called with:
+//!
+//! ```python
+//!         self.register_forward_hook(lambda module, *_: module.count())
+//! ```
+//!
+//! For an owner of the module, let the hook capture the list or counter that it fills, or
+//! `weakref.ref(owner)`. Or keep the handle that registering returns, and call its `remove()` when the
+//! hook has done its work.
+//!
+//! References: `torch.nn.Module.register_forward_hook`, `torch.utils.hooks.RemovableHandle`.
+
+use super::{Advice, Pattern};
+use crate::diagnose::callback::{callback, is_tensor, steps_from};
+use crate::diagnose::case::{Case, CycleStep, short};
+use crate::heap::{ObjectKind, ReferenceName};
+
+pub const PATTERN: Pattern = Pattern {
+    name: "module-hook-captures-module",
+    recognise,
+};
+
+/// The module's attribute, what its hooks are called, the method that registers them
+/// (`torch/nn/modules/module.py`). All are called with the module as their first argument.
+const HOOKS: [(&str, &str, &str); 8] = [
+    ("_forward_hooks", "forward hook", "register_forward_hook"),
+    (
+        "_forward_pre_hooks",
+        "forward pre-hook",
+        "register_forward_pre_hook",
+    ),
+    (
+        "_backward_hooks",
+        "backward hook",
+        "register_full_backward_hook",
+    ),
+    (
+        "_backward_pre_hooks",
+        "backward pre-hook",
+        "register_full_backward_pre_hook",
+    ),
+    (
+        "_state_dict_hooks",
+        "state-dict hook",
+        "register_state_dict_post_hook",
+    ),
+    (
+        "_state_dict_pre_hooks",
+        "state-dict pre-hook",
+        "register_state_dict_pre_hook",
+    ),
+    (
+        "_load_state_dict_pre_hooks",
+        "load-state-dict pre-hook",
+        "register_load_state_dict_pre_hook",
+    ),
+    (
+        "_load_state_dict_post_hooks",
+        "load-state-dict post-hook",
+        "register_load_state_dict_post_hook",
+    ),
+];
+
+/// The row of [`HOOKS`] that a step uses.
+fn hooks(step: &CycleStep<'_>) -> Option<(&'static str, &'static str, &'static str)> {
+    // A tensor keeps its hooks under one of the same names.
+    let object = step.object;
+    if object.description.kind != ObjectKind::Instance || is_tensor(object) {
+        return None;
+    }
+    let ReferenceName::Attribute(attribute) = step.name else {
+        return None;
+    };
+    HOOKS.into_iter().find(|(name, _, _)| attribute == name)
+}
+
+fn recognise(case: &Case<'_>) -> Option<Advice> {
+    let steps = steps_from(case, |step| hooks(step).is_some())?;
+    let module = steps.first()?;
+    let (attribute, kind, register) = hooks(module)?;
+    let hook = callback(&steps)?;
+    let class = short(&module.object.description.type_name);
+    let (leads, remedy) = if std::ptr::eq(hook.keeps, module.object) {
+        (
+            "the module itself",
+            "Use the module that the hook is called with, its first argument, in a function that \
+             captures nothing."
+                .to_owned(),
+        )
+    } else {
+        ("which leads back to the module", hook.remedy)
+    };
+    Some(Advice {
+        text: format!(
+            "A {kind} of `{class}` (in `{attribute}`) is {}, {leads}. {remedy} Or call `.remove()` \
+             on the handle that `{register}` returned when the hook is no longer needed.",
+            hook.text
+        ),
+        ..Advice::default()
+    })
+}

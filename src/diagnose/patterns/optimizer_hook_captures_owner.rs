@@ -1,0 +1,73 @@
+//! # Optimizer hook captures its owner
+//!
+//! A hook of an optimizer's step or state dict is a closure or a bound method of the object that owns
+//! the optimizer.
+//!
+//! **Why it leaks.** The optimizer keeps its hooks, the hook its owner, and the owner the optimizer,
+//! with all parameters and their state.
+//!
+//! ```python
+//! self.optimizer = SGD(model.parameters(), lr=0.1)
+//! self.optimizer.register_step_post_hook(self.count)
+//! ```
+//!
+//! Use instead a call after `optimizer.step()`, a hook that uses only the optimizer that it is called
+//! with, or `remove()` the handle when training ends.
+//!
+//! References: `torch.optim.Optimizer.register_step_post_hook`.
+
+use super::{Advice, Pattern};
+use crate::diagnose::callback::{callback, steps_from};
+use crate::diagnose::case::{Case, CycleStep, short};
+use crate::heap::ReferenceName;
+
+pub const PATTERN: Pattern = Pattern {
+    name: "optimizer-hook-captures-owner",
+    recognise,
+};
+
+/// The optimizer's attribute and what its hooks are called (`torch/optim/optimizer.py`).
+const HOOKS: [(&str, &str); 6] = [
+    ("_optimizer_step_pre_hooks", "step pre-hook"),
+    ("_optimizer_step_post_hooks", "step post-hook"),
+    ("_optimizer_state_dict_pre_hooks", "state-dict pre-hook"),
+    ("_optimizer_state_dict_post_hooks", "state-dict post-hook"),
+    (
+        "_optimizer_load_state_dict_pre_hooks",
+        "load-state-dict pre-hook",
+    ),
+    (
+        "_optimizer_load_state_dict_post_hooks",
+        "load-state-dict post-hook",
+    ),
+];
+
+fn kind(step: &CycleStep<'_>) -> Option<&'static str> {
+    let ReferenceName::Attribute(attribute) = step.name else {
+        return None;
+    };
+    let (_, kind) = HOOKS.into_iter().find(|(name, _)| attribute == name)?;
+    Some(kind)
+}
+
+fn recognise(case: &Case<'_>) -> Option<Advice> {
+    let steps = steps_from(case, |step| kind(step).is_some())?;
+    let optimizer = steps.first()?;
+    let kind = kind(optimizer)?;
+    let hook = callback(&steps)?;
+    let leads = if std::ptr::eq(hook.keeps, optimizer.object) {
+        "the optimizer itself"
+    } else {
+        "which leads back to the optimizer"
+    };
+    Some(Advice {
+        text: format!(
+            "A {kind} of `{}` is {}, {leads}. {} Or call `.remove()` on the handle that registering \
+             it returned when training ends.",
+            short(&optimizer.object.description.type_name),
+            hook.text,
+            hook.remedy
+        ),
+        ..Advice::default()
+    })
+}

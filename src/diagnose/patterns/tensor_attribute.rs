@@ -1,0 +1,60 @@
+//! # Tensor's attribute leads back to it
+//!
+//! An attribute that was set on a tensor leads back to the tensor: its owner, a record of it, a list
+//! that contains it.
+//!
+//! **Why it leaks.** Tensors take attributes like any Python object and keep what is assigned to them.
+//!
+//! ```python
+//! weight.owner = layer      # and layer.weight is weight
+//! ```
+//!
+//! Use instead `weakref.ref(layer)` in the attribute, or the name or number that is needed of the owner.
+
+use super::{Advice, Pattern};
+use crate::diagnose::callback::steps_from;
+use crate::diagnose::case::{CONTAINERS, Case, CycleStep, short};
+use crate::heap::{ObjectKind, ReferenceName};
+
+pub const PATTERN: Pattern = Pattern {
+    name: "tensor-attribute-leads-back",
+    recognise,
+};
+
+/// Attributes of a tensor that are not set by assignment.
+fn is_own(name: &str) -> bool {
+    name.starts_with("__") || name.ends_with("_hooks")
+}
+
+fn has_attribute(step: &CycleStep<'_>) -> bool {
+    let class = step.object.description.type_name.as_str();
+    matches!(class, "torch.Tensor" | "torch.nn.parameter.Parameter")
+        && matches!(step.name, ReferenceName::Attribute(name) if !is_own(name))
+}
+
+fn recognise(case: &Case<'_>) -> Option<Advice> {
+    let mut kinds = CONTAINERS.to_vec();
+    kinds.push(ObjectKind::Instance);
+    if !case.only(&kinds) {
+        return None;
+    }
+    let steps = steps_from(case, has_attribute)?;
+    let tensor = steps.first()?;
+    let ReferenceName::Attribute(attribute) = tensor.name else {
+        return None;
+    };
+    let class = short(&tensor.object.description.type_name);
+    let text = if steps.len() == 1 {
+        format!("The attribute `{attribute}` of a {class} is the {class} itself. Leave it out.")
+    } else {
+        let kept = short(&tensor.next.description.type_name);
+        format!(
+            "The attribute `{attribute}` of a {class} is a {kept} that leads back to it. Store a \
+             weak reference there, or only what is needed of the {kept}."
+        )
+    };
+    Some(Advice {
+        text,
+        ..Advice::default()
+    })
+}

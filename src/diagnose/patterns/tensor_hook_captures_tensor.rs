@@ -1,0 +1,57 @@
+//! # Tensor hook captures the tensor
+//!
+//! A gradient hook registered with `tensor.register_hook` is a closure or a bound method that leads
+//! back to the tensor.
+//!
+//! **Why it leaks.** The tensor keeps its hooks for as long as it lives, and the hook what it captures.
+//!
+//! ```python
+//! weight.register_hook(lambda grad: grad / weight.numel())
+//! ```
+//!
+//! Use instead values that are taken before, or `remove()` the handle after the backward pass:
+//!
+//! ```python
+//! count = weight.numel()
+//! weight.register_hook(lambda grad: grad / count)
+//! ```
+//!
+//! Only hooks of tensors that Python alone holds show here. The way through a graph that C++ code
+//! holds (hooks of a `grad_fn`, of a tensor that another tensor's graph needs, post-accumulate hooks)
+//! is invisible to Python's collector: such a cycle is never freed at all.
+//!
+//! References: `torch.Tensor.register_hook`, `torch.utils.hooks.RemovableHandle`.
+
+use super::{Advice, Pattern};
+use crate::diagnose::callback::{callback, is_tensor, steps_from};
+use crate::diagnose::case::{Case, CycleStep};
+use crate::heap::ReferenceName;
+
+pub const PATTERN: Pattern = Pattern {
+    name: "tensor-hook-captures-tensor",
+    recognise,
+};
+
+fn is_hooked(step: &CycleStep<'_>) -> bool {
+    is_tensor(step.object)
+        && matches!(step.name, ReferenceName::Attribute(name) if name == "_backward_hooks")
+}
+
+fn recognise(case: &Case<'_>) -> Option<Advice> {
+    let steps = steps_from(case, is_hooked)?;
+    let tensor = steps.first()?;
+    let hook = callback(&steps)?;
+    let leads = if std::ptr::eq(hook.keeps, tensor.object) {
+        "the tensor itself"
+    } else {
+        "which leads back to the tensor"
+    };
+    Some(Advice {
+        text: format!(
+            "A gradient hook of the tensor is {}, {leads}. {} Or call `.remove()` on the handle \
+             that `register_hook` returned after the backward pass.",
+            hook.text, hook.remedy
+        ),
+        ..Advice::default()
+    })
+}

@@ -1,0 +1,41 @@
+//! # Traced graph module
+//!
+//! A module made by `torch.fx` (`symbolic_trace`, an export, a compiler pass) and its graph keep each
+//! other.
+//!
+//! **Why it leaks.** A `GraphModule` keeps its `Graph`, the graph its owning module, and the nodes of
+//! the graph one another; tracing leaves further cycles that hold the traced module. All of them are
+//! PyTorch's, and no one reference frees the parameters.
+//!
+//! Use instead one trace, kept and used again, or `gc.collect()` where traced modules are dropped.
+//!
+//! References: `torch.fx.GraphModule`, `torch.fx.Graph.owning_module`.
+
+use super::{Advice, Pattern};
+use crate::diagnose::case::Case;
+
+pub const PATTERN: Pattern = Pattern {
+    name: "traced-graph-module",
+    recognise,
+};
+
+fn recognise(case: &Case<'_>) -> Option<Advice> {
+    case.steps().find(|step| {
+        matches!(
+            step.object.description.type_name.as_str(),
+            "torch.fx.graph.Graph" | "torch.fx.node.Node"
+        )
+    })?;
+    // A cycle with anything of the program's own in it is the program's.
+    let torch_only = case
+        .steps()
+        .all(|step| step.object.description.type_name.starts_with("torch.fx."));
+    torch_only.then(|| Advice {
+        text:
+            "A graph of torch.fx and its parts keep one another, and with them the traced module: \
+               these cycles are PyTorch's. Trace once and use the result again, or run \
+               `gc.collect()` where traced modules are dropped."
+                .to_owned(),
+        ..Advice::default()
+    })
+}
