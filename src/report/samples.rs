@@ -82,6 +82,8 @@ pub fn callback() -> Report {
             ),
         },
         graph,
+        library: None,
+        known: None,
     };
     report(vec![leak], 9)
 }
@@ -166,6 +168,8 @@ fn linked_nodes() -> Leak {
             after: Some("self.previous = weakref.ref(previous)".into()),
         },
         graph,
+        library: None,
+        known: None,
     }
 }
 
@@ -227,6 +231,8 @@ fn exception() -> Leak {
             ..Advice::default()
         },
         graph,
+        library: None,
+        known: None,
     }
 }
 
@@ -272,6 +278,8 @@ pub fn million_ring() -> Report {
         cuts: vec![],
         advice: Advice::default(),
         graph,
+        library: None,
+        known: None,
     };
     report(vec![leak], 1_000_000)
 }
