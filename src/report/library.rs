@@ -233,3 +233,73 @@ fn brings(metadata: &Path, import: &str) -> bool {
 pub fn normal(name: &str) -> String {
     name.to_ascii_lowercase().replace(['_', '.'], "-")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::samples;
+    use super::*;
+
+    /// A two-step cycle of objects with these types and files.
+    fn cycle(objects: [(&str, Option<&str>); 2]) -> Leak {
+        let mut leak = samples::linked_nodes_and_exception().leaks.remove(0);
+        for (index, (type_name, file)) in objects.into_iter().enumerate() {
+            let node = &mut leak.graph.nodes[index];
+            node.type_name = type_name.into();
+            node.location = file.map(|file| Location {
+                file: file.into(),
+                line: 7,
+            });
+        }
+        leak.cycle = samples::steps(&leak.graph, &[0, 1]);
+        leak
+    }
+
+    const TORCH: Option<&str> = Some("env/lib/python3.12/site-packages/torch/nn/module.py");
+
+    fn name_of(leak: &Leak) -> Option<String> {
+        library(leak).map(|library| library.name)
+    }
+
+    #[test]
+    fn a_cycle_of_library_objects_is_the_librarys() {
+        let torch = Some("torch".to_owned());
+        let whole = [("torch.nn.Module", TORCH), ("torch.fx.Graph", TORCH)];
+        assert_eq!(name_of(&cycle(whole)), torch);
+        let with_dict = [("torch.nn.Module", TORCH), ("dict", None)];
+        assert_eq!(name_of(&cycle(with_dict)), torch);
+        let made_by_it = [
+            ("torch.nn.Module", TORCH),
+            ("torch.fx.GraphModuleImpl", None),
+        ];
+        assert_eq!(name_of(&cycle(made_by_it)), torch);
+        let queue = Some("/usr/lib/python3.12/queue.py");
+        let standard = [("queue.Queue", queue), ("dict", None)];
+        assert_eq!(name_of(&cycle(standard)).as_deref(), Some(STANDARD_LIBRARY));
+        let both = [("queue.Queue", queue), ("torch.nn.Module", TORCH)];
+        assert_eq!(name_of(&cycle(both)), torch);
+        let windows = r"C:\env\Lib\site-packages\torch\nn\module.py";
+        let both = [("torch.nn.Module", Some(windows)), ("list", None)];
+        assert_eq!(name_of(&cycle(both)), torch);
+    }
+
+    #[test]
+    fn what_may_be_the_programs_is_not_a_librarys() {
+        let own = [
+            ("torch.nn.Module", TORCH),
+            ("train.Model", Some("train.py")),
+        ];
+        assert_eq!(name_of(&cycle(own)), None);
+        // Classes without code have no place: of `__main__`, and of a module.
+        for class in ["Model", "train.Model"] {
+            assert_eq!(
+                name_of(&cycle([("torch.nn.Module", TORCH), (class, None)])),
+                None
+            );
+        }
+        assert_eq!(name_of(&cycle([("dict", None), ("list", None)])), None);
+        let mut long = cycle([("torch.nn.Module", TORCH), ("dict", None)]);
+        long.cycle_omitted = 3;
+        assert_eq!(name_of(&long), None);
+        assert_eq!(name_of(&samples::dangling().leaks[0]), None);
+    }
+}

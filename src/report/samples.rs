@@ -314,6 +314,19 @@ pub fn hostile() -> Report {
             before: Some(evil.clone()),
             after: Some(evil.clone()),
         };
+        leak.library = Some(Library {
+            name: evil.clone(),
+            version: Some(evil.clone()),
+            your_line: at(&evil, 1),
+        });
+        leak.known = Some(Known {
+            name: evil.clone(),
+            library: evil.clone(),
+            versions: vec![evil.clone()],
+            fixed_in: Some(evil.clone()),
+            link: Some(evil.clone()),
+            remedy: evil.clone(),
+        });
         for step in &mut leak.cycle {
             step.type_name = evil.clone();
             step.label = evil.clone();
