@@ -21,6 +21,7 @@ use crate::heap::{
 use crate::hook::GcModule;
 use crate::report::assemble::{self, BUFFER_LIMIT};
 use crate::report::model::{Buffer, Collection, Leak, Process, Report, SCHEMA};
+use crate::report::{known, library};
 
 /// Of groups that look alike, so many are described one by one; the rest are counted as the first.
 const DESCRIBED_ALIKE: usize = 16;
@@ -608,6 +609,10 @@ impl Inspector {
         started: Instant,
     ) -> Report {
         let mut leaks: Vec<Leak> = found.into_iter().map(Found::into_leak).collect();
+        for leak in &mut leaks {
+            leak.library = library::library(leak);
+            leak.known = known::known(leak);
+        }
         leaks.sort_by(|a, b| {
             b.bytes_held
                 .cmp(&a.bytes_held)

@@ -24,6 +24,7 @@ pub use deliveries::{Deliveries, Delivery, News, Next};
 use crate::device::{DeviceSelection, allocated_bytes};
 use crate::hook::{CollectionInfo, Garbage, Handler, Hook};
 use crate::inspector::{Busy, Examination, Found, Inspector};
+use crate::report::library::normal;
 use crate::report::model::{Collection, Leak, Report};
 
 /// Names a watch.
@@ -56,7 +57,37 @@ struct Watch {
     id: WatchId,
     devices: DeviceSelection,
     frequency: Frequency,
+    ignored: Ignored,
     tallies: HashMap<String, Tally>,
+}
+
+/// Leaks that a watch, or an explicit check, is not to tell of.
+#[derive(Clone, Debug, Default)]
+pub struct Ignored {
+    /// Signatures, names of patterns or of known leaks, and libraries, the latter as the package
+    /// index compares them.
+    names: Vec<String>,
+}
+
+impl Ignored {
+    pub fn new(names: Vec<String>) -> Self {
+        Self { names }
+    }
+
+    /// True if the leak has one of the names.
+    pub fn contains(&self, leak: &Leak) -> bool {
+        let library = leak.library.as_ref().map(|library| &library.name);
+        let known = leak.known.as_ref();
+        self.names.iter().any(|name| {
+            leak.signature == *name
+                || leak.pattern.as_ref() == Some(name)
+                || known.is_some_and(|known| known.name == *name)
+                || library
+                    .into_iter()
+                    .chain(known.map(|known| &known.library))
+                    .any(|library| normal(library) == normal(name))
+        })
+    }
 }
 
 /// Looks at the garbage of every collection for all watches.
@@ -129,7 +160,12 @@ impl Watcher {
         Arc::clone(&self.deliveries)
     }
 
-    pub fn add_watch(&self, devices: DeviceSelection, frequency: Frequency) -> WatchId {
+    pub fn add_watch(
+        &self,
+        devices: DeviceSelection,
+        frequency: Frequency,
+        ignored: Ignored,
+    ) -> WatchId {
         // Unique in the program and all its forked children: a child inherits its parent's handles,
         // and stopping one of those must not stop a watch of the child's own.
         static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -138,6 +174,7 @@ impl Watcher {
             id,
             devices,
             frequency,
+            ignored,
             tallies: HashMap::new(),
         });
         id
@@ -395,7 +432,7 @@ impl Watcher {
                 let leaks = std::mem::take(&mut report.leaks);
                 report.leaks = leaks
                     .into_iter()
-                    .filter(|leak| watch.count(leak, report.time))
+                    .filter(|leak| !watch.ignored.contains(leak) && watch.count(leak, report.time))
                     .collect();
                 if !report.leaks.is_empty() {
                     news.push(Delivery {

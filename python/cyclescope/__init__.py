@@ -5,7 +5,7 @@ tensor that only a reference cycle kept alive, a warning says how much memory it
 reference to remove, and where the page with the details is.
 """
 
-from cyclescope._native import Buffer, Cut, CycleReport, Leak, Step
+from cyclescope._native import Buffer, Cut, CycleReport, Known, Leak, Library, Step
 from cyclescope._watch import (
     Devices,
     LeakTally,
@@ -20,8 +20,10 @@ __all__ = [
     "Cut",
     "CycleReport",
     "Devices",
+    "Known",
     "Leak",
     "LeakTally",
+    "Library",
     "Step",
     "Watch",
     "find_tensor_cycles",

@@ -6,7 +6,9 @@ __all__ = [
     "Buffer",
     "Cut",
     "CycleReport",
+    "Known",
     "Leak",
+    "Library",
     "Step",
     "check_devices",
     "close_deliveries",
@@ -31,6 +33,12 @@ class CycleReport:
     @property
     def leaks(self) -> list[Leak]:
         """The distinct leaks, the one that held most bytes first."""
+    @property
+    def yours(self) -> list[Leak]:
+        """The leaks that are, or may be, the program's own."""
+    @property
+    def library(self) -> list[Leak]:
+        """The leaks of libraries: those with :attr:`Leak.library` or :attr:`Leak.known`."""
     @property
     def bytes_held(self) -> int:
         """Bytes of device memory that all leaks held together."""
@@ -109,8 +117,50 @@ class Leak:
     @property
     def after(self) -> str | None:
         """The code as it should be, if the pattern is known."""
+    @property
+    def library(self) -> Library | None:
+        """The library whose own code the whole cycle is; None if some of it is the program's."""
+    @property
+    def known(self) -> Known | None:
+        """The publicly known leak of a library that this one is."""
     def to_svg(self) -> str:
         """The leak as a drawing."""
+
+@final
+class Library:
+    """The library that a leak belongs to."""
+
+    @property
+    def name(self) -> str:
+        """The distribution, or else the top-level package; ``the standard library``."""
+    @property
+    def version(self) -> str | None:
+        """Version, as the installed metadata has it; None if it has none."""
+    @property
+    def your_line(self) -> str | None:
+        """``file:line`` of the program's own code that is nearest to the cycle."""
+
+@final
+class Known:
+    """A leak of a library that others have met before."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def library(self) -> str:
+        """The distribution that leaks."""
+    @property
+    def versions(self) -> list[str]:
+        """Versions that were run and leaked; others may leak too."""
+    @property
+    def fixed_in(self) -> str | None:
+        """A version that was run and did not leak."""
+    @property
+    def link(self) -> str | None:
+        """Where it is discussed."""
+    @property
+    def remedy(self) -> str:
+        """What a program can do about it."""
 
 @final
 class Step:
@@ -177,12 +227,12 @@ class Cut:
 
 def check_devices(devices: list[str]) -> None: ...
 def cuda_driver_present() -> bool: ...
-def start_watch(devices: list[str], once_per_leak: bool) -> int: ...
+def start_watch(devices: list[str], once_per_leak: bool, ignore: list[str] = ...) -> int: ...
 def stop_watch(watch: int) -> list[tuple[str, str, int, int, int, float, float]]: ...
 def tallies(watch: int) -> list[tuple[str, str, int, int, int, float, float]]: ...
 def next_delivery() -> tuple[int, CycleReport | None, str | None] | None: ...
 def flush(seconds: float) -> bool: ...
 def close_deliveries() -> None: ...
-def find(devices: list[str]) -> CycleReport: ...
+def find(devices: list[str], ignore: list[str] = ...) -> CycleReport: ...
 def last_look() -> None: ...
 def unreachable_objects() -> list[object]: ...

@@ -48,10 +48,11 @@ class Watch:
         listener: _teller.Listener,
         *,
         once_per_leak: bool,
+        ignore: Sequence[str] = (),
         farewell: Callable[[Watch], None] | None = None,
     ) -> None:
         self._final: list[LeakTally] | None = None
-        self._number = _native.start_watch(devices, once_per_leak)
+        self._number = _native.start_watch(devices, once_per_leak, list(ignore))
         self._farewell = farewell
         _teller.listen(self._number, listener, self._at_exit)
 
@@ -102,7 +103,12 @@ class Watch:
         return f"<Watch {state}, {len(self.leaks)} leaks>"
 
 
-def warn_tensor_cycles(*, devices: Devices = "cuda", report_dir: StrPath | None = None) -> Watch:
+def warn_tensor_cycles(
+    *,
+    devices: Devices = "cuda",
+    report_dir: StrPath | None = None,
+    ignore: Sequence[str] = (),
+) -> Watch:
     """Log a warning whenever the garbage collector frees a tensor that only a cycle kept alive.
 
     Call it once, at training start. Each distinct leak is reported once, on the logger
@@ -114,12 +120,17 @@ def warn_tensor_cycles(*, devices: Devices = "cuda", report_dir: StrPath | None 
             a GPU), a single device such as ``"cuda:0"``, or a list.
         report_dir: Where pages go; it is made if it does not exist. By default a new folder among
             the temporary files, made when there is something to write.
+        ignore: Leaks not to tell of, by signature (:attr:`Leak.signature`), name of the pattern
+            (:attr:`Leak.pattern`), name of the known leak, or library (``"torch"``: every leak
+            that :attr:`CycleReport.library` would list for it). They are not counted either, in
+            :attr:`Watch.leaks` or anywhere else.
 
     Raises:
-        ValueError: If ``devices`` names no device.
+        ValueError: If ``devices`` names no device, or ``ignore`` is not a list of names.
         OSError: If ``report_dir`` cannot be written to.
     """
     names = _device_names(devices)
+    ignored = _ignored_names(ignore)
     pages = _Pages(report_dir)
     _say_what_is_watched(names, "warn_tensor_cycles")
 
@@ -128,11 +139,14 @@ def warn_tensor_cycles(*, devices: Devices = "cuda", report_dir: StrPath | None 
         for leak in report.leaks:
             _teller.logger.warning("%s%s", leak, f" · page: {page}" if page else "")
 
-    return Watch(names, warn, once_per_leak=True, farewell=_summary)
+    return Watch(names, warn, once_per_leak=True, ignore=ignored, farewell=_summary)
 
 
 def observe_tensor_cycles(
-    callback: Callable[[CycleReport], object], *, devices: Devices = "cuda"
+    callback: Callable[[CycleReport], object],
+    *,
+    devices: Devices = "cuda",
+    ignore: Sequence[str] = (),
 ) -> Watch:
     """Call ``callback`` with a report whenever a collection frees tensors that cycles kept alive.
 
@@ -142,23 +156,25 @@ def observe_tensor_cycles(
     Args:
         callback: Called with a :class:`CycleReport`.
         devices: Which memory to watch; see :func:`warn_tensor_cycles`.
+        ignore: Leaks not to tell of; see :func:`warn_tensor_cycles`.
 
     Raises:
         TypeError: If ``callback`` cannot be called.
-        ValueError: If ``devices`` names no device.
+        ValueError: If ``devices`` names no device, or ``ignore`` is not a list of names.
     """
     if not callable(callback):
         raise TypeError(f"callback must be a function of one report, not {callback!r}")
     names = _device_names(devices)
+    ignored = _ignored_names(ignore)
     _say_what_is_watched(names, "observe_tensor_cycles")
 
     def listener(report: CycleReport) -> None:
         callback(report)
 
-    return Watch(names, listener, once_per_leak=False)
+    return Watch(names, listener, once_per_leak=False, ignore=ignored)
 
 
-def find_tensor_cycles(*, devices: Devices = "cuda") -> CycleReport:
+def find_tensor_cycles(*, devices: Devices = "cuda", ignore: Sequence[str] = ()) -> CycleReport:
     """Collect now and report the tensors that only cycles kept alive.
 
     Looks before finalizers run, so it also finds the cycles that a finalizer breaks; then runs a
@@ -166,11 +182,27 @@ def find_tensor_cycles(*, devices: Devices = "cuda") -> CycleReport:
 
     Args:
         devices: Which memory to look for; see :func:`warn_tensor_cycles`.
+        ignore: Leaks to leave out of the report; see :func:`warn_tensor_cycles`.
 
     Raises:
-        ValueError: If ``devices`` names no device.
+        ValueError: If ``devices`` names no device, or ``ignore`` is not a list of names.
     """
-    return _native.find(_device_names(devices))
+    return _native.find(_device_names(devices), _ignored_names(ignore))
+
+
+def _ignored_names(ignore: Sequence[str]) -> list[str]:
+    if isinstance(ignore, str) or not isinstance(ignore, Sequence):
+        raise ValueError(
+            f"ignore must be a list of signatures, patterns or libraries, not {ignore!r}: "
+            "write ignore=['torch']"
+        )
+    for name in ignore:
+        if not isinstance(name, str) or not name.strip():
+            raise ValueError(
+                "ignore must list signatures, patterns or libraries, such as 'torch' or "
+                f"'closure-captures-owner', not {name!r}"
+            )
+    return list(ignore)
 
 
 def _device_names(devices: Devices) -> list[str]:

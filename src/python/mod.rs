@@ -12,7 +12,7 @@ use pyo3::types::PyList;
 
 use crate::device::{DeviceSelection, driver_present};
 use crate::hook::is_waiting_for_stop;
-use crate::watch::{Frequency, News, Next, Tally, WatchId};
+use crate::watch::{Frequency, Ignored, News, Next, Tally, WatchId};
 use report::CycleReport;
 use state::state;
 
@@ -28,7 +28,7 @@ mod _native {
     }
 
     #[pymodule_export]
-    use super::report::{Buffer, Cut, CycleReport, Leak, Step};
+    use super::report::{Buffer, Cut, CycleReport, Known, Leak, Library, Step};
     #[pymodule_export]
     use super::{
         check_devices, close_deliveries, cuda_driver_present, find, flush, last_look,
@@ -94,7 +94,13 @@ fn cuda_driver_present(py: Python<'_>) -> bool {
 
 /// Starts a watch and returns its number.
 #[pyfunction]
-fn start_watch(py: Python<'_>, devices: Vec<String>, once_per_leak: bool) -> PyResult<WatchId> {
+#[pyo3(signature = (devices, once_per_leak, ignore=Vec::new()))]
+fn start_watch(
+    py: Python<'_>,
+    devices: Vec<String>,
+    once_per_leak: bool,
+    ignore: Vec<String>,
+) -> PyResult<WatchId> {
     let devices = selection(&devices)?;
     let frequency = if once_per_leak {
         Frequency::OncePerLeak
@@ -106,7 +112,9 @@ fn start_watch(py: Python<'_>, devices: Vec<String>, once_per_leak: bool) -> PyR
     if !state.watcher.deliveries().is_closed() {
         state.ensure_hook(py)?;
     }
-    Ok(state.watcher.add_watch(devices, frequency))
+    Ok(state
+        .watcher
+        .add_watch(devices, frequency, Ignored::new(ignore)))
 }
 
 /// Ends a watch and returns what it saw.
@@ -168,13 +176,17 @@ fn close_deliveries(py: Python<'_>) -> PyResult<()> {
 
 /// Collects now and reports the leaks that it found.
 #[pyfunction]
-fn find(py: Python<'_>, devices: Vec<String>) -> PyResult<CycleReport> {
+#[pyo3(signature = (devices, ignore=Vec::new()))]
+fn find(py: Python<'_>, devices: Vec<String>, ignore: Vec<String>) -> PyResult<CycleReport> {
     let devices = selection(&devices)?;
     let state = state(py)?;
     let hook = state.ensure_hook(py)?;
     let report = state.watcher.find(py, &hook, devices);
     state.rest(py);
-    Ok(CycleReport::new(std::sync::Arc::new(report?)))
+    let mut report = report?;
+    let ignored = Ignored::new(ignore);
+    report.leaks.retain(|leak| !ignored.contains(leak));
+    Ok(CycleReport::new(std::sync::Arc::new(report)))
 }
 
 /// Reports what is garbage now to all watches, without collecting.

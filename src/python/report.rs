@@ -17,18 +17,33 @@ impl CycleReport {
     pub fn new(report: Arc<Report>) -> Self {
         Self { report }
     }
+
+    fn leaks_that(&self, choose: impl Fn(&model::Leak) -> bool) -> Vec<Leak> {
+        (0..self.report.leaks.len())
+            .filter(|&index| choose(&self.report.leaks[index]))
+            .map(|index| Leak {
+                report: Arc::clone(&self.report),
+                index,
+            })
+            .collect()
+    }
 }
 
 #[pymethods]
 impl CycleReport {
     #[getter]
     fn leaks(&self) -> Vec<Leak> {
-        (0..self.report.leaks.len())
-            .map(|index| Leak {
-                report: Arc::clone(&self.report),
-                index,
-            })
-            .collect()
+        self.leaks_that(|_| true)
+    }
+
+    #[getter]
+    fn yours(&self) -> Vec<Leak> {
+        self.leaks_that(|leak| !leak.is_library())
+    }
+
+    #[getter]
+    fn library(&self) -> Vec<Leak> {
+        self.leaks_that(model::Leak::is_library)
     }
 
     #[getter]
@@ -197,6 +212,18 @@ impl Leak {
         self.leak().advice.after.as_deref()
     }
 
+    #[getter]
+    fn library(&self) -> Option<Library> {
+        let library = self.leak().library.clone()?;
+        Some(Library { library })
+    }
+
+    #[getter]
+    fn known(&self) -> Option<Known> {
+        let known = self.leak().known.clone()?;
+        Some(Known { known })
+    }
+
     fn to_svg(&self, py: Python<'_>) -> String {
         py.detach(|| svg::svg(self.leak()))
     }
@@ -348,5 +375,79 @@ impl Cut {
 
     fn __repr__(&self) -> String {
         format!("<Cut {}{}>", self.cut.owner, self.cut.edge)
+    }
+}
+
+/// The library that a leak belongs to.
+#[pyclass(frozen, module = "cyclescope")]
+pub struct Library {
+    library: model::Library,
+}
+
+#[pymethods]
+impl Library {
+    #[getter]
+    fn name(&self) -> &str {
+        &self.library.name
+    }
+
+    #[getter]
+    fn version(&self) -> Option<&str> {
+        self.library.version.as_deref()
+    }
+
+    #[getter]
+    fn your_line(&self) -> Option<String> {
+        self.library.your_line.as_ref().map(ToString::to_string)
+    }
+
+    fn __repr__(&self) -> String {
+        match &self.library.version {
+            Some(version) => format!("<Library {} {version}>", self.library.name),
+            None => format!("<Library {}>", self.library.name),
+        }
+    }
+}
+
+/// A leak of a library that others have met before.
+#[pyclass(frozen, module = "cyclescope")]
+pub struct Known {
+    known: model::Known,
+}
+
+#[pymethods]
+impl Known {
+    #[getter]
+    fn name(&self) -> &str {
+        &self.known.name
+    }
+
+    #[getter]
+    fn library(&self) -> &str {
+        &self.known.library
+    }
+
+    #[getter]
+    fn versions(&self) -> Vec<String> {
+        self.known.versions.clone()
+    }
+
+    #[getter]
+    fn fixed_in(&self) -> Option<&str> {
+        self.known.fixed_in.as_deref()
+    }
+
+    #[getter]
+    fn link(&self) -> Option<&str> {
+        self.known.link.as_deref()
+    }
+
+    #[getter]
+    fn remedy(&self) -> &str {
+        &self.known.remedy
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<Known {}>", self.known.name)
     }
 }

@@ -118,6 +118,8 @@ pub fn leak<'a>(
         buffers,
         buffers_omitted: 0,
         cuts,
+        library: None,
+        known: None,
     }
 }
 

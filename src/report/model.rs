@@ -92,6 +92,49 @@ pub struct Leak {
     pub advice: Advice,
     /// The part of the object graph that is worth drawing.
     pub graph: Graph,
+    /// The library whose own code the whole cycle is; `None` if some of it is the program's, or
+    /// may be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub library: Option<Library>,
+    /// The publicly known leak of a library that this one is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub known: Option<Known>,
+}
+
+/// The library that a leak belongs to.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Library {
+    /// Name of the distribution or, where its metadata is not found, of the top-level package;
+    /// `the standard library` for Python's own modules.
+    pub name: String,
+    /// Version, as the installed metadata has it.
+    pub version: Option<String>,
+    /// The place in the program's own code that is nearest to the cycle.
+    pub your_line: Option<Location>,
+}
+
+/// A leak that others have met before.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Known {
+    /// Name of the entry, such as `torch-parametrized-class`.
+    pub name: String,
+    /// The distribution that leaks.
+    pub library: String,
+    /// Versions that were run and leaked; others may leak too.
+    pub versions: Vec<String>,
+    /// A version that was run and did not leak.
+    pub fixed_in: Option<String>,
+    /// Where it is discussed.
+    pub link: Option<String>,
+    /// What a program can do about it.
+    pub remedy: String,
+}
+
+impl Leak {
+    /// True if the leak is a library's and not the program's own.
+    pub fn is_library(&self) -> bool {
+        self.library.is_some() || self.known.is_some()
+    }
 }
 
 /// A place in source code.

@@ -82,6 +82,8 @@ pub fn callback() -> Report {
             ),
         },
         graph,
+        library: None,
+        known: None,
     };
     report(vec![leak], 9)
 }
@@ -166,6 +168,8 @@ fn linked_nodes() -> Leak {
             after: Some("self.previous = weakref.ref(previous)".into()),
         },
         graph,
+        library: None,
+        known: None,
     }
 }
 
@@ -227,6 +231,8 @@ fn exception() -> Leak {
             ..Advice::default()
         },
         graph,
+        library: None,
+        known: None,
     }
 }
 
@@ -272,6 +278,8 @@ pub fn million_ring() -> Report {
         cuts: vec![],
         advice: Advice::default(),
         graph,
+        library: None,
+        known: None,
     };
     report(vec![leak], 1_000_000)
 }
@@ -306,6 +314,19 @@ pub fn hostile() -> Report {
             before: Some(evil.clone()),
             after: Some(evil.clone()),
         };
+        leak.library = Some(Library {
+            name: evil.clone(),
+            version: Some(evil.clone()),
+            your_line: at(&evil, 1),
+        });
+        leak.known = Some(Known {
+            name: evil.clone(),
+            library: evil.clone(),
+            versions: vec![evil.clone()],
+            fixed_in: Some(evil.clone()),
+            link: Some(evil.clone()),
+            remedy: evil.clone(),
+        });
         for step in &mut leak.cycle {
             step.type_name = evil.clone();
             step.label = evil.clone();

@@ -159,10 +159,48 @@ pub(super) fn body(leak: &Leak) -> String {
     let mut out = Lines::default();
     out.line(format!("  Held: {}", held(leak)));
     out.line(format!("  Fix:  {}", fix(leak)));
+    for line in whose(leak) {
+        out.line(format!("  {line}"));
+    }
     draw_cycle(&mut out, leak);
     draw_buffers(&mut out, leak);
     give_advice(&mut out, leak);
     out.text
+}
+
+/// Whose leak it is, if not the program's own, and what is known of it.
+fn whose(leak: &Leak) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Some(library) = &leak.library {
+        let mut line = format!("In a library: {}", name(&library.name, NAME));
+        if let Some(version) = &library.version {
+            line += &format!(" {}", name(version, NAME));
+        }
+        if let Some(location) = &library.your_line {
+            line += &format!("; your nearest line: {}", place(location));
+        }
+        lines.push(line);
+    }
+    if let Some(known) = &leak.known {
+        let mut line = match &known.fixed_in {
+            Some(version) => format!(
+                "Known: fixed in {} {}",
+                name(&known.library, NAME),
+                name(version, NAME)
+            ),
+            None => format!(
+                "Known: seen in {} {}",
+                name(&known.library, NAME),
+                name(&known.versions.join(", "), NAME)
+            ),
+        };
+        if let Some(link) = &known.link {
+            line += &format!(", {}", name(link, NAME));
+        }
+        lines.push(line);
+        lines.push(format!("       {}", name(&known.remedy, 1000)));
+    }
+    lines
 }
 
 /// What is held by what, in a sentence.
