@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TypeAlias
 
-from cyclescope import _native, _teller
+from cyclescope import _history, _native, _teller
 from cyclescope._native import CycleReport
 
 Devices: TypeAlias = str | Sequence[str]
@@ -49,11 +49,21 @@ class Watch:
         *,
         once_per_leak: bool,
         farewell: Callable[[Watch], None] | None = None,
+        record_history: bool = False,
     ) -> None:
+        self._history = _history.start() if record_history else None
         self._final: list[LeakTally] | None = None
         self._number = _native.start_watch(devices, once_per_leak)
         self._farewell = farewell
-        _teller.listen(self._number, listener, self._at_exit)
+        history = self._history
+        if history is None:
+            told = listener
+        else:
+
+            def told(report: CycleReport) -> None:
+                listener(history.explain(report))
+
+        _teller.listen(self._number, told, self._at_exit)
 
     @property
     def leaks(self) -> list[LeakTally]:
@@ -75,6 +85,8 @@ class Watch:
         if self._final is None:
             self.flush()
             self._end()
+            if self._history is not None:
+                self._history.stop()
 
     def _end(self) -> None:
         if self._final is None:
@@ -102,7 +114,12 @@ class Watch:
         return f"<Watch {state}, {len(self.leaks)} leaks>"
 
 
-def warn_tensor_cycles(*, devices: Devices = "cuda", report_dir: StrPath | None = None) -> Watch:
+def warn_tensor_cycles(
+    *,
+    devices: Devices = "cuda",
+    report_dir: StrPath | None = None,
+    record_history: bool = False,
+) -> Watch:
     """Log a warning whenever the garbage collector frees a tensor that only a cycle kept alive.
 
     Call it once, at training start. Each distinct leak is reported once, on the logger
@@ -114,6 +131,8 @@ def warn_tensor_cycles(*, devices: Devices = "cuda", report_dir: StrPath | None 
             a GPU), a single device such as ``"cuda:0"``, or a list.
         report_dir: Where pages go; it is made if it does not exist. By default a new folder among
             the temporary files, made when there is something to write.
+        record_history: Have PyTorch record the stack of each allocation on a GPU, some microseconds
+            each, so that the first report of each leak says what allocated its tensors.
 
     Raises:
         ValueError: If ``devices`` names no device.
@@ -128,11 +147,16 @@ def warn_tensor_cycles(*, devices: Devices = "cuda", report_dir: StrPath | None 
         for leak in report.leaks:
             _teller.logger.warning("%s%s", leak, f" · page: {page}" if page else "")
 
-    return Watch(names, warn, once_per_leak=True, farewell=_summary)
+    return Watch(
+        names, warn, once_per_leak=True, farewell=_summary, record_history=record_history
+    )
 
 
 def observe_tensor_cycles(
-    callback: Callable[[CycleReport], object], *, devices: Devices = "cuda"
+    callback: Callable[[CycleReport], object],
+    *,
+    devices: Devices = "cuda",
+    record_history: bool = False,
 ) -> Watch:
     """Call ``callback`` with a report whenever a collection frees tensors that cycles kept alive.
 
@@ -142,6 +166,7 @@ def observe_tensor_cycles(
     Args:
         callback: Called with a :class:`CycleReport`.
         devices: Which memory to watch; see :func:`warn_tensor_cycles`.
+        record_history: As for :func:`warn_tensor_cycles`.
 
     Raises:
         TypeError: If ``callback`` cannot be called.
@@ -155,7 +180,7 @@ def observe_tensor_cycles(
     def listener(report: CycleReport) -> None:
         callback(report)
 
-    return Watch(names, listener, once_per_leak=False)
+    return Watch(names, listener, once_per_leak=False, record_history=record_history)
 
 
 def find_tensor_cycles(*, devices: Devices = "cuda") -> CycleReport:
