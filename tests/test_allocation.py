@@ -9,16 +9,23 @@ import subprocess
 import sys
 import tracemalloc
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy
 import pytest
 
+sys.path.insert(0, str(Path(__file__).parent.parent / "fixtures"))
+
+import common
 import cyclescope
 from cyclescope import _history, _native
 
 
 class Owner:
+    # CPython 3.11 looks for instances with a `__dict__` at a wrong address, and so finds no trace.
+    __slots__ = ("array", "me")
+
     def __init__(self, array: object) -> None:
         self.array = array
         self.me = self
@@ -30,6 +37,12 @@ def leak() -> tuple[int, int]:
     Owner(array)
     line = inspect.getsourcelines(leak)[1]
     return line + 2, line + 3
+
+
+@pytest.fixture(autouse=True)
+def paused() -> Iterator[None]:
+    with common.collector_paused():
+        yield
 
 
 @pytest.fixture
@@ -77,7 +90,7 @@ def test_a_function_put_in_place_of_the_look_up_is_not_called(
     import _tracemalloc
 
     called: list[object] = []
-    monkeypatch.setattr(_tracemalloc, "_get_object_traceback", called.append)
+    monkeypatch.setattr(_tracemalloc, "_get_object_traceback", lambda it: called.append(it))
     leak()
     (found,) = cyclescope.find_tensor_cycles(devices="any").leaks
     assert found.cycle[0].allocated_at is None
@@ -115,8 +128,12 @@ print(found.buffers[0].allocated_at)
     assert done.stdout == "<string>:6\n", done.stderr
 
 
-FRAMES = [
-    {"filename": "/usr/lib/python3.11/site-packages/torch/nn/functional.py", "line": 7, "name": "f"},
+FRAMES: list[dict[str, Any]] = [
+    {
+        "filename": "/usr/lib/python3.11/site-packages/torch/nn/functional.py",
+        "line": 7,
+        "name": "f",
+    },
     {"filename": "train.py", "line": 12, "name": "step"},
     {"filename": "train.py", "line": 40, "name": "main"},
 ]
@@ -142,7 +159,9 @@ AT = 0x7F00_0000_0000
 BEGAN, END = 10_000_000.0, 10_050_000.0
 
 
-def look(*entries: dict[str, Any], pointer: int = AT, size: int = 4096) -> list[tuple[str, int, str]]:
+def look(
+    *entries: dict[str, Any], pointer: int = AT, size: int = 4096
+) -> list[tuple[str, int, str]]:
     return _history.frames_of(list(entries), pointer, size, BEGAN, END)
 
 
@@ -252,13 +271,14 @@ class FakeTorch:
 @pytest.fixture
 def torch(monkeypatch: pytest.MonkeyPatch) -> FakeTorch:
     fake = FakeTorch()
-    monkeypatch.setitem(sys.modules, "torch", fake)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "torch", fake)
     return fake
 
 
 def test_recording_waits_for_cuda_and_ends_with_the_last_watch(torch: FakeTorch) -> None:
     first, second = _history.start(), _history.start()
-    assert first is not None and second is not None
+    assert first is not None
+    assert second is not None
     assert torch.memory.calls == []
     for function in torch.queue:
         function()

@@ -15,7 +15,7 @@ from typing import Any
 from cyclescope import _native, _teller
 
 MAX_ENTRIES = 100_000
-"""How many allocations and frees PyTorch keeps, the latest, where cyclescope starts the recording."""
+"""How many of the latest allocations and frees PyTorch keeps, where cyclescope has it record."""
 
 CLOCK_ERROR_US = 1_000
 """By how much PyTorch's clock, a converted cycle counter, may differ from the system's."""
@@ -36,7 +36,9 @@ class History:
         """Add the stacks to a report, for the leaks that come for the first time."""
         new = [leak for leak in report.leaks if leak.signature not in self._explained]
         self._explained.update(leak.signature for leak in new)
-        buffers = [buffer for leak in new for buffer in leak.buffers if _ordinal(buffer.device) >= 0]
+        buffers = [
+            buffer for leak in new for buffer in leak.buffers if _ordinal(buffer.device) >= 0
+        ]
         snapshot = _snapshot() if buffers else None
         if snapshot is None:
             return report
@@ -113,7 +115,9 @@ def frames_of(
             elif pointer <= entry["addr"] < pointer + size:
                 # Something smaller lies there now, so what was there is gone.
                 current = None
-        elif action == "free_requested" and entry["addr"] <= pointer < entry["addr"] + entry["size"]:
+        elif (
+            action == "free_requested" and entry["addr"] <= pointer < entry["addr"] + entry["size"]
+        ):
             if earliest <= entry.get("time_us", 0) <= latest:
                 freed.append(current)
             current = None

@@ -147,9 +147,7 @@ def warn_tensor_cycles(
         for leak in report.leaks:
             _teller.logger.warning("%s%s", leak, f" · page: {page}" if page else "")
 
-    return Watch(
-        names, warn, once_per_leak=True, farewell=_summary, record_history=record_history
-    )
+    return Watch(names, warn, once_per_leak=True, farewell=_summary, record_history=record_history)
 
 
 def observe_tensor_cycles(

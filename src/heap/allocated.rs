@@ -14,7 +14,9 @@ use crate::graph::is_library_file;
 /// `_tracemalloc._get_object_traceback` is C code that reads a hash table by the object's address
 /// and makes tuples of file and line (`Modules/_tracemalloc.c`; `Python/tracemalloc.c` since 3.12).
 /// It calls nothing of the object's, and no collection begins within a collection, so it may be
-/// called from `gc.callbacks`.
+/// called from `gc.callbacks`. CPython 3.11 looks for instances that have a `__dict__` at an address
+/// that is never traced (it forgets the words before the collector's header), so they have no line
+/// there.
 pub struct AllocationTraces<'py> {
     traceback: Option<Bound<'py, PyCFunction>>,
 }
