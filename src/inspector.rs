@@ -15,8 +15,9 @@ use crate::device::{DeviceBuffer, DeviceSelection, Frameworks, StorageWatch, imp
 use crate::diagnose::diagnose;
 use crate::graph::{Group, LeakEdge, LeakGraph, LeakNode, find_groups, fold, frees_group, select};
 use crate::heap::{
-    Builtins, Description, ObjectKind, ReferenceName, Snapshot, TypeFacts, TypeTable, Verdict,
-    capture, describe, for_each_referent, name_references, reference_count, text_of, unreachable,
+    AllocationTraces, Builtins, Description, ObjectKind, ReferenceName, Snapshot, TypeFacts,
+    TypeTable, Verdict, capture, describe, for_each_referent, name_references, reference_count,
+    text_of, unreachable,
 };
 use crate::hook::GcModule;
 use crate::report::assemble::{self, BUFFER_LIMIT};
@@ -441,10 +442,16 @@ impl Inspector {
                 cuts.is_some_and(|cuts| frees_group(snapshot, group, &is_buffer, &cuts));
         }
         let buffer_of = |object: u32| buffers.get(object as usize)?.as_ref();
+        let traces = AllocationTraces::new(py);
+        let allocated_at = |object: u32| {
+            let address = snapshot.objects.get(object as usize)?.address;
+            traces.place_of(&self.object(py, address))
+        };
         Some(assemble::leak(
             &graph,
             &diagnosis,
             buffer_of,
+            allocated_at,
             group.objects_in_cycles() as u64,
             selection.omitted,
         ))
@@ -539,18 +546,22 @@ impl Inspector {
             .flat_map(|leak| leak.buffers)
             .map(|buffer| ((buffer.device.clone(), buffer.pointer), buffer))
             .collect();
-        let mut seen: FxHashSet<(&str, u64)> = FxHashSet::default();
-        let mut held = Vec::new();
+        let mut seen: FxHashMap<(&str, u64), usize> = FxHashMap::default();
+        let mut held: Vec<Held> = Vec::new();
         for &object in &group.buffers {
             let facts = &snapshot.objects[object as usize];
             let Some(buffer) = &buffers[object as usize] else {
                 continue;
             };
-            if !seen.insert((buffer.device.as_str(), buffer.pointer)) {
+            let holder = self.object(py, facts.address);
+            let has_grad_fn = frameworks.has_grad_fn(facts.verdict, &holder);
+            let storage = (buffer.device.as_str(), buffer.pointer);
+            if let Some(&index) = seen.get(&storage) {
+                held[index].buffer.has_grad_fn |= has_grad_fn;
                 continue;
             }
-            let holder = self.object(py, facts.address);
-            let row = known
+            seen.insert(storage, held.len());
+            let mut row = known
                 .remove(&(buffer.device.clone(), buffer.pointer))
                 .unwrap_or_else(|| Buffer {
                     node: None,
@@ -564,7 +575,11 @@ impl Inspector {
                     from_step: 0,
                     path: Vec::new(),
                     path_nodes: Vec::new(),
+                    allocated_at: None,
+                    allocation: Vec::new(),
+                    has_grad_fn: false,
                 });
+            row.has_grad_fn = has_grad_fn;
             let watch = frameworks.watch_storage(facts.verdict, &holder);
             held.push(Held { buffer: row, watch });
         }

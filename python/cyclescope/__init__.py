@@ -5,6 +5,9 @@ tensor that only a reference cycle kept alive, a warning says how much memory it
 reference to remove, and where the page with the details is.
 """
 
+# Where the interpreter traces allocations from its start, nobody else may have imported this.
+import _tracemalloc  # noqa: F401
+
 from cyclescope._native import Buffer, Cut, CycleReport, Known, Leak, Library, Step
 from cyclescope._watch import (
     Devices,

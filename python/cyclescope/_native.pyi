@@ -49,6 +49,9 @@ class CycleReport:
     def garbage_objects(self) -> int:
         """How many unreachable objects there were in all."""
     @property
+    def time(self) -> float:
+        """When the garbage had been looked at and destroyed, in seconds since 1970."""
+    @property
     def pause_us(self) -> int:
         """How long the program waited for the reading and the analysis, in microseconds."""
     def to_html(self) -> str:
@@ -177,6 +180,9 @@ class Step:
     @property
     def edge(self) -> str:
         """The reference to the next step: ``._callback``, ``['loss']``, ``local 'batch'``."""
+    @property
+    def allocated_at(self) -> str | None:
+        """``file:line`` that allocated the object, if ``tracemalloc`` was tracing."""
 
 @final
 class Buffer:
@@ -207,6 +213,19 @@ class Buffer:
     @property
     def path(self) -> list[str]:
         """The references from the cycle to the buffer; empty if its holder is in the cycle."""
+    @property
+    def allocated_at(self) -> str | None:
+        """``file:line`` that allocated its holder, if ``tracemalloc`` was tracing."""
+    @property
+    def allocation(self) -> list[str]:
+        """The stack that allocated the memory, each frame as ``file:line function``.
+
+        From the innermost frame of the program's own outwards. Empty unless the watch was started
+        with ``record_history=True``.
+        """
+    @property
+    def has_grad_fn(self) -> bool:
+        """True if a tensor on this memory had an autograd graph behind it."""
 
 @final
 class Cut:
@@ -236,3 +255,6 @@ def close_deliveries() -> None: ...
 def find(devices: list[str], ignore: list[str] = ...) -> CycleReport: ...
 def last_look() -> None: ...
 def unreachable_objects() -> list[object]: ...
+def with_allocations(
+    report: CycleReport, stacks: dict[tuple[str, int], list[tuple[str, int, str]]]
+) -> CycleReport: ...

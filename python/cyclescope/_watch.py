@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TypeAlias
 
-from cyclescope import _native, _teller
+from cyclescope import _history, _native, _teller
 from cyclescope._native import CycleReport
 
 Devices: TypeAlias = str | Sequence[str]
@@ -50,11 +50,21 @@ class Watch:
         once_per_leak: bool,
         ignore: Sequence[str] = (),
         farewell: Callable[[Watch], None] | None = None,
+        record_history: bool = False,
     ) -> None:
+        self._history = _history.start() if record_history else None
         self._final: list[LeakTally] | None = None
         self._number = _native.start_watch(devices, once_per_leak, list(ignore))
         self._farewell = farewell
-        _teller.listen(self._number, listener, self._at_exit)
+        history = self._history
+        if history is None:
+            told = listener
+        else:
+
+            def told(report: CycleReport) -> None:
+                listener(history.explain(report))
+
+        _teller.listen(self._number, told, self._at_exit)
 
     @property
     def leaks(self) -> list[LeakTally]:
@@ -76,6 +86,8 @@ class Watch:
         if self._final is None:
             self.flush()
             self._end()
+            if self._history is not None:
+                self._history.stop()
 
     def _end(self) -> None:
         if self._final is None:
@@ -108,6 +120,7 @@ def warn_tensor_cycles(
     devices: Devices = "cuda",
     report_dir: StrPath | None = None,
     ignore: Sequence[str] = (),
+    record_history: bool = False,
 ) -> Watch:
     """Log a warning whenever the garbage collector frees a tensor that only a cycle kept alive.
 
@@ -124,6 +137,8 @@ def warn_tensor_cycles(
             (:attr:`Leak.pattern`), name of the known leak, or library (``"torch"``: every leak
             that :attr:`CycleReport.library` would list for it). They are not counted either, in
             :attr:`Watch.leaks` or anywhere else.
+        record_history: Have PyTorch record the stack of each allocation on a GPU, some microseconds
+            each, so that the first report of each leak says what allocated its tensors.
 
     Raises:
         ValueError: If ``devices`` names no device, or ``ignore`` is not a list of names.
@@ -139,7 +154,14 @@ def warn_tensor_cycles(
         for leak in report.leaks:
             _teller.logger.warning("%s%s", leak, f" · page: {page}" if page else "")
 
-    return Watch(names, warn, once_per_leak=True, ignore=ignored, farewell=_summary)
+    return Watch(
+        names,
+        warn,
+        once_per_leak=True,
+        ignore=ignored,
+        farewell=_summary,
+        record_history=record_history,
+    )
 
 
 def observe_tensor_cycles(
@@ -147,6 +169,7 @@ def observe_tensor_cycles(
     *,
     devices: Devices = "cuda",
     ignore: Sequence[str] = (),
+    record_history: bool = False,
 ) -> Watch:
     """Call ``callback`` with a report whenever a collection frees tensors that cycles kept alive.
 
@@ -157,6 +180,7 @@ def observe_tensor_cycles(
         callback: Called with a :class:`CycleReport`.
         devices: Which memory to watch; see :func:`warn_tensor_cycles`.
         ignore: Leaks not to tell of; see :func:`warn_tensor_cycles`.
+        record_history: As for :func:`warn_tensor_cycles`.
 
     Raises:
         TypeError: If ``callback`` cannot be called.
@@ -171,7 +195,9 @@ def observe_tensor_cycles(
     def listener(report: CycleReport) -> None:
         callback(report)
 
-    return Watch(names, listener, once_per_leak=False, ignore=ignored)
+    return Watch(
+        names, listener, once_per_leak=False, ignore=ignored, record_history=record_history
+    )
 
 
 def find_tensor_cycles(*, devices: Devices = "cuda", ignore: Sequence[str] = ()) -> CycleReport:

@@ -220,6 +220,14 @@ impl Frameworks {
         }
     }
 
+    /// True for a tensor with an autograd graph behind it.
+    pub fn has_grad_fn(&self, verdict: Verdict, object: &Bound<'_, PyAny>) -> bool {
+        match (verdict, &self.torch) {
+            (TENSOR, Some(torch)) => torch.has_grad_fn(object),
+            _ => false,
+        }
+    }
+
     /// Starts to watch the memory of a buffer's holder, where the framework can.
     pub fn watch_storage(&self, verdict: Verdict, holder: &Bound<'_, PyAny>) -> StorageWatch {
         let lender = match verdict {

@@ -19,6 +19,7 @@ pub struct Torch {
     storage: Py<PyType>,
     plain: [Py<PyAny>; 2],
     is_cpu: Descriptor,
+    is_leaf: Descriptor,
     dtype: Descriptor,
     shape: Descriptor,
     untyped_storage: Py<PyAny>,
@@ -68,6 +69,7 @@ impl Torch {
                 class(&parameter, "Parameter")?.into_any().unbind(),
             ],
             is_cpu: Descriptor::of(&tensor, "is_cpu")?,
+            is_leaf: Descriptor::of(&tensor, "is_leaf")?,
             dtype: Descriptor::of(&tensor, "dtype")?,
             shape: Descriptor::of(&tensor, "shape")?,
             untyped_storage: method(&tensor, "untyped_storage")?,
@@ -206,6 +208,15 @@ impl Torch {
             .iter()
             .filter_map(|(name, hooks)| Some((*name, hooks.as_ref()?.get(tensor)?)))
             .collect()
+    }
+
+    /// True if a tensor has a `grad_fn`. Asks whether it is no leaf, which is the same and makes no
+    /// Python object of the graph's node.
+    pub fn has_grad_fn(&self, tensor: &Bound<'_, PyAny>) -> bool {
+        let _guard = self.without_torch_function(tensor);
+        self.is_leaf
+            .get(tensor)
+            .is_some_and(|answer| int_value(&answer) == Some(0))
     }
 
     /// True for objects of exactly the classes that PyTorch makes itself.

@@ -11,6 +11,8 @@
 mod object;
 
 #[cfg(feature = "python")]
+mod allocated;
+#[cfg(feature = "python")]
 mod builtins;
 #[cfg(feature = "python")]
 mod capture;
@@ -33,6 +35,7 @@ pub use object::{Description, ObjectKind, Place, ReferenceName, Snapshot, Snapsh
 
 #[cfg(feature = "python")]
 pub(crate) use {
+    allocated::AllocationTraces,
     builtins::Builtins,
     capture::capture,
     describe::describe,

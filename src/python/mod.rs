@@ -3,6 +3,7 @@
 mod report;
 mod state;
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use pyo3::exceptions::{PyImportError, PyValueError};
@@ -13,7 +14,7 @@ use pyo3::types::PyList;
 use crate::device::{DeviceSelection, driver_present};
 use crate::hook::is_waiting_for_stop;
 use crate::watch::{Frequency, Ignored, News, Next, Tally, WatchId};
-use report::CycleReport;
+use report::{CycleReport, Frame};
 use state::state;
 
 /// The native half of cyclescope. Use the package `cyclescope`, not this module.
@@ -32,7 +33,7 @@ mod _native {
     #[pymodule_export]
     use super::{
         check_devices, close_deliveries, cuda_driver_present, find, flush, last_look,
-        next_delivery, start_watch, stop_watch, tallies, unreachable_objects,
+        next_delivery, start_watch, stop_watch, tallies, unreachable_objects, with_allocations,
     };
 }
 
@@ -200,4 +201,13 @@ fn last_look(py: Python<'_>) -> PyResult<()> {
 #[pyfunction]
 fn unreachable_objects(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
     state(py)?.watcher.inspector().unreachable(py)
+}
+
+/// The report with the stacks that allocated its buffers, by device and pointer.
+#[pyfunction]
+fn with_allocations(
+    report: &Bound<'_, CycleReport>,
+    stacks: HashMap<(String, u64), Vec<Frame>>,
+) -> CycleReport {
+    report.get().with_allocations(&stacks)
 }

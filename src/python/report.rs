@@ -1,9 +1,11 @@
 //! Reports as Python objects: read-only views of the model.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use pyo3::prelude::*;
 
+use crate::graph::is_library_file;
 use crate::report::model::{self, Report};
 use crate::report::{dot, html, human_bytes, json, svg, text};
 
@@ -27,7 +29,28 @@ impl CycleReport {
             })
             .collect()
     }
+
+    /// The report with the stacks that allocated its buffers, by device and pointer.
+    ///
+    /// The stacks come innermost frame first; of each, the library's frames before the first of the
+    /// program's own are left out.
+    pub fn with_allocations(&self, stacks: &HashMap<(String, u64), Vec<Frame>>) -> Self {
+        let mut report = Report::clone(&self.report);
+        for buffer in report.leaks.iter_mut().flat_map(|leak| &mut leak.buffers) {
+            if let Some(stack) = stacks.get(&(buffer.device.clone(), buffer.pointer)) {
+                let own = stack.iter().position(|(file, ..)| !is_library_file(file));
+                buffer.allocation = stack[own.unwrap_or(0)..]
+                    .iter()
+                    .map(|(file, line, function)| format!("{file}:{line} {function}"))
+                    .collect();
+            }
+        }
+        Self::new(Arc::new(report))
+    }
 }
+
+/// File, line and function of a stack.
+pub type Frame = (String, u32, String);
 
 #[pymethods]
 impl CycleReport {
@@ -59,6 +82,11 @@ impl CycleReport {
     #[getter]
     fn garbage_objects(&self) -> u64 {
         self.report.collection.garbage_objects
+    }
+
+    #[getter]
+    fn time(&self) -> f64 {
+        self.report.time
     }
 
     #[getter]
@@ -271,6 +299,11 @@ impl Step {
         &self.step.edge
     }
 
+    #[getter]
+    fn allocated_at(&self) -> Option<String> {
+        self.step.allocated_at.as_ref().map(ToString::to_string)
+    }
+
     fn __repr__(&self) -> String {
         format!("<Step {} {}>", self.step.label, self.step.edge)
     }
@@ -331,6 +364,21 @@ impl Buffer {
     #[getter]
     fn path(&self) -> Vec<String> {
         self.buffer.path.clone()
+    }
+
+    #[getter]
+    fn allocated_at(&self) -> Option<String> {
+        self.buffer.allocated_at.as_ref().map(ToString::to_string)
+    }
+
+    #[getter]
+    fn allocation(&self) -> Vec<String> {
+        self.buffer.allocation.clone()
+    }
+
+    #[getter]
+    fn has_grad_fn(&self) -> bool {
+        self.buffer.has_grad_fn
     }
 
     fn __repr__(&self) -> String {

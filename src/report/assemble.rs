@@ -19,15 +19,21 @@ const STEP_LIMIT: usize = 40;
 /// One occurrence of a leak as the model has it.
 ///
 /// `buffer_of` gives the buffer that an object of the graph holds, by its index in the snapshot.
-/// `omitted` is how many objects of the group are not in the graph.
+/// `allocated_at` gives the line that allocated such an object, if that is known. `omitted` is how many
+/// objects of the group are not in the graph.
 pub fn leak<'a>(
     graph: &LeakGraph,
     diagnosis: &Diagnosis,
     buffer_of: impl Fn(u32) -> Option<&'a DeviceBuffer>,
+    allocated_at: impl Fn(u32) -> Option<Place>,
     objects_in_cycles: u64,
     omitted: u64,
 ) -> Leak {
     let cycle = &diagnosis.cycle;
+    let allocations: Vec<Option<Location>> = graph
+        .node_weights()
+        .map(|node| allocated_at(node.object?).as_ref().map(location))
+        .collect();
     let mut buffers: Vec<Buffer> = diagnosis
         .paths
         .iter()
@@ -53,6 +59,9 @@ pub fn leak<'a>(
                     .iter()
                     .filter_map(|&edge| Some(graph.edge_endpoints(edge)?.1.index() as u32))
                     .collect(),
+                allocated_at: allocations[path.buffer.index()].clone(),
+                allocation: Vec::new(),
+                has_grad_fn: false,
             })
         })
         .collect();
@@ -70,6 +79,7 @@ pub fn leak<'a>(
                 label: object.description.label.clone(),
                 location: place(object).map(location),
                 edge: graph[edge].name.to_string(),
+                allocated_at: allocations[node.index()].clone(),
             }
         })
         .collect();
@@ -114,7 +124,7 @@ pub fn leak<'a>(
             before: diagnosis.advice.before.clone(),
             after: diagnosis.advice.after.clone(),
         },
-        graph: drawing(graph, diagnosis, &buffers, omitted),
+        graph: drawing(graph, diagnosis, &buffers, &allocations, omitted),
         buffers,
         buffers_omitted: 0,
         cuts,
@@ -210,7 +220,13 @@ fn location(place: &Place) -> Location {
     }
 }
 
-fn drawing(graph: &LeakGraph, diagnosis: &Diagnosis, buffers: &[Buffer], omitted: u64) -> Graph {
+fn drawing(
+    graph: &LeakGraph,
+    diagnosis: &Diagnosis,
+    buffers: &[Buffer],
+    allocations: &[Option<Location>],
+    omitted: u64,
+) -> Graph {
     let cycle_nodes = members_of_cycles(graph);
     let nodes = graph
         .node_indices()
@@ -230,7 +246,17 @@ fn drawing(graph: &LeakGraph, diagnosis: &Diagnosis, buffers: &[Buffer], omitted
                 location: place(node).map(location),
                 buffer: buffer.map(|i| i as u32),
                 in_cycle: cycle_nodes[index.index()],
-                details: node.description.details.clone(),
+                details: node
+                    .description
+                    .details
+                    .iter()
+                    .cloned()
+                    .chain(
+                        allocations[index.index()]
+                            .iter()
+                            .map(|at| ("allocated at".to_owned(), at.to_string())),
+                    )
+                    .collect(),
             }
         })
         .collect();

@@ -170,6 +170,10 @@ pub struct Step {
     /// The reference to the next step as a person writes it: `._callback`, `['loss']`, `[3]`,
     /// `closure variable 'self'`, `local 'batch'`.
     pub edge: String,
+    /// The line that allocated the object, if `tracemalloc` traced that: the innermost of the
+    /// program's own, or else of a library.
+    #[serde(default)]
+    pub allocated_at: Option<Location>,
 }
 
 /// A piece of device memory that a leak held.
@@ -198,6 +202,16 @@ pub struct Buffer {
     pub path: Vec<String>,
     /// The objects on that way, as indices in [`Graph::nodes`], the buffer's own node last.
     pub path_nodes: Vec<u32>,
+    /// As [`Step::allocated_at`], of the object that holds the buffer.
+    #[serde(default)]
+    pub allocated_at: Option<Location>,
+    /// The stack that allocated the memory, if PyTorch recorded it: each frame as
+    /// `file:line function`, from the innermost of the program's own outwards.
+    #[serde(default)]
+    pub allocation: Vec<String>,
+    /// True if a tensor on this memory had an autograd graph behind it (`grad_fn`).
+    #[serde(default)]
+    pub has_grad_fn: bool,
 }
 
 /// A reference to remove.

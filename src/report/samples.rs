@@ -510,6 +510,7 @@ pub fn steps(graph: &Graph, nodes: &[u32]) -> Vec<Step> {
             label: node.label.clone(),
             location: node.location.clone(),
             edge: edge.map_or(".next", |edge| &edge.name).to_owned(),
+            allocated_at: None,
         }
     };
     nodes.iter().zip(next).map(step).collect()
@@ -529,6 +530,9 @@ pub fn tensor(bytes: u64, shape: &[u64]) -> Buffer {
         from_step: 0,
         path: vec![],
         path_nodes: vec![],
+        allocated_at: None,
+        allocation: vec![],
+        has_grad_fn: false,
     }
 }
 

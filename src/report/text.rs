@@ -12,6 +12,8 @@ const NAME: usize = 240;
 const BUFFERS_WITH_PATH: usize = 4;
 /// How many buffers are shown at all.
 const BUFFERS: usize = 16;
+/// How many frames of an allocation's stack are shown.
+const FRAMES: usize = 3;
 /// How many references of a way to a buffer are shown.
 const PATH: usize = 12;
 
@@ -162,6 +164,9 @@ pub(super) fn body(leak: &Leak) -> String {
     for line in whose(leak) {
         out.line(format!("  {line}"));
     }
+    if let Some(freed) = freed_beyond_held(leak) {
+        out.line(format!("  Freed: {freed}"));
+    }
     draw_cycle(&mut out, leak);
     draw_buffers(&mut out, leak);
     give_advice(&mut out, leak);
@@ -201,6 +206,32 @@ fn whose(leak: &Leak) -> Vec<String> {
         lines.push(format!("       {}", name(&known.remedy, 1000)));
     }
     lines
+}
+
+/// That more was freed than the tensors held, in a sentence, if so.
+pub(super) fn freed_beyond_held(leak: &Leak) -> Option<String> {
+    let freed = leak.bytes_freed?;
+    // PyTorch's allocator rounds a small block up to 512 bytes, and leaves up to 1 MiB unsplit at the
+    // end of a large one.
+    let rounding = |bytes: u64| if bytes <= 1 << 20 { 512 } else { 1 << 20 };
+    let slack: u64 = leak.buffers.iter().map(|b| rounding(b.bytes)).sum();
+    let slack = slack.saturating_add(leak.buffers_omitted.saturating_mul(1 << 20));
+    if freed <= leak.bytes_held.saturating_add(slack) {
+        return None;
+    }
+    let (noun, verb) = match buffer_count(leak) {
+        1 => ("buffer", "holds"),
+        _ => ("buffers", "hold"),
+    };
+    let rest = match leak.buffers.iter().any(|buffer| buffer.has_grad_fn) {
+        true => "the rest was held by its autograd graph (grad_fn)",
+        false => "the rest was held by something that Python's references do not show",
+    };
+    Some(format!(
+        "{} although the {noun} {verb} {}: {rest}.",
+        human_bytes(freed),
+        human_bytes(leak.bytes_held)
+    ))
 }
 
 /// What is held by what, in a sentence.
@@ -275,6 +306,7 @@ fn draw_cycle(out: &mut Lines, leak: &Leak) {
     for (index, step) in leak.cycle.iter().enumerate() {
         let corner = if index == 0 { "╭→" } else { "│ " };
         out.line(format!("  {corner} {}", describe_step(step)));
+        draw_allocation(out, "  │    ", step.allocated_at.as_ref(), &[]);
         let (mark, remark) = match cut_of(leak, step) {
             Some(cut) if cut.proven => ("✂ ", "   ← cut the cycle here"),
             Some(_) => ("✂ ", "   ← look at this reference first"),
@@ -308,6 +340,21 @@ fn draw_other_cuts(out: &mut Lines, leak: &Leak) {
     }
 }
 
+/// Where an object, or its memory, was allocated: the stack if that is known, or else the line.
+fn draw_allocation(out: &mut Lines, indent: &str, at: Option<&Location>, stack: &[String]) {
+    if let (Some(at), true) = (at, stack.is_empty()) {
+        out.line(format!("{indent}allocated at {}", place(at)));
+    }
+    for (index, frame) in stack.iter().take(FRAMES).enumerate() {
+        let word = if index == 0 {
+            "allocated at"
+        } else {
+            "called from"
+        };
+        out.line(format!("{indent}{word} {}", name(frame, NAME)));
+    }
+}
+
 /// An object as the drawing names it: label, type unless the label says it, and place.
 fn describe_step(step: &Step) -> String {
     let mut line = name(&step.label, NAME);
@@ -331,6 +378,8 @@ fn draw_buffers(out: &mut Lines, leak: &Leak) {
             draw_path(out, leak, buffer);
         }
         out.line(format!("    ■ {}", describe_fully(buffer)));
+        let at = buffer.allocated_at.as_ref();
+        draw_allocation(out, "      ", at, &buffer.allocation);
     }
     let more = leak.buffers.len().saturating_sub(BUFFERS) as u64;
     let more = more.saturating_add(leak.buffers_omitted);

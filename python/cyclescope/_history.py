@@ -1,0 +1,199 @@
+"""The stack that allocated a tensor, from PyTorch's memory history.
+
+PyTorch's allocator, asked to record, keeps an entry with a stack for each allocation and each free.
+So the stack of a tensor can be looked up after it is gone, on the teller's thread: its memory was
+freed while the collection was being looked at, and the entry before that free allocated it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from types import ModuleType
+from typing import Any
+
+from cyclescope import _native, _teller
+
+MAX_ENTRIES = 100_000
+"""How many of the latest allocations and frees PyTorch keeps, where cyclescope has it record."""
+
+CLOCK_ERROR_US = 1_000
+"""By how much PyTorch's clock, a converted cycle counter, may differ from the system's."""
+
+_users = 0
+_recording = False
+_said: set[str] = set()
+
+
+class History:
+    """The memory history, as long as one watch wants it."""
+
+    def __init__(self) -> None:
+        self._explained: set[str] = set()
+        self._ended = False
+
+    def explain(self, report: _native.CycleReport) -> _native.CycleReport:
+        """Add the stacks to a report, for the leaks that come for the first time."""
+        new = [leak for leak in report.leaks if leak.signature not in self._explained]
+        self._explained.update(leak.signature for leak in new)
+        buffers = [
+            buffer for leak in new for buffer in leak.buffers if _ordinal(buffer.device) >= 0
+        ]
+        snapshot = _snapshot() if buffers else None
+        if snapshot is None:
+            return report
+        end = report.time * 1e6
+        stacks = {}
+        for buffer in buffers:
+            traces = snapshot["device_traces"]
+            ordinal = _ordinal(buffer.device)
+            entries = traces[ordinal] if ordinal < len(traces) else []
+            began = end - report.pause_us
+            frames = frames_of(entries, buffer.pointer, buffer.bytes, began, end)
+            if frames:
+                stacks[buffer.device, buffer.pointer] = frames
+        return _native.with_allocations(report, stacks) if stacks else report
+
+    def stop(self) -> None:
+        """End the recording, if no other watch wants it and cyclescope began it."""
+        global _users, _recording
+        if self._ended:
+            return
+        self._ended = True
+        _users -= 1
+        torch = sys.modules.get("torch")
+        if _users == 0 and _recording and torch is not None:
+            _recording = False
+            try:
+                torch.cuda.memory._record_memory_history(None)
+            except Exception as error:
+                _say(f"PyTorch's memory history could not be stopped: {error}")
+
+
+def start() -> History | None:
+    """Have PyTorch record, at once or when it initialises CUDA; None, and a sentence, if it cannot.
+
+    Never initialises CUDA: a process that has done so can no longer fork workers that use it.
+    """
+    global _users
+    torch = sys.modules.get("torch")
+    reason = _obstacle(torch)
+    if reason is not None or torch is None:
+        _say(f"record_history=True has no effect: {reason}")
+        return None
+    history = History()
+    _users += 1
+    try:
+        torch.cuda._lazy_call(_begin)
+    except Exception as error:
+        _say(f"record_history=True has no effect: {error}")
+        _users -= 1
+        return None
+    return history
+
+
+def frames_of(
+    entries: list[dict[str, Any]], pointer: int, size: int, began: float, end: float
+) -> list[tuple[str, int, str]]:
+    """The stack that allocated what was at ``pointer`` when a collection began; empty if unsure.
+
+    Args:
+        entries: One device's trace, oldest first, as ``torch.cuda.memory._snapshot`` has it.
+        pointer: The address of the memory's first byte.
+        size: Its size in bytes.
+        began: When the garbage was first looked at, in microseconds since 1970.
+        end: When all of it was gone.
+    """
+    earliest, latest = began - CLOCK_ERROR_US, end + CLOCK_ERROR_US
+    current: dict[str, Any] | None = None
+    freed: list[dict[str, Any] | None] = []
+    for entry in entries:
+        action = entry.get("action")
+        if action == "alloc":
+            if entry["addr"] <= pointer and pointer + size <= entry["addr"] + entry["size"]:
+                current = entry
+            elif pointer <= entry["addr"] < pointer + size:
+                # Something smaller lies there now, so what was there is gone.
+                current = None
+        elif (
+            action == "free_requested" and entry["addr"] <= pointer < entry["addr"] + entry["size"]
+        ):
+            if earliest <= entry.get("time_us", 0) <= latest:
+                freed.append(current)
+            current = None
+    # With no free in that time, the memory may be there still.
+    if not freed and current is not None and 0 < current.get("time_us", 0) <= began:
+        freed.append(current)
+    stacks = [[] if entry is None else _frames(entry) for entry in freed]
+    # Freed more than once within the clocks' error: only if all were allocated alike is it sure.
+    return stacks[0] if stacks and all(stack == stacks[0] for stack in stacks) else []
+
+
+def _frames(entry: dict[str, Any]) -> list[tuple[str, int, str]]:
+    return [
+        (str(frame["filename"]), max(0, int(frame["line"])), str(frame["name"]))
+        for frame in entry.get("frames", [])
+        # Frames of C++ have no file.
+        if frame["filename"] not in ("", "??")
+    ]
+
+
+def _ordinal(device: str) -> int:
+    kind, _, number = device.partition(":")
+    return int(number) if kind == "cuda" and number.isdecimal() else -1
+
+
+def _obstacle(torch: ModuleType | None) -> str | None:
+    """Why PyTorch cannot record, in a sentence."""
+    if torch is None or not hasattr(torch, "cuda"):
+        return "PyTorch is not imported; import torch before starting the watch."
+    if not hasattr(getattr(torch, "_C", None), "_cuda_record_memory_history"):
+        return "this PyTorch is built without CUDA, or too old to record its memory history."
+    if torch.version.hip is None and not _native.cuda_driver_present():
+        return "there is no CUDA driver on this machine."
+    return None
+
+
+def _begin() -> None:
+    """Start the recording. PyTorch may call this while it initialises CUDA, so it never raises."""
+    global _recording
+    torch = sys.modules.get("torch")
+    if _users == 0 or _recording or torch is None:
+        return
+    try:
+        # What the program records itself is not to be changed.
+        if not torch._C._cuda_isHistoryEnabled():
+            torch.cuda.memory._record_memory_history(
+                "all", context="alloc", stacks="python", max_entries=MAX_ENTRIES
+            )
+            _recording = True
+    except Exception as error:
+        _say(f"PyTorch's memory history could not be started: {error}")
+
+
+def _snapshot() -> dict[str, Any] | None:
+    torch = sys.modules.get("torch")
+    try:
+        if torch is None or not torch.cuda.is_initialized() or torch._C._cuda_isInBadFork():
+            return None
+        snapshot: dict[str, Any] = torch.cuda.memory._snapshot()
+    except Exception as error:
+        _say(f"PyTorch's memory history could not be read: {error}")
+        return None
+    return snapshot
+
+
+def _say(sentence: str) -> None:
+    if sentence not in _said:
+        _said.add(sentence)
+        _teller.logger.warning("%s", sentence)
+
+
+def _after_fork_in_child() -> None:
+    global _users, _recording
+    _users = 0
+    _recording = False
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)
