@@ -5,6 +5,7 @@ tensor that only a reference cycle kept alive, a warning says how much memory it
 reference to remove, and where the page with the details is.
 """
 
+from cyclescope._explain import explain
 from cyclescope._native import Buffer, Cut, CycleReport, Leak, Step
 from cyclescope._watch import (
     Devices,
@@ -24,6 +25,7 @@ __all__ = [
     "LeakTally",
     "Step",
     "Watch",
+    "explain",
     "find_tensor_cycles",
     "observe_tensor_cycles",
     "warn_tensor_cycles",

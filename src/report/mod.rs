@@ -8,6 +8,8 @@ pub mod dot;
 pub mod html;
 pub mod json;
 mod layout;
+mod lines;
+pub mod markdown;
 pub mod model;
 mod route;
 mod scene;
