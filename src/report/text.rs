@@ -284,17 +284,19 @@ fn draw_cycle(out: &mut Lines, leak: &Leak) {
         .unwrap_or(0);
     for (index, step) in leak.cycle.iter().enumerate() {
         let corner = if index == 0 { "  ╭→ " } else { "  │  " };
-        let label = format!("{:column$}  ", describe_step(step));
-        let room = WIDTH - label.chars().count() - corner.chars().count();
-        let place = step
-            .location
-            .as_ref()
-            .map_or_else(String::new, |location| place_within(location, room));
-        out.inked(&[
-            (Ink::Plain, corner),
-            (Ink::Plain, &label),
-            (Ink::Faint, &place),
-        ]);
+        let label = describe_step(step);
+        match &step.location {
+            Some(location) => {
+                let label = format!("{label:column$}  ");
+                let room = WIDTH - label.chars().count() - corner.chars().count();
+                out.inked(&[
+                    (Ink::Plain, corner),
+                    (Ink::Plain, &label),
+                    (Ink::Faint, &place_within(location, room)),
+                ]);
+            }
+            None => out.line(format!("{corner}{label}")),
+        }
         draw_reference(out, "  │    ", &step.edge, cut_of(leak, step));
         if leak.cycle_omitted > 0 && index + 1 == steps_before_gap(leak) {
             let more = counted(leak.cycle_omitted, "more object", "more objects");
