@@ -8,6 +8,7 @@ reference to remove, and where the page with the details is.
 # Where the interpreter traces allocations from its start, nobody else may have imported this.
 import _tracemalloc  # noqa: F401
 
+from cyclescope._explain import explain
 from cyclescope._native import Buffer, Cut, CycleReport, Known, Leak, Library, Step
 from cyclescope._watch import (
     Devices,
@@ -29,6 +30,7 @@ __all__ = [
     "Library",
     "Step",
     "Watch",
+    "explain",
     "find_tensor_cycles",
     "observe_tensor_cycles",
     "warn_tensor_cycles",

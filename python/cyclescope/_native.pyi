@@ -17,6 +17,7 @@ __all__ = [
     "flush",
     "last_look",
     "next_delivery",
+    "patterns",
     "start_watch",
     "stop_watch",
     "tallies",
@@ -27,7 +28,7 @@ __all__ = [
 class CycleReport:
     """What one collection, or one explicit check, found.
 
-    ``str()`` of it is the leak trace; a notebook shows the page.
+    ``str()`` of it is the leak trace, always without colour; a notebook shows the page.
     """
 
     @property
@@ -62,6 +63,20 @@ class CycleReport:
         """The report as JSON (``schema`` 1); :meth:`from_json` reads it back."""
     def to_svg(self) -> str:
         """The leaks as one drawing."""
+    def to_markdown(self) -> str:
+        """The leaks for an issue tracker.
+
+        Equal leaks read equal: there are no times, addresses or indices in it. Names of the
+        program stand in code only, where no tracker makes a link or a mention of them.
+        """
+    def to_text(self, color: bool | None = None) -> str:
+        """The leak trace, no line of it longer than 100 characters.
+
+        Args:
+            color: True for the escape sequences of a terminal, False for plain text. None decides
+                by where ``print`` goes: in colour if ``sys.stdout`` is the original one and a
+                terminal, ``NO_COLOR`` is unset or empty, and ``TERM`` is set and not ``dumb``.
+        """
     def _repr_html_(self) -> str: ...
     @staticmethod
     def from_json(text: str) -> CycleReport:
@@ -128,6 +143,8 @@ class Leak:
         """The publicly known leak of a library that this one is."""
     def to_svg(self) -> str:
         """The leak as a drawing."""
+    def to_markdown(self) -> str:
+        """The leak for an issue tracker, as :meth:`CycleReport.to_markdown`."""
 
 @final
 class Library:
@@ -252,6 +269,7 @@ def tallies(watch: int) -> list[tuple[str, str, int, int, int, float, float]]: .
 def next_delivery() -> tuple[int, CycleReport | None, str | None] | None: ...
 def flush(seconds: float) -> bool: ...
 def close_deliveries() -> None: ...
+def patterns() -> list[tuple[str, str]]: ...
 def find(devices: list[str], ignore: list[str] = ...) -> CycleReport: ...
 def last_look() -> None: ...
 def unreachable_objects() -> list[object]: ...

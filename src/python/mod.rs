@@ -12,6 +12,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyList;
 
 use crate::device::{DeviceSelection, driver_present};
+use crate::diagnose::patterns::PATTERNS;
 use crate::hook::is_waiting_for_stop;
 use crate::watch::{Frequency, Ignored, News, Next, Tally, WatchId};
 use report::{CycleReport, Frame};
@@ -33,7 +34,8 @@ mod _native {
     #[pymodule_export]
     use super::{
         check_devices, close_deliveries, cuda_driver_present, find, flush, last_look,
-        next_delivery, start_watch, stop_watch, tallies, unreachable_objects, with_allocations,
+        next_delivery, patterns, start_watch, stop_watch, tallies, unreachable_objects,
+        with_allocations,
     };
 }
 
@@ -154,6 +156,15 @@ fn next_delivery(py: Python<'_>) -> PyResult<Option<NewsRow>> {
         News::Report(report) => (delivery.watch, Some(CycleReport::new(report)), None),
         News::Trouble(reason) => (delivery.watch, None, Some(reason)),
     }))
+}
+
+/// `(name, page)` of every pattern of leaks.
+#[pyfunction]
+fn patterns() -> Vec<(&'static str, String)> {
+    PATTERNS
+        .iter()
+        .map(|pattern| (pattern.name, pattern.page()))
+        .collect()
 }
 
 /// Waits until everything found so far has been told; False if that took longer than `seconds`.

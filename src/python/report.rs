@@ -1,13 +1,29 @@
 //! Reports as Python objects: read-only views of the model.
 
 use std::collections::HashMap;
+use std::io::IsTerminal;
 use std::sync::Arc;
 
 use pyo3::prelude::*;
 
 use crate::graph::is_library_file;
 use crate::report::model::{self, Report};
-use crate::report::{dot, html, human_bytes, json, svg, text};
+use crate::report::{dot, html, human_bytes, json, markdown, svg, text};
+
+/// True if what Python prints goes to a terminal whose user did not say no to colours
+/// (<https://no-color.org>).
+///
+/// Where `sys.stdout` has been replaced, by a notebook or a test, nobody knows where it leads; it is
+/// not asked, as its `isatty` would be the program's own code.
+fn stdout_shows_color(py: Python<'_>) -> bool {
+    let original = || {
+        let sys = py.import("sys")?;
+        Ok::<bool, PyErr>(sys.getattr("stdout")?.is(&sys.getattr("__stdout__")?))
+    };
+    let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
+        || std::env::var_os("TERM").is_none_or(|value| value == "dumb");
+    !refused && std::io::stdout().is_terminal() && original().unwrap_or(false)
+}
 
 /// What one collection, or one explicit check, found.
 #[pyclass(frozen, module = "cyclescope")]
@@ -108,6 +124,16 @@ impl CycleReport {
 
     fn to_svg(&self, py: Python<'_>) -> String {
         py.detach(|| svg::sheet(&self.report))
+    }
+
+    fn to_markdown(&self, py: Python<'_>) -> String {
+        py.detach(|| markdown::markdown(&self.report))
+    }
+
+    #[pyo3(signature = (color=None))]
+    fn to_text(&self, py: Python<'_>, color: Option<bool>) -> String {
+        let color = color.unwrap_or_else(|| stdout_shows_color(py));
+        py.detach(|| text::colored_trace(&self.report, color))
     }
 
     fn __str__(&self, py: Python<'_>) -> String {
@@ -254,6 +280,10 @@ impl Leak {
 
     fn to_svg(&self, py: Python<'_>) -> String {
         py.detach(|| svg::svg(self.leak()))
+    }
+
+    fn to_markdown(&self, py: Python<'_>) -> String {
+        py.detach(|| markdown::leak_markdown(self.leak()))
     }
 
     fn __str__(&self, py: Python<'_>) -> String {

@@ -460,7 +460,7 @@ mod tests {
             "Node object .weight",
             "✓ driver",
             "and 4 more buffers",
-            "✂ .previous   ← cut the cycle here",
+            "~~~~~~~~~ cut here",
             "The sizes of 2 buffers on cuda:1 could not be read.",
         ] {
             assert!(body.contains(told), "{told}");

@@ -125,6 +125,7 @@ mod tests {
         leak.cycle[0] = Step {
             node: 1,
             type_name: "function".into(),
+            allocated_at: None,
             label: "function main.<locals>.step".into(),
             location: Some(Location {
                 file: "env/site-packages/jaxtyping/_decorator.py".into(),

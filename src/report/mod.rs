@@ -10,6 +10,8 @@ pub mod json;
 pub mod known;
 mod layout;
 pub mod library;
+mod lines;
+pub mod markdown;
 pub mod model;
 mod route;
 mod scene;

@@ -1,48 +1,62 @@
-//! The leak trace: a report as plain text, a sentence a line.
+//! The leak trace: a report as text for a terminal, narrow and in the order in which it is needed.
 
+use super::lines::{Ink, Lines, WIDTH};
 use super::model::{Buffer, Collection, Cut, Graph, Leak, Location, Process, Report, Step};
 use super::words::{
-    buffer_count, counted, cut_of, element_type, grouped, human_bytes, name, printable,
-    steps_before_gap, utc,
+    buffer_count, counted, cut_of, element_type, grouped, human_bytes, name, place_within,
+    shortened, steps_before_gap, utc, without_indices,
 };
+use crate::diagnose::patterns::PATTERNS;
 
 /// Names longer than this are shortened in their middle.
 const NAME: usize = 240;
-/// How many buffers are shown with the whole way to them.
+/// Objects of the drawing get at most so much of a line, so that their places stand in a column.
+const LABEL: usize = 56;
+/// What stands before a reference in the drawing, and before what marks it, is this wide.
+const MARGIN: usize = 9;
+/// How many ways to buffers are shown from their beginning.
 const BUFFERS_WITH_PATH: usize = 4;
-/// How many buffers are shown at all.
+/// How many kinds of buffers are shown at all.
 const BUFFERS: usize = 16;
 /// How many frames of an allocation's stack are shown.
 const FRAMES: usize = 3;
 /// How many references of a way to a buffer are shown.
 const PATH: usize = 12;
 
-/// The whole report as text, to print or to log.
-///
-/// Each leak begins with three lines that need no knowledge of this tool: how much is held, what
-/// is held by what, and which reference to remove where. The cycle, the ways to the buffers and
-/// the advice follow. Names of the program under test cannot break a line or reach the terminal.
+/// The whole report as plain text, to print or to log: [`colored_trace`] without colour.
 pub fn trace(report: &Report) -> String {
-    let mut out = Lines::default();
-    out.line(headline(report));
-    out.line(circumstances(report));
+    colored_trace(report, false)
+}
+
+/// The whole report as text, with the escape sequences for colours if `color`.
+///
+/// Each leak begins with lines that need no knowledge of this tool: how much is held, and what to
+/// change in which line. What is held by what, the cycle and the ways to the buffers follow, with
+/// the reference to remove underlined. Names of the program under test cannot break a line, make
+/// one longer than 100 characters or reach the terminal.
+pub fn colored_trace(report: &Report, color: bool) -> String {
+    let mut out = Lines::new(color);
+    out.wrapped(Ink::Plain, "", &headline(report));
+    out.wrapped(Ink::Plain, "", &circumstances(report));
     for (index, leak) in report.leaks.iter().enumerate() {
         out.line("");
-        out.line(format!(
-            "LEAK {} of {}: {}",
-            index + 1,
-            report.leaks.len(),
-            title(leak)
-        ));
-        out.append(&body(leak));
+        out.inked(&[
+            (
+                Ink::Strong,
+                &format!("LEAK {} of {}", index + 1, report.leaks.len()),
+            ),
+            (Ink::Plain, " · "),
+            (Ink::Strong, &title(leak)),
+        ]);
+        draw(&mut out, leak);
     }
     if !report.notes.is_empty() {
         out.line("");
     }
     for note in &report.notes {
-        out.line(format!("Note: {}", name(note, 1000)));
+        out.wrapped(Ink::Strong, "Note: ", &name(note, 1000));
     }
-    out.text
+    out.into_text()
 }
 
 /// The leak in one line, for a log: bytes, how often, the cycle, and where to cut it.
@@ -126,21 +140,35 @@ fn process(process: &Process) -> String {
     parts.join(", ")
 }
 
-/// How much is held how often, with the pattern and the signature.
+/// How much is held where and how often, what its release freed, and the signature.
 pub(super) fn title(leak: &Leak) -> String {
-    let mut line = size_and_cycle(leak);
+    let mut parts = vec![format!("{} held", size_and_device(leak))];
     if let Some(freed) = leak.bytes_freed {
-        line += &format!(", {} freed when it was broken", human_bytes(freed));
+        parts[0] += &format!(", {} freed", human_bytes(freed));
     }
-    let pattern = leak.pattern.iter().map(|pattern| name(pattern, NAME));
-    let signature = Some(&leak.signature)
-        .filter(|s| !s.is_empty())
-        .map(|s| name(s, 40));
-    let marks: Vec<String> = pattern.chain(signature).collect();
-    if !marks.is_empty() {
-        line += &format!(" [{}]", marks.join(", "));
+    if leak.count > 1 {
+        parts.push(format!("seen {} times", grouped(leak.count)));
     }
-    line
+    if !leak.signature.is_empty() {
+        parts.push(name(&leak.signature, 16));
+    }
+    parts.join(" · ")
+}
+
+/// `64.0 MiB on cuda:0`.
+pub(super) fn size_and_device(leak: &Leak) -> String {
+    let bytes = human_bytes(leak.bytes_held);
+    let Some(first) = leak.buffers.first() else {
+        return bytes;
+    };
+    match leak
+        .buffers
+        .iter()
+        .all(|buffer| buffer.device == first.device)
+    {
+        true => format!("{bytes} on {}", name(&first.device, 16)),
+        false => format!("{bytes} on several devices"),
+    }
 }
 
 /// How much is held by how many cycles: `64.0 MiB held by a reference cycle of 2 objects`.
@@ -156,21 +184,26 @@ pub(super) fn size_and_cycle(leak: &Leak) -> String {
     }
 }
 
-/// Everything about a leak after its title.
+/// Everything about a leak after its title, as plain text.
 pub(super) fn body(leak: &Leak) -> String {
-    let mut out = Lines::default();
-    out.line(format!("  Held: {}", held(leak)));
-    out.line(format!("  Fix:  {}", fix(leak)));
+    let mut out = Lines::new(false);
+    draw(&mut out, leak);
+    out.into_text()
+}
+
+fn draw(out: &mut Lines, leak: &Leak) {
+    out.wrapped(Ink::Strong, "  Fix:  ", &fix(leak));
+    out.wrapped(Ink::Strong, "  Held: ", &held(leak));
     for line in whose(leak) {
-        out.line(format!("  {line}"));
+        out.wrapped(Ink::Plain, "  ", &line);
     }
     if let Some(freed) = freed_beyond_held(leak) {
-        out.line(format!("  Freed: {freed}"));
+        out.wrapped(Ink::Plain, "  Freed: ", &freed);
     }
-    draw_cycle(&mut out, leak);
-    draw_buffers(&mut out, leak);
-    give_advice(&mut out, leak);
-    out.text
+    draw_cycle(out, leak);
+    draw_buffers(out, leak);
+    draw_other_cuts(out, leak);
+    give_advice(out, leak);
 }
 
 /// Whose leak it is, if not the program's own, and what is known of it.
@@ -189,7 +222,7 @@ fn whose(leak: &Leak) -> Vec<String> {
     if let Some(known) = &leak.known {
         let mut line = match &known.fixed_in {
             Some(version) => format!(
-                "Known: fixed in {} {}",
+                "Known: gone in {} {}",
                 name(&known.library, NAME),
                 name(version, NAME)
             ),
@@ -298,52 +331,116 @@ fn reference(cut: &Cut) -> String {
     format!("{} of {}", name(&cut.edge, NAME), name(&cut.owner, NAME))
 }
 
+/// The cycle and the ways from it to the buffers, without words around them.
+pub(super) fn drawing(leak: &Leak) -> String {
+    let mut out = Lines::new(false);
+    draw_cycle(&mut out, leak);
+    draw_buffers(&mut out, leak);
+    draw_other_cuts(&mut out, leak);
+    out.into_text()
+}
+
 fn draw_cycle(out: &mut Lines, leak: &Leak) {
     let Some(first) = leak.cycle.first() else {
         return;
     };
     out.line("");
+    let column = leak
+        .cycle
+        .iter()
+        .map(|step| describe_step(step).chars().count())
+        .max()
+        .unwrap_or(0);
     for (index, step) in leak.cycle.iter().enumerate() {
-        let corner = if index == 0 { "╭→" } else { "│ " };
-        out.line(format!("  {corner} {}", describe_step(step)));
+        let corner = if index == 0 { "  ╭→ " } else { "  │  " };
+        let label = describe_step(step);
+        match &step.location {
+            Some(location) => {
+                let label = format!("{label:column$}  ");
+                let room = WIDTH - label.chars().count() - corner.chars().count();
+                out.inked(&[
+                    (Ink::Plain, corner),
+                    (Ink::Plain, &label),
+                    (Ink::Faint, &place_within(location, room)),
+                ]);
+            }
+            None => out.line(format!("{corner}{label}")),
+        }
         draw_allocation(out, "  │    ", step.allocated_at.as_ref(), &[]);
-        let (mark, remark) = match cut_of(leak, step) {
-            Some(cut) if cut.proven => ("✂ ", "   ← cut the cycle here"),
-            Some(_) => ("✂ ", "   ← look at this reference first"),
-            None => ("", ""),
-        };
-        out.line(format!("  │    ↓ {mark}{}{remark}", name(&step.edge, NAME)));
+        draw_reference(out, "  │    ", &step.edge, cut_of(leak, step));
         if leak.cycle_omitted > 0 && index + 1 == steps_before_gap(leak) {
             let more = counted(leak.cycle_omitted, "more object", "more objects");
             out.line(format!("  │  ⋮ {more} on the way"));
             out.line("  │    ↓");
         }
     }
-    out.line(format!("  ╰─ back to {}", name(&first.label, NAME)));
-    draw_other_cuts(out, leak);
+    out.line(format!("  ╰─ back to {}", name(&first.label, LABEL)));
 }
 
-/// The references to remove that the drawn cycle does not show.
+/// A reference on a line of its own, underlined if it is one to remove.
+fn draw_reference(out: &mut Lines, margin: &str, edge: &str, cut: Option<&Cut>) {
+    let edge = name(edge, WIDTH - MARGIN);
+    let Some(cut) = cut else {
+        out.line(format!("{margin}↓ {edge}"));
+        return;
+    };
+    let remark = if cut.proven {
+        "cut here"
+    } else {
+        "look here first"
+    };
+    let room = WIDTH - MARGIN - remark.len() - 1;
+    let line = "~".repeat(edge.chars().count().clamp(1, room));
+    let arrow = format!("{margin}↓ ");
+    out.inked(&[(Ink::Plain, &arrow), (Ink::Suspect, &edge)]);
+    let blank = format!("{margin}  ");
+    out.inked(&[
+        (Ink::Plain, &blank),
+        (Ink::Suspect, &format!("{line} {remark}")),
+    ]);
+}
+
+/// The references to remove that the drawing does not show.
 fn draw_other_cuts(out: &mut Lines, leak: &Leak) {
     let shown = |cut: &Cut| {
-        leak.cycle
-            .iter()
-            .any(|s| s.node == cut.from && s.edge == cut.edge)
+        let step = |step: &Step| step.node == cut.from && step.edge == cut.edge;
+        leak.cycle.iter().any(step)
+            || kinds_of_buffers(leak)
+                .iter()
+                .take(BUFFERS_WITH_PATH)
+                .any(|(buffer, _)| {
+                    (0..buffer.path.len())
+                        .any(|index| path_cut(leak, buffer, index).is_some_and(|c| c == cut))
+                })
     };
-    for cut in leak.cuts.iter().filter(|cut| !shown(cut)).take(16) {
+    let hidden: Vec<&Cut> = leak
+        .cuts
+        .iter()
+        .filter(|cut| !shown(cut))
+        .take(16)
+        .collect();
+    if !hidden.is_empty() {
+        out.line("");
+    }
+    for cut in hidden {
         let place = cut.location.as_ref().map(|at| format!(" at {}", place(at)));
-        out.line(format!(
-            "  ✂ also {}{}",
+        let also = if leak.cuts.len() > 1 { "also " } else { "" };
+        let verb = if cut.proven { "cut" } else { "look at" };
+        let sentence = format!(
+            "{also}{verb} {}{}",
             reference(cut),
             place.unwrap_or_default()
-        ));
+        );
+        out.wrapped(Ink::Suspect, "  ~ ", &sentence);
     }
 }
 
 /// Where an object, or its memory, was allocated: the stack if that is known, or else the line.
 fn draw_allocation(out: &mut Lines, indent: &str, at: Option<&Location>, stack: &[String]) {
     if let (Some(at), true) = (at, stack.is_empty()) {
-        out.line(format!("{indent}allocated at {}", place(at)));
+        let head = format!("{indent}allocated at ");
+        let room = WIDTH - head.chars().count();
+        out.inked(&[(Ink::Faint, &head), (Ink::Faint, &place_within(at, room))]);
     }
     for (index, frame) in stack.iter().take(FRAMES).enumerate() {
         let word = if index == 0 {
@@ -351,48 +448,91 @@ fn draw_allocation(out: &mut Lines, indent: &str, at: Option<&Location>, stack: 
         } else {
             "called from"
         };
-        out.line(format!("{indent}{word} {}", name(frame, NAME)));
+        let head = format!("{indent}{word} ");
+        let room = WIDTH - head.chars().count();
+        out.inked(&[
+            (Ink::Faint, &head),
+            (Ink::Faint, &shortened(&name(frame, NAME), room)),
+        ]);
     }
 }
 
-/// An object as the drawing names it: label, type unless the label says it, and place.
+/// An object as the drawing names it: label, and type unless the label says it.
 fn describe_step(step: &Step) -> String {
-    let mut line = name(&step.label, NAME);
+    let mut line = name(&step.label, LABEL);
     if !step.label.contains(&step.type_name) {
-        line += &format!(" ({})", name(&step.type_name, NAME));
+        line += &format!(" ({})", name(&step.type_name, LABEL));
     }
-    if let Some(location) = &step.location {
-        line += &format!(" at {}", place(location));
-    }
-    line
+    shortened(&line, LABEL).into_owned()
 }
 
 fn place(location: &Location) -> String {
     name(&location.to_string(), NAME)
 }
 
+/// The buffers with how many others there are that look the same and are reached in the same way.
+fn kinds_of_buffers(leak: &Leak) -> Vec<(&Buffer, u64)> {
+    let same = |a: &Buffer, b: &Buffer| {
+        a.from_step == b.from_step
+            && a.confirmed == b.confirmed
+            && describe(a) == describe(b)
+            && a.path.len() == b.path.len()
+            && a.path
+                .iter()
+                .zip(&b.path)
+                .all(|(a, b)| without_indices(a) == without_indices(b))
+    };
+    let mut kinds: Vec<(&Buffer, u64)> = Vec::new();
+    for buffer in &leak.buffers {
+        match kinds.iter_mut().find(|(first, _)| same(first, buffer)) {
+            Some((_, count)) => *count += 1,
+            None => kinds.push((buffer, 1)),
+        }
+    }
+    kinds
+}
+
 fn draw_buffers(out: &mut Lines, leak: &Leak) {
-    for (index, buffer) in leak.buffers.iter().take(BUFFERS).enumerate() {
+    let kinds = kinds_of_buffers(leak);
+    for (index, &(buffer, count)) in kinds.iter().take(BUFFERS).enumerate() {
         if index < BUFFERS_WITH_PATH {
             out.line("");
-            draw_path(out, leak, buffer);
+            draw_path(out, leak, buffer, count > 1);
         }
-        out.line(format!("    ■ {}", describe_fully(buffer)));
+        let mut what = describe(buffer);
+        if count > 1 {
+            what = format!("{} × {what}", grouped(count));
+        }
+        if buffer.confirmed {
+            what += " (confirmed by the CUDA driver)";
+        }
+        out.wrapped(Ink::Held, "    ■ ", &what);
         let at = buffer.allocated_at.as_ref();
         draw_allocation(out, "      ", at, &buffer.allocation);
     }
-    let more = leak.buffers.len().saturating_sub(BUFFERS) as u64;
+    let more: u64 = kinds.iter().skip(BUFFERS).map(|(_, count)| count).sum();
     let more = more.saturating_add(leak.buffers_omitted);
     if more > 0 {
-        out.line(format!(
-            "    ■ and {}",
-            counted(more, "more buffer", "more buffers")
-        ));
+        let more = counted(more, "more buffer", "more buffers");
+        out.wrapped(Ink::Held, "    ■ ", &format!("and {more}"));
     }
 }
 
+/// The cut, if any, of one reference on the way to a buffer.
+fn path_cut<'a>(leak: &'a Leak, buffer: &Buffer, index: usize) -> Option<&'a Cut> {
+    let from = match index.checked_sub(1) {
+        Some(previous) => *buffer.path_nodes.get(previous)?,
+        None => leak.cycle.get(buffer.from_step as usize)?.node,
+    };
+    let edge = buffer.path.get(index)?;
+    leak.cuts
+        .iter()
+        .find(|cut| cut.from == from && cut.edge == *edge)
+}
+
 /// The references from the cycle to the buffer, one a line, each followed by what it leads to.
-fn draw_path(out: &mut Lines, leak: &Leak, buffer: &Buffer) {
+/// If `several` buffers are reached in this way, their indices differ and are written `[x]`.
+fn draw_path(out: &mut Lines, leak: &Leak, buffer: &Buffer, several: bool) {
     let Some(start) = leak.cycle.get(buffer.from_step as usize) else {
         return;
     };
@@ -401,7 +541,7 @@ fn draw_path(out: &mut Lines, leak: &Leak, buffer: &Buffer) {
         .iter()
         .filter(|step| step.label == start.label)
         .count();
-    let mut owner = name(&start.label, NAME);
+    let mut owner = name(&start.label, LABEL);
     if alike > 1 {
         owner += &format!(" (step {})", buffer.from_step + 1);
     }
@@ -427,12 +567,14 @@ fn draw_path(out: &mut Lines, leak: &Leak, buffer: &Buffer) {
             }
             continue;
         }
-        out.line(format!("    ↓ {}", name(edge, NAME)));
+        let cut = path_cut(leak, buffer, index);
+        match several {
+            true => draw_reference(out, "    ", &without_indices(edge), cut),
+            false => draw_reference(out, "    ", edge, cut),
+        }
         if index + 1 < length {
-            out.line(format!(
-                "    {}",
-                node_label(&leak.graph, buffer.path_nodes.get(index))
-            ));
+            let next = node_label(&leak.graph, buffer.path_nodes.get(index));
+            out.line(format!("    {next}"));
         }
     }
 }
@@ -455,55 +597,42 @@ fn describe(buffer: &Buffer) -> String {
     )
 }
 
-fn describe_fully(buffer: &Buffer) -> String {
-    let confirmed = if buffer.confirmed {
-        " (confirmed by the CUDA driver)"
-    } else {
-        ""
-    };
-    format!("{} at {:#x}{confirmed}", describe(buffer), buffer.pointer)
-}
-
 fn give_advice(out: &mut Lines, leak: &Leak) {
     let advice = &leak.advice;
+    let pattern = leak
+        .pattern
+        .as_ref()
+        .filter(|pattern| PATTERNS.iter().any(|known| known.name == **pattern));
     let code = advice.before.is_some() || advice.after.is_some();
-    if code || !advice.text.is_empty() && !advice_is_fix(leak) {
+    // Where the fix names the references alone, what else is known of them.
+    let text = !advice_is_fix(leak) && !leak.cuts.is_empty() && !advice.text.is_empty();
+    if code || text || pattern.is_some() {
         out.line("");
     }
-    if !advice_is_fix(leak) && !advice.text.is_empty() {
-        out.line(format!("  {}", name(&advice.text, 2000)));
+    if text {
+        out.wrapped(Ink::Plain, "  ", &name(&advice.text, 2000));
     }
     for (word, code) in [("before", &advice.before), ("after", &advice.after)] {
         let Some(code) = code else { continue };
         for (index, line) in code.lines().take(40).enumerate() {
             let word = if index == 0 { word } else { "" };
             let line = line.replace('\t', "    ");
-            out.line(format!("    {word:6} │ {}", name(&line, NAME)));
+            let line = name(&line, WIDTH - 13);
+            out.inked(&[
+                (Ink::Strong, &format!("    {word:6} │ ")),
+                (Ink::Plain, &line),
+            ]);
         }
     }
-}
-
-/// Text made of lines, each free of spaces at its end.
-#[derive(Default)]
-struct Lines {
-    text: String,
-}
-
-impl Lines {
-    fn line(&mut self, line: impl AsRef<str>) {
-        // Everything has passed `name`; this holds for what a later change forgets.
-        self.text.push_str(printable(line.as_ref()).trim_end());
-        self.text.push('\n');
-    }
-
-    fn append(&mut self, lines: &str) {
-        self.text.push_str(lines);
+    if let Some(pattern) = pattern {
+        out.line(format!("  Why:  python -m cyclescope explain {pattern}"));
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::samples;
+    use super::super::words::printable;
     use super::*;
 
     #[test]
@@ -535,15 +664,74 @@ mod tests {
             .take(3)
             .collect();
         assert!(lines[0].contains("64.0 MiB"), "{}", lines[0]);
-        assert!(lines[1].contains("torch.Tensor") && lines[1].contains("._callback → "));
-        assert!(lines[2].contains("`_callback`") && lines[2].contains("awaitable.py:31"));
+        assert!(lines[1].starts_with("  Fix:  train/awaitable.py:31: "));
+        assert!(lines[1].contains("`_callback`"), "{}", lines[1]);
     }
 
     #[test]
-    fn the_scissors_stand_on_the_reference_that_is_cut_and_nowhere_else() {
+    fn the_reference_that_is_cut_is_underlined_and_no_other() {
         let text = trace(&samples::callback());
-        let marked: Vec<&str> = text.lines().filter(|l| l.contains('✂')).collect();
-        assert_eq!(marked, ["  │    ↓ ✂ ._callback   ← cut the cycle here"]);
+        let lines: Vec<&str> = text.lines().collect();
+        let marked: Vec<usize> = (0..lines.len())
+            .filter(|&index| lines[index].contains('~'))
+            .collect();
+        let [mark] = marked[..] else {
+            panic!("{text}");
+        };
+        assert_eq!(lines[mark - 1], "  │    ↓ ._callback");
+        assert_eq!(lines[mark], "  │      ~~~~~~~~~~ cut here");
+    }
+
+    #[test]
+    fn a_cut_outside_of_the_cycle_is_underlined_on_the_way_to_the_buffer() {
+        let mut report = samples::callback();
+        let cut = &mut report.leaks[0].cuts[0];
+        (cut.edge, cut.from, cut.to) = ("._tensor".into(), 2, 3);
+        let text = trace(&report);
+        assert!(
+            text.contains("    ↓ ._tensor\n      ~~~~~~~~ cut here\n"),
+            "{text}"
+        );
+        report.leaks[0].cuts[0].from = 4;
+        let text = trace(&report);
+        assert!(!text.contains("~~~"), "{text}");
+        assert!(text.contains("  ~ cut ._tensor of AwaitableTensorWithViewCallBack object"));
+    }
+
+    #[test]
+    fn buffers_alike_are_one() {
+        let mut report = samples::callback();
+        let buffer = report.leaks[0].buffers[0].clone();
+        for index in 0..3 {
+            let edge = format!("[{index}]");
+            let path = vec!["._tensor_awaitable".into(), edge];
+            report.leaks[0].buffers.push(Buffer {
+                path,
+                ..buffer.clone()
+            });
+        }
+        let text = trace(&report);
+        assert_eq!(text.matches('■').count(), 2, "{text}");
+        assert!(text.contains("↓ [x]\n    ■ 3 × torch.Tensor"), "{text}");
+    }
+
+    #[test]
+    fn colour_changes_no_character() {
+        for report in [
+            samples::callback(),
+            samples::hostile(),
+            samples::million_ring(),
+        ] {
+            let colored = colored_trace(&report, true);
+            assert!(colored.contains("\u{1b}["));
+            let mut plain = colored;
+            for code in ["0", "1", "2", "1;31", "33"] {
+                plain = plain.replace(&format!("\u{1b}[{code}m"), "");
+            }
+            let text = trace(&report);
+            assert!(!text.contains('\u{1b}'));
+            assert_eq!(plain, text);
+        }
     }
 
     #[test]
@@ -579,7 +767,11 @@ mod tests {
             text.chars()
                 .all(|c| c == '\n' || printable(&c.to_string()) == c.to_string())
         );
-        assert!(text.lines().all(|line| line.chars().count() < 2100));
+        for report in [samples::hostile(), samples::callback(), samples::dangling()] {
+            let text = trace(&report);
+            let long = text.lines().find(|line| line.chars().count() > WIDTH);
+            assert_eq!(long, None);
+        }
         assert!(
             !text
                 .lines()

@@ -179,6 +179,45 @@ pub fn short_location(location: &Location) -> String {
     .to_string()
 }
 
+/// The place in at most `limit` characters: of a long path the last folders that fit.
+pub fn place_within(location: &Location, limit: usize) -> String {
+    let place = location.to_string();
+    let mut rest = place.as_str();
+    while rest.chars().count() + if rest == place { 0 } else { 2 } > limit {
+        match rest.trim_start_matches(['/', '\\']).split_once(['/', '\\']) {
+            Some((_, shorter)) => rest = shorter,
+            None => return name(rest, limit),
+        }
+    }
+    match rest == place {
+        true => name(rest, limit),
+        false => name(&format!("…/{rest}"), limit),
+    }
+}
+
+/// The text with each index, a number in brackets, written `[x]`: what is stored at another place
+/// of a list, or under another number, is the same leak.
+pub fn without_indices(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('[') {
+        out += before;
+        match after.split_once(']') {
+            Some((index, behind))
+                if !index.is_empty() && index.bytes().all(|b| b.is_ascii_digit()) =>
+            {
+                out += "[x]";
+                rest = behind;
+            }
+            _ => {
+                out.push('[');
+                rest = after;
+            }
+        }
+    }
+    out + rest
+}
+
 /// What a buffer is made of: `float32[4096, 4096]`, `raw storage`.
 pub fn element_type(buffer: &Buffer) -> String {
     let shape = buffer.shape.as_ref().map(|extents| {
@@ -265,6 +304,30 @@ mod tests {
         assert_eq!(shortened("ab", 0), "…");
         assert_eq!(name(&"\n".repeat(10_000), 21).chars().count(), 21);
         assert!(name(&format!("{}tail", "é".repeat(10_000)), 20).ends_with("tail"));
+    }
+
+    #[test]
+    fn of_a_long_path_the_end_is_kept() {
+        let at = |file: &str| Location {
+            file: file.into(),
+            line: 7,
+        };
+        assert_eq!(place_within(&at("/a/train.py"), 20), "/a/train.py:7");
+        assert_eq!(
+            place_within(&at("/home/me/project/train.py"), 22),
+            "…/project/train.py:7"
+        );
+        assert_eq!(place_within(&at("/home/me/train.py"), 12), "…/train.py:7");
+        assert_eq!(
+            place_within(&at("/home/me/trainer.py"), 8).chars().count(),
+            8
+        );
+    }
+
+    #[test]
+    fn indices_are_written_alike() {
+        assert_eq!(without_indices("a[12][x]['3'][[4]"), "a[x][x]['3'][[x]");
+        assert_eq!(without_indices("a[ []"), "a[ []");
     }
 
     #[test]

@@ -6,6 +6,13 @@
 //! **Why it leaks.** Every class is in its own `__mro__`, so every class is a cycle. A class at module
 //! level lives as long as the program; one made in a function becomes garbage at each call.
 //!
+//! ```python
+//! def make_lookup(weights):
+//!     class Lookup:
+//!         table = weights                # waits for the collector with Lookup
+//!     return Lookup()
+//! ```
+//!
 //! Use instead a class at module level, made once, and instance attributes for the tensors.
 
 use super::{Advice, Pattern};

@@ -4,6 +4,11 @@
 //!
 //! **Why it leaks.** Every item is referred to by its container; here the way leads back to the start.
 //!
+//! ```python
+//! state = {'weights': weights}
+//! state['initial'] = state      # state → state
+//! ```
+//!
 //! Use instead a copy, a key or an index in place of the container, or take it out when done.
 
 use super::{Advice, Pattern};

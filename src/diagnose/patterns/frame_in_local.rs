@@ -4,6 +4,12 @@
 //!
 //! **Why it leaks.** The frame refers to all local variables, and one of them refers to the frame.
 //!
+//! ```python
+//! def log(batch):
+//!     frame = inspect.currentframe()     # frame → frame
+//!     print(frame.f_lineno, batch.shape)
+//! ```
+//!
 //! Use instead a `try: … finally: del frame`, or take what is needed (`frame.f_lineno`) at once.
 
 use super::{Advice, Pattern};

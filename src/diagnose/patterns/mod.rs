@@ -70,8 +70,37 @@ pub struct Pattern {
     pub recognise: fn(&Case<'_>) -> Option<Advice>,
 }
 
-/// Every pattern, the more particular before the more general.
-pub const PATTERNS: &[Pattern] = &[
+impl Pattern {
+    /// The page that explains it, in Markdown: the doc comment of the pattern's own file.
+    pub fn page(&self) -> String {
+        PATTERNS
+            .iter()
+            .zip(SOURCES)
+            .find(|(pattern, _)| pattern.name == self.name)
+            .map_or_else(String::new, |(_, source)| module_comment(source))
+    }
+}
+
+/// The lines at the top of a source file that begin with `//!`.
+fn module_comment(source: &str) -> String {
+    source
+        .lines()
+        .map_while(|line| line.strip_prefix("//!"))
+        .map(|line| format!("{}\n", line.strip_prefix(' ').unwrap_or(line)))
+        .collect()
+}
+
+/// Declares [`PATTERNS`] and takes in the source of each, for its page.
+macro_rules! registry {
+    ($($file:ident::PATTERN,)*) => {
+        /// Every pattern, the more particular before the more general.
+        pub const PATTERNS: &[Pattern] = &[$($file::PATTERN),*];
+        /// The file of each pattern, in the same order.
+        const SOURCES: &[&str] = &[$(include_str!(concat!(stringify!($file), ".rs"))),*];
+    };
+}
+
+registry![
     frame_in_local::PATTERN,
     exc_info_kept::PATTERN,
     future_keeps_exception::PATTERN,
@@ -131,5 +160,33 @@ pub fn fallback(case: &Case<'_>) -> Advice {
         ),
         before: None,
         after: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_pattern_has_the_page_of_its_own_file() {
+        for pattern in PATTERNS {
+            let page = pattern.page();
+            assert!(page.starts_with("# "), "{}: {page}", pattern.name);
+            assert!(!page.contains("//!") && !page.contains("recognise"));
+        }
+        assert!(
+            PATTERNS[0]
+                .page()
+                .starts_with("# Frame stored in a local\n\nA function keeps")
+        );
+    }
+
+    #[test]
+    fn names_are_unique() {
+        let mut names: Vec<&str> = PATTERNS.iter().map(|pattern| pattern.name).collect();
+        names.sort_unstable();
+        let count = names.len();
+        names.dedup();
+        assert_eq!(names.len(), count);
     }
 }

@@ -5,6 +5,14 @@
 //! **Why it leaks.** Its own name is a variable of the function around it, so the inner function keeps
 //! a cell that refers to it: a cycle of one, with every other variable that it captured.
 //!
+//! ```python
+//! def total(tree, weights):
+//!     def visit(node):                   # visit keeps visit, and weights
+//!         return node.value * weights + sum(visit(child) for child in node.children)
+//!
+//!     return visit(tree)
+//! ```
+//!
 //! Use instead a function at module level or a method, and pass what it needs; or break the cycle
 //! with `del inner` at the end of the outer function.
 

@@ -4,6 +4,12 @@
 //!
 //! **Why it leaks.** The attribute counts as a reference, so the count never reaches zero.
 //!
+//! ```python
+//! class Config:
+//!     def __init__(self):
+//!         self.root = self
+//! ```
+//!
 //! Use instead `self` where the attribute is read, or a property that returns it.
 
 use super::{Advice, Pattern};

@@ -6,6 +6,12 @@
 //! **Why it leaks.** A suspended function keeps its local variables. If one of them refers to the
 //! suspended function, or to an object that keeps it, that is a cycle.
 //!
+//! ```python
+//! class Loader:
+//!     def __init__(self):
+//!         self.batches = self.read()     # suspended in read(), which keeps self
+//! ```
+//!
 //! Use instead `close()` (for a coroutine: await or cancel it) when it is no longer needed, or
 //! do not hand the generator to its own body.
 

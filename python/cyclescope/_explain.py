@@ -1,0 +1,42 @@
+"""The pages that explain the patterns of leaks."""
+
+from __future__ import annotations
+
+from cyclescope import _native
+
+
+def explain(pattern: str) -> str:
+    """The page about a pattern of leaks: why it leaks, an example, and what to use instead.
+
+    Args:
+        pattern: Its name, as in :attr:`Leak.pattern`, such as ``closure-captures-owner``.
+
+    Raises:
+        ValueError: If there is no such pattern; the message names those that are spelled alike.
+    """
+    pages = dict(_native.patterns())
+    try:
+        return pages[pattern]
+    except KeyError:
+        raise ValueError(_unknown(pattern, list(pages))) from None
+
+
+def overview() -> str:
+    """Every pattern in a line of its own: its name and the heading of its page."""
+    pages = _native.patterns()
+    width = max(len(name) for name, _ in pages)
+    return "".join(f"{name:{width}}  {_heading(page)}\n" for name, page in pages)
+
+
+def _heading(page: str) -> str:
+    return page.partition("\n")[0].removeprefix("# ")
+
+
+def _unknown(pattern: str, names: list[str]) -> str:
+    # Only who mistypes a name pays for the import.
+    from difflib import get_close_matches
+
+    near = get_close_matches(pattern, names, cutoff=0.5)
+    near += [name for name in names if pattern and pattern in name and name not in near]
+    advice = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(names)}"
+    return f"no pattern is called {pattern!r}: {advice}"
