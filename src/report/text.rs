@@ -556,6 +556,21 @@ mod tests {
     }
 
     #[test]
+    fn the_autograd_graph_is_named_only_where_there_is_one() {
+        let mut report = samples::callback();
+        let leak = &mut report.leaks[0];
+        // The rounding of the allocator is no graph.
+        leak.bytes_freed = Some(leak.bytes_held + 4096);
+        assert_eq!(freed_beyond_held(leak), None);
+        leak.bytes_freed = Some(leak.bytes_held + (64 << 20));
+        let words = freed_beyond_held(leak).unwrap_or_default();
+        assert!(words.starts_with("128.0 MiB although the buffer holds 64.0 MiB: "));
+        assert!(!words.contains("grad_fn"));
+        leak.buffers[0].has_grad_fn = true;
+        assert!(freed_beyond_held(leak).is_some_and(|words| words.contains("(grad_fn)")));
+    }
+
+    #[test]
     fn long_ways_are_shown_from_both_ends() {
         let mut report = samples::callback();
         let buffer = &mut report.leaks[0].buffers[0];
