@@ -258,7 +258,7 @@ pub(super) fn freed_beyond_held(leak: &Leak) -> Option<String> {
     };
     let rest = match leak.buffers.iter().any(|buffer| buffer.has_grad_fn) {
         true => "the rest was held by its autograd graph (grad_fn)",
-        false => "the rest was held by something that Python's references do not show",
+        false => "what held the rest is not known",
     };
     Some(format!(
         "{} although the {noun} {verb} {}: {rest}.",
@@ -783,6 +783,21 @@ mod tests {
     fn indices_that_point_nowhere_are_survived() {
         let text = trace(&samples::dangling());
         assert!(text.contains("LEAK 1 of"));
+    }
+
+    #[test]
+    fn the_autograd_graph_is_named_only_where_there_is_one() {
+        let mut report = samples::callback();
+        let leak = &mut report.leaks[0];
+        // The rounding of the allocator is no graph.
+        leak.bytes_freed = Some(leak.bytes_held + 4096);
+        assert_eq!(freed_beyond_held(leak), None);
+        leak.bytes_freed = Some(leak.bytes_held + (64 << 20));
+        let words = freed_beyond_held(leak).unwrap_or_default();
+        assert!(words.starts_with("128.0 MiB although the buffer holds 64.0 MiB: "));
+        assert!(!words.contains("grad_fn"));
+        leak.buffers[0].has_grad_fn = true;
+        assert!(freed_beyond_held(leak).is_some_and(|words| words.contains("(grad_fn)")));
     }
 
     #[test]
