@@ -125,6 +125,8 @@ fn is_own_file(file: &str) -> bool {
 
 /// Of a distribution.
 type NameAndVersion = (String, String);
+/// By folder and import name.
+type Distributions = HashMap<(PathBuf, String), Option<NameAndVersion>>;
 
 /// An installed package, or the standard library.
 struct Package {
@@ -161,8 +163,7 @@ impl Package {
     /// Name and version as installed; the import name and no version where no metadata tells.
     fn distribution(&self) -> (String, Option<String>) {
         /// Read once a process: a leak may be found at every step of a training.
-        static KNOWN: LazyLock<Mutex<HashMap<(PathBuf, String), Option<NameAndVersion>>>> =
-            LazyLock::new(Mutex::default);
+        static KNOWN: LazyLock<Mutex<Distributions>> = LazyLock::new(Mutex::default);
         let Some(folder) = &self.folder else {
             return (STANDARD_LIBRARY.to_owned(), None);
         };
