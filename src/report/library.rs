@@ -123,6 +123,11 @@ fn is_own_file(file: &str) -> bool {
     !is_library_file(file) && !file.starts_with('<')
 }
 
+/// Of a distribution.
+type NameAndVersion = (String, String);
+/// By folder and import name.
+type Distributions = HashMap<(PathBuf, String), Option<NameAndVersion>>;
+
 /// An installed package, or the standard library.
 struct Package {
     /// The name that it is imported by; empty for the standard library.
@@ -158,8 +163,7 @@ impl Package {
     /// Name and version as installed; the import name and no version where no metadata tells.
     fn distribution(&self) -> (String, Option<String>) {
         /// Read once a process: a leak may be found at every step of a training.
-        static KNOWN: LazyLock<Mutex<HashMap<(PathBuf, String), Option<(String, String)>>>> =
-            LazyLock::new(Mutex::default);
+        static KNOWN: LazyLock<Mutex<Distributions>> = LazyLock::new(Mutex::default);
         let Some(folder) = &self.folder else {
             return (STANDARD_LIBRARY.to_owned(), None);
         };
@@ -180,7 +184,7 @@ impl Package {
 ///
 /// First by the names of the metadata folders; only if none is the package's, by what they list. Two
 /// distributions that share a package, or two versions at once, leave it open: `None`.
-fn installed(folder: &Path, import: &str) -> Option<(String, String)> {
+fn installed(folder: &Path, import: &str) -> Option<NameAndVersion> {
     let mut metadata: Vec<(String, String, PathBuf)> = std::fs::read_dir(folder)
         .ok()?
         .filter_map(|entry| {
