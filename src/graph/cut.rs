@@ -3,9 +3,7 @@
 use petgraph::Direction;
 use petgraph::algo::kosaraju_scc;
 use petgraph::graph::{DiGraph, EdgeIndex, NodeIndex};
-use petgraph::visit::{
-    EdgeRef, IntoNeighborsDirected, IntoNodeIdentifiers, NodeCount, VisitMap, Visitable,
-};
+use petgraph::visit::{IntoNeighborsDirected, IntoNodeIdentifiers, NodeCount, VisitMap, Visitable};
 use rustc_hash::FxHashSet;
 
 use super::cycle::{Cycle, first_cycle};
