@@ -37,7 +37,7 @@ SHAPES = {
     "optimizer_hook_bound_method": ("optimizer-hook-captures-owner", "A step post-hook of `SGD`"),
     "parametrized_module": ("parametrized-module", "remove_parametrizations"),
     "scheduler_lambda_captures_owner": ("scheduler-lambda-captures-owner", "a lambda"),
-    "submodule_lambda_captures_module": ("closure-captures-owner", "`Model.activation`"),
+    "submodule_lambda_captures_module": ("closure-captures-owner", "`Lambda.function`"),
     "tensor_attribute": ("tensor-attribute-leads-back", "`owner` of a Tensor is a Shard"),
     "tensor_attribute_on_itself": ("tensor-attribute-leads-back", "`record` of a Tensor"),
     "tensor_hook_bound_method": ("tensor-hook-captures-tensor", "a method bound to the Clipped"),

@@ -217,7 +217,7 @@ def find_tensor_cycles(*, devices: Devices = "cuda", ignore: Sequence[str] = ())
 
 
 def _ignored_names(ignore: Sequence[str]) -> list[str]:
-    if isinstance(ignore, str) or not isinstance(ignore, Sequence):
+    if not isinstance(ignore, (list, tuple, set, frozenset)):
         raise ValueError(
             f"ignore must be a list of signatures, patterns or libraries, not {ignore!r}: "
             "write ignore=['torch']"

@@ -133,7 +133,7 @@ fn callback_rank(
         }
         (name @ ReferenceName::Attribute(_), ObjectKind::Instance) if target.stands_for == 0 => {
             let hooks = is_hooks(name) && holds_others(target);
-            let given = graph[from].is_library() && !target.is_library() && is_code(target);
+            let given = is_installed(&graph[from]) && !target.is_library() && is_code(target);
             (hooks || given).then_some(3)
         }
         // A tensor refers to its hooks twice: what `remove()` takes out is the item.
@@ -160,6 +160,16 @@ fn is_registry(graph: &LeakGraph, dict: NodeIndex) -> bool {
         && graph
             .edges_directed(dict, Direction::Incoming)
             .any(|edge| is_hooks(&edge.weight().name))
+}
+
+/// True for an object of an installed package: of those, and not of the standard library's threads
+/// and executors, the program keeps many and gives callbacks to each.
+fn is_installed(node: &LeakNode) -> bool {
+    node.is_library()
+        && node.description.place.as_ref().is_some_and(|place| {
+            let file = place.file.replace('\\', "/");
+            file.contains("/site-packages/") || file.contains("/dist-packages/")
+        })
 }
 
 fn is_hooks(name: &ReferenceName) -> bool {

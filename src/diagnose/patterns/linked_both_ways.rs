@@ -73,6 +73,9 @@ fn way_back<'a>(case: &Case<'a>) -> Option<(&'a LeakNode, &'a str, &'a LeakNode)
     if from.description.kind != ObjectKind::Instance {
         return None;
     }
+    if points_back(name) {
+        return Some((from, name, to));
+    }
     let mut direct = case.steps().filter_map(|step| match step.name {
         ReferenceName::Attribute(name)
             if step.object.description.kind == ObjectKind::Instance

@@ -7,7 +7,19 @@
 //! the graph one another; tracing leaves further cycles that hold the traced module. All of them are
 //! PyTorch's, and no one reference frees the parameters.
 //!
+//! ```python
+//! for batch in loader:
+//!     traced = torch.fx.symbolic_trace(model)
+//!     loss = traced(batch).mean()
+//! ```
+//!
 //! Use instead one trace, kept and used again, or `gc.collect()` where traced modules are dropped.
+//!
+//! ```python
+//! traced = torch.fx.symbolic_trace(model)
+//! for batch in loader:
+//!     loss = traced(batch).mean()
+//! ```
 //!
 //! References: `torch.fx.GraphModule`, `torch.fx.Graph.owning_module`.
 
