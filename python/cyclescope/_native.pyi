@@ -22,6 +22,7 @@ __all__ = [
     "stop_watch",
     "tallies",
     "unreachable_objects",
+    "with_allocations",
 ]
 
 @final
