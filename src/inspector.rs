@@ -2,6 +2,7 @@
 //! device memory.
 
 use std::cell::RefCell;
+use std::ptr;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use petgraph::graph::NodeIndex;
@@ -309,12 +310,18 @@ impl Inspector {
             held: Vec::new(),
         };
         search.table.begin_pass();
+        let mut row = (ptr::null_mut(), TypeFacts::NONE);
         let mut next = 0;
         while let Some(object) = garbage.get(next).copied().or_else(|| search.held.pop()) {
             next += 1;
             // SAFETY: attached; the garbage is held by the caller, and holds what it refers to.
             unsafe {
-                let facts = search.facts(object);
+                let ty = ffi::Py_TYPE(object);
+                // Objects of one type come in rows.
+                if ty != row.0 {
+                    row = (ty, search.facts(object));
+                }
+                let facts = &row.1;
                 if facts.verdict != 0 {
                     search.candidates.push((facts.verdict, object as usize));
                 }

@@ -22,6 +22,16 @@ pub struct TypeFacts {
     pub verdict: Verdict,
 }
 
+impl TypeFacts {
+    /// What stands for no type at all.
+    pub const NONE: Self = Self {
+        traverse: None,
+        finalizes: false,
+        kind: ObjectKind::Instance,
+        verdict: 0,
+    };
+}
+
 struct Entry {
     facts: TypeFacts,
     /// Tells whether a type made at run time is still the one the facts are about.
@@ -63,12 +73,7 @@ struct Met {
 const NOBODY: Met = Met {
     address: 0,
     until: 0,
-    facts: TypeFacts {
-        traverse: None,
-        finalizes: false,
-        kind: ObjectKind::Instance,
-        verdict: 0,
-    },
+    facts: TypeFacts::NONE,
 };
 
 impl TypeTable {

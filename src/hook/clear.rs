@@ -112,6 +112,7 @@ impl<'py> Garbage<'py> {
                 ffi::Py_XDECREF(object);
             }
         }
+        slot.note_error();
     }
 }
 
@@ -144,6 +145,7 @@ impl<'py> ClearSlot<'py> {
         unsafe {
             let ty = ffi::Py_TYPE(object).cast::<ffi::PyObject>();
             if self.of.as_ref().is_none_or(|of| of.as_ptr() != ty) {
+                self.note_error();
                 self.of = Some(Bound::from_borrowed_ptr(py, ty));
                 self.clear = mem::transmute::<*mut c_void, Option<ffi::inquiry>>(
                     ffi::PyType_GetSlot(ty.cast(), ffi::Py_tp_clear),
@@ -151,8 +153,18 @@ impl<'py> ClearSlot<'py> {
             }
             if let Some(clear) = self.clear {
                 clear(object);
+            }
+        }
+    }
+
+    /// Writes an exception that a `tp_clear` left behind to standard error, as the collector does.
+    /// Asked once per row of objects: a `tp_clear` that fails is all but unknown.
+    fn note_error(&self) {
+        if let Some(of) = &self.of {
+            // SAFETY: attached, as `of` shows.
+            unsafe {
                 if !ffi::PyErr_Occurred().is_null() {
-                    ffi::PyErr_WriteUnraisable(ffi::Py_TYPE(object).cast());
+                    ffi::PyErr_WriteUnraisable(of.as_ptr());
                 }
             }
         }
