@@ -1,8 +1,9 @@
 //! The embeddable facade: looks at objects of a Python program and says which cycles among them hold
 //! device memory.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ptr;
+use std::rc::Rc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use petgraph::graph::NodeIndex;
@@ -13,12 +14,12 @@ use pyo3::types::{PyList, PyString};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::device::{DeviceBuffer, DeviceSelection, Frameworks, StorageWatch, imported};
-use crate::diagnose::diagnose;
+use crate::diagnose::Diagnoses;
 use crate::graph::{Group, LeakEdge, LeakGraph, LeakNode, find_groups, fold, frees_group, select};
 use crate::heap::{
-    AllocationTraces, Builtins, Description, ObjectKind, ReferenceName, Snapshot, TypeFacts,
-    TypeTable, Verdict, capture, describe, for_each_referent, name_references, reference_count,
-    text_of, unreachable,
+    AllocationTraces, Builtins, Classes, Description, ObjectKind, ReferenceName, Snapshot,
+    TypeFacts, TypeTable, Verdict, capture, describe, for_each_referent, name_references,
+    reference_count, text_of, unreachable,
 };
 use crate::hook::GcModule;
 use crate::report::assemble::{self, BUFFER_LIMIT};
@@ -46,6 +47,8 @@ pub struct Inspector {
     builtins: Builtins,
     table: RefCell<TypeTable>,
     frameworks: RefCell<Frameworks>,
+    classes: Cell<Classes>,
+    diagnoses: Cell<Diagnoses>,
     gc: GcModule,
     process: Process,
 }
@@ -154,6 +157,8 @@ impl Inspector {
         Ok(Self {
             builtins: Builtins::new(py)?,
             table: RefCell::new(TypeTable::new()),
+            classes: Cell::default(),
+            diagnoses: Cell::default(),
             frameworks: RefCell::default(),
             gc: GcModule::new(py)?,
             process: process(py),
@@ -436,7 +441,10 @@ impl Inspector {
     ) -> Option<Leak> {
         let selection = select(snapshot, group);
         let graph = fold(self.leak_graph(py, snapshot, buffers, frameworks, &selection));
-        let mut diagnosis = diagnose(&graph)?;
+        let mut diagnoses = self.diagnoses.take();
+        let diagnosis = diagnoses.of(&graph);
+        self.diagnoses.set(diagnoses);
+        let mut diagnosis = diagnosis?;
         if selection.omitted > 0 {
             // Only a part of the group was described; the proof takes the whole.
             let is_buffer: Vec<bool> = buffers.iter().map(Option::is_some).collect();
@@ -445,7 +453,7 @@ impl Inspector {
                 Some((graph[from].object?, graph[to].object?))
             };
             let cuts: Option<Vec<(u32, u32)>> = diagnosis.cuts.iter().map(ends).collect();
-            diagnosis.cuts_free =
+            Rc::make_mut(&mut diagnosis).cuts_free =
                 cuts.is_some_and(|cuts| frees_group(snapshot, group, &is_buffer, &cuts));
         }
         let buffer_of = |object: u32| buffers.get(object as usize)?.as_ref();
@@ -474,12 +482,13 @@ impl Inspector {
         selection: &crate::graph::Selection,
     ) -> LeakGraph {
         let mut graph = LeakGraph::default();
+        let mut classes = self.classes.take();
         let mut place: FxHashMap<u32, NodeIndex> = FxHashMap::default();
         for &object in &selection.nodes {
             let facts = &snapshot.objects[object as usize];
             let bound = self.object(py, facts.address);
             let node = graph.add_node(LeakNode {
-                description: describe(&self.builtins, facts.kind, &bound),
+                description: describe(&self.builtins, &mut classes, facts.kind, &bound),
                 object: Some(object),
                 is_buffer: buffers[object as usize].is_some(),
                 stands_for: 0,
@@ -535,6 +544,7 @@ impl Inspector {
                 graph.add_edge(from, to, LeakEdge { name });
             }
         }
+        self.classes.set(classes);
         graph
     }
 
@@ -572,7 +582,7 @@ impl Inspector {
                 .remove(&(buffer.device.clone(), buffer.pointer))
                 .unwrap_or_else(|| Buffer {
                     node: None,
-                    type_name: describe(&self.builtins, facts.kind, &holder).type_name,
+                    type_name: self.type_name(&holder),
                     pointer: buffer.pointer,
                     bytes: buffer.bytes,
                     device: buffer.device.clone(),
@@ -602,6 +612,13 @@ impl Inspector {
             addresses,
             buffers: held,
         }
+    }
+
+    fn type_name(&self, object: &Bound<'_, PyAny>) -> String {
+        let mut classes = self.classes.take();
+        let facts = classes.facts(&self.builtins, object.get_type().as_any());
+        self.classes.set(classes);
+        facts.name.clone()
     }
 
     /// Drops from each leak the buffers that are still there, and leaks that have none left.

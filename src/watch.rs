@@ -428,13 +428,18 @@ impl Watcher {
         let mut news = Vec::new();
         if let Ok(mut watches) = self.watches.try_borrow_mut() {
             for watch in watches.iter_mut() {
-                let mut report = about(report, &watch.devices);
-                let leaks = std::mem::take(&mut report.leaks);
-                report.leaks = leaks
-                    .into_iter()
-                    .filter(|leak| !watch.ignored.contains(leak) && watch.count(leak, report.time))
+                let leaks: Vec<Leak> = report
+                    .leaks
+                    .iter()
+                    .filter(|leak| {
+                        concerns(leak, &watch.devices)
+                            && !watch.ignored.contains(leak)
+                            && watch.count(leak, report.time)
+                    })
+                    .cloned()
                     .collect();
-                if !report.leaks.is_empty() {
+                if !leaks.is_empty() {
+                    let report = with_leaks(report, leaks);
                     news.push(Delivery {
                         watch: watch.id,
                         news: News::Report(Arc::new(report)),
@@ -504,11 +509,27 @@ impl Handler for Shared {
 
 /// The part of a report that is about some devices.
 fn about(report: &Report, devices: &DeviceSelection) -> Report {
-    let mut report = report.clone();
-    report
-        .leaks
-        .retain(|leak| leak.buffers.iter().any(|b| devices.contains(&b.device)));
-    report
+    let leaks = report.leaks.iter();
+    let leaks = leaks.filter(|leak| concerns(leak, devices)).cloned();
+    with_leaks(report, leaks.collect())
+}
+
+/// True if the leak holds a buffer on one of the devices.
+fn concerns(leak: &Leak, devices: &DeviceSelection) -> bool {
+    leak.buffers.iter().any(|b| devices.contains(&b.device))
+}
+
+/// The report with other leaks.
+fn with_leaks(report: &Report, leaks: Vec<Leak>) -> Report {
+    Report {
+        schema: report.schema,
+        tool: report.tool.clone(),
+        time: report.time,
+        process: report.process.clone(),
+        collection: report.collection.clone(),
+        leaks,
+        notes: report.notes.clone(),
+    }
 }
 
 /// Destroys garbage one leak at a time, reading the allocator's counters before and after each.

@@ -1,5 +1,7 @@
 //! The stable name of a bug.
 
+use std::cmp::Ordering;
+
 use sha2::{Digest, Sha256};
 
 use crate::graph::{Cycle, LeakGraph};
@@ -38,19 +40,36 @@ pub fn signature(graph: &LeakGraph, cycle: &Cycle) -> String {
             )
         })
         .collect();
-    let least = (0..steps.len())
-        .map(|start| {
-            let mut turned = steps[start..].to_vec();
-            turned.extend_from_slice(&steps[..start]);
-            turned
-        })
-        .min()
-        .unwrap_or_default();
+    let (before, after) = steps.split_at(least_rotation(&steps));
+    let least = [after, before].concat();
     let hash = Sha256::digest(least.join("\n").as_bytes());
     hash.iter()
         .take(8)
         .map(|byte| format!("{byte:02x}"))
         .collect()
+}
+
+/// Where the rotation begins that comes first in lexicographic order, in linear time: of two
+/// candidates that agree in `length` items and differ in the next, none that begins within those of
+/// the greater one can win (Shiloach, "Fast canonization of circular strings", 1981).
+fn least_rotation<T: Ord>(items: &[T]) -> usize {
+    let count = items.len();
+    let (mut best, mut other, mut length) = (0, 1, 0);
+    while best < count && other < count && length < count {
+        match items[(best + length) % count].cmp(&items[(other + length) % count]) {
+            Ordering::Equal => {
+                length += 1;
+                continue;
+            }
+            Ordering::Greater => best += length + 1,
+            Ordering::Less => other += length + 1,
+        }
+        if best == other {
+            other += 1;
+        }
+        length = 0;
+    }
+    best.min(other)
 }
 
 /// A class's name without the module that its file stands for: the program's own classes have no
@@ -88,7 +107,20 @@ fn normal(name: &ReferenceName) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::within;
+    use super::{least_rotation, within};
+
+    #[test]
+    fn the_least_rotation_is_the_least_of_all() {
+        for length in 1..8u32 {
+            // Every word over three letters.
+            for word in 0..3usize.pow(length) {
+                let word: Vec<usize> = (0..length).map(|i| word / 3usize.pow(i) % 3).collect();
+                let turned = |start: usize| [&word[start..], &word[..start]].concat();
+                let least = (0..word.len()).map(turned).min().unwrap_or_default();
+                assert_eq!(turned(least_rotation(&word)), least);
+            }
+        }
+    }
 
     #[test]
     fn a_class_is_the_same_in_a_script_and_in_a_module() {

@@ -4,6 +4,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 
 use super::builtins::Builtins;
+use super::classes::Classes;
 use super::names::suspended;
 use super::read::{
     class_items, dict_items, find_item, int_value, items, printable, text_of, texts_of,
@@ -11,9 +12,14 @@ use super::read::{
 use super::{Description, ObjectKind, Place};
 
 /// Describes one object without running its code.
-pub fn describe(builtins: &Builtins, kind: ObjectKind, object: &Bound<'_, PyAny>) -> Description {
-    let class = object.get_type();
-    let type_name = class_name(builtins, class.as_any());
+pub fn describe(
+    builtins: &Builtins,
+    classes: &mut Classes,
+    kind: ObjectKind,
+    object: &Bound<'_, PyAny>,
+) -> Description {
+    let class = classes.facts(builtins, object.get_type().as_any());
+    let type_name = class.name.clone();
     let mut details = Vec::new();
     let mut place = None;
     let mut free_variables = Vec::new();
@@ -96,8 +102,9 @@ pub fn describe(builtins: &Builtins, kind: ObjectKind, object: &Bound<'_, PyAny>
             )
         }
         ObjectKind::Class => {
-            place = class_place(builtins, object);
-            format!("class {}", class_name(builtins, object))
+            let facts = classes.facts(builtins, object);
+            place = facts.place.clone();
+            format!("class {}", facts.name)
         }
         ObjectKind::Module => {
             let name = builtins
@@ -109,7 +116,7 @@ pub fn describe(builtins: &Builtins, kind: ObjectKind, object: &Bound<'_, PyAny>
             format!("module {}", printable(&name)).trim_end().to_owned()
         }
         _ => {
-            place = class_place(builtins, class.as_any());
+            place = class.place.clone();
             type_name.clone()
         }
     };
@@ -243,7 +250,7 @@ fn frame_facts(builtins: &Builtins, frame: &Bound<'_, PyAny>) -> (String, Option
 /// Where a class is written: the first line of its first method, which is as near as every version
 /// of CPython knows. Methods of another module or under another name do not count: `dataclasses` and
 /// `enum` put some of their own into the classes they make.
-fn class_place(builtins: &Builtins, class: &Bound<'_, PyAny>) -> Option<Place> {
+pub(super) fn class_place(builtins: &Builtins, class: &Bound<'_, PyAny>) -> Option<Place> {
     let mut first: Option<Place> = None;
     let module = class_module(builtins, class);
     class_items(builtins, class, &mut |name, value| {

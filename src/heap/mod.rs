@@ -17,6 +17,8 @@ mod builtins;
 #[cfg(feature = "python")]
 mod capture;
 #[cfg(feature = "python")]
+mod classes;
+#[cfg(feature = "python")]
 mod describe;
 #[cfg(feature = "python")]
 mod marks;
@@ -38,6 +40,7 @@ pub(crate) use {
     allocated::AllocationTraces,
     builtins::Builtins,
     capture::capture,
+    classes::Classes,
     describe::describe,
     names::name_references,
     read::{Descriptor, int_value, items, text_of},

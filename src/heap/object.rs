@@ -100,7 +100,7 @@ pub struct Description {
     pub free_variables: Vec<String>,
     /// Of a function: the names of the parameters that `__defaults__` is for, in its order.
     pub default_arguments: Vec<String>,
-    /// Further facts, as name and value.
+    /// Further facts, as name and value; they differ between occurrences of one leak.
     pub details: Vec<(String, String)>,
 }
 

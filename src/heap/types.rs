@@ -225,7 +225,7 @@ fn place(ty: *mut ffi::PyTypeObject) -> usize {
 ///
 /// # Safety
 /// `ty` is a live type.
-unsafe fn is_heap_type(ty: *mut ffi::PyTypeObject) -> bool {
+pub(super) unsafe fn is_heap_type(ty: *mut ffi::PyTypeObject) -> bool {
     // SAFETY: by this function's contract.
     unsafe { ffi::PyType_GetFlags(ty) & ffi::Py_TPFLAGS_HEAPTYPE != 0 }
 }
@@ -234,7 +234,7 @@ unsafe fn is_heap_type(ty: *mut ffi::PyTypeObject) -> bool {
 ///
 /// # Safety
 /// The caller is attached to the interpreter.
-unsafe fn refers_to(weak: &Py<PyAny>, ty: *mut ffi::PyTypeObject) -> bool {
+pub(super) unsafe fn refers_to(weak: &Py<PyAny>, ty: *mut ffi::PyTypeObject) -> bool {
     let mut target = std::ptr::null_mut();
     // SAFETY: attached; on success `target` is a new reference, given up here. The type cannot
     // die of that: the caller holds it.
