@@ -162,7 +162,7 @@ fn class_module(builtins: &Builtins, class: &Bound<'_, PyAny>) -> Option<String>
     module.and_then(|module| text_of(&module))
 }
 
-fn qualname(descriptor: &super::Descriptor, object: &Bound<'_, PyAny>) -> String {
+pub(super) fn qualname(descriptor: &super::Descriptor, object: &Bound<'_, PyAny>) -> String {
     descriptor
         .get(object)
         .and_then(|name| text_of(&name))
