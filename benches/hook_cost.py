@@ -77,7 +77,7 @@ def owners_of_closures(count: int) -> Callable[[], None]:
 
 
 def amid_survivors(make_garbage: Callable[[int], Callable[[], None]]) -> Callable[[], None]:
-    """As collections come by themselves: as many new objects as set one off, 200 of them garbage."""
+    """As collections come by themselves: of as many new objects as set one off, 200 are garbage."""
     new_objects, make = gc.get_threshold()[0], make_garbage(200)
     survivors: list[list[int]] = []
 
