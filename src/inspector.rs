@@ -71,6 +71,10 @@ struct Search<'a, C> {
     /// Objects that only one object of the garbage refers to, and which the collector did not find
     /// because they are of an older generation or not tracked.
     held: Vec<*mut ffi::PyObject>,
+    /// References from the garbage to dicts and tuples that the collector does not track because
+    /// they refer to nothing that it tracks, such as an array of NumPy's (`_PyDict_MaybeUntrack` in
+    /// Objects/dictobject.c). If all references to one are from the garbage, it is garbage too.
+    untracked: FxHashMap<*mut ffi::PyObject, i64>,
 }
 
 impl<C: Fn(*mut ffi::PyTypeObject) -> Verdict> Search<'_, C> {
@@ -91,7 +95,7 @@ impl<C: Fn(*mut ffi::PyTypeObject) -> Verdict> Search<'_, C> {
         // SAFETY: by the contract of `facts`.
         unsafe {
             match self.table.met(ffi::Py_TYPE(target)) {
-                Some(facts) if !is_of_interest(facts, target) => {}
+                Some(facts) if !may_matter(facts, target) => {}
                 _ => self.consider(target),
             }
         }
@@ -103,23 +107,41 @@ impl<C: Fn(*mut ffi::PyTypeObject) -> Verdict> Search<'_, C> {
         // SAFETY: by the contract of `facts`.
         unsafe {
             let facts = self.facts(target);
+            if !may_matter(&facts, target) {
+                return;
+            }
             if facts.verdict != 0 {
                 self.candidates.push((facts.verdict, target as usize));
-            } else if is_of_interest(&facts, target) {
+                return;
+            }
+            let references = reference_count(target);
+            if references == 1 {
                 self.held.push(target);
+            } else if references <= SHARED && ffi::PyObject_GC_IsTracked(target) == 0 {
+                let found = self.untracked.entry(target).or_insert(0);
+                *found += 1;
+                if *found == references {
+                    self.held.push(target);
+                }
             }
         }
     }
 }
 
-/// True for what may be a buffer, and for what may hold one and is held by nobody else.
+/// A dict or tuple with more references than this is a fixture of the program, and not looked into.
+const SHARED: i64 = 64;
+
+/// True for what may be a buffer, and for what may hold one and be part of the garbage though the
+/// collector does not say so: see [`Search::held`] and [`Search::untracked`].
 ///
 /// # Safety
 /// As for [`reference_count`].
 #[inline]
-unsafe fn is_of_interest(facts: &TypeFacts, object: *mut ffi::PyObject) -> bool {
-    // SAFETY: by this function's contract.
-    facts.verdict != 0 || (facts.traverse.is_some() && unsafe { reference_count(object) } == 1)
+unsafe fn may_matter(facts: &TypeFacts, object: *mut ffi::PyObject) -> bool {
+    facts.verdict != 0
+        || (facts.traverse.is_some()
+            // SAFETY: by this function's contract.
+            && (facts.untrackable || unsafe { reference_count(object) } == 1))
 }
 
 /// Garbage, examined: its leaks, and what is needed to destroy it leak by leak.
@@ -313,6 +335,7 @@ impl Inspector {
             classify: &classify,
             candidates: Vec::new(),
             held: Vec::new(),
+            untracked: FxHashMap::default(),
         };
         search.table.begin_pass();
         let mut row = (ptr::null_mut(), TypeFacts::NONE);

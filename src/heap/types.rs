@@ -18,6 +18,8 @@ pub struct TypeFacts {
     pub traverse: Option<ffi::traverseproc>,
     /// The type has a finalizer that the collector runs (`__del__`, generators, coroutines).
     pub finalizes: bool,
+    /// A dict or a tuple: the collector does not track one that refers to nothing it tracks.
+    pub untrackable: bool,
     pub kind: ObjectKind,
     pub verdict: Verdict,
 }
@@ -27,6 +29,7 @@ impl TypeFacts {
     pub const NONE: Self = Self {
         traverse: None,
         finalizes: false,
+        untrackable: false,
         kind: ObjectKind::Instance,
         verdict: 0,
     };
@@ -173,6 +176,7 @@ impl TypeTable {
         unsafe {
             let slot = |number: c_int| ffi::PyType_GetSlot(ty, number);
             let collectable = ffi::PyType_GetFlags(ty) & ffi::Py_TPFLAGS_HAVE_GC != 0;
+            let kind = builtins.kind(ty);
             let facts = TypeFacts {
                 traverse: collectable
                     .then(|| {
@@ -182,7 +186,8 @@ impl TypeTable {
                     })
                     .flatten(),
                 finalizes: !slot(ffi::Py_tp_finalize).is_null(),
-                kind: builtins.kind(ty),
+                untrackable: matches!(kind, ObjectKind::Dict | ObjectKind::Tuple),
+                kind,
                 verdict: classify(ty),
             };
             let py = Python::assume_attached();
