@@ -3,54 +3,67 @@
 use sha2::{Digest, Sha256};
 
 use crate::graph::{Cycle, LeakGraph};
-use crate::heap::{ObjectKind, ReferenceName};
+use crate::heap::{Description, ObjectKind, ReferenceName};
 
 /// 16 hexadecimal digits: a hash of the cycle's types, reference names and code locations.
 ///
 /// What differs between two occurrences of the same bug is left out: addresses, positions in lists,
-/// numbers within dict keys, folders, packages (`__main__` has none), and at which object the cycle was entered. The line counts
-/// for functions only: a frame's or traceback's is where it stopped.
+/// numbers within dict keys, folders, packages (`__main__` has none), at which object the cycle was
+/// entered, and how often equal steps come again: a ring is as long as there was data, and so is
+/// what is left out of the middle of a long one. The line counts for functions only: a frame's or
+/// traceback's is where it stopped.
 pub fn signature(graph: &LeakGraph, cycle: &Cycle) -> String {
     let steps: Vec<String> = cycle
         .nodes
         .iter()
         .zip(&cycle.edges)
+        .filter(|(node, edge)| {
+            graph[**node].stands_for == 0 && graph[**edge].name != ReferenceName::Omitted
+        })
         .map(|(&node, &edge)| {
             let object = &graph[node].description;
-            let file = object.place.as_ref().map_or("", |place| {
-                place.file.rsplit(['/', '\\']).next().unwrap_or_default()
-            });
-            let place = match (object.kind, &object.place) {
-                (ObjectKind::Function | ObjectKind::Method, Some(place)) => {
-                    format!("{file}:{}", place.line)
-                }
-                _ => file.to_owned(),
-            };
-            let label = if graph[node].stands_for > 0 {
-                "…".to_owned()
-            } else {
-                within(file, &object.label)
-            };
-            format!(
-                "{}|{label}|{place}|{}",
-                within(file, &object.type_name),
-                normal(&graph[edge].name)
-            )
+            format!("{}|{}", shape(object), normal(&graph[edge].name))
         })
         .collect();
-    let least = (0..steps.len())
-        .map(|start| {
-            let mut turned = steps[start..].to_vec();
-            turned.extend_from_slice(&steps[..start]);
-            turned
-        })
-        .min()
-        .unwrap_or_default();
+    let mut distinct = steps.clone();
+    distinct.sort_unstable();
+    distinct.dedup();
+    let least = if distinct.len() < steps.len() {
+        distinct
+    } else {
+        (0..steps.len())
+            .map(|start| {
+                let mut turned = steps[start..].to_vec();
+                turned.extend_from_slice(&steps[..start]);
+                turned
+            })
+            .min()
+            .unwrap_or_default()
+    };
     let hash = Sha256::digest(least.join("\n").as_bytes());
     hash.iter()
         .take(8)
         .map(|byte| format!("{byte:02x}"))
         .collect()
+}
+
+/// An object's type, name and place, as far as they are the same in each occurrence.
+fn shape(object: &Description) -> String {
+    let file = object.place.as_ref().map_or("", |place| {
+        place.file.rsplit(['/', '\\']).next().unwrap_or_default()
+    });
+    let place = match (object.kind, &object.place) {
+        (ObjectKind::Function | ObjectKind::Method, Some(place)) => {
+            format!("{file}:{}", place.line)
+        }
+        _ => file.to_owned(),
+    };
+    let (type_name, label) = match (&object.unplaced_class, object.kind) {
+        (Some(class), ObjectKind::Class) => (object.type_name.clone(), format!("class {class}")),
+        (Some(class), _) if object.label == object.type_name => (class.clone(), class.clone()),
+        _ => (within(file, &object.type_name), within(file, &object.label)),
+    };
+    format!("{type_name}|{label}|{place}")
 }
 
 /// A class's name without the module that its file stands for: the program's own classes have no
