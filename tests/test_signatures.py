@@ -91,6 +91,7 @@ def package(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.timeout(1200)  # with PyTorch on four versions it is imported eight times
 def test_signatures_are_equal_on_all_versions(package: Path) -> None:
     others = interpreters()
     if not others:

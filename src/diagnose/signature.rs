@@ -101,7 +101,63 @@ fn normal(name: &ReferenceName) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::within;
+    use super::{signature, within};
+    use crate::graph::{Cycle, LeakEdge, LeakGraph, LeakNode};
+    use crate::heap::{Description, ObjectKind, ReferenceName};
+
+    /// A ring of instances of classes without methods, of these types and called so in their files.
+    fn ring(classes: &[(&str, &str)], edges: &[&str]) -> String {
+        let mut graph = LeakGraph::default();
+        let nodes: Vec<_> = classes
+            .iter()
+            .map(|(type_name, in_file)| {
+                graph.add_node(LeakNode {
+                    description: Description {
+                        kind: ObjectKind::Instance,
+                        type_name: (*type_name).to_owned(),
+                        label: (*type_name).to_owned(),
+                        place: None,
+                        unplaced_class: Some((*in_file).to_owned()),
+                        free_variables: Vec::new(),
+                        default_arguments: Vec::new(),
+                        details: Vec::new(),
+                    },
+                    object: Some(0),
+                    is_buffer: false,
+                    stands_for: 0,
+                })
+            })
+            .collect();
+        let edges = edges
+            .iter()
+            .enumerate()
+            .map(|(i, name)| {
+                let name = ReferenceName::Attribute((*name).to_owned());
+                let next = nodes[(i + 1) % nodes.len()];
+                graph.add_edge(nodes[i], next, LeakEdge { name })
+            })
+            .collect();
+        signature(&graph, &Cycle { nodes, edges })
+    }
+
+    #[test]
+    fn a_ring_is_the_same_at_any_length_and_from_any_step() {
+        let node = ("train.Node", "train.Node");
+        let two = ring(&[node; 2], &["next"; 2]);
+        assert_eq!(ring(&[node; 3], &["next"; 3]), two);
+        assert_eq!(ring(&[node; 50], &["next"; 50]), two);
+        assert_ne!(ring(&[node; 2], &["next", "prev"]), two);
+        let (a, b) = (("train.A", "train.A"), ("train.B", "train.B"));
+        assert_eq!(ring(&[a, b], &["b", "a"]), ring(&[b, a], &["a", "b"]));
+        assert_ne!(ring(&[a, b], &["b", "a"]), ring(&[a, b], &["a", "b"]));
+    }
+
+    #[test]
+    fn a_class_without_methods_is_the_same_in_a_script_and_in_a_module() {
+        let script = ring(&[("Node", "train.Node")], &["me"]);
+        assert_eq!(ring(&[("jobs.train.Node", "train.Node")], &["me"]), script);
+        assert_ne!(ring(&[("Node", "test.Node")], &["me"]), script);
+    }
 
     #[test]
     fn a_class_is_the_same_in_a_script_and_in_a_module() {
