@@ -51,7 +51,7 @@ test-rust: $(VENV)/.made
 test-python: $(VENV)/.tested-with $(VENV)/.built programs
 	$(PY) -m pytest -m "not gpu"
 
-test-matrix: .wheel/.built ## the Python tests on each of CPython 3.10 to 3.13 that is installed
+test-matrix: .wheel/.built ## the Python tests on each of CPython 3.10 to 3.13 here; TORCH=1: with PyTorch too
 	tests/matrix.sh .wheel/*.whl
 
 test-gpu: .wheel/.built ## the tests that need an NVIDIA GPU, with the PyTorch of $$PYTHON (default: python3)

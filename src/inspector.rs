@@ -554,6 +554,7 @@ impl Inspector {
                     type_name: String::new(),
                     label: format!("… {omitted} more objects …"),
                     place: None,
+                    unplaced_class: None,
                     free_variables: Vec::new(),
                     default_arguments: Vec::new(),
                     details: Vec::new(),

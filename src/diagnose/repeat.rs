@@ -45,6 +45,7 @@ fn content(graph: &LeakGraph) -> u64 {
         description.type_name.hash(&mut hasher);
         description.label.hash(&mut hasher);
         description.place.hash(&mut hasher);
+        description.unplaced_class.hash(&mut hasher);
         description.free_variables.hash(&mut hasher);
         description.default_arguments.hash(&mut hasher);
         (node.is_buffer, node.stands_for).hash(&mut hasher);
@@ -71,6 +72,7 @@ mod tests {
                 type_name: "Node".to_owned(),
                 label: label.to_owned(),
                 place: None,
+                unplaced_class: None,
                 free_variables: Vec::new(),
                 default_arguments: Vec::new(),
                 details: vec![("address".to_owned(), address.to_owned())],

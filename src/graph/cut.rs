@@ -76,7 +76,8 @@ pub fn find_cuts(graph: &LeakGraph, cycle: &Cycle) -> CutSet {
 /// How gladly a person would remove a reference; less is better.
 ///
 /// The program's own code before a library's, both before the interpreter's plumbing. An attribute
-/// of an object is easiest to change, most of all one that by its name points back to an owner; then
+/// of an object is easiest to change, most of all one that by its name points back to an owner, and
+/// one that keeps a function before one that keeps another object; then
 /// variables that a closure or a frame holds, then attributes that hold a whole container, then
 /// what is in containers.
 pub fn preference(graph: &LeakGraph, edge: EdgeIndex) -> u32 {
@@ -93,6 +94,7 @@ pub fn preference(graph: &LeakGraph, edge: EdgeIndex) -> u32 {
             ObjectKind::Instance | ObjectKind::Class if points_back(name) => 5,
             ObjectKind::Instance if holds_others(target) => 27,
             ObjectKind::Instance if owner.is_library() => 15,
+            ObjectKind::Instance if is_code(target) => 9,
             ObjectKind::Instance => 10,
             ObjectKind::Class => 25,
             ObjectKind::Exception => 60,

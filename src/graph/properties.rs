@@ -98,6 +98,7 @@ fn node(number: usize, kind: ObjectKind, is_buffer: bool) -> LeakNode {
             type_name: String::new(),
             label: number.to_string(),
             place: None,
+            unplaced_class: None,
             free_variables: vec!["x".to_owned()],
             default_arguments: Vec::new(),
             details: Vec::new(),

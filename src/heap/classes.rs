@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 
 use super::Place;
 use super::builtins::Builtins;
-use super::describe::{class_name, class_place};
+use super::describe::{class_in_file, class_name, class_place};
 use super::types::{is_heap_type, refers_to};
 
 /// How to present a class to a person.
@@ -18,6 +18,8 @@ pub struct ClassFacts {
     pub name: String,
     /// Where it is written, if it is written in Python.
     pub place: Option<Place>,
+    /// As [`Description::unplaced_class`](super::Description::unplaced_class).
+    pub in_file: Option<String>,
 }
 
 /// The facts of the classes met lately.
@@ -51,6 +53,7 @@ impl Classes {
             name: class_name(builtins, class),
             // What is part of the interpreter or of a library has no function written in Python.
             place: mortal.then(|| class_place(builtins, class)).flatten(),
+            in_file: class_in_file(builtins, class),
         });
         let alive = mortal.then(|| weak_reference(class));
         if alive.as_ref().is_some_and(Option::is_none) {

@@ -123,6 +123,11 @@ pub fn describe(
     if let Some(size) = container_size(builtins, kind, object) {
         details.push(("length".to_owned(), size.to_string()));
     }
+    let unplaced_class = match kind {
+        _ if place.is_some() => None,
+        ObjectKind::Class => classes.facts(builtins, object).in_file.clone(),
+        _ => class.in_file.clone(),
+    };
     details.push((
         "address".to_owned(),
         format!("{:#x}", object.as_ptr() as usize),
@@ -132,6 +137,7 @@ pub fn describe(
         type_name,
         label,
         place,
+        unplaced_class,
         free_variables,
         default_arguments,
         details,
@@ -145,6 +151,29 @@ pub(super) fn class_name(builtins: &Builtins, class: &Bound<'_, PyAny>) -> Strin
         None | Some("" | "builtins" | "__main__") => name,
         Some(module) => format!("{}.{name}", printable(module)),
     }
+}
+
+/// Qualified name of a class after that of the file that it is written in, as its module tells it.
+pub(super) fn class_in_file(builtins: &Builtins, class: &Bound<'_, PyAny>) -> Option<String> {
+    let module = class_module(builtins, class)?;
+    let file = match module.as_str() {
+        "" | "builtins" => return None,
+        "__main__" => main_file(builtins, class.py())?,
+        imported => imported.rsplit('.').next()?.to_owned(),
+    };
+    let name = qualname(&builtins.type_qualname, class);
+    Some(format!("{}.{name}", printable(&file)))
+}
+
+/// The name of the script that runs as `__main__`, without folder and ending; `None` if there is none.
+fn main_file(builtins: &Builtins, py: Python<'_>) -> Option<String> {
+    // SAFETY: attached; the interpreter keeps the dict, to which this is a reference of our own.
+    let modules = unsafe { Bound::from_borrowed_ptr_or_opt(py, ffi::PyImport_GetModuleDict()) }?;
+    let main = find_item("__main__", |f| dict_items(&modules, f))?;
+    let names = builtins.module_dict.get(&main)?;
+    let file = text_of(&find_item("__file__", |f| dict_items(&names, f))?)?;
+    let name = file.rsplit(['/', '\\']).next()?;
+    Some(name.strip_suffix(".py").unwrap_or(name).to_owned())
 }
 
 /// The name of the module that a class says it is from.

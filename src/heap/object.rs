@@ -96,6 +96,9 @@ pub struct Description {
     pub label: String,
     /// Where its code is: of a function, frame, generator; for an instance or a class, the class.
     pub place: Option<Place>,
+    /// Of an instance or a class that has no place: the class, after the last part of its module's
+    /// name, or for `__main__` the script's, so that it is equal in a file that is run and imported.
+    pub unplaced_class: Option<String>,
     /// Of a function: the names of its closure variables, in the order of `__closure__`.
     pub free_variables: Vec<String>,
     /// Of a function: the names of the parameters that `__defaults__` is for, in its order.
