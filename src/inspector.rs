@@ -22,7 +22,7 @@ use crate::heap::{
 use crate::hook::GcModule;
 use crate::report::assemble::{self, BUFFER_LIMIT};
 use crate::report::model::{Buffer, Collection, Leak, Process, Report, SCHEMA};
-use crate::report::{known, library};
+use crate::report::library::say_whose;
 
 /// Of groups that look alike, so many are described one by one; the rest are counted as the first.
 const DESCRIBED_ALIKE: usize = 16;
@@ -175,7 +175,9 @@ impl Inspector {
             garbage_objects: count as u64,
             pause_us: 0,
         };
-        Ok(self.report(py, found, collection, started))
+        let mut report = self.report(py, found, collection, started);
+        say_whose(&mut report);
+        Ok(report)
     }
 
     /// The objects that a full collection would find unreachable, before it ran any finalizer.
@@ -615,7 +617,8 @@ impl Inspector {
         found.retain(|entry| !entry.occurrences.is_empty());
     }
 
-    /// A report of what was found.
+    /// A report of what was found. Whose each leak is, is left for when the program does not wait:
+    /// [`say_whose`].
     pub(crate) fn report(
         &self,
         py: Python<'_>,
@@ -624,10 +627,6 @@ impl Inspector {
         started: Instant,
     ) -> Report {
         let mut leaks: Vec<Leak> = found.into_iter().map(Found::into_leak).collect();
-        for leak in &mut leaks {
-            leak.library = library::library(leak);
-            leak.known = known::known(leak);
-        }
         leaks.sort_by(|a, b| {
             b.bytes_held
                 .cmp(&a.bytes_held)
