@@ -21,8 +21,8 @@ use crate::heap::{
 };
 use crate::hook::GcModule;
 use crate::report::assemble::{self, BUFFER_LIMIT};
-use crate::report::model::{Buffer, Collection, Leak, Process, Report, SCHEMA};
 use crate::report::library::say_whose;
+use crate::report::model::{Buffer, Collection, Leak, Process, Report, SCHEMA};
 
 /// Of groups that look alike, so many are described one by one; the rest are counted as the first.
 const DESCRIBED_ALIKE: usize = 16;
@@ -477,6 +477,7 @@ impl Inspector {
                 description: describe(&self.builtins, facts.kind, &bound),
                 object: Some(object),
                 is_buffer: buffers[object as usize].is_some(),
+                is_tensor: facts.verdict != 0,
                 stands_for: 0,
             });
             place.insert(object, node);
@@ -519,10 +520,12 @@ impl Inspector {
                     place: None,
                     free_variables: Vec::new(),
                     default_arguments: Vec::new(),
+                    weakly_referable: false,
                     details: Vec::new(),
                 },
                 object: None,
                 is_buffer: false,
+                is_tensor: false,
                 stands_for: omitted,
             });
             for (from, to) in [(before, gap), (gap, after)] {

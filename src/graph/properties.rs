@@ -100,10 +100,12 @@ fn node(number: usize, kind: ObjectKind, is_buffer: bool) -> LeakNode {
             place: None,
             free_variables: vec!["x".to_owned()],
             default_arguments: Vec::new(),
+            weakly_referable: true,
             details: Vec::new(),
         },
         object: Some(number as u32),
         is_buffer,
+        is_tensor: is_buffer,
         stands_for: 0,
     }
 }

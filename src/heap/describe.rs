@@ -2,6 +2,7 @@
 
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::types::PyString;
 
 use super::builtins::Builtins;
 use super::names::suspended;
@@ -9,6 +10,7 @@ use super::read::{
     class_items, dict_items, find_item, int_value, items, printable, text_of, texts_of,
 };
 use super::{Description, ObjectKind, Place};
+use crate::device::imported;
 
 /// Describes one object without running its code.
 pub fn describe(builtins: &Builtins, kind: ObjectKind, object: &Bound<'_, PyAny>) -> Description {
@@ -125,10 +127,20 @@ pub fn describe(builtins: &Builtins, kind: ObjectKind, object: &Bound<'_, PyAny>
         type_name,
         label,
         place,
+        weakly_referable: is_weakly_referable(builtins, class.as_any()),
         free_variables,
         default_arguments,
         details,
     }
+}
+
+/// True if the objects of a class have room for a list of weak references.
+fn is_weakly_referable(builtins: &Builtins, class: &Bound<'_, PyAny>) -> bool {
+    builtins
+        .type_weakrefoffset
+        .get(class)
+        .and_then(|offset| int_value(&offset))
+        .is_some_and(|offset| offset != 0)
 }
 
 /// Qualified name of a class with its module, unless that is `builtins` or `__main__`.
@@ -241,7 +253,7 @@ fn frame_facts(builtins: &Builtins, frame: &Bound<'_, PyAny>) -> (String, Option
 }
 
 /// Where a class is written: the first line of its first method, which is as near as every version
-/// of CPython knows. Methods of another module or under another name do not count: `dataclasses` and
+/// of CPython knows; or where it has none, of its body, if a function makes the class. Methods of another module or under another name do not count: `dataclasses` and
 /// `enum` put some of their own into the classes they make.
 fn class_place(builtins: &Builtins, class: &Bound<'_, PyAny>) -> Option<Place> {
     let mut first: Option<Place> = None;
@@ -265,7 +277,30 @@ fn class_place(builtins: &Builtins, class: &Bound<'_, PyAny>) -> Option<Place> {
         }
         true
     });
-    first
+    first.or_else(|| class_body_place(builtins, class, module.as_deref()?))
+}
+
+/// The place of the body of a class that is defined in a function, found by the class's qualified name:
+/// `make.<locals>.Lookup` is the code `Lookup` among the constants of the function `make`.
+fn class_body_place(builtins: &Builtins, class: &Bound<'_, PyAny>, module: &str) -> Option<Place> {
+    let qualname = qualname(&builtins.type_qualname, class);
+    let mut names = qualname.split('.').filter(|name| *name != "<locals>");
+    let globals = imported(&PyString::new(class.py(), module))?;
+    let outermost = names.next()?;
+    let function = find_item(outermost, |f| dict_items(globals.as_any(), f))?;
+    let mut code = builtins.function_code.get(&function)?;
+    for name in names {
+        let constants = builtins.code_consts.get(&code)?;
+        let mut inner = items(&constants).into_iter().filter(|constant| {
+            let written = builtins.code_name.get(constant);
+            written.and_then(|written| text_of(&written)).as_deref() == Some(name)
+        });
+        code = match (inner.next(), inner.next()) {
+            (Some(only), None) => only,
+            _ => return None,
+        };
+    }
+    code_place(builtins, &code)
 }
 
 /// True if a function is stored under the name it was written with; a private one's is mangled.

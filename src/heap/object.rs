@@ -96,6 +96,9 @@ pub struct Description {
     pub label: String,
     /// Where its code is: of a function, frame, generator; for an instance or a class, the class.
     pub place: Option<Place>,
+    /// True if `weakref.ref` takes it: not so containers, and instances of a class whose `__slots__`
+    /// leave out `__weakref__`.
+    pub weakly_referable: bool,
     /// Of a function: the names of its closure variables, in the order of `__closure__`.
     pub free_variables: Vec<String>,
     /// Of a function: the names of the parameters that `__defaults__` is for, in its order.

@@ -5,7 +5,7 @@ from jaxtyping import jaxtyped
 
 
 def leak() -> None:
-    weights = torch.zeros(262144)
+    weights = torch.zeros(2**18)
 
     @jaxtyped(typechecker=lambda function: function)
     def scale(x: float) -> torch.Tensor:

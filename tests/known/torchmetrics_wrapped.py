@@ -6,4 +6,10 @@ import torchmetrics
 
 def leak() -> None:
     metric = torchmetrics.CatMetric()
-    metric.update(torch.zeros(262144))
+    metric.update(torch.zeros(2**18))
+
+
+def remedied() -> None:
+    metric = torchmetrics.CatMetric()
+    metric.update(torch.zeros(2**18))
+    metric.reset()

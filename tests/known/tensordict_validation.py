@@ -1,4 +1,4 @@
-"""tensordict: an object of a frozen tensorclass records the operation that made it, with itself."""
+"""tensordict: a TensorDict stores a bound method of its own, with which it validates values."""
 
 import torch
 from tensordict import tensorclass
