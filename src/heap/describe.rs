@@ -277,7 +277,17 @@ fn class_place(builtins: &Builtins, class: &Bound<'_, PyAny>) -> Option<Place> {
         }
         true
     });
-    first.or_else(|| class_body_place(builtins, class, module.as_deref()?))
+    first
+        .or_else(|| function_of_context(builtins, class))
+        .or_else(|| class_body_place(builtins, class, module.as_deref()?))
+}
+
+/// The place of a `torch.autograd.Function`, for the class that `FunctionMeta` made for its contexts
+/// (`torch/autograd/function.py`).
+fn function_of_context(builtins: &Builtins, class: &Bound<'_, PyAny>) -> Option<Place> {
+    let forward = find_item("_forward_cls", |f| class_items(builtins, class, f))?;
+    let own = find_item("_forward_cls", |f| class_items(builtins, &forward, f));
+    own.is_none().then(|| class_place(builtins, &forward))?
 }
 
 /// The place of the body of a class that is defined in a function, found by the class's qualified name:

@@ -157,7 +157,11 @@ pub fn distinct_largest_first(buffers: &mut Vec<Buffer>) {
         (&a.device, a.pointer, a.path.len()).cmp(&(&b.device, b.pointer, b.path.len()))
     });
     buffers.dedup_by(|a, b| a.device == b.device && a.pointer == b.pointer);
-    buffers.sort_by_key(|buffer| std::cmp::Reverse(buffer.bytes));
+    // Of equal size in the order of the drawing, which an address would change from run to run.
+    buffers.sort_by(|a, b| {
+        let place = |buffer: &Buffer| (std::cmp::Reverse(buffer.bytes), buffer.from_step);
+        (place(a), &a.path).cmp(&(place(b), &b.path))
+    });
 }
 
 /// `Model._callback → <lambda> closure variable 'self' → Model`.

@@ -294,7 +294,8 @@ pub(super) fn fix(leak: &Leak) -> String {
             true => "",
             false => " (That this is enough is not proven.)",
         };
-        return format!("{place}{}{doubt}", name(&leak.advice.text, 1000));
+        let hint = if place.is_empty() { nowhere(leak) } else { "" };
+        return format!("{place}{}{doubt}{hint}", name(&leak.advice.text, 1000));
     }
     let Some(first) = leak.cuts.first() else {
         return match leak.advice.text.as_str() {
@@ -315,6 +316,19 @@ pub(super) fn fix(leak: &Leak) -> String {
         format!("{place}remove {references}; the memory is then freed with its last user.")
     } else {
         format!("{place}look at {references} first; that removing it is enough is not proven.")
+    }
+}
+
+/// What tells the line where no object of the cycle knows one, as a sentence to add.
+fn nowhere(leak: &Leak) -> &'static str {
+    let known = leak.is_library()
+        || leak
+            .cycle
+            .iter()
+            .any(|step| step.location.is_some() || step.allocated_at.is_some());
+    match known {
+        true => "",
+        false => " (`python -X tracemalloc=8` tells the line that made the objects.)",
     }
 }
 
@@ -419,12 +433,22 @@ fn draw_other_cuts(out: &mut Lines, leak: &Leak) {
     if !hidden.is_empty() {
         out.line("");
     }
-    for cut in hidden {
+    let alike =
+        |a: &Cut, b: &Cut| (&a.owner, &a.edge, &a.location) == (&b.owner, &b.edge, &b.location);
+    for (index, cut) in hidden.iter().enumerate() {
+        if hidden[..index].iter().any(|other| alike(other, cut)) {
+            continue;
+        }
         let place = cut.location.as_ref().map(|at| format!(" at {}", place(at)));
+        let count = hidden.iter().filter(|other| alike(other, cut)).count();
+        let times = match count {
+            1 => String::new(),
+            _ => format!(", in {count} objects"),
+        };
         let also = if leak.cuts.len() > 1 { "also " } else { "" };
         let verb = if cut.proven { "cut" } else { "look at" };
         let sentence = format!(
-            "{also}{verb} {}{}",
+            "{also}{verb} {}{times}{}",
             reference(cut),
             place.unwrap_or_default()
         );
