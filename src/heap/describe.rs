@@ -7,7 +7,7 @@ use pyo3::types::PyString;
 use super::builtins::Builtins;
 use super::names::suspended;
 use super::read::{
-    class_items, dict_items, find_item, int_value, items, printable, text_of, texts_of,
+    class_items, dict_items, find_item, int_value, items, printable, referents, text_of, texts_of,
 };
 use super::{Description, ObjectKind, Place};
 use crate::device::imported;
@@ -256,30 +256,58 @@ fn frame_facts(builtins: &Builtins, frame: &Bound<'_, PyAny>) -> (String, Option
 /// of CPython knows; or where it has none, of its body, if a function makes the class. Methods of another module or under another name do not count: `dataclasses` and
 /// `enum` put some of their own into the classes they make.
 fn class_place(builtins: &Builtins, class: &Bound<'_, PyAny>) -> Option<Place> {
-    let mut first: Option<Place> = None;
     let module = class_module(builtins, class);
-    class_items(builtins, class, &mut |name, value| {
-        // SAFETY: attached, the value and its type are alive.
-        let kind = unsafe { builtins.kind(ffi::Py_TYPE(value.as_ptr())) };
-        if kind == ObjectKind::Function
+    first_method(builtins, class, module.as_deref(), ObjectKind::Function)
+        .or_else(|| first_method(builtins, class, module.as_deref(), ObjectKind::Descriptor))
+        .or_else(|| function_of_context(builtins, class))
+        .or_else(|| class_body_place(builtins, class, module.as_deref()?))
+}
+
+/// The first line of the first method among the functions of a class, or among what its static
+/// methods, class methods and properties refer to.
+fn first_method(
+    builtins: &Builtins,
+    class: &Bound<'_, PyAny>,
+    module: Option<&str>,
+    kind: ObjectKind,
+) -> Option<Place> {
+    // SAFETY: attached, the object and its type are alive.
+    let kind_of = |it: &Bound<'_, PyAny>| unsafe { builtins.kind(ffi::Py_TYPE(it.as_ptr())) };
+    let mut first: Option<Place> = None;
+    let mut consider = |name: &Bound<'_, PyAny>, function: &Bound<'_, PyAny>| {
+        if kind_of(function) == ObjectKind::Function
             && builtins
                 .function_module
-                .get(value)
+                .get(function)
                 .and_then(|module| text_of(&module))
+                .as_deref()
                 == module
-            && has_name_of_code(builtins, name, value)
-            && let Some(place) = function_place(builtins, value)
+            && has_name_of_code(builtins, name, function)
+            && let Some(place) = function_place(builtins, function)
             && place.line > 0
             && !place.file.starts_with('<')
             && first.as_ref().is_none_or(|first| place.line < first.line)
         {
             first = Some(place);
         }
+    };
+    class_items(builtins, class, &mut |name, value| {
+        if kind_of(value) != kind {
+            return true;
+        }
+        if kind == ObjectKind::Function {
+            consider(name, value);
+            return true;
+        }
+        for target in referents(value) {
+            // SAFETY: attached; the descriptor refers to the target and so keeps it alive.
+            let target =
+                unsafe { Bound::from_borrowed_ptr(value.py(), target as *mut ffi::PyObject) };
+            consider(name, &target);
+        }
         true
     });
     first
-        .or_else(|| function_of_context(builtins, class))
-        .or_else(|| class_body_place(builtins, class, module.as_deref()?))
 }
 
 /// The place of a `torch.autograd.Function`, for the class that `FunctionMeta` made for its contexts

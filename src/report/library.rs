@@ -52,9 +52,12 @@ pub fn say_whose(report: &mut Report) {
 ///
 /// A pattern knows the line that makes the cycle, but nobody edits an installed library.
 fn advice_to_user(leak: &Leak) -> Option<Advice> {
+    if speaks_to_user(leak) {
+        return None;
+    }
     let text = match (&leak.known, &leak.library) {
         (Some(known), _) => known.remedy.clone(),
-        (None, Some(library)) if !speaks_to_user(leak) => format!(
+        (None, Some(library)) => format!(
             "The whole cycle is the making of {}{}, not of your code. Make such objects once and use \
              them again; or run `gc.collect()` where you drop them; or see whether another version \
              is free of it.",
