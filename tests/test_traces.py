@@ -1,7 +1,7 @@
 """Does the trace of each fixture read as it was approved, and is the code in its advice Python?
 
-``tests/traces/NAME.txt`` is the trace of ``fixtures/NAME.py``. To approve what it has become, run with
-``CYCLESCOPE_APPROVE=1`` and read the difference.
+``tests/traces/NAME.txt`` is the trace of ``fixtures/NAME.py``. To approve what it has become, run
+with ``CYCLESCOPE_APPROVE=1`` and read the difference.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ import pytest
 import cyclescope
 from cyclescope import _native
 
+sys.path.insert(0, str(Path(__file__).parent.parent / "fixtures"))
+
+import common
+
 ROOT = Path(__file__).parent.parent
 TRACES = Path(__file__).parent / "traces"
 APPROVE = bool(os.environ.get("CYCLESCOPE_APPROVE"))
-
-sys.path.insert(0, str(ROOT / "fixtures"))
-
-import common
 
 
 def leaking() -> list[str]:
@@ -60,7 +60,9 @@ def test_trace_reads_as_approved_and_its_code_is_python(name: str) -> None:
         for code in filter(None, [leak.before, leak.after]):
             code = code if not code.startswith("except ") else f"try:\n    ...\n{code}"
             ast.parse("async def program():\n" + textwrap.indent(code, "    "))
-    trace = str(cyclescope.CycleReport.from_json(json.dumps(anywhere(json.loads(report.to_json())))))
+    trace = str(
+        cyclescope.CycleReport.from_json(json.dumps(anywhere(json.loads(report.to_json()))))
+    )
     trace = trace[trace.index("LEAK 1") :]
     # Hooks are numbered over the whole process.
     trace = re.sub(r"OrderedDict\[\d+\]|(?<=↓ )\[\d+\]$", "[x]", trace, flags=re.MULTILINE)

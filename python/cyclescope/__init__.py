@@ -19,8 +19,8 @@ from cyclescope._watch import (
     warn_tensor_cycles,
 )
 
-# Where the interpreter was told to trace allocations from its start, it does so without importing the
-# module that answers for them; everywhere else the program has imported it.
+# Where the interpreter was told to trace allocations from its start, it does so without importing
+# the module that answers for them; everywhere else the program has imported it.
 if "tracemalloc" in sys._xoptions or os.environ.get("PYTHONTRACEMALLOC"):
     import _tracemalloc  # noqa: F401
 

@@ -2,8 +2,8 @@
 
 Every entry has a program beside this file. At each version in ``versions`` its ``leak()`` must be
 found and named; at ``fixed_in`` it must leave no leak. Where the remedy is code, ``remedied()``
-shows that it works. Wants the network, and takes minutes: ``make test-known``. The environments stay in
-``.venvs/known`` and see the packages of the interpreter that runs this, PyTorch among them.
+shows that it works. Wants the network, and takes minutes: ``make test-known``. The environments
+stay in ``.venvs/known`` and see the packages of the interpreter that runs this, PyTorch among them.
 """
 
 from __future__ import annotations
@@ -117,8 +117,10 @@ def looked_at(name: str, function: str, library: str) -> dict[str, Any]:
     getattr(module, function)()
     rest = cyclescope.find_tensor_cycles(devices="any", ignore=[library])
     return {
-        "leaks": [[leak.known.name, leak.known.library] if leak.known else [leak.summary, None]
-                  for leak in report.leaks],
+        "leaks": [
+            [leak.known.name, leak.known.library] if leak.known else [leak.summary, None]
+            for leak in report.leaks
+        ],
         "not ignored": [leak.summary for leak in rest.leaks],
     }
 

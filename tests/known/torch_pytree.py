@@ -1,4 +1,4 @@
-"""torch.utils._pytree: the inner function of tree_flatten keeps itself, and the caller's is_leaf."""
+"""torch.utils._pytree: the inner function of tree_flatten keeps itself, and its is_leaf."""
 
 import torch
 from torch.utils._pytree import tree_flatten
