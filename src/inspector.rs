@@ -23,8 +23,8 @@ use crate::heap::{
 };
 use crate::hook::GcModule;
 use crate::report::assemble::{self, BUFFER_LIMIT};
+use crate::report::library::say_whose;
 use crate::report::model::{Buffer, Collection, Leak, Process, Report, SCHEMA};
-use crate::report::{known, library};
 
 /// Of groups that look alike, so many are described one by one; the rest are counted as the first.
 const DESCRIBED_ALIKE: usize = 16;
@@ -203,7 +203,9 @@ impl Inspector {
             garbage_objects: count as u64,
             pause_us: 0,
         };
-        Ok(self.report(py, found, collection, started))
+        let mut report = self.report(py, found, collection, started);
+        say_whose(&mut report);
+        Ok(report)
     }
 
     /// The objects that a full collection would find unreachable, before it ran any finalizer.
@@ -514,6 +516,7 @@ impl Inspector {
                 description: describe(&self.builtins, &mut classes, facts.kind, &bound),
                 object: Some(object),
                 is_buffer: buffers[object as usize].is_some(),
+                is_tensor: facts.verdict != 0,
                 stands_for: 0,
             });
             place.insert(object, node);
@@ -557,10 +560,12 @@ impl Inspector {
                     unplaced_class: None,
                     free_variables: Vec::new(),
                     default_arguments: Vec::new(),
+                    weakly_referable: false,
                     details: Vec::new(),
                 },
                 object: None,
                 is_buffer: false,
+                is_tensor: false,
                 stands_for: omitted,
             });
             for (from, to) in [(before, gap), (gap, after)] {
@@ -663,7 +668,8 @@ impl Inspector {
         found.retain(|entry| !entry.occurrences.is_empty());
     }
 
-    /// A report of what was found.
+    /// A report of what was found. Whose each leak is, is left for when the program does not wait:
+    /// [`say_whose`].
     pub(crate) fn report(
         &self,
         py: Python<'_>,
@@ -672,10 +678,6 @@ impl Inspector {
         started: Instant,
     ) -> Report {
         let mut leaks: Vec<Leak> = found.into_iter().map(Found::into_leak).collect();
-        for leak in &mut leaks {
-            leak.library = library::library(leak);
-            leak.known = known::known(leak);
-        }
         leaks.sort_by(|a, b| {
             b.bytes_held
                 .cmp(&a.bytes_held)

@@ -24,7 +24,8 @@ pub use deliveries::{Deliveries, Delivery, News, Next};
 use crate::device::{DeviceSelection, allocated_bytes};
 use crate::hook::{CollectionInfo, Garbage, Handler, Hook};
 use crate::inspector::{Busy, Examination, Found, Inspector};
-use crate::report::library::normal;
+use crate::report::known::known;
+use crate::report::library::{library, normal};
 use crate::report::model::{Collection, Leak, Report};
 
 /// Names a watch.
@@ -75,16 +76,27 @@ impl Ignored {
     }
 
     /// True if the leak has one of the names.
+    ///
+    /// Whose the leak is, it finds out only where a name may be a library's: see
+    /// [`say_whose`](crate::report::library::say_whose).
     pub fn contains(&self, leak: &Leak) -> bool {
-        let library = leak.library.as_ref().map(|library| &library.name);
-        let known = leak.known.as_ref();
+        let named = |name: &String| leak.signature == *name || leak.pattern.as_ref() == Some(name);
+        if self.names.is_empty() || self.names.iter().any(named) {
+            return !self.names.is_empty();
+        }
+        let mut leak = leak.clone();
+        leak.library = library(&leak);
+        let known = known(&leak);
+        let libraries: Vec<&String> = leak
+            .library
+            .iter()
+            .map(|library| &library.name)
+            .chain(known.iter().map(|known| &known.library))
+            .collect();
         self.names.iter().any(|name| {
-            leak.signature == *name
-                || leak.pattern.as_ref() == Some(name)
-                || known.is_some_and(|known| known.name == *name)
-                || library
-                    .into_iter()
-                    .chain(known.map(|known| &known.library))
+            known.as_ref().is_some_and(|known| known.name == *name)
+                || libraries
+                    .iter()
                     .any(|library| normal(library) == normal(name))
         })
     }

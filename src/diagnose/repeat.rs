@@ -46,6 +46,7 @@ fn content(graph: &LeakGraph) -> u64 {
         description.label.hash(&mut hasher);
         description.place.hash(&mut hasher);
         description.unplaced_class.hash(&mut hasher);
+        description.weakly_referable.hash(&mut hasher);
         description.free_variables.hash(&mut hasher);
         description.default_arguments.hash(&mut hasher);
         (node.is_buffer, node.stands_for).hash(&mut hasher);
@@ -73,6 +74,7 @@ mod tests {
                 label: label.to_owned(),
                 place: None,
                 unplaced_class: None,
+                weakly_referable: true,
                 free_variables: Vec::new(),
                 default_arguments: Vec::new(),
                 details: vec![("address".to_owned(), address.to_owned())],

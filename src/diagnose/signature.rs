@@ -113,6 +113,7 @@ mod tests {
                         label: (*type_name).to_owned(),
                         place: None,
                         unplaced_class: Some((*in_file).to_owned()),
+                        weakly_referable: true,
                         free_variables: Vec::new(),
                         default_arguments: Vec::new(),
                         details: Vec::new(),

@@ -99,12 +99,14 @@ fn node(number: usize, kind: ObjectKind, is_buffer: bool) -> LeakNode {
             label: number.to_string(),
             place: None,
             unplaced_class: None,
+            weakly_referable: true,
             free_variables: vec!["x".to_owned()],
             default_arguments: Vec::new(),
             details: Vec::new(),
         },
         object: Some(number as u32),
         is_buffer,
+        is_tensor: is_buffer,
         stands_for: 0,
     }
 }

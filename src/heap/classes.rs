@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 
 use super::Place;
 use super::builtins::Builtins;
-use super::describe::{class_in_file, class_name, class_place};
+use super::describe::{class_in_file, class_name, class_place, is_weakly_referable};
 use super::types::{is_heap_type, refers_to};
 
 /// How to present a class to a person.
@@ -20,6 +20,8 @@ pub struct ClassFacts {
     pub place: Option<Place>,
     /// As [`Description::unplaced_class`](super::Description::unplaced_class).
     pub in_file: Option<String>,
+    /// As [`Description::weakly_referable`](super::Description::weakly_referable).
+    pub weakly_referable: bool,
 }
 
 /// The facts of the classes met lately.
@@ -54,6 +56,7 @@ impl Classes {
             // What is part of the interpreter or of a library has no function written in Python.
             place: mortal.then(|| class_place(builtins, class)).flatten(),
             in_file: class_in_file(builtins, class),
+            weakly_referable: is_weakly_referable(builtins, class),
         });
         let alive = mortal.then(|| weak_reference(class));
         if alive.as_ref().is_some_and(Option::is_none) {

@@ -99,6 +99,9 @@ pub struct Description {
     /// Of an instance or a class that has no place: the class, after the last part of its module's
     /// name, or for `__main__` the script's, so that it is equal in a file that is run and imported.
     pub unplaced_class: Option<String>,
+    /// True if `weakref.ref` takes it: not so containers, and instances of a class whose `__slots__`
+    /// leave out `__weakref__`.
+    pub weakly_referable: bool,
     /// Of a function: the names of its closure variables, in the order of `__closure__`.
     pub free_variables: Vec<String>,
     /// Of a function: the names of the parameters that `__defaults__` is for, in its order.
