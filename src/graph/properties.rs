@@ -248,7 +248,8 @@ proptest! {
             prop_assert!(rest.remove_edge(edge).is_some(), "a cut is a reference, named once");
         }
         prop_assert_eq!(cuts.frees, Small::of(&rest).culprits().is_empty());
-        prop_assert!(cuts.frees || cuts.edges.len() == 8, "it gives up only at the limit");
+        // The limit is of kinds: references that are alike are cut together.
+        prop_assert!(cuts.frees || cuts.edges.len() >= 8, "it gives up only at the limit");
     }
 
     #[test]

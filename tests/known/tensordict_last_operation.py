@@ -1,4 +1,4 @@
-"""tensordict: a TensorDict that is locked, as one of a frozen class is, records that with itself."""
+"""tensordict: a TensorDict that is locked, as a frozen class does it, records that with itself."""
 
 import torch
 from tensordict import TensorDict, tensorclass
