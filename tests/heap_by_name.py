@@ -8,7 +8,14 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Iterable, Iterator
-from types import FrameType, FunctionType, TracebackType
+from types import (
+    AsyncGeneratorType,
+    CoroutineType,
+    FrameType,
+    FunctionType,
+    GeneratorType,
+    TracebackType,
+)
 from typing import Any
 
 
@@ -60,8 +67,8 @@ def is_named(thing: Any, name: str) -> bool:
 
 def suspended_frames(thing: Any) -> list[Any]:
     """The frame of a generator, coroutine or async generator; None in the list once it is done."""
-    names = (f"{prefix}_frame" for prefix in ("gi", "cr", "ag"))
-    return [getattr(thing, name) for name in names if hasattr(thing, name)]
+    kinds = {GeneratorType: "gi_frame", CoroutineType: "cr_frame", AsyncGeneratorType: "ag_frame"}
+    return [getattr(thing, frame) for kind, frame in kinds.items() if type(thing) is kind]
 
 
 def follow(owner: Any, edge: str) -> Iterable[Any]:
