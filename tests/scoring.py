@@ -185,16 +185,17 @@ def wrong_cure(
         trial.leak()
         nbytes = trial.expected.nbytes(1)
         before = allocated(trial.device)
-        for cut in leak.cuts:
+        # References of one name are several cuts, and all found at once.
+        for owner, edge in dict.fromkeys((cut.owner, cut.edge) for cut in leak.cuts):
             owners = [
                 thing
                 for thing in gc.get_objects()
-                if heap_by_name.is_named(thing, cut.owner) and heap_by_name.refers(thing, cut.edge)
+                if heap_by_name.is_named(thing, owner) and heap_by_name.refers(thing, edge)
             ]
             if not owners:
-                yield f"nothing in the heap is called {cut.owner} and has {cut.edge}"
+                yield f"nothing in the heap is called {owner} and has {edge}"
             while owners:
-                heap_by_name.sever(owners.pop(), cut.edge)
+                heap_by_name.sever(owners.pop(), edge)
         freed = before - allocated(trial.device)
         if trial.held or (trial.device != "cpu" and freed < nbytes):
             yield f"{trial.held} bytes stay when {[(c.owner, c.edge) for c in leak.cuts]} is cut"
