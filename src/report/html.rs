@@ -240,7 +240,15 @@ fn drawing(number: usize, leak: &Leak) -> String {
          <button type=\"button\" data-zoom=\"fit\">Fit</button></div>\n\
          <div class=\"view\">\n{}</div>\n<div class=\"facts-of-object\" aria-live=\"polite\" hidden></div>\n\
          </figure>\n",
-        svg::draw(leak, &format!("drawing-{number}"), None).svg
+        svg::draw(
+            leak,
+            &format!("drawing-{number}"),
+            &svg::Look {
+                style: None,
+                ..svg::Look::ALONE
+            }
+        )
+        .svg
     )
 }
 

@@ -250,6 +250,9 @@ pub struct Graph {
     pub edges: Vec<Edge>,
     /// How many objects of the leak are not drawn.
     pub omitted: u64,
+    /// The commonest types among those, each with how many they are.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub omitted_types: Vec<(String, u64)>,
 }
 
 /// What an object is, as far as a drawing cares.
@@ -313,6 +316,23 @@ pub struct Edge {
     /// As [`Step::edge`].
     pub name: String,
     pub role: EdgeRole,
+    /// The interpreter's own objects that the reference passes and that are not among the nodes:
+    /// instance dictionaries, closure tuples, cells.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub through: Vec<Hop>,
+}
+
+/// An object that a reference passes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hop {
+    /// Equal for the same object in one graph.
+    pub object: u32,
+    /// As [`Step::label`].
+    pub label: String,
+    /// The reference that leads to it, as [`Step::edge`].
+    pub into: String,
+    /// Its own reference that leads on.
+    pub onwards: String,
 }
 
 impl Report {

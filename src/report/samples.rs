@@ -43,6 +43,7 @@ pub fn callback() -> Report {
             edge(0, 4, ".__class__", EdgeRole::Other),
         ],
         omitted: 3,
+        omitted_types: vec![],
     };
     let leak = Leak {
         signature: "3f8a1c0e9b7d2465".into(),
@@ -88,6 +89,65 @@ pub fn callback() -> Report {
     report(vec![leak], 9)
 }
 
+/// An object whose lambda captures it, with the dictionary, closure tuple and cell on the way.
+pub fn through_dictionary() -> Report {
+    let mut report = callback();
+    let leak = &mut report.leaks[0];
+    let nodes = &mut leak.graph.nodes;
+    nodes.swap(2, 3);
+    nodes.truncate(3);
+    let hop = |object: u32, label: &str, into: &str, onwards: &str| Hop {
+        object,
+        label: label.into(),
+        into: into.into(),
+        onwards: onwards.into(),
+    };
+    let mut edges = vec![
+        edge(0, 1, "._callback", EdgeRole::Cut),
+        edge(1, 0, "closure variable 'self'", EdgeRole::Cycle),
+        edge(0, 2, ".tensor", EdgeRole::Path),
+    ];
+    edges[0].through = vec![hop(100, "dict", ".__dict__", "['callback']")];
+    edges[1].through = vec![
+        hop(101, "tuple", ".__closure__", "[0]"),
+        hop(102, "cell", "[0]", ".cell_contents"),
+    ];
+    edges[2].through = vec![hop(100, "dict", ".__dict__", "['tensor']")];
+    leak.graph.edges = edges;
+    leak.graph.omitted = 0;
+    leak.buffers[0].node = Some(2);
+    leak.buffers[0].path = vec![".tensor".into()];
+    leak.buffers[0].path_nodes = vec![2];
+    report
+}
+
+/// A list in a cycle that holds this many tensors of one MiB.
+pub fn many_buffers(count: u32) -> Report {
+    let mut report = callback();
+    let leak = &mut report.leaks[0];
+    leak.graph.nodes.truncate(2);
+    leak.graph.edges.truncate(2);
+    leak.graph.omitted = 0;
+    leak.buffers.clear();
+    for index in 0..count {
+        let place = index + 2;
+        leak.graph
+            .nodes
+            .push(node(NodeKind::Buffer, "torch.Tensor", "torch.Tensor").holding(index));
+        leak.graph
+            .edges
+            .push(edge(0, place, &format!("[{index}]"), EdgeRole::Path));
+        leak.buffers.push(Buffer {
+            node: Some(place),
+            path: vec![format!("[{index}]")],
+            path_nodes: vec![place],
+            pointer: u64::from(index) << 20,
+            ..tensor(1 << 20, &[262_144])
+        });
+    }
+    report
+}
+
 /// Two nodes that know each other, held three times over, and an exception that keeps its frame;
 /// of the second no cut is proven.
 pub fn linked_nodes_and_exception() -> Report {
@@ -122,6 +182,7 @@ fn linked_nodes() -> Leak {
             edge(1, 3, ".storage", EdgeRole::Path),
         ],
         omitted: 0,
+        omitted_types: vec![],
     };
     Leak {
         signature: "00c0ffee00c0ffee".into(),
@@ -199,6 +260,7 @@ fn exception() -> Leak {
             edge(3, 4, "['images']", EdgeRole::Path),
         ],
         omitted: 0,
+        omitted_types: vec![],
     };
     Leak {
         signature: "badc0de5badc0de5".into(),
@@ -256,6 +318,7 @@ pub fn million_ring() -> Report {
         nodes,
         edges,
         omitted: 999_992,
+        omitted_types: vec![],
     };
     let leak = Leak {
         signature: "1000000000000001".into(),
@@ -485,6 +548,7 @@ pub fn edge(from: u32, to: u32, name: &str, role: EdgeRole) -> Edge {
         to,
         name: name.into(),
         role,
+        through: vec![],
     }
 }
 
