@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::device::{DeviceBuffer, DeviceSelection, Frameworks, StorageWatch, imported};
+use crate::device::{DeviceBuffer, DeviceSelection, Frameworks, StorageWatch, gpu_names, imported};
 use crate::diagnose::diagnose;
 use crate::graph::{Group, LeakEdge, LeakGraph, LeakNode, find_groups, fold, frees_group, select};
 use crate::heap::{
@@ -22,7 +22,7 @@ use crate::heap::{
 use crate::hook::GcModule;
 use crate::report::assemble::{self, BUFFER_LIMIT};
 use crate::report::model::{Buffer, Collection, Leak, Process, Report, SCHEMA};
-use crate::report::{known, library};
+use crate::report::{known, library, occurrences};
 
 /// Of groups that look alike, so many are described one by one; the rest are counted as the first.
 const DESCRIBED_ALIKE: usize = 16;
@@ -677,6 +677,10 @@ impl Inspector {
         let mut process = self.process.clone();
         process.pid = std::process::id();
         process.frameworks = framework_versions(py);
+        process.gpus = gpu_names();
+        for leak in &mut leaks {
+            leak.occurrences = vec![occurrences::of(leak, &process, time)];
+        }
         Report {
             schema: SCHEMA,
             tool: concat!("cyclescope ", env!("CARGO_PKG_VERSION")).to_owned(),
@@ -782,6 +786,7 @@ fn process(py: Python<'_>) -> Process {
         python: format!("{}.{}.{}", version.major, version.minor, version.patch),
         program: program.unwrap_or_default(),
         frameworks: Vec::new(),
+        gpus: Vec::new(),
     }
 }
 

@@ -130,6 +130,7 @@ pub fn leak<'a>(
         cuts,
         library: None,
         known: None,
+        occurrences: Vec::new(),
     }
 }
 

@@ -11,8 +11,10 @@ pub const BOXES: usize = 2000;
 const BUFFERS: usize = 6;
 /// So many references to remove are drawn where only the leak itself is.
 const CUTS: usize = 6;
-/// A reference to remove that is further from the rest is not drawn there.
+/// A reference to remove that is further from the rest is not drawn there; nor is one that is only
+/// to be looked at, if it is not beside the rest.
 const CUT_DISTANCE: usize = 3;
+const UNPROVEN_DISTANCE: usize = 1;
 /// At most so many boxes stand for what is not drawn.
 const FOLDS: usize = 12;
 
@@ -51,6 +53,8 @@ pub fn chosen(leak: &Leak, detail: Detail, ring: &HashMap<u32, usize>) -> (Vec<u
         }
     } else {
         choice.take_cuts();
+        // One that is taken may part what it led to.
+        choice.take_single();
         choice.take_single();
     }
     let folds = choice.folds(detail);
@@ -124,7 +128,11 @@ impl Choice<'_> {
                     way.push(here);
                     here = before;
                 }
-                if way.len() <= CUT_DISTANCE {
+                let limit = match cut.proven {
+                    true => CUT_DISTANCE,
+                    false => UNPROVEN_DISTANCE,
+                };
+                if way.len() <= limit {
                     way.iter().rev().for_each(|&index| self.take(index));
                 }
             }

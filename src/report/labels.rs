@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn names_keep_off_boxes_and_one_another() {
         let boxes = [spot(0.0, 0.0), spot(500.0, 0.0), spot(250.0, 0.0)];
-        let route = across(&boxes, (0, 1), (0, 1), &[]);
+        let route = across(&boxes, (0, 1), (0, 1), 60.0, &[]);
         let free = place_labels(&[label(route, false)], &boxes[..2])[0].expect("room");
         assert!((free.0 - 250.0).abs() < 10.0, "{free:?}");
         let moved = place_labels(&[label(route, false)], &boxes)[0].expect("room");
@@ -108,7 +108,7 @@ mod tests {
     #[test]
     fn without_room_only_what_matters_is_shown() {
         let boxes = [spot(0.0, 0.0), spot(160.0, 0.0)];
-        let route = across(&boxes, (0, 1), (0, 1), &[]);
+        let route = across(&boxes, (0, 1), (0, 1), 60.0, &[]);
         let wide = |optional| Label {
             width: 200.0,
             ..label(route, optional)

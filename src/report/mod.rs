@@ -16,6 +16,7 @@ pub mod library;
 mod lines;
 pub mod markdown;
 pub mod model;
+pub mod occurrences;
 mod route;
 mod scene;
 mod shape;

@@ -122,14 +122,15 @@ fn straight(start: Point, tip: Point) -> Route {
 }
 
 /// The way between any two boxes, around the obstacles if a small swing leads around them; of
-/// `lane.1` references between the same two it is number `lane.0`.
+/// `lane.1` references between the same two it is number `lane.0`. Its name is `label` wide.
 pub fn across(
     spots: &[Spot],
     ends: (usize, usize),
     lane: (usize, usize),
+    label: f64,
     obstacles: &[Spot],
 ) -> Route {
-    let straight = direct(&spots[ends.0], &spots[ends.1], lane);
+    let straight = direct(&spots[ends.0], &spots[ends.1], lane, label);
     let others = || {
         let others = obstacles.iter().enumerate();
         others
@@ -144,7 +145,7 @@ pub fn across(
         .map_or(straight, |(_, route)| route)
 }
 
-fn direct(from: &Spot, to: &Spot, (lane, lanes): (usize, usize)) -> Route {
+fn direct(from: &Spot, to: &Spot, (lane, lanes): (usize, usize), label: f64) -> Route {
     let shift = (lane as f64 - (lanes.saturating_sub(1)) as f64 / 2.0) * LANE;
     let right = |s: &Spot| s.x + s.size.width / 2.0;
     let left = |s: &Spot| s.x - s.size.width / 2.0;
@@ -161,7 +162,10 @@ fn direct(from: &Spot, to: &Spot, (lane, lanes): (usize, usize)) -> Route {
         return Route::new(start, (-swing, 0.0), tip, (swing, 0.0));
     }
     // One above the other, or the same box: out on the outer side and in again.
-    let swing = 46.0 + LANE * lane as f64 + ((from.y - to.y).abs() / 8.0).min(80.0);
+    // The curve reaches three quarters of its swing, and half of the name is on the box's side.
+    let room = (label / 2.0 + 6.0) * 4.0 / 3.0;
+    let reach = 46.0 + LANE * lane as f64 + ((from.y - to.y).abs() / 8.0).min(80.0);
+    let swing = reach.max(room);
     let apart = if from.y == to.y { 9.0 } else { 0.0 };
     let (start, tip) = (from.y - apart, to.y + apart);
     match from.side {
@@ -220,7 +224,7 @@ mod tests {
     fn lines_between_the_same_boxes_run_apart() {
         let (a, b) = (spot(0.0, 0.0, Side::Right), spot(300.0, 0.0, Side::Right));
         let spots = [a, b];
-        let run = |ends, lane| across(&spots, ends, lane, &[]);
+        let run = |ends, lane| across(&spots, ends, lane, 60.0, &[]);
         let middles = (0..3).map(|lane| run((0, 1), (lane, 3)).middle().1);
         let middles: Vec<f64> = middles.map(f64::round).collect();
         assert!(
@@ -239,9 +243,9 @@ mod tests {
             spot(500.0, 0.0, Side::Right),
             spot(250.0, 0.0, Side::Right),
         ];
-        let route = across(&spots, (0, 1), (0, 1), &spots);
+        let route = across(&spots, (0, 1), (0, 1), 60.0, &spots);
         assert_eq!(route.hits(spots[2..].iter()), 0);
         assert!(route.middle().1.abs() > 20.0);
-        assert_eq!(across(&spots, (0, 2), (0, 1), &spots).middle().1, 0.0);
+        assert_eq!(across(&spots, (0, 2), (0, 1), 60.0, &spots).middle().1, 0.0);
     }
 }

@@ -85,8 +85,25 @@ pub fn callback() -> Report {
         graph,
         library: None,
         known: None,
+        occurrences: vec![],
     };
     report(vec![leak], 9)
+}
+
+/// A leak that each of some ranks saw in ten collections.
+pub fn seen_on_ranks(ranks: u32) -> Report {
+    let mut report = callback();
+    let seen = |index: u32| Occurrence {
+        time: 1_790_000_000.0 + f64::from(index),
+        collections: 1,
+        count: 1,
+        bytes: (1 + u64::from(index % 7)) << 20,
+        host: "node17".into(),
+        pid: 4000 + index % ranks,
+        rank: Some(index % ranks),
+    };
+    report.leaks[0].occurrences = (0..10 * ranks).map(seen).collect();
+    report
 }
 
 /// An object whose lambda captures it, with the dictionary, closure tuple and cell on the way.
@@ -231,6 +248,7 @@ fn linked_nodes() -> Leak {
         graph,
         library: None,
         known: None,
+        occurrences: vec![],
     }
 }
 
@@ -295,6 +313,7 @@ fn exception() -> Leak {
         graph,
         library: None,
         known: None,
+        occurrences: vec![],
     }
 }
 
@@ -343,6 +362,7 @@ pub fn million_ring() -> Report {
         graph,
         library: None,
         known: None,
+        occurrences: vec![],
     };
     report(vec![leak], 1_000_000)
 }
@@ -368,6 +388,7 @@ pub fn hostile() -> Report {
     report.process.python = evil.clone();
     report.process.program = evil.clone();
     report.process.frameworks = vec![(evil.clone(), evil.clone())];
+    report.process.gpus = vec![evil.clone()];
     for leak in &mut report.leaks {
         leak.signature = evil.clone();
         leak.pattern = Some(evil.clone());
@@ -377,6 +398,12 @@ pub fn hostile() -> Report {
             before: Some(evil.clone()),
             after: Some(evil.clone()),
         };
+        leak.occurrences = vec![Occurrence {
+            time: f64::MAX,
+            bytes: u64::MAX,
+            host: evil.clone(),
+            ..Occurrence::default()
+        }];
         leak.library = Some(Library {
             name: evil.clone(),
             version: Some(evil.clone()),
@@ -415,6 +442,12 @@ pub fn hostile() -> Report {
         }
         for edge in &mut leak.graph.edges {
             edge.name = evil.clone();
+            edge.through = vec![Hop {
+                object: u32::MAX,
+                label: evil.clone(),
+                into: evil.clone(),
+                onwards: evil.clone(),
+            }];
         }
     }
     report
@@ -490,6 +523,7 @@ pub fn report(leaks: Vec<Leak>, garbage_objects: u64) -> Report {
                 ("torch".into(), "2.9.1".into()),
                 ("numpy".into(), "2.3.4".into()),
             ],
+            gpus: vec!["NVIDIA H200".into()],
         },
         collection: Collection {
             trigger: "watch".into(),

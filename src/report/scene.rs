@@ -335,18 +335,20 @@ impl Leaving {
 
 fn reference_title(leak: &Leak, owner: &str, edge: &str, role: EdgeRole) -> String {
     let remark = if role == EdgeRole::Cut {
-        format!("\n{}", cut_meaning(leak))
+        format!("\n{}", cut_meaning(leak, 1))
     } else {
         String::new()
     };
     format!("{} of {}{remark}", name(edge, TITLE), name(owner, TITLE))
 }
 
-/// What the scissors say: no more than is proven.
-pub fn cut_meaning(leak: &Leak) -> &'static str {
-    match leak.cuts.iter().all(|cut| cut.proven) {
-        true => "the reference to remove",
-        false => "the reference to look at first",
+/// What the scissors say, where there are so many of them: no more than is proven.
+pub fn cut_meaning(leak: &Leak, count: usize) -> &'static str {
+    match (leak.cuts.iter().all(|cut| cut.proven), count) {
+        (true, 0..=1) => "the reference to remove",
+        (true, _) => "the references to remove",
+        (false, 0..=1) => "the reference to look at first",
+        (false, _) => "the references to look at first",
     }
 }
 

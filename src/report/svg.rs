@@ -94,7 +94,12 @@ pub(super) fn draw(leak: &Leak, id: &str, look: &Look) -> Drawing {
     for (index, at) in names(&scene, &spots, &routes, &order) {
         canvas.label(&scene.links[index], at);
     }
-    canvas.legend(&scene, cut_meaning(leak));
+    let cuts = scene
+        .links
+        .iter()
+        .filter(|link| link.role == EdgeRole::Cut)
+        .count();
+    canvas.legend(&scene, cut_meaning(leak, cuts));
     canvas.finish(leak, look.style)
 }
 
@@ -156,7 +161,7 @@ fn spots(scene: &Scene) -> Vec<Spot> {
         .iter()
         .map(label_width)
         .fold(40.0, f64::max)
-        + 44.0;
+        + 34.0;
     let links: Vec<(usize, usize)> = links.iter().map(|link| (link.from, link.to)).collect();
     place(&Plan {
         sizes: &sizes,
@@ -186,7 +191,13 @@ fn routes(scene: &Scene, spots: &[Spot]) -> Vec<Route> {
     let obstacles: &[Spot] = if spots.len() > ROUTED { &[] } else { spots };
     let others = beside().map(|link| {
         let (lane, count) = lanes.entry(ends(link)).or_default();
-        let route = across(spots, (link.from, link.to), (*lane, *count), obstacles);
+        let route = across(
+            spots,
+            (link.from, link.to),
+            (*lane, *count),
+            label_width(link),
+            obstacles,
+        );
         *lane += 1;
         route
     });
