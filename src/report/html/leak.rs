@@ -173,8 +173,8 @@ fn figure(number: usize, leak: &Leak) -> String {
          <input type=\"search\" placeholder=\"Find an object\" aria-label=\"Find an object\">\
          <select aria-label=\"Type of objects\"><option value=\"\">All types</option></select>\
          <output></output>\
-         <div class=\"camera\"><button type=\"button\" data-zoom=\"in\" title=\"Zoom in\">+</button>\
-         <button type=\"button\" data-zoom=\"out\" title=\"Zoom out\">−</button>\
+         <div class=\"camera\"><button type=\"button\" data-zoom=\"in\" title=\"Zoom in\" aria-label=\"Zoom in\">+</button>\
+         <button type=\"button\" data-zoom=\"out\" title=\"Zoom out\" aria-label=\"Zoom out\">−</button>\
          <button type=\"button\" data-zoom=\"fit\">Fit</button>\
          <button type=\"button\" data-save=\"svg\" title=\"Save this drawing\">SVG</button>\
          <button type=\"button\" data-help title=\"What the keys do\">?</button></div></div>\n\
