@@ -45,6 +45,10 @@ class Opened:
         section = self.page.locator("section.leak:not([hidden])")
         return section.get_by_role("button", name=name, exact=True).first
 
+    def seen(self) -> str:
+        """What part of the drawing is seen, as the browser has it."""
+        return str(self.drawing.evaluate("element => element.style.transform"))
+
     def style(self, selector: str, name: str) -> str:
         """A computed property of the first element that matches."""
         first = self.page.locator(selector).first

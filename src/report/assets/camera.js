@@ -6,36 +6,41 @@
 const LARGEST = 1.2;
 const READABLE = 0.36;
 
+/**
+ * Moves and scales a drawing as a whole, by a transform of its box: a change of the viewBox would
+ * have the browser lay out every text again.
+ */
 class Camera {
-  /** `view` is the element that the drawing fills. */
-  constructor(svg, view) {
-    this.svg = svg;
+  /** `view` is the element that the drawing is seen through. */
+  constructor(view) {
     this.view = view;
-    const { x, y, width, height } = svg.viewBox.baseVal;
-    this.all = { x, y, width, height };
-    this.touched = false;
     this.dragged = false;
-    svg.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
-    svg.addEventListener("pointerdown", (event) => this.grab(event));
-    svg.addEventListener("dblclick", (event) => this.zoom(0.6, this.point(event)));
+    view.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
+    view.addEventListener("pointerdown", (event) => this.grab(event));
+    view.addEventListener("dblclick", (event) => this.zoom(0.6, this.point(event)));
   }
 
-  /** How high the drawing is where it is as wide as the view, or as large as boxes may be. */
-  height() {
-    const scale = Math.min(this.view.clientWidth / this.all.width, LARGEST);
-    return this.all.height * Math.max(scale, READABLE);
+  /** Shows this drawing from now on. */
+  use(svg) {
+    const { x, y, width, height } = svg.viewBox.baseVal;
+    this.svg = svg;
+    this.all = { x, y, width, height };
+    svg.style.width = `${width}px`;
+    svg.style.height = `${height}px`;
+    this.fit();
   }
 
   /** The whole drawing or, where that is too much to read, its middle: the cycle. */
   fit() {
-    const room = { width: this.view.clientWidth, height: this.view.clientHeight };
-    if (!room.width || !room.height) return;
+    const room = this.view.clientWidth;
+    if (!room) return;
     const { x, y, width, height } = this.all;
-    const whole = Math.min(room.width / width, room.height / height, LARGEST);
-    const scale = Math.max(whole, READABLE);
+    const ideal = height * Math.max(Math.min(room / width, LARGEST), READABLE);
+    this.view.style.height = `clamp(240px, ${Math.ceil(ideal)}px, 74vh)`;
+    const whole = Math.min(room / width, this.view.clientHeight / height, LARGEST);
     const middle = whole < READABLE ? { x: 0, y: 0 } : { x: x + width / 2, y: y + height / 2 };
     this.touched = false;
-    this.look(middle, room.width / scale, room.height / scale);
+    this.look(middle, Math.max(whole, READABLE));
   }
 
   command(name) {
@@ -44,19 +49,12 @@ class Camera {
   }
 
   /** Shows `factor` times as much, with this point where it was. */
-  zoom(factor, at) {
-    const { x, y, width, height } = this.box;
-    const least = Math.min(200 / width, 1);
-    const most = Math.max((this.all.width * 2) / width, 1);
-    const by = Math.min(Math.max(factor, least), most);
-    const fixed = at ?? { x: x + width / 2, y: y + height / 2 };
+  zoom(factor, at = this.middle) {
+    const scale = Math.min(Math.max(this.scale / factor, 0.02), 6);
+    const by = this.scale / scale;
+    const { x, y } = this.middle;
     this.touched = true;
-    this.apply({
-      x: fixed.x - (fixed.x - x) * by,
-      y: fixed.y - (fixed.y - y) * by,
-      width: width * by,
-      height: height * by,
-    });
+    this.look({ x: at.x + (x - at.x) * by, y: at.y + (y - at.y) * by }, scale);
   }
 
   /** The wheel alone scrolls the page, as everywhere; with Ctrl, or as a pinch, it zooms. */
@@ -69,17 +67,16 @@ class Camera {
   grab(down) {
     this.dragged = false;
     if (down.button !== 0) return;
-    const start = this.box;
-    const scale = this.svg.getScreenCTM().a;
+    const { x, y } = this.middle;
     const move = (event) => {
       const [dx, dy] = [event.clientX - down.clientX, event.clientY - down.clientY];
       if (!this.dragged && Math.hypot(dx, dy) < 4) return;
       this.dragged = this.touched = true;
-      this.svg.classList.add("moving");
-      this.apply({ ...start, x: start.x - dx / scale, y: start.y - dy / scale });
+      this.view.classList.add("moving");
+      this.look({ x: x - dx / this.scale, y: y - dy / this.scale }, this.scale);
     };
     const release = () => {
-      this.svg.classList.remove("moving");
+      this.view.classList.remove("moving");
       for (const [name, listener] of listeners) window.removeEventListener(name, listener);
     };
     const listeners = [["pointermove", move], ["pointerup", release], ["pointercancel", release]];
@@ -88,26 +85,26 @@ class Camera {
 
   /** Brings a point into sight, if it is not. */
   reveal({ x, y }) {
-    const { x: left, y: top, width, height } = this.box;
-    const [far, near] = [0.92, 0.08];
-    const inside = (at, from, size) => at > from + near * size && at < from + far * size;
-    if (inside(x, left, width) && inside(y, top, height)) return;
+    const sees = (distance, room) => Math.abs(distance) * this.scale < room * 0.42;
+    if (sees(x - this.middle.x, this.view.clientWidth) && sees(y - this.middle.y, this.view.clientHeight)) return;
     this.touched = true;
-    this.look({ x, y }, width, height);
+    this.look({ x, y }, this.scale);
   }
 
   /** Where in the drawing the pointer is. */
   point(event) {
-    const at = new DOMPoint(event.clientX, event.clientY);
-    return at.matrixTransform(this.svg.getScreenCTM().inverse());
+    const { left, top, width, height } = this.view.getBoundingClientRect();
+    return {
+      x: this.middle.x + (event.clientX - left - width / 2) / this.scale,
+      y: this.middle.y + (event.clientY - top - height / 2) / this.scale,
+    };
   }
 
-  look({ x, y }, width, height) {
-    this.apply({ x: x - width / 2, y: y - height / 2, width, height });
-  }
-
-  apply(box) {
-    this.box = box;
-    this.svg.setAttribute("viewBox", `${box.x} ${box.y} ${box.width} ${box.height}`);
+  /** Puts this point of the drawing into the middle of the view. */
+  look(middle, scale) {
+    [this.middle, this.scale] = [middle, scale];
+    const x = this.view.clientWidth / 2 - (middle.x - this.all.x) * scale;
+    const y = this.view.clientHeight / 2 - (middle.y - this.all.y) * scale;
+    this.svg.style.transform = `translate(${x}px, ${y}px) scale(${scale})`;
   }
 }

@@ -9,6 +9,7 @@ class Figure {
     this.view = element.querySelector(".view");
     this.input = element.querySelector("input");
     this.select = element.querySelector("select");
+    this.camera = new Camera(this.view);
     this.drawings = new Map();
     element.classList.add("live");
     element.querySelector(".tools").hidden = false;
@@ -16,7 +17,7 @@ class Figure {
     this.listTypes();
     this.listen();
     this.show("leak");
-    new ResizeObserver(() => this.camera.touched || this.fit()).observe(this.view);
+    new ResizeObserver(() => this.camera.touched || this.camera.fit()).observe(this.view);
   }
 
   /** The types of the objects, the commonest first. */
@@ -43,27 +44,30 @@ class Figure {
       if (event.key === "Enter") this.choose(this.selection.nextMatch());
       if (event.key === "Escape") this.clear();
     });
-    window.addEventListener("beforeprint", () => this.camera.apply(this.camera.all));
-    window.addEventListener("afterprint", () => this.camera.fit());
+    this.view.addEventListener("pointerover", (event) => {
+      const box = this.selection.at(event.target);
+      if (box) nameInFull(box);
+      this.describe(box ?? this.selection.chosen);
+    });
+    this.view.addEventListener("pointerleave", () => this.describe(this.selection.chosen));
+    this.view.addEventListener("click", (event) => {
+      const box = this.selection.at(event.target);
+      if (!this.camera.dragged) this.selection.choose(box === this.selection.chosen ? null : box);
+    });
   }
 
   /** Shows the drawing of this detail, made when it is first asked for. */
   show(name) {
     if (!this.drawings.has(name)) this.drawings.set(name, this.open(name));
-    ({ svg: this.svg, camera: this.camera, selection: this.selection } = this.drawings.get(name));
+    ({ svg: this.svg, selection: this.selection } = this.drawings.get(name));
     this.view.replaceChildren(this.svg);
     for (const button of this.element.querySelectorAll("button[data-view]")) {
       button.setAttribute("aria-pressed", String(button.dataset.view === name));
     }
     this.name = name;
-    this.fit();
+    this.camera.use(this.svg);
     this.selection.choose(null);
     this.find();
-  }
-
-  fit() {
-    this.view.style.height = `clamp(240px, ${Math.ceil(this.camera.height())}px, 74vh)`;
-    this.camera.fit();
   }
 
   open(name) {
@@ -73,24 +77,13 @@ class Figure {
     svg.tabIndex = 0;
     svg.setAttribute("role", "application");
     svg.setAttribute("aria-label", "Drawing of the leak. Arrow keys go along references.");
-    const camera = new Camera(svg, this.view);
     const selection = new Selection(svg, this.leak, (box) => this.describe(box));
     for (const { element, words, node } of selection.boxes) {
       element.setAttribute("role", "img");
       element.setAttribute("aria-label", shortened(node?.label ?? words, 200));
     }
-    svg.addEventListener("pointerover", (event) => {
-      const box = selection.at(event.target);
-      if (box) nameInFull(box);
-      this.describe(box ?? selection.chosen);
-    });
-    svg.addEventListener("pointerleave", () => this.describe(selection.chosen));
-    svg.addEventListener("click", (event) => {
-      const box = selection.at(event.target);
-      if (!camera.dragged) selection.choose(box === selection.chosen ? null : box);
-    });
     svg.addEventListener("keydown", (event) => this.key(event));
-    return { svg, camera, selection };
+    return { svg, selection };
   }
 
   describe(box) {

@@ -26,12 +26,10 @@ function save(text, name, type) {
 }
 
 /** The drawing as an image that stands alone: whole, with its style, with nothing chosen. */
-function standAlone({ svg, camera }) {
+function standAlone({ svg }) {
   const image = svg.cloneNode(true);
-  const { x, y, width, height } = camera.all;
-  image.setAttribute("viewBox", `${x} ${y} ${width} ${height}`);
   image.setAttribute("class", "leak-drawing");
-  for (const name of ["tabindex", "role", "aria-activedescendant"]) image.removeAttribute(name);
+  for (const name of ["style", "tabindex", "role", "aria-activedescendant"]) image.removeAttribute(name);
   for (const element of image.querySelectorAll("[class]")) {
     element.classList.remove("near", "selected", "match");
   }

@@ -13,7 +13,7 @@ use super::dot::dot;
 use super::json::to_json;
 use super::model::{Leak, Report};
 use super::svg;
-use super::words::{markup, name};
+use super::words::{markup, name, shortened};
 
 const STYLE: &str = concat!(
     include_str!("../assets/page.css"),
@@ -29,6 +29,8 @@ const SCRIPT: &str = concat!(
     include_str!("../assets/page.js"),
 );
 
+/// A longer text of the report, in characters, is shortened where the script reads it.
+const LONG_TEXT: usize = 20_000;
 /// How many leaks are drawn; the further ones are there as text.
 const DRAWN: usize = 40;
 /// How many leaks are in the page at all.
@@ -66,7 +68,7 @@ pub fn html(report: &Report) -> String {
         header::header(report),
         header::contents(&leaks),
         header::footer(report, LEAKS),
-        embedded(&to_json(report)),
+        embedded(&data(report)),
         embedded(&serde_json::Value::String(dot(report)).to_string()),
     )
 }
@@ -92,6 +94,33 @@ fn policy() -> String {
         hash(STYLE),
         hash(SCRIPT)
     )
+}
+
+/// The report as JSON, with the middle of very long texts left out.
+fn data(report: &Report) -> String {
+    let json = to_json(report);
+    if json.len() <= LONG_TEXT {
+        return json;
+    }
+    match serde_json::from_str(&json) {
+        Ok(mut value) => {
+            shorten(&mut value);
+            value.to_string()
+        }
+        Err(_) => json,
+    }
+}
+
+fn shorten(value: &mut serde_json::Value) {
+    use serde_json::Value;
+    match value {
+        Value::String(text) if text.len() > LONG_TEXT => {
+            *text = shortened(text, LONG_TEXT).into_owned();
+        }
+        Value::Array(items) => items.iter_mut().for_each(shorten),
+        Value::Object(fields) => fields.values_mut().for_each(shorten),
+        _ => {}
+    }
 }
 
 /// JSON as a script element may hold it: nothing in it can end the element or begin a comment.
