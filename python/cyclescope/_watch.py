@@ -317,7 +317,6 @@ class _Pages:
             self._failed = True
             return None
 
-
     def complete(self, watch: int) -> None:
         """Write the pages of leaks that came again once more, with all their occurrences."""
         for page, report in self._written:

@@ -1,4 +1,4 @@
-"""Opening a page in Chromium as a file, without a network, and listening to what it complains of."""
+"""Opening a page in Chromium as a file, without a network, and noting its complaints."""
 
 from __future__ import annotations
 

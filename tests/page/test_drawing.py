@@ -42,7 +42,9 @@ def test_no_name_lies_over_a_box_or_another_name(name: str, open_page: Open) -> 
 
 
 def rectangles(opened: Opened, selector: str) -> list[list[float]]:
-    measure = "all => all.map(e => ['x', 'y', 'width', 'height'].map(name => e[name].baseVal.value))"
+    measure = (
+        "all => all.map(e => ['x', 'y', 'width', 'height'].map(name => e[name].baseVal.value))"
+    )
     found: list[list[float]] = opened.drawing.locator(selector).evaluate_all(measure)
     return found
 
@@ -70,7 +72,7 @@ def test_hover_shows_the_facts_of_an_object(
 
 
 def test_a_long_name_is_whole_on_hover(open_page: Open) -> None:
-    with_long = leaked("awaitable_leak").to_json().replace("AwaitableTensor\"", "A" * 200 + "end\"")
+    with_long = leaked("awaitable_leak").to_json().replace('AwaitableTensor"', "A" * 200 + 'end"')
     opened = open_page(cyclescope.CycleReport.from_json(with_long).to_html())
     box = opened.drawing.locator(".node", has_text="…").first
     expect(box.locator("title")).to_contain_text("A" * 200 + "end")
@@ -114,7 +116,9 @@ def test_search_finds_an_object(report: cyclescope.CycleReport, open_page: Open)
 def test_filter_by_type(tree: cyclescope.CycleReport, open_page: Open) -> None:
     opened = open_page(tree.to_html())
     opened.button("Everything").click()
-    opened.page.get_by_label("Type of objects").select_option(label="tree_with_parents.TreeNode (4)")
+    opened.page.get_by_label("Type of objects").select_option(
+        label="tree_with_parents.TreeNode (4)"
+    )
     expect(opened.drawing.locator(".node.match")).to_have_count(4)
     opened.page.get_by_label("Type of objects").select_option(label="All types")
     expect(opened.drawing.locator(".node.match")).to_have_count(0)
@@ -184,9 +188,7 @@ def test_what_is_folded_unfolds(tree: cyclescope.CycleReport, open_page: Open) -
     expect(opened.drawing.locator(".node[data-node].selected")).to_have_count(1)
 
 
-def test_the_raw_graph_comes_on_request(
-    tree: cyclescope.CycleReport, open_page: Open
-) -> None:
+def test_the_raw_graph_comes_on_request(tree: cyclescope.CycleReport, open_page: Open) -> None:
     opened = open_page(tree.to_html())
     raw = opened.page.locator("details.raw")
     expect(raw.locator("tr")).to_have_count(0)

@@ -17,7 +17,7 @@ CORPUS = {
     "markup": MARKUP,
     "a comment in a script": "<!--<script>" + MARKUP,
     "a template": "</template></figure></section>" + MARKUP,
-    "an attribute": "\" onmouseover=\"window.injected=1\" x=\"" + MARKUP,
+    "an attribute": '" onmouseover="window.injected=1" x="' + MARKUP,
     "a style": "</style><style>*{display:none}</style>" + MARKUP,
     "a CDATA section": "]]><![CDATA[" + MARKUP,
     "right to left": "\u202e\u2066\u200f" + MARKUP + "\u2069",

@@ -47,9 +47,7 @@ def test_arrows_keep_the_chosen_object_in_sight(
     assert view["x"] <= chosen["x"] + chosen["width"] / 2 <= view["x"] + view["width"]
 
 
-def test_slash_searches_and_escape_ends_it(
-    report: cyclescope.CycleReport, open_page: Open
-) -> None:
+def test_slash_searches_and_escape_ends_it(report: cyclescope.CycleReport, open_page: Open) -> None:
     opened = open_page(report.to_html())
     opened.page.keyboard.press("/")
     field = opened.page.get_by_placeholder("Find an object")
@@ -88,9 +86,7 @@ def test_plus_minus_and_nought_zoom(report: cyclescope.CycleReport, open_page: O
     assert opened.seen() == whole != closer
 
 
-def test_j_and_k_go_from_leak_to_leak(
-    several: cyclescope.CycleReport, open_page: Open
-) -> None:
+def test_j_and_k_go_from_leak_to_leak(several: cyclescope.CycleReport, open_page: Open) -> None:
     opened = open_page(several.to_html())
     shown = opened.page.locator("section.leak:visible")
     for key, number in [("j", 2), ("j", 3), ("j", 3), ("k", 2), ("k", 1), ("k", 1)]:
@@ -107,8 +103,7 @@ def test_every_control_can_be_reached_and_has_a_name(
     for _ in range(30):
         opened.page.keyboard.press("Tab")
         name = opened.page.evaluate(
-            "(e => e.getAttribute('aria-label') || e.textContent.trim())"
-            "(document.activeElement)"
+            "(e => e.getAttribute('aria-label') || e.textContent.trim())(document.activeElement)"
         )
         assert name, opened.page.evaluate("document.activeElement.outerHTML.slice(0, 200)")
         reached.add(name)

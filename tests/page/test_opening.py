@@ -31,9 +31,7 @@ def test_an_ordinary_page_is_small(report: cyclescope.CycleReport) -> None:
     assert len(report.to_html().encode()) < 100_000
 
 
-def test_the_header_says_where_and_when(
-    report: cyclescope.CycleReport, open_page: Open
-) -> None:
+def test_the_header_says_where_and_when(report: cyclescope.CycleReport, open_page: Open) -> None:
     data = json.loads(report.to_json())
     data["process"] |= {"rank": 5, "gpus": ["NVIDIA H200"] * 8, "host": "node17"}
     header = open_page(cyclescope.CycleReport.from_json(json.dumps(data)).to_html())
@@ -104,9 +102,7 @@ def test_tensor_and_cut_stand_out(
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_is_readable(
-    several: cyclescope.CycleReport, open_page: Open, scheme: str
-) -> None:
+def test_text_is_readable(several: cyclescope.CycleReport, open_page: Open, scheme: str) -> None:
     opened = open_page(several.to_html(), color_scheme=scheme)
     for node in opened.drawing.locator(".node").all():
         ground = node.locator("rect").evaluate("element => getComputedStyle(element).fill")

@@ -24,9 +24,7 @@ def saved(opened: Opened, button: str) -> tuple[str, str]:
 
 
 def test_copy_trace_and_signature(report: cyclescope.CycleReport, open_page: Open) -> None:
-    opened = open_page(
-        report.to_html(), permissions=["clipboard-read", "clipboard-write"]
-    )
+    opened = open_page(report.to_html(), permissions=["clipboard-read", "clipboard-write"])
     opened.page.locator('[data-copy="signature"]').click()
     expect(opened.page.locator('[data-copy="signature"]')).to_have_text("Copied")
     read = "navigator.clipboard.readText()"
@@ -48,9 +46,7 @@ def test_copy_where_the_clipboard_may_not_be_used(
     expect(opened.page.locator('[data-copy="signature"]')).to_have_text("Copied")
 
 
-def test_save_the_drawing(
-    report: cyclescope.CycleReport, open_page: Open
-) -> None:
+def test_save_the_drawing(report: cyclescope.CycleReport, open_page: Open) -> None:
     opened = open_page(report.to_html(), accept_downloads=True)
     opened.drawing.locator(".node.held").click()
     opened.page.get_by_title("Zoom in").click()
@@ -99,5 +95,9 @@ def test_graphviz_draws_tensor_cycle_and_cut(
     texts = [text.text or "" for text in root.iter("{http://www.w3.org/2000/svg}text")]
     assert any("✂" in text and "._callback" in text for text in texts), texts
     assert "2.0 MiB" in texts
-    cut = [path for path in root.iter("{http://www.w3.org/2000/svg}path") if path.get("stroke-dasharray")]
+    cut = [
+        path
+        for path in root.iter("{http://www.w3.org/2000/svg}path")
+        if path.get("stroke-dasharray")
+    ]
     assert len(cut) == 1

@@ -33,9 +33,7 @@ def test_the_list_selects(several: cyclescope.CycleReport, open_page: Open) -> N
     expect(shown).to_contain_text(several.leaks[1].signature)
 
 
-def test_the_address_names_the_leak(
-    several: cyclescope.CycleReport, open_page: Open
-) -> None:
+def test_the_address_names_the_leak(several: cyclescope.CycleReport, open_page: Open) -> None:
     opened = open_page(several.to_html())
     opened.page.goto(f"{opened.page.url}#leak-3")
     opened.page.reload()
@@ -70,9 +68,7 @@ def test_the_timeline_of_a_watch(tmp_path: Path, open_page: Open) -> None:
     expect(chart.locator("circle")).to_have_count(5)
 
 
-def test_ranks_have_colours_of_their_own(
-    report: cyclescope.CycleReport, open_page: Open
-) -> None:
+def test_ranks_have_colours_of_their_own(report: cyclescope.CycleReport, open_page: Open) -> None:
     data = json.loads(report.to_json())
     (leak,) = data["leaks"]
     (once,) = leak["occurrences"]

@@ -31,6 +31,8 @@ const SCRIPT: &str = concat!(
 
 /// A longer text of the report, in characters, is shortened where the script reads it.
 const LONG_TEXT: usize = 20_000;
+/// Shorter JSON, in bytes, is not searched for such texts.
+const LARGE_DATA: usize = 1 << 20;
 /// How many leaks are drawn; the further ones are there as text.
 const DRAWN: usize = 40;
 /// How many leaks are in the page at all.
@@ -99,7 +101,7 @@ fn policy() -> String {
 /// The report as JSON, with the middle of very long texts left out.
 fn data(report: &Report) -> String {
     let json = to_json(report);
-    if json.len() <= LONG_TEXT {
+    if json.len() <= LARGE_DATA {
         return json;
     }
     match serde_json::from_str(&json) {
