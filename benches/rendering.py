@@ -60,7 +60,7 @@ def first_paint(browser: Browser, page: str) -> float:
         file.write_text(page, encoding="utf-8")
         for _ in range(REPETITIONS):
             opened, context = open_file(browser, file)
-            durations.append(opened.page.evaluate(PAINTED) * 1e6)
+            durations.append(float(opened.page.evaluate(PAINTED)) * 1e6)
             context.close()
     return statistics.median(durations)
 

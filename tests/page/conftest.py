@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from browser import FLAGS, Open, Opened, chromium, open_file
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, sync_playwright
 
 import cyclescope
 
@@ -31,7 +31,7 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture
 def open_page(browser: Browser, tmp_path: Path) -> Iterator[Open]:
     """Opens a text as a file, in a context with the given options and no network."""
-    contexts = []
+    contexts: list[BrowserContext] = []
 
     def open_page(text: str, **options: Any) -> Opened:
         file = tmp_path / f"page-{len(contexts)}.html"

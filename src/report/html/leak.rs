@@ -87,11 +87,15 @@ fn origin(leak: &Leak) -> String {
 }
 
 fn of_library(library: &Library) -> String {
-    let mut text = format!("{}'s", library.name);
-    if let Some(version) = &library.version {
-        text = format!("{} {version}'s", library.name);
-    }
-    text += ": every object of the cycle is its own";
+    let version = library
+        .version
+        .as_ref()
+        .map(|version| format!(" {version}"));
+    let mut text = format!(
+        "{}{}. Every object of the cycle is its own",
+        library.name,
+        version.unwrap_or_default()
+    );
     if let Some(line) = &library.your_line {
         text += &format!("; your nearest line is {line}");
     }
@@ -255,7 +259,7 @@ mod tests {
         let page = section(0, 0, &leak);
         for told in [
             "<li class=\"library\">a library&#39;s</li>",
-            "torch 2.9.1&#39;s: every object of the cycle is its own.",
+            "torch 2.9.1. Every object of the cycle is its own.",
             "Use &lt;one&gt;. torch 2.12 does not have it. <a href=\"https://example.org/1\"",
         ] {
             assert!(page.contains(told), "{told}");
