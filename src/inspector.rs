@@ -13,7 +13,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::device::{DeviceBuffer, DeviceSelection, Frameworks, StorageWatch, imported};
+use crate::device::{DeviceBuffer, DeviceSelection, Frameworks, StorageWatch, gpu_names, imported};
 use crate::diagnose::Diagnoses;
 use crate::graph::{Group, LeakEdge, LeakGraph, LeakNode, find_groups, fold, frees_group, select};
 use crate::heap::{
@@ -25,9 +25,12 @@ use crate::hook::GcModule;
 use crate::report::assemble::{self, BUFFER_LIMIT};
 use crate::report::library::say_whose;
 use crate::report::model::{Buffer, Collection, Leak, Process, Report, SCHEMA};
+use crate::report::occurrences;
 
 /// Of groups that look alike, so many are described one by one; the rest are counted as the first.
 const DESCRIBED_ALIKE: usize = 16;
+/// Of the objects that are not described, so many types are named.
+const OMITTED_TYPES: usize = 6;
 
 /// Reads the objects of the interpreter that it was made in.
 ///
@@ -487,14 +490,46 @@ impl Inspector {
             let address = snapshot.objects.get(object as usize)?.address;
             traces.place_of(&self.object(py, address))
         };
-        Some(assemble::leak(
+        let mut leak = assemble::leak(
             &graph,
             &diagnosis,
             buffer_of,
             allocated_at,
             group.objects_in_cycles() as u64,
             selection.omitted,
-        ))
+        );
+        leak.graph.omitted_types = self.omitted_types(py, snapshot, group, &selection);
+        Some(leak)
+    }
+
+    /// The commonest types of the group's objects that are not selected, with their numbers.
+    fn omitted_types(
+        &self,
+        py: Python<'_>,
+        snapshot: &Snapshot,
+        group: &Group,
+        selection: &crate::graph::Selection,
+    ) -> Vec<(String, u64)> {
+        if selection.omitted == 0 {
+            return Vec::new();
+        }
+        let selected: FxHashSet<u32> = selection.nodes.iter().copied().collect();
+        let mut counts: FxHashMap<usize, (u64, u32)> = FxHashMap::default();
+        for &object in group.nodes.iter().filter(|node| !selected.contains(node)) {
+            let ty = snapshot.objects[object as usize].type_address;
+            counts.entry(ty).or_insert((0, object)).0 += 1;
+        }
+        let mut counts: Vec<(u64, u32)> = counts.into_values().collect();
+        counts.sort_unstable_by_key(|&(count, example)| (std::cmp::Reverse(count), example));
+        counts
+            .into_iter()
+            .take(OMITTED_TYPES)
+            .map(|(count, example)| {
+                let facts = &snapshot.objects[example as usize];
+                let object = self.object(py, facts.address);
+                (self.type_name(&object), count)
+            })
+            .collect()
     }
 
     /// Describes the selected objects and names the references between them.
@@ -545,7 +580,7 @@ impl Inspector {
                 }
             }
             for (target, name) in targets.iter().zip(names) {
-                graph.add_edge(place[&object], place[target], LeakEdge { name });
+                graph.add_edge(place[&object], place[target], LeakEdge::new(name));
             }
         }
         if let Some((before, after, omitted)) = selection.gap
@@ -570,7 +605,7 @@ impl Inspector {
             });
             for (from, to) in [(before, gap), (gap, after)] {
                 let name = ReferenceName::Omitted;
-                graph.add_edge(from, to, LeakEdge { name });
+                graph.add_edge(from, to, LeakEdge::new(name));
             }
         }
         self.classes.set(classes);
@@ -690,6 +725,10 @@ impl Inspector {
         let mut process = self.process.clone();
         process.pid = std::process::id();
         process.frameworks = framework_versions(py);
+        process.gpus = gpu_names();
+        for leak in &mut leaks {
+            leak.occurrences = vec![occurrences::of(leak, &process, time)];
+        }
         Report {
             schema: SCHEMA,
             tool: concat!("cyclescope ", env!("CARGO_PKG_VERSION")).to_owned(),
@@ -795,6 +834,7 @@ fn process(py: Python<'_>) -> Process {
         python: format!("{}.{}.{}", version.major, version.minor, version.patch),
         program: program.unwrap_or_default(),
         frameworks: Vec::new(),
+        gpus: Vec::new(),
     }
 }
 

@@ -26,7 +26,8 @@ use crate::hook::{CollectionInfo, Garbage, Handler, Hook};
 use crate::inspector::{Busy, Examination, Found, Inspector};
 use crate::report::known::known;
 use crate::report::library::{library, normal};
-use crate::report::model::{Collection, Leak, Report};
+use crate::report::model::{Collection, Leak, Occurrence, Report};
+use crate::report::occurrences;
 
 /// Names a watch.
 pub type WatchId = u64;
@@ -52,6 +53,8 @@ pub struct Tally {
     /// When it was seen first and last, in seconds since 1970.
     pub first_seen: f64,
     pub last_seen: f64,
+    /// Each time, a bounded number: see [`crate::report::occurrences::add`].
+    pub occurrences: Vec<Occurrence>,
 }
 
 struct Watch {
@@ -478,6 +481,7 @@ impl Watch {
                     largest: leak.bytes_held,
                     first_seen: time,
                     last_seen: time,
+                    occurrences: leak.occurrences.clone(),
                 });
                 true
             }
@@ -487,6 +491,7 @@ impl Watch {
                 tally.bytes += leak.bytes_held;
                 tally.largest = tally.largest.max(leak.bytes_held);
                 tally.last_seen = time;
+                occurrences::add(&mut tally.occurrences, leak.occurrences.iter().cloned());
                 self.frequency == Frequency::EveryCollection
             }
         }

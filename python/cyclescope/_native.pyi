@@ -23,6 +23,7 @@ __all__ = [
     "tallies",
     "unreachable_objects",
     "with_allocations",
+    "with_occurrences",
 ]
 
 @final
@@ -277,3 +278,4 @@ def unreachable_objects() -> list[object]: ...
 def with_allocations(
     report: CycleReport, stacks: dict[tuple[str, int], list[tuple[str, int, str]]]
 ) -> CycleReport: ...
+def with_occurrences(report: CycleReport, watch: int) -> CycleReport: ...

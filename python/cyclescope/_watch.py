@@ -50,12 +50,14 @@ class Watch:
         once_per_leak: bool,
         ignore: Sequence[str] = (),
         farewell: Callable[[Watch], None] | None = None,
+        closing: Callable[[int], None] | None = None,
         record_history: bool = False,
     ) -> None:
         self._history = _history.start() if record_history else None
         self._final: list[LeakTally] | None = None
         self._number = _native.start_watch(devices, once_per_leak, list(ignore))
         self._farewell = farewell
+        self._closing = closing
         history = self._history
         if history is None:
             told = listener
@@ -91,6 +93,8 @@ class Watch:
 
     def _end(self) -> None:
         if self._final is None:
+            if self._closing is not None:
+                self._closing(self._number)
             self._final = [LeakTally(*row) for row in _native.stop_watch(self._number)]
             _teller.forget(self._number)
 
@@ -160,6 +164,7 @@ def warn_tensor_cycles(
         once_per_leak=True,
         ignore=ignored,
         farewell=_summary,
+        closing=pages.complete,
         record_history=record_history,
     )
 
@@ -264,6 +269,10 @@ def _say_what_is_watched(names: list[str], function: str) -> None:
         )
 
 
+MAX_COMPLETED = 50
+"""Of so many pages the timeline is completed when a watch ends."""
+
+
 class _Pages:
     """Where the HTML pages go."""
 
@@ -271,6 +280,7 @@ class _Pages:
         self._folder = None if folder is None else Path(folder)
         self._number = 0
         self._failed = False
+        self._written: list[tuple[Path, CycleReport]] = []
         if self._folder is not None:
             try:
                 self._folder.mkdir(parents=True, exist_ok=True)
@@ -294,6 +304,8 @@ class _Pages:
             self._number += 1
             self._folder.mkdir(parents=True, exist_ok=True)
             _write_whole(page, report.to_html())
+            if len(self._written) < MAX_COMPLETED:
+                self._written.append((page, report))
             return page
         except OSError as error:
             if not self._failed:
@@ -304,6 +316,21 @@ class _Pages:
                 )
             self._failed = True
             return None
+
+    def complete(self, watch: int) -> None:
+        """Write the pages of leaks that came again once more, with all their occurrences."""
+        for page, report in self._written:
+            complete = _native.with_occurrences(report, watch)
+            if complete.to_json() == report.to_json():
+                continue
+            try:
+                # A page that somebody has removed or moved is not to come back.
+                if page.exists():
+                    _write_whole(page, complete.to_html())
+            except OSError as error:
+                _teller.logger.error("cyclescope could not complete %s: %s", page, error)
+                return
+        self._written.clear()
 
 
 def _write_whole(path: Path, text: str) -> None:

@@ -154,7 +154,11 @@ fn leak_graph() -> impl Strategy<Value = LeakGraph> {
                 graph.add_node(node(number, kind, is_buffer));
             }
             for (from, to, name) in edges {
-                graph.add_edge(NodeIndex::new(from), NodeIndex::new(to), LeakEdge { name });
+                graph.add_edge(
+                    NodeIndex::new(from),
+                    NodeIndex::new(to),
+                    LeakEdge::new(name),
+                );
             }
             graph
         })
@@ -324,7 +328,7 @@ fn a_long_described_ring_is_analysed() {
         for i in 0..COUNT {
             let name = ReferenceName::Attribute("next".to_owned());
             let (from, to) = (NodeIndex::new(i), NodeIndex::new((i + 1) % COUNT));
-            graph.add_edge(from, to, LeakEdge { name });
+            graph.add_edge(from, to, LeakEdge::new(name));
         }
         let graph = fold(graph);
         let cycle = first_cycle(&graph).unwrap();

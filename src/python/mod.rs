@@ -37,7 +37,7 @@ mod _native {
     use super::{
         check_devices, close_deliveries, cuda_driver_present, find, flush, last_look,
         next_delivery, patterns, start_watch, stop_watch, tallies, unreachable_objects,
-        with_allocations,
+        with_allocations, with_occurrences,
     };
 }
 
@@ -69,6 +69,7 @@ fn row(tally: Tally) -> TallyRow {
         largest,
         first_seen,
         last_seen,
+        occurrences: _,
     } = tally;
     (
         signature, summary, count, bytes, largest, first_seen, last_seen,
@@ -231,4 +232,15 @@ fn with_allocations(
     stacks: HashMap<(String, u64), Vec<Frame>>,
 ) -> CycleReport {
     report.get().with_allocations(&stacks)
+}
+
+/// The report with all that a watch has seen of its leaks so far.
+#[pyfunction]
+fn with_occurrences(
+    py: Python<'_>,
+    report: &Bound<'_, CycleReport>,
+    watch: WatchId,
+) -> PyResult<CycleReport> {
+    let tallies = state(py)?.watcher.tallies(watch);
+    Ok(report.get().with_occurrences(&tallies))
 }

@@ -4,11 +4,11 @@ use petgraph::graph::NodeIndex;
 use petgraph::visit::{EdgeRef, IntoEdgeReferences};
 
 use super::model::{
-    Advice, Buffer, Cut, Edge, EdgeRole, Graph, Leak, Location, Node, NodeKind, Step,
+    Advice, Buffer, Cut, Edge, EdgeRole, Graph, Hop, Leak, Location, Node, NodeKind, Step,
 };
 use crate::device::DeviceBuffer;
 use crate::diagnose::Diagnosis;
-use crate::graph::{Cycle, LeakGraph, LeakNode};
+use crate::graph::{self, Cycle, LeakGraph, LeakNode};
 use crate::heap::{ObjectKind, Place};
 
 /// A report lists at most so many buffers of a leak; the bytes of all are counted.
@@ -130,6 +130,7 @@ pub fn leak<'a>(
         cuts,
         library: None,
         known: None,
+        occurrences: Vec::new(),
     }
 }
 
@@ -298,6 +299,7 @@ fn drawing(
                 to: edge.target().index() as u32,
                 name: edge.weight().name.to_string(),
                 role,
+                through: edge.weight().through.iter().filter_map(hop).collect(),
             }
         })
         .collect();
@@ -305,7 +307,17 @@ fn drawing(
         nodes,
         edges,
         omitted,
+        omitted_types: Vec::new(),
     }
+}
+
+fn hop(hop: &graph::Hop) -> Option<Hop> {
+    Some(Hop {
+        object: hop.object?,
+        label: hop.label.clone(),
+        into: hop.into.to_string(),
+        onwards: hop.onwards.to_string(),
+    })
 }
 
 fn members_of_cycles(graph: &LeakGraph) -> Vec<bool> {
