@@ -1,6 +1,8 @@
 //! The embeddable facade: looks at objects of a Python program and says which cycles among them hold
 //! device memory.
 
+mod found;
+
 use std::cell::{Cell, RefCell};
 use std::ptr;
 use std::rc::Rc;
@@ -13,7 +15,9 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::device::{DeviceBuffer, DeviceSelection, Frameworks, StorageWatch, gpu_names, imported};
+pub(crate) use found::{Examination, Found, Held, Occurrence, confirm_gone, prefer};
+
+use crate::device::{DeviceBuffer, DeviceSelection, Frameworks, gpu_names, imported};
 use crate::diagnose::Diagnoses;
 use crate::graph::{Group, LeakEdge, LeakGraph, LeakNode, find_groups, fold, frees_group, select};
 use crate::heap::{
@@ -22,7 +26,7 @@ use crate::heap::{
     reference_count, text_of, unreachable,
 };
 use crate::hook::GcModule;
-use crate::report::assemble::{self, BUFFER_LIMIT};
+use crate::report::assemble;
 use crate::report::library::say_whose;
 use crate::report::model::{Buffer, Collection, Leak, Process, Report, SCHEMA};
 use crate::report::occurrences;
@@ -145,34 +149,6 @@ unsafe fn may_matter(facts: &TypeFacts, object: *mut ffi::PyObject) -> bool {
         || (facts.traverse.is_some()
             // SAFETY: by this function's contract.
             && (facts.untrackable || unsafe { reference_count(object) } == 1))
-}
-
-/// Garbage, examined: its leaks, and what is needed to destroy it leak by leak.
-pub(crate) struct Examination {
-    pub found: Vec<Found>,
-    pub snapshot: Snapshot,
-}
-
-/// A leak and all its occurrences in one lot of garbage.
-pub(crate) struct Found {
-    /// As the first occurrence has it; counts and buffers are filled in by [`Found::into_leak`].
-    leak: Leak,
-    pub occurrences: Vec<Occurrence>,
-}
-
-/// One group of cycles.
-pub(crate) struct Occurrence {
-    /// The group's objects, as indices in the snapshot.
-    pub members: Vec<u32>,
-    /// Addresses of the objects in cycles.
-    pub addresses: Vec<usize>,
-    pub buffers: Vec<Held>,
-}
-
-/// A buffer of an occurrence, and the watch that tells whether it went.
-pub(crate) struct Held {
-    pub buffer: Buffer,
-    pub watch: StorageWatch,
 }
 
 impl Inspector {
@@ -685,24 +661,6 @@ impl Inspector {
         facts.name.clone()
     }
 
-    /// Drops from each leak the buffers that are still there, and leaks that have none left.
-    ///
-    /// A buffer of which there is no telling counts as gone if `benefit_of_doubt`.
-    pub(crate) fn confirm_gone(py: Python<'_>, found: &mut Vec<Found>, benefit_of_doubt: bool) {
-        for entry in found.iter_mut() {
-            for occurrence in &mut entry.occurrences {
-                occurrence.buffers.retain_mut(|held| {
-                    let watch = std::mem::replace(&mut held.watch, StorageWatch::Blind);
-                    watch.into_gone(py).unwrap_or(benefit_of_doubt)
-                });
-            }
-            entry
-                .occurrences
-                .retain(|occurrence| !occurrence.buffers.is_empty());
-        }
-        found.retain(|entry| !entry.occurrences.is_empty());
-    }
-
     /// A report of what was found. Whose each leak is, is left for when the program does not wait:
     /// [`say_whose`].
     pub(crate) fn report(
@@ -738,65 +696,6 @@ impl Inspector {
             leaks,
             notes: Vec::new(),
         }
-    }
-}
-
-impl Found {
-    /// Sets the bytes that the allocator got back.
-    pub fn set_freed(&mut self, bytes: u64) {
-        self.leak.bytes_freed = Some(bytes);
-    }
-
-    /// The devices of the leak's buffers.
-    pub fn devices(&self) -> Vec<String> {
-        let mut devices: Vec<String> = self
-            .occurrences
-            .iter()
-            .flat_map(|occurrence| &occurrence.buffers)
-            .map(|held| held.buffer.device.clone())
-            .collect();
-        devices.sort_unstable();
-        devices.dedup();
-        devices
-    }
-
-    /// The leak with the counts and the buffers of all occurrences that are left.
-    fn into_leak(self) -> Leak {
-        let mut leak = self.leak;
-        leak.count = self.occurrences.len() as u64;
-        leak.objects = self
-            .occurrences
-            .iter()
-            .map(|o| o.addresses.len() as u64)
-            .sum();
-        let mut buffers: Vec<Buffer> = self
-            .occurrences
-            .into_iter()
-            .enumerate()
-            .flat_map(|(i, occurrence)| {
-                occurrence.buffers.into_iter().map(move |held| {
-                    let mut buffer = held.buffer;
-                    // Only the first occurrence is drawn.
-                    if i > 0 {
-                        buffer.node = None;
-                        buffer.path_nodes.clear();
-                    }
-                    buffer
-                })
-            })
-            .collect();
-        assemble::distinct_largest_first(&mut buffers);
-        leak.bytes_held = buffers.iter().map(|buffer| buffer.bytes).sum();
-        leak.buffers_omitted = buffers.len().saturating_sub(BUFFER_LIMIT) as u64;
-        buffers.truncate(BUFFER_LIMIT);
-        for (index, node) in leak.graph.nodes.iter_mut().enumerate() {
-            node.buffer = buffers
-                .iter()
-                .position(|buffer| buffer.node == Some(index as u32))
-                .map(|i| i as u32);
-        }
-        leak.buffers = buffers;
-        leak
     }
 }
 

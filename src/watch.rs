@@ -23,7 +23,7 @@ pub use deliveries::{Deliveries, Delivery, News, Next};
 
 use crate::device::{DeviceSelection, allocated_bytes};
 use crate::hook::{CollectionInfo, Garbage, Handler, Hook};
-use crate::inspector::{Busy, Examination, Found, Inspector};
+use crate::inspector::{Busy, Examination, Found, Inspector, confirm_gone, prefer};
 use crate::report::known::known;
 use crate::report::library::{library, normal};
 use crate::report::model::{Collection, Leak, Occurrence, Report};
@@ -359,6 +359,7 @@ impl Watcher {
             .copied()
             .collect();
         if let Some(foreseen) = &mut foreseen {
+            prefer(&foreseen.found, &mut found);
             // The first watch on such a buffer ends here: it would keep some buffers alive.
             for entry in &mut foreseen.found {
                 entry
@@ -370,7 +371,7 @@ impl Watcher {
         let ours = garbage.is_ours();
         drop(garbage);
         if ours {
-            Inspector::confirm_gone(py, &mut found, true);
+            confirm_gone(py, &mut found, true);
         }
 
         let looked = foreseen.as_ref().is_some_and(|foreseen| foreseen.looked);
@@ -383,7 +384,7 @@ impl Watcher {
             objects = objects.max(foreseen.objects);
             began = foreseen.started;
             broken_early = foreseen.found;
-            Inspector::confirm_gone(py, &mut broken_early, false);
+            confirm_gone(py, &mut broken_early, false);
         }
         let unexplained = in_collection > 0 && broken_early.is_empty();
         if let ([only], true) = (broken_early.as_mut_slice(), in_collection > 0) {

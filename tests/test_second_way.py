@@ -6,11 +6,13 @@ import asyncio
 import functools
 import gc
 import importlib.util
+import itertools
 import random
 import sys
 import threading
 import time
 import types
+import warnings
 import weakref
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
@@ -643,3 +645,32 @@ def test_looking_leaves_no_objects_behind() -> None:
         use()
     gc.collect()
     assert len(gc.get_objects()) - before < 20
+
+
+class Renamed:
+    """Its finalizer puts the reference to itself where none has a name."""
+
+    def __init__(self) -> None:
+        self.array = numpy.zeros(8)
+        self.me: object = self
+        self.chain: Any = itertools.chain()
+
+    def __iter__(self) -> Renamed:
+        return self
+
+    def __next__(self) -> None:
+        raise StopIteration
+
+    def __del__(self) -> None:
+        del self.me
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            self.chain.__setstate__((self,))
+
+
+def test_what_was_seen_before_finalizers_is_told() -> None:
+    Renamed()
+    (leak,) = cyclescope.find_tensor_cycles(devices="any").leaks
+    assert [step.edge for step in leak.cycle] == [".me"]
+    assert [buffer.path for buffer in leak.buffers] == [[".array"]]
+    assert (leak.count, leak.bytes_held) == (1, 64)

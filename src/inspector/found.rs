@@ -1,0 +1,190 @@
+//! What was found in garbage: leaks, each with its occurrences.
+
+use pyo3::prelude::*;
+use rustc_hash::FxHashSet;
+
+use crate::device::StorageWatch;
+use crate::heap::{ReferenceName, Snapshot};
+use crate::report::assemble::{self, BUFFER_LIMIT};
+use crate::report::model::{Buffer, Leak};
+
+/// Garbage, examined: its leaks, and what is needed to destroy it leak by leak.
+pub(crate) struct Examination {
+    pub found: Vec<Found>,
+    pub snapshot: Snapshot,
+}
+
+/// A leak and all its occurrences in one lot of garbage.
+pub(crate) struct Found {
+    /// As the first occurrence has it; counts and buffers are filled in by [`Found::into_leak`].
+    pub leak: Leak,
+    pub occurrences: Vec<Occurrence>,
+}
+
+/// One group of cycles.
+pub(crate) struct Occurrence {
+    /// The group's objects, as indices in the snapshot.
+    pub members: Vec<u32>,
+    /// Addresses of the objects in cycles.
+    pub addresses: Vec<usize>,
+    pub buffers: Vec<Held>,
+}
+
+/// A buffer of an occurrence, and the watch that tells whether it went.
+pub(crate) struct Held {
+    pub buffer: Buffer,
+    pub watch: StorageWatch,
+}
+
+impl Found {
+    /// Sets the bytes that the allocator got back.
+    pub fn set_freed(&mut self, bytes: u64) {
+        self.leak.bytes_freed = Some(bytes);
+    }
+
+    /// The devices of the leak's buffers.
+    pub fn devices(&self) -> Vec<String> {
+        let mut devices: Vec<String> = self
+            .occurrences
+            .iter()
+            .flat_map(|occurrence| &occurrence.buffers)
+            .map(|held| held.buffer.device.clone())
+            .collect();
+        devices.sort_unstable();
+        devices.dedup();
+        devices
+    }
+
+    /// The leak with the counts and the buffers of all occurrences that are left.
+    pub fn into_leak(self) -> Leak {
+        let mut leak = self.leak;
+        leak.count = self.occurrences.len() as u64;
+        leak.objects = self
+            .occurrences
+            .iter()
+            .map(|o| o.addresses.len() as u64)
+            .sum();
+        let mut buffers: Vec<Buffer> = self
+            .occurrences
+            .into_iter()
+            .enumerate()
+            .flat_map(|(i, occurrence)| {
+                occurrence.buffers.into_iter().map(move |held| {
+                    let mut buffer = held.buffer;
+                    // Only the first occurrence is drawn.
+                    if i > 0 {
+                        buffer.node = None;
+                        buffer.path_nodes.clear();
+                    }
+                    buffer
+                })
+            })
+            .collect();
+        assemble::distinct_largest_first(&mut buffers);
+        leak.bytes_held = buffers.iter().map(|buffer| buffer.bytes).sum();
+        leak.buffers_omitted = buffers.len().saturating_sub(BUFFER_LIMIT) as u64;
+        buffers.truncate(BUFFER_LIMIT);
+        for (index, node) in leak.graph.nodes.iter_mut().enumerate() {
+            node.buffer = buffers
+                .iter()
+                .position(|buffer| buffer.node == Some(index as u32))
+                .map(|i| i as u32);
+        }
+        leak.buffers = buffers;
+        leak
+    }
+}
+
+/// Drops from each leak the buffers that are still there, and leaks that have none left.
+///
+/// A buffer of which there is no telling counts as gone if `benefit_of_doubt`.
+pub(crate) fn confirm_gone(py: Python<'_>, found: &mut Vec<Found>, benefit_of_doubt: bool) {
+    for entry in found.iter_mut() {
+        for occurrence in &mut entry.occurrences {
+            occurrence.buffers.retain_mut(|held| {
+                let watch = std::mem::replace(&mut held.watch, StorageWatch::Blind);
+                watch.into_gone(py).unwrap_or(benefit_of_doubt)
+            });
+        }
+        entry
+            .occurrences
+            .retain(|occurrence| !occurrence.buffers.is_empty());
+    }
+    found.retain(|entry| !entry.occurrences.is_empty());
+}
+
+/// Lets each leak speak as it did in an earlier look at the same objects, where it has a reference
+/// without a name now: a finalizer that ran in between may have changed what holds what. A generator
+/// that is closed, for one, has no frame to read its variables from, though on some versions it keeps
+/// them (`gen_close` in Objects/genobject.c).
+pub(crate) fn prefer(earlier: &[Found], found: &mut Vec<Found>) {
+    for entry in found.iter_mut().filter(|entry| entry.is_nameless()) {
+        let drawn = earlier.iter().find_map(|other| {
+            let drawn = other.occurrences.first()?;
+            let at = entry
+                .occurrences
+                .iter()
+                .position(|occurrence| occurrence.shares_objects_with(drawn))?;
+            (!other.is_nameless()).then_some((other, drawn, at))
+        });
+        if let Some((other, drawn, at)) = drawn {
+            entry.leak = Leak {
+                bytes_freed: entry.leak.bytes_freed,
+                ..other.leak.clone()
+            };
+            entry.occurrences.swap(0, at);
+            if let Some(first) = entry.occurrences.first_mut() {
+                first.take_names_from(drawn);
+            }
+        }
+    }
+    let mut merged: Vec<Found> = Vec::with_capacity(found.len());
+    for entry in found.drain(..) {
+        match merged
+            .iter_mut()
+            .find(|other| other.leak.signature == entry.leak.signature)
+        {
+            Some(other) => {
+                let freed = [other.leak.bytes_freed, entry.leak.bytes_freed];
+                other.leak.bytes_freed = freed.into_iter().flatten().reduce(|a, b| a + b);
+                other.occurrences.extend(entry.occurrences);
+            }
+            None => merged.push(entry),
+        }
+    }
+    *found = merged;
+}
+
+impl Found {
+    /// True if some reference of the cycle, or on the way to a buffer, has no name.
+    fn is_nameless(&self) -> bool {
+        let nameless = ReferenceName::Unnamed.to_string();
+        let first = self.occurrences.first();
+        let buffers = first.iter().flat_map(|occurrence| &occurrence.buffers);
+        self.leak.cycle.iter().any(|step| step.edge == nameless)
+            || buffers
+                .flat_map(|held| &held.buffer.path)
+                .any(|edge| *edge == nameless)
+    }
+}
+
+impl Occurrence {
+    fn shares_objects_with(&self, other: &Self) -> bool {
+        let theirs: FxHashSet<usize> = other.addresses.iter().copied().collect();
+        self.addresses
+            .iter()
+            .any(|address| theirs.contains(address))
+    }
+
+    /// Takes over how the same buffers were described.
+    fn take_names_from(&mut self, other: &Self) {
+        for held in &mut self.buffers {
+            let same = other.buffers.iter().find(|one| {
+                one.buffer.pointer == held.buffer.pointer && one.buffer.device == held.buffer.device
+            });
+            if let Some(same) = same {
+                held.buffer = same.buffer.clone();
+            }
+        }
+    }
+}
