@@ -176,7 +176,7 @@ class Known:
         """Versions that were run and leaked; others may leak too."""
     @property
     def fixed_in(self) -> str | None:
-        """A version that was run and did not leak."""
+        """The first version that was run and did not leak."""
     @property
     def link(self) -> str | None:
         """Where it is discussed."""

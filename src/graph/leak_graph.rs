@@ -18,6 +18,8 @@ pub struct LeakNode {
     pub object: Option<u32>,
     /// True if the object holds a device buffer.
     pub is_buffer: bool,
+    /// True if objects of its type may hold one: a tensor, also of a subclass and without memory.
+    pub is_tensor: bool,
     /// How many objects stand behind this node: 0 for an object, else it is a stretch left out.
     pub stands_for: u64,
 }

@@ -4,6 +4,7 @@ mod report;
 mod state;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use pyo3::exceptions::{PyImportError, PyValueError};
@@ -14,6 +15,7 @@ use pyo3::types::PyList;
 use crate::device::{DeviceSelection, driver_present};
 use crate::diagnose::patterns::PATTERNS;
 use crate::hook::is_waiting_for_stop;
+use crate::report::library::say_whose;
 use crate::watch::{Frequency, Ignored, News, Next, Tally, WatchId};
 use report::{CycleReport, Frame};
 use state::state;
@@ -154,7 +156,14 @@ fn next_delivery(py: Python<'_>) -> PyResult<Option<NewsRow>> {
         }
     };
     Ok(next.map(|delivery| match delivery.news {
-        News::Report(report) => (delivery.watch, Some(CycleReport::new(report)), None),
+        News::Report(report) => {
+            let report = py.detach(|| {
+                let mut report = Arc::unwrap_or_clone(report);
+                say_whose(&mut report);
+                Arc::new(report)
+            });
+            (delivery.watch, Some(CycleReport::new(report)), None)
+        }
         News::Trouble(reason) => (delivery.watch, None, Some(reason)),
     }))
 }
@@ -199,7 +208,8 @@ fn find(py: Python<'_>, devices: Vec<String>, ignore: Vec<String>) -> PyResult<C
     let mut report = report?;
     let ignored = Ignored::new(ignore);
     report.leaks.retain(|leak| !ignored.contains(leak));
-    Ok(CycleReport::new(std::sync::Arc::new(report)))
+    py.detach(|| say_whose(&mut report));
+    Ok(CycleReport::new(Arc::new(report)))
 }
 
 /// Reports what is garbage now to all watches, without collecting.

@@ -8,7 +8,7 @@ use super::model::{
 };
 use crate::device::DeviceBuffer;
 use crate::diagnose::Diagnosis;
-use crate::graph::{self, LeakGraph, LeakNode};
+use crate::graph::{self, Cycle, LeakGraph, LeakNode};
 use crate::heap::{ObjectKind, Place};
 
 /// A report lists at most so many buffers of a leak; the bytes of all are counted.
@@ -101,7 +101,7 @@ pub fn leak<'a>(
             Some(Cut {
                 owner: graph[from].description.label.clone(),
                 edge: graph[edge].name.to_string(),
-                location: cut_place(&graph[from], &graph[to]).map(location),
+                location: cut_place(graph, cycle, from, to).map(location),
                 proven: diagnosis.cuts_free,
                 from: from.index() as u32,
                 to: to.index() as u32,
@@ -158,7 +158,11 @@ pub fn distinct_largest_first(buffers: &mut Vec<Buffer>) {
         (&a.device, a.pointer, a.path.len()).cmp(&(&b.device, b.pointer, b.path.len()))
     });
     buffers.dedup_by(|a, b| a.device == b.device && a.pointer == b.pointer);
-    buffers.sort_by_key(|buffer| std::cmp::Reverse(buffer.bytes));
+    // Of equal size in the order of the drawing, which an address would change from run to run.
+    buffers.sort_by(|a, b| {
+        let place = |buffer: &Buffer| (std::cmp::Reverse(buffer.bytes), buffer.from_step);
+        (place(a), &a.path).cmp(&(place(b), &b.path))
+    });
 }
 
 /// `Model._callback → <lambda> closure variable 'self' → Model`.
@@ -189,8 +193,14 @@ fn short(label: &str) -> &str {
 }
 
 /// Where to make the cut: the program's own code at either end of the reference before a library's,
-/// a function before a class.
-fn cut_place<'a>(from: &'a LeakNode, to: &'a LeakNode) -> Option<&'a Place> {
+/// a function before a class. Where both ends are a library's, the program's own code that the cycle
+/// comes to next: what it gave to the library.
+fn cut_place<'a>(
+    graph: &'a LeakGraph,
+    cycle: &Cycle,
+    from: NodeIndex,
+    to: NodeIndex,
+) -> Option<&'a Place> {
     let rank = |node: &&LeakNode| {
         let code = matches!(
             node.description.kind,
@@ -202,11 +212,21 @@ fn cut_place<'a>(from: &'a LeakNode, to: &'a LeakNode) -> Option<&'a Place> {
         );
         (node.is_library(), !code)
     };
-    [from, to]
+    let here = [from, to]
         .into_iter()
+        .map(|node| &graph[node])
         .filter(|node| place(node).is_some())
-        .min_by_key(rank)
-        .and_then(place)
+        .min_by_key(rank);
+    let library = here.is_some_and(LeakNode::is_library);
+    let after = cycle.nodes.iter().position(|&node| node == from);
+    let next = after.filter(|_| library).and_then(|start| {
+        let following = cycle.nodes.iter().cycle().skip(start + 1);
+        following
+            .take(cycle.nodes.len())
+            .map(|&node| &graph[node])
+            .find(|node| place(node).is_some() && !node.is_library())
+    });
+    next.or(here).and_then(place)
 }
 
 /// Where an object's code is; for a tensor, whose class is the framework's, nowhere.

@@ -146,7 +146,7 @@ pub struct Known {
     pub library: String,
     /// Versions that were run and leaked; others may leak too.
     pub versions: Vec<String>,
-    /// A version that was run and did not leak.
+    /// The first version that was run and did not leak.
     pub fixed_in: Option<String>,
     /// Where it is discussed.
     pub link: Option<String>,
