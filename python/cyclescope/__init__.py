@@ -9,9 +9,17 @@ reference to remove, and where the page with the details is.
 import _tracemalloc  # noqa: F401
 
 from cyclescope._explain import explain
+from cyclescope._forbid import (
+    ForbiddenCycles,
+    TensorCycleError,
+    assert_no_tensor_cycles,
+    forbid_tensor_cycles,
+)
 from cyclescope._native import Buffer, Cut, CycleReport, Known, Leak, Library, Step
+from cyclescope._selection import Devices
+from cyclescope._settings import Settings, settings
+from cyclescope._unittest import NoTensorCycles
 from cyclescope._watch import (
-    Devices,
     LeakTally,
     Watch,
     find_tensor_cycles,
@@ -24,14 +32,21 @@ __all__ = [
     "Cut",
     "CycleReport",
     "Devices",
+    "ForbiddenCycles",
     "Known",
     "Leak",
     "LeakTally",
     "Library",
+    "NoTensorCycles",
+    "Settings",
     "Step",
+    "TensorCycleError",
     "Watch",
+    "assert_no_tensor_cycles",
     "explain",
     "find_tensor_cycles",
+    "forbid_tensor_cycles",
     "observe_tensor_cycles",
+    "settings",
     "warn_tensor_cycles",
 ]

@@ -10,15 +10,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TypeAlias
 
 from cyclescope import _history, _native, _teller
 from cyclescope._native import CycleReport
-
-Devices: TypeAlias = str | Sequence[str]
-"""``"cuda"`` (all GPUs), ``"any"`` (host memory too), ``"cuda:0"``, ``"cpu"``, or a list."""
-
-StrPath: TypeAlias = str | os.PathLike[str]
+from cyclescope._selection import Devices, StrPath, ignored_names
+from cyclescope._settings import settings
 
 
 @dataclass(frozen=True)
@@ -51,10 +47,11 @@ class Watch:
         ignore: Sequence[str] = (),
         farewell: Callable[[Watch], None] | None = None,
         record_history: bool = False,
+        thorough: bool = False,
     ) -> None:
         self._history = _history.start() if record_history else None
         self._final: list[LeakTally] | None = None
-        self._number = _native.start_watch(devices, once_per_leak, list(ignore))
+        self._number = _native.start_watch(devices, once_per_leak, list(ignore), thorough)
         self._farewell = farewell
         history = self._history
         if history is None:
@@ -117,20 +114,20 @@ class Watch:
 
 def warn_tensor_cycles(
     *,
-    devices: Devices = "cuda",
+    devices: Devices | None = None,
     report_dir: StrPath | None = None,
     ignore: Sequence[str] = (),
-    record_history: bool = False,
+    record_history: bool | None = None,
 ) -> Watch:
     """Log a warning whenever the garbage collector frees a tensor that only a cycle kept alive.
 
     Call it once, at training start. Each distinct leak is reported once, on the logger
     ``cyclescope``, with an HTML page in ``report_dir``; later occurrences are counted, and
-    summed up when the program ends.
+    summed up when the program ends. What is not given comes from the :func:`settings`.
 
     Args:
-        devices: Which memory to watch: ``"cuda"``, ``"any"`` (host memory too, for machines without
-            a GPU), a single device such as ``"cuda:0"``, or a list.
+        devices: Which memory to watch: ``"cuda"`` (the default), ``"any"`` (host memory too, for
+            machines without a GPU), a single device such as ``"cuda:0"``, or a list.
         report_dir: Where pages go; it is made if it does not exist. By default a new folder among
             the temporary files, made when there is something to write.
         ignore: Leaks not to tell of, by signature (:attr:`Leak.signature`), name of the pattern
@@ -141,12 +138,14 @@ def warn_tensor_cycles(
             each, so that the first report of each leak says what allocated its tensors.
 
     Raises:
-        ValueError: If ``devices`` names no device, or ``ignore`` is not a list of names.
+        ValueError: If ``devices`` names no device, ``ignore`` is not a list of names, or a setting
+            is wrong.
         OSError: If ``report_dir`` cannot be written to.
     """
-    names = _device_names(devices)
-    ignored = _ignored_names(ignore)
-    pages = _Pages(report_dir)
+    configured = settings()
+    names = configured.devices_or(devices, "cuda")
+    ignored = [*configured.ignore, *ignored_names(ignore)]
+    pages = _Pages(configured.report_dir if report_dir is None else report_dir)
     _say_what_is_watched(names, "warn_tensor_cycles")
 
     def warn(report: CycleReport) -> None:
@@ -160,16 +159,16 @@ def warn_tensor_cycles(
         once_per_leak=True,
         ignore=ignored,
         farewell=_summary,
-        record_history=record_history,
+        record_history=configured.record_history if record_history is None else record_history,
     )
 
 
 def observe_tensor_cycles(
     callback: Callable[[CycleReport], object],
     *,
-    devices: Devices = "cuda",
+    devices: Devices | None = None,
     ignore: Sequence[str] = (),
-    record_history: bool = False,
+    record_history: bool | None = None,
 ) -> Watch:
     """Call ``callback`` with a report whenever a collection frees tensors that cycles kept alive.
 
@@ -184,23 +183,31 @@ def observe_tensor_cycles(
 
     Raises:
         TypeError: If ``callback`` cannot be called.
-        ValueError: If ``devices`` names no device, or ``ignore`` is not a list of names.
+        ValueError: If ``devices`` names no device, ``ignore`` is not a list of names, or a setting
+            is wrong.
     """
     if not callable(callback):
         raise TypeError(f"callback must be a function of one report, not {callback!r}")
-    names = _device_names(devices)
-    ignored = _ignored_names(ignore)
+    configured = settings()
+    names = configured.devices_or(devices, "cuda")
+    ignored = [*configured.ignore, *ignored_names(ignore)]
     _say_what_is_watched(names, "observe_tensor_cycles")
 
     def listener(report: CycleReport) -> None:
         callback(report)
 
     return Watch(
-        names, listener, once_per_leak=False, ignore=ignored, record_history=record_history
+        names,
+        listener,
+        once_per_leak=False,
+        ignore=ignored,
+        record_history=configured.record_history if record_history is None else record_history,
     )
 
 
-def find_tensor_cycles(*, devices: Devices = "cuda", ignore: Sequence[str] = ()) -> CycleReport:
+def find_tensor_cycles(
+    *, devices: Devices | None = None, ignore: Sequence[str] = ()
+) -> CycleReport:
     """Collect now and report the tensors that only cycles kept alive.
 
     Looks before finalizers run, so it also finds the cycles that a finalizer breaks; then runs a
@@ -211,38 +218,12 @@ def find_tensor_cycles(*, devices: Devices = "cuda", ignore: Sequence[str] = ())
         ignore: Leaks to leave out of the report; see :func:`warn_tensor_cycles`.
 
     Raises:
-        ValueError: If ``devices`` names no device, or ``ignore`` is not a list of names.
+        ValueError: If ``devices`` names no device, ``ignore`` is not a list of names, or a setting
+            is wrong.
     """
-    return _native.find(_device_names(devices), _ignored_names(ignore))
-
-
-def _ignored_names(ignore: Sequence[str]) -> list[str]:
-    if not isinstance(ignore, (list, tuple, set, frozenset)):
-        raise ValueError(
-            f"ignore must be a list of signatures, patterns or libraries, not {ignore!r}: "
-            "write ignore=['torch']"
-        )
-    for name in ignore:
-        if not isinstance(name, str) or not name.strip():
-            raise ValueError(
-                "ignore must list signatures, patterns or libraries, such as 'torch' or "
-                f"'closure-captures-owner', not {name!r}"
-            )
-    return list(ignore)
-
-
-def _device_names(devices: Devices) -> list[str]:
-    if isinstance(devices, str):
-        names = [devices]
-    elif isinstance(devices, Sequence):
-        names = list(devices)
-    else:
-        raise TypeError(f"devices must be a string or a list of strings, not {devices!r}")
-    for name in names:
-        if not isinstance(name, str):
-            raise TypeError(f"devices must be strings such as 'cuda:0', not {name!r}")
-    _native.check_devices(names)
-    return names
+    configured = settings()
+    ignored = [*configured.ignore, *ignored_names(ignore)]
+    return _native.find(configured.devices_or(devices, "cuda"), ignored)
 
 
 _said = False

@@ -12,6 +12,7 @@ mod layout;
 pub mod library;
 mod lines;
 pub mod markdown;
+pub mod merge;
 pub mod model;
 mod route;
 mod scene;
