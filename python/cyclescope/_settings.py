@@ -100,9 +100,8 @@ def _from_pyproject(folder: StrPath | None) -> _Found:
         origin = f"[tool.cyclescope] of {file}"
         if name not in _READERS:
             raise ValueError(f"{origin} has no setting {key!r}: {_known(name)}")
-        if name == "report_dir" and isinstance(value, str):
-            value = str(file.parent / value)
-        found[name] = (_read(name, value, f"{key} in {origin}"), origin)
+        setting = _read(name, value, f"{key} in {origin}")
+        found[name] = (file.parent / setting if name == "report_dir" else setting, origin)
     return found
 
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from cyclescope import _history, _native, _teller
 from cyclescope._native import CycleReport
 from cyclescope._selection import Devices, StrPath, ignored_names
 from cyclescope._settings import settings
+
+if TYPE_CHECKING:
+    from cyclescope._reporter import Reporter
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,9 @@ class Watch:
         farewell: Callable[[Watch], None] | None = None,
         record_history: bool = False,
         thorough: bool = False,
+        reporter: Reporter | None = None,
     ) -> None:
+        self._reporter = reporter
         self._history = _history.start() if record_history else None
         self._final: list[LeakTally] | None = None
         self._number = _native.start_watch(devices, once_per_leak, list(ignore), thorough)
@@ -70,6 +72,14 @@ class Watch:
             return self._final
         return [LeakTally(*row) for row in _native.tallies(self._number)]
 
+    @property
+    def report(self) -> CycleReport | None:
+        """One report of all that was seen, each leak as it was at first and with its counts.
+
+        None if nothing was seen, and for :func:`observe_tensor_cycles`, which keeps no reports.
+        """
+        return None if self._reporter is None else self._reporter.seen(self.leaks)
+
     def flush(self, timeout: float = 5.0) -> bool:
         """Wait until everything found so far has been reported.
 
@@ -90,6 +100,8 @@ class Watch:
         if self._final is None:
             self._final = [LeakTally(*row) for row in _native.stop_watch(self._number)]
             _teller.forget(self._number)
+            if self._reporter is not None:
+                self._reporter.finish(self._final)
 
     def _at_exit(self) -> None:
         self._end()
@@ -145,11 +157,13 @@ def warn_tensor_cycles(
     configured = settings()
     names = configured.devices_or(devices, "cuda")
     ignored = [*configured.ignore, *ignored_names(ignore)]
-    pages = _Pages(configured.report_dir if report_dir is None else report_dir)
+    from cyclescope._reporter import Reporter
+
+    reporter = Reporter(configured.report_dir if report_dir is None else report_dir)
     _say_what_is_watched(names, "warn_tensor_cycles")
 
     def warn(report: CycleReport) -> None:
-        page = pages.write(report)
+        page = reporter.write(report)
         for leak in report.leaks:
             _teller.logger.warning("%s%s", leak, f" · page: {page}" if page else "")
 
@@ -159,6 +173,7 @@ def warn_tensor_cycles(
         once_per_leak=True,
         ignore=ignored,
         farewell=_summary,
+        reporter=reporter,
         record_history=configured.record_history if record_history is None else record_history,
     )
 
@@ -243,58 +258,6 @@ def _say_what_is_watched(names: list[str], function: str) -> None:
             "Pass %s(devices='any') to watch tensors in host memory too.",
             function,
         )
-
-
-class _Pages:
-    """Where the HTML pages go."""
-
-    def __init__(self, folder: StrPath | None) -> None:
-        self._folder = None if folder is None else Path(folder)
-        self._number = 0
-        self._failed = False
-        if self._folder is not None:
-            try:
-                self._folder.mkdir(parents=True, exist_ok=True)
-                with tempfile.TemporaryFile(dir=self._folder):
-                    pass
-            except OSError as error:
-                raise type(error)(
-                    error.errno,
-                    f"report_dir cannot be written to ({error.strerror}); "
-                    "pass a folder of your own, or none for a temporary one",
-                    str(self._folder),
-                ) from None
-
-    def write(self, report: CycleReport) -> Path | None:
-        """Write a page, whole or not at all; None, and an error in the log, if it cannot be."""
-        try:
-            if self._folder is None:
-                self._folder = Path(tempfile.mkdtemp(prefix="cyclescope-"))
-            name = report.leaks[0].signature if report.leaks else "empty"
-            page = self._folder / f"{name}-{os.getpid()}-{self._number}.html"
-            self._number += 1
-            self._folder.mkdir(parents=True, exist_ok=True)
-            _write_whole(page, report.to_html())
-            return page
-        except OSError as error:
-            if not self._failed:
-                _teller.logger.error(
-                    "cyclescope could not write a page to %s: %s. Warnings go on without pages.",
-                    self._folder,
-                    error,
-                )
-            self._failed = True
-            return None
-
-
-def _write_whole(path: Path, text: str) -> None:
-    unfinished = path.with_name(f".{path.name}.part")
-    try:
-        unfinished.write_text(text, encoding="utf-8")
-        unfinished.replace(path)
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            unfinished.unlink()
 
 
 def _summary(watch: Watch) -> None:
