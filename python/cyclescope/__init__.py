@@ -16,8 +16,10 @@ from cyclescope._forbid import (
     forbid_tensor_cycles,
 )
 from cyclescope._native import Buffer, Cut, CycleReport, Known, Leak, Library, Step
+from cyclescope._patch_torch import TorchPatch, patch_torch
 from cyclescope._selection import Devices
 from cyclescope._settings import Settings, settings
+from cyclescope._step import StepCollector, StepReport, step
 from cyclescope._unittest import NoTensorCycles
 from cyclescope._watch import (
     LeakTally,
@@ -40,13 +42,18 @@ __all__ = [
     "NoTensorCycles",
     "Settings",
     "Step",
+    "StepCollector",
+    "StepReport",
     "TensorCycleError",
+    "TorchPatch",
     "Watch",
     "assert_no_tensor_cycles",
     "explain",
     "find_tensor_cycles",
     "forbid_tensor_cycles",
     "observe_tensor_cycles",
+    "patch_torch",
     "settings",
+    "step",
     "warn_tensor_cycles",
 ]

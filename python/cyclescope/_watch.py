@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -64,6 +66,11 @@ class Watch:
                 listener(history.explain(report))
 
         _teller.listen(self._number, told, self._at_exit)
+
+    @property
+    def is_running(self) -> bool:
+        """True until it is stopped, or the program ends."""
+        return self._final is None
 
     @property
     def leaks(self) -> list[LeakTally]:
@@ -167,7 +174,7 @@ def warn_tensor_cycles(
         for leak in report.leaks:
             _teller.logger.warning("%s%s", leak, f" · page: {page}" if page else "")
 
-    return Watch(
+    watch = Watch(
         names,
         warn,
         once_per_leak=True,
@@ -176,6 +183,21 @@ def warn_tensor_cycles(
         reporter=reporter,
         record_history=configured.record_history if record_history is None else record_history,
     )
+    _warners.add(watch)
+    return watch
+
+
+_warners: weakref.WeakSet[Watch] = weakref.WeakSet()
+
+
+def running_warner() -> Watch | None:
+    """A watch of :func:`warn_tensor_cycles` that has not been stopped, if there is one."""
+    return next((watch for watch in _warners if watch.is_running), None)
+
+
+# A forked child inherits the objects, but none of the watches.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_warners.clear)
 
 
 def observe_tensor_cycles(
