@@ -49,10 +49,6 @@ def test_it_collects_in_every_so_manieth_step_and_never_else() -> None:
             found.append((number, report.step, report.since, report.bytes_held // 2**20))
     assert found == [(4, 4, 0, 4), (8, 8, 4, 4)]
     assert full_collections() == before + 2
-    assert (
-        sum(generation["collections"] for generation in gc.get_stats()[:2]) == 0
-        or gc.isenabled() is False
-    )
 
 
 def test_new_leaks_are_warned_of_once_and_amounts_are_told(
@@ -78,7 +74,7 @@ def test_what_a_finalizer_breaks_is_found_in_every_step() -> None:
         def __del__(self) -> None:
             del self.me
 
-    for _ in range(100):
+    for _ in range(30):
         Cleaner()
         report = cyclescope.step(every=1, devices="any")
         assert report is not None

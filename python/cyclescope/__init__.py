@@ -17,6 +17,7 @@ from cyclescope._forbid import (
 )
 from cyclescope._native import Buffer, Cut, CycleReport, Known, Leak, Library, Step
 from cyclescope._patch_torch import TorchPatch, patch_torch
+from cyclescope._ranks import Rank, current_rank, gather
 from cyclescope._selection import Devices
 from cyclescope._settings import Settings, settings
 from cyclescope._step import StepCollector, StepReport, step
@@ -40,6 +41,7 @@ __all__ = [
     "LeakTally",
     "Library",
     "NoTensorCycles",
+    "Rank",
     "Settings",
     "Step",
     "StepCollector",
@@ -48,9 +50,11 @@ __all__ = [
     "TorchPatch",
     "Watch",
     "assert_no_tensor_cycles",
+    "current_rank",
     "explain",
     "find_tensor_cycles",
     "forbid_tensor_cycles",
+    "gather",
     "observe_tensor_cycles",
     "patch_torch",
     "settings",

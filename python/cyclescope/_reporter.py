@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -98,7 +97,7 @@ class Reporter:
     def _write_file(self, report: CycleReport) -> None:
         if self._file is None:
             self._file = self._free(self._ready(), _ranks.stem(), "json")
-        write_whole(self._file, _of_this_rank(report))
+        write_whole(self._file, _ranks.to_json(report))
 
     def _free(self, folder: Path, stem: str, suffix: str) -> Path:
         """A name that no file has; no other process makes names with this process's number."""
@@ -116,13 +115,3 @@ class Reporter:
                 error,
             )
         self._failed = True
-
-
-def _of_this_rank(report: CycleReport) -> str:
-    """The report as JSON, with the rank by what is known now."""
-    rank = _ranks.current_rank()
-    if rank is None:
-        return report.to_json()
-    model = json.loads(report.to_json())
-    model["process"]["rank"] = rank.rank
-    return json.dumps(model, ensure_ascii=False)
