@@ -18,6 +18,7 @@ from cyclescope._forbid import (
 from cyclescope._native import Buffer, Cut, CycleReport, Known, Leak, Library, Step
 from cyclescope._patch_torch import TorchPatch, patch_torch
 from cyclescope._ranks import Rank, current_rank, gather
+from cyclescope._results import to_github_annotations, to_sarif
 from cyclescope._selection import Devices
 from cyclescope._settings import Settings, settings
 from cyclescope._step import StepCollector, StepReport, step
@@ -59,5 +60,7 @@ __all__ = [
     "patch_torch",
     "settings",
     "step",
+    "to_github_annotations",
+    "to_sarif",
     "warn_tensor_cycles",
 ]

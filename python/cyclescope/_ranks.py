@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import re
 import sys
 from dataclasses import dataclass
 from typing import Any
@@ -52,6 +50,8 @@ def process_group() -> Any | None:
 
 def stem() -> str:
     """The part of a file's name that tells processes apart: rank, machine and process number."""
+    import re
+
     rank = current_rank()
     host = re.sub(r"[^A-Za-z0-9.]+", "_", _host())[:40] or "host"
     return f"{'' if rank is None else f'rank{rank.rank}-'}{host}-{os.getpid()}"
@@ -62,6 +62,8 @@ def to_json(report: CycleReport) -> str:
     rank = current_rank()
     if rank is None:
         return report.to_json()
+    import json
+
     model = json.loads(report.to_json())
     model["process"]["rank"] = rank.rank
     return json.dumps(model, ensure_ascii=False)

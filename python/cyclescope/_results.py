@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from cyclescope import _native
 from cyclescope._native import CycleReport, Leak
+from cyclescope._selection import StrPath
 
 SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 UNKNOWN = "tensor-cycle"
@@ -31,7 +30,14 @@ class Place:
         """As SARIF wants it."""
         if self.file.is_absolute():
             return self.file.as_uri()
+        from urllib.parse import quote
+
         return quote(self.file.as_posix())
+
+
+def sources(base: StrPath | None) -> Path:
+    """The root of the sources, if nobody says otherwise that of GitHub's workflow."""
+    return Path(base or os.environ.get("GITHUB_WORKSPACE") or os.curdir).absolute()
 
 
 def place_of(leak: Leak, base: Path) -> Place | None:
@@ -53,22 +59,26 @@ def _place(location: str, base: Path) -> Place:
     else:
         file = location
     # As text only: the report may come from another machine.
-    base_path = os.path.abspath(base)
+    base_path = os.fspath(base)
     path = os.path.normpath(os.path.join(base_path, file))
     inside = path.startswith(base_path + os.sep)
     return Place(Path(os.path.relpath(path, base_path) if inside else path), line)
 
 
-def sarif(report: CycleReport | None, *, base: Path) -> str:
-    """The leaks as SARIF 2.1.0, each a result at the line to change.
+def to_sarif(report: CycleReport | None, *, base: StrPath | None = None) -> str:
+    """The leaks as SARIF 2.1.0 for code scanning, each a result at the line to change.
 
     Args:
         report: What was found; None if nothing was.
-        base: The root of the sources, to which paths are made relative.
+        base: The root of the sources, to which paths are made relative; by default
+            ``$GITHUB_WORKSPACE``, or else the current folder.
     """
+    import json
+
+    base = sources(base)
     leaks = [] if report is None else report.leaks
     rules = sorted({leak.pattern or UNKNOWN for leak in leaks})
-    root = Path(os.path.abspath(base)).as_uri()
+    root = base.as_uri()
     log = {
         "$schema": SARIF_SCHEMA,
         "version": "2.1.0",
@@ -138,16 +148,19 @@ def message(leak: Leak) -> str:
     return f"{leak}. {leak.advice}".strip()
 
 
-def github_annotations(
-    report: CycleReport, *, base: Path, known: Collection[str] = ()
+def to_github_annotations(
+    report: CycleReport, *, base: StrPath | None = None, known: Collection[str] = ()
 ) -> list[str]:
     """The leaks as commands of GitHub's workflows, which show them on the lines to change.
 
+    Print each on a line of its own.
+
     Args:
         report: What was found.
-        base: The root of the sources.
+        base: As for :func:`to_sarif`.
         known: Signatures of leaks that are no news; they become notices.
     """
+    base = sources(base)
     return [_annotation(leak, base, known=leak.signature in known) for leak in report.leaks]
 
 

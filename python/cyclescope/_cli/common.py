@@ -13,6 +13,7 @@ from typing import NoReturn
 from cyclescope import _native
 from cyclescope._files import write_whole
 from cyclescope._native import CycleReport
+from cyclescope._results import to_sarif
 
 
 def version() -> str:
@@ -58,12 +59,6 @@ def _read(parsed: argparse.Namespace, file: Path) -> CycleReport:
         fail(parsed, f"{file}: {error}{hint}")
 
 
-def _sarif(report: CycleReport) -> str:
-    from cyclescope._results import sarif
-
-    return sarif(report, base=Path.cwd())
-
-
 FORMATS: dict[str, Callable[[CycleReport], str]] = {
     ".html": CycleReport.to_html,
     ".json": CycleReport.to_json,
@@ -71,7 +66,7 @@ FORMATS: dict[str, Callable[[CycleReport], str]] = {
     ".md": CycleReport.to_markdown,
     ".svg": CycleReport.to_svg,
     ".dot": CycleReport.to_dot,
-    ".sarif": _sarif,
+    ".sarif": to_sarif,
 }
 """How a report is written, by the ending of the file."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import threading
 
@@ -77,6 +78,8 @@ def run(parsed: argparse.Namespace) -> int:
         _look(watch)
     report = watch.report
     if report is not None:
+        if os.environ.get("GITHUB_ACTIONS") == "true":
+            print("\n".join(cyclescope.to_github_annotations(report)))
         if parsed.trace:
             print(report.to_text())
         for output in parsed.output:

@@ -59,7 +59,7 @@ class Summary:
         self._update_baseline(report)
 
     def _write_results(self, report: CycleReport | None) -> None:
-        from cyclescope._results import sarif
+        from cyclescope._results import to_sarif
 
         choices = self._choices
         if report is not None:
@@ -69,7 +69,11 @@ class Summary:
             written = report or _native.select(_native.look(["any"], [], 0), [])
             self._write(choices.json, written.to_json(), "report")
         if choices.sarif is not None:
-            self._write(choices.sarif, sarif(report, base=choices.config.rootpath), "SARIF")
+            self._write(choices.sarif, to_sarif(report, base=self._base()), "SARIF")
+
+    def _base(self) -> Path:
+        """The root of the sources: that of the workflow, which may hold pytest's."""
+        return Path(os.environ.get("GITHUB_WORKSPACE") or self._choices.config.rootpath)
 
     def _write(self, file: Path, text: str, what: str) -> None:
         try:
@@ -118,11 +122,10 @@ class Summary:
         for sentence in self._said:
             terminalreporter.write_line(sentence)
         if report is not None and os.environ.get("GITHUB_ACTIONS") == "true":
-            from cyclescope._results import github_annotations
+            from cyclescope._results import to_github_annotations
 
             known_ones = set(baseline.leaks) if baseline else set()
-            root = self._choices.config.rootpath
-            for line in github_annotations(report, base=root, known=known_ones):
+            for line in to_github_annotations(report, base=self._base(), known=known_ones):
                 terminalreporter.write_line(line)
 
 
