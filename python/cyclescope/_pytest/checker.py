@@ -110,7 +110,9 @@ class Checker:
         return result
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, Any, Any]:
+    def pytest_runtest_teardown(
+        self, item: pytest.Item, nextitem: pytest.Item | None
+    ) -> Generator[None, Any, Any]:
         check = item.stash.get(CHECK, None)
         try:
             try:
@@ -122,7 +124,8 @@ class Checker:
             # pytest keeps the fixtures' values until just after this.
             if check is not None and isinstance(getattr(item, "funcargs", None), dict):
                 item.funcargs.clear()  # type: ignore[attr-defined]
-            self._check(item, "teardown")
+            if _tears_down(item, nextitem):
+                self._check(item, "teardown")
             return result
         finally:
             if check is not None:
@@ -184,6 +187,15 @@ class Checker:
             }
             setattr(report, ATTRIBUTE, json.dumps(carried))
         return report
+
+
+def _tears_down(item: pytest.Item, nextitem: pytest.Item | None) -> bool:
+    """Whether anything goes at the end of a test that its function did not hold itself.
+
+    If nothing does, nothing new can be found, and a look takes long where much is imported.
+    """
+    plain = isinstance(item, pytest.Function) and item.cls is None and not item.fixturenames
+    return not plain or nextitem is None or nextitem.parent is not item.parent
 
 
 def _forget_last_exception() -> None:
