@@ -273,6 +273,7 @@ def test_merge_has_a_column_a_rank(command: Command, tmp_path: Path) -> None:
     page = (tmp_path / "all.html").read_text(encoding="utf-8")
     assert "<th scope=col>rank 0<th scope=col>rank 2<th scope=col>rank 10" in page
     assert "<td>1.0<td>2.0<td>3.0<td>6.0" in page
+    assert page.index("rank 10") < page.index("<main>")
     assert command("merge", "ranks", "-o", "all.json").returncode == 0
     (leak,) = CycleReport.from_json((tmp_path / "all.json").read_text(encoding="utf-8")).leaks
     assert (leak.count, leak.bytes_held) == (6, 6 * 2**20)
@@ -361,3 +362,21 @@ def test_a_reader_that_has_seen_enough_is_no_error(command: Command, tmp_path: P
         check=False,
     )
     assert done.stderr == ""
+
+
+def test_processes_that_the_program_spawns_find_it(command: Command, tmp_path: Path) -> None:
+    program(
+        tmp_path,
+        """
+        import multiprocessing
+
+        def double(number):
+            return 2 * number
+
+        if __name__ == "__main__":
+            with multiprocessing.get_context("spawn").Pool(1) as pool:
+                print(pool.map(double, [1, 2]))
+        """,
+    )
+    done = command("run", "--devices=any", "leaky.py")
+    assert (done.returncode, done.stdout) == (0, "[2, 4]\n"), done.stderr

@@ -88,9 +88,10 @@ def as_html(leaks: Table) -> str:
 
 
 def with_section(page: str, section: str) -> str:
-    """The page with a section before its footer, or else at its end."""
-    for mark in ("<footer", "</body>"):
-        before, found, after = page.rpartition(mark)
+    """The page with a section before its leaks, or else at its end."""
+    # All text of the program is escaped, so the first is the page's own.
+    for mark in ("<main", "</body>"):
+        before, found, after = page.partition(mark)
         if found:
             return f"{before}{section}{found}{after}"
     return page + section
