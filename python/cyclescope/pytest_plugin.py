@@ -24,6 +24,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Read what is set, and have each test checked and the run summed up."""
+    if pytest.version_tuple < (8, 0):
+        # Whoever only has cyclescope installed is not to be troubled.
+        if config.getoption("--tensor-cycles") or config.getini("tensor_cycles"):
+            raise pytest.UsageError(
+                f"--tensor-cycles needs pytest 8 or later, and this is {pytest.__version__}"
+            )
+        return
     # Imported here so that nobody pays for it who only asks for the help.
     from cyclescope._pytest.checker import Checker
     from cyclescope._pytest.summary import Summary
