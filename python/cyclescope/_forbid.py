@@ -43,6 +43,7 @@ class Recorder:
         self._devices = list(devices)
         self._ignore = list(ignore)
         self._seen: list[CycleReport] = []
+        self._answered: set[float] = set()
         _clean_up()
         self._watch = Watch(
             self._devices,
@@ -56,10 +57,12 @@ class Recorder:
         """Collect now; what leaked since the start, or since the last call of this."""
         found = _native.find(self._devices, self._ignore)
         self._watch.flush()
-        # The collection of `find` is told to the watch too, or will be.
-        before = [report for report in self._seen if report.time < found.time]
-        self._seen.clear()
-        return _native.merge([*before, found])
+        # The collection of `find` is told to the watch too, now or a little later.
+        self._answered.add(found.time)
+        seen = self._seen.copy()
+        del self._seen[: len(seen)]
+        others = [report for report in seen if report.time not in self._answered]
+        return _native.merge([found, *others])
 
     def stop(self) -> None:
         """See no more."""
