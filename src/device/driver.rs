@@ -99,7 +99,7 @@ fn ask(get_attributes: GetAttributes, pointer: u64) -> PointerKind {
 /// Empty if the process has not loaded the driver or not initialised it: then every function of the
 /// driver answers `CUDA_ERROR_NOT_INITIALIZED`, and nothing changes that here.
 pub fn gpu_names() -> Vec<String> {
-    if !driver().is_some_and(|driver| driver.forks == fork_count()) {
+    if driver().is_none_or(|driver| driver.forks != fork_count()) {
         return Vec::new();
     }
     let Some(library) = loaded_library() else {

@@ -49,7 +49,7 @@ fn content(graph: &LeakGraph) -> u64 {
         description.weakly_referable.hash(&mut hasher);
         description.free_variables.hash(&mut hasher);
         description.default_arguments.hash(&mut hasher);
-        (node.is_buffer, node.stands_for).hash(&mut hasher);
+        (node.is_buffer, node.is_tensor, node.stands_for).hash(&mut hasher);
     }
     for edge in graph.edge_references() {
         (edge.id(), edge.source(), edge.target()).hash(&mut hasher);
@@ -81,11 +81,10 @@ mod tests {
             },
             object: Some(0),
             is_buffer,
+            is_tensor: is_buffer,
             stands_for: 0,
         };
-        let edge = |name: &str| LeakEdge {
-            name: ReferenceName::Attribute(name.to_owned()),
-        };
+        let edge = |name: &str| LeakEdge::new(ReferenceName::Attribute(name.to_owned()));
         let mut graph = LeakGraph::default();
         let one = graph.add_node(node(label, false));
         let other = graph.add_node(node("Node", true));

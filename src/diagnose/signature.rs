@@ -120,6 +120,7 @@ mod tests {
                     },
                     object: Some(0),
                     is_buffer: false,
+                    is_tensor: false,
                     stands_for: 0,
                 })
             })
@@ -130,7 +131,7 @@ mod tests {
             .map(|(i, name)| {
                 let name = ReferenceName::Attribute((*name).to_owned());
                 let next = nodes[(i + 1) % nodes.len()];
-                graph.add_edge(nodes[i], next, LeakEdge { name })
+                graph.add_edge(nodes[i], next, LeakEdge::new(name))
             })
             .collect();
         signature(&graph, &Cycle { nodes, edges })
