@@ -98,7 +98,7 @@ $(VENV)/.built: $(RUST) $(VENV)/.demo
 	VIRTUAL_ENV=$(abspath $(VENV)) $(VENV)/bin/maturin develop --release
 	@touch $@
 
-.wheel/.built: $(RUST) $(wildcard python/cyclescope/*.py*) $(VENV)/.demo
+.wheel/.built: $(RUST) $(wildcard python/cyclescope/*.py* python/cyclescope/*/*.py) $(VENV)/.demo
 	rm -rf .wheel
 	$(VENV)/bin/maturin build --release --out .wheel
 	@touch $@

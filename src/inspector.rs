@@ -174,11 +174,25 @@ impl Inspector {
     /// # Errors
     /// If the inspector is at work already (on another thread), or memory runs out.
     pub fn find(&self, py: Python<'_>, devices: &DeviceSelection) -> PyResult<Report> {
+        self.find_up_to(py, devices, None)
+    }
+
+    /// As [`Inspector::find`], but only what a collection of generations up to `oldest` would find;
+    /// of all generations if `None`.
+    ///
+    /// # Errors
+    /// As [`Inspector::find`].
+    pub fn find_up_to(
+        &self,
+        py: Python<'_>,
+        devices: &DeviceSelection,
+        oldest: Option<u32>,
+    ) -> PyResult<Report> {
         let started = Instant::now();
-        let (found, count) = self.look(py, devices, None)?;
+        let (found, count) = self.look(py, devices, oldest)?;
         let collection = Collection {
             trigger: "look".to_owned(),
-            generation: None,
+            generation: oldest,
             garbage_objects: count as u64,
             pause_us: 0,
         };
@@ -501,9 +515,8 @@ impl Inspector {
             .into_iter()
             .take(OMITTED_TYPES)
             .map(|(count, example)| {
-                let facts = &snapshot.objects[example as usize];
-                let object = self.object(py, facts.address);
-                (self.type_name(&object), count)
+                let address = snapshot.objects[example as usize].address;
+                (self.type_name(&self.object(py, address)), count)
             })
             .collect()
     }

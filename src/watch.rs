@@ -62,6 +62,8 @@ struct Watch {
     devices: DeviceSelection,
     frequency: Frequency,
     ignored: Ignored,
+    /// Every collection is looked at beforehand, so that no finalizer hides a leak.
+    thorough: bool,
     tallies: HashMap<String, Tally>,
 }
 
@@ -180,6 +182,7 @@ impl Watcher {
         devices: DeviceSelection,
         frequency: Frequency,
         ignored: Ignored,
+        thorough: bool,
     ) -> WatchId {
         // Unique in the program and all its forked children: a child inherits its parent's handles,
         // and stopping one of those must not stop a watch of the child's own.
@@ -190,6 +193,7 @@ impl Watcher {
             devices,
             frequency,
             ignored,
+            thorough,
             tallies: HashMap::new(),
         });
         id
@@ -279,13 +283,19 @@ impl Watcher {
             })
     }
 
+    fn is_thorough(&self) -> bool {
+        self.watches
+            .try_borrow()
+            .is_ok_and(|watches| watches.iter().any(|watch| watch.thorough))
+    }
+
     fn request(&self) -> Option<Rc<Request>> {
         self.requests.try_borrow().ok()?.last().cloned()
     }
 
     /// The look before a collection: see `Arming`.
     fn foresee(&self, py: Python<'_>, generation: u32) {
-        let due = self.arming.begin(generation);
+        let due = self.arming.begin(generation) || self.is_thorough();
         let request = self.request();
         let asked = request.is_some();
         // The older generations are collected rarely enough to ask the allocator each time.

@@ -63,7 +63,8 @@ def test_a_leak_is_warned_of_once_and_counted(
     assert "Node.me" in first
     assert "2.0 MiB" in second
     assert "Other.me" in second
-    pages = sorted(tmp_path.iterdir())
+    pages = sorted(tmp_path.glob("*.html"))
+    assert len(list(tmp_path.glob("*.json"))) == 1
     assert len(pages) == 2
     assert all(str(page) in first + second for page in pages)
     assert all("<!doctype html>" in page.read_text(encoding="utf-8") for page in pages)

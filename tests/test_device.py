@@ -52,7 +52,9 @@ def paused(small_heap: None) -> Iterator[None]:
     gc.enable()
 
 
-def held(make: Callable[[], object], devices: _watch.Devices = "any") -> list[cyclescope.Buffer]:
+def held(
+    make: Callable[[], object], devices: cyclescope.Devices = "any"
+) -> list[cyclescope.Buffer]:
     """The buffers reported of a cycle that holds what ``make`` returns, and nothing else does."""
     Holder(make())
     report = cyclescope.find_tensor_cycles(devices=devices)
@@ -366,7 +368,7 @@ def leak_on_cpu() -> None:
         (["cuda:0", "cuda:1", "xpu", "mps:0"], 0),
     ],
 )
-def test_the_devices_asked_for(devices: _watch.Devices, count: int) -> None:
+def test_the_devices_asked_for(devices: cyclescope.Devices, count: int) -> None:
     leak_on_cpu()
     assert len(cyclescope.find_tensor_cycles(devices=devices).leaks) == count
 

@@ -132,6 +132,26 @@ def test_an_error_of_the_driver_leaves_the_word_of_the_framework(
     assert one(find(program, f".knows().fail({result})")) == ("cuda:0", False)
 
 
+NAMES = """
+driver = Driver(sys.argv[1]){says}
+fake_gpu.import_cupy()
+Holder(array())
+report = cyclescope.find_tensor_cycles(devices="any")
+print(json.dumps(json.loads(report.to_json())["process"].get("gpus")))
+"""
+
+
+@pytest.mark.parametrize(
+    ("says", "names"),
+    [(".knows()", ["Stand-in A", "Stand-in B"]), (".knows().fail(3)", None)],
+    ids=["in use", "not initialised"],
+)
+def test_the_header_names_the_gpus_that_are_in_use(
+    program: Program, says: str, names: list[str] | None
+) -> None:
+    assert program(NAMES.format(says=says)) == names
+
+
 def test_a_driver_without_the_function(program: Program, tmp_path: Path) -> None:
     """No crash, and not a word on standard error."""
     old = compile_driver(tmp_path / "old.so", "-DWITHOUT_ATTRIBUTES")

@@ -3,28 +3,68 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 
-from cyclescope._explain import explain, overview
+COMMANDS = {
+    "run": "run a program and tell of its leaks",
+    "report": "show reports, or turn them into a page or another format",
+    "merge": "merge the reports of many processes, with a column a rank",
+    "diff": "compare two reports: what is new, gone, grown",
+    "explain": "explain a pattern of leaks, or list them all",
+    "demo": "watch a small program leak",
+    "doctor": "say what works here: versions, driver, devices, settings",
+}
+
+INTERRUPTED = 130
+"""As a shell has it for a command that Ctrl-C ended."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; the status to exit with is 0, or 2 if it was asked for what is not there."""
+    """Run the command; returns the status to exit with.
+
+    0 if all is well; 1 if there are leaks, or differences, and the command was to say so; 2 if it
+    was asked for what is not there or cannot be. ``run`` has the program's own status.
+    """
+    arguments = list(sys.argv[1:] if argv is None else argv)
     parser = argparse.ArgumentParser(
         prog="cyclescope",
         description="Finds the reference cycles that hold GPU memory in Python programs.",
+        epilog="`cyclescope COMMAND --help` says more of each.",
     )
-    commands = parser.add_subparsers(title="commands", required=True)
-    command = commands.add_parser("explain", help="explain a pattern of leaks, or list them all")
-    command.add_argument("pattern", nargs="?", help="its name, as a leak trace has it")
-    pattern: str | None = parser.parse_args(argv).pattern
+    parser.add_argument("--version", action="store_true", help="show the version and exit")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command")
+    for name, summary in COMMANDS.items():
+        command = commands.add_parser(name, help=summary, description=f"{_sentence(summary)}.")
+        # Only the command that is asked for is imported.
+        if name in arguments[:1]:
+            module = import_module(f"cyclescope._cli.{name}")
+            module.prepare_parser(command)
+            command.set_defaults(run=module.run, parser=command)
+    parsed = parser.parse_args(arguments)
+    if parsed.version:
+        from cyclescope._cli.common import version
+
+        print(f"cyclescope {version()}")
+        return 0
+    if parsed.command is None:
+        parser.error(f"give a command: {', '.join(COMMANDS)}")
     try:
-        page = overview() if pattern is None else explain(pattern)
-    except ValueError as error:
-        command.error(str(error))
-    sys.stdout.write(page)
-    return 0
+        status: int = parsed.run(parsed)
+        sys.stdout.flush()
+        return status
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read the output has seen enough; the interpreter is not to try again at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 if __name__ == "__main__":

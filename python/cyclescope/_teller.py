@@ -10,6 +10,7 @@ import atexit
 import contextlib
 import logging
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -43,6 +44,7 @@ def listen(watch: int, listener: Listener, farewell: Callable[[], None]) -> None
             with contextlib.suppress(RuntimeError):
                 thread.start()
                 _thread = thread
+            _end_with_worker()
 
 
 def forget(watch: int) -> None:
@@ -66,6 +68,14 @@ def _tell() -> None:
             if watch not in _failed:
                 _failed.add(watch)
                 _complain("cyclescope: the callback of a watch raised; it stays installed")
+
+
+def _end_with_worker() -> None:
+    """Have the end of a process of ``multiprocessing`` told, which calls no functions of atexit."""
+    process = sys.modules.get("multiprocessing.process")
+    util = sys.modules.get("multiprocessing.util")
+    if process is not None and util is not None and process.parent_process() is not None:
+        util.Finalize(None, _at_exit, exitpriority=0)
 
 
 def _complain(message: str) -> None:

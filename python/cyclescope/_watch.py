@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
-import tempfile
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from types import TracebackType
-from typing import TypeAlias
+from typing import TYPE_CHECKING
 
 from cyclescope import _history, _native, _teller
 from cyclescope._native import CycleReport
+from cyclescope._selection import Devices, StrPath, ignored_names
+from cyclescope._settings import settings
 
-Devices: TypeAlias = str | Sequence[str]
-"""``"cuda"`` (all GPUs), ``"any"`` (host memory too), ``"cuda:0"``, ``"cpu"``, or a list."""
-
-StrPath: TypeAlias = str | os.PathLike[str]
+if TYPE_CHECKING:
+    from cyclescope._reporter import Reporter
 
 
 @dataclass(frozen=True)
@@ -50,14 +48,15 @@ class Watch:
         once_per_leak: bool,
         ignore: Sequence[str] = (),
         farewell: Callable[[Watch], None] | None = None,
-        closing: Callable[[int], None] | None = None,
         record_history: bool = False,
+        thorough: bool = False,
+        reporter: Reporter | None = None,
     ) -> None:
+        self._reporter = reporter
         self._history = _history.start() if record_history else None
         self._final: list[LeakTally] | None = None
-        self._number = _native.start_watch(devices, once_per_leak, list(ignore))
+        self._number = _native.start_watch(devices, once_per_leak, list(ignore), thorough)
         self._farewell = farewell
-        self._closing = closing
         history = self._history
         if history is None:
             told = listener
@@ -69,11 +68,24 @@ class Watch:
         _teller.listen(self._number, told, self._at_exit)
 
     @property
+    def is_running(self) -> bool:
+        """True until it is stopped, or the program ends."""
+        return self._final is None
+
+    @property
     def leaks(self) -> list[LeakTally]:
         """What was seen so far, the leak that held most bytes first."""
         if self._final is not None:
             return self._final
         return [LeakTally(*row) for row in _native.tallies(self._number)]
+
+    @property
+    def report(self) -> CycleReport | None:
+        """One report of all that was seen, each leak as it was at first and with its counts.
+
+        None if nothing was seen, and for :func:`observe_tensor_cycles`, which keeps no reports.
+        """
+        return None if self._reporter is None else self._reporter.seen(self.leaks)
 
     def flush(self, timeout: float = 5.0) -> bool:
         """Wait until everything found so far has been reported.
@@ -93,10 +105,12 @@ class Watch:
 
     def _end(self) -> None:
         if self._final is None:
-            if self._closing is not None:
-                self._closing(self._number)
+            if self._reporter is not None:
+                self._reporter.complete(self._number)
             self._final = [LeakTally(*row) for row in _native.stop_watch(self._number)]
             _teller.forget(self._number)
+            if self._reporter is not None:
+                self._reporter.finish(self._final)
 
     def _at_exit(self) -> None:
         self._end()
@@ -121,20 +135,20 @@ class Watch:
 
 def warn_tensor_cycles(
     *,
-    devices: Devices = "cuda",
+    devices: Devices | None = None,
     report_dir: StrPath | None = None,
     ignore: Sequence[str] = (),
-    record_history: bool = False,
+    record_history: bool | None = None,
 ) -> Watch:
     """Log a warning whenever the garbage collector frees a tensor that only a cycle kept alive.
 
     Call it once, at training start. Each distinct leak is reported once, on the logger
     ``cyclescope``, with an HTML page in ``report_dir``; later occurrences are counted, and
-    summed up when the program ends.
+    summed up when the program ends. What is not given comes from the :func:`settings`.
 
     Args:
-        devices: Which memory to watch: ``"cuda"``, ``"any"`` (host memory too, for machines without
-            a GPU), a single device such as ``"cuda:0"``, or a list.
+        devices: Which memory to watch: ``"cuda"`` (the default), ``"any"`` (host memory too, for
+            machines without a GPU), a single device such as ``"cuda:0"``, or a list.
         report_dir: Where pages go; it is made if it does not exist. By default a new folder among
             the temporary files, made when there is something to write.
         ignore: Leaks not to tell of, by signature (:attr:`Leak.signature`), name of the pattern
@@ -145,36 +159,55 @@ def warn_tensor_cycles(
             each, so that the first report of each leak says what allocated its tensors.
 
     Raises:
-        ValueError: If ``devices`` names no device, or ``ignore`` is not a list of names.
+        ValueError: If ``devices`` names no device, ``ignore`` is not a list of names, or a setting
+            is wrong.
         OSError: If ``report_dir`` cannot be written to.
     """
-    names = _device_names(devices)
-    ignored = _ignored_names(ignore)
-    pages = _Pages(report_dir)
+    configured = settings()
+    names = configured.devices_or(devices, "cuda")
+    ignored = [*configured.ignore, *ignored_names(ignore)]
+    from cyclescope._reporter import Reporter
+
+    reporter = Reporter(configured.report_dir if report_dir is None else report_dir)
     _say_what_is_watched(names, "warn_tensor_cycles")
 
     def warn(report: CycleReport) -> None:
-        page = pages.write(report)
+        page = reporter.write(report)
         for leak in report.leaks:
             _teller.logger.warning("%s%s", leak, f" · page: {page}" if page else "")
 
-    return Watch(
+    watch = Watch(
         names,
         warn,
         once_per_leak=True,
         ignore=ignored,
         farewell=_summary,
-        closing=pages.complete,
-        record_history=record_history,
+        reporter=reporter,
+        record_history=configured.record_history if record_history is None else record_history,
     )
+    _warners.add(watch)
+    return watch
+
+
+_warners: weakref.WeakSet[Watch] = weakref.WeakSet()
+
+
+def running_warner() -> Watch | None:
+    """A watch of :func:`warn_tensor_cycles` that has not been stopped, if there is one."""
+    return next((watch for watch in _warners if watch.is_running), None)
+
+
+# A forked child inherits the objects, but none of the watches.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_warners.clear)
 
 
 def observe_tensor_cycles(
     callback: Callable[[CycleReport], object],
     *,
-    devices: Devices = "cuda",
+    devices: Devices | None = None,
     ignore: Sequence[str] = (),
-    record_history: bool = False,
+    record_history: bool | None = None,
 ) -> Watch:
     """Call ``callback`` with a report whenever a collection frees tensors that cycles kept alive.
 
@@ -189,23 +222,31 @@ def observe_tensor_cycles(
 
     Raises:
         TypeError: If ``callback`` cannot be called.
-        ValueError: If ``devices`` names no device, or ``ignore`` is not a list of names.
+        ValueError: If ``devices`` names no device, ``ignore`` is not a list of names, or a setting
+            is wrong.
     """
     if not callable(callback):
         raise TypeError(f"callback must be a function of one report, not {callback!r}")
-    names = _device_names(devices)
-    ignored = _ignored_names(ignore)
+    configured = settings()
+    names = configured.devices_or(devices, "cuda")
+    ignored = [*configured.ignore, *ignored_names(ignore)]
     _say_what_is_watched(names, "observe_tensor_cycles")
 
     def listener(report: CycleReport) -> None:
         callback(report)
 
     return Watch(
-        names, listener, once_per_leak=False, ignore=ignored, record_history=record_history
+        names,
+        listener,
+        once_per_leak=False,
+        ignore=ignored,
+        record_history=configured.record_history if record_history is None else record_history,
     )
 
 
-def find_tensor_cycles(*, devices: Devices = "cuda", ignore: Sequence[str] = ()) -> CycleReport:
+def find_tensor_cycles(
+    *, devices: Devices | None = None, ignore: Sequence[str] = ()
+) -> CycleReport:
     """Collect now and report the tensors that only cycles kept alive.
 
     Looks before finalizers run, so it also finds the cycles that a finalizer breaks; then runs a
@@ -216,38 +257,12 @@ def find_tensor_cycles(*, devices: Devices = "cuda", ignore: Sequence[str] = ())
         ignore: Leaks to leave out of the report; see :func:`warn_tensor_cycles`.
 
     Raises:
-        ValueError: If ``devices`` names no device, or ``ignore`` is not a list of names.
+        ValueError: If ``devices`` names no device, ``ignore`` is not a list of names, or a setting
+            is wrong.
     """
-    return _native.find(_device_names(devices), _ignored_names(ignore))
-
-
-def _ignored_names(ignore: Sequence[str]) -> list[str]:
-    if not isinstance(ignore, (list, tuple, set, frozenset)):
-        raise ValueError(
-            f"ignore must be a list of signatures, patterns or libraries, not {ignore!r}: "
-            "write ignore=['torch']"
-        )
-    for name in ignore:
-        if not isinstance(name, str) or not name.strip():
-            raise ValueError(
-                "ignore must list signatures, patterns or libraries, such as 'torch' or "
-                f"'closure-captures-owner', not {name!r}"
-            )
-    return list(ignore)
-
-
-def _device_names(devices: Devices) -> list[str]:
-    if isinstance(devices, str):
-        names = [devices]
-    elif isinstance(devices, Sequence):
-        names = list(devices)
-    else:
-        raise TypeError(f"devices must be a string or a list of strings, not {devices!r}")
-    for name in names:
-        if not isinstance(name, str):
-            raise TypeError(f"devices must be strings such as 'cuda:0', not {name!r}")
-    _native.check_devices(names)
-    return names
+    configured = settings()
+    ignored = [*configured.ignore, *ignored_names(ignore)]
+    return _native.find(configured.devices_or(devices, "cuda"), ignored)
 
 
 _said = False
@@ -267,80 +282,6 @@ def _say_what_is_watched(names: list[str], function: str) -> None:
             "Pass %s(devices='any') to watch tensors in host memory too.",
             function,
         )
-
-
-MAX_COMPLETED = 50
-"""Of so many pages the timeline is completed when a watch ends."""
-
-
-class _Pages:
-    """Where the HTML pages go."""
-
-    def __init__(self, folder: StrPath | None) -> None:
-        self._folder = None if folder is None else Path(folder)
-        self._number = 0
-        self._failed = False
-        self._written: list[tuple[Path, CycleReport]] = []
-        if self._folder is not None:
-            try:
-                self._folder.mkdir(parents=True, exist_ok=True)
-                with tempfile.TemporaryFile(dir=self._folder):
-                    pass
-            except OSError as error:
-                raise type(error)(
-                    error.errno,
-                    f"report_dir cannot be written to ({error.strerror}); "
-                    "pass a folder of your own, or none for a temporary one",
-                    str(self._folder),
-                ) from None
-
-    def write(self, report: CycleReport) -> Path | None:
-        """Write a page, whole or not at all; None, and an error in the log, if it cannot be."""
-        try:
-            if self._folder is None:
-                self._folder = Path(tempfile.mkdtemp(prefix="cyclescope-"))
-            name = report.leaks[0].signature if report.leaks else "empty"
-            page = self._folder / f"{name}-{os.getpid()}-{self._number}.html"
-            self._number += 1
-            self._folder.mkdir(parents=True, exist_ok=True)
-            _write_whole(page, report.to_html())
-            if len(self._written) < MAX_COMPLETED:
-                self._written.append((page, report))
-            return page
-        except OSError as error:
-            if not self._failed:
-                _teller.logger.error(
-                    "cyclescope could not write a page to %s: %s. Warnings go on without pages.",
-                    self._folder,
-                    error,
-                )
-            self._failed = True
-            return None
-
-    def complete(self, watch: int) -> None:
-        """Write the pages of leaks that came again once more, with all their occurrences."""
-        for page, report in self._written:
-            complete = _native.with_occurrences(report, watch)
-            if complete.to_json() == report.to_json():
-                continue
-            try:
-                # A page that somebody has removed or moved is not to come back.
-                if page.exists():
-                    _write_whole(page, complete.to_html())
-            except OSError as error:
-                _teller.logger.error("cyclescope could not complete %s: %s", page, error)
-                return
-        self._written.clear()
-
-
-def _write_whole(path: Path, text: str) -> None:
-    unfinished = path.with_name(f".{path.name}.part")
-    try:
-        unfinished.write_text(text, encoding="utf-8")
-        unfinished.replace(path)
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            unfinished.unlink()
 
 
 def _summary(watch: Watch) -> None:

@@ -99,9 +99,7 @@ fn ask(get_attributes: GetAttributes, pointer: u64) -> PointerKind {
 /// Empty if the process has not loaded the driver or not initialised it: then every function of the
 /// driver answers `CUDA_ERROR_NOT_INITIALIZED`, and nothing changes that here.
 pub fn gpu_names() -> Vec<String> {
-    type GetCount = unsafe extern "C" fn(*mut c_int) -> CUresult;
-    type GetName = unsafe extern "C" fn(*mut c_char, c_int, c_int) -> CUresult;
-    if !driver().is_some_and(|driver| driver.forks == fork_count()) {
+    if driver().is_none_or(|driver| driver.forks != fork_count()) {
         return Vec::new();
     }
     let Some(library) = loaded_library() else {
@@ -110,34 +108,46 @@ pub fn gpu_names() -> Vec<String> {
     // SAFETY: the symbols of these names, of the driver's library, are functions of these types.
     let functions = unsafe {
         let count = library.get::<GetCount>(b"cuDeviceGetCount\0");
+        let device = library.get::<GetDevice>(b"cuDeviceGet\0");
         let name = library.get::<GetName>(b"cuDeviceGetName\0");
-        count
-            .ok()
-            .zip(name.ok())
-            .map(|(count, name)| (*count, *name))
+        match (count, device, name) {
+            (Ok(count), Ok(device), Ok(name)) => Some((*count, *device, *name)),
+            _ => None,
+        }
     };
-    let names = functions.map(|(count, name)| named(count, name));
-    // Other functions of the library are kept for good.
+    let names = functions.map(|(count, device, name)| named(count, device, name));
+    // Not closed, as above.
     std::mem::forget(library);
     names.unwrap_or_default()
 }
 
-fn named(
-    get_count: unsafe extern "C" fn(*mut c_int) -> CUresult,
-    get_name: unsafe extern "C" fn(*mut c_char, c_int, c_int) -> CUresult,
-) -> Vec<String> {
+/// `cuDeviceGetCount`, `cuDeviceGet` and `cuDeviceGetName`.
+type GetCount = unsafe extern "C" fn(*mut c_int) -> CUresult;
+type GetDevice = unsafe extern "C" fn(*mut c_int, c_int) -> CUresult;
+type GetName = unsafe extern "C" fn(*mut c_char, c_int, c_int) -> CUresult;
+
+fn named(get_count: GetCount, get_device: GetDevice, get_name: GetName) -> Vec<String> {
     let mut count = 0;
     // SAFETY: the function writes one number.
     if unsafe { get_count(&raw mut count) } != CUresult::CUDA_SUCCESS {
         return Vec::new();
     }
-    let name = |device: c_int| {
+    let name = |ordinal: c_int| {
+        let mut device = 0;
         let mut bytes = [0u8; 256];
-        // A device is its number: see `cuDeviceGet`.
-        // SAFETY: the function writes at most the given number of characters, the last one 0.
-        let result = unsafe { get_name(bytes.as_mut_ptr().cast(), bytes.len() as c_int, device) };
+        // SAFETY: the one writes a number; the other at most the given number of characters, the
+        // last one 0.
+        let results = unsafe {
+            [
+                get_device(&raw mut device, ordinal),
+                get_name(bytes.as_mut_ptr().cast(), bytes.len() as c_int, device),
+            ]
+        };
         let text = std::ffi::CStr::from_bytes_until_nul(&bytes).ok()?;
-        (result == CUresult::CUDA_SUCCESS).then(|| text.to_string_lossy().into_owned())
+        let known = results
+            .iter()
+            .all(|result| *result == CUresult::CUDA_SUCCESS);
+        known.then(|| text.to_string_lossy().into_owned())
     };
     (0..count).map_while(name).collect()
 }
@@ -271,6 +281,12 @@ mod tests {
         CUresult::CUDA_ERROR_NOT_INITIALIZED
     }
 
+    unsafe extern "C" fn same(device: *mut c_int, ordinal: c_int) -> CUresult {
+        // SAFETY: called by `named` with a number to write to.
+        unsafe { device.write(ordinal) };
+        CUresult::CUDA_SUCCESS
+    }
+
     unsafe extern "C" fn letter(name: *mut c_char, _: c_int, device: c_int) -> CUresult {
         // SAFETY: called by `named` with room for more than two characters, all 0.
         unsafe { name.write(b'A' as c_char + device as c_char) };
@@ -279,7 +295,7 @@ mod tests {
 
     #[test]
     fn the_names_of_the_devices() {
-        assert_eq!(named(two, letter), ["A", "B"]);
-        assert!(named(none_yet, letter).is_empty());
+        assert_eq!(named(two, same, letter), ["A", "B"]);
+        assert!(named(none_yet, same, letter).is_empty());
     }
 }

@@ -35,8 +35,8 @@ mod _native {
     use super::report::{Buffer, Cut, CycleReport, Known, Leak, Library, Step};
     #[pymodule_export]
     use super::{
-        check_devices, close_deliveries, cuda_driver_present, find, flush, last_look,
-        next_delivery, patterns, start_watch, stop_watch, tallies, unreachable_objects,
+        check_devices, close_deliveries, cuda_driver_present, find, flush, last_look, look, merge,
+        next_delivery, patterns, select, start_watch, stop_watch, tallies, unreachable_objects,
         with_allocations, with_occurrences,
     };
 }
@@ -99,13 +99,17 @@ fn cuda_driver_present(py: Python<'_>) -> bool {
 }
 
 /// Starts a watch and returns its number.
+///
+/// A `thorough` watch looks before every collection: right about finalizers at once, at the price of
+/// as much time again.
 #[pyfunction]
-#[pyo3(signature = (devices, once_per_leak, ignore=Vec::new()))]
+#[pyo3(signature = (devices, once_per_leak, ignore=Vec::new(), thorough=false))]
 fn start_watch(
     py: Python<'_>,
     devices: Vec<String>,
     once_per_leak: bool,
     ignore: Vec<String>,
+    thorough: bool,
 ) -> PyResult<WatchId> {
     let devices = selection(&devices)?;
     let frequency = if once_per_leak {
@@ -120,7 +124,7 @@ fn start_watch(
     }
     Ok(state
         .watcher
-        .add_watch(devices, frequency, Ignored::new(ignore)))
+        .add_watch(devices, frequency, Ignored::new(ignore), thorough))
 }
 
 /// Ends a watch and returns what it saw.
@@ -210,6 +214,36 @@ fn find(py: Python<'_>, devices: Vec<String>, ignore: Vec<String>) -> PyResult<C
     report.leaks.retain(|leak| !ignored.contains(leak));
     py.detach(|| say_whose(&mut report));
     Ok(CycleReport::new(Arc::new(report)))
+}
+
+/// Reports what a collection of generations up to `oldest` would find, without collecting.
+#[pyfunction]
+#[pyo3(signature = (devices, ignore=Vec::new(), oldest=None))]
+fn look(
+    py: Python<'_>,
+    devices: Vec<String>,
+    ignore: Vec<String>,
+    oldest: Option<u32>,
+) -> PyResult<CycleReport> {
+    let devices = selection(&devices)?;
+    let state = state(py)?;
+    let mut report = state.watcher.inspector().find_up_to(py, &devices, oldest)?;
+    let ignored = Ignored::new(ignore);
+    report.leaks.retain(|leak| !ignored.contains(leak));
+    Ok(CycleReport::new(std::sync::Arc::new(report)))
+}
+
+/// One report of all that some reports found.
+#[pyfunction]
+fn merge(py: Python<'_>, reports: Vec<Py<CycleReport>>) -> PyResult<CycleReport> {
+    CycleReport::merged(py, &reports)
+        .ok_or_else(|| PyValueError::new_err("there is nothing to merge: give one report or more"))
+}
+
+/// The report with only those of its leaks that have one of the signatures.
+#[pyfunction]
+fn select(report: &Bound<'_, CycleReport>, signatures: Vec<String>) -> CycleReport {
+    report.get().with_only(&signatures)
 }
 
 /// Reports what is garbage now to all watches, without collecting.

@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 
 use crate::graph::is_library_file;
 use crate::report::model::{self, Report};
-use crate::report::{dot, html, human_bytes, json, markdown, svg, text};
+use crate::report::{dot, html, human_bytes, json, markdown, merge, svg, text};
 use crate::watch::Tally;
 
 /// True if what Python prints goes to a terminal whose user did not say no to colours
@@ -45,6 +45,28 @@ impl CycleReport {
                 index,
             })
             .collect()
+    }
+
+    /// One report of all that some reports found; `None` of none.
+    pub fn merged(py: Python<'_>, reports: &[Py<Self>]) -> Option<Self> {
+        let reports: Vec<Arc<Report>> = reports
+            .iter()
+            .map(|report| Arc::clone(&report.get().report))
+            .collect();
+        let merged = py.detach(|| {
+            let reports: Vec<&Report> = reports.iter().map(AsRef::as_ref).collect();
+            merge::merge(&reports)
+        })?;
+        Some(Self::new(Arc::new(merged)))
+    }
+
+    /// The report with only those of its leaks that have one of the signatures.
+    pub fn with_only(&self, signatures: &[String]) -> Self {
+        let mut report = Report::clone(&self.report);
+        report
+            .leaks
+            .retain(|leak| signatures.contains(&leak.signature));
+        Self::new(Arc::new(report))
     }
 
     /// The report with the stacks that allocated its buffers, by device and pointer.

@@ -152,15 +152,22 @@ impl<'a> Canvas<'a> {
         } = *route;
         self.cover(start, 0.0, 0.0);
         self.cover(route.middle(), 4.0, 4.0);
-        let ring = if in_ring { " ring" } else { "" };
+        // What joins a box for several objects to its neighbour is no reference of one direction.
+        let is_fold = link.edge.is_none() && link.role == EdgeRole::Other;
+        let class = match (in_ring, is_fold) {
+            (true, _) => " ring",
+            (_, true) => " fold",
+            _ => "",
+        };
         let data = link
             .edge
             .map(|edge| format!(" data-edge=\"{edge}\""))
             .unwrap_or_default();
-        _ = writeln!(
+        let end = if is_fold { tip } else { end };
+        _ = write!(
             self.elements,
-            "<g class=\"edge {}{ring}\"{data}>{}<path class=\"line\" \
-             d=\"M{:.1} {:.1}C{:.1} {:.1} {:.1} {:.1} {:.1} {:.1}\"/><path class=\"head\" d=\"{}\"/></g>",
+            "<g class=\"edge {}{class}\"{data}>{}<path class=\"line\" \
+             d=\"M{:.1} {:.1}C{:.1} {:.1} {:.1} {:.1} {:.1} {:.1}\"/>",
             role_class(link.role),
             self.title(&link.title),
             start.0,
@@ -171,8 +178,12 @@ impl<'a> Canvas<'a> {
             b.1,
             end.0,
             end.1,
-            head(end, tip, if in_ring { 6.0 } else { 4.5 }),
         );
+        if !is_fold {
+            let path = head(route.end, tip, if in_ring { 6.0 } else { 4.5 });
+            _ = write!(self.elements, "<path class=\"head\" d=\"{path}\"/>");
+        }
+        self.elements.push_str("</g>\n");
     }
 
     pub fn shape(&mut self, shape: &Shape, spot: &Spot, in_ring: bool) {

@@ -11,9 +11,9 @@ pub const BOXES: usize = 2000;
 const BUFFERS: usize = 6;
 /// So many references to remove are drawn where only the leak itself is.
 const CUTS: usize = 6;
-/// A reference to remove that is further from the rest is not drawn there; nor is one that is only
-/// to be looked at, if it is not beside the rest.
-const CUT_DISTANCE: usize = 3;
+/// A reference to remove is not drawn there if more objects than this join it to the rest; nor is
+/// one that is only to be looked at, if it does not touch the rest.
+const CUT_DISTANCE: usize = 5;
 const UNPROVEN_DISTANCE: usize = 1;
 /// At most so many boxes stand for what is not drawn.
 const FOLDS: usize = 12;
@@ -53,8 +53,6 @@ pub fn chosen(leak: &Leak, detail: Detail, ring: &HashMap<u32, usize>) -> (Vec<u
         }
     } else {
         choice.take_cuts();
-        // One that is taken may part what it led to.
-        choice.take_single();
         choice.take_single();
     }
     let folds = choice.folds(detail);
@@ -72,6 +70,19 @@ fn neighbours(leak: &Leak) -> Vec<Vec<u32>> {
         }
     }
     neighbours
+}
+
+/// The objects from this one to the nearest drawn one, which is left out.
+fn way(nearest: &[Option<(u32, u32)>], end: u32) -> Vec<u32> {
+    let mut way = vec![];
+    let mut here = end;
+    while let Some(Some((before, _))) = nearest.get(here as usize).copied()
+        && before != here
+    {
+        way.push(here);
+        here = before;
+    }
+    way
 }
 
 struct Choice<'a> {
@@ -117,23 +128,16 @@ impl Choice<'_> {
 
     /// The references to remove, with what joins them to the rest.
     fn take_cuts(&mut self) {
+        let nearest = self.nearest();
         for cut in self.leak.cuts.iter().take(CUTS) {
-            let nearest = self.nearest();
-            for end in [cut.from, cut.to] {
-                let mut way = vec![];
-                let mut here = end;
-                while let Some(Some((before, _))) = nearest.get(here as usize).copied()
-                    && before != here
-                {
-                    way.push(here);
-                    here = before;
-                }
-                let limit = match cut.proven {
-                    true => CUT_DISTANCE,
-                    false => UNPROVEN_DISTANCE,
-                };
-                if way.len() <= limit {
-                    way.iter().rev().for_each(|&index| self.take(index));
+            let limit = match cut.proven {
+                true => CUT_DISTANCE,
+                false => UNPROVEN_DISTANCE,
+            };
+            let ways = [cut.from, cut.to].map(|end| way(&nearest, end));
+            if ways.iter().map(Vec::len).sum::<usize>() <= limit {
+                for &index in ways.iter().flat_map(|way| way.iter().rev()) {
+                    self.take(index);
                 }
             }
         }
@@ -141,12 +145,11 @@ impl Choice<'_> {
 
     /// Where a box for what is not drawn would stand for one object, that object itself.
     fn take_single(&mut self) {
-        for (_, nodes) in self.hidden() {
-            if let [index] = nodes[..]
-                && !self.is_minor(index)
-            {
-                self.take(index);
-            }
+        let mut hidden = (0..self.drawn.len()).filter(|&index| !self.drawn[index]);
+        if let (Some(index), None) = (hidden.next(), hidden.next())
+            && !self.is_minor(index as u32)
+        {
+            self.take(index as u32);
         }
     }
 

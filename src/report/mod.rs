@@ -15,6 +15,7 @@ mod layout;
 pub mod library;
 mod lines;
 pub mod markdown;
+pub mod merge;
 pub mod model;
 pub mod occurrences;
 mod route;

@@ -108,7 +108,8 @@ fn names(scene: &Scene, spots: &[Spot], routes: &[Route], order: &[usize]) -> Ve
     let is_other = |index: usize| scene.links[index].role == EdgeRole::Other;
     let crowded = order.iter().filter(|&&index| is_other(index)).count() > NAMED_OTHERS;
     let named: Vec<usize> = (order.iter().rev().copied())
-        .filter(|&index| !scene.links[index].label.is_empty() && !(crowded && is_other(index)))
+        .filter(|&index| !(crowded && is_other(index)))
+        .filter(|&index| !scene.links[index].label.is_empty())
         .collect();
     let labels: Vec<Label> = named
         .iter()

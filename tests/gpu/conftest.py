@@ -1,4 +1,5 @@
-"""What the tests on a GPU share. `make test-gpu` runs them; nothing here is ever skipped."""
+"""What the tests on a GPU share. `make test-gpu` runs them; nothing here is skipped but
+what needs a second GPU."""
 
 from __future__ import annotations
 

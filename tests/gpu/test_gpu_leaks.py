@@ -92,7 +92,7 @@ def test_warn_reports_the_awaitable_leak(tmp_path: Path, caplog: pytest.LogCaptu
     (record,) = [r for r in caplog.records if r.name == "cyclescope"]
     assert "64.0 MiB" in record.getMessage()
     assert "_callback" in record.getMessage()
-    (page,) = tmp_path.iterdir()
+    (page,) = tmp_path.glob("*.html")
     assert "cuda:0" in page.read_text()
 
 

@@ -14,6 +14,7 @@ from playwright.sync_api import expect
 
 import common
 import cyclescope
+from cyclescope import _native
 
 
 def test_the_list_selects(several: cyclescope.CycleReport, open_page: Open) -> None:
@@ -80,6 +81,23 @@ def test_ranks_have_colours_of_their_own(report: cyclescope.CycleReport, open_pa
     expect(opened.page.locator(".key li")).to_have_text(["rank 0", "rank 1"])
     colours = {opened.style(f".timeline .p{rank} circle", "fill") for rank in range(2)}
     assert len(colours) == 2
+
+
+def test_the_reports_of_several_ranks_make_one_page(
+    report: cyclescope.CycleReport, tree: cyclescope.CycleReport, open_page: Open
+) -> None:
+    reports = []
+    for rank in range(4):
+        data = json.loads((tree if rank == 3 else report).to_json())
+        for once in data["leaks"][0]["occurrences"]:
+            once |= {"rank": rank, "pid": 4000 + rank, "time": once["time"] + rank}
+        reports.append(cyclescope.CycleReport.from_json(json.dumps(data)))
+    page = open_page(_native.merge(reports).to_html()).page
+    expect(page.locator("header .facts")).to_contain_text("Ranks0, 1, 2, 3")
+    expect(page.locator("section.leak")).to_have_count(2)
+    shown = page.locator("section.leak:visible")
+    expect(shown.locator(".timeline circle")).to_have_count(3)
+    expect(shown.locator(".key li")).to_have_text(["rank 0", "rank 1", "rank 2"])
 
 
 def test_a_leak_that_was_seen_once_has_no_timeline(

@@ -1,5 +1,5 @@
-/* A stand-in for the CUDA driver: the one function that cyclescope calls, over a table that a test
- * fills in, and a count of the calls. Built with the soname of the driver's library. */
+/* A stand-in for the CUDA driver: the functions that cyclescope calls, over a table that a test
+ * fills in, and a count of the calls that ask for a pointer; two devices. Built with the soname of the driver's library. */
 
 #include <stdint.h>
 #include <string.h>
@@ -60,3 +60,21 @@ int cuPointerGetAttributes(unsigned count, const int *attributes, void **values,
     return SUCCESS;
 }
 #endif
+
+int cuDeviceGetCount(int *count)
+{
+    *count = 2;
+    return failure;
+}
+
+int cuDeviceGet(int *device, int ordinal)
+{
+    *device = 100 + ordinal; /* A handle, and not the number itself. */
+    return failure;
+}
+
+int cuDeviceGetName(char *name, int length, int device)
+{
+    strncpy(name, device == 100 ? "Stand-in A" : "Stand-in B", (size_t)length);
+    return failure;
+}

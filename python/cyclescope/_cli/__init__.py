@@ -1,0 +1,1 @@
+"""The commands of ``cyclescope``, each with a ``prepare_parser`` and a ``run``."""

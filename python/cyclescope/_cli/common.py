@@ -1,0 +1,114 @@
+"""What the commands share: reading reports, writing results, colour."""
+
+from __future__ import annotations
+
+import argparse
+import glob
+import os
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import NoReturn
+
+from cyclescope import _native
+from cyclescope._files import write_whole
+from cyclescope._native import CycleReport
+from cyclescope._results import to_sarif
+
+
+def version() -> str:
+    """The version of this package."""
+    from importlib.metadata import PackageNotFoundError
+    from importlib.metadata import version as installed
+
+    try:
+        return installed("cyclescope")
+    except PackageNotFoundError:
+        return "(not installed)"
+
+
+def fail(parsed: argparse.Namespace, message: str) -> NoReturn:
+    """End with status 2 and a sentence."""
+    parser: argparse.ArgumentParser = parsed.parser
+    parser.exit(2, f"{parser.prog}: error: {message}\n")
+
+
+def read_reports(parsed: argparse.Namespace, names: Iterable[str]) -> list[CycleReport]:
+    """The reports in files; names may be patterns such as ``'reports/*.json'``."""
+    return [_read(parsed, file) for name in names for file in _files(parsed, name)]
+
+
+def _files(parsed: argparse.Namespace, name: str) -> list[Path]:
+    if Path(name).is_dir():
+        name = str(Path(name) / "*.json")
+    if not glob.has_magic(name):
+        return [Path(name)]
+    found = sorted(glob.glob(name, recursive=True))
+    if not found:
+        fail(parsed, f"no file matches {name}")
+    return [Path(file) for file in found]
+
+
+def _read(parsed: argparse.Namespace, file: Path) -> CycleReport:
+    try:
+        return CycleReport.from_json(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        fail(parsed, f"cannot read {file}: {error.strerror}")
+    except ValueError as error:
+        hint = ", not the page" if file.suffix == ".html" else ""
+        fail(parsed, f"{file}: {error}{hint}")
+
+
+FORMATS: dict[str, Callable[[CycleReport], str]] = {
+    ".html": CycleReport.to_html,
+    ".json": CycleReport.to_json,
+    ".txt": str,
+    ".md": CycleReport.to_markdown,
+    ".svg": CycleReport.to_svg,
+    ".dot": CycleReport.to_dot,
+    ".sarif": to_sarif,
+}
+"""How a report is written, by the ending of the file."""
+
+
+def check_output(parsed: argparse.Namespace, output: str | None) -> None:
+    """Refuse an ending that is not known, before any work is done."""
+    if output is not None and Path(output).suffix not in FORMATS:
+        fail(parsed, f"cannot tell the format of {output}: it may end in {', '.join(FORMATS)}")
+
+
+def write(parsed: argparse.Namespace, output: str, text: str) -> None:
+    """Write a file, whole or not at all."""
+    try:
+        Path(output).parent.mkdir(parents=True, exist_ok=True)
+        write_whole(Path(output), text)
+    except OSError as error:
+        fail(parsed, f"cannot write {output}: {error.strerror}")
+
+
+def merged(parsed: argparse.Namespace, reports: list[CycleReport]) -> CycleReport:
+    """One report of all."""
+    if not reports:
+        fail(parsed, "there are no reports")
+    return _native.merge(reports)
+
+
+def shows_color() -> bool:
+    """True if what is printed goes to a terminal whose user did not say no to colours."""
+    refused = os.environ.get("NO_COLOR") or os.environ.get("TERM", "dumb") == "dumb"
+    return not refused and sys.stdout.isatty()
+
+
+def colored(text: str, code: str) -> str:
+    """The text in a colour of the terminal, such as ``31`` for red; plain where there is none."""
+    return f"\x1b[{code}m{text}\x1b[0m" if shows_color() else text
+
+
+def human_bytes(count: int) -> str:
+    """A size for people."""
+    size = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(size) < 1024 or unit == "GiB":
+            break
+        size /= 1024
+    return f"{size:.0f} {unit}" if unit == "B" else f"{size:,.1f} {unit}"

@@ -1,0 +1,47 @@
+"""``cyclescope diff``."""
+
+from __future__ import annotations
+
+import argparse
+
+from cyclescope._cli.common import colored, human_bytes, merged, read_reports
+from cyclescope._native import Leak
+
+RED, YELLOW, GREEN = "31", "33", "32"
+
+
+def prepare_parser(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.epilog = "Exits with 1 if there is a leak that is new or has grown, else with 0."
+    parser.add_argument("old", metavar="OLD", help="a report as JSON, a folder or a pattern")
+    parser.add_argument("new", metavar="NEW", help="a report as JSON, a folder or a pattern")
+
+
+def run(parsed: argparse.Namespace) -> int:
+    """Compare by signature, which is the same for the same bug in all runs."""
+    old = _leaks(parsed, parsed.old)
+    new = _leaks(parsed, parsed.new)
+    appeared = [leak for signature, leak in new.items() if signature not in old]
+    gone = [leak for signature, leak in old.items() if signature not in new]
+    both = [(old[signature], leak) for signature, leak in new.items() if signature in old]
+    grown = [(a, b) for a, b in both if b.bytes_held > a.bytes_held]
+    for leak in appeared:
+        print(colored(f"new    {_line(leak)}", RED))
+    for before, after in grown:
+        print(colored(f"grown  {_line(after)}, was {human_bytes(before.bytes_held)}", YELLOW))
+    for leak in gone:
+        print(colored(f"gone   {_line(leak)}", GREEN))
+    print(
+        f"{len(appeared)} new, {len(grown)} grown, {len(gone)} gone, "
+        f"{len(both) - len(grown)} as before or smaller"
+    )
+    return 1 if appeared or grown else 0
+
+
+def _leaks(parsed: argparse.Namespace, name: str) -> dict[str, Leak]:
+    report = merged(parsed, read_reports(parsed, [name]))
+    return {leak.signature: leak for leak in report.leaks}
+
+
+def _line(leak: Leak) -> str:
+    return f"{leak.signature}  {leak.summary}  {human_bytes(leak.bytes_held)}"

@@ -1,0 +1,130 @@
+"""``cyclescope doctor``."""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import importlib.util
+import os
+import platform
+import sys
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as installed
+from typing import Any
+
+import cyclescope
+from cyclescope import _native
+from cyclescope._cli.common import colored, version
+from cyclescope._settings import settings
+
+FRAMEWORKS = ("torch", "numpy", "cupy", "jax", "lightning", "transformers", "pytest")
+
+Finding = tuple[str, str, str]
+"""``ok``, ``no`` (does not work) or a blank (does not matter); the thing; what is known of it."""
+
+
+def prepare_parser(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.epilog = "Exits with 1 if something does not work."
+    parser.add_argument(
+        "--no-gpu",
+        action="store_true",
+        help="do not try a GPU, which initialises CUDA in the process of this command",
+    )
+
+
+def run(parsed: argparse.Namespace) -> int:
+    """Say what is known, line by line."""
+    broken = False
+    for state, thing, what in findings(gpu=not parsed.no_gpu):
+        broken |= state == "no"
+        mark = {"ok": colored("ok", "32"), "no": colored("no", "31")}.get(state, "  ")
+        print(f"{mark}  {thing:22}{what}", flush=True)
+    return 1 if broken else 0
+
+
+def findings(*, gpu: bool) -> Iterator[Finding]:
+    """What there is to say, in the order of what depends on what."""
+    yield "ok", "cyclescope", f"{version()} at {os.path.dirname(cyclescope.__file__)}"
+    yield "ok", "Python", f"{platform.python_implementation()} {platform.python_version()}"
+    yield "ok", "platform", platform.platform()
+    for name in FRAMEWORKS:
+        found = _installed(name)
+        yield ("ok" if found else ""), name, found or "not installed"
+    driver = _native.cuda_driver_present()
+    yield ("ok" if driver else ""), "CUDA driver", "found" if driver else "none on this machine"
+    yield _collector()
+    if importlib.util.find_spec("numpy") is not None:
+        yield _trial("host memory (NumPy)", "import numpy; tensor = numpy.zeros(2**20)", "any")
+    if importlib.util.find_spec("torch") is not None:
+        yield _trial("host memory (PyTorch)", "import torch; tensor = torch.zeros(2**20)", "any")
+        if gpu:
+            yield _gpu()
+    yield from _settings()
+
+
+def _installed(name: str) -> str | None:
+    try:
+        return installed(name)
+    except PackageNotFoundError:
+        return None
+
+
+def _collector() -> Finding:
+    state = "automatic" if gc.isenabled() else "switched off"
+    return "ok", "garbage collector", f"{state}, thresholds {gc.get_threshold()}"
+
+
+def _gpu() -> Finding:
+    import torch
+
+    if not torch.cuda.is_available():
+        return "", "GPU (PyTorch)", "none that PyTorch can use"
+    name = torch.cuda.get_device_name()
+    finding = _trial(
+        "GPU (PyTorch)", "import torch; tensor = torch.zeros(2**20, device='cuda')", "cuda"
+    )
+    return finding[0], finding[1], f"{finding[2]}, on {name}"
+
+
+_LEAK = """
+class Owner:
+    pass
+
+owner = Owner()
+owner.me, owner.tensor = owner, tensor
+"""
+
+
+def _trial(thing: str, make: str, devices: str) -> Finding:
+    """Whether a leak made on purpose is found."""
+    scope: dict[str, Any] = {}
+    try:
+        exec(
+            f"{make}\nclass Owner: pass\nowner = Owner()\nowner.me, owner.tensor = owner, tensor",
+            scope,
+        )
+        scope.clear()
+        report = cyclescope.find_tensor_cycles(devices=devices, ignore=[])
+    except Exception as error:
+        return "no", thing, f"{type(error).__name__}: {error}"
+    if not any("Owner" in leak.summary for leak in report.leaks):
+        return "no", thing, "a leak made on purpose was not found"
+    confirmed = any(buffer.confirmed for leak in report.leaks for buffer in leak.buffers)
+    words = ", confirmed by the driver" if confirmed else ""
+    return "ok", thing, f"a leak made on purpose was found{words}"
+
+
+def _settings() -> Iterator[Finding]:
+    try:
+        configured = settings()
+    except ValueError as error:
+        yield "no", "settings", str(error)
+        return
+    for name in ("devices", "ignore", "report_dir", "record_history", "every"):
+        value = getattr(configured, name)
+        shown = ", ".join(value) if isinstance(value, tuple) else value
+        origin = configured.origins.get(name, "default")
+        yield "ok", name, f"{'-' if shown in (None, '') else shown} ({origin})"
+    sys.stdout.flush()

@@ -1,0 +1,46 @@
+"""``cyclescope merge``."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from cyclescope._by_rank import as_html, as_text, table, with_section
+from cyclescope._cli.common import FORMATS, check_output, merged, read_reports, write
+
+
+def prepare_parser(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument(
+        "files",
+        nargs="+",
+        metavar="FILE",
+        help="the reports as JSON, one a process: files, a folder, or patterns such as "
+        "'reports/*.json'",
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help=f"where to, the ending says as what: {', '.join(FORMATS)} (default: a table, printed)",
+    )
+
+
+def run(parsed: argparse.Namespace) -> int:
+    """Merge."""
+    check_output(parsed, parsed.output)
+    reports = read_reports(parsed, parsed.files)
+    report = merged(parsed, reports)
+    rows = table(reports)
+    if parsed.output is None:
+        print(as_text(rows))
+        return 0
+    suffix = Path(parsed.output).suffix
+    text = FORMATS[suffix](report)
+    if suffix == ".html":
+        text = with_section(text, as_html(rows))
+    elif suffix in (".txt", ".md"):
+        fence = "```\n" if suffix == ".md" else ""
+        text = f"{text}\n{fence}{as_text(rows)}\n{fence}"
+    write(parsed, parsed.output, text)
+    return 0

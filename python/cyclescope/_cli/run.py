@@ -1,0 +1,112 @@
+"""``cyclescope run``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import threading
+
+import cyclescope
+from cyclescope import _native
+from cyclescope._cli.common import FORMATS, check_output, fail, write
+from cyclescope._cli.program import Program, ProgramError
+
+
+def prepare_parser(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.usage = "cyclescope run [options] SCRIPT|-m MODULE [arguments]"
+    parser.epilog = (
+        "Exits with the status of the program. With --fail-on-leak, if that is 0, with 1 if "
+        "there were leaks. On many GPUs: torchrun ... -m cyclescope run SCRIPT."
+    )
+    parser.add_argument(
+        "--devices",
+        metavar="DEVICES",
+        help="which memory to watch, such as cuda or cuda:0,cpu (default: cuda, or any on a "
+        "machine without it)",
+    )
+    parser.add_argument(
+        "--ignore",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a signature, pattern or library not to tell of; may be repeated",
+    )
+    parser.add_argument("--report-dir", metavar="DIR", help="where pages go (default: temporary)")
+    parser.add_argument(
+        "-o",
+        "--output",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help=f"write all leaks at the end, the ending says as what: {', '.join(FORMATS)}",
+    )
+    parser.add_argument("--trace", action="store_true", help="print the leak traces at the end")
+    parser.add_argument(
+        "--record-history",
+        action="store_true",
+        default=None,
+        help="have PyTorch record what allocates memory on a GPU",
+    )
+    parser.add_argument("--fail-on-leak", action="store_true", help="exit with 1 if there is any")
+    parser.add_argument("-m", dest="module", action="store_true", help="it is a module's name")
+    parser.add_argument("program", metavar="SCRIPT", help=argparse.SUPPRESS)
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+
+
+def run(parsed: argparse.Namespace) -> int:
+    """Run the program in this process, as Python would, and look for leaks until its end."""
+    for output in parsed.output:
+        check_output(parsed, output)
+    try:
+        program = Program.find(parsed.program, parsed.arguments, is_module=parsed.module)
+        program.announce()
+        watch = cyclescope.warn_tensor_cycles(
+            devices=_devices(parsed),
+            report_dir=parsed.report_dir,
+            ignore=parsed.ignore,
+            record_history=parsed.record_history,
+        )
+    except (ProgramError, ValueError, OSError) as error:
+        fail(parsed, str(error))
+    try:
+        status = program.run()
+        _wait_for_threads()
+    finally:
+        # Whatever ended the program, what leaked until then is told, by the watch.
+        _look(watch)
+    report = watch.report
+    if report is not None:
+        if os.environ.get("GITHUB_ACTIONS") == "true":
+            print("\n".join(cyclescope.to_github_annotations(report)))
+        if parsed.trace:
+            print(report.to_text())
+        for output in parsed.output:
+            from pathlib import Path
+
+            write(parsed, output, FORMATS[Path(output).suffix](report))
+    if status == 0 and parsed.fail_on_leak and watch.leaks:
+        return 1
+    return status
+
+
+def _devices(parsed: argparse.Namespace) -> list[str] | None:
+    if parsed.devices is not None:
+        return [name.strip() for name in parsed.devices.split(",") if name.strip()]
+    if cyclescope.settings().devices is not None or _native.cuda_driver_present():
+        return None
+    return ["any"]
+
+
+def _look(watch: cyclescope.Watch) -> None:
+    _native.find(["any"], [])
+    watch.flush()
+
+
+def _wait_for_threads() -> None:
+    """The interpreter waits for them at its end; what they leak counts too."""
+    for thread in threading.enumerate():
+        if thread is not threading.main_thread() and not thread.daemon:
+            thread.join()
+    sys.stdout.flush()

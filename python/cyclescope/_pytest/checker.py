@@ -1,0 +1,209 @@
+"""The check of each test."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+from cyclescope import _native
+from cyclescope._files import write_whole
+from cyclescope._forbid import Recorder
+from cyclescope._native import CycleReport
+from cyclescope._pytest.options import Choices
+from cyclescope._selection import device_names, ignored_names
+
+ATTRIBUTE = "tensor_cycles"
+"""Where a test's report carries the leaks; pytest-xdist brings it from its workers."""
+
+SECTION = "tensor cycles"
+
+
+class Check:
+    """One test under way."""
+
+    def __init__(self, recorder: Recorder, *, fails: bool) -> None:
+        self.recorder = recorder
+        self.fails = fails
+        self.failed = False
+        """The test has failed by itself, or for its leaks; it is not to fail again."""
+        self.found: CycleReport | None = None
+        """What the phase under way leaked."""
+
+
+CHECK = pytest.StashKey[Check]()
+
+
+class Checker:
+    """Records each test from before its fixtures are set up until they are torn down.
+
+    What a test leaked is looked for when its function has returned, and once more when its
+    fixtures are gone, as cycles that they hold are no garbage before.
+    """
+
+    def __init__(self, choices: Choices) -> None:
+        self._choices = choices
+        self._told: set[str] = set()
+
+    def begin(self, item: pytest.Item, *, fails: bool) -> Check:
+        """Record from now on what a test leaks."""
+        check = Check(Recorder(*self._what_to_look_for(item)), fails=fails)
+        item.stash[CHECK] = check
+        return check
+
+    def _what_to_look_for(self, item: pytest.Item) -> tuple[list[str], list[str]]:
+        devices, ignore = self._choices.devices, list(self._choices.ignore)
+        # The closest comes first, and the devices are its to say.
+        for marker in reversed(list(item.iter_markers("no_tensor_cycles"))):
+            unknown = sorted(marker.kwargs.keys() - {"devices", "allow"})
+            if marker.args or unknown:
+                raise pytest.UsageError(
+                    f"{item.nodeid}: no_tensor_cycles takes devices=... and allow=[...], not "
+                    f"{', '.join([*map(repr, marker.args), *unknown])}"
+                )
+            try:
+                if "devices" in marker.kwargs:
+                    devices = device_names(marker.kwargs["devices"])
+                ignore += ignored_names(marker.kwargs.get("allow", []))
+            except (TypeError, ValueError) as error:
+                raise pytest.UsageError(f"{item.nodeid}: no_tensor_cycles: {error}") from None
+        return devices, ignore
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, Any, Any]:
+        mode = self._choices.mode
+        marked = item.get_closest_marker("no_tensor_cycles") is not None
+        wrong: pytest.UsageError | None = None
+        if mode in ("report", "error") or (marked and mode != "off"):
+            fails = (marked or mode == "error") and not self._choices.update_baseline
+            _forget_last_exception()
+            try:
+                self.begin(item, fails=fails)
+            except pytest.UsageError as error:
+                wrong = error
+        try:
+            # What was not set up cannot be torn down, so this comes first.
+            result = yield
+        except BaseException:
+            if (check := item.stash.get(CHECK, None)) is not None:
+                check.failed = True
+            raise
+        if wrong is not None:
+            raise wrong
+        return result
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, Any, Any]:
+        try:
+            result = yield
+        except BaseException:
+            if (check := item.stash.get(CHECK, None)) is not None:
+                report = self._look(item, check)
+                if report is not None:
+                    item.add_report_section("call", SECTION, str(report))
+                check.failed = True
+            raise
+        self._check(item, "call")
+        return result
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_teardown(
+        self, item: pytest.Item, nextitem: pytest.Item | None
+    ) -> Generator[None, Any, Any]:
+        check = item.stash.get(CHECK, None)
+        try:
+            try:
+                result = yield
+            except BaseException:
+                if check is not None:
+                    check.failed = True
+                raise
+            # pytest keeps the fixtures' values until just after this.
+            if check is not None and isinstance(getattr(item, "funcargs", None), dict):
+                item.funcargs.clear()  # type: ignore[attr-defined]
+            if _tears_down(item, nextitem):
+                self._check(item, "teardown")
+            return result
+        finally:
+            if check is not None:
+                check.recorder.stop()
+
+    def _check(self, item: pytest.Item, when: str) -> None:
+        """Look for leaks, and fail the test for those that are new."""
+        check = item.stash.get(CHECK, None)
+        if check is None or (when == "teardown" and check.failed):
+            # The exception of a failed test, which pytest held until now, is full of cycles.
+            return
+        report = self._look(item, check)
+        if report is None:
+            return
+        new = [leak.signature for leak in report.leaks if self._is_new(leak.signature)]
+        if check.fails and new:
+            check.failed = True
+            pytest.fail(self._failure(_native.select(report, new)), pytrace=False)
+        item.add_report_section(when, SECTION, str(report))
+
+    def _is_new(self, signature: str) -> bool:
+        return self._choices.baseline is None or signature not in self._choices.baseline
+
+    def _look(self, item: pytest.Item, check: Check) -> CycleReport | None:
+        report = check.recorder.take()
+        if not report.leaks:
+            return None
+        check.found = report
+        for leak in report.leaks:
+            item.user_properties.append((ATTRIBUTE, f"{leak.signature} {leak}"))
+        return report
+
+    def _failure(self, report: CycleReport) -> str:
+        page = self._choices.report_dir / f"{report.leaks[0].signature}.html"
+        try:
+            write_whole(page, report.to_html())
+            where = f"Page: {page}"
+        except OSError as error:
+            where = f"The page could not be written: {error}"
+        return f"tensors were kept alive by reference cycles\n\n{report}\n{where}"
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        report = yield
+        check = item.stash.get(CHECK, None)
+        if check is not None and check.found is not None:
+            found, check.found = check.found, None
+            new = [leak for leak in found.leaks if leak.signature not in self._told]
+            self._told.update(leak.signature for leak in new)
+            # A report is sent once for each leak, as all of a large suite's would fill the memory.
+            carried = {
+                "report": _native.select(found, [leak.signature for leak in new]).to_json(),
+                "leaks": [
+                    [leak.signature, leak.count, leak.objects, leak.bytes_held]
+                    for leak in found.leaks
+                ],
+            }
+            setattr(report, ATTRIBUTE, json.dumps(carried))
+        return report
+
+
+def _tears_down(item: pytest.Item, nextitem: pytest.Item | None) -> bool:
+    """Whether anything goes at the end of a test that its function did not hold itself.
+
+    If nothing does, nothing new can be found, and a look takes long where much is imported.
+    """
+    plain = isinstance(item, pytest.Function) and item.cls is None and not item.fixturenames
+    return not plain or nextitem is None or nextitem.parent is not item.parent
+
+
+def _forget_last_exception() -> None:
+    """Let go of the exception of the last test that failed, and of all that its frames hold.
+
+    pytest keeps it for debuggers, and forgets it itself when the next test is called; by then it
+    would look as if that test had leaked it.
+    """
+    for name in ("last_type", "last_value", "last_traceback", "last_exc"):
+        if hasattr(sys, name):
+            delattr(sys, name)

@@ -1,0 +1,53 @@
+"""The fixture ``tensor_cycles``."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import pytest
+
+from cyclescope._forbid import Recorder, TensorCycleError
+from cyclescope._native import CycleReport
+from cyclescope._pytest.checker import CHECK, Checker
+
+
+class TensorCycles:
+    """What a test has leaked."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+
+    def collect(self) -> CycleReport:
+        """Collect now; what leaked since the test began, or since the last call of this."""
+        return self._recorder.take()
+
+    def check(self) -> None:
+        """Collect now, and fail if anything leaked.
+
+        Raises:
+            TensorCycleError: With the report of what did.
+        """
+        __tracebackhide__ = True
+        report = self.collect()
+        if report.leaks:
+            raise TensorCycleError(report)
+
+
+@contextlib.contextmanager
+def opened(request: pytest.FixtureRequest) -> Iterator[TensorCycles]:
+    """The fixture's value, on the recorder of the test's own check if it has one."""
+    item: pytest.Item = request.node
+    check = item.stash.get(CHECK, None)
+    if check is not None:
+        yield TensorCycles(check.recorder)
+        return
+    checker = request.config.pluginmanager.get_plugin("cyclescope-checker")
+    if not isinstance(checker, Checker):
+        raise pytest.UsageError("the fixture tensor_cycles needs pytest 8 or later")
+    check = checker.begin(item, fails=False)
+    del item.stash[CHECK]
+    try:
+        yield TensorCycles(check.recorder)
+    finally:
+        check.recorder.stop()

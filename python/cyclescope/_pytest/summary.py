@@ -1,0 +1,133 @@
+"""What a run of pytest says of leaks at its end, and writes for other programs."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from cyclescope import _native
+from cyclescope._counts import Counts, with_counts
+from cyclescope._files import write_whole
+from cyclescope._native import CycleReport
+from cyclescope._pytest.checker import ATTRIBUTE
+from cyclescope._pytest.options import Choices
+
+TESTS_SHOWN = 5
+PAGE = "tensor-cycles.html"
+
+
+class Summary:
+    """Gathers the leaks of all tests, in one process or in the workers of pytest-xdist."""
+
+    def __init__(self, choices: Choices) -> None:
+        self._choices = choices
+        self._reports: list[CycleReport] = []
+        self._counts: dict[str, Counts] = {}
+        self._tests: dict[str, list[str]] = {}
+        self._said: list[str] = []
+        self._merged: CycleReport | None = None
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        carried = getattr(report, ATTRIBUTE, None)
+        if carried is None:
+            return
+        found = json.loads(carried)
+        self._reports.append(CycleReport.from_json(found["report"]))
+        for signature, count, objects, held in found["leaks"]:
+            before = self._counts.get(signature, Counts())
+            self._counts[signature] = before.plus(count, objects, held)
+            tests = self._tests.setdefault(signature, [])
+            if report.nodeid not in tests:
+                tests.append(report.nodeid)
+
+    def merged(self) -> CycleReport | None:
+        """One report of all tests; None if none leaked."""
+        if self._reports:
+            earlier = [] if self._merged is None else [self._merged]
+            merged = _native.merge([*earlier, *self._reports])
+            self._reports.clear()
+            self._merged = with_counts(merged, self._counts)
+        return self._merged
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self) -> None:
+        report = self.merged()
+        self._write_results(report)
+        self._update_baseline(report)
+
+    def _write_results(self, report: CycleReport | None) -> None:
+        from cyclescope._results import to_sarif
+
+        choices = self._choices
+        if report is not None:
+            self._write(choices.report_dir / PAGE, report.to_html(), "page of all leaks")
+        if choices.json is not None:
+            # An empty report too says which process it is of.
+            written = report or _native.select(_native.look(["any"], [], 0), [])
+            self._write(choices.json, written.to_json(), "report")
+        if choices.sarif is not None:
+            self._write(choices.sarif, to_sarif(report, base=self._base()), "SARIF")
+
+    def _base(self) -> Path:
+        """The root of the sources: that of the workflow, which may hold pytest's."""
+        return Path(os.environ.get("GITHUB_WORKSPACE") or self._choices.config.rootpath)
+
+    def _write(self, file: Path, text: str, what: str) -> None:
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(file, text)
+            self._said.append(f"{what}: {file}")
+        except OSError as error:
+            self._said.append(f"{what}: could not be written: {error}")
+
+    def _update_baseline(self, report: CycleReport | None) -> None:
+        baseline = self._choices.baseline
+        if baseline is None:
+            return
+        leaks = [] if report is None else report.leaks
+        if self._choices.update_baseline:
+            new = baseline.add({leak.signature: leak.summary for leak in leaks})
+            self._said.append(f"baseline: {new} added to {baseline.file}")
+        unseen = baseline.unseen(self._tests)
+        if unseen:
+            self._said.append(
+                f"baseline: {len(unseen)} of {len(baseline.leaks)} not seen in this run, remove "
+                f"what is mended from {baseline.file}: {', '.join(unseen)}"
+            )
+
+    @pytest.hookimpl
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        report = self.merged()
+        if report is None and not self._said:
+            return
+        terminalreporter.section("tensor cycles")
+        leaks = [] if report is None else report.leaks
+        baseline = self._choices.baseline
+        for leak in leaks:
+            known = " (in the baseline)" if baseline and leak.signature in baseline else ""
+            terminalreporter.write_line(f"{leak.signature} {leak}{known}")
+            tests = self._tests[leak.signature]
+            for test in tests[:TESTS_SHOWN]:
+                terminalreporter.write_line(f"    {test}")
+            if len(tests) > TESTS_SHOWN:
+                terminalreporter.write_line(f"    and {len(tests) - TESTS_SHOWN} more tests")
+        if leaks:
+            tested = len({test for tests in self._tests.values() for test in tests})
+            terminalreporter.write_line(
+                f"{_counted(len(leaks), 'distinct leak')} in {_counted(tested, 'test')}"
+            )
+        for sentence in self._said:
+            terminalreporter.write_line(sentence)
+        if report is not None and os.environ.get("GITHUB_ACTIONS") == "true":
+            from cyclescope._results import to_github_annotations
+
+            known_ones = set(baseline.leaks) if baseline else set()
+            for line in to_github_annotations(report, base=self._base(), known=known_ones):
+                terminalreporter.write_line(line)
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

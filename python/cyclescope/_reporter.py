@@ -1,0 +1,142 @@
+"""What a watch leaves on disk: a page for each distinct leak, and one file of all for ``merge``."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Protocol
+
+from cyclescope import _native, _ranks, _teller
+from cyclescope._counts import Counts, with_counts
+from cyclescope._files import write_whole
+from cyclescope._native import CycleReport
+from cyclescope._selection import StrPath
+
+MAX_COMPLETED = 50
+"""Of so many pages the timeline is completed when a watch ends."""
+
+
+class Seen(Protocol):
+    """How often a watch has seen a leak; see :class:`LeakTally`."""
+
+    @property
+    def signature(self) -> str: ...
+    @property
+    def count(self) -> int: ...
+    @property
+    def bytes(self) -> int: ...
+
+
+class Reporter:
+    """Writes to a folder; by default to a new one of temporary files, when there is something.
+
+    Raises:
+        OSError: If the folder cannot be written to.
+    """
+
+    def __init__(self, folder: StrPath | None) -> None:
+        self._folder = None if folder is None else Path(folder)
+        self._number = 0
+        self._failed = False
+        self._report: CycleReport | None = None
+        self._file: Path | None = None
+        self._pages: list[tuple[Path, CycleReport]] = []
+        if self._folder is not None:
+            try:
+                self._folder.mkdir(parents=True, exist_ok=True)
+                with tempfile.TemporaryFile(dir=self._folder):
+                    pass
+            except OSError as error:
+                raise type(error)(
+                    error.errno,
+                    f"report_dir cannot be written to ({error.strerror}); "
+                    "pass a folder of your own, or none for a temporary one",
+                    str(self._folder),
+                ) from None
+
+    def write(self, report: CycleReport) -> Path | None:
+        """Write the page of what was found; None, and an error in the log, if it cannot be."""
+        self._report = _native.merge([report] if self._report is None else [self._report, report])
+        try:
+            folder = self._ready()
+            name = report.leaks[0].signature if report.leaks else "empty"
+            page = self._free(folder, f"{name}-{_ranks.stem()}", "html")
+            write_whole(page, report.to_html())
+            if len(self._pages) < MAX_COMPLETED:
+                self._pages.append((page, report))
+            self._write_file(self._report)
+            return page
+        except OSError as error:
+            self._complain(error)
+            return None
+
+    def complete(self, watch: int) -> None:
+        """Write the pages of leaks that came again once more, with all their occurrences.
+
+        Call it while the watch of this number still runs; then :meth:`finish`.
+        """
+        if self._report is not None:
+            self._report = _native.with_occurrences(self._report, watch)
+        for page, report in self._pages:
+            complete = _native.with_occurrences(report, watch)
+            if complete.to_json() == report.to_json():
+                continue
+            try:
+                # A page that somebody has removed or moved is not to come back.
+                if page.exists():
+                    write_whole(page, complete.to_html())
+            except OSError as error:
+                self._complain(error)
+        self._pages.clear()
+
+    def seen(self, tallies: Iterable[Seen]) -> CycleReport | None:
+        """One report of all that was found, with its final counts; None if there was nothing."""
+        if self._report is None:
+            return None
+        counts = {}
+        listed = {leak.signature: leak for leak in self._report.leaks}
+        for tally in tallies:
+            leak = listed.get(tally.signature)
+            if leak is not None:
+                # Later occurrences were counted without being looked at: they are alike.
+                objects = round(leak.objects * tally.count / leak.count)
+                counts[tally.signature] = Counts(tally.count, objects, tally.bytes)
+        return with_counts(self._report, counts)
+
+    def finish(self, tallies: Iterable[Seen]) -> None:
+        """Bring the file of all leaks up to date."""
+        report = self.seen(tallies)
+        if report is not None:
+            try:
+                self._write_file(report)
+            except OSError as error:
+                self._complain(error)
+
+    def _ready(self) -> Path:
+        if self._folder is None:
+            self._folder = Path(tempfile.mkdtemp(prefix="cyclescope-"))
+        self._folder.mkdir(parents=True, exist_ok=True)
+        return self._folder
+
+    def _write_file(self, report: CycleReport) -> None:
+        if self._file is None:
+            self._file = self._free(self._ready(), _ranks.stem(), "json")
+        write_whole(self._file, _ranks.to_json(report))
+
+    def _free(self, folder: Path, stem: str, suffix: str) -> Path:
+        """A name that no file has; no other process makes names with this process's number."""
+        while True:
+            path = folder / f"{stem}-{self._number}.{suffix}"
+            self._number += 1
+            if not path.exists():
+                return path
+
+    def _complain(self, error: OSError) -> None:
+        if not self._failed:
+            _teller.logger.error(
+                "cyclescope could not write a page to %s: %s. Warnings go on without pages.",
+                self._folder,
+                error,
+            )
+        self._failed = True

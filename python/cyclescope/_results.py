@@ -1,0 +1,184 @@
+"""Results for other programs: SARIF for code scanning, annotations for GitHub."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cyclescope import _native
+from cyclescope._native import CycleReport, Leak
+from cyclescope._selection import StrPath
+
+SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+UNKNOWN = "tensor-cycle"
+"""The rule of leaks whose pattern is not known."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A line of a file."""
+
+    file: Path
+    """From the base folder if it is in there, else absolute."""
+    line: int | None
+
+    @property
+    def uri(self) -> str:
+        """As SARIF wants it."""
+        if self.file.is_absolute():
+            return self.file.as_uri()
+        from urllib.parse import quote
+
+        return quote(self.file.as_posix())
+
+
+def sources(base: StrPath | None) -> Path:
+    """The root of the sources, if nobody says otherwise that of GitHub's workflow."""
+    return Path(base or os.environ.get("GITHUB_WORKSPACE") or os.curdir).absolute()
+
+
+def place_of(leak: Leak, base: Path) -> Place | None:
+    """The line to change: where the first cut is, or else the nearest line that is known."""
+    nearest = leak.library.your_line if leak.library is not None else None
+    cuts = [cut.location for cut in leak.cuts]
+    steps = [step.location for step in leak.cycle]
+    for location in (nearest, *cuts, *steps):
+        if location is not None:
+            return _place(location, base)
+    return None
+
+
+def _place(location: str, base: Path) -> Place:
+    file, _, number = location.rpartition(":")
+    line: int | None = None
+    if file and number.isdecimal():
+        line = int(number)
+    else:
+        file = location
+    # As text only: the report may come from another machine.
+    base_path = os.fspath(base)
+    path = os.path.normpath(os.path.join(base_path, file))
+    inside = path.startswith(base_path + os.sep)
+    return Place(Path(os.path.relpath(path, base_path) if inside else path), line)
+
+
+def to_sarif(report: CycleReport | None, *, base: StrPath | None = None) -> str:
+    """The leaks as SARIF 2.1.0 for code scanning, each a result at the line to change.
+
+    Args:
+        report: What was found; None if nothing was.
+        base: The root of the sources, to which paths are made relative; by default
+            ``$GITHUB_WORKSPACE``, or else the current folder.
+    """
+    import json
+
+    base = sources(base)
+    leaks = [] if report is None else report.leaks
+    rules = sorted({leak.pattern or UNKNOWN for leak in leaks})
+    root = base.as_uri()
+    log = {
+        "$schema": SARIF_SCHEMA,
+        "version": "2.1.0",
+        "runs": [
+            {
+                "tool": {
+                    "driver": {
+                        "name": "cyclescope",
+                        "rules": [_rule(name) for name in rules],
+                    }
+                },
+                "originalUriBaseIds": {"SRCROOT": {"uri": f"{root}/"}},
+                "results": [_result(leak, rules, base) for leak in leaks],
+            }
+        ],
+    }
+    return json.dumps(log, indent=2) + "\n"
+
+
+def _rule(name: str) -> dict[str, Any]:
+    page = dict(_native.patterns()).get(name)
+    if page is None:
+        text = "A reference cycle keeps a tensor alive until the garbage collector runs"
+        return {"id": name, "shortDescription": {"text": text}}
+    heading, _, rest = page.partition("\n")
+    return {
+        "id": name,
+        "shortDescription": {"text": heading.removeprefix("# ")},
+        "help": {"text": rest.strip(), "markdown": page},
+    }
+
+
+def _result(leak: Leak, rules: list[str], base: Path) -> dict[str, Any]:
+    rule = leak.pattern or UNKNOWN
+    result: dict[str, Any] = {
+        "ruleId": rule,
+        "ruleIndex": rules.index(rule),
+        "level": "warning",
+        "message": {"text": message(leak)},
+        "partialFingerprints": {"cyclescopeSignature/v1": leak.signature},
+    }
+    place = place_of(leak, base)
+    if place is not None:
+        result["locations"] = [_location(place)]
+    steps = [
+        _location(_place(step.location, base)) | {"message": {"text": f"{step.label} {step.edge}"}}
+        for step in leak.cycle
+        if step.location is not None
+    ]
+    if steps:
+        result["relatedLocations"] = [step | {"id": i} for i, step in enumerate(steps)]
+    return result
+
+
+def _location(place: Place) -> dict[str, Any]:
+    artifact: dict[str, Any] = {"uri": place.uri}
+    if not place.file.is_absolute():
+        artifact["uriBaseId"] = "SRCROOT"
+    physical: dict[str, Any] = {"artifactLocation": artifact}
+    if place.line:
+        physical["region"] = {"startLine": place.line}
+    return {"physicalLocation": physical}
+
+
+def message(leak: Leak) -> str:
+    """What is wrong and what to do, in a few sentences."""
+    return f"{leak}. {leak.advice}".strip()
+
+
+def to_github_annotations(
+    report: CycleReport, *, base: StrPath | None = None, known: Collection[str] = ()
+) -> list[str]:
+    """The leaks as commands of GitHub's workflows, which show them on the lines to change.
+
+    Print each on a line of its own.
+
+    Args:
+        report: What was found.
+        base: As for :func:`to_sarif`.
+        known: Signatures of leaks that are no news; they become notices.
+    """
+    base = sources(base)
+    return [_annotation(leak, base, known=leak.signature in known) for leak in report.leaks]
+
+
+def _annotation(leak: Leak, base: Path, *, known: bool) -> str:
+    properties: dict[str, str] = {}
+    place = place_of(leak, base)
+    if place is not None:
+        properties["file"] = place.file.as_posix()
+        if place.line:
+            properties["line"] = str(place.line)
+    properties["title"] = "A reference cycle keeps a tensor alive"
+    listed = ",".join(f"{name}={_property(value)}" for name, value in properties.items())
+    return f"::{'notice' if known else 'warning'} {listed}::{_data(message(leak))}"
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")

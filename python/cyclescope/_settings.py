@@ -1,0 +1,213 @@
+"""The settings: from arguments, else ``CYCLESCOPE_*`` variables, else ``pyproject.toml``."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cyclescope import _teller
+from cyclescope._selection import Devices, StrPath, device_names, ignored_names
+
+PREFIX = "CYCLESCOPE_"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What cyclescope does where a call does not say otherwise.
+
+    Each comes from the environment variable ``CYCLESCOPE_`` and its name in capitals (lists with
+    commas), or else from ``[tool.cyclescope]`` of the nearest ``pyproject.toml`` that has it.
+    """
+
+    devices: tuple[str, ...] | None = None
+    """Which memory to look for; None for what each function looks for by default."""
+    ignore: tuple[str, ...] = ()
+    """Leaks not to tell of, as for :func:`warn_tensor_cycles`; those of a call come on top."""
+    report_dir: Path | None = None
+    """Where reports go; None for a folder of temporary files."""
+    record_history: bool = False
+    """Have PyTorch record the stack of each allocation on a GPU."""
+    every: int = 100
+    """How many steps there are between two collections of :func:`step`."""
+    origins: Mapping[str, str] = field(default_factory=dict, compare=False)
+    """Where each setting comes from; those that are not in it have their default."""
+
+    def devices_or(self, given: Devices | None, default: str) -> list[str]:
+        """The devices that a call asked for, or these settings, or else ``default``."""
+        if given is not None:
+            return device_names(given)
+        return [default] if self.devices is None else list(self.devices)
+
+
+def settings(folder: StrPath | None = None) -> Settings:
+    """The settings in force, validated.
+
+    Args:
+        folder: Where the search for a ``pyproject.toml`` begins; by default the current folder.
+
+    Raises:
+        ValueError: If a setting is wrong; the message says where it stands and what it can be.
+    """
+    values: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    for source in (_from_pyproject(folder), _from_environment()):
+        for name, (value, origin) in source.items():
+            values[name] = value
+            origins[name] = origin
+    return Settings(**values, origins=origins)
+
+
+# Reading
+
+_Found = dict[str, tuple[Any, str]]
+
+
+def _from_environment() -> _Found:
+    found: _Found = {}
+    for variable, text in sorted(os.environ.items()):
+        if not variable.startswith(PREFIX):
+            continue
+        name = variable.removeprefix(PREFIX).lower()
+        if name not in _READERS:
+            _say_unknown_variable(variable)
+        elif text.strip():
+            found[name] = (_read(name, _from_text(name, text), variable), variable)
+    return found
+
+
+def _from_text(name: str, text: str) -> object:
+    if name in ("devices", "ignore"):
+        return [part.strip() for part in text.split(",") if part.strip()]
+    if name == "record_history":
+        return {"1": True, "true": True, "yes": True, "on": True}.get(
+            text.strip().lower(),
+            False if text.strip().lower() in ("0", "false", "no", "off") else text,
+        )
+    if name == "every":
+        return int(text) if text.strip().isdecimal() else text
+    return text
+
+
+def _from_pyproject(folder: StrPath | None) -> _Found:
+    file, table = _table(Path.cwd() if folder is None else Path(folder).absolute())
+    found: _Found = {}
+    for key, value in table.items():
+        name = key.replace("-", "_")
+        origin = f"[tool.cyclescope] of {file}"
+        if name not in _READERS:
+            raise ValueError(f"{origin} has no setting {key!r}: {_known(name)}")
+        setting = _read(name, value, f"{key} in {origin}")
+        found[name] = (file.parent / setting if name == "report_dir" else setting, origin)
+    return found
+
+
+def _table(folder: Path) -> tuple[Path, dict[str, Any]]:
+    """``[tool.cyclescope]`` of the nearest ``pyproject.toml`` that has it."""
+    for parent in (folder, *folder.parents):
+        file = parent / "pyproject.toml"
+        try:
+            content = file.read_bytes()
+        except OSError:
+            continue
+        # Nobody who does not use the file for cyclescope pays for the parser.
+        if b"tool.cyclescope" in content or (b"[tool]" in content and b"cyclescope" in content):
+            table = _parse(file, content).get("tool", {}).get("cyclescope")
+            if isinstance(table, dict):
+                return file, table
+            if table is not None:
+                raise ValueError(f"{file}: tool.cyclescope is {table!r}; write a table of settings")
+    return folder, {}
+
+
+def _parse(file: Path, content: bytes) -> dict[str, Any]:
+    if sys.version_info >= (3, 11):
+        import tomllib as toml
+    else:
+        try:
+            import tomli as toml  # type: ignore[import-not-found, unused-ignore]
+        except ImportError:
+            raise ValueError(
+                f"{file} has settings for cyclescope, and Python 3.10 cannot read it: "
+                "pip install tomli, or use CYCLESCOPE_* variables instead"
+            ) from None
+    try:
+        parsed: dict[str, Any] = toml.loads(content.decode())
+    except ValueError as error:
+        raise ValueError(f"{file} is not TOML: {error}") from None
+    return parsed
+
+
+# Validation
+
+
+def _read(name: str, value: object, where: str) -> Any:
+    try:
+        return _READERS[name](value)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{where}: {error}") from None
+
+
+def _devices(value: object) -> tuple[str, ...]:
+    return tuple(device_names(value))
+
+
+def _ignore(value: object) -> tuple[str, ...]:
+    return tuple(ignored_names(value))
+
+
+def _report_dir(value: object) -> Path:
+    if not isinstance(value, str) or not value:
+        raise ValueError(f"report_dir must be the path of a folder, not {value!r}")
+    return Path(value)
+
+
+def _record_history(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"record_history must be true or false, not {value!r}")
+    return value
+
+
+def _every(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"every must be a number of steps, 1 or more, not {value!r}")
+    return value
+
+
+_READERS: dict[str, Callable[[object], Any]] = {
+    "devices": _devices,
+    "ignore": _ignore,
+    "report_dir": _report_dir,
+    "record_history": _record_history,
+    "every": _every,
+}
+
+
+def check_every(value: object) -> int:
+    """A number of steps.
+
+    Raises:
+        ValueError: If it is none.
+    """
+    return _every(value)
+
+
+def _known(name: str) -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, _READERS, n=1)
+    return f"did you mean {near[0]!r}?" if near else f"there are {', '.join(_READERS)}"
+
+
+_said: set[str] = set()
+
+
+def _say_unknown_variable(variable: str) -> None:
+    # A later version may know it, so it is no error.
+    if variable not in _said:
+        _said.add(variable)
+        name = variable.removeprefix(PREFIX).lower()
+        _teller.logger.warning("the variable %s has no effect: %s", variable, _known(name))

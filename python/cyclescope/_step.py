@@ -1,0 +1,201 @@
+"""Collections in the training loop's own time."""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cyclescope import _native, _teller, _watch
+from cyclescope._native import CycleReport
+from cyclescope._selection import Devices, StrPath, ignored_names
+from cyclescope._settings import check_every, settings
+
+MIB = 2**20
+OLDEST = 2
+
+
+@dataclass(frozen=True)
+class StepReport:
+    """What one of the collections of :func:`step` found."""
+
+    step: int
+    """How many steps there have been."""
+    since: int
+    """The step of the collection before."""
+    report: CycleReport
+    """What this collection freed."""
+    bytes_held: int
+    """What cycles held in the steps since then, whoever collected it."""
+    bytes_aged: int
+    """What of this was too old for the collections of the loop; they would never have freed it."""
+    seconds: float
+    """How long the loop waited."""
+
+    def scalars(self) -> dict[str, float]:
+        """For TensorBoard and its like."""
+        return {
+            "cyclescope/bytes_held": self.bytes_held,
+            "cyclescope/distinct_leaks": len(self.report.leaks),
+            "cyclescope/bytes_aged": self.bytes_aged,
+            "cyclescope/seconds": self.seconds,
+        }
+
+
+class StepCollector:
+    """Collects every so many steps, and tells what reference cycles held in them.
+
+    For loops that have switched automatic collection off, where nothing else would ever find a
+    cycle. The steps are counted, so ranks that call it once a step collect in the same step.
+
+    Args:
+        every: How many steps there are between two collections; by default as the
+            :func:`settings` have it, 100.
+        devices: Which memory to look for; see :func:`warn_tensor_cycles`.
+        report_dir: Where pages go; see :func:`warn_tensor_cycles`.
+        ignore: Leaks not to tell of; see :func:`warn_tensor_cycles`.
+
+    Raises:
+        ValueError: If an argument or a setting is wrong.
+        OSError: If ``report_dir`` cannot be written to.
+    """
+
+    def __init__(
+        self,
+        *,
+        every: int | None = None,
+        devices: Devices | None = None,
+        report_dir: StrPath | None = None,
+        ignore: Sequence[str] = (),
+    ) -> None:
+        configured = settings()
+        self.every = configured.every if every is None else check_every(every)
+        """How many steps there are between two collections."""
+        self._devices = configured.devices_or(devices, "cuda")
+        self._ignore = [*configured.ignore, *ignored_names(ignore)]
+        self._steps = 0
+        self._collected_at = 0
+        self._said_aged = False
+        # A watch that the program has started already warns of what is new, and counts.
+        running = _watch.running_warner()
+        self._own = running is None
+        self._watch = running or _watch.warn_tensor_cycles(
+            devices=self._devices, report_dir=report_dir, ignore=ignore
+        )
+        self._held = self._total()
+        self._collections = _collections()
+
+    def step(self) -> StepReport | None:
+        """Count a step; in every so manieth, collect and return what was found."""
+        self._steps += 1
+        if self._steps % self.every:
+            return None
+        return self._collect()
+
+    def stop(self) -> None:
+        """End the watch that this started, if it did."""
+        if self._own:
+            self._watch.stop()
+
+    def _collect(self) -> StepReport:
+        started = time.perf_counter()
+        young = None
+        if self._loop_collects_young_only():
+            # What the loop's next collection would find, before ours finds everything.
+            young = _native.look(self._devices, self._ignore, OLDEST - 1)
+        report = _native.find(self._devices, self._ignore)
+        aged = 0 if young is None else max(0, report.bytes_held - young.bytes_held)
+        seconds = time.perf_counter() - started
+        total = self._total()
+        found = StepReport(
+            step=self._steps,
+            since=self._collected_at,
+            report=report,
+            bytes_held=total - self._held,
+            bytes_aged=aged,
+            seconds=seconds,
+        )
+        self._held = total
+        self._collected_at = self._steps
+        self._collections = _collections()
+        self._tell(found)
+        return found
+
+    def _tell(self, found: StepReport) -> None:
+        if found.bytes_held:
+            _teller.logger.info(
+                "step %d: reference cycles held %.1f MiB in the %d steps since the last collection",
+                found.step,
+                found.bytes_held / MIB,
+                found.step - found.since,
+            )
+        if found.bytes_aged and not self._said_aged:
+            self._said_aged = True
+            _teller.logger.warning(
+                "step %d: %.1f MiB of garbage had aged into the oldest generation, which the "
+                "program's own collections of the younger ones, such as gc.collect(1), never "
+                "free: call gc.collect(), or leave collecting to cyclescope",
+                found.step,
+                found.bytes_aged / MIB,
+            )
+
+    def _loop_collects_young_only(self) -> bool:
+        since = [
+            now - before for now, before in zip(_collections(), self._collections, strict=True)
+        ]
+        return len(since) > OLDEST and any(since[:OLDEST]) and not since[OLDEST]
+
+    def _total(self) -> int:
+        return sum(leak.bytes for leak in self._watch.leaks)
+
+
+def _collections() -> list[int]:
+    """How many collections there have been, by generation."""
+    return [generation["collections"] for generation in gc.get_stats()]
+
+
+_collector: StepCollector | None = None
+_lock = threading.Lock()
+
+
+def _after_fork_in_child() -> None:
+    global _collector, _lock
+    _collector = None
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+def step(
+    *,
+    every: int | None = None,
+    devices: Devices | None = None,
+    report_dir: StrPath | None = None,
+    ignore: Sequence[str] = (),
+) -> StepReport | None:
+    """Call it once in every training step: it collects in every so manieth, and tells of leaks.
+
+    For loops that have switched automatic collection off (``gc.disable()``), in which nothing
+    else would ever find a cycle. Never collects more often than asked, and in the same step on all
+    ranks that call it alike. New leaks are warned of, as by :func:`warn_tensor_cycles`.
+
+    The arguments of the first call hold; see :class:`StepCollector`.
+
+    Returns:
+        What was found in a step in which it collected, else None.
+    """
+    global _collector
+    collector = _collector
+    if collector is None:
+        with _lock:
+            if _collector is None:
+                _collector = StepCollector(
+                    every=every, devices=devices, report_dir=report_dir, ignore=ignore
+                )
+            collector = _collector
+    return collector.step()

@@ -1,0 +1,57 @@
+"""A mixin for :class:`unittest.TestCase`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from cyclescope._forbid import Recorder, TensorCycleError, _resolve
+from cyclescope._selection import Devices
+
+if TYPE_CHECKING:
+    import unittest
+
+    _Base = unittest.TestCase
+else:
+    # unittest is the program's to import.
+    _Base = object
+
+
+class NoTensorCycles(_Base):
+    """Fails each test of a :class:`unittest.TestCase` after which a cycle holds a tensor.
+
+    The check comes last, after ``tearDown`` and all clean-ups. A test that fails by itself fails
+    with its own error only::
+
+        class TestTraining(cyclescope.NoTensorCycles, unittest.TestCase): ...
+    """
+
+    tensor_cycle_devices: Devices | None = None
+    """Which memory to look at; see :func:`forbid_tensor_cycles`."""
+    tensor_cycle_ignore: Sequence[str] = ()
+    """Leaks that are allowed; see :func:`warn_tensor_cycles`."""
+
+    def run(self, result: unittest.TestResult | None = None) -> unittest.TestResult | None:
+        """Run the test, and then the check."""
+        recorder = Recorder(*_resolve(self.tensor_cycle_devices, self.tensor_cycle_ignore))
+        self._failed_by_itself = False
+        # The first to be added is the last to be called.
+        self.addCleanup(self._check_tensor_cycles, recorder)
+        try:
+            return super().run(result)
+        finally:
+            recorder.stop()
+
+    # unittest calls it for the test itself, since 3.8; its own `_outcome` is reset for clean-ups.
+    def _callTestMethod(self, method: Callable[[], object]) -> None:
+        try:
+            super()._callTestMethod(method)  # type: ignore[misc]
+        except BaseException:
+            self._failed_by_itself = True
+            raise
+
+    def _check_tensor_cycles(self, recorder: Recorder) -> None:
+        if not self._failed_by_itself:
+            report = recorder.take()
+            if report.leaks:
+                raise TensorCycleError(report)

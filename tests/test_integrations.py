@@ -1,0 +1,210 @@
+"""Real training of tiny models by Lightning and Transformers, and PyTorch's detector replaced."""
+
+from __future__ import annotations
+
+import gc
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from lightning.pytorch import LightningModule, Trainer
+from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from torch.utils.viz import _cycles
+
+import cyclescope
+from cyclescope.integrations.lightning import TensorCycles
+from cyclescope.integrations.transformers import TensorCyclesCallback
+
+STEPS = 6
+
+
+@pytest.fixture(autouse=True)
+def loop_without_collections(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("CYCLESCOPE_REPORT_DIR", str(tmp_path / "pages"))
+    monkeypatch.setenv("CYCLESCOPE_DEVICES", "any")
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+    assert not [c for c in gc.callbacks if "cyclescope" in repr(c)], "a watch was left behind"
+
+
+class Metrics:
+    """Leaks: it knows the function that knows it."""
+
+    def __init__(self, activations: torch.Tensor) -> None:
+        self.activations = activations.detach().clone()
+        self.summary = lambda: self.activations.mean()
+
+
+class TinyModule(LightningModule):  # type: ignore[misc]
+    def __init__(self, *, leaky: bool) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(64, 64)
+        self.leaky = leaky
+
+    def training_step(self, batch: Any, batch_idx: int) -> torch.Tensor:
+        out = self.layer(batch)
+        if self.leaky:
+            Metrics(out)
+        loss: torch.Tensor = out.square().mean()
+        return loss
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+
+def train_with_lightning(folder: Path, callback: TensorCycles, *, leaky: bool) -> Trainer:
+    trainer = Trainer(
+        accelerator="cpu",
+        max_epochs=1,
+        logger=[TensorBoardLogger(folder, name="tb"), CSVLogger(folder, name="csv")],
+        callbacks=[callback],
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        default_root_dir=folder,
+    )
+    data: Any = torch.utils.data.DataLoader(torch.randn(STEPS * 4, 64), batch_size=4)  # type: ignore[arg-type]
+    trainer.fit(TinyModule(leaky=leaky), data)
+    return trainer
+
+
+def scalars(folder: Path) -> dict[str, list[tuple[int, float]]]:
+    """What TensorBoard would show of the runs below a folder."""
+    found: dict[str, list[tuple[int, float]]] = {}
+    for file in folder.rglob("events.out.tfevents.*"):
+        events = EventAccumulator(str(file.parent)).Reload()
+        for tag in events.Tags()["scalars"]:
+            found[tag] = [(event.step, event.value) for event in events.Scalars(tag)]
+    return found
+
+
+def test_lightning_warns_and_logs(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    callback = TensorCycles(every=2)
+    train_with_lightning(tmp_path, callback, leaky=True)
+    (warning,) = [r for r in caplog.records if r.name == "cyclescope"]
+    assert "Metrics.summary → <lambda>" in warning.getMessage()
+    assert warning.levelno == logging.WARNING
+    assert callback.last_report is not None
+    assert callback.last_report.step == STEPS
+    # Two batches of four rows of 64 floats.
+    assert scalars(tmp_path / "tb")["cyclescope/bytes_held"] == [
+        (step, 2 * 4 * 64 * 4) for step in (2, 4, 6)
+    ]
+    assert "cyclescope/bytes_held" in next((tmp_path / "csv").rglob("metrics.csv")).read_text()
+
+
+def test_lightning_without_leaks_says_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    callback = TensorCycles(every=3)
+    train_with_lightning(tmp_path, callback, leaky=False)
+    assert not [r for r in caplog.records if r.name == "cyclescope"]
+    assert callback.last_report is not None
+    assert callback.last_report.report.yours == []
+
+
+class TinyModel(torch.nn.Module):
+    def __init__(self, *, leaky: bool) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(64, 64)
+        self.leaky = leaky
+
+    def forward(self, x: torch.Tensor, labels: torch.Tensor | None = None) -> Any:
+        out = self.layer(x)
+        if self.leaky:
+            Metrics(out)
+        return {"loss": out.square().mean()}
+
+
+def transformers_trainer(folder: Path, *, leaky: bool) -> Any:
+    from transformers import Trainer as HfTrainer
+    from transformers import TrainingArguments
+
+    arguments = TrainingArguments(
+        output_dir=str(folder),
+        max_steps=STEPS,
+        per_device_train_batch_size=4,
+        report_to=["tensorboard"],
+        logging_steps=1000,
+        save_strategy="no",
+        use_cpu=True,
+        disable_tqdm=True,
+    )
+    rows = [{"x": torch.randn(64), "labels": torch.zeros(1)} for _ in range(STEPS * 4)]
+    return HfTrainer(model=TinyModel(leaky=leaky), args=arguments, train_dataset=rows)
+
+
+def test_transformers_warns_and_logs(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    trainer = transformers_trainer(tmp_path, leaky=True)
+    callback = TensorCyclesCallback(trainer, every=2)
+    trainer.add_callback(callback)
+    trainer.train()
+    warnings = [r.getMessage() for r in caplog.records if r.name == "cyclescope"]
+    assert len([text for text in warnings if "Metrics.summary → <lambda>" in text]) == 1
+    assert callback.last_report is not None
+    assert callback.last_report.step == STEPS
+    logged = [entry for entry in trainer.state.log_history if "cyclescope/bytes_held" in entry]
+    assert [entry["step"] for entry in logged] == [2, 4, 6]
+    shown = next(values for tag, values in scalars(tmp_path).items() if "bytes_held" in tag)
+    assert [step for step, _ in shown] == [2, 4, 6]
+
+
+def test_transformers_without_leaks_and_without_logging(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    trainer = transformers_trainer(tmp_path, leaky=False)
+    callback = TensorCyclesCallback(every=3)
+    trainer.add_callback(callback)
+    trainer.train()
+    assert callback.last_report is not None
+    assert callback.last_report.report.yours == []
+    assert not [entry for entry in trainer.state.log_history if "cyclescope/bytes_held" in entry]
+
+
+def test_the_callback_keeps_no_trainer_alive(tmp_path: Path) -> None:
+    trainer = transformers_trainer(tmp_path, leaky=False)
+    callback = TensorCyclesCallback(trainer)
+    assert not [value for value in vars(callback).values() if value is trainer]
+
+
+def test_pytorchs_detector_is_replaced_and_comes_back(caplog: pytest.LogCaptureFixture) -> None:
+    originals = (_cycles.warn_tensor_cycles, _cycles.observe_tensor_cycles)
+    pages: list[str] = []
+    with cyclescope.patch_torch():
+        # As torchtitan does when it is to debug garbage collection.
+        from torch.utils.viz._cycles import observe_tensor_cycles, warn_tensor_cycles
+
+        stop_warning = warn_tensor_cycles()  # type: ignore[no-untyped-call]
+        stop_observing = observe_tensor_cycles(pages.append)  # type: ignore[no-untyped-call]
+        Metrics(torch.zeros(1000))
+        gc.collect()
+        stop_warning()
+        stop_observing()
+    assert (_cycles.warn_tensor_cycles, _cycles.observe_tensor_cycles) == originals
+    (page,) = pages
+    assert page.startswith("<!doctype html>")
+    assert any("Metrics.summary" in message for message in caplog.messages)
+    Metrics(torch.zeros(1000))
+    gc.collect()
+    assert len(pages) == 1
+
+
+def test_undoing_leaves_what_others_have_put_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = _cycles.warn_tensor_cycles
+    # Whatever this test leaves is put back at its end.
+    monkeypatch.setattr(_cycles, "observe_tensor_cycles", _cycles.observe_tensor_cycles)
+    patch = cyclescope.patch_torch()
+
+    def another(callback: object) -> None: ...
+
+    _cycles.observe_tensor_cycles = another
+    patch.undo()
+    patch.undo()
+    assert _cycles.warn_tensor_cycles is original
+    assert _cycles.observe_tensor_cycles is another
