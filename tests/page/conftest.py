@@ -59,9 +59,23 @@ def report() -> cyclescope.CycleReport:
 
 
 @pytest.fixture(scope="session")
-def tree() -> cyclescope.CycleReport:
-    """A leak with more around it than is drawn at first."""
-    return leaked("tree_with_parents")
+def tree(report: cyclescope.CycleReport) -> cyclescope.CycleReport:
+    """The leak of ``report`` with three objects around it, which are not drawn at first."""
+    data = json.loads(report.to_json())
+    graph = data["leaks"][0]["graph"]
+    first = len(graph["nodes"])
+    owner = data["leaks"][0]["cycle"][0]["node"]
+    for kind in ("tree.Node", "dict", "tree.Node"):
+        node = {**graph["nodes"][owner], "label": kind, "type_name": kind}
+        graph["nodes"].append({**node, "in_cycle": False})
+    for start, end, name in [
+        (owner, first, ".child"),
+        (first, first + 1, ".children"),
+        (first + 1, first + 2, "[0]"),
+        (first + 2, first, ".parent"),
+    ]:
+        graph["edges"].append({"from": start, "to": end, "name": name, "role": "other"})
+    return cyclescope.CycleReport.from_json(json.dumps(data))
 
 
 @pytest.fixture(scope="session")
