@@ -167,7 +167,7 @@ def warn_tensor_cycles(
     from cyclescope._reporter import Reporter
 
     reporter = Reporter(configured.report_dir if report_dir is None else report_dir)
-    _say_what_is_watched(names, "warn_tensor_cycles")
+    say_what_is_watched(names, "warn_tensor_cycles")
 
     def warn(report: CycleReport) -> None:
         page = reporter.write(report)
@@ -228,7 +228,7 @@ def observe_tensor_cycles(
     configured = settings()
     names = configured.devices_or(devices, "cuda")
     ignored = [*configured.ignore, *ignored_names(ignore)]
-    _say_what_is_watched(names, "observe_tensor_cycles")
+    say_what_is_watched(names, "observe_tensor_cycles")
 
     def listener(report: CycleReport) -> None:
         callback(report)
@@ -266,14 +266,19 @@ def find_tensor_cycles(
 _said = False
 
 
-def _say_what_is_watched(names: list[str], function: str) -> None:
-    """Say once that there is no GPU, where only GPUs are watched."""
-    global _said
-    if _said or any(not name.startswith("cuda") for name in names):
-        return
+def is_blind(names: list[str]) -> bool:
+    """True if only GPUs are asked for and there can be none, so that nothing can be found."""
+    if any(not name.startswith("cuda") for name in names):
+        return False
     torch = sys.modules.get("torch")
     hip = getattr(getattr(torch, "version", None), "hip", None)
-    if hip is None and not _native.cuda_driver_present():
+    return hip is None and not _native.cuda_driver_present()
+
+
+def say_what_is_watched(names: list[str], function: str) -> None:
+    """Say once that there is no GPU, where only GPUs are watched."""
+    global _said
+    if not _said and is_blind(names):
         _said = True
         _teller.logger.warning(
             "no CUDA driver on this machine, so there can be no CUDA tensors to watch for. "
