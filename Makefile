@@ -13,7 +13,7 @@ RUST   := $(shell find src -type f) Cargo.toml Cargo.lock pyproject.toml
 # PyO3 asks this interpreter how extension modules are built.
 export PYO3_PYTHON := $(abspath $(PY))
 
-.PHONY: help demo test lint test-rust test-python test-matrix test-gpu bench wheel clean tools programs
+.PHONY: help demo test lint test-rust test-python test-matrix test-known test-gpu bench wheel clean tools programs
 
 help: ## this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -51,8 +51,11 @@ test-rust: $(VENV)/.made
 test-python: $(VENV)/.tested-with $(VENV)/.built programs
 	$(PY) -m pytest -m "not gpu"
 
-test-matrix: .wheel/.built ## the Python tests on each of CPython 3.10 to 3.13 that is installed
+test-matrix: .wheel/.built ## the Python tests on each of CPython 3.10 to 3.13 here; TORCH=1: with PyTorch too
 	tests/matrix.sh .wheel/*.whl
+
+test-known: $(VENV)/.tested-with $(VENV)/.built ## whether the known leaks of libraries are what we say, from the package index
+	$(PY) tests/known/run.py
 
 test-gpu: .wheel/.built ## the tests that need an NVIDIA GPU, with the PyTorch of $$PYTHON (default: python3)
 	tests/gpu/run.sh

@@ -76,6 +76,18 @@ def owners_of_closures(count: int) -> Callable[[], None]:
     return make
 
 
+def amid_survivors(make_garbage: Callable[[int], Callable[[], None]]) -> Callable[[], None]:
+    """As collections come by themselves: of as many new objects as set one off, 200 are garbage."""
+    new_objects, make = gc.get_threshold()[0], make_garbage(200)
+    survivors: list[list[int]] = []
+
+    def make_both() -> None:
+        survivors[:] = [[i] for i in range(new_objects - 200)]
+        make()
+
+    return make_both
+
+
 @dataclass(frozen=True)
 class Scenario:
     """A kind of collection."""
@@ -154,6 +166,33 @@ SCENARIOS = [
         "young collection, 200 lists are garbage",
         0,
         pairs_of_lists(200),
+        16,
+        4 * LOOK_EVERY,
+        lambda ours, bare: ours.beside(bare) <= 1.4,
+        "at most 1.4 × bare",
+    ),
+    Scenario(
+        "automatic young collection, 200 objects of captured owners are garbage among others",
+        0,
+        amid_survivors(owners_of_closures),
+        16,
+        4 * LOOK_EVERY,
+        lambda ours, bare: ours.beside(bare) <= 1.4,
+        "at most 1.4 × bare",
+    ),
+    Scenario(
+        "automatic young collection, 200 instances are garbage among others",
+        0,
+        amid_survivors(pairs_of_instances),
+        16,
+        4 * LOOK_EVERY,
+        lambda ours, bare: ours.beside(bare) <= 1.4,
+        "at most 1.4 × bare",
+    ),
+    Scenario(
+        "automatic young collection, 200 lists are garbage among others",
+        0,
+        amid_survivors(pairs_of_lists),
         16,
         4 * LOOK_EVERY,
         lambda ours, bare: ours.beside(bare) <= 1.4,

@@ -1,21 +1,30 @@
-"""What the renderings of a report cost, for leaks of 10, 200 and 2,000 objects.
+"""What the renderings of a report cost, for leaks of 10 to 100,000 objects.
 
 Each leak is a tree whose nodes know their parents, so that all of it is one knot of cycles, with an
-array at a leaf.
+array at a leaf. The first paint is Chromium's own figure for a page opened from a file: from the
+navigation until the first text or drawing is on the screen.
 """
 
 from __future__ import annotations
 
 import gc
 import statistics
+import sys
+import tempfile
 import time
+from pathlib import Path
 
 import numpy
+from playwright.sync_api import Browser, sync_playwright
 
 import cyclescope
 import measure
 
-SIZES = (10, 200, 2000)
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "page"))
+
+from browser import FLAGS, chromium, open_file
+
+SIZES = (10, 200, 2000, 100_000)
 REPETITIONS = 7
 CHILDREN = 3
 
@@ -38,8 +47,36 @@ def make_tree(size: int) -> None:
     nodes[-1].array = numpy.zeros(2**18, dtype=numpy.float32)
 
 
+PAINTED = """() => new Promise(resolve => new PerformanceObserver(list => {
+  resolve(list.getEntriesByName("first-contentful-paint")[0].startTime);
+}).observe({type: "paint", buffered: true}))"""
+
+
+def first_paint(browser: Browser, page: str) -> float:
+    """Nanoseconds until a page of this text is first painted, the median of several times."""
+    durations = []
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "page.html")
+        file.write_text(page, encoding="utf-8")
+        for _ in range(REPETITIONS):
+            opened, context = open_file(browser, file)
+            durations.append(float(opened.page.evaluate(PAINTED)) * 1e6)
+            context.close()
+    return statistics.median(durations)
+
+
 def main() -> None:
     args = measure.arguments(__doc__ or "").parse_args()
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium(), args=FLAGS)
+        rows = measured(browser)
+        browser.close()
+    head = ["leak", "pause of the program", "page", "first paint"]
+    head += ["SVG", "JSON", "DOT", "text"]
+    measure.publish("What the renderings cost", measure.table(head, rows), record=args.record)
+
+
+def measured(browser: Browser) -> list[list[str]]:
     gc.disable()
     cyclescope.find_tensor_cycles(devices="any")
     gc.freeze()
@@ -62,9 +99,10 @@ def main() -> None:
                 durations.append(time.perf_counter_ns() - start)
             took = measure.duration(statistics.median(durations))
             row.append(f"{took}, {len(text.encode()) / 1024:,.0f} KiB")
+            if name == "to_html":
+                row.append(measure.duration(first_paint(browser, text)))
         rows.append(row)
-    head = ["leak", "pause of the program", "page", "SVG", "JSON", "DOT", "text"]
-    measure.publish("What the renderings cost", measure.table(head, rows), record=args.record)
+    return rows
 
 
 if __name__ == "__main__":

@@ -1,7 +1,9 @@
 //! The embeddable facade: looks at objects of a Python program and says which cycles among them hold
 //! device memory.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::ptr;
+use std::rc::Rc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use petgraph::graph::NodeIndex;
@@ -11,21 +13,24 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::device::{DeviceBuffer, DeviceSelection, Frameworks, StorageWatch, imported};
-use crate::diagnose::diagnose;
+use crate::device::{DeviceBuffer, DeviceSelection, Frameworks, StorageWatch, gpu_names, imported};
+use crate::diagnose::Diagnoses;
 use crate::graph::{Group, LeakEdge, LeakGraph, LeakNode, find_groups, fold, frees_group, select};
 use crate::heap::{
-    AllocationTraces, Builtins, Description, ObjectKind, ReferenceName, Snapshot, TypeFacts,
-    TypeTable, Verdict, capture, describe, for_each_referent, name_references, reference_count,
-    text_of, unreachable,
+    AllocationTraces, Builtins, Classes, Description, ObjectKind, ReferenceName, Snapshot,
+    TypeFacts, TypeTable, Verdict, capture, describe, for_each_referent, name_references,
+    reference_count, text_of, unreachable,
 };
 use crate::hook::GcModule;
 use crate::report::assemble::{self, BUFFER_LIMIT};
+use crate::report::library::say_whose;
 use crate::report::model::{Buffer, Collection, Leak, Process, Report, SCHEMA};
-use crate::report::{known, library};
+use crate::report::occurrences;
 
 /// Of groups that look alike, so many are described one by one; the rest are counted as the first.
 const DESCRIBED_ALIKE: usize = 16;
+/// Of the objects that are not described, so many types are named.
+const OMITTED_TYPES: usize = 6;
 
 /// Reads the objects of the interpreter that it was made in.
 ///
@@ -45,6 +50,8 @@ pub struct Inspector {
     builtins: Builtins,
     table: RefCell<TypeTable>,
     frameworks: RefCell<Frameworks>,
+    classes: Cell<Classes>,
+    diagnoses: Cell<Diagnoses>,
     gc: GcModule,
     process: Process,
 }
@@ -67,6 +74,10 @@ struct Search<'a, C> {
     /// Objects that only one object of the garbage refers to, and which the collector did not find
     /// because they are of an older generation or not tracked.
     held: Vec<*mut ffi::PyObject>,
+    /// References from the garbage to dicts and tuples that the collector does not track because
+    /// they refer to nothing that it tracks, such as an array of NumPy's (`_PyDict_MaybeUntrack` in
+    /// Objects/dictobject.c). If all references to one are from the garbage, it is garbage too.
+    untracked: FxHashMap<*mut ffi::PyObject, i64>,
 }
 
 impl<C: Fn(*mut ffi::PyTypeObject) -> Verdict> Search<'_, C> {
@@ -87,7 +98,7 @@ impl<C: Fn(*mut ffi::PyTypeObject) -> Verdict> Search<'_, C> {
         // SAFETY: by the contract of `facts`.
         unsafe {
             match self.table.met(ffi::Py_TYPE(target)) {
-                Some(facts) if !is_of_interest(facts, target) => {}
+                Some(facts) if !may_matter(facts, target) => {}
                 _ => self.consider(target),
             }
         }
@@ -99,23 +110,41 @@ impl<C: Fn(*mut ffi::PyTypeObject) -> Verdict> Search<'_, C> {
         // SAFETY: by the contract of `facts`.
         unsafe {
             let facts = self.facts(target);
+            if !may_matter(&facts, target) {
+                return;
+            }
             if facts.verdict != 0 {
                 self.candidates.push((facts.verdict, target as usize));
-            } else if is_of_interest(&facts, target) {
+                return;
+            }
+            let references = reference_count(target);
+            if references == 1 {
                 self.held.push(target);
+            } else if references <= SHARED && ffi::PyObject_GC_IsTracked(target) == 0 {
+                let found = self.untracked.entry(target).or_insert(0);
+                *found += 1;
+                if *found == references {
+                    self.held.push(target);
+                }
             }
         }
     }
 }
 
-/// True for what may be a buffer, and for what may hold one and is held by nobody else.
+/// A dict or tuple with more references than this is a fixture of the program, and not looked into.
+const SHARED: i64 = 64;
+
+/// True for what may be a buffer, and for what may hold one and be part of the garbage though the
+/// collector does not say so: see [`Search::held`] and [`Search::untracked`].
 ///
 /// # Safety
 /// As for [`reference_count`].
 #[inline]
-unsafe fn is_of_interest(facts: &TypeFacts, object: *mut ffi::PyObject) -> bool {
-    // SAFETY: by this function's contract.
-    facts.verdict != 0 || (facts.traverse.is_some() && unsafe { reference_count(object) } == 1)
+unsafe fn may_matter(facts: &TypeFacts, object: *mut ffi::PyObject) -> bool {
+    facts.verdict != 0
+        || (facts.traverse.is_some()
+            // SAFETY: by this function's contract.
+            && (facts.untrackable || unsafe { reference_count(object) } == 1))
 }
 
 /// Garbage, examined: its leaks, and what is needed to destroy it leak by leak.
@@ -153,6 +182,8 @@ impl Inspector {
         Ok(Self {
             builtins: Builtins::new(py)?,
             table: RefCell::new(TypeTable::new()),
+            classes: Cell::default(),
+            diagnoses: Cell::default(),
             frameworks: RefCell::default(),
             gc: GcModule::new(py)?,
             process: process(py),
@@ -189,7 +220,9 @@ impl Inspector {
             garbage_objects: count as u64,
             pause_us: 0,
         };
-        Ok(self.report(py, found, collection, started))
+        let mut report = self.report(py, found, collection, started);
+        say_whose(&mut report);
+        Ok(report)
     }
 
     /// The objects that a full collection would find unreachable, before it ran any finalizer.
@@ -321,14 +354,21 @@ impl Inspector {
             classify: &classify,
             candidates: Vec::new(),
             held: Vec::new(),
+            untracked: FxHashMap::default(),
         };
         search.table.begin_pass();
+        let mut row = (ptr::null_mut(), TypeFacts::NONE);
         let mut next = 0;
         while let Some(object) = garbage.get(next).copied().or_else(|| search.held.pop()) {
             next += 1;
             // SAFETY: attached; the garbage is held by the caller, and holds what it refers to.
             unsafe {
-                let facts = search.facts(object);
+                let ty = ffi::Py_TYPE(object);
+                // Objects of one type come in rows.
+                if ty != row.0 {
+                    row = (ty, search.facts(object));
+                }
+                let facts = &row.1;
                 if facts.verdict != 0 {
                     search.candidates.push((facts.verdict, object as usize));
                 }
@@ -443,7 +483,10 @@ impl Inspector {
     ) -> Option<Leak> {
         let selection = select(snapshot, group);
         let graph = fold(self.leak_graph(py, snapshot, buffers, frameworks, &selection));
-        let mut diagnosis = diagnose(&graph)?;
+        let mut diagnoses = self.diagnoses.take();
+        let diagnosis = diagnoses.of(&graph);
+        self.diagnoses.set(diagnoses);
+        let mut diagnosis = diagnosis?;
         if selection.omitted > 0 {
             // Only a part of the group was described; the proof takes the whole.
             let is_buffer: Vec<bool> = buffers.iter().map(Option::is_some).collect();
@@ -452,7 +495,7 @@ impl Inspector {
                 Some((graph[from].object?, graph[to].object?))
             };
             let cuts: Option<Vec<(u32, u32)>> = diagnosis.cuts.iter().map(ends).collect();
-            diagnosis.cuts_free =
+            Rc::make_mut(&mut diagnosis).cuts_free =
                 cuts.is_some_and(|cuts| frees_group(snapshot, group, &is_buffer, &cuts));
         }
         let buffer_of = |object: u32| buffers.get(object as usize)?.as_ref();
@@ -461,14 +504,46 @@ impl Inspector {
             let address = snapshot.objects.get(object as usize)?.address;
             traces.place_of(&self.object(py, address))
         };
-        Some(assemble::leak(
+        let mut leak = assemble::leak(
             &graph,
             &diagnosis,
             buffer_of,
             allocated_at,
             group.objects_in_cycles() as u64,
             selection.omitted,
-        ))
+        );
+        leak.graph.omitted_types = self.omitted_types(py, snapshot, group, &selection);
+        Some(leak)
+    }
+
+    /// The commonest types of the group's objects that are not selected, with their numbers.
+    fn omitted_types(
+        &self,
+        py: Python<'_>,
+        snapshot: &Snapshot,
+        group: &Group,
+        selection: &crate::graph::Selection,
+    ) -> Vec<(String, u64)> {
+        if selection.omitted == 0 {
+            return Vec::new();
+        }
+        let selected: FxHashSet<u32> = selection.nodes.iter().copied().collect();
+        let mut counts: FxHashMap<usize, (u64, u32)> = FxHashMap::default();
+        for &object in group.nodes.iter().filter(|node| !selected.contains(node)) {
+            let ty = snapshot.objects[object as usize].type_address;
+            counts.entry(ty).or_insert((0, object)).0 += 1;
+        }
+        let mut counts: Vec<(u64, u32)> = counts.into_values().collect();
+        counts.sort_unstable_by_key(|&(count, example)| (std::cmp::Reverse(count), example));
+        counts
+            .into_iter()
+            .take(OMITTED_TYPES)
+            .map(|(count, example)| {
+                let facts = &snapshot.objects[example as usize];
+                let object = self.object(py, facts.address);
+                (self.type_name(&object), count)
+            })
+            .collect()
     }
 
     /// Describes the selected objects and names the references between them.
@@ -481,14 +556,16 @@ impl Inspector {
         selection: &crate::graph::Selection,
     ) -> LeakGraph {
         let mut graph = LeakGraph::default();
+        let mut classes = self.classes.take();
         let mut place: FxHashMap<u32, NodeIndex> = FxHashMap::default();
         for &object in &selection.nodes {
             let facts = &snapshot.objects[object as usize];
             let bound = self.object(py, facts.address);
             let node = graph.add_node(LeakNode {
-                description: describe(&self.builtins, facts.kind, &bound),
+                description: describe(&self.builtins, &mut classes, facts.kind, &bound),
                 object: Some(object),
                 is_buffer: buffers[object as usize].is_some(),
+                is_tensor: facts.verdict != 0,
                 stands_for: 0,
             });
             place.insert(object, node);
@@ -517,7 +594,7 @@ impl Inspector {
                 }
             }
             for (target, name) in targets.iter().zip(names) {
-                graph.add_edge(place[&object], place[target], LeakEdge { name });
+                graph.add_edge(place[&object], place[target], LeakEdge::new(name));
             }
         }
         if let Some((before, after, omitted)) = selection.gap
@@ -529,19 +606,23 @@ impl Inspector {
                     type_name: String::new(),
                     label: format!("… {omitted} more objects …"),
                     place: None,
+                    unplaced_class: None,
                     free_variables: Vec::new(),
                     default_arguments: Vec::new(),
+                    weakly_referable: false,
                     details: Vec::new(),
                 },
                 object: None,
                 is_buffer: false,
+                is_tensor: false,
                 stands_for: omitted,
             });
             for (from, to) in [(before, gap), (gap, after)] {
                 let name = ReferenceName::Omitted;
-                graph.add_edge(from, to, LeakEdge { name });
+                graph.add_edge(from, to, LeakEdge::new(name));
             }
         }
+        self.classes.set(classes);
         graph
     }
 
@@ -579,7 +660,7 @@ impl Inspector {
                 .remove(&(buffer.device.clone(), buffer.pointer))
                 .unwrap_or_else(|| Buffer {
                     node: None,
-                    type_name: describe(&self.builtins, facts.kind, &holder).type_name,
+                    type_name: self.type_name(&holder),
                     pointer: buffer.pointer,
                     bytes: buffer.bytes,
                     device: buffer.device.clone(),
@@ -611,6 +692,13 @@ impl Inspector {
         }
     }
 
+    fn type_name(&self, object: &Bound<'_, PyAny>) -> String {
+        let mut classes = self.classes.take();
+        let facts = classes.facts(&self.builtins, object.get_type().as_any());
+        self.classes.set(classes);
+        facts.name.clone()
+    }
+
     /// Drops from each leak the buffers that are still there, and leaks that have none left.
     ///
     /// A buffer of which there is no telling counts as gone if `benefit_of_doubt`.
@@ -629,7 +717,8 @@ impl Inspector {
         found.retain(|entry| !entry.occurrences.is_empty());
     }
 
-    /// A report of what was found.
+    /// A report of what was found. Whose each leak is, is left for when the program does not wait:
+    /// [`say_whose`].
     pub(crate) fn report(
         &self,
         py: Python<'_>,
@@ -638,10 +727,6 @@ impl Inspector {
         started: Instant,
     ) -> Report {
         let mut leaks: Vec<Leak> = found.into_iter().map(Found::into_leak).collect();
-        for leak in &mut leaks {
-            leak.library = library::library(leak);
-            leak.known = known::known(leak);
-        }
         leaks.sort_by(|a, b| {
             b.bytes_held
                 .cmp(&a.bytes_held)
@@ -654,6 +739,10 @@ impl Inspector {
         let mut process = self.process.clone();
         process.pid = std::process::id();
         process.frameworks = framework_versions(py);
+        process.gpus = gpu_names();
+        for leak in &mut leaks {
+            leak.occurrences = vec![occurrences::of(leak, &process, time)];
+        }
         Report {
             schema: SCHEMA,
             tool: concat!("cyclescope ", env!("CARGO_PKG_VERSION")).to_owned(),
@@ -759,6 +848,7 @@ fn process(py: Python<'_>) -> Process {
         python: format!("{}.{}.{}", version.major, version.minor, version.patch),
         program: program.unwrap_or_default(),
         frameworks: Vec::new(),
+        gpus: Vec::new(),
     }
 }
 

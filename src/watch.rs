@@ -24,8 +24,10 @@ pub use deliveries::{Deliveries, Delivery, News, Next};
 use crate::device::{DeviceSelection, allocated_bytes};
 use crate::hook::{CollectionInfo, Garbage, Handler, Hook};
 use crate::inspector::{Busy, Examination, Found, Inspector};
-use crate::report::library::normal;
-use crate::report::model::{Collection, Leak, Report};
+use crate::report::known::known;
+use crate::report::library::{library, normal};
+use crate::report::model::{Collection, Leak, Occurrence, Report};
+use crate::report::occurrences;
 
 /// Names a watch.
 pub type WatchId = u64;
@@ -51,6 +53,8 @@ pub struct Tally {
     /// When it was seen first and last, in seconds since 1970.
     pub first_seen: f64,
     pub last_seen: f64,
+    /// Each time, a bounded number: see [`crate::report::occurrences::add`].
+    pub occurrences: Vec<Occurrence>,
 }
 
 struct Watch {
@@ -77,16 +81,27 @@ impl Ignored {
     }
 
     /// True if the leak has one of the names.
+    ///
+    /// Whose the leak is, it finds out only where a name may be a library's: see
+    /// [`say_whose`](crate::report::library::say_whose).
     pub fn contains(&self, leak: &Leak) -> bool {
-        let library = leak.library.as_ref().map(|library| &library.name);
-        let known = leak.known.as_ref();
+        let named = |name: &String| leak.signature == *name || leak.pattern.as_ref() == Some(name);
+        if self.names.is_empty() || self.names.iter().any(named) {
+            return !self.names.is_empty();
+        }
+        let mut leak = leak.clone();
+        leak.library = library(&leak);
+        let known = known(&leak);
+        let libraries: Vec<&String> = leak
+            .library
+            .iter()
+            .map(|library| &library.name)
+            .chain(known.iter().map(|known| &known.library))
+            .collect();
         self.names.iter().any(|name| {
-            leak.signature == *name
-                || leak.pattern.as_ref() == Some(name)
-                || known.is_some_and(|known| known.name == *name)
-                || library
-                    .into_iter()
-                    .chain(known.map(|known| &known.library))
+            known.as_ref().is_some_and(|known| known.name == *name)
+                || libraries
+                    .iter()
                     .any(|library| normal(library) == normal(name))
         })
     }
@@ -438,13 +453,18 @@ impl Watcher {
         let mut news = Vec::new();
         if let Ok(mut watches) = self.watches.try_borrow_mut() {
             for watch in watches.iter_mut() {
-                let mut report = about(report, &watch.devices);
-                let leaks = std::mem::take(&mut report.leaks);
-                report.leaks = leaks
-                    .into_iter()
-                    .filter(|leak| !watch.ignored.contains(leak) && watch.count(leak, report.time))
+                let leaks: Vec<Leak> = report
+                    .leaks
+                    .iter()
+                    .filter(|leak| {
+                        concerns(leak, &watch.devices)
+                            && !watch.ignored.contains(leak)
+                            && watch.count(leak, report.time)
+                    })
+                    .cloned()
                     .collect();
-                if !report.leaks.is_empty() {
+                if !leaks.is_empty() {
+                    let report = with_leaks(report, leaks);
                     news.push(Delivery {
                         watch: watch.id,
                         news: News::Report(Arc::new(report)),
@@ -471,6 +491,7 @@ impl Watch {
                     largest: leak.bytes_held,
                     first_seen: time,
                     last_seen: time,
+                    occurrences: leak.occurrences.clone(),
                 });
                 true
             }
@@ -480,6 +501,7 @@ impl Watch {
                 tally.bytes += leak.bytes_held;
                 tally.largest = tally.largest.max(leak.bytes_held);
                 tally.last_seen = time;
+                occurrences::add(&mut tally.occurrences, leak.occurrences.iter().cloned());
                 self.frequency == Frequency::EveryCollection
             }
         }
@@ -514,11 +536,27 @@ impl Handler for Shared {
 
 /// The part of a report that is about some devices.
 fn about(report: &Report, devices: &DeviceSelection) -> Report {
-    let mut report = report.clone();
-    report
-        .leaks
-        .retain(|leak| leak.buffers.iter().any(|b| devices.contains(&b.device)));
-    report
+    let leaks = report.leaks.iter();
+    let leaks = leaks.filter(|leak| concerns(leak, devices)).cloned();
+    with_leaks(report, leaks.collect())
+}
+
+/// True if the leak holds a buffer on one of the devices.
+fn concerns(leak: &Leak, devices: &DeviceSelection) -> bool {
+    leak.buffers.iter().any(|b| devices.contains(&b.device))
+}
+
+/// The report with other leaks.
+fn with_leaks(report: &Report, leaks: Vec<Leak>) -> Report {
+    Report {
+        schema: report.schema,
+        tool: report.tool.clone(),
+        time: report.time,
+        process: report.process.clone(),
+        collection: report.collection.clone(),
+        leaks,
+        notes: report.notes.clone(),
+    }
 }
 
 /// Destroys garbage one leak at a time, reading the allocator's counters before and after each.

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Runs the Python tests, with NumPy in place of PyTorch, on each CPython that the wheel is for.
+# Runs the Python tests and the score over all fixtures on each CPython that the wheel is for, with
+# NumPy in place of PyTorch; with PyTorch (several GB for each version) if TORCH is set.
 #
-# usage: tests/matrix.sh WHEEL
+# usage: [TORCH=1] tests/matrix.sh WHEEL
 set -euo pipefail
 cd "$(dirname "$0")/.."
 wheel=$1
@@ -30,17 +31,19 @@ for version in 3.10 3.11 3.12 3.13; do
         continue
     fi
     echo "== Python $version ($python)"
-    venv=.venvs/$version
+    venv=.venvs/$version${TORCH:+-torch}
     [[ -x $venv/bin/python ]] || "$python" -m venv "$venv"
     pip=("$venv/bin/python" -m pip install --quiet --disable-pip-version-check)
     "${pip[@]}" -r requirements/matrix.txt
+    [[ -z ${TORCH:-} ]] || "${pip[@]}" "$(grep ^torch== requirements/test.txt)"
     "${pip[@]}" --force-reinstall --no-deps "$wheel"
     # The page, PyTorch, what is built on it, and types are the same on all versions; `make test`
-    # is about them.
-    if "$venv/bin/python" -m pytest -q -m "not gpu" -p no:cacheprovider \
-        --ignore tests/page --ignore tests/test_device.py \
+    # is about them. What the score says of each fixture is said once.
+    if "$venv/bin/python" tests/scoring.py && "$venv/bin/python" -m pytest -q -m "not gpu" \
+        -p no:cacheprovider --ignore tests/page --ignore tests/test_device.py \
         --ignore tests/test_distributed.py --ignore tests/test_integrations.py \
-        --ignore tests/test_loader_workers.py --ignore tests/test_typing.py; then
+        --ignore tests/test_loader_workers.py --ignore tests/test_typing.py \
+        --deselect tests/test_scoring.py::test_fixture_passes; then
         passed+=("$version")
     else
         failed+=("$version")

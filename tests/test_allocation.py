@@ -84,17 +84,44 @@ def test_without_tracing_nothing_is_claimed() -> None:
     assert "allocated at" not in str(report)
 
 
+@pytest.mark.parametrize("kind", ["of the program", "built-in"])
 def test_a_function_put_in_place_of_the_look_up_is_not_called(
-    tracing: None, monkeypatch: pytest.MonkeyPatch
+    tracing: None, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     import _tracemalloc
 
     called: list[object] = []
-    monkeypatch.setattr(_tracemalloc, "_get_object_traceback", lambda it: called.append(it))
+    call = called.append if kind == "built-in" else lambda it: called.append(it)
+    monkeypatch.setattr(_tracemalloc, "_get_object_traceback", call)
     leak()
     (found,) = cyclescope.find_tensor_cycles(devices="any").leaks
     assert found.cycle[0].allocated_at is None
     assert called == []
+
+
+def test_another_look_up_of_the_same_module_is_not_called(
+    tracing: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import _tracemalloc
+
+    monkeypatch.setattr(_tracemalloc, "is_tracing", _tracemalloc.stop)
+    leak()
+    (found,) = cyclescope.find_tensor_cycles(devices="any").leaks
+    assert found.cycle[0].allocated_at is None
+    assert tracemalloc.is_tracing.__name__ == "is_tracing"
+    assert tracemalloc.is_tracing()
+
+
+def test_a_program_that_traces_nothing_gets_no_module_for_it() -> None:
+    source = "import sys, cyclescope; print('_tracemalloc' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", source],
+        env={"PYTHONPATH": ":".join(filter(None, sys.path))},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "False\n"
 
 
 def test_the_program_s_own_line_stands_before_a_library_s() -> None:

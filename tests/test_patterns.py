@@ -20,15 +20,19 @@ SHAPES: dict[str, tuple[str, str, str | None]] = {
     "bound_method_on_owner": (
         "bound-method-on-owner",
         "Layer.activation double",
-        "self.activation = weakref.WeakMethod(self.double)  # call self.activation()(…)",
+        "self.activation = weakref.WeakMethod(self.double)  # call self.activation()(...)",
     ),
-    "chain_on_owner": ("iterator-on-owner", "Loader.batches chain", "    return chain(…)"),
-    "closure_captures_owner": ("closure-captures-owner", "Trainer.callbacks log self", None),
+    "chain_on_owner": ("iterator-on-owner", "Loader.batches chain", "    return chain(...)"),
+    "closure_captures_owner": (
+        "closure-captures-owner",
+        "Trainer.callbacks log self",
+        "    return value",
+    ),
     "coroutine_on_owner": ("suspended-holds-itself", "Session._serve self", "self._job.close()"),
     "default_argument": (
         "closure-captures-owner",
         "Optimizer.schedule owner",
-        "def schedule(…, value=self.value): … value …",
+        "    return value",
     ),
     "default_factory": ("bound-method-on-owner", "Meter.totals zero", None),
     "doubly_linked_list": (
@@ -61,8 +65,12 @@ SHAPES: dict[str, tuple[str, str, str | None]] = {
     "future_keeps_exception": ("future-keeps-exception", "Future future", "    del future"),
     "generator_on_owner": ("suspended-holds-itself", "Loader._read self", "self._batches.close()"),
     "lru_cache_of_lambda": ("cache-on-instance", "Rotary.angle lambda", None),
-    "lru_cache_on_instance": ("cache-on-instance", "Encoder.size _size", "def size(…):  # no self"),
-    "map_on_owner": ("iterator-on-owner", "Dataset.samples map load", "    return map(…)"),
+    "lru_cache_on_instance": (
+        "cache-on-instance",
+        "Encoder.size _size",
+        "    return self._size_cache[args]",
+    ),
+    "map_on_owner": ("iterator-on-owner", "Dataset.samples map load", "    return map(...)"),
     "module_made_at_run_time": ("namespace-made-at-run-time", "count", None),
     "mutually_recursive_functions": (
         "mutually-recursive-functions",
@@ -73,20 +81,20 @@ SHAPES: dict[str, tuple[str, str, str | None]] = {
     "partial_keeps_owner": (
         "partial-keeps-owner",
         "Clipper.clip",
-        "self.clip = partial(…, weakref.proxy(self))",
+        "self.clip = partial(..., weakref.proxy(self))",
     ),
     "partial_of_bound_method": (
         "partial-keeps-owner",
         "Sampler.draw _draw",
-        "    return self._draw(…)",
+        "    return self._draw(..., *args)",
     ),
     "property_captures_owner": (
         "property-captures-owner",
         "ConfigWithSize size config",
-        "size = property(lambda self: … self …)",
+        "size = property(lambda self: self.value)",
     ),
     "recursive_inner_function": ("recursive-inner-function", "halve", "return result"),
-    "sequence_iterator_on_owner": ("iterator-on-owner", "Shards.cursor", None),
+    "sequence_iterator_on_owner": ("iterator-on-owner", "Shards.cursor", "    return iter(self)"),
     "task_keeps_exception": ("future-keeps-exception", "Task task serve", "    del task"),
     "thread_never_started": ("thread-target", "Prefetcher.worker fill", None),
     "timer_on_owner": ("thread-target", "Checkpointer.timer save", "self.timer = None"),
@@ -98,17 +106,17 @@ SHAPES: dict[str, tuple[str, str, str | None]] = {
     "weakref_callback": (
         "weakref-callback",
         "Prefetcher.watch",
-        "self.watch = weakref.ref(…, lambda ref: … weak() …)",
+        "self.watch = weakref.ref(..., lambda ref: weak() and use(weak()))",
     ),
     "weakref_callback_bound_method": (
         "weakref-callback",
         "Recycler.watch count",
-        "self.watch = weakref.ref(…, lambda ref: count() and count()(ref))",
+        "self.watch = weakref.ref(..., lambda ref: count() and count()(ref))",
     ),
     "wrapped_method_on_instance": (
         "wrapped-method-on-owner",
         "Trainer.step wrapper call _step",
-        "def step(self, …):",
+        "    ...",
     ),
 }
 

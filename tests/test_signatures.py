@@ -3,10 +3,12 @@
 Each fixture runs under every interpreter at hand; what it reports must be equal, step by step.
 The interpreters are those of `make test-matrix`, those of pyenv, and those that the environment
 variable ``CYCLESCOPE_PYTHONS`` names (separated as in ``PATH``); NumPy has to be installed there.
+The fixtures about PyTorch are compared with those that have the same version of it.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import shutil
@@ -15,113 +17,136 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
 
 import cyclescope
 
+sys.path.insert(0, str(Path(__file__).parent.parent / "fixtures"))
+
+import common
+
 ROOT = Path(__file__).parent.parent
 
-PROGRAM = """
-import json, sys
-from unittest import SkipTest
+Table = dict[str, list[list[Any]]]
+"""Of each fixture, the signature and the steps of each leak."""
 
-sys.modules["torch"] = None  # arrays of NumPy everywhere, also where PyTorch is installed
-import common, cyclescope
-
-found = {}
-with common.collector_paused():
-    for name in common.names():
-        try:
-            fixture = common.load(name)
-        except SkipTest:
-            continue
-        fixture.leak("cpu")
-        leaks = cyclescope.find_tensor_cycles(devices="any").leaks
-        if fixture.EXPECTED.stays_alive:
-            fixture.ALIVE.clear()
-        found[name] = [
-            [leak.signature, [[step.type_name, step.label, step.edge] for step in leak.cycle]]
-            for leak in leaks
-        ]
-print(json.dumps([sys.version_info[:2], found]))
+VERSIONS = """
+import sys, numpy
+assert sys.version_info >= (3, 10)
+try:
+    import torch
+except ImportError:
+    print(None)
+else:
+    print(torch.__version__)
 """
 
 
-def interpreters() -> list[Path]:
-    """Every other Python that could be asked."""
+def interpreters() -> dict[Path, str]:
+    """Every other Python that could be asked, and which PyTorch it has."""
     found = [Path(name) for name in os.environ.get("CYCLESCOPE_PYTHONS", "").split(os.pathsep)]
     found += sorted((ROOT / ".venvs").glob("*/bin/python"))
     if shutil.which("pyenv"):
-        root = Path(output(["pyenv", "root"]).strip())
-        versions = output(["pyenv", "versions", "--bare"]).split()
+        root = Path(run(["pyenv", "root"]).strip())
+        versions = run(["pyenv", "versions", "--bare"]).split()
         found += [root / "versions" / version / "bin" / "python" for version in versions]
-    return [python for python in found if python.is_file() and has_numpy(python)]
+    able = {python: torch_of(python) for python in found if python.is_file()}
+    return {python: torch for python, torch in able.items() if torch is not None}
 
 
-def output(command: list[str]) -> str:
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
-
-
-def has_numpy(python: Path) -> bool:
-    question = "import sys, numpy; assert sys.version_info >= (3, 10)"
-    done = subprocess.run([str(python), "-c", question], capture_output=True, check=False)
-    return done.returncode == 0
-
-
-def reported(python: Path, package: Path) -> tuple[tuple[int, int], dict[str, Any]]:
-    """Version of an interpreter, and what it reports of each fixture."""
-    path = os.pathsep.join([str(package), str(ROOT / "fixtures")])
+@functools.cache
+def torch_of(python: Path) -> str | None:
+    """Version of the PyTorch that an interpreter has; None for one that cannot be asked."""
     done = subprocess.run(
-        [str(python), "-c", PROGRAM],
+        [str(python), "-c", VERSIONS], capture_output=True, text=True, check=False
+    )
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def run(command: list[str], **environment: str) -> str:
+    done = subprocess.run(
+        command,
         capture_output=True,
         text=True,
         check=False,
-        env=os.environ | {"PYTHONPATH": path},
-        timeout=120,
+        env=os.environ | environment,
+        timeout=240,
     )
     assert done.returncode == 0, done.stderr
-    version, found = json.loads(done.stdout)
-    return (version[0], version[1]), found
+    return done.stdout
 
 
-def test_signatures_are_equal_on_all_versions(tmp_path: Path) -> None:
+def table(python: Path | str, *options: str, package: Path) -> Table:
+    """What an interpreter reports of each fixture."""
+    program = str(ROOT / "tests" / "signatures.py")
+    said: Table = json.loads(run([str(python), program, *options], PYTHONPATH=str(package)))
+    return said
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    """The package as it is: one binary serves all versions."""
+    shutil.copytree(Path(cyclescope.__file__).parent, tmp_path / "cyclescope")
+    return tmp_path
+
+
+@pytest.mark.timeout(1200)  # with PyTorch on four versions it is imported eight times
+def test_signatures_are_equal_on_all_versions(package: Path) -> None:
     others = interpreters()
     if not others:
         pytest.skip(
             "needs another Python with NumPy beside the running one: "
             "run `make test-matrix` first, or set CYCLESCOPE_PYTHONS"
         )
-    # One binary serves all versions, so the package is taken along as it is.
-    shutil.copytree(Path(cyclescope.__file__).parent, tmp_path / "cyclescope")
-    own_version, own = reported(Path(sys.executable), tmp_path)
-    assert sum(map(len, own.values())) > 20
-    for python in others:
-        version, found = reported(python, tmp_path)
-        for name, leaks in own.items():
-            assert found[name] == leaks, f"{name} on {version} and {own_version}"
+    own_torch = torch_of(Path(sys.executable))
+    own = {
+        options: table(sys.executable, *options, package=package)
+        for options in ((), ("--without-torch",))
+    }
+    for python, torch in others.items():
+        options = () if torch == own_torch else ("--without-torch",)
+        found = table(python, *options, package=package)
+        assert found.keys() == own[options].keys()
+        assert len(found) > 20
+        for name, leaks in own[options].items():
+            assert found[name] == leaks, f"{name} on {python} and {sys.executable}"
 
 
-def test_signatures_are_equal_in_a_script_and_in_a_module(tmp_path: Path) -> None:
+def test_signatures_are_equal_in_a_script_and_in_a_module(package: Path) -> None:
     """The same bug, whether its file is run or imported."""
-    for name in ("two_nodes", "awaitable_leak", "closure_captures_owner", "generator_on_owner"):
-        program = (
-            "import runpy, sys, cyclescope, common\n"
-            "with common.collector_paused():\n"
-            "    {call}\n"
-            "    (leak,) = cyclescope.find_tensor_cycles(devices='any').leaks\n"
-            "print(leak.signature)\n"
-        )
-        file = str(ROOT / "fixtures" / f"{name}.py")
-        as_script = f"runpy.run_path({file!r}, run_name='__main__')"
-        signatures = [
-            subprocess.run(
-                [sys.executable, "-c", program.format(call=call), "--iterations", "1"],
-                capture_output=True,
-                text=True,
-                check=True,
-                env=os.environ | {"PYTHONPATH": str(ROOT / "fixtures")},
-                cwd=tmp_path,
-            ).stdout
-            for call in (as_script, f"import {name}; {name}.leak('cpu')")
-        ]
-        assert signatures[0] == signatures[1], name
+    imported = table(sys.executable, package=package)
+    as_scripts = table(sys.executable, "--as-scripts", package=package)
+    assert signatures(imported) == signatures(as_scripts)
+
+
+def test_each_fixture_is_a_bug_of_its_own(package: Path) -> None:
+    said = signatures(table(sys.executable, package=package))
+    named = [name for leaks in said.values() for name in leaks]
+    assert len(named) == len(set(named)) > 20
+
+
+def signatures(said: Table) -> dict[str, list[str]]:
+    return {name: [leak[0] for leak in leaks] for name, leaks in said.items()}
+
+
+class Stage:
+    def __init__(self, held: object) -> None:
+        self.held = held
+        self.next = self
+
+
+def ring(length: int) -> cyclescope.Leak:
+    first = last = Stage(numpy.zeros(2**16))
+    for _ in range(length - 1):
+        last.next = last = Stage(None)
+    last.next = first
+    del first, last
+    (leak,) = cyclescope.find_tensor_cycles(devices="any").leaks
+    return leak
+
+
+@pytest.mark.parametrize("length", [3, 100, 900, 1100])
+def test_a_ring_is_the_same_bug_at_any_length(length: int) -> None:
+    with common.collector_paused():
+        assert ring(length).signature == ring(2).signature

@@ -5,8 +5,8 @@ tensor that only a reference cycle kept alive, a warning says how much memory it
 reference to remove, and where the page with the details is.
 """
 
-# Where the interpreter traces allocations from its start, nobody else may have imported this.
-import _tracemalloc  # noqa: F401
+import os
+import sys
 
 from cyclescope._explain import explain
 from cyclescope._forbid import (
@@ -30,6 +30,11 @@ from cyclescope._watch import (
     observe_tensor_cycles,
     warn_tensor_cycles,
 )
+
+# Where the interpreter was told to trace allocations from its start, it does so without importing
+# the module that answers for them; everywhere else the program has imported it.
+if "tracemalloc" in sys._xoptions or os.environ.get("PYTHONTRACEMALLOC"):
+    import _tracemalloc  # noqa: F401
 
 __all__ = [
     "Buffer",

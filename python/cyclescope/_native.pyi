@@ -26,6 +26,7 @@ __all__ = [
     "tallies",
     "unreachable_objects",
     "with_allocations",
+    "with_occurrences",
 ]
 
 @final
@@ -178,7 +179,7 @@ class Known:
         """Versions that were run and leaked; others may leak too."""
     @property
     def fixed_in(self) -> str | None:
-        """A version that was run and did not leak."""
+        """The first version that was run and did not leak."""
     @property
     def link(self) -> str | None:
         """Where it is discussed."""
@@ -285,3 +286,4 @@ def unreachable_objects() -> list[object]: ...
 def with_allocations(
     report: CycleReport, stacks: dict[tuple[str, int], list[tuple[str, int, str]]]
 ) -> CycleReport: ...
+def with_occurrences(report: CycleReport, watch: int) -> CycleReport: ...

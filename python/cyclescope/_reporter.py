@@ -13,6 +13,9 @@ from cyclescope._files import write_whole
 from cyclescope._native import CycleReport
 from cyclescope._selection import StrPath
 
+MAX_COMPLETED = 50
+"""Of so many pages the timeline is completed when a watch ends."""
+
 
 class Seen(Protocol):
     """How often a watch has seen a leak; see :class:`LeakTally`."""
@@ -38,6 +41,7 @@ class Reporter:
         self._failed = False
         self._report: CycleReport | None = None
         self._file: Path | None = None
+        self._written: list[tuple[Path, CycleReport]] = []
         if self._folder is not None:
             try:
                 self._folder.mkdir(parents=True, exist_ok=True)
@@ -59,6 +63,8 @@ class Reporter:
             name = report.leaks[0].signature if report.leaks else "empty"
             page = self._free(folder, f"{name}-{_ranks.stem()}", "html")
             write_whole(page, report.to_html())
+            if len(self._written) < MAX_COMPLETED:
+                self._written.append((page, report))
             self._write_file(self._report)
             return page
         except OSError as error:
@@ -78,6 +84,23 @@ class Reporter:
                 objects = round(leak.objects * tally.count / leak.count)
                 counts[tally.signature] = Counts(tally.count, objects, tally.bytes)
         return with_counts(self._report, counts)
+
+    def complete(self, watch: int) -> None:
+        """Write the pages of leaks that came again once more, with all their occurrences."""
+        if self._report is not None:
+            self._report = _native.with_occurrences(self._report, watch)
+        for page, report in self._written:
+            complete = _native.with_occurrences(report, watch)
+            if complete.to_json() == report.to_json():
+                continue
+            try:
+                # A page that somebody has removed or moved is not to come back.
+                if page.exists():
+                    write_whole(page, complete.to_html())
+            except OSError as error:
+                _teller.logger.error("cyclescope could not complete %s: %s", page, error)
+                return
+        self._written.clear()
 
     def finish(self, tallies: Iterable[Seen]) -> None:
         """Bring the file of all leaks up to date."""

@@ -48,6 +48,7 @@ class Watch:
         once_per_leak: bool,
         ignore: Sequence[str] = (),
         farewell: Callable[[Watch], None] | None = None,
+        closing: Callable[[int], None] | None = None,
         record_history: bool = False,
         thorough: bool = False,
         reporter: Reporter | None = None,
@@ -57,6 +58,7 @@ class Watch:
         self._final: list[LeakTally] | None = None
         self._number = _native.start_watch(devices, once_per_leak, list(ignore), thorough)
         self._farewell = farewell
+        self._closing = closing
         history = self._history
         if history is None:
             told = listener
@@ -105,6 +107,8 @@ class Watch:
 
     def _end(self) -> None:
         if self._final is None:
+            if self._closing is not None:
+                self._closing(self._number)
             self._final = [LeakTally(*row) for row in _native.stop_watch(self._number)]
             _teller.forget(self._number)
             if self._reporter is not None:
@@ -180,6 +184,7 @@ def warn_tensor_cycles(
         once_per_leak=True,
         ignore=ignored,
         farewell=_summary,
+        closing=reporter.complete,
         reporter=reporter,
         record_history=configured.record_history if record_history is None else record_history,
     )

@@ -7,7 +7,7 @@
 //! `libcuda.so` that the system finds, which need not be the one that the process uses, and panics
 //! where a function is missing.
 
-use std::ffi::{c_uint, c_void};
+use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::sync::OnceLock;
 
 use cudarc::driver::sys::{CUdeviceptr, CUmemorytype, CUpointer_attribute, CUresult};
@@ -92,6 +92,54 @@ fn ask(get_attributes: GetAttributes, pointer: u64) -> PointerKind {
         HOST => PointerKind::Host,
         _ => PointerKind::Unknown,
     }
+}
+
+/// The names of the GPUs that the process uses, by their numbers.
+///
+/// Empty if the process has not loaded the driver or not initialised it: then every function of the
+/// driver answers `CUDA_ERROR_NOT_INITIALIZED`, and nothing changes that here.
+pub fn gpu_names() -> Vec<String> {
+    type GetCount = unsafe extern "C" fn(*mut c_int) -> CUresult;
+    type GetName = unsafe extern "C" fn(*mut c_char, c_int, c_int) -> CUresult;
+    if !driver().is_some_and(|driver| driver.forks == fork_count()) {
+        return Vec::new();
+    }
+    let Some(library) = loaded_library() else {
+        return Vec::new();
+    };
+    // SAFETY: the symbols of these names, of the driver's library, are functions of these types.
+    let functions = unsafe {
+        let count = library.get::<GetCount>(b"cuDeviceGetCount\0");
+        let name = library.get::<GetName>(b"cuDeviceGetName\0");
+        count
+            .ok()
+            .zip(name.ok())
+            .map(|(count, name)| (*count, *name))
+    };
+    let names = functions.map(|(count, name)| named(count, name));
+    // Other functions of the library are kept for good.
+    std::mem::forget(library);
+    names.unwrap_or_default()
+}
+
+fn named(
+    get_count: unsafe extern "C" fn(*mut c_int) -> CUresult,
+    get_name: unsafe extern "C" fn(*mut c_char, c_int, c_int) -> CUresult,
+) -> Vec<String> {
+    let mut count = 0;
+    // SAFETY: the function writes one number.
+    if unsafe { get_count(&raw mut count) } != CUresult::CUDA_SUCCESS {
+        return Vec::new();
+    }
+    let name = |device: c_int| {
+        let mut bytes = [0u8; 256];
+        // A device is its number: see `cuDeviceGet`.
+        // SAFETY: the function writes at most the given number of characters, the last one 0.
+        let result = unsafe { get_name(bytes.as_mut_ptr().cast(), bytes.len() as c_int, device) };
+        let text = std::ffi::CStr::from_bytes_until_nul(&bytes).ok()?;
+        (result == CUresult::CUDA_SUCCESS).then(|| text.to_string_lossy().into_owned())
+    };
+    (0..count).map_while(name).collect()
 }
 
 /// True if this machine has a CUDA driver, whether or not the process uses it.
@@ -210,5 +258,28 @@ mod tests {
         // The tests are plain Rust: nothing in their process uses CUDA.
         assert_eq!(pointer_kind(0x1000), PointerKind::Unanswered);
         assert!(driver().is_none());
+        assert!(gpu_names().is_empty());
+    }
+
+    unsafe extern "C" fn two(count: *mut c_int) -> CUresult {
+        // SAFETY: called by `named` with a number to write to.
+        unsafe { count.write(2) };
+        CUresult::CUDA_SUCCESS
+    }
+
+    unsafe extern "C" fn none_yet(_: *mut c_int) -> CUresult {
+        CUresult::CUDA_ERROR_NOT_INITIALIZED
+    }
+
+    unsafe extern "C" fn letter(name: *mut c_char, _: c_int, device: c_int) -> CUresult {
+        // SAFETY: called by `named` with room for more than two characters, all 0.
+        unsafe { name.write(b'A' as c_char + device as c_char) };
+        CUresult::CUDA_SUCCESS
+    }
+
+    #[test]
+    fn the_names_of_the_devices() {
+        assert_eq!(named(two, letter), ["A", "B"]);
+        assert!(named(none_yet, letter).is_empty());
     }
 }

@@ -25,7 +25,7 @@ pub use selection::{DeviceSelection, UnknownDevice};
 #[cfg(feature = "python")]
 pub(crate) use {
     allocator::allocated_bytes,
-    driver::driver_present,
+    driver::{driver_present, gpu_names},
     frameworks::{Frameworks, StorageWatch},
     modules::imported,
 };

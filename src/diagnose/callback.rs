@@ -1,6 +1,6 @@
 //! A callback on a cycle: what it is and how it keeps what it keeps.
 
-use super::case::{CONTAINERS, Case, CycleStep, at, short, spoken};
+use super::case::{CONTAINERS, Case, CycleStep, at, bare_name, or_weakly, short, spoken};
 use crate::graph::LeakNode;
 use crate::heap::{ObjectKind, ReferenceName};
 
@@ -12,6 +12,8 @@ pub struct Callback<'a> {
     pub remedy: String,
     /// What it keeps.
     pub keeps: &'a LeakNode,
+    /// The variable by which a lambda captures that.
+    pub variable: Option<&'a str>,
 }
 
 /// The cycle's steps, turned so that the first is one for which `is_first` holds.
@@ -50,10 +52,12 @@ pub fn callback<'a>(steps: &[CycleStep<'a>]) -> Option<Callback<'a>> {
                         at(node)
                     ),
                     remedy: format!(
-                        "Capture the values that it needs, not `{variable}`; or let it hold \
-                         `weakref.ref({variable})`."
+                        "Capture the values that it needs, not `{variable}`{}.",
+                        or_weakly(step.next, variable)
                     ),
                     keeps: step.next,
+                    variable: (partial.is_empty() && bare_name(node) == "<lambda>")
+                        .then_some(variable.as_str()),
                 });
             }
             (ObjectKind::Function, ReferenceName::Default(variable)) => {
@@ -64,10 +68,11 @@ pub fn callback<'a>(steps: &[CycleStep<'a>]) -> Option<Callback<'a>> {
                         at(node)
                     ),
                     remedy: format!(
-                        "Give it the values that it needs, not `{variable}`; or a \
-                         `weakref.ref({variable})`."
+                        "Give it the values that it needs, not `{variable}`{}.",
+                        or_weakly(step.next, variable)
                     ),
                     keeps: step.next,
+                    variable: None,
                 });
             }
             (ObjectKind::Method, ReferenceName::Attribute(name)) if name == "__self__" => {
@@ -75,7 +80,7 @@ pub fn callback<'a>(steps: &[CycleStep<'a>]) -> Option<Callback<'a>> {
                 return Some(Callback {
                     text: format!(
                         "{partial}`{}`{}, a method bound to the {class}",
-                        method_name(node),
+                        bare_name(node),
                         at(node)
                     ),
                     remedy: format!(
@@ -83,6 +88,7 @@ pub fn callback<'a>(steps: &[CycleStep<'a>]) -> Option<Callback<'a>> {
                          `weakref.ref`."
                     ),
                     keeps: step.next,
+                    variable: None,
                 });
             }
             _ => return None,
@@ -91,18 +97,7 @@ pub fn callback<'a>(steps: &[CycleStep<'a>]) -> Option<Callback<'a>> {
     None
 }
 
-/// The name of a bound method's function.
-fn method_name(method: &LeakNode) -> &str {
-    short(method.description.label.trim_start_matches("bound method "))
-}
-
 /// True for the object in which `nn.Module` keeps a load-state-dict hook.
 fn is_wrapped_hook(node: &LeakNode) -> bool {
     node.description.type_name == "torch.nn.modules.module._WrappedHook"
-}
-
-/// True for a tensor, of which it may not be known that it holds memory.
-pub fn is_tensor(node: &LeakNode) -> bool {
-    let class = node.description.type_name.as_str();
-    node.is_buffer || matches!(class, "torch.Tensor" | "torch.nn.parameter.Parameter")
 }

@@ -147,6 +147,36 @@ pub fn short(name: &str) -> &str {
     name.rsplit('.').next().unwrap_or(name)
 }
 
+/// The name of a function or method without what stands around it: `step` of
+/// `bound method Model.step`.
+pub fn bare_name(node: &LeakNode) -> &str {
+    let label = node.description.label.as_str();
+    let name = ["function ", "bound method "]
+        .iter()
+        .find_map(|what| label.strip_prefix(what));
+    short(name.unwrap_or(label))
+}
+
+/// `; or let it hold weakref.ref(self)`, for a variable; nothing where a weak reference is impossible,
+/// or would die at once.
+pub fn or_weakly(node: &LeakNode, variable: &str) -> String {
+    let slots = slots_needed(node);
+    match node.description.kind {
+        ObjectKind::Instance => format!("; or let it hold `weakref.ref({variable})`{slots}"),
+        ObjectKind::Method => format!("; or let it hold `weakref.WeakMethod({variable})`"),
+        _ => String::new(),
+    }
+}
+
+/// What has to be done before there can be a weak reference to an instance; nothing, mostly.
+pub fn slots_needed(node: &LeakNode) -> String {
+    let class = short(&node.description.type_name);
+    match node.description.weakly_referable {
+        true => String::new(),
+        false => format!(" (for which `{class}` needs `__weakref__` in its `__slots__`)"),
+    }
+}
+
 /// ` (file:line)` of an object, or nothing.
 pub fn at(node: &LeakNode) -> String {
     node.description
@@ -160,7 +190,7 @@ pub fn at(node: &LeakNode) -> String {
 
 /// A callable as a person speaks of it: `a lambda`, `the function 'step'`.
 pub fn spoken(node: &LeakNode) -> String {
-    let name = short(node.description.label.trim_start_matches("function "));
+    let name = bare_name(node);
     match (node.description.kind, name) {
         (ObjectKind::Function, "<lambda>") => "a lambda".to_owned(),
         (ObjectKind::Function, _) => format!("the function `{name}`"),

@@ -4,10 +4,12 @@
 mod callback;
 mod case;
 pub mod patterns;
+mod repeat;
 mod signature;
 
 pub use case::Case;
 pub use patterns::{Advice, Pattern};
+pub use repeat::Diagnoses;
 pub use signature::signature;
 
 use crate::graph::{Cycle, LeakGraph, PathToBuffer, find_cuts, first_cycle, paths_to_buffers};

@@ -16,6 +16,8 @@ use crate::heap::{ObjectKind, ReferenceName, Snapshot};
 const CUT_LIMIT: usize = 8;
 /// Of a long cycle, only the best references are tried.
 const CANDIDATE_LIMIT: usize = 64;
+/// More references of one kind than this are not cut together.
+const ALIKE_LIMIT: usize = 32;
 /// A reference outside of the cycle is cut only if those of the cycle are all plumbing.
 const OUTSIDE_CYCLE: u32 = 500;
 
@@ -31,16 +33,20 @@ pub struct CutSet {
 /// The references to remove, best first.
 ///
 /// Looks for one reference of the shown cycle that is enough, in the order of [`preference`]; or of the
-/// way from it to a buffer, where the cycle is all plumbing (a class is always one). If none is, cuts
-/// the best and goes on with the next cycle that still reaches a buffer.
+/// way from it to a buffer, where the cycle is all plumbing (a class is always one). The way back to an
+/// owner, which one line makes in every node of a tree, counts as one. If none is enough, cuts the best
+/// and all that are alike, and goes on with the next cycle that still reaches a buffer. In the end,
+/// cuts that the others make needless are dropped.
 pub fn find_cuts(graph: &LeakGraph, cycle: &Cycle) -> CutSet {
     let mut rest = graph.clone();
     let mut cuts = CutSet::default();
     let mut next = Some(cycle.clone());
+    let mut rounds = 0;
     while let Some(cycle) = next {
-        if cuts.edges.len() == CUT_LIMIT {
+        if rounds == CUT_LIMIT {
             return cuts;
         }
+        rounds += 1;
         let mut candidates: Vec<(u32, EdgeIndex)> = cycle
             .edges
             .iter()
@@ -59,24 +65,78 @@ pub fn find_cuts(graph: &LeakGraph, cycle: &Cycle) -> CutSet {
         let Some(&(_, best)) = candidates.first() else {
             return cuts;
         };
-        let enough = candidates.iter().map(|&(_, edge)| edge).find(|&edge| {
-            let mut without = rest.clone();
-            without.remove_edge(edge);
-            !cycle_reaches_buffer(&without)
+        let enough = candidates.iter().find_map(|&(_, edge)| {
+            let all = alike(&rest, edge);
+            let together = all.len() > 1 && is_way_back(&rest, edge);
+            let frees = |edges: &Vec<EdgeIndex>| !cycle_reaches_buffer(&without(&rest, edges));
+            Some(vec![edge])
+                .filter(frees)
+                .or_else(|| Some(all).filter(|all| together && frees(all)))
         });
-        let cut = enough.unwrap_or(best);
-        cuts.edges.push(cut);
-        rest.remove_edge(cut);
+        let cut = enough.unwrap_or_else(|| alike(&rest, best));
+        rest = without(&rest, &cut);
+        cuts.edges.extend(cut);
         next = first_cycle(&rest);
     }
+    drop_needless(graph, &mut cuts.edges);
+    cuts.edges.sort_by_key(|edge| !cycle.edges.contains(edge));
     cuts.frees = true;
     cuts
+}
+
+/// The reference and those of the same name between objects of the same types, which the same line of
+/// a program makes: attributes and variables, but not the items of containers.
+fn alike(graph: &LeakGraph, edge: EdgeIndex) -> Vec<EdgeIndex> {
+    let kind = |edge: EdgeIndex| {
+        let (from, _) = graph.edge_endpoints(edge)?;
+        let owner = &graph[from].description;
+        Some((&graph[edge].name, &owner.type_name, &owner.place))
+    };
+    let mut all = vec![edge];
+    if matches!(
+        &graph[edge].name,
+        ReferenceName::Attribute(_) | ReferenceName::Closure(_) | ReferenceName::Local(_)
+    ) {
+        all.extend(
+            graph
+                .edge_indices()
+                .filter(|&other| other != edge && kind(other) == kind(edge)),
+        );
+    }
+    if all.len() > ALIKE_LIMIT {
+        all.truncate(1);
+    }
+    all
+}
+
+fn is_way_back(graph: &LeakGraph, edge: EdgeIndex) -> bool {
+    matches!(&graph[edge].name, ReferenceName::Attribute(name) if points_back(name))
+}
+
+fn without(graph: &LeakGraph, edges: &[EdgeIndex]) -> LeakGraph {
+    let mut rest = graph.clone();
+    for &edge in edges {
+        rest.remove_edge(edge);
+    }
+    rest
+}
+
+/// Drops cuts, the last first, without which the others still free every buffer.
+fn drop_needless(graph: &LeakGraph, cuts: &mut Vec<EdgeIndex>) {
+    for index in (0..cuts.len()).rev() {
+        let mut others = cuts.clone();
+        others.remove(index);
+        if !others.is_empty() && !cycle_reaches_buffer(&without(graph, &others)) {
+            *cuts = others;
+        }
+    }
 }
 
 /// How gladly a person would remove a reference; less is better.
 ///
 /// The program's own code before a library's, both before the interpreter's plumbing. An attribute
-/// of an object is easiest to change, most of all one that by its name points back to an owner; then
+/// of an object is easiest to change, most of all one that by its name points back to an owner, and
+/// one that keeps a function before one that keeps another object; then
 /// variables that a closure or a frame holds, then attributes that hold a whole container, then
 /// what is in containers.
 pub fn preference(graph: &LeakGraph, edge: EdgeIndex) -> u32 {
@@ -93,6 +153,7 @@ pub fn preference(graph: &LeakGraph, edge: EdgeIndex) -> u32 {
             ObjectKind::Instance | ObjectKind::Class if points_back(name) => 5,
             ObjectKind::Instance if holds_others(target) => 27,
             ObjectKind::Instance if owner.is_library() => 15,
+            ObjectKind::Instance if is_code(target) => 9,
             ObjectKind::Instance => 10,
             ObjectKind::Class => 25,
             ObjectKind::Exception => 60,

@@ -4,7 +4,7 @@ use petgraph::Direction;
 use petgraph::graph::{EdgeIndex, NodeIndex};
 use petgraph::visit::{EdgeRef, IntoEdgeReferences};
 
-use super::leak_graph::{LeakEdge, LeakGraph, LeakNode};
+use super::leak_graph::{Hop, LeakEdge, LeakGraph, LeakNode};
 use crate::heap::{ObjectKind, ReferenceName};
 
 /// Folds away instance dictionaries, closure tuples, cells, default tuples and generator frames.
@@ -56,33 +56,32 @@ fn fold_node(graph: &mut LeakGraph, node: NodeIndex, pass: Pass) {
     if graph[node].is_buffer {
         return;
     }
-    let incoming: Vec<(NodeIndex, ReferenceName)> = graph
+    let incoming: Vec<(NodeIndex, LeakEdge)> = graph
         .edges_directed(node, Direction::Incoming)
-        .map(|edge| (edge.source(), edge.weight().name.clone()))
+        .map(|edge| (edge.source(), edge.weight().clone()))
         .collect();
-    let outgoing: Vec<(NodeIndex, ReferenceName)> = graph
+    let outgoing: Vec<(NodeIndex, LeakEdge)> = graph
         .edges(node)
-        .map(|edge| (edge.target(), edge.weight().name.clone()))
+        .map(|edge| (edge.target(), edge.weight().clone()))
         .collect();
     let foldable = !incoming.is_empty()
         && !outgoing.is_empty()
         && (pass == Pass::Cells || incoming.len() == 1)
-        && incoming.iter().all(|(from, name)| {
-            *from != node && combined(&graph[*from], name, &graph[node], None, pass).is_some()
+        && incoming.iter().all(|(from, edge)| {
+            *from != node && combined(&graph[*from], &edge.name, &graph[node], None, pass).is_some()
         });
     if !foldable {
         return;
     }
     for (from, first) in &incoming {
         for (to, second) in &outgoing {
-            let name = combined(&graph[*from], first, &graph[node], Some(second), pass);
-            graph.add_edge(
-                *from,
-                *to,
-                LeakEdge {
-                    name: name.unwrap_or(ReferenceName::Unnamed),
-                },
-            );
+            let (from_node, middle) = (&graph[*from], &graph[node]);
+            let name = combined(from_node, &first.name, middle, Some(&second.name), pass);
+            let joined = LeakEdge {
+                name: name.unwrap_or(ReferenceName::Unnamed),
+                through: joined(first, middle, second),
+            };
+            graph.add_edge(*from, *to, joined);
         }
     }
     let folded: Vec<EdgeIndex> = graph
@@ -94,6 +93,21 @@ fn fold_node(graph: &mut LeakGraph, node: NodeIndex, pass: Pass) {
         graph.remove_edge(edge);
     }
     graph[node].stands_for = FOLDED;
+}
+
+/// The objects that `first → middle → second` passes, in order.
+fn joined(first: &LeakEdge, middle: &LeakNode, second: &LeakEdge) -> Vec<Hop> {
+    let into = first.through.last().map_or(&first.name, |hop| &hop.onwards);
+    let onwards = second.through.first().map_or(&second.name, |hop| &hop.into);
+    let hop = Hop {
+        object: middle.object,
+        label: middle.description.label.clone(),
+        into: into.clone(),
+        onwards: onwards.clone(),
+    };
+    let before = first.through.iter().cloned();
+    let after = second.through.iter().cloned();
+    before.chain([hop]).chain(after).collect()
 }
 
 /// The name of `from → middle → target` as one reference; `None` if the two do not fold.

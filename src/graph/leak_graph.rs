@@ -18,6 +18,8 @@ pub struct LeakNode {
     pub object: Option<u32>,
     /// True if the object holds a device buffer.
     pub is_buffer: bool,
+    /// True if objects of its type may hold one: a tensor, also of a subclass and without memory.
+    pub is_tensor: bool,
     /// How many objects stand behind this node: 0 for an object, else it is a stretch left out.
     pub stands_for: u64,
 }
@@ -26,9 +28,29 @@ pub struct LeakNode {
 #[derive(Clone, Debug)]
 pub struct LeakEdge {
     pub name: ReferenceName,
+    /// The objects that were folded into it, in order; empty for a reference as the heap has it.
+    pub through: Vec<Hop>,
+}
+
+/// An object that was folded into a reference.
+#[derive(Clone, Debug)]
+pub struct Hop {
+    /// Index in the snapshot.
+    pub object: Option<u32>,
+    pub label: String,
+    /// The reference that leads to it, and its own that leads on.
+    pub into: ReferenceName,
+    pub onwards: ReferenceName,
 }
 
 impl LeakEdge {
+    pub fn new(name: ReferenceName) -> Self {
+        Self {
+            name,
+            through: Vec::new(),
+        }
+    }
+
     /// True for references that belong to the interpreter's own machinery.
     pub fn is_plumbing(&self) -> bool {
         match &self.name {

@@ -98,12 +98,15 @@ fn node(number: usize, kind: ObjectKind, is_buffer: bool) -> LeakNode {
             type_name: String::new(),
             label: number.to_string(),
             place: None,
+            unplaced_class: None,
+            weakly_referable: true,
             free_variables: vec!["x".to_owned()],
             default_arguments: Vec::new(),
             details: Vec::new(),
         },
         object: Some(number as u32),
         is_buffer,
+        is_tensor: is_buffer,
         stands_for: 0,
     }
 }
@@ -151,7 +154,11 @@ fn leak_graph() -> impl Strategy<Value = LeakGraph> {
                 graph.add_node(node(number, kind, is_buffer));
             }
             for (from, to, name) in edges {
-                graph.add_edge(NodeIndex::new(from), NodeIndex::new(to), LeakEdge { name });
+                graph.add_edge(
+                    NodeIndex::new(from),
+                    NodeIndex::new(to),
+                    LeakEdge::new(name),
+                );
             }
             graph
         })
@@ -245,7 +252,8 @@ proptest! {
             prop_assert!(rest.remove_edge(edge).is_some(), "a cut is a reference, named once");
         }
         prop_assert_eq!(cuts.frees, Small::of(&rest).culprits().is_empty());
-        prop_assert!(cuts.frees || cuts.edges.len() == 8, "it gives up only at the limit");
+        // The limit is of kinds: references that are alike are cut together.
+        prop_assert!(cuts.frees || cuts.edges.len() >= 8, "it gives up only at the limit");
     }
 
     #[test]
@@ -320,7 +328,7 @@ fn a_long_described_ring_is_analysed() {
         for i in 0..COUNT {
             let name = ReferenceName::Attribute("next".to_owned());
             let (from, to) = (NodeIndex::new(i), NodeIndex::new((i + 1) % COUNT));
-            graph.add_edge(from, to, LeakEdge { name });
+            graph.add_edge(from, to, LeakEdge::new(name));
         }
         let graph = fold(graph);
         let cycle = first_cycle(&graph).unwrap();

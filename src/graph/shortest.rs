@@ -9,6 +9,7 @@ use petgraph::visit::EdgeRef;
 
 use super::cycle::Cycle;
 use super::leak_graph::LeakGraph;
+use crate::heap::ReferenceName;
 
 /// What a step along ordinary references costs.
 const STEP: u32 = 10;
@@ -16,6 +17,9 @@ const STEP: u32 = 10;
 const PLUMBING: u32 = 1000;
 /// What a step costs more if it leads to a library's own object.
 const LIBRARY: u32 = 3;
+/// What a step costs more if it uses the note of `functools.update_wrapper`: an object that wraps
+/// another commonly has it under a name of its own too, and which comes first differs by version.
+const NOTE: u32 = 1;
 
 /// The references from a cycle to a buffer.
 #[derive(Clone, Debug)]
@@ -35,7 +39,10 @@ pub(super) fn cost(graph: &LeakGraph, edge: EdgeIndex) -> u32 {
     };
     // Charged for both, so that a class is entered through an attribute rather than `__mro__`.
     let plumbing = u32::from(graph[edge].is_plumbing()) + u32::from(graph[to].is_plumbing());
-    STEP + plumbing * PLUMBING + if graph[to].is_library() { LIBRARY } else { 0 }
+    let is_note = matches!(&graph[edge].name, ReferenceName::Attribute(n) if n == "__wrapped__");
+    STEP + plumbing * PLUMBING
+        + if graph[to].is_library() { LIBRARY } else { 0 }
+        + if is_note { NOTE } else { 0 }
 }
 
 /// Distances from a set of starts, and the last reference of a shortest way to each node.

@@ -2,7 +2,7 @@
 
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyCFunction;
+use pyo3::types::{PyCFunction, PyDict, PyModule};
 
 use super::Place;
 use super::read::{int_value, items, text_of};
@@ -11,12 +11,20 @@ use crate::graph::is_library_file;
 
 /// The look-up of allocation traces; empty-handed where the program does not trace.
 ///
-/// `_tracemalloc._get_object_traceback` is C code that reads a hash table by the object's address
-/// and makes tuples of file and line (`Modules/_tracemalloc.c`; `Python/tracemalloc.c` since 3.12).
-/// It calls nothing of the object's, and no collection begins within a collection, so it may be
-/// called from `gc.callbacks`. CPython 3.11 looks for instances that have a `__dict__` at an address
-/// that is never traced (it forgets the words before the collector's header), so they have no line
-/// there.
+/// `_tracemalloc._get_object_traceback` may be called from `gc.callbacks`
+/// (`_tracemalloc__get_object_traceback` and `tracemalloc_get_traceback` in `Modules/_tracemalloc.c` up
+/// to 3.11, `_PyTraceMalloc_GetObjectTraceback` in `Python/tracemalloc.c` since 3.12):
+///
+/// - Of the object it uses the address and the type's flags, and calls nothing; file names are strings
+///   that its own table keeps.
+/// - The lock of its tables is one that `free` takes on any thread, so nobody holds it for long, and
+///   nobody who holds it can be in a collection: up to 3.11 the tuples of file and line are made without
+///   it; where newer releases make them with it, an allocation only asks for a collection, which the
+///   evaluation loop begins (`_Py_RunGC`, since 3.12).
+/// - It is C code of the interpreter's own; what a program puts in its place is not called.
+///
+/// CPython 3.11 looks for instances that have a `__dict__` at an address that is never traced (it
+/// forgets the words before the collector's header), so they have no line there.
 pub struct AllocationTraces<'py> {
     traceback: Option<Bound<'py, PyCFunction>>,
 }
@@ -26,11 +34,10 @@ impl<'py> AllocationTraces<'py> {
     pub fn new(py: Python<'py>) -> Self {
         let find = || {
             let module = imported(intern!(py, "_tracemalloc"))?;
-            // Only what is C code: a program may have put something of its own there.
-            let function = |name| module.get_item(name).ok()??.cast_into::<PyCFunction>().ok();
-            let tracing = function(intern!(py, "is_tracing"))?.call0().ok()?;
+            let function = |name| own_function(&module, name);
+            let tracing = function("is_tracing")?.call0().ok()?;
             tracing.is_truthy().ok()?.then_some(())?;
-            function(intern!(py, "_get_object_traceback"))
+            function("_get_object_traceback")
         };
         Self { traceback: find() }
     }
@@ -56,4 +63,16 @@ impl<'py> AllocationTraces<'py> {
         let own = places.find(|place| !is_library_file(&place.file));
         Some(own.unwrap_or(innermost))
     }
+}
+
+/// A built-in function that is the module's own, under the name that it was made with; `None` for what a
+/// program put there, be it another built-in function.
+fn own_function<'py>(module: &Bound<'py, PyDict>, name: &str) -> Option<Bound<'py, PyCFunction>> {
+    let function = module.get_item(name).ok()??;
+    let function = function.cast_into_exact::<PyCFunction>().ok()?;
+    // Both are getters of the exact type `builtin_function_or_method`, in C.
+    let of = function.getattr(intern!(module.py(), "__self__")).ok()?;
+    let written = function.getattr(intern!(module.py(), "__name__")).ok()?;
+    let is_own = of.cast_exact::<PyModule>().ok()?.dict().is(module);
+    (is_own && text_of(&written)? == name).then_some(function)
 }

@@ -1,19 +1,28 @@
 //! What to call an object, and where its code is.
 
 use pyo3::ffi;
+use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::types::PyString;
 
 use super::builtins::Builtins;
+use super::classes::Classes;
 use super::names::suspended;
 use super::read::{
-    class_items, dict_items, find_item, int_value, items, printable, text_of, texts_of,
+    class_items, dict_items, find_item, imported, int_value, items, printable, referents, text_of,
+    texts_of,
 };
 use super::{Description, ObjectKind, Place};
 
 /// Describes one object without running its code.
-pub fn describe(builtins: &Builtins, kind: ObjectKind, object: &Bound<'_, PyAny>) -> Description {
-    let class = object.get_type();
-    let type_name = class_name(builtins, class.as_any());
+pub fn describe(
+    builtins: &Builtins,
+    classes: &mut Classes,
+    kind: ObjectKind,
+    object: &Bound<'_, PyAny>,
+) -> Description {
+    let class = classes.facts(builtins, object.get_type().as_any());
+    let type_name = class.name.clone();
     let mut details = Vec::new();
     let mut place = None;
     let mut free_variables = Vec::new();
@@ -96,8 +105,9 @@ pub fn describe(builtins: &Builtins, kind: ObjectKind, object: &Bound<'_, PyAny>
             )
         }
         ObjectKind::Class => {
-            place = class_place(builtins, object);
-            format!("class {}", class_name(builtins, object))
+            let facts = classes.facts(builtins, object);
+            place = facts.place.clone();
+            format!("class {}", facts.name)
         }
         ObjectKind::Module => {
             let name = builtins
@@ -109,13 +119,18 @@ pub fn describe(builtins: &Builtins, kind: ObjectKind, object: &Bound<'_, PyAny>
             format!("module {}", printable(&name)).trim_end().to_owned()
         }
         _ => {
-            place = class_place(builtins, class.as_any());
+            place = class.place.clone();
             type_name.clone()
         }
     };
     if let Some(size) = container_size(builtins, kind, object) {
         details.push(("length".to_owned(), size.to_string()));
     }
+    let unplaced_class = match kind {
+        _ if place.is_some() => None,
+        ObjectKind::Class => classes.facts(builtins, object).in_file.clone(),
+        _ => class.in_file.clone(),
+    };
     details.push((
         "address".to_owned(),
         format!("{:#x}", object.as_ptr() as usize),
@@ -125,10 +140,21 @@ pub fn describe(builtins: &Builtins, kind: ObjectKind, object: &Bound<'_, PyAny>
         type_name,
         label,
         place,
+        unplaced_class,
+        weakly_referable: class.weakly_referable,
         free_variables,
         default_arguments,
         details,
     }
+}
+
+/// True if the objects of a class have room for a list of weak references.
+pub(super) fn is_weakly_referable(builtins: &Builtins, class: &Bound<'_, PyAny>) -> bool {
+    builtins
+        .type_weakrefoffset
+        .get(class)
+        .and_then(|offset| int_value(&offset))
+        .is_some_and(|offset| offset != 0)
 }
 
 /// Qualified name of a class with its module, unless that is `builtins` or `__main__`.
@@ -138,6 +164,26 @@ pub(super) fn class_name(builtins: &Builtins, class: &Bound<'_, PyAny>) -> Strin
         None | Some("" | "builtins" | "__main__") => name,
         Some(module) => format!("{}.{name}", printable(module)),
     }
+}
+
+/// Qualified name of a class after that of the file that it is written in, as its module tells it.
+pub(super) fn class_in_file(builtins: &Builtins, class: &Bound<'_, PyAny>) -> Option<String> {
+    let module = class_module(builtins, class)?;
+    let file = match module.as_str() {
+        "" | "builtins" => return None,
+        "__main__" => main_file(class.py())?,
+        imported => imported.rsplit('.').next()?.to_owned(),
+    };
+    let name = qualname(&builtins.type_qualname, class);
+    Some(format!("{}.{name}", printable(&file)))
+}
+
+/// The name of the script that runs as `__main__`, without folder and ending; `None` if there is none.
+fn main_file(py: Python<'_>) -> Option<String> {
+    let names = imported(intern!(py, "__main__"))?;
+    let file = text_of(&find_item("__file__", |f| dict_items(names.as_any(), f))?)?;
+    let name = file.rsplit(['/', '\\']).next()?;
+    Some(name.strip_suffix(".py").unwrap_or(name).to_owned())
 }
 
 /// The name of the module that a class says it is from.
@@ -155,7 +201,7 @@ fn class_module(builtins: &Builtins, class: &Bound<'_, PyAny>) -> Option<String>
     module.and_then(|module| text_of(&module))
 }
 
-fn qualname(descriptor: &super::Descriptor, object: &Bound<'_, PyAny>) -> String {
+pub(super) fn qualname(descriptor: &super::Descriptor, object: &Bound<'_, PyAny>) -> String {
     descriptor
         .get(object)
         .and_then(|name| text_of(&name))
@@ -241,31 +287,93 @@ fn frame_facts(builtins: &Builtins, frame: &Bound<'_, PyAny>) -> (String, Option
 }
 
 /// Where a class is written: the first line of its first method, which is as near as every version
-/// of CPython knows. Methods of another module or under another name do not count: `dataclasses` and
-/// `enum` put some of their own into the classes they make.
-fn class_place(builtins: &Builtins, class: &Bound<'_, PyAny>) -> Option<Place> {
-    let mut first: Option<Place> = None;
+/// of CPython knows; or where it has none, of its body, if a function makes the class. Methods of
+/// another module or under another name do not count: `dataclasses` and `enum` put some of their own
+/// into the classes they make.
+pub(super) fn class_place(builtins: &Builtins, class: &Bound<'_, PyAny>) -> Option<Place> {
     let module = class_module(builtins, class);
-    class_items(builtins, class, &mut |name, value| {
-        // SAFETY: attached, the value and its type are alive.
-        let kind = unsafe { builtins.kind(ffi::Py_TYPE(value.as_ptr())) };
-        if kind == ObjectKind::Function
+    first_method(builtins, class, module.as_deref(), ObjectKind::Function)
+        .or_else(|| first_method(builtins, class, module.as_deref(), ObjectKind::Descriptor))
+        .or_else(|| function_of_context(builtins, class))
+        .or_else(|| class_body_place(builtins, class, module.as_deref()?))
+}
+
+/// The first line of the first method among the functions of a class, or among what its static
+/// methods, class methods and properties refer to.
+fn first_method(
+    builtins: &Builtins,
+    class: &Bound<'_, PyAny>,
+    module: Option<&str>,
+    kind: ObjectKind,
+) -> Option<Place> {
+    // SAFETY: attached, the object and its type are alive.
+    let kind_of = |it: &Bound<'_, PyAny>| unsafe { builtins.kind(ffi::Py_TYPE(it.as_ptr())) };
+    let mut first: Option<Place> = None;
+    let mut consider = |name: &Bound<'_, PyAny>, function: &Bound<'_, PyAny>| {
+        if kind_of(function) == ObjectKind::Function
             && builtins
                 .function_module
-                .get(value)
+                .get(function)
                 .and_then(|module| text_of(&module))
+                .as_deref()
                 == module
-            && has_name_of_code(builtins, name, value)
-            && let Some(place) = function_place(builtins, value)
+            && has_name_of_code(builtins, name, function)
+            && let Some(place) = function_place(builtins, function)
             && place.line > 0
             && !place.file.starts_with('<')
             && first.as_ref().is_none_or(|first| place.line < first.line)
         {
             first = Some(place);
         }
+    };
+    class_items(builtins, class, &mut |name, value| {
+        if kind_of(value) != kind {
+            return true;
+        }
+        if kind == ObjectKind::Function {
+            consider(name, value);
+            return true;
+        }
+        for target in referents(value) {
+            // SAFETY: attached; the descriptor refers to the target and so keeps it alive.
+            let target =
+                unsafe { Bound::from_borrowed_ptr(value.py(), target as *mut ffi::PyObject) };
+            consider(name, &target);
+        }
         true
     });
     first
+}
+
+/// The place of a `torch.autograd.Function`, for the class that `FunctionMeta` made for its contexts
+/// (`torch/autograd/function.py`).
+fn function_of_context(builtins: &Builtins, class: &Bound<'_, PyAny>) -> Option<Place> {
+    let forward = find_item("_forward_cls", |f| class_items(builtins, class, f))?;
+    let own = find_item("_forward_cls", |f| class_items(builtins, &forward, f));
+    own.is_none().then(|| class_place(builtins, &forward))?
+}
+
+/// The place of the body of a class that is defined in a function, found by the class's qualified name:
+/// `make.<locals>.Lookup` is the code `Lookup` among the constants of the function `make`.
+fn class_body_place(builtins: &Builtins, class: &Bound<'_, PyAny>, module: &str) -> Option<Place> {
+    let qualname = qualname(&builtins.type_qualname, class);
+    let mut names = qualname.split('.').filter(|name| *name != "<locals>");
+    let globals = imported(&PyString::new(class.py(), module))?;
+    let outermost = names.next()?;
+    let function = find_item(outermost, |f| dict_items(globals.as_any(), f))?;
+    let mut code = builtins.function_code.get(&function)?;
+    for name in names {
+        let constants = builtins.code_consts.get(&code)?;
+        let mut inner = items(&constants).into_iter().filter(|constant| {
+            let written = builtins.code_name.get(constant);
+            written.and_then(|written| text_of(&written)).as_deref() == Some(name)
+        });
+        code = match (inner.next(), inner.next()) {
+            (Some(only), None) => only,
+            _ => return None,
+        };
+    }
+    code_place(builtins, &code)
 }
 
 /// True if a function is stored under the name it was written with; a private one's is mangled.

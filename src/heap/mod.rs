@@ -17,6 +17,8 @@ mod builtins;
 #[cfg(feature = "python")]
 mod capture;
 #[cfg(feature = "python")]
+mod classes;
+#[cfg(feature = "python")]
 mod describe;
 #[cfg(feature = "python")]
 mod marks;
@@ -38,9 +40,10 @@ pub(crate) use {
     allocated::AllocationTraces,
     builtins::Builtins,
     capture::capture,
+    classes::Classes,
     describe::describe,
     names::name_references,
-    read::{Descriptor, int_value, items, text_of},
+    read::{Descriptor, imported, int_value, items, text_of},
     traverse::{for_each_referent, reference_count},
     types::{TypeFacts, TypeTable, Verdict},
     unreachable::unreachable,

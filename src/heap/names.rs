@@ -8,7 +8,7 @@ use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyList, PyString, PyTuple};
 use rustc_hash::FxHashMap;
 
 use super::builtins::{Builtins, Suspended};
-use super::describe::class_name;
+use super::describe::{class_name, qualname};
 use super::read::{
     TEXT_LIMIT, class_items, dict_items, int_value, items, printable, referents, text_of, texts_of,
 };
@@ -623,7 +623,11 @@ fn name_future(builtins: &Builtins, object: &Bound<'_, PyAny>, names: &mut Names
         return;
     };
     for class in items(&mro) {
+        // The name alone first: the module is looked for among all that a class has.
         if !matches!(
+            qualname(&builtins.type_qualname, &class).as_str(),
+            "Future" | "Task"
+        ) || !matches!(
             class_name(builtins, &class).as_str(),
             "_asyncio.Future" | "_asyncio.Task"
         ) {

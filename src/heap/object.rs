@@ -96,11 +96,17 @@ pub struct Description {
     pub label: String,
     /// Where its code is: of a function, frame, generator; for an instance or a class, the class.
     pub place: Option<Place>,
+    /// Of an instance or a class that has no place: the class, after the last part of its module's
+    /// name, or for `__main__` the script's, so that it is equal in a file that is run and imported.
+    pub unplaced_class: Option<String>,
+    /// True if `weakref.ref` takes it: not so containers, and instances of a class whose `__slots__`
+    /// leave out `__weakref__`.
+    pub weakly_referable: bool,
     /// Of a function: the names of its closure variables, in the order of `__closure__`.
     pub free_variables: Vec<String>,
     /// Of a function: the names of the parameters that `__defaults__` is for, in its order.
     pub default_arguments: Vec<String>,
-    /// Further facts, as name and value.
+    /// Further facts, as name and value; they differ between occurrences of one leak.
     pub details: Vec<(String, String)>,
 }
 

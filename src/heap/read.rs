@@ -276,3 +276,15 @@ pub fn find_item<'py>(
     });
     found
 }
+
+/// The names in an imported module; `None` if it has not been imported.
+///
+/// Goes through the interpreter's own dict of modules and the module's own dict: an attribute asked
+/// of a module may call its `__getattr__`, and one of a lazy module imports it.
+pub fn imported<'py>(name: &Bound<'py, PyString>) -> Option<Bound<'py, PyDict>> {
+    let py = name.py();
+    // SAFETY: attached; the dict is borrowed from the interpreter.
+    let modules = unsafe { Bound::from_borrowed_ptr_or_opt(py, ffi::PyImport_GetModuleDict()) }?;
+    let module = modules.cast::<PyDict>().ok()?.get_item(name).ok()??;
+    Some(module.cast::<PyModule>().ok()?.dict())
+}

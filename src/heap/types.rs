@@ -18,8 +18,21 @@ pub struct TypeFacts {
     pub traverse: Option<ffi::traverseproc>,
     /// The type has a finalizer that the collector runs (`__del__`, generators, coroutines).
     pub finalizes: bool,
+    /// A dict or a tuple: the collector does not track one that refers to nothing it tracks.
+    pub untrackable: bool,
     pub kind: ObjectKind,
     pub verdict: Verdict,
+}
+
+impl TypeFacts {
+    /// What stands for no type at all.
+    pub const NONE: Self = Self {
+        traverse: None,
+        finalizes: false,
+        untrackable: false,
+        kind: ObjectKind::Instance,
+        verdict: 0,
+    };
 }
 
 struct Entry {
@@ -63,12 +76,7 @@ struct Met {
 const NOBODY: Met = Met {
     address: 0,
     until: 0,
-    facts: TypeFacts {
-        traverse: None,
-        finalizes: false,
-        kind: ObjectKind::Instance,
-        verdict: 0,
-    },
+    facts: TypeFacts::NONE,
 };
 
 impl TypeTable {
@@ -168,6 +176,7 @@ impl TypeTable {
         unsafe {
             let slot = |number: c_int| ffi::PyType_GetSlot(ty, number);
             let collectable = ffi::PyType_GetFlags(ty) & ffi::Py_TPFLAGS_HAVE_GC != 0;
+            let kind = builtins.kind(ty);
             let facts = TypeFacts {
                 traverse: collectable
                     .then(|| {
@@ -177,7 +186,8 @@ impl TypeTable {
                     })
                     .flatten(),
                 finalizes: !slot(ffi::Py_tp_finalize).is_null(),
-                kind: builtins.kind(ty),
+                untrackable: matches!(kind, ObjectKind::Dict | ObjectKind::Tuple),
+                kind,
                 verdict: classify(ty),
             };
             let py = Python::assume_attached();
@@ -220,7 +230,7 @@ fn place(ty: *mut ffi::PyTypeObject) -> usize {
 ///
 /// # Safety
 /// `ty` is a live type.
-unsafe fn is_heap_type(ty: *mut ffi::PyTypeObject) -> bool {
+pub(super) unsafe fn is_heap_type(ty: *mut ffi::PyTypeObject) -> bool {
     // SAFETY: by this function's contract.
     unsafe { ffi::PyType_GetFlags(ty) & ffi::Py_TPFLAGS_HEAPTYPE != 0 }
 }
@@ -229,7 +239,7 @@ unsafe fn is_heap_type(ty: *mut ffi::PyTypeObject) -> bool {
 ///
 /// # Safety
 /// The caller is attached to the interpreter.
-unsafe fn refers_to(weak: &Py<PyAny>, ty: *mut ffi::PyTypeObject) -> bool {
+pub(super) unsafe fn refers_to(weak: &Py<PyAny>, ty: *mut ffi::PyTypeObject) -> bool {
     let mut target = std::ptr::null_mut();
     // SAFETY: attached; on success `target` is a new reference, given up here. The type cannot
     // die of that: the caller holds it.

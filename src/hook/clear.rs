@@ -90,7 +90,7 @@ impl<'py> Garbage<'py> {
         if !self.ours {
             return;
         }
-        let mut slot = ClearSlot::default();
+        let mut slots = ClearSlots::default();
         for index in indices {
             if !self.kept.is_empty() && self.kept.contains(&index) {
                 continue;
@@ -107,11 +107,12 @@ impl<'py> Garbage<'py> {
                     && reference_count(object) > 1
                     && ffi::PyObject_GC_IsTracked(object) != 0
                 {
-                    slot.clear(self.py, object);
+                    slots.clear(self.py, object);
                 }
                 ffi::Py_XDECREF(object);
             }
         }
+        slots.note_error();
     }
 }
 
@@ -125,34 +126,75 @@ impl Drop for Garbage<'_> {
     }
 }
 
-/// The `tp_clear` of the type met last: objects of one type come in rows.
+/// The `tp_clear` of each type met lately: garbage consists of few types, and objects of one type
+/// come in rows.
 #[derive(Default)]
+struct ClearSlots<'py> {
+    /// The type of the row, which is held in its place of `recent`; null before the first.
+    row: *mut ffi::PyTypeObject,
+    clear: Option<ffi::inquiry>,
+    recent: [Option<ClearSlot<'py>>; RECENT],
+}
+
+/// A power of two.
+const RECENT: usize = 8;
+
 struct ClearSlot<'py> {
     /// Held, so that no other type can be born at its address.
-    of: Option<Bound<'py, PyAny>>,
+    of: Bound<'py, PyAny>,
     clear: Option<ffi::inquiry>,
 }
 
-impl<'py> ClearSlot<'py> {
+impl<'py> ClearSlots<'py> {
     /// Calls the `tp_clear` of an object's type, as the collector does.
     ///
     /// # Safety
     /// The object is alive, and the caller holds a reference to it.
     unsafe fn clear(&mut self, py: Python<'py>, object: *mut ffi::PyObject) {
         // SAFETY: attached, as `py` shows; the object is held across its own `tp_clear`, which the
-        // collector would have called just so. The slot has the type that CPython documents.
+        // collector would have called just so.
         unsafe {
-            let ty = ffi::Py_TYPE(object).cast::<ffi::PyObject>();
-            if self.of.as_ref().is_none_or(|of| of.as_ptr() != ty) {
-                self.of = Some(Bound::from_borrowed_ptr(py, ty));
-                self.clear = mem::transmute::<*mut c_void, Option<ffi::inquiry>>(
-                    ffi::PyType_GetSlot(ty.cast(), ffi::Py_tp_clear),
-                );
+            let ty = ffi::Py_TYPE(object);
+            if ty != self.row {
+                self.begin_row(py, ty);
             }
             if let Some(clear) = self.clear {
                 clear(object);
+            }
+        }
+    }
+
+    /// # Safety
+    /// The type is alive.
+    unsafe fn begin_row(&mut self, py: Python<'py>, ty: *mut ffi::PyTypeObject) {
+        self.note_error();
+        // Types are objects of at least 400 bytes, so that their lowest bits say little.
+        let place = &mut self.recent[(ty as usize >> 9) % RECENT];
+        // SAFETY: attached, as `py` shows, and the type is alive; the slot has the type that
+        // CPython documents.
+        let slot = match place {
+            Some(slot) if slot.of.as_ptr() == ty.cast() => slot,
+            _ => place.insert(unsafe {
+                ClearSlot {
+                    of: Bound::from_borrowed_ptr(py, ty.cast()),
+                    clear: mem::transmute::<*mut c_void, Option<ffi::inquiry>>(
+                        ffi::PyType_GetSlot(ty, ffi::Py_tp_clear),
+                    ),
+                }
+            }),
+        };
+        self.row = ty;
+        self.clear = slot.clear;
+    }
+
+    /// Writes an exception that a `tp_clear` left behind to standard error, as the collector does;
+    /// asked once per row, since a `tp_clear` that fails is all but unknown.
+    fn note_error(&self) {
+        if !self.row.is_null() {
+            // SAFETY: attached, as the slots show, and the type of the row is held by its slot.
+            unsafe {
                 if !ffi::PyErr_Occurred().is_null() {
-                    ffi::PyErr_WriteUnraisable(ffi::Py_TYPE(object).cast());
+                    ffi::PyErr_WriteUnraisable(self.row.cast());
                 }
             }
         }

@@ -4,6 +4,7 @@ mod report;
 mod state;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use pyo3::exceptions::{PyImportError, PyValueError};
@@ -14,6 +15,7 @@ use pyo3::types::PyList;
 use crate::device::{DeviceSelection, driver_present};
 use crate::diagnose::patterns::PATTERNS;
 use crate::hook::is_waiting_for_stop;
+use crate::report::library::say_whose;
 use crate::watch::{Frequency, Ignored, News, Next, Tally, WatchId};
 use report::{CycleReport, Frame};
 use state::state;
@@ -35,7 +37,7 @@ mod _native {
     use super::{
         check_devices, close_deliveries, cuda_driver_present, find, flush, last_look, look, merge,
         next_delivery, patterns, select, start_watch, stop_watch, tallies, unreachable_objects,
-        with_allocations,
+        with_allocations, with_occurrences,
     };
 }
 
@@ -67,6 +69,7 @@ fn row(tally: Tally) -> TallyRow {
         largest,
         first_seen,
         last_seen,
+        occurrences: _,
     } = tally;
     (
         signature, summary, count, bytes, largest, first_seen, last_seen,
@@ -157,7 +160,14 @@ fn next_delivery(py: Python<'_>) -> PyResult<Option<NewsRow>> {
         }
     };
     Ok(next.map(|delivery| match delivery.news {
-        News::Report(report) => (delivery.watch, Some(CycleReport::new(report)), None),
+        News::Report(report) => {
+            let report = py.detach(|| {
+                let mut report = Arc::unwrap_or_clone(report);
+                say_whose(&mut report);
+                Arc::new(report)
+            });
+            (delivery.watch, Some(CycleReport::new(report)), None)
+        }
         News::Trouble(reason) => (delivery.watch, None, Some(reason)),
     }))
 }
@@ -202,7 +212,8 @@ fn find(py: Python<'_>, devices: Vec<String>, ignore: Vec<String>) -> PyResult<C
     let mut report = report?;
     let ignored = Ignored::new(ignore);
     report.leaks.retain(|leak| !ignored.contains(leak));
-    Ok(CycleReport::new(std::sync::Arc::new(report)))
+    py.detach(|| say_whose(&mut report));
+    Ok(CycleReport::new(Arc::new(report)))
 }
 
 /// Reports what a collection of generations up to `oldest` would find, without collecting.
@@ -219,7 +230,8 @@ fn look(
     let mut report = state.watcher.inspector().find_up_to(py, &devices, oldest)?;
     let ignored = Ignored::new(ignore);
     report.leaks.retain(|leak| !ignored.contains(leak));
-    Ok(CycleReport::new(std::sync::Arc::new(report)))
+    py.detach(|| say_whose(&mut report));
+    Ok(CycleReport::new(Arc::new(report)))
 }
 
 /// One report of all that some reports found.
@@ -255,4 +267,15 @@ fn with_allocations(
     stacks: HashMap<(String, u64), Vec<Frame>>,
 ) -> CycleReport {
     report.get().with_allocations(&stacks)
+}
+
+/// The report with all that a watch has seen of its leaks so far.
+#[pyfunction]
+fn with_occurrences(
+    py: Python<'_>,
+    report: &Bound<'_, CycleReport>,
+    watch: WatchId,
+) -> PyResult<CycleReport> {
+    let tallies = state(py)?.watcher.tallies(watch);
+    Ok(report.get().with_occurrences(&tallies))
 }

@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 use crate::graph::is_library_file;
 use crate::report::model::{self, Report};
 use crate::report::{dot, html, human_bytes, json, markdown, merge, svg, text};
+use crate::watch::Tally;
 
 /// True if what Python prints goes to a terminal whose user did not say no to colours
 /// (<https://no-color.org>).
@@ -81,6 +82,18 @@ impl CycleReport {
                     .iter()
                     .map(|(file, line, function)| format!("{file}:{line} {function}"))
                     .collect();
+            }
+        }
+        Self::new(Arc::new(report))
+    }
+
+    /// The report with the occurrences that a watch has counted of its leaks.
+    pub fn with_occurrences(&self, tallies: &[Tally]) -> Self {
+        let mut report = Report::clone(&self.report);
+        for leak in &mut report.leaks {
+            let tally = tallies.iter().find(|one| one.signature == leak.signature);
+            if let Some(tally) = tally {
+                leak.occurrences.clone_from(&tally.occurrences);
             }
         }
         Self::new(Arc::new(report))

@@ -4,11 +4,11 @@ use petgraph::graph::NodeIndex;
 use petgraph::visit::{EdgeRef, IntoEdgeReferences};
 
 use super::model::{
-    Advice, Buffer, Cut, Edge, EdgeRole, Graph, Leak, Location, Node, NodeKind, Step,
+    Advice, Buffer, Cut, Edge, EdgeRole, Graph, Hop, Leak, Location, Node, NodeKind, Step,
 };
 use crate::device::DeviceBuffer;
 use crate::diagnose::Diagnosis;
-use crate::graph::{LeakGraph, LeakNode};
+use crate::graph::{self, Cycle, LeakGraph, LeakNode};
 use crate::heap::{ObjectKind, Place};
 
 /// A report lists at most so many buffers of a leak; the bytes of all are counted.
@@ -101,7 +101,7 @@ pub fn leak<'a>(
             Some(Cut {
                 owner: graph[from].description.label.clone(),
                 edge: graph[edge].name.to_string(),
-                location: cut_place(&graph[from], &graph[to]).map(location),
+                location: cut_place(graph, cycle, from, to).map(location),
                 proven: diagnosis.cuts_free,
                 from: from.index() as u32,
                 to: to.index() as u32,
@@ -130,6 +130,7 @@ pub fn leak<'a>(
         cuts,
         library: None,
         known: None,
+        occurrences: Vec::new(),
     }
 }
 
@@ -157,7 +158,11 @@ pub fn distinct_largest_first(buffers: &mut Vec<Buffer>) {
         (&a.device, a.pointer, a.path.len()).cmp(&(&b.device, b.pointer, b.path.len()))
     });
     buffers.dedup_by(|a, b| a.device == b.device && a.pointer == b.pointer);
-    buffers.sort_by_key(|buffer| std::cmp::Reverse(buffer.bytes));
+    // Of equal size in the order of the drawing, which an address would change from run to run.
+    buffers.sort_by(|a, b| {
+        let place = |buffer: &Buffer| (std::cmp::Reverse(buffer.bytes), buffer.from_step);
+        (place(a), &a.path).cmp(&(place(b), &b.path))
+    });
 }
 
 /// `Model._callback → <lambda> closure variable 'self' → Model`.
@@ -188,8 +193,14 @@ fn short(label: &str) -> &str {
 }
 
 /// Where to make the cut: the program's own code at either end of the reference before a library's,
-/// a function before a class.
-fn cut_place<'a>(from: &'a LeakNode, to: &'a LeakNode) -> Option<&'a Place> {
+/// a function before a class. Where both ends are a library's, the program's own code that the cycle
+/// comes to next: what it gave to the library.
+fn cut_place<'a>(
+    graph: &'a LeakGraph,
+    cycle: &Cycle,
+    from: NodeIndex,
+    to: NodeIndex,
+) -> Option<&'a Place> {
     let rank = |node: &&LeakNode| {
         let code = matches!(
             node.description.kind,
@@ -201,11 +212,21 @@ fn cut_place<'a>(from: &'a LeakNode, to: &'a LeakNode) -> Option<&'a Place> {
         );
         (node.is_library(), !code)
     };
-    [from, to]
+    let here = [from, to]
         .into_iter()
+        .map(|node| &graph[node])
         .filter(|node| place(node).is_some())
-        .min_by_key(rank)
-        .and_then(place)
+        .min_by_key(rank);
+    let library = here.is_some_and(LeakNode::is_library);
+    let after = cycle.nodes.iter().position(|&node| node == from);
+    let next = after.filter(|_| library).and_then(|start| {
+        let following = cycle.nodes.iter().cycle().skip(start + 1);
+        following
+            .take(cycle.nodes.len())
+            .map(|&node| &graph[node])
+            .find(|node| place(node).is_some() && !node.is_library())
+    });
+    next.or(here).and_then(place)
 }
 
 /// Where an object's code is; for a tensor, whose class is the framework's, nowhere.
@@ -278,6 +299,7 @@ fn drawing(
                 to: edge.target().index() as u32,
                 name: edge.weight().name.to_string(),
                 role,
+                through: edge.weight().through.iter().filter_map(hop).collect(),
             }
         })
         .collect();
@@ -285,7 +307,17 @@ fn drawing(
         nodes,
         edges,
         omitted,
+        omitted_types: Vec::new(),
     }
+}
+
+fn hop(hop: &graph::Hop) -> Option<Hop> {
+    Some(Hop {
+        object: hop.object?,
+        label: hop.label.clone(),
+        into: hop.into.to_string(),
+        onwards: hop.onwards.to_string(),
+    })
 }
 
 fn members_of_cycles(graph: &LeakGraph) -> Vec<bool> {

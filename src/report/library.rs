@@ -8,7 +8,8 @@ use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-use super::model::{Leak, Library, Location, Node, NodeKind};
+use super::known::known;
+use super::model::{Advice, Leak, Library, Location, Node, NodeKind, Report};
 use crate::graph::is_library_file;
 
 /// What the interpreter's own modules are called in a report.
@@ -29,6 +30,57 @@ const BUILTIN_TYPES: &str = " dict list tuple set frozenset object type property
     ModuleNotFoundError MemoryError StopIteration StopAsyncIteration TimeoutError EOFError \
     NameError UnicodeDecodeError ConnectionError BrokenPipeError PermissionError SystemExit \
     KeyboardInterrupt GeneratorExit ";
+
+/// Patterns whose advice is for the user of a library, and not for those who write it.
+const FOR_USERS: [&str; 2] = ["parametrized-module", "traced-graph-module"];
+
+/// Says of each leak whose it is; of those that are a library's, what its user can do.
+///
+/// Reads the metadata of installed packages, which may take a while: never call it while the program
+/// waits for a collection.
+pub fn say_whose(report: &mut Report) {
+    for leak in &mut report.leaks {
+        leak.library = library(leak);
+        leak.known = known(leak);
+        if let Some(advice) = advice_to_user(leak) {
+            leak.advice = advice;
+        }
+    }
+}
+
+/// What the user of a library can do about a leak of it; `None` if the pattern's advice says so.
+///
+/// A pattern knows the line that makes the cycle, but nobody edits an installed library.
+fn advice_to_user(leak: &Leak) -> Option<Advice> {
+    if speaks_to_user(leak) {
+        return None;
+    }
+    let text = match (&leak.known, &leak.library) {
+        (Some(known), _) => known.remedy.clone(),
+        (None, Some(library)) => format!(
+            "The whole cycle is the making of {}{}, not of your code. Make such objects once and use \
+             them again; or run `gc.collect()` where you drop them; or see whether another version \
+             is free of it.",
+            library.name,
+            library
+                .version
+                .as_ref()
+                .map_or_else(String::new, |version| format!(" {version}"))
+        ),
+        _ => return None,
+    };
+    Some(Advice {
+        text,
+        before: None,
+        after: None,
+    })
+}
+
+fn speaks_to_user(leak: &Leak) -> bool {
+    leak.pattern
+        .as_ref()
+        .is_some_and(|pattern| FOR_USERS.contains(&pattern.as_str()))
+}
 
 /// The library of a leak whose cycle is a library's own from end to end; `None` if some object of the
 /// cycle is the program's, or may be.

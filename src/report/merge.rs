@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use super::assemble::BUFFER_LIMIT;
 use super::model::{Leak, Report};
+use super::occurrences;
 
 /// One report of all that some reports found; `None` of none.
 ///
@@ -63,6 +64,7 @@ fn add(leak: &mut Leak, more: &Leak) {
     leak.bytes_held += more.bytes_held;
     leak.bytes_freed = leak.bytes_freed.zip(more.bytes_freed).map(|(a, b)| a + b);
     leak.buffers_omitted += more.buffers_omitted;
+    occurrences::add(&mut leak.occurrences, more.occurrences.iter().cloned());
     // Not deduplicated: an address means the same memory in one look at one process only.
     leak.buffers
         .extend(more.buffers.iter().cloned().map(|mut buffer| {

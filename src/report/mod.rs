@@ -4,18 +4,23 @@
 //! person or a program reads, and adds no facts of its own.
 
 pub mod assemble;
+mod canvas;
+mod chosen;
 pub mod dot;
 pub mod html;
 pub mod json;
 pub mod known;
+mod labels;
 mod layout;
 pub mod library;
 mod lines;
 pub mod markdown;
 pub mod merge;
 pub mod model;
+pub mod occurrences;
 mod route;
 mod scene;
+mod shape;
 pub mod svg;
 pub mod text;
 mod words;

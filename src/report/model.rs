@@ -43,6 +43,9 @@ pub struct Process {
     pub program: String,
     /// Name and version of each known framework that the process has imported.
     pub frameworks: Vec<(String, String)>,
+    /// Names of the GPUs that the process uses, by their CUDA numbers; empty where it uses none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gpus: Vec<String>,
 }
 
 /// What made cyclescope look at the garbage.
@@ -99,6 +102,27 @@ pub struct Leak {
     /// The publicly known leak of a library that this one is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub known: Option<Known>,
+    /// When it was seen, in the order of time; of many, neighbours are added up
+    /// (see [`super::occurrences::add`]).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub occurrences: Vec<Occurrence>,
+}
+
+/// A collection that found a leak, or several neighbouring ones of the same process.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Occurrence {
+    /// When it ended, in seconds since 1970-01-01 UTC.
+    pub time: f64,
+    /// How many collections are added up here.
+    pub collections: u64,
+    /// How many groups of objects had leaked.
+    pub count: u64,
+    /// Bytes of the buffers that they held.
+    pub bytes: u64,
+    /// As [`Process::host`], [`Process::pid`] and [`Process::rank`].
+    pub host: String,
+    pub pid: u32,
+    pub rank: Option<u32>,
 }
 
 /// The library that a leak belongs to.
@@ -122,7 +146,7 @@ pub struct Known {
     pub library: String,
     /// Versions that were run and leaked; others may leak too.
     pub versions: Vec<String>,
-    /// A version that was run and did not leak.
+    /// The first version that was run and did not leak.
     pub fixed_in: Option<String>,
     /// Where it is discussed.
     pub link: Option<String>,
@@ -250,6 +274,9 @@ pub struct Graph {
     pub edges: Vec<Edge>,
     /// How many objects of the leak are not drawn.
     pub omitted: u64,
+    /// The commonest types among those, each with how many they are.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub omitted_types: Vec<(String, u64)>,
 }
 
 /// What an object is, as far as a drawing cares.
@@ -313,6 +340,23 @@ pub struct Edge {
     /// As [`Step::edge`].
     pub name: String,
     pub role: EdgeRole,
+    /// The interpreter's own objects that the reference passes and that are not among the nodes:
+    /// instance dictionaries, closure tuples, cells.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub through: Vec<Hop>,
+}
+
+/// An object that a reference passes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hop {
+    /// Equal for the same object in one graph.
+    pub object: u32,
+    /// As [`Step::label`].
+    pub label: String,
+    /// The reference that leads to it, as [`Step::edge`].
+    pub into: String,
+    /// Its own reference that leads on.
+    pub onwards: String,
 }
 
 impl Report {

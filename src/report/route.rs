@@ -8,7 +8,11 @@ pub type Point = (f64, f64);
 /// How long an arrow's head is.
 pub const HEAD: f64 = 9.0;
 /// How far apart lines between the same boxes run.
-const LANE: f64 = 14.0;
+const LANE: f64 = 20.0;
+/// How far a line may swing up or down to pass boxes, in the order in which that is tried.
+const BENDS: [f64; 9] = [
+    0.0, -50.0, 50.0, -100.0, 100.0, -170.0, 170.0, -260.0, 260.0,
+];
 
 /// A cubic curve with an arrow's head at its end.
 #[derive(Clone, Copy, Debug)]
@@ -42,14 +46,44 @@ impl Route {
         }
     }
 
-    /// The middle of the curve, where the reference's name stands.
-    pub fn middle(&self) -> Point {
+    /// The point at this part of the curve: 0 is its start, 1 its end.
+    pub fn at(&self, part: f64) -> Point {
         let [a, b] = self.controls;
-        let at = |s: f64, a: f64, b: f64, e: f64| (s + 3.0 * a + 3.0 * b + e) / 8.0;
+        let rest = 1.0 - part;
+        let mix = |start: f64, a: f64, b: f64, end: f64| {
+            rest.powi(3) * start
+                + 3.0 * rest * rest * part * a
+                + 3.0 * rest * part * part * b
+                + part.powi(3) * end
+        };
         (
-            at(self.start.0, a.0, b.0, self.end.0),
-            at(self.start.1, a.1, b.1, self.end.1),
+            mix(self.start.0, a.0, b.0, self.end.0),
+            mix(self.start.1, a.1, b.1, self.end.1),
         )
+    }
+
+    pub fn middle(&self) -> Point {
+        self.at(0.5)
+    }
+
+    /// How many of the boxes the line passes through.
+    fn hits<'a>(&self, boxes: impl Iterator<Item = &'a Spot>) -> usize {
+        let points: Vec<Point> = (1..20).map(|i| self.at(f64::from(i) / 20.0)).collect();
+        let inside = |spot: &Spot, (x, y): Point| {
+            (x - spot.x).abs() < spot.size.width / 2.0 + 4.0
+                && (y - spot.y).abs() < spot.size.height / 2.0 + 4.0
+        };
+        boxes
+            .filter(|spot| points.iter().any(|&point| inside(spot, point)))
+            .count()
+    }
+
+    fn bent(mut self, by: f64) -> Route {
+        // The curve reaches three quarters of what its controls do.
+        for control in &mut self.controls {
+            control.1 += by * 4.0 / 3.0;
+        }
+        self
     }
 }
 
@@ -87,55 +121,67 @@ fn straight(start: Point, tip: Point) -> Route {
     Route::new(start, (0.0, third), tip, (0.0, -third))
 }
 
-/// The way between any two boxes; `lane` counts the references between the same two.
-pub fn across(from: &Spot, to: &Spot, lane: usize) -> Route {
-    let shift = lane_shift(lane);
+/// The way between any two boxes, around the obstacles if a small swing leads around them; of
+/// `lane.1` references between the same two it is number `lane.0`. Its name is `label` wide.
+pub fn across(
+    spots: &[Spot],
+    ends: (usize, usize),
+    lane: (usize, usize),
+    label: f64,
+    obstacles: &[Spot],
+) -> Route {
+    let straight = direct(&spots[ends.0], &spots[ends.1], lane, label);
+    let others = || {
+        let others = obstacles.iter().enumerate();
+        others
+            .filter(|(index, _)| *index != ends.0 && *index != ends.1)
+            .map(|(_, spot)| spot)
+    };
+    BENDS
+        .iter()
+        .map(|&bend| straight.bent(bend))
+        .map(|route| (route.hits(others()), route))
+        .min_by_key(|(hits, _)| *hits)
+        .map_or(straight, |(_, route)| route)
+}
+
+fn direct(from: &Spot, to: &Spot, (lane, lanes): (usize, usize), label: f64) -> Route {
+    let shift = (lane as f64 - (lanes.saturating_sub(1)) as f64 / 2.0) * LANE;
     let right = |s: &Spot| s.x + s.size.width / 2.0;
     let left = |s: &Spot| s.x - s.size.width / 2.0;
     let (from_y, to_y) = (port(from, shift), port(to, shift));
     let room = 24.0;
     if left(to) - right(from) > room {
         let swing = ((left(to) - right(from)) / 2.0).min(160.0);
-        return Route::new(
-            (right(from), from_y),
-            (swing, 0.0),
-            (left(to), to_y),
-            (-swing, 0.0),
-        );
+        let (start, tip) = ((right(from), from_y), (left(to), to_y));
+        return Route::new(start, (swing, 0.0), tip, (-swing, 0.0));
     }
     if left(from) - right(to) > room {
         let swing = ((left(from) - right(to)) / 2.0).min(160.0);
-        return Route::new(
-            (left(from), from_y),
-            (-swing, 0.0),
-            (right(to), to_y),
-            (swing, 0.0),
-        );
+        let (start, tip) = ((left(from), from_y), (right(to), to_y));
+        return Route::new(start, (-swing, 0.0), tip, (swing, 0.0));
     }
     // One above the other, or the same box: out on the outer side and in again.
-    let swing = 46.0 + LANE * lane as f64 + ((from.y - to.y).abs() / 8.0).min(80.0);
+    // The curve reaches three quarters of its swing, and half of the name is on the box's side.
+    let room = (label / 2.0 + 6.0) * 4.0 / 3.0;
+    let reach = 46.0 + LANE * lane as f64 + ((from.y - to.y).abs() / 8.0).min(80.0);
+    let swing = reach.max(room);
     let apart = if from.y == to.y { 9.0 } else { 0.0 };
-    let (start, tip) = ((0.0, from.y - apart), (0.0, to.y + apart));
+    let (start, tip) = (from.y - apart, to.y + apart);
     match from.side {
         Side::Right => Route::new(
-            (right(from), start.1),
+            (right(from), start),
             (swing, 0.0),
-            (right(to), tip.1),
+            (right(to), tip),
             (swing, 0.0),
         ),
         Side::Left => Route::new(
-            (left(from), start.1),
+            (left(from), start),
             (-swing, 0.0),
-            (left(to), tip.1),
+            (left(to), tip),
             (-swing, 0.0),
         ),
     }
-}
-
-/// 0, then alternately below and above: 1, -1, 2, -2 lanes.
-fn lane_shift(lane: usize) -> f64 {
-    let distance = lane.div_ceil(2) as f64 * LANE;
-    if lane % 2 == 1 { distance } else { -distance }
 }
 
 /// Where on a box's side a line that is shifted by so much ends.
@@ -177,10 +223,29 @@ mod tests {
     #[test]
     fn lines_between_the_same_boxes_run_apart() {
         let (a, b) = (spot(0.0, 0.0, Side::Right), spot(300.0, 0.0, Side::Right));
-        let middles: Vec<f64> = (0..3).map(|lane| across(&a, &b, lane).middle().1).collect();
-        assert_eq!(middles, [0.0, 14.0, -14.0]);
-        assert!(across(&b, &a, 0).start.0 < b.x);
-        let itself = across(&a, &a, 0);
+        let spots = [a, b];
+        let run = |ends, lane| across(&spots, ends, lane, 60.0, &[]);
+        let middles = (0..3).map(|lane| run((0, 1), (lane, 3)).middle().1);
+        let middles: Vec<f64> = middles.map(f64::round).collect();
+        assert!(
+            middles.is_sorted() && middles[1] == 0.0 && middles[0] < -10.0,
+            "{middles:?}"
+        );
+        assert!(run((1, 0), (0, 1)).start.0 < b.x);
+        let itself = run((0, 0), (0, 1));
         assert!(itself.start != itself.tip && itself.middle().0 > 50.0);
+    }
+
+    #[test]
+    fn a_line_swings_around_a_box_in_its_way() {
+        let spots = [
+            spot(0.0, 0.0, Side::Right),
+            spot(500.0, 0.0, Side::Right),
+            spot(250.0, 0.0, Side::Right),
+        ];
+        let route = across(&spots, (0, 1), (0, 1), 60.0, &spots);
+        assert_eq!(route.hits(spots[2..].iter()), 0);
+        assert!(route.middle().1.abs() > 20.0);
+        assert_eq!(across(&spots, (0, 2), (0, 1), 60.0, &spots).middle().1, 0.0);
     }
 }

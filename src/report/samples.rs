@@ -43,6 +43,7 @@ pub fn callback() -> Report {
             edge(0, 4, ".__class__", EdgeRole::Other),
         ],
         omitted: 3,
+        omitted_types: vec![],
     };
     let leak = Leak {
         signature: "3f8a1c0e9b7d2465".into(),
@@ -84,8 +85,84 @@ pub fn callback() -> Report {
         graph,
         library: None,
         known: None,
+        occurrences: vec![],
     };
     report(vec![leak], 9)
+}
+
+/// A leak that each of some ranks saw in ten collections.
+pub fn seen_on_ranks(ranks: u32) -> Report {
+    let mut report = callback();
+    let seen = |index: u32| Occurrence {
+        time: 1_790_000_000.0 + f64::from(index),
+        collections: 1,
+        count: 1,
+        bytes: (1 + u64::from(index % 7)) << 20,
+        host: "node17".into(),
+        pid: 4000 + index % ranks,
+        rank: Some(index % ranks),
+    };
+    report.leaks[0].occurrences = (0..10 * ranks).map(seen).collect();
+    report
+}
+
+/// An object whose lambda captures it, with the dictionary, closure tuple and cell on the way.
+pub fn through_dictionary() -> Report {
+    let mut report = callback();
+    let leak = &mut report.leaks[0];
+    let nodes = &mut leak.graph.nodes;
+    nodes.swap(2, 3);
+    nodes.truncate(3);
+    let hop = |object: u32, label: &str, into: &str, onwards: &str| Hop {
+        object,
+        label: label.into(),
+        into: into.into(),
+        onwards: onwards.into(),
+    };
+    let mut edges = vec![
+        edge(0, 1, "._callback", EdgeRole::Cut),
+        edge(1, 0, "closure variable 'self'", EdgeRole::Cycle),
+        edge(0, 2, ".tensor", EdgeRole::Path),
+    ];
+    edges[0].through = vec![hop(100, "dict", ".__dict__", "['callback']")];
+    edges[1].through = vec![
+        hop(101, "tuple", ".__closure__", "[0]"),
+        hop(102, "cell", "[0]", ".cell_contents"),
+    ];
+    edges[2].through = vec![hop(100, "dict", ".__dict__", "['tensor']")];
+    leak.graph.edges = edges;
+    leak.graph.omitted = 0;
+    leak.buffers[0].node = Some(2);
+    leak.buffers[0].path = vec![".tensor".into()];
+    leak.buffers[0].path_nodes = vec![2];
+    report
+}
+
+/// A list in a cycle that holds this many tensors of one MiB.
+pub fn many_buffers(count: u32) -> Report {
+    let mut report = callback();
+    let leak = &mut report.leaks[0];
+    leak.graph.nodes.truncate(2);
+    leak.graph.edges.truncate(2);
+    leak.graph.omitted = 0;
+    leak.buffers.clear();
+    for index in 0..count {
+        let place = index + 2;
+        leak.graph
+            .nodes
+            .push(node(NodeKind::Buffer, "torch.Tensor", "torch.Tensor").holding(index));
+        leak.graph
+            .edges
+            .push(edge(0, place, &format!("[{index}]"), EdgeRole::Path));
+        leak.buffers.push(Buffer {
+            node: Some(place),
+            path: vec![format!("[{index}]")],
+            path_nodes: vec![place],
+            pointer: u64::from(index) << 20,
+            ..tensor(1 << 20, &[262_144])
+        });
+    }
+    report
 }
 
 /// Two nodes that know each other, held three times over, and an exception that keeps its frame;
@@ -122,6 +199,7 @@ fn linked_nodes() -> Leak {
             edge(1, 3, ".storage", EdgeRole::Path),
         ],
         omitted: 0,
+        omitted_types: vec![],
     };
     Leak {
         signature: "00c0ffee00c0ffee".into(),
@@ -170,6 +248,7 @@ fn linked_nodes() -> Leak {
         graph,
         library: None,
         known: None,
+        occurrences: vec![],
     }
 }
 
@@ -199,6 +278,7 @@ fn exception() -> Leak {
             edge(3, 4, "['images']", EdgeRole::Path),
         ],
         omitted: 0,
+        omitted_types: vec![],
     };
     Leak {
         signature: "badc0de5badc0de5".into(),
@@ -233,6 +313,7 @@ fn exception() -> Leak {
         graph,
         library: None,
         known: None,
+        occurrences: vec![],
     }
 }
 
@@ -256,6 +337,7 @@ pub fn million_ring() -> Report {
         nodes,
         edges,
         omitted: 999_992,
+        omitted_types: vec![],
     };
     let leak = Leak {
         signature: "1000000000000001".into(),
@@ -280,6 +362,7 @@ pub fn million_ring() -> Report {
         graph,
         library: None,
         known: None,
+        occurrences: vec![],
     };
     report(vec![leak], 1_000_000)
 }
@@ -305,6 +388,7 @@ pub fn hostile() -> Report {
     report.process.python = evil.clone();
     report.process.program = evil.clone();
     report.process.frameworks = vec![(evil.clone(), evil.clone())];
+    report.process.gpus = vec![evil.clone()];
     for leak in &mut report.leaks {
         leak.signature = evil.clone();
         leak.pattern = Some(evil.clone());
@@ -314,6 +398,12 @@ pub fn hostile() -> Report {
             before: Some(evil.clone()),
             after: Some(evil.clone()),
         };
+        leak.occurrences = vec![Occurrence {
+            time: f64::MAX,
+            bytes: u64::MAX,
+            host: evil.clone(),
+            ..Occurrence::default()
+        }];
         leak.library = Some(Library {
             name: evil.clone(),
             version: Some(evil.clone()),
@@ -352,6 +442,12 @@ pub fn hostile() -> Report {
         }
         for edge in &mut leak.graph.edges {
             edge.name = evil.clone();
+            edge.through = vec![Hop {
+                object: u32::MAX,
+                label: evil.clone(),
+                into: evil.clone(),
+                onwards: evil.clone(),
+            }];
         }
     }
     report
@@ -427,6 +523,7 @@ pub fn report(leaks: Vec<Leak>, garbage_objects: u64) -> Report {
                 ("torch".into(), "2.9.1".into()),
                 ("numpy".into(), "2.3.4".into()),
             ],
+            gpus: vec!["NVIDIA H200".into()],
         },
         collection: Collection {
             trigger: "watch".into(),
@@ -485,6 +582,7 @@ pub fn edge(from: u32, to: u32, name: &str, role: EdgeRole) -> Edge {
         to,
         name: name.into(),
         role,
+        through: vec![],
     }
 }
 

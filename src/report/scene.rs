@@ -1,24 +1,27 @@
 //! What a drawing of a leak shows: the cycle as a ring of boxes, and what hangs off it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use super::model::{Buffer, Edge, EdgeRole, Leak, Location, Node, NodeKind, Step};
-use super::words::{
-    counted, cut_of, element_type, human_bytes, name, short_location, shortened, steps_before_gap,
-};
+use super::chosen::{Fold, chosen};
+use super::model::{Edge, EdgeRole, Leak, Step};
+use super::shape::{LABEL, Shape, ShapeKind, TITLE};
+use super::words::{counted, cut_of, name, steps_before_gap};
 
-/// More boxes than this are not drawn.
-pub const BOXES: usize = 500;
 /// A longer cycle is drawn without its middle.
 const RING: usize = 24;
 /// How many references are drawn.
-const LINKS: usize = 2000;
-/// How many characters a line of a box takes.
-pub const LINE: usize = 36;
-/// How many characters of a reference's name are shown.
-pub const LABEL: usize = 26;
-/// How many characters the hover text of a box or a reference takes.
-const TITLE: usize = 1000;
+const LINKS: usize = 4000;
+
+/// How much of a leak is drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Detail {
+    /// The cycle, what it holds, the references to remove, and how much more there is.
+    Leak,
+    /// As `Leak`, with the interpreter's own objects that references pass.
+    Plumbing,
+    /// Every object that the report describes, up to a limit.
+    All,
+}
 
 /// The boxes and links of a drawing. The first [`Scene::ring`] boxes are the cycle, in order.
 pub struct Scene {
@@ -28,31 +31,8 @@ pub struct Scene {
     pub boxes: Vec<Shape>,
     /// The first [`Scene::ring`] links are the cycle's own, each from its box to the next.
     pub links: Vec<Link>,
-    /// How many objects of the leak are not drawn.
+    /// How many objects of the leak no box stands for.
     pub omitted: u64,
-}
-
-/// One box: an object, or the steps left out of a long cycle.
-pub struct Shape {
-    /// Index of the object in [`super::model::Graph::nodes`].
-    pub node: Option<u32>,
-    pub kind: ShapeKind,
-    /// The object's name, on one line or a few.
-    pub name: Vec<String>,
-    /// Where it is, or what a buffer is made of.
-    pub note: Option<String>,
-    /// The size of what it holds, if that is a buffer.
-    pub size: Option<String>,
-    /// All of it in full, for who hovers.
-    pub title: String,
-}
-
-/// How a box is drawn.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum ShapeKind {
-    Object(NodeKind),
-    /// Stands for the middle of a long cycle.
-    Gap,
 }
 
 /// One reference, between two boxes.
@@ -67,237 +47,325 @@ pub struct Link {
 }
 
 /// Chooses what of the leak is drawn.
-pub fn scene(leak: &Leak) -> Scene {
-    let mut scene = Scene {
-        ring: 0,
-        focus: 0,
-        boxes: vec![],
-        links: vec![],
-        omitted: 0,
+pub fn scene(leak: &Leak, detail: Detail) -> Scene {
+    let mut builder = Builder {
+        leak,
+        detail,
+        scene: Scene {
+            ring: 0,
+            focus: 0,
+            boxes: vec![],
+            links: vec![],
+            omitted: 0,
+        },
+        box_of: HashMap::new(),
+        hop_of: HashMap::new(),
+        drawn: HashSet::new(),
     };
-    let mut box_of = HashMap::new();
-    draw_ring(&mut scene, leak, &mut box_of);
-    draw_rest(&mut scene, leak, &mut box_of);
-    let left_out = leak.graph.nodes.len().saturating_sub(box_of.len()) as u64;
-    scene.omitted = leak.graph.omitted.saturating_add(left_out);
-    let owner = leak
-        .buffers
-        .first()
-        .and_then(|b| leak.cycle.get(b.from_step as usize));
-    scene.focus = owner
-        .and_then(|step| box_of.get(&step.node))
-        .copied()
-        .unwrap_or(0);
-    scene.focus = scene.focus.min(scene.ring.saturating_sub(1));
-    scene
+    builder.ring();
+    builder.focus();
+    let (nodes, folds) = chosen(leak, detail, &builder.box_of);
+    builder.objects(&nodes);
+    builder.references();
+    builder.folds(folds);
+    builder.scene
 }
 
-/// The cycle's steps as boxes, and the links between them.
-fn draw_ring(scene: &mut Scene, leak: &Leak, box_of: &mut HashMap<u32, usize>) {
-    let steps = &leak.cycle;
-    let before = steps_before_gap(leak).min(RING / 2);
-    let after = if steps.len() > RING {
-        RING / 2
-    } else {
-        steps.len() - before
-    };
-    let hidden = &steps[before..steps.len() - after];
-    let omitted = leak.cycle_omitted.saturating_add(hidden.len() as u64);
-    let mut leaving: Vec<Option<&Step>> = vec![];
-    let draw = |scene: &mut Scene, step: &Step, box_of: &mut HashMap<u32, usize>| {
-        box_of.entry(step.node).or_insert(scene.boxes.len());
-        scene.boxes.push(of_step(leak, step));
-    };
-    for step in &steps[..before] {
-        draw(scene, step, box_of);
-        leaving.push(Some(step));
-    }
-    if omitted > 0 && !steps.is_empty() {
-        for step in hidden {
-            box_of.entry(step.node).or_insert(scene.boxes.len());
+struct Builder<'a> {
+    leak: &'a Leak,
+    detail: Detail,
+    scene: Scene,
+    /// The box of an object, by its index in the leak's graph.
+    box_of: HashMap<u32, usize>,
+    /// The box of an object that references pass, by [`super::model::Hop::object`].
+    hop_of: HashMap<u32, usize>,
+    /// The references that are drawn.
+    drawn: HashSet<usize>,
+}
+
+impl<'a> Builder<'a> {
+    /// The cycle's steps as boxes, and the links between them.
+    fn ring(&mut self) {
+        let steps = &self.leak.cycle;
+        let before = steps_before_gap(self.leak).min(RING / 2);
+        let after = if steps.len() > RING {
+            RING / 2
+        } else {
+            steps.len() - before
+        };
+        let hidden = &steps[before..steps.len() - after];
+        let omitted = self.leak.cycle_omitted.saturating_add(hidden.len() as u64);
+        let mut items: Vec<Option<&Step>> = steps[..before].iter().map(Some).collect();
+        if omitted > 0 && !steps.is_empty() {
+            items.push(None);
         }
-        scene.boxes.push(gap(omitted));
-        leaving.push(None);
+        items.extend(steps[steps.len() - after..].iter().map(Some));
+
+        let mut leaving = vec![];
+        for (place, item) in items.iter().enumerate() {
+            let next = items[(place + 1) % items.len()].map(|step| step.node);
+            match item {
+                Some(step) => {
+                    self.box_of
+                        .entry(step.node)
+                        .or_insert(self.scene.boxes.len());
+                    self.scene.boxes.push(Shape::of_step(self.leak, step));
+                    leaving.extend(self.step_out(step, next));
+                }
+                None => {
+                    for step in hidden {
+                        self.box_of
+                            .entry(step.node)
+                            .or_insert(self.scene.boxes.len());
+                    }
+                    self.scene.boxes.push(Shape::gap(omitted));
+                    leaving.push(Leaving::unknown());
+                }
+            }
+        }
+        self.scene.ring = self.scene.boxes.len();
+        for (from, leaving) in leaving.into_iter().enumerate() {
+            let to = (from + 1) % self.scene.ring;
+            self.scene.links.push(leaving.link(from, to));
+        }
     }
-    for step in &steps[steps.len() - after..] {
-        draw(scene, step, box_of);
-        leaving.push(Some(step));
-    }
-    scene.ring = scene.boxes.len();
-    for (from, step) in leaving.into_iter().enumerate() {
-        let to = (from + 1) % scene.ring;
-        let to_node = scene.boxes[to].node;
-        scene.links.push(match step {
-            Some(step) => of_step_edge(leak, step, (from, to), to_node),
-            None => Link {
-                from,
-                to,
-                edge: None,
-                label: String::new(),
-                title: String::new(),
+
+    /// The reference of a step to the next, and the boxes of what it passes.
+    fn step_out(&mut self, step: &Step, next: Option<u32>) -> Vec<Leaving> {
+        let edges = &self.leak.graph.edges;
+        let index = edges
+            .iter()
+            .position(|e| e.from == step.node && Some(e.to) == next && e.name == step.edge);
+        self.drawn.extend(index);
+        let role = match cut_of(self.leak, step) {
+            Some(_) => EdgeRole::Cut,
+            None => EdgeRole::Cycle,
+        };
+        let last = Leaving {
+            edge: index,
+            label: step.edge.clone(),
+            title: reference_title(self.leak, &step.label, &step.edge, role),
+            role,
+        };
+        let Some(edge) = index.map(|index| &edges[index]).filter(|e| self.passes(e)) else {
+            return vec![last];
+        };
+        let mut leaving = vec![];
+        for hop in &edge.through {
+            self.hop_of.insert(hop.object, self.scene.boxes.len());
+            self.scene.boxes.push(Shape::of_hop(hop));
+            leaving.push(Leaving {
+                label: hop.into.clone(),
                 role: EdgeRole::Cycle,
-            },
-        });
-    }
-}
-
-fn gap(omitted: u64) -> Shape {
-    let text = counted(omitted, "more object", "more objects");
-    Shape {
-        node: None,
-        kind: ShapeKind::Gap,
-        name: vec![format!("⋮ {text}")],
-        note: None,
-        size: None,
-        title: format!("{text} of the cycle"),
-    }
-}
-
-/// The reference of a step to the next, with the graph's own index if it is there.
-fn of_step_edge(leak: &Leak, step: &Step, ends: (usize, usize), to: Option<u32>) -> Link {
-    let edges = &leak.graph.edges;
-    let index = edges
-        .iter()
-        .position(|e| e.from == step.node && Some(e.to) == to && e.name == step.edge);
-    let cut = cut_of(leak, step).is_some();
-    let role = if cut { EdgeRole::Cut } else { EdgeRole::Cycle };
-    Link {
-        from: ends.0,
-        to: ends.1,
-        edge: index,
-        label: name(&step.edge, LABEL),
-        title: reference_title(leak, &step.label, &step.edge, role),
-        role,
-    }
-}
-
-/// The other objects, buffers and the ways to them first, and all references among them.
-fn draw_rest(scene: &mut Scene, leak: &Leak, box_of: &mut HashMap<u32, usize>) {
-    let nodes = &leak.graph.nodes;
-    let ways = leak
-        .buffers
-        .iter()
-        .flat_map(|b| b.path_nodes.iter().copied().chain(b.node));
-    for index in ways.chain(0..nodes.len() as u32) {
-        let Some(node) = nodes.get(index as usize) else {
-            continue;
-        };
-        if scene.boxes.len() < BOXES && !box_of.contains_key(&index) {
-            box_of.insert(index, scene.boxes.len());
-            scene.boxes.push(of_node(leak, node, index));
-        }
-    }
-    let drawn: Vec<Option<usize>> = scene.links.iter().map(|link| link.edge).collect();
-    for (index, edge) in leak.graph.edges.iter().enumerate() {
-        let ends = (box_of.get(&edge.from), box_of.get(&edge.to));
-        let (Some(&from), Some(&to)) = ends else {
-            continue;
-        };
-        let within_gap = from == to && scene.boxes[from].kind == ShapeKind::Gap;
-        if !drawn.contains(&Some(index)) && !within_gap && scene.links.len() < LINKS {
-            let label = name(&edge.name, LABEL);
-            let title = of_edge_title(leak, edge);
-            scene.links.push(Link {
-                from,
-                to,
-                edge: Some(index),
-                label,
-                title,
-                role: edge.role,
+                ..last.clone()
             });
         }
+        let label = edge.through.last().map(|hop| hop.onwards.clone());
+        leaving.push(Leaving {
+            label: label.unwrap_or_default(),
+            ..last
+        });
+        leaving
+    }
+
+    /// True if the objects that the reference passes are to be drawn.
+    fn passes(&self, edge: &Edge) -> bool {
+        self.detail == Detail::Plumbing && !edge.through.is_empty()
+    }
+
+    fn focus(&mut self) {
+        let owner = self
+            .leak
+            .buffers
+            .first()
+            .and_then(|b| self.leak.cycle.get(b.from_step as usize));
+        let focus = owner.and_then(|step| self.box_of.get(&step.node)).copied();
+        self.scene.focus = focus.unwrap_or(0).min(self.scene.ring.saturating_sub(1));
+    }
+
+    fn objects(&mut self, nodes: &[u32]) {
+        for &index in nodes {
+            let Some(node) = self.leak.graph.nodes.get(index as usize) else {
+                continue;
+            };
+            self.box_of.insert(index, self.scene.boxes.len());
+            self.scene
+                .boxes
+                .push(Shape::of_node(self.leak, node, index));
+        }
+    }
+
+    /// All references among the boxes that are not drawn yet.
+    fn references(&mut self) {
+        let mut met: HashSet<(usize, usize, String)> = self
+            .scene
+            .links
+            .iter()
+            .map(|link| (link.from, link.to, link.label.clone()))
+            .collect();
+        // Of two with the same name between the same boxes, the more important is drawn.
+        let mut order: Vec<usize> = (0..self.leak.graph.edges.len()).collect();
+        order.sort_by_key(|&index| self.leak.graph.edges[index].role == EdgeRole::Other);
+        for index in order {
+            let edge = &self.leak.graph.edges[index];
+            let ends = (self.box_of.get(&edge.from), self.box_of.get(&edge.to));
+            let (Some(&from), Some(&to)) = ends else {
+                continue;
+            };
+            let within_gap = from == to && self.scene.boxes[from].kind == ShapeKind::Gap;
+            if self.drawn.contains(&index) || within_gap {
+                continue;
+            }
+            for (from, to, leaving) in self.parts(index, edge, from, to) {
+                if self.scene.links.len() < LINKS && met.insert((from, to, leaving.label.clone())) {
+                    self.scene.links.push(leaving.link(from, to));
+                }
+            }
+        }
+    }
+
+    /// The reference as one link, or as one for each of the objects that it passes.
+    fn parts(
+        &mut self,
+        index: usize,
+        edge: &Edge,
+        from: usize,
+        to: usize,
+    ) -> Vec<(usize, usize, Leaving)> {
+        let owner = self.leak.graph.nodes.get(edge.from as usize);
+        let owner = owner.map_or("", |node| &node.label);
+        let last = Leaving {
+            edge: Some(index),
+            label: edge.name.clone(),
+            title: reference_title(self.leak, owner, &edge.name, edge.role),
+            role: edge.role,
+        };
+        if !self.passes(edge) {
+            return vec![(from, to, last)];
+        }
+        let mut here = from;
+        let mut parts = vec![];
+        for hop in &edge.through {
+            let next_box = self.scene.boxes.len();
+            let there = *self.hop_of.entry(hop.object).or_insert(next_box);
+            if there == next_box {
+                self.scene.boxes.push(Shape::of_hop(hop));
+            }
+            let leaving = Leaving {
+                label: hop.into.clone(),
+                role: match edge.role {
+                    EdgeRole::Cut => EdgeRole::Path,
+                    role => role,
+                },
+                ..last.clone()
+            };
+            parts.push((here, there, leaving));
+            here = there;
+        }
+        let label = edge.through.last().map(|hop| hop.onwards.clone());
+        let label = label.unwrap_or_default();
+        parts.push((here, to, Leaving { label, ..last }));
+        parts
+    }
+
+    /// One box for what is not drawn around each box, and one for what the report leaves out.
+    fn folds(&mut self, folds: Vec<Fold>) {
+        for fold in folds {
+            match self.box_of.get(&fold.at).copied() {
+                Some(at) => self.fold(at, Shape::fold(self.leak, &fold.nodes)),
+                None => self.scene.omitted += fold.nodes.len() as u64,
+            }
+        }
+        let graph = &self.leak.graph;
+        if graph.omitted == 0 {
+            return;
+        }
+        if self.scene.boxes.is_empty() {
+            self.scene.omitted = self.scene.omitted.saturating_add(graph.omitted);
+        } else {
+            let shape = Shape::left_out(graph.omitted, &graph.omitted_types);
+            self.fold(self.scene.focus, shape);
+        }
+    }
+
+    fn fold(&mut self, at: usize, shape: Shape) {
+        let title = shape.title.clone();
+        self.scene.links.push(Link {
+            from: at,
+            to: self.scene.boxes.len(),
+            edge: None,
+            label: String::new(),
+            title,
+            role: EdgeRole::Other,
+        });
+        self.scene.boxes.push(shape);
     }
 }
 
-fn of_edge_title(leak: &Leak, edge: &Edge) -> String {
-    let owner = leak
-        .graph
-        .nodes
-        .get(edge.from as usize)
-        .map_or("", |node| &node.label);
-    reference_title(leak, owner, &edge.name, edge.role)
+/// A link before its ends are known.
+#[derive(Clone)]
+struct Leaving {
+    edge: Option<usize>,
+    label: String,
+    title: String,
+    role: EdgeRole,
+}
+
+impl Leaving {
+    fn unknown() -> Self {
+        Self {
+            edge: None,
+            label: String::new(),
+            title: String::new(),
+            role: EdgeRole::Cycle,
+        }
+    }
+
+    fn link(self, from: usize, to: usize) -> Link {
+        Link {
+            from,
+            to,
+            edge: self.edge,
+            label: name(&self.label, LABEL),
+            title: self.title,
+            role: self.role,
+        }
+    }
 }
 
 fn reference_title(leak: &Leak, owner: &str, edge: &str, role: EdgeRole) -> String {
     let remark = if role == EdgeRole::Cut {
-        format!("\n{}", cut_meaning(leak))
+        format!("\n{}", cut_meaning(leak, 1))
     } else {
         String::new()
     };
     format!("{} of {}{remark}", name(edge, TITLE), name(owner, TITLE))
 }
 
-/// What the scissors say: no more than is proven.
-pub fn cut_meaning(leak: &Leak) -> &'static str {
-    match leak.cuts.iter().all(|cut| cut.proven) {
-        true => "the reference to remove",
-        false => "the reference to look at first",
+/// What the scissors say, where there are so many of them: no more than is proven.
+pub fn cut_meaning(leak: &Leak, count: usize) -> &'static str {
+    match (leak.cuts.iter().all(|cut| cut.proven), count) {
+        (true, 0..=1) => "the reference to remove",
+        (true, _) => "the references to remove",
+        (false, 0..=1) => "the reference to look at first",
+        (false, _) => "the references to look at first",
     }
 }
 
-fn of_step(leak: &Leak, step: &Step) -> Shape {
-    let mut shape = match leak.graph.nodes.get(step.node as usize) {
-        Some(node) => of_node(leak, node, step.node),
-        None => Shape {
-            node: Some(step.node),
-            kind: ShapeKind::Object(NodeKind::Object),
-            name: vec![],
-            note: step
-                .location
-                .as_ref()
-                .map(|at| name(&short_location(at), LINE)),
+impl Shape {
+    /// The steps left out of a long cycle.
+    fn gap(omitted: u64) -> Self {
+        let text = counted(omitted, "more object", "more objects");
+        Shape {
+            node: None,
+            kind: ShapeKind::Gap,
+            name: vec![format!("⋮ {text}")],
+            note: None,
             size: None,
-            title: title(&step.label, &step.type_name, step.location.as_ref(), None),
-        },
-    };
-    shape.name = wrapped(&step.label);
-    shape
-}
-
-fn of_node(leak: &Leak, node: &Node, index: u32) -> Shape {
-    let buffer = node
-        .buffer
-        .and_then(|index| leak.buffers.get(index as usize));
-    let note = match buffer {
-        Some(buffer) => Some(format!(
-            "{} on {}",
-            element_type(buffer),
-            name(&buffer.device, 12)
-        )),
-        None => node.location.as_ref().map(short_location),
-    };
-    Shape {
-        node: Some(index),
-        kind: ShapeKind::Object(node.kind),
-        name: wrapped(&node.label),
-        note: note.map(|note| name(&note, LINE)),
-        size: buffer.map(|buffer| human_bytes(buffer.bytes)),
-        title: title(&node.label, &node.type_name, node.location.as_ref(), buffer),
+            title: format!("{text} of the cycle"),
+            hidden: vec![],
+        }
     }
-}
-
-fn title(label: &str, ty: &str, location: Option<&Location>, buffer: Option<&Buffer>) -> String {
-    let mut lines = vec![name(label, TITLE), format!("type {}", name(ty, TITLE))];
-    lines.extend(location.map(|at| format!("at {}", name(&at.to_string(), TITLE))));
-    lines.extend(buffer.map(|b| format!("holds {} at {:#x}", human_bytes(b.bytes), b.pointer)));
-    lines.join("\n")
-}
-
-/// A name on up to three lines that part before a dot or after a space; what is longer is
-/// shortened in the last.
-fn wrapped(label: &str) -> Vec<String> {
-    let label = name(label, TITLE);
-    let mut rest: Vec<char> = label.chars().collect();
-    let mut lines = vec![];
-    while rest.len() > LINE && lines.len() < 2 {
-        let parts = |at: &usize| rest[*at] == '.' || rest[*at - 1] == ' ';
-        let at = (4..=LINE).rev().find(parts).unwrap_or(LINE);
-        let tail = rest.split_off(at);
-        lines.push(String::from_iter(rest).trim_end().to_owned());
-        rest = tail;
-    }
-    lines.push(shortened(&String::from_iter(rest), LINE).into_owned());
-    lines
 }
 
 #[cfg(test)]
@@ -308,35 +376,64 @@ mod tests {
     #[test]
     fn the_ring_is_the_cycle_and_each_reference_is_drawn_once() {
         let report = samples::callback();
-        let scene = scene(&report.leaks[0]);
-        assert_eq!(
-            (scene.ring, scene.boxes.len(), scene.links.len()),
-            (2, 5, 5)
-        );
+        let scene = scene(&report.leaks[0], Detail::All);
+        // Two of the ring, three that hang on it, and one for what is left out.
+        assert_eq!((scene.ring, scene.boxes.len()), (2, 6));
         let ends: Vec<_> = scene
             .links
             .iter()
             .map(|link| (link.from, link.to))
             .collect();
         assert_eq!(ends[..2], [(0, 1), (1, 0)]);
+        assert_eq!(ends.len(), 6);
         assert!(scene.links[0].role == EdgeRole::Cut && scene.links[1].role == EdgeRole::Cycle);
-        assert_eq!(scene.omitted, 3);
+        assert_eq!(scene.boxes[5].name, ["+ 3 more objects"]);
+    }
+
+    #[test]
+    fn a_class_beside_the_leak_is_drawn_on_request_only() {
+        let report = samples::callback();
+        let leak = &report.leaks[0];
+        let has_class = |detail| {
+            let scene = scene(leak, detail);
+            scene.boxes.iter().any(|shape| shape.node == Some(4))
+        };
+        assert!(!has_class(Detail::Leak) && has_class(Detail::All));
+    }
+
+    #[test]
+    fn what_references_pass_is_drawn_on_request_and_once() {
+        let report = samples::through_dictionary();
+        let leak = &report.leaks[0];
+        let folded = scene(leak, Detail::Leak);
+        assert_eq!((folded.ring, folded.boxes.len()), (2, 3));
+        let whole = scene(leak, Detail::Plumbing);
+        // The owner's dictionary, which both its references pass, and the closure's tuple and cell.
+        assert_eq!((whole.ring, whole.boxes.len()), (5, 6));
+        let labels: Vec<&str> = whole.links.iter().map(|link| link.label.as_str()).collect();
+        assert_eq!(
+            labels,
+            [
+                ".__dict__",
+                "['callback']",
+                ".__closure__",
+                "[0]",
+                ".cell_contents",
+                "['tensor']"
+            ]
+        );
+        assert_eq!(whole.links[1].role, EdgeRole::Cut);
+        assert_eq!((whole.links[5].from, whole.links[5].to), (1, 5));
     }
 
     #[test]
     fn what_is_left_out_of_a_long_cycle_is_one_box() {
         let report = samples::million_ring();
-        let scene = scene(&report.leaks[0]);
+        let scene = scene(&report.leaks[0], Detail::Leak);
         assert_eq!(scene.ring, 9);
         assert_eq!(scene.boxes[4].name, ["⋮ 999,992 more objects"]);
-        assert!(
-            scene
-                .boxes
-                .iter()
-                .filter(|b| b.kind == ShapeKind::Gap)
-                .count()
-                == 1
-        );
+        let gaps = |shape: &&Shape| shape.kind == ShapeKind::Gap;
+        assert_eq!(scene.boxes.iter().filter(gaps).count(), 1);
     }
 
     #[test]
@@ -345,51 +442,12 @@ mod tests {
         let leak = &mut report.leaks[0];
         leak.cycle_omitted = 0;
         leak.cycle = vec![leak.cycle[0].clone(); 300];
-        let scene = scene(leak);
+        let scene = scene(leak, Detail::Leak);
         assert_eq!(scene.ring, RING + 1);
+        let hidden = 300 - RING;
         assert_eq!(
             scene.boxes[RING / 2].name,
-            [format!("⋮ {} more objects", 300 - RING)]
+            [format!("⋮ {hidden} more objects")]
         );
-    }
-
-    #[test]
-    fn limits_hold_and_buffers_are_drawn_first() {
-        let mut report = samples::dense(3 * BOXES as u32);
-        let leak = &mut report.leaks[0];
-        leak.graph.nodes.swap(3, 3 * BOXES - 1);
-        leak.buffers[0].node = Some(3 * BOXES as u32 - 1);
-        let scene = scene(leak);
-        assert_eq!(scene.boxes.len(), BOXES);
-        assert!(scene.links.len() <= LINKS);
-        assert_eq!(
-            scene
-                .boxes
-                .iter()
-                .filter(|shape| shape.size.is_some())
-                .count(),
-            1
-        );
-        assert_eq!(scene.omitted, 3 + 2 * BOXES as u64);
-    }
-
-    #[test]
-    fn names_part_where_a_reader_would_part_them() {
-        assert_eq!(wrapped("short"), ["short"]);
-        assert_eq!(
-            wrapped("function Model.__init__.<locals>.<lambda>"),
-            ["function Model.__init__.<locals>", ".<lambda>"]
-        );
-        assert_eq!(
-            wrapped("function AwaitableTensorWithViewCallBack.__init__.<locals>.<lambda>"),
-            [
-                "function",
-                "AwaitableTensorWithViewCallBack",
-                ".__init__.<locals>.<lambda>"
-            ]
-        );
-        for line in wrapped(&"x".repeat(10_000)) {
-            assert!(line.chars().count() <= LINE);
-        }
     }
 }

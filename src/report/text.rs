@@ -1,7 +1,7 @@
 //! The leak trace: a report as text for a terminal, narrow and in the order in which it is needed.
 
 use super::lines::{Ink, Lines, WIDTH};
-use super::model::{Buffer, Collection, Cut, Graph, Leak, Location, Process, Report, Step};
+use super::model::{Buffer, Collection, Cut, Leak, Location, Process, Report, Step};
 use super::words::{
     buffer_count, counted, cut_of, element_type, grouped, human_bytes, name, place_within,
     shortened, steps_before_gap, utc, without_indices,
@@ -236,7 +236,6 @@ fn whose(leak: &Leak) -> Vec<String> {
             line += &format!(", {}", name(link, NAME));
         }
         lines.push(line);
-        lines.push(format!("       {}", name(&known.remedy, 1000)));
     }
     lines
 }
@@ -287,17 +286,16 @@ pub(super) fn held(leak: &Leak) -> String {
 /// What to change in which line: the pattern's advice, or else the references to remove.
 pub(super) fn fix(leak: &Leak) -> String {
     if advice_is_fix(leak) {
-        let place = leak
-            .cuts
-            .first()
-            .and_then(|cut| cut.location.as_ref())
-            .map(place);
+        let cut = leak.cuts.first().and_then(|cut| cut.location.as_ref());
+        let own = leak.library.as_ref().map(|library| &library.your_line);
+        let place = own.map_or(cut, Option::as_ref).map(place);
         let place = place.map_or_else(String::new, |place| format!("{place}: "));
-        let doubt = match leak.cuts.iter().all(|cut| cut.proven) {
+        let doubt = match leak.is_library() || leak.cuts.iter().all(|cut| cut.proven) {
             true => "",
             false => " (That this is enough is not proven.)",
         };
-        return format!("{place}{}{doubt}", name(&leak.advice.text, 1000));
+        let hint = if place.is_empty() { nowhere(leak) } else { "" };
+        return format!("{place}{}{doubt}{hint}", name(&leak.advice.text, 1000));
     }
     let Some(first) = leak.cuts.first() else {
         return match leak.advice.text.as_str() {
@@ -321,9 +319,22 @@ pub(super) fn fix(leak: &Leak) -> String {
     }
 }
 
+/// What tells the line where no object of the cycle knows one, as a sentence to add.
+fn nowhere(leak: &Leak) -> &'static str {
+    let known = leak.is_library()
+        || leak
+            .cycle
+            .iter()
+            .any(|step| step.location.is_some() || step.allocated_at.is_some());
+    match known {
+        true => "",
+        false => " (`python -X tracemalloc=8` tells the line that made the objects.)",
+    }
+}
+
 /// True if the advice is sure enough to stand where the fix is told.
 pub(super) fn advice_is_fix(leak: &Leak) -> bool {
-    leak.pattern.is_some() && !leak.advice.text.is_empty()
+    (leak.pattern.is_some() || leak.is_library()) && !leak.advice.text.is_empty()
 }
 
 /// A reference with its owner: `._callback of Model object`.
@@ -422,12 +433,22 @@ fn draw_other_cuts(out: &mut Lines, leak: &Leak) {
     if !hidden.is_empty() {
         out.line("");
     }
-    for cut in hidden {
+    let alike =
+        |a: &Cut, b: &Cut| (&a.owner, &a.edge, &a.location) == (&b.owner, &b.edge, &b.location);
+    for (index, cut) in hidden.iter().enumerate() {
+        if hidden[..index].iter().any(|other| alike(other, cut)) {
+            continue;
+        }
         let place = cut.location.as_ref().map(|at| format!(" at {}", place(at)));
+        let count = hidden.iter().filter(|other| alike(other, cut)).count();
+        let times = match count {
+            1 => String::new(),
+            _ => format!(", in {count} objects"),
+        };
         let also = if leak.cuts.len() > 1 { "also " } else { "" };
         let verb = if cut.proven { "cut" } else { "look at" };
         let sentence = format!(
-            "{also}{verb} {}{}",
+            "{also}{verb} {}{times}{}",
             reference(cut),
             place.unwrap_or_default()
         );
@@ -536,6 +557,10 @@ fn draw_path(out: &mut Lines, leak: &Leak, buffer: &Buffer, several: bool) {
     let Some(start) = leak.cycle.get(buffer.from_step as usize) else {
         return;
     };
+    if buffer.path.is_empty() && buffer.type_name != start.type_name {
+        out.line("  Another cycle of this leak holds");
+        return;
+    }
     let alike = leak
         .cycle
         .iter()
@@ -572,17 +597,14 @@ fn draw_path(out: &mut Lines, leak: &Leak, buffer: &Buffer, several: bool) {
             true => draw_reference(out, "    ", &without_indices(edge), cut),
             false => draw_reference(out, "    ", edge, cut),
         }
-        if index + 1 < length {
-            let next = node_label(&leak.graph, buffer.path_nodes.get(index));
-            out.line(format!("    {next}"));
+        // Of a second occurrence only the references are known, not what lies between them.
+        let next = buffer
+            .path_nodes
+            .get(index)
+            .and_then(|&node| leak.graph.nodes.get(node as usize));
+        if let Some(next) = next.filter(|_| index + 1 < length) {
+            out.line(format!("    {}", name(&next.label, NAME)));
         }
-    }
-}
-
-fn node_label(graph: &Graph, node: Option<&u32>) -> String {
-    match node.and_then(|&index| graph.nodes.get(index as usize)) {
-        Some(node) => name(&node.label, NAME),
-        None => "(an object that is not shown)".to_owned(),
     }
 }
 

@@ -54,13 +54,19 @@ fn recognise(case: &Case<'_>) -> Option<Advice> {
     let function = short(&context.object.description.type_name).trim_end_matches("Backward");
     let last = steps.last()?;
     let by_output = last.object.is_buffer && *last.name == ReferenceName::Unnamed;
-    let text = if by_output && steps.len() == 2 {
-        format!(
+    if by_output && steps.len() == 2 {
+        let text = format!(
             "`ctx.{attribute}` of `{function}` is an output of the function, and the context is that \
              output's `grad_fn`. Save it with `ctx.save_for_backward(…)`, which leaves out the way \
              back, and read it from `ctx.saved_tensors`."
-        )
-    } else {
+        );
+        return Some(Advice::new(
+            text,
+            format!("ctx.{attribute} = {attribute}"),
+            format!("ctx.save_for_backward({attribute})"),
+        ));
+    }
+    let text = {
         let kept = short(&context.next.description.type_name);
         let way = if by_output {
             "leads to an output of the function, whose `grad_fn` is the context"

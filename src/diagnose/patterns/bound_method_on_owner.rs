@@ -15,7 +15,7 @@
 //! `weakref.WeakMethod(self.log)`.
 
 use super::{Advice, Pattern};
-use crate::diagnose::case::{CONTAINERS, Case, short};
+use crate::diagnose::case::{CONTAINERS, Case, bare_name};
 use crate::heap::{ObjectKind, ReferenceName};
 
 pub const PATTERN: Pattern = Pattern {
@@ -36,26 +36,34 @@ fn recognise(case: &Case<'_>) -> Option<Advice> {
     }
     let keeper = case.keeper(position)?;
     let attribute = keeper.attribute;
-    let name = short(&method.object.description.label);
+    let name = bare_name(method.object);
     let own = keeper.is(method.next);
+    let factory = case
+        .steps()
+        .any(|step| *step.name == ReferenceName::Attribute("default_factory".to_owned()));
+    let referable = method.next.description.weakly_referable;
     let text = format!(
         "`{}` {} `{name}`, a bound method, which keeps the object that it is bound to{}. {}",
         keeper.name(),
         if keeper.plainly { "is" } else { "contains" },
         if own { "" } else { ", and that leads back" },
-        if keeper.plainly {
+        if factory {
+            "Give the defaultdict a function that does without the object."
+        } else if keeper.plainly && referable {
             "Store a `weakref.WeakMethod`, or look the method up when it is called."
+        } else if keeper.plainly {
+            "Look the method up when it is called."
         } else {
             "Take it out when it is no longer needed, or put a function there that does not refer to \
              the object, or only weakly."
         },
     );
-    Some(if own && keeper.plainly {
+    Some(if own && keeper.plainly && referable {
         Advice::new(
             text,
             format!("self.{attribute} = self.{name}"),
             format!(
-                "self.{attribute} = weakref.WeakMethod(self.{name})  # call self.{attribute}()(…)"
+                "self.{attribute} = weakref.WeakMethod(self.{name})  # call self.{attribute}()(...)"
             ),
         )
     } else {

@@ -10,11 +10,20 @@
 //! self.size = lru_cache(maxsize=None)(self._size)
 //! ```
 //!
-//! Use instead a cached function at module level that is given the values it needs, or
-//! `functools.cached_property`, which stores only the result.
+//! Use instead a dict of the object's own, which goes with it:
+//!
+//! ```python
+//! def size(self, *args):
+//!     if args not in self._size_cache:
+//!         self._size_cache[args] = self._size(*args)
+//!     return self._size_cache[args]
+//! ```
+//!
+//! or a cached function at module level that is given the values it needs; or, for a method without
+//! arguments, `functools.cached_property`, which stores only the result.
 
 use super::{Advice, Pattern};
-use crate::diagnose::case::{Case, at, short, spoken};
+use crate::diagnose::case::{Case, at, bare_name, spoken};
 use crate::heap::{ObjectKind, ReferenceName};
 
 pub const PATTERN: Pattern = Pattern {
@@ -32,20 +41,28 @@ fn recognise(case: &Case<'_>) -> Option<Advice> {
     let wrapped = step.next;
     let text = format!(
         "`{}` {} an `lru_cache` of {}{}, which leads back to its owner; what it has cached is kept \
-         as long. Cache a function at module level that is given the values it needs.",
+         as long. Cache in a dict of the object's own, or cache a function at module level that is \
+         given the values it needs.",
         keeper.name(),
         if keeper.plainly { "is" } else { "contains" },
         spoken(wrapped),
         at(wrapped),
     );
     let attribute = keeper.attribute;
-    let name = short(&wrapped.description.label);
+    let name = bare_name(wrapped);
     Some(
         if keeper.plainly && wrapped.description.kind == ObjectKind::Method {
+            let cache = format!("self._{}_cache", attribute.trim_start_matches('_'));
             Advice::new(
                 text,
-                format!("self.{attribute} = lru_cache(…)(self.{name})"),
-                format!("@lru_cache  # at module level\ndef {attribute}(…):  # no self"),
+                format!("self.{attribute} = lru_cache(maxsize=None)(self.{name})"),
+                format!(
+                    "{cache} = {{}}\n\n\
+                     def {attribute}(self, *args):\n    \
+                         if args not in {cache}:\n        \
+                             {cache}[args] = self.{name}(*args)\n    \
+                         return {cache}[args]"
+                ),
             )
         } else {
             Advice::words(text)

@@ -23,7 +23,7 @@
 //! or a method, or a `weakref.ref(self)` where the function needs the whole object.
 
 use super::{Advice, Pattern};
-use crate::diagnose::case::{CONTAINERS, Case, at, short, spoken};
+use crate::diagnose::case::{CONTAINERS, Case, at, bare_name, or_weakly, spoken};
 use crate::heap::{ObjectKind, ReferenceName};
 
 pub const PATTERN: Pattern = Pattern {
@@ -49,7 +49,7 @@ fn recognise(case: &Case<'_>) -> Option<Advice> {
     let own = keeper.is(function.next);
     let text = format!(
         "`{}` {} {}{} that {keeps} `{variable}`, {}. Capture the values that the function needs, not \
-         `{variable}`; or let it hold `weakref.ref({variable})`.",
+         `{variable}`{}.",
         keeper.name(),
         if keeper.plainly { "is" } else { "contains" },
         spoken(function.object),
@@ -59,28 +59,29 @@ fn recognise(case: &Case<'_>) -> Option<Advice> {
         } else {
             "which leads back to its owner"
         },
+        or_weakly(function.next, variable),
     );
-    // In a container the function may have got by any call; only an assignment can be rewritten.
-    if !own || !keeper.plainly {
+    let name = bare_name(function.object);
+    // A lambda in a container may have got there by any call; only an assignment can be rewritten.
+    if !own || (name == "<lambda>" && !keeper.plainly) {
         return Some(Advice::words(text));
     }
-    let name = short(&function.object.description.label);
     let (before, after) = match (function.name, name) {
         (ReferenceName::Default(_), "<lambda>") => (
-            format!("self.{attribute} = lambda …, {variable}=self: … {variable}.value …"),
-            format!("self.{attribute} = lambda …, value=self.value: … value …"),
+            format!("self.{attribute} = lambda *args, {variable}=self: {variable}.value"),
+            format!("self.{attribute} = lambda *args, value=self.value: value"),
         ),
         (ReferenceName::Default(_), _) => (
-            format!("def {name}(…, {variable}=self): … {variable}.value …"),
-            format!("def {name}(…, value=self.value): … value …"),
+            format!("def {name}(*args, {variable}=self):\n    return {variable}.value"),
+            format!("def {name}(*args, value=self.value):\n    return value"),
         ),
         (_, "<lambda>") => (
-            format!("self.{attribute} = lambda …: … {variable}.value …"),
-            format!("value = {variable}.value\nself.{attribute} = lambda …: … value …"),
+            format!("self.{attribute} = lambda *args: {variable}.value"),
+            format!("value = {variable}.value\nself.{attribute} = lambda *args: value"),
         ),
         _ => (
-            format!("def {name}(…): … {variable}.value …"),
-            format!("value = {variable}.value\ndef {name}(…): … value …"),
+            format!("def {name}(*args):\n    return {variable}.value"),
+            format!("value = {variable}.value\n\ndef {name}(*args):\n    return value"),
         ),
     };
     Some(Advice::new(text, before, after))

@@ -38,7 +38,7 @@ fn recognise(case: &Case<'_>) -> Option<Advice> {
             at(frame.object)
         );
         return Some(if keeper.plainly {
-            let before = format!("self.{attribute} = …  # a triple with a traceback");
+            let before = format!("self.{attribute} = ...  # a triple with a traceback");
             Advice::new(
                 text,
                 before,
@@ -58,7 +58,7 @@ fn recognise(case: &Case<'_>) -> Option<Advice> {
              variables. Delete `{variable}` before the function returns.",
             at(frame.object)
         ),
-        format!("{variable} = sys.exc_info()\n…"),
-        format!("{variable} = sys.exc_info()\ntry:\n    …\nfinally:\n    del {variable}"),
+        format!("{variable} = sys.exc_info()\n..."),
+        format!("{variable} = sys.exc_info()\ntry:\n    ...\nfinally:\n    del {variable}"),
     ))
 }

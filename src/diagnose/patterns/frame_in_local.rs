@@ -40,7 +40,7 @@ fn recognise(case: &Case<'_>) -> Option<Advice> {
              and all other variables of the function. Delete it before the function returns.",
             at(step.object)
         ),
-        format!("{variable} = inspect.currentframe()\n…"),
-        format!("{variable} = inspect.currentframe()\ntry:\n    …\nfinally:\n    del {variable}"),
+        format!("{variable} = inspect.currentframe()\n..."),
+        format!("{variable} = inspect.currentframe()\ntry:\n    ...\nfinally:\n    del {variable}"),
     ))
 }

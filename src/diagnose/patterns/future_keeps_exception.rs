@@ -41,8 +41,8 @@ fn recognise(case: &Case<'_>) -> Option<Advice> {
     Some(if std::ptr::eq(frame.next, future.object) {
         Advice::new(
             text,
-            format!("{variable} = …\n…"),
-            format!("{variable} = …\ntry:\n    …\nfinally:\n    del {variable}"),
+            format!("{variable} = ...\n..."),
+            format!("{variable} = ...\ntry:\n    ...\nfinally:\n    del {variable}"),
         )
     } else {
         Advice::words(text)

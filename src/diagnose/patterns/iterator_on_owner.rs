@@ -53,14 +53,19 @@ fn recognise(case: &Case<'_>) -> Option<Advice> {
         keeper.name(),
         if keeper.plainly { "is" } else { "contains" },
     );
-    // An `__iter__` that returns `iter(self)` would call itself.
-    if !keeper.plainly || class.ends_with("iterator") {
+    if !keeper.plainly {
         return Some(Advice::words(text));
     }
+    let made = match (class.ends_with("iterator"), keeper.is(step.next)) {
+        (true, true) => "iter(self)".to_owned(),
+        (true, false) => return Some(Advice::words(text)),
+        (false, _) => format!("{class}(...)"),
+    };
+    let attribute = keeper.attribute;
     Some(Advice::new(
         text,
-        format!("self.{} = {class}(…)", keeper.attribute),
-        format!("def __iter__(self):\n    return {class}(…)"),
+        format!("self.{attribute} = {made}"),
+        format!("def {attribute}(self):\n    return {made}"),
     ))
 }
 

@@ -14,9 +14,12 @@
 //! ```python
 //! child.parent = weakref.ref(self)      # read it with child.parent()
 //! ```
+//!
+//! Where many are kept, a `weakref.WeakSet`, a `weakref.WeakValueDictionary` or a list of
+//! `weakref.ref`.
 
 use super::{Advice, Pattern};
-use crate::diagnose::case::{CONTAINERS, Case, short};
+use crate::diagnose::case::{CONTAINERS, Case, short, slots_needed};
 use crate::graph::{LeakNode, points_back};
 use crate::heap::{ObjectKind, ReferenceName};
 
@@ -44,21 +47,63 @@ fn recognise(case: &Case<'_>) -> Option<Advice> {
     let class = short(&from.description.type_name);
     let target = short(&to.description.type_name);
     if to.description.kind != ObjectKind::Instance {
-        return Some(Advice::words(format!(
-            "`{class}.{name}` is a {target} whose items lead back to the {class}. Keep weak \
-             references in it, or the names or numbers of what it stands for; or empty it when the \
-             object is done with."
-        )));
+        return Some(many(case, from, name, to));
     }
     let object = class.to_lowercase();
+    let slots = slots_needed(to);
     Some(Advice::new(
         format!(
             "`{class}.{name}` refers to an object ({target}) that leads back. Make this way back a \
-             weak reference, or set it to None when the object is done with."
+             weak reference{slots}, or set it to None when the object is done with."
         ),
         format!("{object}.{name} = other"),
         format!("{object}.{name} = weakref.ref(other)  # read it with .{name}()"),
     ))
+}
+
+/// Advice for an attribute that is a container of what leads back.
+fn many(case: &Case<'_>, from: &LeakNode, name: &str, container: &LeakNode) -> Advice {
+    let class = short(&from.description.type_name);
+    let kept = short(&container.description.type_name);
+    let item = case
+        .steps()
+        .find(|step| std::ptr::eq(step.object, container));
+    let known = format!("`{class}.{name}` is a {kept} whose items lead back to the {class}.");
+    let done = "or empty it when the object is done with";
+    let Some(item) = item.filter(|step| step.next.description.kind == ObjectKind::Instance) else {
+        return Advice::words(format!(
+            "{known} Keep the names or numbers of what it stands for in it, {done}."
+        ));
+    };
+    let slots = slots_needed(item.next);
+    let (weak, before, after) = match (container.description.kind, item.name) {
+        (ObjectKind::Set, ReferenceName::Member) => (
+            "Make it a `weakref.WeakSet`",
+            format!("self.{name} = set()"),
+            format!("self.{name} = weakref.WeakSet()"),
+        ),
+        (ObjectKind::Dict, ReferenceName::KeyItself) => (
+            "Make it a `weakref.WeakKeyDictionary`",
+            format!("self.{name} = {{}}"),
+            format!("self.{name} = weakref.WeakKeyDictionary()"),
+        ),
+        (ObjectKind::Dict, _) => (
+            "Make it a `weakref.WeakValueDictionary`",
+            format!("self.{name} = {{}}"),
+            format!("self.{name} = weakref.WeakValueDictionary()"),
+        ),
+        (ObjectKind::List | ObjectKind::Deque, _) => (
+            "Keep a `weakref.ref` to each in it",
+            format!("self.{name}.append(other)"),
+            format!("self.{name}.append(weakref.ref(other))  # read it with self.{name}[0]()"),
+        ),
+        _ => {
+            return Advice::words(format!(
+                "{known} Keep a `weakref.ref` to each in it{slots}, {done}."
+            ));
+        }
+    };
+    Advice::new(format!("{known} {weak}{slots}, {done}."), before, after)
 }
 
 /// The attribute to make weak: the cut, or where that is of a container, the only one of the cycle

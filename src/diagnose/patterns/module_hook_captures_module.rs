@@ -28,7 +28,7 @@
 //! References: `torch.nn.Module.register_forward_hook`, `torch.utils.hooks.RemovableHandle`.
 
 use super::{Advice, Pattern};
-use crate::diagnose::callback::{callback, is_tensor, steps_from};
+use crate::diagnose::callback::{callback, steps_from};
 use crate::diagnose::case::{Case, CycleStep, short};
 use crate::heap::{ObjectKind, ReferenceName};
 
@@ -82,7 +82,7 @@ const HOOKS: [(&str, &str, &str); 8] = [
 fn hooks(step: &CycleStep<'_>) -> Option<(&'static str, &'static str, &'static str)> {
     // A tensor keeps its hooks under one of the same names.
     let object = step.object;
-    if object.description.kind != ObjectKind::Instance || is_tensor(object) {
+    if object.description.kind != ObjectKind::Instance || object.is_tensor {
         return None;
     }
     let ReferenceName::Attribute(attribute) = step.name else {
@@ -107,12 +107,17 @@ fn recognise(case: &Case<'_>) -> Option<Advice> {
     } else {
         ("which leads back to the module", hook.remedy)
     };
-    Some(Advice {
-        text: format!(
-            "A {kind} of `{class}` (in `{attribute}`) is {}, {leads}. {remedy} Or call `.remove()` \
-             on the handle that `{register}` returned when the hook is no longer needed.",
-            hook.text
+    let text = format!(
+        "A {kind} of `{class}` (in `{attribute}`) is {}, {leads}. {remedy} Or call `.remove()` on \
+         the handle that `{register}` returned when the hook is no longer needed.",
+        hook.text
+    );
+    Some(match hook.variable {
+        Some(variable) if std::ptr::eq(hook.keeps, module.object) => Advice::new(
+            text,
+            format!("{variable}.{register}(lambda *args: {variable}.value)"),
+            format!("{variable}.{register}(lambda module, *args: module.value)"),
         ),
-        ..Advice::default()
+        _ => Advice::words(text),
     })
 }

@@ -15,7 +15,7 @@
 //! the end of the function around.
 
 use super::{Advice, Pattern};
-use crate::diagnose::case::{Case, at, short};
+use crate::diagnose::case::{Case, at, bare_name};
 use crate::heap::{ObjectKind, ReferenceName};
 
 pub const PATTERN: Pattern = Pattern {
@@ -38,7 +38,7 @@ fn recognise(case: &Case<'_>) -> Option<Advice> {
         .steps()
         .zip(&variables)
         .map(|(step, variable)| {
-            let name = short(&step.object.description.label);
+            let name = bare_name(step.object);
             format!("`{name}`{} uses `{variable}`", at(step.object))
         })
         .collect();
@@ -49,7 +49,7 @@ fn recognise(case: &Case<'_>) -> Option<Advice> {
              they need, or delete `{variable}` when the function around them is done.",
             ways.join(", ")
         ),
-        "result = …\nreturn result".to_owned(),
-        format!("result = …\ndel {variable}\nreturn result"),
+        "result = ...\nreturn result".to_owned(),
+        format!("result = ...\ndel {variable}\nreturn result"),
     ))
 }

@@ -20,7 +20,7 @@
 //! or `partial(function, weakref.proxy(self))` where the object is an argument.
 
 use super::{Advice, Pattern};
-use crate::diagnose::case::{CONTAINERS, Case, short};
+use crate::diagnose::case::{CONTAINERS, Case, bare_name};
 use crate::heap::{ObjectKind, ReferenceName};
 
 pub const PATTERN: Pattern = Pattern {
@@ -46,7 +46,7 @@ fn recognise(case: &Case<'_>) -> Option<Advice> {
     let attribute = keeper.attribute;
     let verb = if keeper.plainly { "is" } else { "contains" };
     if part == "func" && step.next.description.kind == ObjectKind::Method {
-        let name = short(&step.next.description.label);
+        let name = bare_name(step.next);
         let text = format!(
             "`{}` {verb} a `functools.partial` of `{name}`, a bound method, which keeps the object \
              that it is bound to. Define a method that calls `{name}` with the arguments.",
@@ -56,8 +56,8 @@ fn recognise(case: &Case<'_>) -> Option<Advice> {
         return Some(if keeper.plainly && keeper.is(method.next) {
             Advice::new(
                 text,
-                format!("self.{attribute} = partial(self.{name}, …)"),
-                format!("def {attribute}(self):\n    return self.{name}(…)"),
+                format!("self.{attribute} = partial(self.{name}, ...)"),
+                format!("def {attribute}(self, *args):\n    return self.{name}(..., *args)"),
             )
         } else {
             Advice::words(text)
@@ -70,16 +70,22 @@ fn recognise(case: &Case<'_>) -> Option<Advice> {
         return None;
     }
     let given = argument.map_or_else(String::new, |name| format!("{name}="));
+    let referable = step.next.description.weakly_referable;
     let text = format!(
         "`{}` {verb} a `functools.partial` that has the object itself as an argument. Pass the \
-         values that the function needs, or a `weakref.proxy`.",
-        keeper.name()
+         values that the function needs{}.",
+        keeper.name(),
+        if referable {
+            ", or a `weakref.proxy`"
+        } else {
+            ""
+        },
     );
-    Some(if keeper.plainly {
+    Some(if keeper.plainly && referable {
         Advice::new(
             text,
-            format!("self.{attribute} = partial(…, {given}self)"),
-            format!("self.{attribute} = partial(…, {given}weakref.proxy(self))"),
+            format!("self.{attribute} = partial(..., {given}self)"),
+            format!("self.{attribute} = partial(..., {given}weakref.proxy(self))"),
         )
     } else {
         Advice::words(text)

@@ -13,7 +13,7 @@
 //! Use instead the argument: a getter is called with the object, so one class can serve all.
 
 use super::{Advice, Pattern};
-use crate::diagnose::case::{Case, at, short, spoken};
+use crate::diagnose::case::{Case, at, bare_name, short, spoken};
 use crate::heap::{ObjectKind, ReferenceName};
 
 pub const PATTERN: Pattern = Pattern {
@@ -49,15 +49,13 @@ fn recognise(case: &Case<'_>) -> Option<Advice> {
         at(function.object),
     );
     let getter = *descriptor.name == ReferenceName::Attribute("fget".to_owned());
-    Some(
-        if getter && short(&function.object.description.label) == "<lambda>" {
-            Advice::new(
-                text,
-                format!("{name} = property(lambda _: … {variable} …)"),
-                format!("{name} = property(lambda self: … self …)"),
-            )
-        } else {
-            Advice::words(text)
-        },
-    )
+    Some(if getter && bare_name(function.object) == "<lambda>" {
+        Advice::new(
+            text,
+            format!("{name} = property(lambda _: {variable}.value)"),
+            format!("{name} = property(lambda self: self.value)"),
+        )
+    } else {
+        Advice::words(text)
+    })
 }

@@ -17,7 +17,7 @@
 //! with `del inner` at the end of the outer function.
 
 use super::{Advice, Pattern};
-use crate::diagnose::case::{Case, at, short};
+use crate::diagnose::case::{Case, at, bare_name};
 use crate::heap::{ObjectKind, ReferenceName};
 
 pub const PATTERN: Pattern = Pattern {
@@ -33,7 +33,7 @@ fn recognise(case: &Case<'_>) -> Option<Advice> {
     let ReferenceName::Closure(variable) = step.name else {
         return None;
     };
-    let name = short(&step.object.description.label);
+    let name = bare_name(step.object);
     Some(Advice::new(
         format!(
             "`{name}`{} uses itself by name, so it keeps itself and everything it captured. Define \
@@ -41,7 +41,7 @@ fn recognise(case: &Case<'_>) -> Option<Advice> {
              around it is done.",
             at(step.object)
         ),
-        format!("result = {name}(…)\nreturn result"),
-        format!("result = {name}(…)\ndel {variable}\nreturn result"),
+        format!("result = {name}(...)\nreturn result"),
+        format!("result = {name}(...)\ndel {variable}\nreturn result"),
     ))
 }

@@ -48,8 +48,8 @@ fn recognise(case: &Case<'_>) -> Option<Advice> {
     let wait = if call == ".aclose()" { "await " } else { "" };
     Some(match case.keeper(position) {
         Some(keeper) if keeper.plainly && keeper.is(step.next) && variable == "self" => {
-            let made = format!("self.{} = self.{}(…)", keeper.attribute, short(label));
-            let closed = format!("{made}\n…\n{wait}self.{}{call}", keeper.attribute);
+            let made = format!("self.{} = self.{}(...)", keeper.attribute, short(label));
+            let closed = format!("{made}\n...\n{wait}self.{}{call}", keeper.attribute);
             Advice::new(text, made, closed)
         }
         _ => Advice::words(text),

@@ -13,7 +13,7 @@
 
 use super::{Advice, Pattern};
 use crate::diagnose::callback::steps_from;
-use crate::diagnose::case::{CONTAINERS, Case, CycleStep, short};
+use crate::diagnose::case::{CONTAINERS, Case, CycleStep, short, slots_needed};
 use crate::heap::{ObjectKind, ReferenceName};
 
 pub const PATTERN: Pattern = Pattern {
@@ -44,17 +44,27 @@ fn recognise(case: &Case<'_>) -> Option<Advice> {
         return None;
     };
     let class = short(&tensor.object.description.type_name);
-    let text = if steps.len() == 1 {
-        format!("The attribute `{attribute}` of a {class} is the {class} itself. Leave it out.")
-    } else {
-        let kept = short(&tensor.next.description.type_name);
-        format!(
-            "The attribute `{attribute}` of a {class} is a {kept} that leads back to it. Store a \
-             weak reference there, or only what is needed of the {kept}."
+    let kept = short(&tensor.next.description.type_name);
+    Some(if steps.len() == 1 {
+        Advice::words(format!(
+            "The attribute `{attribute}` of a {class} is the {class} itself. Leave it out."
+        ))
+    } else if tensor.next.description.kind == ObjectKind::Instance {
+        Advice::new(
+            format!(
+                "The attribute `{attribute}` of a {class} is a {kept} that leads back to it. Store \
+                 a weak reference there{}, or only what is needed of the {kept}.",
+                slots_needed(tensor.next)
+            ),
+            format!("tensor.{attribute} = {attribute}"),
+            format!(
+                "tensor.{attribute} = weakref.ref({attribute})  # read it with tensor.{attribute}()"
+            ),
         )
-    };
-    Some(Advice {
-        text,
-        ..Advice::default()
+    } else {
+        Advice::words(format!(
+            "The attribute `{attribute}` of a {class} is a {kept} that leads back to it. Leave the \
+             {class} out of the {kept}, or keep the {kept} elsewhere."
+        ))
     })
 }

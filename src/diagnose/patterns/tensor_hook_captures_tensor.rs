@@ -23,7 +23,7 @@
 //! References: `torch.Tensor.register_hook`, `torch.utils.hooks.RemovableHandle`.
 
 use super::{Advice, Pattern};
-use crate::diagnose::callback::{callback, is_tensor, steps_from};
+use crate::diagnose::callback::{callback, steps_from};
 use crate::diagnose::case::{Case, CycleStep};
 use crate::heap::ReferenceName;
 
@@ -33,7 +33,7 @@ pub const PATTERN: Pattern = Pattern {
 };
 
 fn is_hooked(step: &CycleStep<'_>) -> bool {
-    is_tensor(step.object)
+    step.object.is_tensor
         && matches!(step.name, ReferenceName::Attribute(name) if name == "_backward_hooks")
 }
 
@@ -46,12 +46,19 @@ fn recognise(case: &Case<'_>) -> Option<Advice> {
     } else {
         "which leads back to the tensor"
     };
-    Some(Advice {
-        text: format!(
-            "A gradient hook of the tensor is {}, {leads}. {} Or call `.remove()` on the handle \
-             that `register_hook` returned after the backward pass.",
-            hook.text, hook.remedy
+    let text = format!(
+        "A gradient hook of the tensor is {}, {leads}. {} Or call `.remove()` on the handle that \
+         `register_hook` returned after the backward pass.",
+        hook.text, hook.remedy
+    );
+    Some(match hook.variable {
+        Some(variable) if std::ptr::eq(hook.keeps, tensor.object) => Advice::new(
+            text,
+            format!("{variable}.register_hook(lambda grad: grad / {variable}.numel())"),
+            format!(
+                "count = {variable}.numel()\n{variable}.register_hook(lambda grad: grad / count)"
+            ),
         ),
-        ..Advice::default()
+        _ => Advice::words(text),
     })
 }

@@ -20,7 +20,7 @@
 //! object is never garbage and no collection will free it.
 
 use super::{Advice, Pattern};
-use crate::diagnose::case::{Case, at, short, spoken};
+use crate::diagnose::case::{Case, at, bare_name, spoken};
 use crate::heap::{ObjectKind, ReferenceName};
 
 pub const PATTERN: Pattern = Pattern {
@@ -44,14 +44,15 @@ fn recognise(case: &Case<'_>) -> Option<Advice> {
         at(callback.object),
     );
     let attribute = keeper.attribute;
-    let label = short(&callback.object.description.label);
+    let label = bare_name(callback.object);
     Some(match (callback.object.description.kind, callback.name) {
+        _ if !callback.next.description.weakly_referable => Advice::words(text),
         (ObjectKind::Method, _) if keeper.plainly && keeper.is(callback.next) => Advice::new(
             text,
-            format!("self.{attribute} = weakref.ref(…, self.{label})"),
+            format!("self.{attribute} = weakref.ref(..., self.{label})"),
             format!(
                 "{label} = weakref.WeakMethod(self.{label})\n\
-                 self.{attribute} = weakref.ref(…, lambda ref: {label}() and {label}()(ref))"
+                 self.{attribute} = weakref.ref(..., lambda ref: {label}() and {label}()(ref))"
             ),
         ),
         (ObjectKind::Function, ReferenceName::Closure(variable))
@@ -59,10 +60,10 @@ fn recognise(case: &Case<'_>) -> Option<Advice> {
         {
             Advice::new(
                 text,
-                format!("self.{attribute} = weakref.ref(…, lambda ref: … {variable} …)"),
+                format!("self.{attribute} = weakref.ref(..., lambda ref: use({variable}))"),
                 format!(
                     "weak = weakref.ref({variable})\n\
-                     self.{attribute} = weakref.ref(…, lambda ref: … weak() …)"
+                     self.{attribute} = weakref.ref(..., lambda ref: weak() and use(weak()))"
                 ),
             )
         }

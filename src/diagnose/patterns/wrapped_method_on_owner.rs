@@ -18,7 +18,7 @@
 //! ```
 
 use super::{Advice, Pattern};
-use crate::diagnose::case::{CONTAINERS, Case, at, short, spoken};
+use crate::diagnose::case::{CONTAINERS, Case, at, bare_name, spoken};
 use crate::heap::{ObjectKind, ReferenceName};
 
 pub const PATTERN: Pattern = Pattern {
@@ -48,7 +48,7 @@ fn recognise(case: &Case<'_>) -> Option<Advice> {
     };
     let keeper = case.keeper(position)?;
     let method = case.steps().nth((position + 1) % case.cycle.nodes.len())?;
-    let name = short(&method.object.description.label);
+    let name = bare_name(method.object);
     let text = format!(
         "`{}` {} {}{}, {keeps} the bound method `{name}`, which keeps the object that it is bound \
          to. Wrap the function in the class, not the method of each object.",
@@ -64,7 +64,7 @@ fn recognise(case: &Case<'_>) -> Option<Advice> {
             Advice::new(
                 text,
                 format!("self.{attribute} = {decorator}(self.{name})"),
-                format!("@{decorator}\ndef {attribute}(self, …):"),
+                format!("@{decorator}\ndef {attribute}(self, *args):\n    ..."),
             )
         }
         _ => Advice::words(text),

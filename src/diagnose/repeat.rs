@@ -1,0 +1,115 @@
+//! Diagnoses that were made before: a program that leaks in every step leaks the same way in each.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::rc::Rc;
+
+use petgraph::visit::{EdgeRef, IntoEdgeReferences};
+
+use super::{Diagnosis, diagnose};
+use crate::graph::LeakGraph;
+
+/// The diagnoses of the leaks met lately, by all that a diagnosis is made from.
+#[derive(Default)]
+pub struct Diagnoses {
+    made: HashMap<u64, Option<Rc<Diagnosis>>>,
+}
+
+/// So many are remembered; then it starts afresh.
+const LIMIT: usize = 512;
+
+impl Diagnoses {
+    /// As [`diagnose`], which is asked only about what was not met before.
+    pub fn of(&mut self, graph: &LeakGraph) -> Option<Rc<Diagnosis>> {
+        let key = content(graph);
+        if let Some(made) = self.made.get(&key) {
+            return made.clone();
+        }
+        if self.made.len() >= LIMIT {
+            self.made.clear();
+        }
+        let made = diagnose(graph).map(Rc::new);
+        self.made.insert(key, made.clone());
+        made
+    }
+}
+
+/// A hash of a graph's nodes and edges with their indices, but for what no diagnosis looks at: which
+/// object of the garbage a node stands for, and its details.
+fn content(graph: &LeakGraph) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for node in graph.node_indices() {
+        let node = &graph[node];
+        let description = &node.description;
+        description.kind.hash(&mut hasher);
+        description.type_name.hash(&mut hasher);
+        description.label.hash(&mut hasher);
+        description.place.hash(&mut hasher);
+        description.unplaced_class.hash(&mut hasher);
+        description.weakly_referable.hash(&mut hasher);
+        description.free_variables.hash(&mut hasher);
+        description.default_arguments.hash(&mut hasher);
+        (node.is_buffer, node.is_tensor, node.stands_for).hash(&mut hasher);
+    }
+    for edge in graph.edge_references() {
+        (edge.id(), edge.source(), edge.target()).hash(&mut hasher);
+        edge.weight().name.hash(&mut hasher);
+    }
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::rc::Rc;
+
+    use super::Diagnoses;
+    use crate::graph::{LeakEdge, LeakGraph, LeakNode};
+    use crate::heap::{Description, ObjectKind, ReferenceName};
+
+    fn pair(first: &str, label: &str, address: &str) -> LeakGraph {
+        let node = |label: &str, is_buffer| LeakNode {
+            description: Description {
+                kind: ObjectKind::Instance,
+                type_name: "Node".to_owned(),
+                label: label.to_owned(),
+                place: None,
+                unplaced_class: None,
+                weakly_referable: true,
+                free_variables: Vec::new(),
+                default_arguments: Vec::new(),
+                details: vec![("address".to_owned(), address.to_owned())],
+            },
+            object: Some(0),
+            is_buffer,
+            is_tensor: is_buffer,
+            stands_for: 0,
+        };
+        let edge = |name: &str| LeakEdge::new(ReferenceName::Attribute(name.to_owned()));
+        let mut graph = LeakGraph::default();
+        let one = graph.add_node(node(label, false));
+        let other = graph.add_node(node("Node", true));
+        graph.add_edge(one, other, edge(first));
+        graph.add_edge(other, one, edge("back"));
+        graph
+    }
+
+    #[test]
+    fn the_same_again_is_not_diagnosed_again() {
+        let mut diagnoses = Diagnoses::default();
+        let first = diagnoses.of(&pair("left", "Node", "0x1")).expect("a cycle");
+        let again = diagnoses.of(&pair("left", "Node", "0x2")).expect("a cycle");
+        assert!(Rc::ptr_eq(&first, &again));
+    }
+
+    #[test]
+    fn what_differs_is_another() {
+        let mut diagnoses = Diagnoses::default();
+        let first = diagnoses.of(&pair("left", "Node", "0x1")).expect("a cycle");
+        let edge = diagnoses
+            .of(&pair("right", "Node", "0x1"))
+            .expect("a cycle");
+        let label = diagnoses.of(&pair("left", "Leaf", "0x1")).expect("a cycle");
+        assert_ne!(first.signature, edge.signature);
+        assert_ne!(first.signature, label.signature);
+    }
+}

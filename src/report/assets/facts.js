@@ -1,0 +1,97 @@
+
+// What is known of an object, beside its drawing.
+
+/** So many references, or objects of a box that stands for several, are listed. */
+const LISTED = 12;
+
+function make(tag, text, ...children) {
+  const element = document.createElement(tag);
+  if (text) element.textContent = shortened(text);
+  element.append(...children);
+  return element;
+}
+
+/** The text with its middle left out, if it is long. */
+function shortened(text, limit = 600) {
+  if (text.length <= limit) return text;
+  return `${text.slice(0, limit * 0.4)}…${text.slice(text.length - limit * 0.6)}`;
+}
+
+/** A button with the name of an object, which chooses it. */
+function link(leak, number, choose) {
+  const button = make("button", leak.graph.nodes[number]?.label ?? "?");
+  button.type = "button";
+  button.addEventListener("click", () => choose(number));
+  return button;
+}
+
+/** Writes what is known of a box into the panel, or how to ask for it. */
+function describe(panel, leak, box, { choose, drawAll }) {
+  if (!box) {
+    panel.replaceChildren(make("p", "Point at an object for its facts; click it to see what it " +
+      "touches. Drag to move, Ctrl and wheel to zoom."));
+    return;
+  }
+  panel.replaceChildren(...(box.node ? ofObject(leak, box, choose) : ofSeveral(leak, box, choose, drawAll)));
+}
+
+function ofObject(leak, { node, number }, choose) {
+  const list = make("dl");
+  const add = (term, ...values) => list.append(make("dt", term), ...values.map((value) =>
+    typeof value === "string" ? make("dd", value) : make("dd", "", value)));
+  if (node.type_name !== node.label) add("Type", node.type_name);
+  if (node.location) add("Where", place(node.location));
+  const buffer = leak.buffers[node.buffer];
+  if (buffer) add("Holds", `${buffer.bytes.toLocaleString("en")} bytes on ${buffer.device}`);
+  for (const [name, value] of node.details) add(name, value);
+  for (const [title, mine, theirs] of [["Refers to", "from", "to"], ["Referred to by", "to", "from"]]) {
+    const edges = (referencesOf(leak)[number] ?? []).map((index) => leak.graph.edges[index])
+      .filter((edge) => edge[mine] === number);
+    if (!edges.length) continue;
+    add(title, ...edges.slice(0, LISTED).map((edge) => {
+      const line = make("span");
+      const name = make("b", edge.name);
+      const other = link(leak, edge[theirs], choose);
+      line.append(...(mine === "from" ? [name, " → ", other] : [other, " ", name]));
+      return line;
+    }));
+    if (edges.length > LISTED) add("", `and ${edges.length - LISTED} more`);
+  }
+  return [make("h4", node.label), list];
+}
+
+function ofSeveral(leak, { element }, choose, drawAll) {
+  const numbers = element.dataset.more.split(" ").filter(Boolean).map(Number);
+  const parts = [make("h4", element.querySelector(".name").textContent)];
+  const items = numbers.slice(0, LISTED).map((number) => make("li", "", link(leak, number, choose)));
+  parts.push(make("ul", "", ...items));
+  if (!numbers.length) parts.push(make("p", "The report counts these and does not describe them."));
+  if (numbers.length && drawAll) {
+    const button = make("button", "Draw everything");
+    button.type = "button";
+    button.addEventListener("click", drawAll);
+    parts.push(button);
+  }
+  return parts;
+}
+
+/** The objects and references of a leak as a table, for who wants the graph itself. */
+function rawTable(leak) {
+  const ROWS = 500;
+  const { nodes, edges } = leak.graph;
+  const table = make("table", "", make("thead", "", make("tr", "",
+    ...["", "Object", "Type", "Refers to"].map((text) => make("th", text)))));
+  const body = make("tbody");
+  nodes.slice(0, ROWS).forEach((node, number) => {
+    const out = (referencesOf(leak)[number] ?? []).map((index) => edges[index])
+      .filter((edge) => edge.from === number);
+    const names = out.slice(0, 50).map((edge) => `${edge.name} → ${edge.to}`).join("; ");
+    body.append(make("tr", "", ...[String(number), node.label, node.type_name, names]
+      .map((text) => make("td", text))));
+  });
+  table.append(body);
+  const more = nodes.length > ROWS ? `${nodes.length - ROWS} further objects are in the JSON.` : "";
+  const wide = make("div", "", table, make("p", more));
+  wide.className = "wide";
+  return wide;
+}

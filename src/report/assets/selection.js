@@ -1,0 +1,126 @@
+
+// What of a drawing is chosen, and what a search or a filter finds.
+
+/** The references of each object, by its number in the leak's graph; made once for each leak. */
+function referencesOf(leak) {
+  leak.references ??= leak.graph.edges.reduce((all, edge, number) => {
+    for (const end of new Set([edge.from, edge.to])) (all[end] ??= []).push(number);
+    return all;
+  }, []);
+  return leak.references;
+}
+
+class Selection {
+  /** Calls `onChange` with the chosen box, or null. */
+  constructor(svg, leak, onChange) {
+    this.svg = svg;
+    this.leak = leak;
+    this.onChange = onChange;
+    this.chosen = null;
+    this.marked = [];
+    this.boxes = [...svg.querySelectorAll(".node[data-node], .node[data-more]")].map((element) => {
+      element.id ||= `${svg.id}-more-${element.dataset.more.slice(0, 20).replaceAll(" ", "-")}`;
+      const number = element.dataset.node === undefined ? null : Number(element.dataset.node);
+      const node = leak.graph.nodes[number];
+      const words = node ? `${node.label}\n${node.type_name}\n${place(node.location)}` : element.textContent;
+      return { element, number, node, words: words.toLowerCase() };
+    });
+    this.boxOf = new Map(this.boxes.map((box) => [box.element, box]));
+    this.byNumber = new Map(this.boxes.filter((box) => box.node).map((box) => [box.number, box]));
+    this.lines = new Map();
+    for (const element of svg.querySelectorAll("[data-edge]")) {
+      const number = Number(element.dataset.edge);
+      this.lines.set(number, [...(this.lines.get(number) ?? []), element]);
+    }
+  }
+
+  /** The box that an element of the drawing belongs to, or null. */
+  at(element) {
+    return this.boxOf.get(element.closest(".node")) ?? null;
+  }
+
+  choose(box) {
+    this.chosen = box;
+    this.marked.forEach((element) => element.classList.remove("near", "selected"));
+    this.marked = [];
+    const mark = (element, name) => {
+      element.classList.add(name);
+      this.marked.push(element);
+    };
+    this.svg.classList.toggle("chosen", box !== null);
+    if (box) {
+      mark(box.element, "selected");
+      mark(box.element, "near");
+      this.svg.setAttribute("aria-activedescendant", box.element.id);
+      for (const number of referencesOf(this.leak)[box.number] ?? []) {
+        for (const line of this.lines.get(number) ?? []) mark(line, "near");
+        const { from, to } = this.leak.graph.edges[number];
+        const other = this.byNumber.get(from === box.number ? to : from);
+        if (other) mark(other.element, "near");
+      }
+    } else {
+      this.svg.removeAttribute("aria-activedescendant");
+    }
+    this.onChange(box);
+  }
+
+  /** Marks the objects that have all these letters and are of this type; how many that are. */
+  find(letters, type) {
+    const searching = letters !== "" || type !== "";
+    this.svg.classList.toggle("searching", searching);
+    this.matches = [];
+    for (const box of this.boxes) {
+      const found = searching && box.words.includes(letters) && (!type || box.node?.type_name === type);
+      box.element.classList.toggle("match", found);
+      if (found) this.matches.push(box);
+    }
+    return this.matches.length;
+  }
+
+  /** The match after the chosen one. */
+  nextMatch() {
+    const next = (this.matches ?? []).indexOf(this.chosen) + 1;
+    return this.matches?.[next] ?? this.matches?.[0] ?? null;
+  }
+
+  /** The box to which an arrow key leads: along a reference, the one that lies most that way. */
+  towards(key) {
+    if (!this.chosen) return this.boxes[0] ?? null;
+    const [dx, dy] = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[key];
+    const here = middle(this.chosen);
+    let best = null;
+    for (const box of this.linked(this.chosen)) {
+      const { x, y } = middle(box);
+      const ahead = (x - here.x) * dx + (y - here.y) * dy;
+      const aside = Math.abs((x - here.x) * dy) + Math.abs((y - here.y) * dx);
+      const cost = Math.hypot(ahead, aside) * (1 + aside / Math.max(ahead, 1));
+      if (ahead > 1 && aside < 4 * ahead && (!best || cost < best.cost)) best = { box, cost };
+    }
+    return best?.box ?? null;
+  }
+
+  /** The boxes that references join to this one; one for objects that are not drawn is near all. */
+  linked(box) {
+    if (!box.node) return this.boxes;
+    const ends = (referencesOf(this.leak)[box.number] ?? []).flatMap((number) => {
+      const { from, to } = this.leak.graph.edges[number];
+      return [this.byNumber.get(from), this.byNumber.get(to)];
+    });
+    return [...ends.filter(Boolean), ...this.boxes.filter((other) => !other.node)];
+  }
+}
+
+/** The middle of a box in the drawing. */
+function middle(box) {
+  box.middle ??= (({ x, y, width, height }) => ({
+    x: x.baseVal.value + width.baseVal.value / 2,
+    y: y.baseVal.value + height.baseVal.value / 2,
+  }))(box.element.querySelector("rect"));
+  return box.middle;
+}
+
+/** `file:line`, or nothing. */
+function place(location) {
+  if (!location) return "";
+  return location.line ? `${location.file}:${location.line}` : location.file;
+}

@@ -1,0 +1,255 @@
+//! Which objects of a leak are drawn, and which are folded together.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+use super::model::{Leak, NodeKind};
+use super::scene::Detail;
+
+/// More boxes than this are not drawn.
+pub const BOXES: usize = 2000;
+/// So many buffers are drawn one by one where only the leak itself is.
+const BUFFERS: usize = 6;
+/// So many references to remove are drawn where only the leak itself is.
+const CUTS: usize = 6;
+/// A reference to remove that is further from the rest is not drawn there; nor is one that is only
+/// to be looked at, if it is not beside the rest.
+const CUT_DISTANCE: usize = 3;
+const UNPROVEN_DISTANCE: usize = 1;
+/// At most so many boxes stand for what is not drawn.
+const FOLDS: usize = 12;
+
+/// Objects that are not drawn.
+pub struct Fold {
+    /// The drawn object that is nearest to them.
+    pub at: u32,
+    pub nodes: Vec<u32>,
+}
+
+/// The objects to draw beside the ring, those on the ways to buffers first, and the others.
+pub fn chosen(leak: &Leak, detail: Detail, ring: &HashMap<u32, usize>) -> (Vec<u32>, Vec<Fold>) {
+    let mut choice = Choice {
+        drawn: vec![false; leak.graph.nodes.len()],
+        nodes: vec![],
+        neighbours: neighbours(leak),
+        leak,
+    };
+    for &index in ring.keys() {
+        if let Some(drawn) = choice.drawn.get_mut(index as usize) {
+            *drawn = true;
+        }
+    }
+    let shown = if detail == Detail::All {
+        BOXES
+    } else {
+        BUFFERS
+    };
+    let ways = leak.buffers.iter().filter(|b| b.node.is_some()).take(shown);
+    for index in ways.flat_map(|b| b.path_nodes.iter().copied().chain(b.node)) {
+        choice.take(index);
+    }
+    if detail == Detail::All {
+        for index in 0..leak.graph.nodes.len() as u32 {
+            choice.take(index);
+        }
+    } else {
+        choice.take_cuts();
+        // One that is taken may part what it led to.
+        choice.take_single();
+        choice.take_single();
+    }
+    let folds = choice.folds(detail);
+    (choice.nodes, folds)
+}
+
+/// The objects that each object refers to or is referred to by.
+fn neighbours(leak: &Leak) -> Vec<Vec<u32>> {
+    let mut neighbours = vec![vec![]; leak.graph.nodes.len()];
+    for edge in &leak.graph.edges {
+        let (from, to) = (edge.from as usize, edge.to as usize);
+        if from < neighbours.len() && to < neighbours.len() {
+            neighbours[from].push(edge.to);
+            neighbours[to].push(edge.from);
+        }
+    }
+    neighbours
+}
+
+struct Choice<'a> {
+    leak: &'a Leak,
+    drawn: Vec<bool>,
+    nodes: Vec<u32>,
+    neighbours: Vec<Vec<u32>>,
+}
+
+impl Choice<'_> {
+    fn take(&mut self, index: u32) {
+        if let Some(drawn) = self.drawn.get_mut(index as usize)
+            && self.nodes.len() < BOXES
+            && !std::mem::replace(drawn, true)
+        {
+            self.nodes.push(index);
+        }
+    }
+
+    /// For each object the one on the way to the nearest drawn object, and that one.
+    fn nearest(&self) -> Vec<Option<(u32, u32)>> {
+        let mut nearest: Vec<Option<(u32, u32)>> = vec![None; self.drawn.len()];
+        let mut queue: VecDeque<u32> = (0..self.drawn.len() as u32)
+            .filter(|&index| self.drawn[index as usize])
+            .collect();
+        for &index in &queue {
+            nearest[index as usize] = Some((index, index));
+        }
+        while let Some(index) = queue.pop_front() {
+            let Some((_, root)) = nearest[index as usize] else {
+                continue;
+            };
+            for &next in &self.neighbours[index as usize] {
+                let entry = &mut nearest[next as usize];
+                if entry.is_none() {
+                    *entry = Some((index, root));
+                    queue.push_back(next);
+                }
+            }
+        }
+        nearest
+    }
+
+    /// The references to remove, with what joins them to the rest.
+    fn take_cuts(&mut self) {
+        for cut in self.leak.cuts.iter().take(CUTS) {
+            let nearest = self.nearest();
+            for end in [cut.from, cut.to] {
+                let mut way = vec![];
+                let mut here = end;
+                while let Some(Some((before, _))) = nearest.get(here as usize).copied()
+                    && before != here
+                {
+                    way.push(here);
+                    here = before;
+                }
+                let limit = match cut.proven {
+                    true => CUT_DISTANCE,
+                    false => UNPROVEN_DISTANCE,
+                };
+                if way.len() <= limit {
+                    way.iter().rev().for_each(|&index| self.take(index));
+                }
+            }
+        }
+    }
+
+    /// Where a box for what is not drawn would stand for one object, that object itself.
+    fn take_single(&mut self) {
+        for (_, nodes) in self.hidden() {
+            if let [index] = nodes[..]
+                && !self.is_minor(index)
+            {
+                self.take(index);
+            }
+        }
+    }
+
+    /// True for objects that say nothing of a leak unless they are a part of it.
+    fn is_minor(&self, index: u32) -> bool {
+        let node = &self.leak.graph.nodes[index as usize];
+        matches!(node.kind, NodeKind::Plumbing | NodeKind::Class)
+    }
+
+    /// The objects that are not drawn, by the nearest one that is.
+    fn hidden(&self) -> BTreeMap<Option<u32>, Vec<u32>> {
+        let mut hidden: BTreeMap<Option<u32>, Vec<u32>> = BTreeMap::new();
+        for (index, nearest) in self.nearest().iter().enumerate() {
+            if !self.drawn[index] {
+                let root = nearest.map(|(_, root)| root);
+                hidden.entry(root).or_default().push(index as u32);
+            }
+        }
+        hidden
+    }
+
+    fn folds(&self, detail: Detail) -> Vec<Fold> {
+        let mut folds: Vec<Fold> = self
+            .hidden()
+            .into_iter()
+            .filter(|(_, nodes)| {
+                detail == Detail::All || !nodes.iter().all(|&index| self.is_minor(index))
+            })
+            .map(|(at, nodes)| Fold {
+                at: at.unwrap_or(u32::MAX),
+                nodes,
+            })
+            .collect();
+        folds.sort_by_key(|fold| std::cmp::Reverse(fold.nodes.len()));
+        for fold in folds.iter_mut().skip(FOLDS) {
+            fold.at = u32::MAX;
+        }
+        folds
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::samples;
+    use super::super::scene::scene;
+    use super::super::shape::ShapeKind;
+    use super::*;
+
+    #[test]
+    fn limits_hold_and_buffers_are_drawn_first() {
+        let count = 3 * BOXES as u32;
+        let mut report = samples::dense(count);
+        let leak = &mut report.leaks[0];
+        leak.graph.nodes.swap(3, count as usize - 1);
+        leak.buffers[0].node = Some(count - 1);
+        let scene = scene(leak, Detail::All);
+        let objects = scene.boxes.iter().filter(|shape| shape.node.is_some());
+        assert!((BOXES..=BOXES + 2).contains(&objects.count()));
+        let held =
+            |shape: &&super::super::shape::Shape| shape.size.is_some() && shape.node.is_some();
+        assert_eq!(scene.boxes.iter().filter(held).count(), 1);
+        let hidden: usize = scene.boxes.iter().map(|shape| shape.hidden.len()).sum();
+        let drawn = scene
+            .boxes
+            .iter()
+            .filter(|shape| shape.node.is_some())
+            .count();
+        assert_eq!(
+            hidden as u64 + scene.omitted + drawn as u64,
+            u64::from(count)
+        );
+    }
+
+    #[test]
+    fn the_rest_of_a_large_component_is_folded() {
+        let report = samples::dense(500);
+        let scene = scene(&report.leaks[0], Detail::Leak);
+        assert!(scene.boxes.len() < 20, "{}", scene.boxes.len());
+        let more = |shape: &&super::super::shape::Shape| shape.kind == ShapeKind::More;
+        let hidden: usize = scene
+            .boxes
+            .iter()
+            .filter(more)
+            .map(|s| s.hidden.len())
+            .sum();
+        assert!(hidden > 480, "{hidden}");
+    }
+
+    #[test]
+    fn of_many_buffers_a_few_are_drawn_and_the_rest_counted() {
+        let report = samples::many_buffers(100);
+        let scene = scene(&report.leaks[0], Detail::Leak);
+        let held = scene
+            .boxes
+            .iter()
+            .filter(|s| s.size.is_some() && s.node.is_some());
+        assert_eq!(held.count(), BUFFERS);
+        let rest = scene
+            .boxes
+            .iter()
+            .find(|s| s.kind == ShapeKind::More)
+            .expect("a fold");
+        assert_eq!(rest.name, ["+ 94 more Tensor"]);
+        assert_eq!(rest.size.as_deref(), Some("94.0 MiB"));
+    }
+}

@@ -1,0 +1,294 @@
+//! One leak of the page.
+
+use super::super::model::{Known, Leak, Library};
+use super::super::scene::Detail;
+use super::super::svg::{self, Look};
+use super::super::text;
+use super::super::words::{human_bytes, markup, markup_code, name};
+use super::memory::buffers;
+use super::timeline::timeline;
+use super::{DRAWN, NAME, shown};
+
+/// One leak: `rank` is its place in the page, `index` that in the report.
+pub fn section(rank: usize, index: usize, leak: &Leak) -> String {
+    let number = rank + 1;
+    let drawing = if rank < DRAWN {
+        figure(number, leak)
+    } else {
+        String::new()
+    };
+    format!(
+        "<section class=\"leak\" id=\"leak-{number}\" data-leak=\"{index}\">\n<h2>{}</h2>\n{}\
+         <dl class=\"gist\">\n<div><dt>Held</dt><dd>{}</dd></div>\n\
+         <div class=\"fix\"><dt>Fix</dt><dd>{}</dd></div>\n{}</dl>\n\
+         {drawing}{}{}{}\
+         <details class=\"trace\"><summary>The leak trace, as text</summary>\n\
+         <div class=\"copied\"><button type=\"button\" data-copy=\"trace\" hidden>Copy</button>\n\
+         <pre>{}</pre></div></details>\n\
+         <details class=\"raw\" hidden><summary>All objects and references</summary></details>\n\
+         </section>\n",
+        markup(&text::size_and_cycle(leak)),
+        marks(leak),
+        markup(&sentence(&text::held(leak))),
+        with_code(&markup(&sentence(&text::fix(leak)))),
+        origin(leak),
+        advice(leak),
+        buffers(leak),
+        timeline(leak),
+        markup_code(&format!("{}\n{}", text::title(leak), text::body(leak))),
+    )
+}
+
+fn sentence(text: &str) -> String {
+    let mut chars = text.chars();
+    let first = chars.next().map(|c| c.to_ascii_uppercase());
+    first.into_iter().chain(chars).collect()
+}
+
+/// Pattern, whose it is, signature and what was measured, as small tags.
+fn marks(leak: &Leak) -> String {
+    let tag = |class: &str, text: &str| format!("<li class=\"{class}\">{}</li>", shown(text, NAME));
+    let mut tags = String::new();
+    if let Some(pattern) = &leak.pattern {
+        tags += &tag("pattern", pattern);
+    }
+    tags += &match leak.is_library() {
+        true => tag("library", "a library's"),
+        false => tag("yours", "yours"),
+    };
+    if leak.known.is_some() {
+        tags += &tag("known", "known leak");
+    }
+    if let Some(freed) = leak.bytes_freed {
+        let freed = human_bytes(freed);
+        tags += &tag("freed", &format!("{freed} freed when it was broken"));
+    }
+    tags += &format!(
+        "<li class=\"signature\"><span title=\"Signature: equal for the same leak in every run\">{}\
+         </span><button type=\"button\" data-copy=\"signature\" hidden>Copy</button></li>",
+        shown(&leak.signature, NAME)
+    );
+    format!("<ul class=\"marks\">{tags}</ul>\n")
+}
+
+/// The library that the leak is of, and what others know of it.
+fn origin(leak: &Leak) -> String {
+    let mut rows = String::new();
+    let mut row = |term: &str, text: String| {
+        rows += &format!("<div><dt>{term}</dt><dd>{text}</dd></div>\n");
+    };
+    if let Some(library) = &leak.library {
+        row("Whose", of_library(library));
+    }
+    if let Some(known) = &leak.known {
+        row("Known", of_known(known));
+    }
+    rows
+}
+
+fn of_library(library: &Library) -> String {
+    let version = library
+        .version
+        .as_ref()
+        .map(|version| format!(" {version}"));
+    let mut text = format!(
+        "{}{}. Every object of the cycle is its own",
+        library.name,
+        version.unwrap_or_default()
+    );
+    if let Some(line) = &library.your_line {
+        text += &format!("; your nearest line is {line}");
+    }
+    shown(&format!("{text}."), 600)
+}
+
+fn of_known(known: &Known) -> String {
+    let mut text = with_code(&shown(&known.remedy, 1000));
+    if let Some(fixed) = &known.fixed_in {
+        text += &format!(
+            " {} {} does not have it.",
+            shown(&known.library, 80),
+            shown(fixed, 40)
+        );
+    }
+    // Nothing but a web page: `javascript:` would run.
+    if let Some(link) = known
+        .link
+        .as_ref()
+        .filter(|link| link.starts_with("https://"))
+    {
+        text += &format!(
+            " <a href=\"{}\" rel=\"noopener noreferrer\">{}</a>",
+            markup(&name(link, 2000)),
+            shown(link, 100)
+        );
+    }
+    text
+}
+
+/// The drawing with what works on it. The more detailed drawings are asleep until they are asked
+/// for.
+fn figure(number: usize, leak: &Leak) -> String {
+    let draw = |suffix: &str, detail, titles| {
+        let look = Look {
+            detail,
+            style: None,
+            titles,
+        };
+        svg::draw(leak, &format!("drawing-{number}{suffix}"), &look).svg
+    };
+    let first = draw("", Detail::Leak, true);
+    let mut views = String::new();
+    let mut asleep = String::new();
+    let mut offer = |key: &str, label: &str, title: &str, drawing: Option<String>| {
+        let pressed = drawing.is_none();
+        views += &format!(
+            "<button type=\"button\" data-view=\"{key}\" title=\"{title}\" \
+             aria-pressed=\"{pressed}\">{label}</button>"
+        );
+        if let Some(drawing) = drawing {
+            asleep += &format!("<template data-view=\"{key}\">{drawing}</template>\n");
+        }
+    };
+    offer(
+        "leak",
+        "The leak",
+        "The cycle, what it holds and what to cut",
+        None,
+    );
+    if leak.graph.edges.iter().any(|edge| !edge.through.is_empty()) {
+        let drawing = draw("p", Detail::Plumbing, false);
+        let title = "With the dictionaries, closure tuples and cells that references pass";
+        offer("plumbing", "Plumbing", title, Some(drawing));
+    }
+    let shown = first.matches("data-node=").count();
+    if shown < leak.graph.nodes.len() {
+        let title = "Every object that the report describes";
+        offer(
+            "all",
+            "Everything",
+            title,
+            Some(draw("a", Detail::All, false)),
+        );
+    }
+    format!(
+        "<figure>\n<div class=\"tools\" role=\"toolbar\" aria-label=\"Drawing\" hidden>\
+         <div class=\"views\" role=\"group\" aria-label=\"Detail\">{views}</div>\
+         <input type=\"search\" placeholder=\"Find an object\" aria-label=\"Find an object\">\
+         <select aria-label=\"Type of objects\"><option value=\"\">All types</option></select>\
+         <output></output>\
+         <div class=\"camera\"><button type=\"button\" data-zoom=\"in\" title=\"Zoom in\" aria-label=\"Zoom in\">+</button>\
+         <button type=\"button\" data-zoom=\"out\" title=\"Zoom out\" aria-label=\"Zoom out\">−</button>\
+         <button type=\"button\" data-zoom=\"fit\">Fit</button>\
+         <button type=\"button\" data-save=\"svg\" title=\"Save this drawing\">SVG</button>\
+         <button type=\"button\" data-help title=\"What the keys do\">?</button></div></div>\n\
+         <div class=\"stage\"><div class=\"view\">\n{first}</div>\n\
+         <div class=\"facts-of-object\" role=\"region\" aria-label=\"The object\" \
+         aria-live=\"polite\" hidden></div></div>\n{asleep}</figure>\n"
+    )
+}
+
+fn advice(leak: &Leak) -> String {
+    let advice = &leak.advice;
+    let mut out = String::new();
+    if !advice.text.is_empty() && !text::advice_is_fix(leak) {
+        out += &format!("<p>{}</p>\n", with_code(&shown(&advice.text, 2000)));
+    }
+    let mut code = String::new();
+    for (class, title, text) in [
+        ("before", "Before", &advice.before),
+        ("after", "After", &advice.after),
+    ] {
+        if let Some(text) = text {
+            let text = markup_code(&lines_shortened(text));
+            code += &format!("<div class=\"{class}\"><h4>{title}</h4><pre>{text}</pre></div>\n");
+        }
+    }
+    if !code.is_empty() {
+        out += &format!("<div class=\"code\">\n{code}</div>\n");
+    }
+    if out.is_empty() {
+        return out;
+    }
+    format!("<div class=\"advice\">\n<h3>What to change</h3>\n{out}</div>\n")
+}
+
+/// What stands between backticks, set as code; `text` is markup already.
+fn with_code(text: &str) -> String {
+    let parts: Vec<&str> = text.split('`').collect();
+    if parts.len().is_multiple_of(2) {
+        return text.to_owned();
+    }
+    let part = |(index, part): (usize, &&str)| match index % 2 {
+        1 => format!("<code>{part}</code>"),
+        _ => (*part).to_owned(),
+    };
+    parts.iter().enumerate().map(part).collect()
+}
+
+fn lines_shortened(code: &str) -> String {
+    let lines: Vec<String> = code
+        .lines()
+        .take(40)
+        .map(|line| name(&line.replace('\t', "    "), NAME))
+        .collect();
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::samples;
+    use super::*;
+
+    #[test]
+    fn a_library_s_leak_says_so_and_links_to_web_pages_only() {
+        let mut leak = samples::callback().leaks.remove(0);
+        assert!(marks(&leak).contains("<li class=\"yours\">yours</li>"));
+        leak.library = Some(Library {
+            name: "torch".into(),
+            version: Some("2.9.1".into()),
+            your_line: None,
+        });
+        leak.known = Some(Known {
+            remedy: "Use <one>.".into(),
+            library: "torch".into(),
+            fixed_in: Some("2.12".into()),
+            link: Some("https://example.org/1".into()),
+            ..Known::default()
+        });
+        let page = section(0, 0, &leak);
+        for told in [
+            "<li class=\"library\">a library&#39;s</li>",
+            "torch 2.9.1. Every object of the cycle is its own.",
+            "Use &lt;one&gt;. torch 2.12 does not have it. <a href=\"https://example.org/1\"",
+        ] {
+            assert!(page.contains(told), "{told}");
+        }
+        if let Some(known) = &mut leak.known {
+            known.link = Some("javascript:alert(1)".into());
+        }
+        assert!(!section(0, 0, &leak).contains("<a "));
+    }
+
+    #[test]
+    fn further_drawings_are_offered_where_there_is_more_to_see() {
+        let views = |report: &super::super::super::model::Report| {
+            let page = figure(1, &report.leaks[0]);
+            ["leak", "plumbing", "all"]
+                .map(|view| page.contains(&format!("<button type=\"button\" data-view=\"{view}\"")))
+        };
+        assert_eq!(views(&samples::through_dictionary()), [true, true, false]);
+        assert_eq!(views(&samples::dense(60)), [true, false, true]);
+        assert_eq!(views(&samples::million_ring()), [true, false, false]);
+    }
+
+    #[test]
+    fn backticks_make_code_where_they_pair() {
+        assert_eq!(
+            with_code("set `a` and `b`"),
+            "set <code>a</code> and <code>b</code>"
+        );
+        assert_eq!(with_code("one ` alone"), "one ` alone");
+        assert_eq!(with_code(&markup("`<b>`")), "<code>&lt;b&gt;</code>");
+    }
+}

@@ -1,0 +1,109 @@
+//! When a leak was seen.
+
+use super::model::{Leak, Occurrence, Process};
+
+/// At most so many occurrences of a leak are kept apart.
+pub const LIMIT: usize = 240;
+
+/// The leak as it was seen at this time in this process.
+pub fn of(leak: &Leak, process: &Process, time: f64) -> Occurrence {
+    Occurrence {
+        time,
+        collections: 1,
+        count: leak.count,
+        bytes: leak.bytes_held,
+        host: process.host.clone(),
+        pid: process.pid,
+        rank: process.rank,
+    }
+}
+
+/// Adds occurrences to others, in the order of time.
+///
+/// Where they become more than [`LIMIT`], neighbours of the same process are added up in pairs: no
+/// collection and no byte is lost, only the exact times.
+pub fn add(all: &mut Vec<Occurrence>, more: impl IntoIterator<Item = Occurrence>) {
+    all.extend(more);
+    all.sort_by(|a, b| a.time.total_cmp(&b.time));
+    while all.len() > LIMIT {
+        let before = all.len();
+        *all = in_pairs(std::mem::take(all));
+        if all.len() == before {
+            // Each is of another process: the latest are kept.
+            all.drain(..before - LIMIT);
+        }
+    }
+}
+
+fn in_pairs(all: Vec<Occurrence>) -> Vec<Occurrence> {
+    let mut paired: Vec<(Occurrence, bool)> = Vec::with_capacity(all.len() / 2 + 1);
+    for next in all {
+        let mut earlier = paired.iter_mut().rev();
+        match earlier.find(|(one, _)| same_process(one, &next)) {
+            Some((one, is_pair @ false)) => {
+                one.time = next.time;
+                one.collections = one.collections.saturating_add(next.collections);
+                one.count = one.count.saturating_add(next.count);
+                one.bytes = one.bytes.saturating_add(next.bytes);
+                *is_pair = true;
+            }
+            _ => paired.push((next, false)),
+        }
+    }
+    let mut all: Vec<Occurrence> = paired.into_iter().map(|(one, _)| one).collect();
+    all.sort_by(|a, b| a.time.total_cmp(&b.time));
+    all
+}
+
+/// True if both were seen in the same process.
+pub fn same_process(a: &Occurrence, b: &Occurrence) -> bool {
+    (&a.host, a.pid, a.rank) == (&b.host, b.pid, b.rank)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(time: u32, pid: u32) -> Occurrence {
+        Occurrence {
+            time: f64::from(time),
+            collections: 1,
+            count: 2,
+            bytes: 10,
+            pid,
+            ..Occurrence::default()
+        }
+    }
+
+    #[test]
+    fn they_stand_in_the_order_of_time() {
+        let mut all = vec![seen(5, 1)];
+        add(&mut all, [seen(3, 2), seen(7, 1)]);
+        let times: Vec<f64> = all.iter().map(|one| one.time).collect();
+        assert_eq!(times, [3.0, 5.0, 7.0]);
+    }
+
+    #[test]
+    fn many_are_added_up_and_none_is_lost() {
+        let mut all = vec![];
+        for time in 0..10_000 {
+            add(&mut all, [seen(time, time % 3)]);
+        }
+        assert!(all.len() <= LIMIT && all.len() > LIMIT / 4, "{}", all.len());
+        let sum = |of: fn(&Occurrence) -> u64| all.iter().map(of).sum::<u64>();
+        assert_eq!(sum(|one| one.collections), 10_000);
+        assert_eq!(
+            (sum(|one| one.count), sum(|one| one.bytes)),
+            (20_000, 100_000)
+        );
+        assert!(all.is_sorted_by(|a, b| a.time <= b.time));
+        assert_eq!(all.last().map(|one| one.time), Some(9_999.0));
+    }
+
+    #[test]
+    fn a_thousand_processes_stay_bounded() {
+        let mut all = vec![];
+        add(&mut all, (0..1000).map(|pid| seen(pid, pid)));
+        assert_eq!(all.len(), LIMIT);
+    }
+}

@@ -1,0 +1,84 @@
+"""Opening a page in Chromium as a file, without a network, and noting its complaints."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Locator, Page
+
+CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+@dataclass
+class Opened:
+    """A page, and what it complained of and asked for so far."""
+
+    page: Page
+    complaints: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
+
+    @property
+    def drawing(self) -> Locator:
+        """The drawing of the leak that is shown."""
+        return self.page.locator("section.leak:not([hidden]) svg.leak-drawing")
+
+    @property
+    def facts(self) -> Locator:
+        return self.page.locator("section.leak:not([hidden]) .facts-of-object")
+
+    def button(self, name: str) -> Locator:
+        section = self.page.locator("section.leak:not([hidden])")
+        return section.get_by_role("button", name=name, exact=True).first
+
+    def seen(self) -> str:
+        """What part of the drawing is seen, as the browser has it."""
+        return str(self.drawing.evaluate("element => element.style.transform"))
+
+    def style(self, selector: str, name: str) -> str:
+        """A computed property of the first element that matches."""
+        first = self.page.locator(selector).first
+        return str(first.evaluate("(element, name) => getComputedStyle(element)[name]", name))
+
+
+Open = Callable[..., Opened]
+
+
+def chromium() -> str:
+    found = next(filter(None, map(shutil.which, CHROMIUM)), None)
+    if found is None:
+        pytest.fail(
+            "The page tests drive Chromium, and none of "
+            f"{', '.join(CHROMIUM)} is on the PATH: install it (Debian: apt-get install chromium)."
+        )
+    return found
+
+
+def open_file(browser: Browser, file: Path, **options: Any) -> tuple[Opened, BrowserContext]:
+    """Opens a file in a context with the given options and no network."""
+    context = browser.new_context(offline=True, **options)
+    opened = Opened(context.new_page())
+
+    def note(message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            opened.complaints.append(message.text)
+
+    opened.page.on("console", note)
+    opened.page.on("pageerror", lambda error: opened.complaints.append(str(error)))
+    opened.page.on("request", lambda request: opened.requests.append(request.url))
+    opened.page.goto(file.as_uri())
+    return opened, context

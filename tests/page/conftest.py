@@ -1,0 +1,84 @@
+"""A browser, pages in it, and reports to show."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from browser import FLAGS, Open, Opened, chromium, open_file
+from playwright.sync_api import Browser, BrowserContext, sync_playwright
+
+import cyclescope
+
+sys.path.insert(0, str(Path(__file__).parent.parent.parent / "fixtures"))
+
+import common
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        # Playwright gives each browser a profile folder of its own, and removes it afterwards.
+        browser = playwright.chromium.launch(executable_path=chromium(), args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def open_page(browser: Browser, tmp_path: Path) -> Iterator[Open]:
+    """Opens a text as a file, in a context with the given options and no network."""
+    contexts: list[BrowserContext] = []
+
+    def open_page(text: str, **options: Any) -> Opened:
+        file = tmp_path / f"page-{len(contexts)}.html"
+        file.write_text(text, encoding="utf-8")
+        opened, context = open_file(browser, file, **options)
+        contexts.append(context)
+        return opened
+
+    yield open_page
+    for context in contexts:
+        context.close()
+
+
+def leaked(*names: str) -> cyclescope.CycleReport:
+    """The report of some fixtures' leaks; the later, the larger."""
+    with common.collector_paused():
+        for mib, name in enumerate(names, 2):
+            common.load(name).leak("cpu", mib)
+        return cyclescope.find_tensor_cycles(devices="any")
+
+
+@pytest.fixture(scope="session")
+def report() -> cyclescope.CycleReport:
+    return leaked("awaitable_leak")
+
+
+@pytest.fixture(scope="session")
+def tree() -> cyclescope.CycleReport:
+    """A leak with more around it than is drawn at first."""
+    return leaked("tree_with_parents")
+
+
+@pytest.fixture(scope="session")
+def several() -> cyclescope.CycleReport:
+    return leaked("awaitable_leak", "tree_with_parents", "dict_cycle")
+
+
+@pytest.fixture(scope="session")
+def large(report: cyclescope.CycleReport) -> cyclescope.CycleReport:
+    """The leak of ``report`` with 2,000 objects around it."""
+    data = json.loads(report.to_json())
+    graph = data["leaks"][0]["graph"]
+    first = len(graph["nodes"])
+    for index in range(first, 2000):
+        node = {**graph["nodes"][0], "label": f"Node {index}", "type_name": f"tree.Node{index % 7}"}
+        graph["nodes"].append({**node, "in_cycle": False, "kind": "object"})
+        parent = max(0, first + (index - first - 1) // 3)
+        edge = {"from": parent, "to": index, "name": f".child{index % 3}", "role": "other"}
+        graph["edges"].append(edge)
+    return cyclescope.CycleReport.from_json(json.dumps(data))

@@ -1,0 +1,207 @@
+"""Does the drawing answer to the pointer: facts, choice, search, filter, zoom, depths?"""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+from browser import Open, Opened
+from conftest import leaked
+from playwright.sync_api import expect
+
+import cyclescope
+
+FIXTURES = (
+    "awaitable_leak",
+    "autograd_context",
+    "class_made_at_run_time",
+    "doubly_linked_list",
+    "exception_in_local",
+    "future_keeps_exception",
+    "lru_cache_on_instance",
+    "module_hook_captures_module",
+    "ring_of_stages",
+    "tree_with_parents",
+)
+
+
+@pytest.mark.parametrize("name", FIXTURES)
+def test_no_name_lies_over_a_box_or_another_name(name: str, open_page: Open) -> None:
+    opened = open_page(leaked(name).to_html())
+    for view in ("The leak", "Plumbing", "Everything"):
+        if opened.button(view).count():
+            opened.button(view).click()
+        boxes = rectangles(opened, ".node rect")
+        names = rectangles(opened, ".label rect")
+        assert boxes
+        assert names
+        for index, label in enumerate(names):
+            for other in boxes + names[:index]:
+                assert not overlap(label, other), f"{view}: {label} and {other}"
+
+
+def rectangles(opened: Opened, selector: str) -> list[list[float]]:
+    measure = (
+        "all => all.map(e => ['x', 'y', 'width', 'height'].map(name => e[name].baseVal.value))"
+    )
+    found: list[list[float]] = opened.drawing.locator(selector).evaluate_all(measure)
+    return found
+
+
+def overlap(one: list[float], other: list[float]) -> bool:
+    return all(
+        min(one[i] + one[i + 2], other[i] + other[i + 2]) - max(one[i], other[i]) > 1
+        for i in range(2)
+    )
+
+
+def test_hover_shows_the_facts_of_an_object(
+    report: cyclescope.CycleReport, open_page: Open
+) -> None:
+    opened = open_page(report.to_html())
+    expect(opened.facts).to_contain_text("Point at an object")
+    opened.drawing.locator(".node.held").hover()
+    (buffer,) = report.leaks[0].buffers
+    expect(opened.facts).to_contain_text(f"{buffer.bytes:,} bytes on cpu")
+    expect(opened.facts).to_contain_text(buffer.type_name)
+    opened.drawing.locator(".node.function").hover()
+    expect(opened.facts).to_contain_text("closure variable 'self'")
+    opened.page.locator("h1").hover()
+    expect(opened.facts).to_contain_text("Point at an object")
+
+
+def test_a_long_name_is_whole_on_hover(open_page: Open) -> None:
+    with_long = leaked("awaitable_leak").to_json().replace('AwaitableTensor"', "A" * 200 + 'end"')
+    opened = open_page(cyclescope.CycleReport.from_json(with_long).to_html())
+    box = opened.drawing.locator(".node", has_text="…").first
+    expect(box.locator("title")).to_contain_text("A" * 200 + "end")
+    assert "A" * 200 not in (box.locator("text").first.text_content() or "")
+    box.hover()
+    expect(opened.facts.locator("h4")).to_contain_text("A" * 200 + "end")
+
+
+def test_click_selects_an_object_and_its_neighbours(
+    report: cyclescope.CycleReport, open_page: Open
+) -> None:
+    opened = open_page(report.to_html())
+    function = opened.drawing.locator(".node.function")
+    function.click()
+    expect(opened.drawing).to_have_class(re.compile(r"\bchosen\b"))
+    expect(function).to_have_class(re.compile(r"\bselected\b"))
+    expect(opened.drawing.locator(".node.near")).to_have_count(2)
+    assert opened.style(".node.held", "opacity") != opened.style(".node.near", "opacity")
+    # From the facts, a click on a neighbour's name goes there.
+    opened.facts.get_by_role("button").first.click()
+    expect(function).not_to_have_class(re.compile(r"\bselected\b"))
+    expect(opened.drawing.locator(".node.selected")).to_have_count(1)
+    opened.page.keyboard.press("Escape")
+    expect(opened.drawing).not_to_have_class(re.compile(r"\bchosen\b"))
+
+
+def test_search_finds_an_object(report: cyclescope.CycleReport, open_page: Open) -> None:
+    opened = open_page(report.to_html())
+    field = opened.page.get_by_placeholder("Find an object")
+    field.fill("LAMBDA")
+    match = opened.drawing.locator(".node.match")
+    expect(match).to_have_count(1)
+    expect(match).to_have_class(re.compile(r"\bfunction\b"))
+    expect(opened.page.locator(".tools output")).to_have_text("1 of 4")
+    field.press("Enter")
+    expect(match).to_have_class(re.compile(r"\bselected\b"))
+    field.fill("no such thing")
+    expect(opened.page.locator(".tools output")).to_have_text("0 of 4")
+
+
+def test_filter_by_type(tree: cyclescope.CycleReport, open_page: Open) -> None:
+    opened = open_page(tree.to_html())
+    opened.button("Everything").click()
+    opened.page.get_by_label("Type of objects").select_option(
+        label="tree_with_parents.TreeNode (4)"
+    )
+    expect(opened.drawing.locator(".node.match")).to_have_count(4)
+    opened.page.get_by_label("Type of objects").select_option(label="All types")
+    expect(opened.drawing.locator(".node.match")).to_have_count(0)
+
+
+def test_zoom_and_move(report: cyclescope.CycleReport, open_page: Open) -> None:
+    opened = open_page(report.to_html())
+    whole = opened.seen()
+    opened.page.get_by_title("Zoom in").click()
+    closer = opened.seen()
+    assert closer != whole
+    box = opened.page.locator(".view").bounding_box()
+    assert box is not None
+    opened.page.mouse.move(box["x"] + 20, box["y"] + 20)
+    opened.page.mouse.down()
+    opened.page.mouse.move(box["x"] + 80, box["y"] + 60, steps=3)
+    opened.page.mouse.up()
+    assert opened.seen() not in (whole, closer)
+    opened.button("Fit").click()
+    assert opened.seen() == whole
+
+
+def test_control_and_wheel_zoom_and_the_wheel_alone_scrolls(
+    report: cyclescope.CycleReport, open_page: Open
+) -> None:
+    opened = open_page(report.to_html(), viewport={"width": 1200, "height": 500})
+    opened.drawing.locator(".node.held").hover()
+    whole = opened.seen()
+    before = opened.page.evaluate("scrollY")
+    opened.page.mouse.wheel(0, 120)
+    opened.page.wait_for_function(f"scrollY > {before}")
+    assert opened.seen() == whole
+    opened.drawing.locator(".node.held").hover()
+    opened.page.keyboard.down("Control")
+    opened.page.mouse.wheel(0, -120)
+    opened.page.keyboard.up("Control")
+    assert opened.seen() != whole
+
+
+def test_plumbing_unfolds_and_folds(report: cyclescope.CycleReport, open_page: Open) -> None:
+    opened = open_page(report.to_html())
+    names = opened.drawing.locator(".label .ref")
+    expect(names.get_by_text(".__closure__")).to_have_count(0)
+    opened.button("Plumbing").click()
+    expect(names.get_by_text(".__closure__")).to_be_visible()
+    expect(names.get_by_text(".cell_contents")).to_be_visible()
+    expect(opened.drawing.locator(".node", has_text="cell")).to_be_visible()
+    expect(opened.button("Plumbing")).to_have_attribute("aria-pressed", "true")
+    expect(opened.drawing.locator(".node.held")).to_have_count(1)
+    opened.button("The leak").click()
+    expect(names.get_by_text(".__closure__")).to_have_count(0)
+
+
+def test_what_is_folded_unfolds(tree: cyclescope.CycleReport, open_page: Open) -> None:
+    opened = open_page(tree.to_html())
+    fold = opened.drawing.locator(".node.more")
+    expect(fold).to_contain_text("+ 3 more objects")
+    expect(opened.drawing.locator(".node[data-node]")).to_have_count(4)
+    fold.click()
+    expect(opened.facts.get_by_role("listitem")).to_have_count(3)
+    opened.facts.get_by_role("button", name="Draw everything").click()
+    expect(opened.drawing.locator(".node[data-node]")).to_have_count(7)
+    expect(opened.drawing.locator(".node.more")).to_have_count(0)
+    opened.button("The leak").click()
+    opened.drawing.locator(".node.more").click()
+    opened.facts.get_by_role("listitem").first.get_by_role("button").click()
+    expect(opened.drawing.locator(".node[data-node].selected")).to_have_count(1)
+
+
+def test_the_raw_graph_comes_on_request(tree: cyclescope.CycleReport, open_page: Open) -> None:
+    opened = open_page(tree.to_html())
+    raw = opened.page.locator("details.raw")
+    expect(raw.locator("tr")).to_have_count(0)
+    raw.locator("summary").click()
+    expect(raw.locator("tbody tr")).to_have_count(7)
+    expect(raw).to_contain_text(".parent → ")
+
+
+def test_the_image_stands_alone(report: cyclescope.CycleReport, open_page: Open) -> None:
+    image = report.leaks[0].to_svg()
+    root = ElementTree.fromstring(image)
+    assert root.tag == "{http://www.w3.org/2000/svg}svg"
+    opened = open_page(f"<!doctype html><body>{image}")
+    held, other = (f".node{kind} rect" for kind in (".held", ":not(.held)"))
+    assert opened.style(held, "fill") != opened.style(other, "fill")
+    assert opened.complaints == []

@@ -1,0 +1,134 @@
+"""Does the page open anywhere, say what happened, and do without script, colour or room?"""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from browser import Open
+from playwright.sync_api import expect
+
+import cyclescope
+
+
+def test_opens_from_a_file_without_complaint_or_request(
+    report: cyclescope.CycleReport, open_page: Open
+) -> None:
+    opened = open_page(report.to_html())
+    opened.page.wait_for_load_state("networkidle")
+    assert opened.complaints == []
+    assert opened.requests == [opened.page.url]
+    expect(opened.page.locator("section.leak")).to_have_count(1)
+    expect(opened.drawing).to_be_visible()
+    (leak,) = report.leaks
+    for step in leak.cycle:
+        name = step.edge
+        expect(opened.drawing.locator(".label .ref").get_by_text(name, exact=True)).to_be_visible()
+
+
+def test_an_ordinary_page_is_small(report: cyclescope.CycleReport) -> None:
+    assert len(report.to_html().encode()) < 100_000
+
+
+def test_the_header_says_where_and_when(report: cyclescope.CycleReport, open_page: Open) -> None:
+    data = json.loads(report.to_json())
+    data["process"] |= {"rank": 5, "gpus": ["NVIDIA H200"] * 8, "host": "node17"}
+    header = open_page(cyclescope.CycleReport.from_json(json.dumps(data)).to_html())
+    facts = header.page.locator("header .facts")
+    for told in ("node17", "5", "8 × NVIDIA H200", data["process"]["python"], "torch "):
+        expect(facts).to_contain_text(told)
+    expect(facts).to_contain_text(str(data["process"]["pid"]))
+
+
+def test_works_without_javascript(several: cyclescope.CycleReport, open_page: Open) -> None:
+    opened = open_page(several.to_html(), java_script_enabled=False)
+    drawings = opened.page.locator("svg.leak-drawing")
+    expect(drawings).to_have_count(3)
+    for drawing in drawings.all():
+        expect(drawing).to_be_visible()
+    expect(opened.page.locator(".tools").first).to_be_hidden()
+    expect(opened.page.locator(".facts-of-object").first).to_be_hidden()
+    expect(opened.page.get_by_role("button")).to_have_count(0)
+    trace = opened.page.locator("details.trace").last
+    trace.locator("summary").click()
+    expect(trace.locator("pre")).to_contain_text("closure variable 'self'")
+    assert opened.complaints == []
+
+
+@pytest.mark.parametrize("width", [320, 420, 760])
+def test_a_narrow_window_scrolls_in_one_direction_only(
+    several: cyclescope.CycleReport, open_page: Open, width: int
+) -> None:
+    opened = open_page(several.to_html(), viewport={"width": width, "height": 800})
+    expect(opened.drawing).to_be_visible()
+    assert opened.page.evaluate("document.documentElement.scrollWidth") <= width
+    box = opened.page.locator("section.leak:visible .view").bounding_box()
+    facts = opened.facts.bounding_box()
+    assert box is not None
+    assert facts is not None
+    assert facts["y"] >= box["y"] + box["height"] - 1, "the details are below the drawing"
+
+
+def test_on_paper_there_is_all_and_no_tools(
+    several: cyclescope.CycleReport, open_page: Open
+) -> None:
+    opened = open_page(several.to_html())
+    opened.page.emulate_media(media="print")
+    expect(opened.page.locator("section.leak:visible")).to_have_count(3)
+    expect(opened.page.locator(".tools:visible")).to_have_count(0)
+    expect(opened.page.locator(".facts-of-object:visible")).to_have_count(0)
+    assert len(opened.page.pdf()) > 10_000
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_tensor_and_cut_stand_out(
+    report: cyclescope.CycleReport, open_page: Open, scheme: str
+) -> None:
+    opened = open_page(report.to_html(), color_scheme=scheme)
+    held = opened.drawing.locator(".node.held")
+    expect(held).to_have_count(1)
+    expect(held).to_contain_text("2.0 MiB")
+    others = opened.style(".leak-drawing .node:not(.held) rect", "fill")
+    assert opened.style(".leak-drawing .node.held rect", "fill") != others
+
+    (cut,) = {cut.edge for leak in report.leaks for cut in leak.cuts}
+    expect(opened.drawing.locator(".label.cut")).to_contain_text(cut)
+    expect(opened.drawing.locator(".label.cut .scissors")).to_be_visible()
+    dashes = opened.style(".leak-drawing .edge.cut .line", "strokeDasharray")
+    assert dashes != opened.style(".leak-drawing .edge.cycle .line", "strokeDasharray")
+    strokes = {opened.style(f".edge.{kind} .line", "stroke") for kind in ("cut", "cycle", "path")}
+    assert len(strokes) == 3
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_is_readable(several: cyclescope.CycleReport, open_page: Open, scheme: str) -> None:
+    opened = open_page(several.to_html(), color_scheme=scheme)
+    for node in opened.drawing.locator(".node").all():
+        ground = node.locator("rect").evaluate("element => getComputedStyle(element).fill")
+        for text in node.locator("text").all():
+            ink = text.evaluate("element => getComputedStyle(element).fill")
+            assert contrast(ink, ground) >= 4.5, f"{text.text_content()}: {ink} on {ground}"
+    body = contrast(opened.style("body", "color"), opened.style("body", "backgroundColor"))
+    assert body >= 7
+    pressed = '.views [aria-pressed="true"]'
+    ground = opened.style(pressed, "backgroundColor")
+    assert contrast(opened.style(pressed, "color"), ground) >= 4.5
+
+
+def test_light_and_dark_differ(report: cyclescope.CycleReport, open_page: Open) -> None:
+    light, dark = (open_page(report.to_html(), color_scheme=scheme) for scheme in ("light", "dark"))
+    for selector, name in [("body", "backgroundColor"), ("body", "color"), (".paper", "fill")]:
+        assert light.style(selector, name) != dark.style(selector, name)
+
+
+def contrast(one: str, other: str) -> float:
+    """How well two colours are told apart, from 1 to 21, by the formula of WCAG 2."""
+    light, dark = sorted((luminance(one), luminance(other)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+def luminance(colour: str) -> float:
+    channels = [int(number) / 255 for number in re.findall(r"\d+", colour)[:3]]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]

@@ -1,0 +1,115 @@
+"""Several leaks on a page: the list, whose they are, when they were seen."""
+
+from __future__ import annotations
+
+import gc
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from browser import Open
+from conftest import leaked
+from playwright.sync_api import expect
+
+import common
+import cyclescope
+
+
+def test_the_list_selects(several: cyclescope.CycleReport, open_page: Open) -> None:
+    opened = open_page(several.to_html())
+    entries = opened.page.get_by_role("navigation", name="Leaks").get_by_role("link")
+    expect(entries).to_have_count(3)
+    shown = opened.page.locator("section.leak:visible")
+    for index, leak in enumerate(several.leaks):
+        expect(entries.nth(index)).to_contain_text(leak.pattern or "")
+        expect(entries.nth(index)).to_contain_text(leak.summary.split(" → ")[0])
+        entries.nth(index).click()
+        expect(shown).to_have_count(1)
+        expect(shown).to_contain_text(leak.signature)
+        expect(entries.nth(index)).to_have_attribute("aria-current", "true")
+        expect(opened.drawing.locator(".node.held").first).to_be_visible()
+    opened.page.go_back()
+    expect(shown).to_contain_text(several.leaks[1].signature)
+
+
+def test_the_address_names_the_leak(several: cyclescope.CycleReport, open_page: Open) -> None:
+    opened = open_page(several.to_html())
+    opened.page.goto(f"{opened.page.url}#leak-3")
+    opened.page.reload()
+    expect(opened.page.locator("section.leak:visible")).to_contain_text(several.leaks[2].signature)
+
+
+def test_whose_a_leak_is_and_what_is_known_of_it(open_page: Open) -> None:
+    library, own = (leaked(name) for name in ("traced_graph_module", "awaitable_leak"))
+    page = open_page(library.to_html()).page
+    expect(page.locator(".marks .library")).to_be_visible()
+    known = library.leaks[0].known
+    assert known is not None
+    expect(page.locator(".gist")).to_contain_text(known.remedy.replace("`", ""))
+    page = open_page(own.to_html()).page
+    expect(page.locator(".marks .yours")).to_be_visible()
+    expect(page.locator(".marks .library, .marks .known")).to_have_count(0)
+
+
+def test_the_timeline_of_a_watch(tmp_path: Path, open_page: Open) -> None:
+    leak: Any = common.load("awaitable_leak").leak
+    with (
+        common.collector_paused(),
+        cyclescope.warn_tensor_cycles(devices="any", report_dir=tmp_path),
+    ):
+        for _ in range(5):
+            leak("cpu", 1)
+            gc.collect()
+    (file,) = tmp_path.glob("*.html")
+    page = open_page(file.read_text(encoding="utf-8")).page
+    chart = page.get_by_role("img", name="5.0 MiB by 5 collections")
+    expect(chart).to_be_visible()
+    expect(chart.locator("circle")).to_have_count(5)
+
+
+def test_ranks_have_colours_of_their_own(report: cyclescope.CycleReport, open_page: Open) -> None:
+    data = json.loads(report.to_json())
+    (leak,) = data["leaks"]
+    (once,) = leak["occurrences"]
+    leak["occurrences"] = [
+        {**once, "time": once["time"] + step, "rank": step % 2} for step in range(8)
+    ]
+    opened = open_page(cyclescope.CycleReport.from_json(json.dumps(data)).to_html())
+    expect(opened.page.locator("header")).to_contain_text("Ranks0, 1")
+    expect(opened.page.locator(".key li")).to_have_text(["rank 0", "rank 1"])
+    colours = {opened.style(f".timeline .p{rank} circle", "fill") for rank in range(2)}
+    assert len(colours) == 2
+
+
+def test_a_leak_that_was_seen_once_has_no_timeline(
+    report: cyclescope.CycleReport, open_page: Open
+) -> None:
+    opened = open_page(report.to_html())
+    expect(opened.page.locator(".timeline")).to_have_count(0)
+
+
+def test_a_report_without_occurrences_is_still_read(
+    report: cyclescope.CycleReport,
+) -> None:
+    data = json.loads(report.to_json())
+    for leak in data["leaks"]:
+        del leak["occurrences"]
+        for edge in leak["graph"]["edges"]:
+            edge.pop("through", None)
+    old = cyclescope.CycleReport.from_json(json.dumps(data))
+    assert old.leaks[0].summary == report.leaks[0].summary
+    assert "Plumbing" not in old.to_html()
+
+
+@pytest.mark.parametrize("count", [1, 60])
+def test_of_many_leaks_all_are_listed(
+    report: cyclescope.CycleReport, open_page: Open, count: int
+) -> None:
+    data = json.loads(report.to_json())
+    (leak,) = data["leaks"]
+    data["leaks"] = [{**leak, "signature": f"{index:016x}"} for index in range(count)]
+    opened = open_page(cyclescope.CycleReport.from_json(json.dumps(data)).to_html())
+    expect(opened.page.locator("section.leak")).to_have_count(count)
+    expect(opened.page.locator("nav a")).to_have_count(count if count > 1 else 0)
+    assert opened.complaints == []

@@ -1,0 +1,103 @@
+"""Does the trace of each fixture read as it was approved, and is the code in its advice Python?
+
+``tests/traces/NAME.txt`` is the trace of ``fixtures/NAME.py``. To approve what it has become, run
+with ``CYCLESCOPE_APPROVE=1`` and read the difference.
+"""
+
+from __future__ import annotations
+
+import ast
+import gc
+import json
+import os
+import re
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from unittest import SkipTest
+
+import pytest
+
+import cyclescope
+from cyclescope import _native
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "fixtures"))
+
+import common
+
+ROOT = Path(__file__).parent.parent
+TRACES = Path(__file__).parent / "traces"
+APPROVE = bool(os.environ.get("CYCLESCOPE_APPROVE"))
+
+
+def leaking() -> list[str]:
+    text = "EXPECTED = Expected(leaks=0"
+    programs = {name: (ROOT / "fixtures" / f"{name}.py").read_text() for name in common.names()}
+    return [name for name, source in programs.items() if text not in re.sub(r"\(\s+", "(", source)]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def only_new_objects() -> Iterator[None]:
+    """Leave what there is already to no collection: 70 of them over PyTorch take minutes."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
+@pytest.mark.parametrize("name", leaking())
+def test_trace_reads_as_approved_and_its_code_is_python(name: str) -> None:
+    try:
+        fixture = common.load(name)
+    except SkipTest as reason:
+        pytest.skip(str(reason))
+    with common.collector_paused():
+        fixture.leak("cpu")
+        report = cyclescope.find_tensor_cycles(devices="any")
+    for leak in report.leaks:
+        for code in filter(None, [leak.before, leak.after]):
+            code = code if not code.startswith("except ") else f"try:\n    ...\n{code}"
+            ast.parse("async def program():\n" + textwrap.indent(code, "    "))
+    trace = str(
+        cyclescope.CycleReport.from_json(json.dumps(anywhere(json.loads(report.to_json()))))
+    )
+    trace = trace[trace.index("LEAK 1") :]
+    # Hooks are numbered over the whole process.
+    trace = re.sub(r"OrderedDict\[\d+\]|(?<=↓ )\[\d+\]$", "[x]", trace, flags=re.MULTILINE)
+    approved = TRACES / f"{name}.txt"
+    if APPROVE:
+        approved.write_text(trace)
+    assert trace == approved.read_text()
+
+
+def test_every_pattern_has_a_trace() -> None:
+    traces = "\n".join(path.read_text() for path in TRACES.glob("*.txt"))
+    told = set(re.findall(r"cyclescope explain ([a-z-]+)$", traces, flags=re.MULTILINE))
+    assert told == {name for name, _ in _native.patterns()}
+
+
+def test_every_trace_has_its_fixture() -> None:
+    assert {path.stem for path in TRACES.glob("*.txt")} == set(leaking())
+
+
+def anywhere(value: Any) -> Any:
+    """A report without what differs from machine to machine: folders, lines of libraries, versions,
+    and whether tensors are PyTorch's or NumPy's."""
+    if isinstance(value, list):
+        return [anywhere(item) for item in value]
+    if isinstance(value, str):
+        value = value.replace(f"{ROOT}{os.sep}", "").replace("numpy.ndarray", "torch.Tensor")
+        return value.replace("ndarray", "Tensor")
+    if not isinstance(value, dict):
+        return value
+    value = {key: anywhere(item) for key, item in value.items()}
+    if set(value) == {"file", "line"} and Path(value["file"]).is_absolute():
+        value = {"file": Path(value["file"]).name, "line": 0}
+    if "signature" in value:
+        value["signature"] = "signature"
+        value["summary"] = re.sub(r"OrderedDict\[\d+\]", "OrderedDict[x]", value["summary"])
+    if set(value) >= {"name", "version", "your_line"}:
+        value["version"] = None
+    return value
