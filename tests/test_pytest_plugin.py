@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cyclescope import CycleReport
+from cyclescope import CycleReport, _native
 
 pytest_plugins = ["pytester"]
 
@@ -335,6 +335,15 @@ def test_the_configuration_sets_what_the_options_set(pytester: pytest.Pytester) 
     assert sorted(path.suffix for path in (pytester.path / "pages").iterdir()) == [".html"] * 3
     run(pytester, "--tensor-cycles=off").assert_outcomes(passed=5, failed=1)
     run(pytester, "--tensor-cycles-devices=cuda").assert_outcomes(passed=5, failed=1)
+
+
+def test_who_looks_at_gpus_where_there_are_none_is_told(pytester: pytest.Pytester) -> None:
+    suite(pytester, LEAKY + "def test_leaks():\n    Node()\n")
+    arguments = ("--tensor-cycles=error", "--tensor-cycles-devices=cuda:0")
+    result = run(pytester, *arguments)
+    result.assert_outcomes(passed=1)
+    said = "nothing could be found: give --tensor-cycles-devices=any" in result.stdout.str()
+    assert said is not _native.cuda_driver_present()
 
 
 def test_settings_of_the_project_hold_here_too(pytester: pytest.Pytester) -> None:

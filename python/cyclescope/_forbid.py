@@ -12,7 +12,7 @@ from cyclescope import _native
 from cyclescope._native import CycleReport
 from cyclescope._selection import Devices, ignored_names
 from cyclescope._settings import settings
-from cyclescope._watch import Watch
+from cyclescope._watch import Watch, say_what_is_watched
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -169,7 +169,9 @@ def forbid_tensor_cycles(
         ValueError: If ``devices`` names no device, ``ignore`` is not a list of names, or a setting
             is wrong.
     """
-    return ForbiddenCycles(*_resolve(devices, ignore))
+    names, ignored = _resolve(devices, ignore)
+    say_what_is_watched(names, "forbid_tensor_cycles")
+    return ForbiddenCycles(names, ignored)
 
 
 def assert_no_tensor_cycles(*, devices: Devices | None = None, ignore: Sequence[str] = ()) -> None:

@@ -41,7 +41,7 @@ class Reporter:
         self._failed = False
         self._report: CycleReport | None = None
         self._file: Path | None = None
-        self._pages: list[tuple[Path, CycleReport]] = []
+        self._written: list[tuple[Path, CycleReport]] = []
         if self._folder is not None:
             try:
                 self._folder.mkdir(parents=True, exist_ok=True)
@@ -63,32 +63,13 @@ class Reporter:
             name = report.leaks[0].signature if report.leaks else "empty"
             page = self._free(folder, f"{name}-{_ranks.stem()}", "html")
             write_whole(page, report.to_html())
-            if len(self._pages) < MAX_COMPLETED:
-                self._pages.append((page, report))
+            if len(self._written) < MAX_COMPLETED:
+                self._written.append((page, report))
             self._write_file(self._report)
             return page
         except OSError as error:
             self._complain(error)
             return None
-
-    def complete(self, watch: int) -> None:
-        """Write the pages of leaks that came again once more, with all their occurrences.
-
-        Call it while the watch of this number still runs; then :meth:`finish`.
-        """
-        if self._report is not None:
-            self._report = _native.with_occurrences(self._report, watch)
-        for page, report in self._pages:
-            complete = _native.with_occurrences(report, watch)
-            if complete.to_json() == report.to_json():
-                continue
-            try:
-                # A page that somebody has removed or moved is not to come back.
-                if page.exists():
-                    write_whole(page, complete.to_html())
-            except OSError as error:
-                self._complain(error)
-        self._pages.clear()
 
     def seen(self, tallies: Iterable[Seen]) -> CycleReport | None:
         """One report of all that was found, with its final counts; None if there was nothing."""
@@ -103,6 +84,23 @@ class Reporter:
                 objects = round(leak.objects * tally.count / leak.count)
                 counts[tally.signature] = Counts(tally.count, objects, tally.bytes)
         return with_counts(self._report, counts)
+
+    def complete(self, watch: int) -> None:
+        """Write the pages of leaks that came again once more, with all their occurrences."""
+        if self._report is not None:
+            self._report = _native.with_occurrences(self._report, watch)
+        for page, report in self._written:
+            complete = _native.with_occurrences(report, watch)
+            if complete.to_json() == report.to_json():
+                continue
+            try:
+                # A page that somebody has removed or moved is not to come back.
+                if page.exists():
+                    write_whole(page, complete.to_html())
+            except OSError as error:
+                _teller.logger.error("cyclescope could not complete %s: %s", page, error)
+                return
+        self._written.clear()
 
     def finish(self, tallies: Iterable[Seen]) -> None:
         """Bring the file of all leaks up to date."""

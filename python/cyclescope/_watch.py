@@ -48,6 +48,7 @@ class Watch:
         once_per_leak: bool,
         ignore: Sequence[str] = (),
         farewell: Callable[[Watch], None] | None = None,
+        closing: Callable[[int], None] | None = None,
         record_history: bool = False,
         thorough: bool = False,
         reporter: Reporter | None = None,
@@ -57,6 +58,7 @@ class Watch:
         self._final: list[LeakTally] | None = None
         self._number = _native.start_watch(devices, once_per_leak, list(ignore), thorough)
         self._farewell = farewell
+        self._closing = closing
         history = self._history
         if history is None:
             told = listener
@@ -105,8 +107,8 @@ class Watch:
 
     def _end(self) -> None:
         if self._final is None:
-            if self._reporter is not None:
-                self._reporter.complete(self._number)
+            if self._closing is not None:
+                self._closing(self._number)
             self._final = [LeakTally(*row) for row in _native.stop_watch(self._number)]
             _teller.forget(self._number)
             if self._reporter is not None:
@@ -169,7 +171,7 @@ def warn_tensor_cycles(
     from cyclescope._reporter import Reporter
 
     reporter = Reporter(configured.report_dir if report_dir is None else report_dir)
-    _say_what_is_watched(names, "warn_tensor_cycles")
+    say_what_is_watched(names, "warn_tensor_cycles")
 
     def warn(report: CycleReport) -> None:
         page = reporter.write(report)
@@ -182,6 +184,7 @@ def warn_tensor_cycles(
         once_per_leak=True,
         ignore=ignored,
         farewell=_summary,
+        closing=reporter.complete,
         reporter=reporter,
         record_history=configured.record_history if record_history is None else record_history,
     )
@@ -230,7 +233,7 @@ def observe_tensor_cycles(
     configured = settings()
     names = configured.devices_or(devices, "cuda")
     ignored = [*configured.ignore, *ignored_names(ignore)]
-    _say_what_is_watched(names, "observe_tensor_cycles")
+    say_what_is_watched(names, "observe_tensor_cycles")
 
     def listener(report: CycleReport) -> None:
         callback(report)
@@ -268,14 +271,19 @@ def find_tensor_cycles(
 _said = False
 
 
-def _say_what_is_watched(names: list[str], function: str) -> None:
-    """Say once that there is no GPU, where only GPUs are watched."""
-    global _said
-    if _said or any(not name.startswith("cuda") for name in names):
-        return
+def is_blind(names: list[str]) -> bool:
+    """True if only GPUs are asked for and there can be none, so that nothing can be found."""
+    if any(not name.startswith("cuda") for name in names):
+        return False
     torch = sys.modules.get("torch")
     hip = getattr(getattr(torch, "version", None), "hip", None)
-    if hip is None and not _native.cuda_driver_present():
+    return hip is None and not _native.cuda_driver_present()
+
+
+def say_what_is_watched(names: list[str], function: str) -> None:
+    """Say once that there is no GPU, where only GPUs are watched."""
+    global _said
+    if not _said and is_blind(names):
         _said = True
         _teller.logger.warning(
             "no CUDA driver on this machine, so there can be no CUDA tensors to watch for. "

@@ -230,7 +230,8 @@ fn look(
     let mut report = state.watcher.inspector().find_up_to(py, &devices, oldest)?;
     let ignored = Ignored::new(ignore);
     report.leaks.retain(|leak| !ignored.contains(leak));
-    Ok(CycleReport::new(std::sync::Arc::new(report)))
+    py.detach(|| say_whose(&mut report));
+    Ok(CycleReport::new(Arc::new(report)))
 }
 
 /// One report of all that some reports found.

@@ -14,6 +14,7 @@ from cyclescope._files import write_whole
 from cyclescope._native import CycleReport
 from cyclescope._pytest.checker import ATTRIBUTE
 from cyclescope._pytest.options import Choices
+from cyclescope._watch import is_blind
 
 TESTS_SHOWN = 5
 PAGE = "tensor-cycles.html"
@@ -29,6 +30,11 @@ class Summary:
         self._tests: dict[str, list[str]] = {}
         self._said: list[str] = []
         self._merged: CycleReport | None = None
+        if choices.mode in ("report", "error") and is_blind(choices.devices):
+            self._said.append(
+                "only GPUs were looked at, and there is no CUDA driver on this machine, so nothing "
+                "could be found: give --tensor-cycles-devices=any"
+            )
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         carried = getattr(report, ATTRIBUTE, None)
