@@ -5,6 +5,7 @@ Nothing here asks cyclescope: ``gc`` and the objects' own attributes have to agr
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import sys
 from collections.abc import Iterable, Iterator
@@ -135,7 +136,8 @@ def sever(owner: Any, edge: str) -> None:
             frame.f_locals[name] = None
         else:
             copy = frame.f_locals  # which `follow` asked for and the frame keeps
-            frame.clear()
+            copy[name] = None
+            ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(frame), ctypes.c_int(0))
             copy.clear()
             del frame  # whose f_back may be this frame
     elif kind == "closure variable":

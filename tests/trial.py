@@ -134,7 +134,8 @@ def saveall_sees_it(trial: Trial) -> Iterator[str]:
         gc.collect()
     finally:
         gc.set_debug(0)
-    if (trial.held > 0) != trial.expected.seen_by_saveall:
+    expected = trial.expected.seen_by_saveall
+    if expected is not None and (trial.held > 0) != expected:
         yield f"DEBUG_SAVEALL saves {trial.held} bytes of it"
     gc.garbage.clear()
     gc.collect()

@@ -37,6 +37,10 @@ class LeakTally:
     """In seconds since 1970."""
 
 
+STOP_SECONDS = 30.0
+"""How long :meth:`Watch.stop` waits for reports: the first may have a large history to read."""
+
+
 class Watch:
     """A running watch. Stop it with :meth:`stop`, or use it as a context manager."""
 
@@ -100,7 +104,7 @@ class Watch:
     def stop(self) -> None:
         """End the watch, after reporting what it has found. Stopping twice does nothing."""
         if self._final is None:
-            self.flush()
+            self.flush(STOP_SECONDS)
             self._end()
             if self._history is not None:
                 self._history.stop()

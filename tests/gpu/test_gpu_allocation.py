@@ -48,7 +48,7 @@ def test_history_says_which_line_allocated_the_tensor() -> None:
             # The address is given out again at once, from another line.
             other = torch.ones(4 * MIB, device="cuda:0")
             del other
-        assert watch.flush()
+        assert watch.flush(60)
     assert not torch._C._cuda_isHistoryEnabled()
     first, *later = reports
     (buffer,) = first.leaks[0].buffers
@@ -65,7 +65,7 @@ def test_without_record_history_nothing_is_recorded() -> None:
         step()
         gc.collect()
         assert not torch._C._cuda_isHistoryEnabled()
-        assert watch.flush()
+        assert watch.flush(60)
     assert reports[0].leaks[0].buffers[0].allocation == []
 
 
@@ -76,7 +76,7 @@ def test_a_recording_of_the_program_s_own_goes_on() -> None:
         with cyclescope.observe_tensor_cycles(reports.append, record_history=True) as watch:
             step()
             gc.collect()
-            assert watch.flush()
+            assert watch.flush(60)
         assert torch._C._cuda_isHistoryEnabled()
     finally:
         torch.cuda.memory._record_memory_history(None)
