@@ -79,6 +79,12 @@ def tree(report: cyclescope.CycleReport) -> cyclescope.CycleReport:
 
 
 @pytest.fixture(scope="session")
+def other() -> cyclescope.CycleReport:
+    """Another leak than that of ``report``."""
+    return leaked("dict_cycle")
+
+
+@pytest.fixture(scope="session")
 def several() -> cyclescope.CycleReport:
     return leaked("awaitable_leak", "tree_with_parents", "dict_cycle")
 

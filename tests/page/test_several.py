@@ -84,11 +84,11 @@ def test_ranks_have_colours_of_their_own(report: cyclescope.CycleReport, open_pa
 
 
 def test_the_reports_of_several_ranks_make_one_page(
-    report: cyclescope.CycleReport, tree: cyclescope.CycleReport, open_page: Open
+    report: cyclescope.CycleReport, other: cyclescope.CycleReport, open_page: Open
 ) -> None:
     reports = []
     for rank in range(4):
-        data = json.loads((tree if rank == 3 else report).to_json())
+        data = json.loads((other if rank == 3 else report).to_json())
         for once in data["leaks"][0]["occurrences"]:
             once |= {"rank": rank, "pid": 4000 + rank, "time": once["time"] + rank}
         reports.append(cyclescope.CycleReport.from_json(json.dumps(data)))
