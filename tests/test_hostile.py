@@ -298,7 +298,8 @@ def test_no_function_is_called(install: Callable[[Any], None]) -> None:
     called: list[str] = []
 
     def note(frame: types.FrameType, event: str, arg: object) -> None:
-        if event == "call":
+        # The settings are read by Python code; what must not run is the program's, which is all here.
+        if event == "call" and frame.f_code.co_filename == __file__:
             called.append(frame.f_code.co_name)
 
     for base in BASES:
@@ -310,7 +311,7 @@ def test_no_function_is_called(install: Callable[[Any], None]) -> None:
     finally:
         install(previous)
     assert len(report.leaks) == len(BASES)
-    assert set(called) <= {"find_tensor_cycles", "_device_names", "_ignored_names"}
+    assert called == []
 
 
 @pytest.mark.skipif(torch is None, reason="is about PyTorch, which is not installed")

@@ -976,11 +976,11 @@ def async_generator() -> None:
 
 
 @case(
-    step("type", ".registry", label="class ~.class_attribute.<locals>.Made"),
+    step("type", ".registry", label="class ~.class_attribute.<locals>.Made", at="Made"),
     step("list", "[0]"),
 )
 def class_attribute() -> None:
-    class Made:
+    class Made:  # at: Made
         registry: ClassVar[list[Any]] = []
         data = array()
 
@@ -988,14 +988,14 @@ def class_attribute() -> None:
 
 
 @case(
-    step("type", ".__mro__", label="class ~.metaclass.<locals>.Meta"),
+    step("type", ".__mro__", label="class ~.metaclass.<locals>.Meta", at="Meta"),
     edges=[
         (".__class__", "class ~.metaclass.<locals>.Meta"),
         (".made", "class ~.metaclass.<locals>.Made"),
     ],
 )
 def metaclass() -> None:
-    class Meta(type):
+    class Meta(type):  # at: Meta
         made: Any
         data = array()
 
@@ -1005,7 +1005,7 @@ def metaclass() -> None:
 
 
 @case(
-    step("type", ".__mro__", label="class ~.base.<locals>.Base"),
+    step("type", ".__mro__", label="class ~.base.<locals>.Base", at="Base"),
     edges=[
         (".__base__", "class ~.base.<locals>.Base"),
         (".__bases__", "class ~.base.<locals>.Base"),
@@ -1013,7 +1013,7 @@ def metaclass() -> None:
     ],
 )
 def base() -> None:
-    class Base:
+    class Base:  # at: Base
         derived: Any
         data = array()
 
