@@ -298,7 +298,7 @@ def test_no_function_is_called(install: Callable[[Any], None]) -> None:
     called: list[str] = []
 
     def note(frame: types.FrameType, event: str, arg: object) -> None:
-        # The settings are read by Python code; what must not run is the program's, which is all here.
+        # Settings are read by Python code; the code of the program, which must not run, is here.
         if event == "call" and frame.f_code.co_filename == __file__:
             called.append(frame.f_code.co_name)
 
