@@ -19,8 +19,9 @@ sys.path.insert(0, str(Path(__file__).parent.parent.parent / "fixtures"))
 import common
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
+    # Not for the whole session: playwright keeps an event loop running, in which others cannot run one.
     with sync_playwright() as playwright:
         # Playwright gives each browser a profile folder of its own, and removes it afterwards.
         browser = playwright.chromium.launch(executable_path=chromium(), args=FLAGS)
