@@ -21,7 +21,7 @@ import common
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    # Not for the whole session: playwright keeps an event loop running, in which others cannot run one.
+    # Not for the whole session: playwright keeps an event loop running, and no other can run then.
     with sync_playwright() as playwright:
         # Playwright gives each browser a profile folder of its own, and removes it afterwards.
         browser = playwright.chromium.launch(executable_path=chromium(), args=FLAGS)
