@@ -92,9 +92,12 @@ def anywhere(value: Any) -> Any:
         return value.replace("ndarray", "Tensor")
     if not isinstance(value, dict):
         return value
+    if set(value) == {"file", "line"}:
+        file = Path(value["file"])
+        # The environment may lie within the repository, or the repository within another.
+        if "site-packages" in file.parts or ROOT not in file.parents:
+            return {"file": file.name, "line": 0}
     value = {key: anywhere(item) for key, item in value.items()}
-    if set(value) == {"file", "line"} and Path(value["file"]).is_absolute():
-        value = {"file": Path(value["file"]).name, "line": 0}
     if "signature" in value:
         value["signature"] = "signature"
         value["summary"] = re.sub(r"OrderedDict\[\d+\]", "OrderedDict[x]", value["summary"])
