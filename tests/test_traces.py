@@ -95,7 +95,8 @@ def anywhere(value: Any) -> Any:
     if set(value) == {"file", "line"}:
         file = Path(value["file"])
         # The environment may lie within the repository, or the repository within another.
-        if "site-packages" in file.parts or ROOT not in file.parents:
+        outside = file.is_absolute() and ROOT not in file.parents
+        if outside or "site-packages" in file.parts:
             return {"file": file.name, "line": 0}
     value = {key: anywhere(item) for key, item in value.items()}
     if "signature" in value:
