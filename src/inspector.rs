@@ -99,9 +99,15 @@ impl<C: Fn(*mut ffi::PyTypeObject) -> Verdict> Search<'_, C> {
     /// refer to as well, so what finds that out is short enough to need no stack.
     #[inline]
     unsafe fn pass(&mut self, target: *mut ffi::PyObject) {
-        // SAFETY: by the contract of `facts`.
+        // SAFETY: by the contract of `facts`; the types are CPython's own.
         unsafe {
-            match self.table.met(ffi::Py_TYPE(target)) {
+            let ty = ffi::Py_TYPE(target);
+            // Half of all. A class refers to itself by its `__mro__`, so garbage cannot be all that
+            // holds it without being found by the collector.
+            if ty == &raw mut ffi::PyUnicode_Type || ty == &raw mut ffi::PyType_Type {
+                return;
+            }
+            match self.table.met(ty) {
                 Some(facts) if !may_matter(facts, target) => {}
                 _ => self.consider(target),
             }
@@ -124,7 +130,7 @@ impl<C: Fn(*mut ffi::PyTypeObject) -> Verdict> Search<'_, C> {
             let references = reference_count(target);
             if references == 1 {
                 self.held.push(target);
-            } else if references <= SHARED && ffi::PyObject_GC_IsTracked(target) == 0 {
+            } else {
                 let found = self.untracked.entry(target).or_insert(0);
                 *found += 1;
                 if *found == references {
@@ -145,10 +151,20 @@ const SHARED: i64 = 64;
 /// As for [`reference_count`].
 #[inline]
 unsafe fn may_matter(facts: &TypeFacts, object: *mut ffi::PyObject) -> bool {
-    facts.verdict != 0
-        || (facts.traverse.is_some()
-            // SAFETY: by this function's contract.
-            && (facts.untrackable || unsafe { reference_count(object) } == 1))
+    if facts.verdict != 0 {
+        return true;
+    }
+    if facts.traverse.is_none() {
+        return false;
+    }
+    // SAFETY: by this function's contract.
+    unsafe {
+        let references = reference_count(object);
+        references == 1
+            || (facts.untrackable
+                && references <= SHARED
+                && ffi::PyObject_GC_IsTracked(object) == 0)
+    }
 }
 
 impl Inspector {

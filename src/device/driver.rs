@@ -97,11 +97,24 @@ fn ask(get_attributes: GetAttributes, pointer: u64) -> PointerKind {
 /// The names of the GPUs that the process uses, by their numbers.
 ///
 /// Empty if the process has not loaded the driver or not initialised it: then every function of the
-/// driver answers `CUDA_ERROR_NOT_INITIALIZED`, and nothing changes that here.
+/// driver answers `CUDA_ERROR_NOT_INITIALIZED`, and nothing changes that here. Once they are known they
+/// are not asked for again: the program waits for this at every collection that frees a leak.
 pub fn gpu_names() -> Vec<String> {
+    static NAMES: OnceLock<Vec<String>> = OnceLock::new();
     if driver().is_none_or(|driver| driver.forks != fork_count()) {
         return Vec::new();
     }
+    if let Some(names) = NAMES.get() {
+        return names.clone();
+    }
+    let names = ask_for_names();
+    if names.is_empty() {
+        return names;
+    }
+    NAMES.get_or_init(|| names).clone()
+}
+
+fn ask_for_names() -> Vec<String> {
     let Some(library) = loaded_library() else {
         return Vec::new();
     };

@@ -2,7 +2,7 @@
 
 use petgraph::stable_graph::StableDiGraph;
 
-use crate::heap::{Description, ObjectKind, ReferenceName};
+use crate::heap::{Description, ObjectKind, ReferenceName, is_library_file};
 
 /// The described objects of one group of cycles and the named references between them.
 ///
@@ -98,13 +98,4 @@ impl LeakNode {
             .as_ref()
             .is_some_and(|place| is_library_file(&place.file))
     }
-}
-
-/// True for files of installed packages and of the standard library.
-pub fn is_library_file(file: &str) -> bool {
-    let file = file.replace('\\', "/");
-    file.contains("/site-packages/")
-        || file.contains("/dist-packages/")
-        || file.contains("/lib/python3.")
-        || file.starts_with("<frozen ")
 }

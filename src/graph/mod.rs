@@ -19,6 +19,6 @@ pub use cut::{CutSet, find_cuts, frees_group, points_back};
 pub use cycle::{Cycle, first_cycle};
 pub use fold::fold;
 pub use group::{Group, find_groups};
-pub use leak_graph::{Hop, LeakEdge, LeakGraph, LeakNode, is_library_file};
+pub use leak_graph::{Hop, LeakEdge, LeakGraph, LeakNode};
 pub use selection::{NODE_LIMIT, Selection, select};
 pub use shortest::{PathToBuffer, paths_to_buffers};

@@ -4,9 +4,8 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyDict, PyModule};
 
-use super::Place;
 use super::read::{imported, int_value, items, text_of};
-use crate::graph::is_library_file;
+use super::{Place, is_library_file};
 
 /// The look-up of allocation traces; empty-handed where the program does not trace.
 ///

@@ -3,14 +3,13 @@
 use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyString;
 
 use super::builtins::Builtins;
 use super::classes::Classes;
 use super::names::suspended;
 use super::read::{
-    class_items, dict_items, find_item, imported, int_value, items, printable, referents, text_of,
-    texts_of,
+    class_items, dict_items, find_item, imported, int_value, items, module_named, printable,
+    referents, text_of, texts_of,
 };
 use super::{Description, ObjectKind, Place};
 
@@ -358,9 +357,11 @@ fn function_of_context(builtins: &Builtins, class: &Bound<'_, PyAny>) -> Option<
 fn class_body_place(builtins: &Builtins, class: &Bound<'_, PyAny>, module: &str) -> Option<Place> {
     let qualname = qualname(&builtins.type_qualname, class);
     let mut names = qualname.split('.').filter(|name| *name != "<locals>");
-    let globals = imported(&PyString::new(class.py(), module))?;
+    let globals = builtins
+        .module_dict
+        .get(&module_named(class.py(), module)?)?;
     let outermost = names.next()?;
-    let function = find_item(outermost, |f| dict_items(globals.as_any(), f))?;
+    let function = find_item(outermost, |f| dict_items(&globals, f))?;
     let mut code = builtins.function_code.get(&function)?;
     for name in names {
         let constants = builtins.code_consts.get(&code)?;

@@ -33,7 +33,9 @@ mod types;
 #[cfg(feature = "python")]
 mod unreachable;
 
-pub use object::{Description, ObjectKind, Place, ReferenceName, Snapshot, SnapshotObject};
+pub use object::{
+    Description, ObjectKind, Place, ReferenceName, Snapshot, SnapshotObject, is_library_file,
+};
 
 #[cfg(feature = "python")]
 pub(crate) use {

@@ -86,6 +86,15 @@ pub struct Place {
     pub line: u32,
 }
 
+/// True for files of installed packages and of the standard library.
+pub fn is_library_file(file: &str) -> bool {
+    let file = file.replace('\\', "/");
+    file.contains("/site-packages/")
+        || file.contains("/dist-packages/")
+        || file.contains("/lib/python3.")
+        || file.starts_with("<frozen ")
+}
+
 /// How to present one object to a person.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Description {

@@ -277,14 +277,28 @@ pub fn find_item<'py>(
     found
 }
 
+/// An imported module of this name, found among all of them without hashing or comparing keys; for
+/// names that come from the program. Slower than [`imported`], which is for names of our own.
+pub fn module_named<'py>(py: Python<'py>, name: &str) -> Option<Bound<'py, PyAny>> {
+    find_item(name, |f| {
+        if let Some(modules) = modules(py) {
+            dict_items(&modules, f);
+        }
+    })
+}
+
+/// The interpreter's own dict of modules.
+fn modules(py: Python<'_>) -> Option<Bound<'_, PyAny>> {
+    // SAFETY: attached; the dict is borrowed from the interpreter.
+    unsafe { Bound::from_borrowed_ptr_or_opt(py, ffi::PyImport_GetModuleDict()) }
+}
+
 /// The names in an imported module; `None` if it has not been imported.
 ///
 /// Goes through the interpreter's own dict of modules and the module's own dict: an attribute asked
 /// of a module may call its `__getattr__`, and one of a lazy module imports it.
 pub fn imported<'py>(name: &Bound<'py, PyString>) -> Option<Bound<'py, PyDict>> {
-    let py = name.py();
-    // SAFETY: attached; the dict is borrowed from the interpreter.
-    let modules = unsafe { Bound::from_borrowed_ptr_or_opt(py, ffi::PyImport_GetModuleDict()) }?;
+    let modules = modules(name.py())?;
     let module = modules.cast::<PyDict>().ok()?.get_item(name).ok()??;
     Some(module.cast::<PyModule>().ok()?.dict())
 }

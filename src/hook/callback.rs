@@ -15,6 +15,7 @@ use pyo3::types::{PyList, PyString};
 use super::clear::Garbage;
 use super::fork::fork_count;
 use super::gc_module::{DEBUG_SAVEALL, GcModule};
+use super::list::ListLayout;
 
 /// What CPython says of a collection.
 #[derive(Clone, Copy, Debug, Default)]
@@ -68,6 +69,8 @@ struct Older {
 /// What the callable and the handle share.
 struct Shared {
     gc: GcModule,
+    /// How `gc.garbage` lies in memory, where that is known.
+    layout: Option<ListLayout>,
     handler: Box<dyn Handler>,
     phase: Cell<Phase>,
     disabled: Cell<bool>,
@@ -111,6 +114,7 @@ impl Hook {
     pub fn install(py: Python<'_>, handler: Box<dyn Handler>) -> PyResult<Self> {
         let shared = Rc::new(Shared {
             gc: GcModule::new(py)?,
+            layout: ListLayout::known(py),
             handler,
             phase: Cell::new(Phase::Idle),
             disabled: Cell::new(false),
@@ -375,28 +379,16 @@ impl Shared {
         if start >= end && end == self.garbage_length(py) || (changed && !first) {
             return nothing();
         }
-        let mut garbage = Garbage::new(self.gc.garbage.bind(py), start..end);
         if !ours {
             if !forked {
+                let garbage = Garbage::new(self.gc.garbage.bind(py), start..end);
                 self.handler.after(py, garbage, about());
             }
             return;
         }
-        let after = self.garbage_length(py);
-        let uncollectable = (after > end).then(|| self.slice(py, end, after)).flatten();
-        // SAFETY: attached; removes the tail, which `garbage` and `uncollectable` hold.
-        let removed = unsafe {
-            ffi::PyList_SetSlice(self.gc.garbage.as_ptr(), start, after, ptr::null_mut())
-        };
-        if removed != 0 {
-            // SAFETY: attached.
-            unsafe { ffi::PyErr_Clear() };
+        let Some(mut garbage) = self.take(py, start, end) else {
             return;
-        }
-        if let Some(uncollectable) = uncollectable {
-            self.put_back_uncollectable(py, &uncollectable);
-        }
-        garbage.take_over();
+        };
         // Somebody else may have taken hold of the garbage: a callback that came first, or
         // `sys.stderr`, to which CPython prints after it has saved if the program set flags.
         if !first || changed || flags != 0 {
@@ -408,6 +400,32 @@ impl Shared {
         if !forked {
             self.handler.after(py, garbage, about());
         }
+    }
+
+    /// Takes out of `gc.garbage` what was saved, and what came after that and is no garbage.
+    fn take<'py>(&self, py: Python<'py>, start: isize, end: isize) -> Option<Garbage<'py>> {
+        let list = self.gc.garbage.bind(py);
+        let after = self.garbage_length(py);
+        if after == end
+            && let Some(layout) = &self.layout
+            && let Some(objects) = layout.split_off(list, start)
+        {
+            return Some(Garbage::taken(py, objects));
+        }
+        let mut garbage = Garbage::new(list, start..end);
+        let uncollectable = (after > end).then(|| self.slice(py, end, after)).flatten();
+        // SAFETY: attached; removes the tail, which `garbage` and `uncollectable` hold.
+        let removed = unsafe { ffi::PyList_SetSlice(list.as_ptr(), start, after, ptr::null_mut()) };
+        if removed != 0 {
+            // SAFETY: attached.
+            unsafe { ffi::PyErr_Clear() };
+            return None;
+        }
+        garbage.take_over();
+        if let Some(uncollectable) = uncollectable {
+            self.put_back_uncollectable(py, &uncollectable);
+        }
+        Some(garbage)
     }
 
     /// Where in `gc.garbage` begins what the collection saved, given where it ends.

@@ -48,6 +48,16 @@ impl<'py> Garbage<'py> {
         }
     }
 
+    /// Objects that are in no list any more, each with its reference: they are to be destroyed.
+    pub(super) fn taken(py: Python<'py>, objects: Vec<*mut ffi::PyObject>) -> Self {
+        Self {
+            py,
+            objects,
+            kept: FxHashSet::default(),
+            ours: true,
+        }
+    }
+
     /// From now on the garbage is to be destroyed: it is no longer in the list.
     pub(super) fn take_over(&mut self) {
         self.ours = true;
@@ -133,6 +143,7 @@ struct ClearSlots<'py> {
     /// The type of the row, which is held in its place of `recent`; null before the first.
     row: *mut ffi::PyTypeObject,
     clear: Option<ffi::inquiry>,
+    may_fail: bool,
     recent: [Option<ClearSlot<'py>>; RECENT],
 }
 
@@ -143,6 +154,7 @@ struct ClearSlot<'py> {
     /// Held, so that no other type can be born at its address.
     of: Bound<'py, PyAny>,
     clear: Option<ffi::inquiry>,
+    may_fail: bool,
 }
 
 impl<'py> ClearSlots<'py> {
@@ -167,7 +179,11 @@ impl<'py> ClearSlots<'py> {
     /// # Safety
     /// The type is alive.
     unsafe fn begin_row(&mut self, py: Python<'py>, ty: *mut ffi::PyTypeObject) {
-        self.note_error();
+        // CPython's own never fail; what another leaves behind is written when its row ends, or in the
+        // end.
+        if self.may_fail {
+            self.note_error();
+        }
         // Types are objects of at least 400 bytes, so that their lowest bits say little.
         let place = &mut self.recent[(ty as usize >> 9) % RECENT];
         // SAFETY: attached, as `py` shows, and the type is alive; the slot has the type that
@@ -180,11 +196,13 @@ impl<'py> ClearSlots<'py> {
                     clear: mem::transmute::<*mut c_void, Option<ffi::inquiry>>(
                         ffi::PyType_GetSlot(ty, ffi::Py_tp_clear),
                     ),
+                    may_fail: ffi::PyType_GetFlags(ty) & ffi::Py_TPFLAGS_HEAPTYPE != 0,
                 }
             }),
         };
         self.row = ty;
         self.clear = slot.clear;
+        self.may_fail = slot.may_fail;
     }
 
     /// Writes an exception that a `tp_clear` left behind to standard error, as the collector does;

@@ -13,6 +13,8 @@ mod clear;
 mod fork;
 #[cfg(feature = "python")]
 mod gc_module;
+#[cfg(feature = "python")]
+mod list;
 
 #[cfg(feature = "python")]
 pub use {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use pyo3::prelude::*;
 
-use crate::graph::is_library_file;
+use crate::heap::is_library_file;
 use crate::report::model::{self, Report};
 use crate::report::{dot, html, human_bytes, json, markdown, merge, svg, text};
 use crate::watch::Tally;

@@ -10,7 +10,7 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 
 use super::known::known;
 use super::model::{Advice, Leak, Library, Location, Node, NodeKind, Report};
-use crate::graph::is_library_file;
+use crate::heap::is_library_file;
 
 /// What the interpreter's own modules are called in a report.
 pub const STANDARD_LIBRARY: &str = "the standard library";

@@ -1,0 +1,76 @@
+//! Takes objects out of a list as they lie in its memory.
+
+use std::mem::size_of;
+use std::slice;
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyList, PyType};
+
+/// The memory of a list: `PyListObject` in `Include/cpython/listobject.h`, the same in CPython 3.10
+/// to 3.14. It is not part of the stable ABI, hence [`ListLayout`].
+#[repr(C)]
+struct ListObject {
+    head: ffi::PyVarObject,
+    items: *mut *mut ffi::PyObject,
+    allocated: ffi::Py_ssize_t,
+}
+
+/// Proof that lists lie in memory as [`ListObject`] says.
+pub struct ListLayout(());
+
+/// More than this is left to CPython's own functions, which also give memory back.
+const FEW: usize = 4096;
+
+impl ListLayout {
+    /// `None` if this interpreter is of a later version than known, or its lists look different.
+    pub fn known(py: Python<'_>) -> Option<Self> {
+        let size = py.get_type::<PyList>().getattr("__basicsize__").ok()?;
+        if py.version_info() >= (3, 15) || size.extract::<usize>().ok()? != size_of::<ListObject>() {
+            return None;
+        }
+        let expected = [
+            py.None().into_bound(py),
+            py.get_type::<PyType>().into_any(),
+            py.get_type::<PyList>().into_any(),
+        ];
+        let probe = PyList::new(py, &expected).ok()?;
+        // SAFETY: attached; a list is as large as this structure, by the check above, and `items` is
+        // read only if all else is as it should be.
+        unsafe {
+            let list = &*probe.as_ptr().cast::<ListObject>();
+            let plausible = list.head.ob_size == 3 && (3..64).contains(&list.allocated);
+            let same = plausible
+                && slice::from_raw_parts(list.items, 3)
+                    .iter()
+                    .zip(&expected)
+                    .all(|(item, object)| *item == object.as_ptr());
+            same.then_some(Self(()))
+        }
+    }
+
+    /// Splits a list in two at an index and returns the tail, each object with the reference that the
+    /// list had. The list keeps its memory for next time: no reference and no memory changes hands,
+    /// where `del list[at:]` would touch each object twice.
+    ///
+    /// `None`, and nothing has happened, if there is no such tail or it is long.
+    pub fn split_off(
+        &self,
+        list: &Bound<'_, PyList>,
+        at: isize,
+    ) -> Option<Vec<*mut ffi::PyObject>> {
+        // SAFETY: attached, and nothing between here and the end runs code of anybody else, so the
+        // list is ours alone; it is laid out so, as `self` shows. Its first `ob_size` items are valid.
+        unsafe {
+            let list = list.as_ptr().cast::<ListObject>();
+            let size = (*list).head.ob_size;
+            let count = usize::try_from(size - at).ok()?;
+            if at < 0 || count == 0 || count > FEW {
+                return None;
+            }
+            let tail = slice::from_raw_parts((*list).items.offset(at), count).to_vec();
+            (*list).head.ob_size = at;
+            Some(tail)
+        }
+    }
+}
