@@ -603,3 +603,29 @@ def test_locals_of_a_live_frame_in_garbage() -> None:
     the_leak()
     assert len(mine) in (size, size + 1)
     assert mine["frame"] is frame
+
+
+def test_keys_among_the_modules_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a class lies is looked up in its module; a name there is the program's, and so is
+    what the other modules are called."""
+    compared: list[object] = []
+
+    class Name(str):
+        __slots__ = ()
+
+        def __hash__(self) -> int:
+            return hash("elsewhere")
+
+        def __eq__(self, other: object) -> bool:
+            compared.append(other)
+            return False
+
+    monkeypatch.setitem(sys.modules, Name("other"), sys)
+    kind: Any = type("Elsewhere", (), {"__module__": "elsewhere"})
+    it = kind()
+    it.me, it.data = it, array()
+    del it
+    compared.clear()
+    leak = the_leak()
+    assert leak.cycle[0].type_name == "elsewhere.Elsewhere"
+    assert not compared
