@@ -73,6 +73,10 @@ def test_a_leak_is_warned_of_once_and_counted(
         (1, 2, 2),
     ]
     assert watch.leaks == seen
+    (file,) = tmp_path.glob("*.json")
+    trace = " ".join(str(cyclescope.CycleReport.from_json(file.read_text())).split())
+    assert "Seen: 3 times in 3 collections, 3.0 MiB in all, from 20" in trace
+    assert trace.count("Seen: ") == 1
     leak()
     gc.collect()
     assert len(warnings_of(caplog)) == 2

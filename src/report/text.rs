@@ -2,6 +2,7 @@
 
 use super::lines::{Ink, Lines, WIDTH};
 use super::model::{Buffer, Collection, Cut, Leak, Location, Process, Report, Step};
+use super::occurrences;
 use super::words::{
     buffer_count, counted, cut_of, element_type, grouped, human_bytes, name, place_within,
     shortened, steps_before_gap, utc, without_indices,
@@ -194,6 +195,9 @@ pub(super) fn body(leak: &Leak) -> String {
 fn draw(out: &mut Lines, leak: &Leak) {
     out.wrapped(Ink::Strong, "  Fix:  ", &fix(leak));
     out.wrapped(Ink::Strong, "  Held: ", &held(leak));
+    if let Some(seen) = occurrences::in_words(&leak.occurrences) {
+        out.wrapped(Ink::Strong, "  Seen: ", &format!("{seen}."));
+    }
     for line in whose(leak) {
         out.wrapped(Ink::Plain, "  ", &line);
     }
