@@ -49,7 +49,7 @@ def only_new_objects() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def first_hook(monkeypatch: pytest.MonkeyPatch) -> None:
-    """PyTorch numbers its hooks over the whole process, and where a line breaks depends on the number."""
+    """PyTorch numbers its hooks over the whole process; the number decides where a line breaks."""
     if hooks := sys.modules.get("torch.utils.hooks"):
         monkeypatch.setattr(hooks.RemovableHandle, "next_id", 0)
 

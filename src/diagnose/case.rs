@@ -74,8 +74,8 @@ impl<'a> Case<'a> {
         self.steps().enumerate().find(|(_, step)| fits(step))
     }
 
-    /// What keeps the object at a position of the cycle: the instance before it, with containers at
-    /// most between them, and its attribute; `None` if something else keeps it.
+    /// What keeps the object at a position of the cycle: the instance before it, with containers and
+    /// partials at most between them, and its attribute; `None` if something else keeps it.
     pub fn keeper(&self, position: usize) -> Option<Keeper<'a>> {
         let steps: Vec<CycleStep<'a>> = self.steps().collect();
         let mut plainly = true;
@@ -89,7 +89,10 @@ impl<'a> Case<'a> {
                         plainly,
                     });
                 }
-                (kind, _) if CONTAINERS.contains(&kind) && step.object.stands_for == 0 => {
+                (kind, _)
+                    if step.object.stands_for == 0
+                        && (kind == ObjectKind::Partial || CONTAINERS.contains(&kind)) =>
+                {
                     plainly = false;
                 }
                 _ => return None,

@@ -33,7 +33,11 @@ pub const PATTERN: Pattern = Pattern {
 
 fn recognise(case: &Case<'_>) -> Option<Advice> {
     let mut kinds = CONTAINERS.to_vec();
-    kinds.extend([ObjectKind::Instance, ObjectKind::Function]);
+    kinds.extend([
+        ObjectKind::Instance,
+        ObjectKind::Function,
+        ObjectKind::Partial,
+    ]);
     if !case.only(&kinds) {
         return None;
     }

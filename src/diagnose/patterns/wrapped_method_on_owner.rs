@@ -48,6 +48,10 @@ fn recognise(case: &Case<'_>) -> Option<Advice> {
     };
     let keeper = case.keeper(position)?;
     let method = case.steps().nth((position + 1) % case.cycle.nodes.len())?;
+    // Of what other objects keep, such as the callbacks of an `ExitStack`, the class knows nothing.
+    if !keeper.is(method.next) {
+        return None;
+    }
     let name = bare_name(method.object);
     let text = format!(
         "`{}` {} {}{}, {keeps} the bound method `{name}`, which keeps the object that it is bound \
@@ -59,7 +63,7 @@ fn recognise(case: &Case<'_>) -> Option<Advice> {
     );
     let decorator = decorator(&step.object.description.label);
     Some(match decorator {
-        Some(decorator) if keeper.plainly && keeper.is(method.next) => {
+        Some(decorator) if keeper.plainly => {
             let attribute = keeper.attribute;
             Advice::new(
                 text,
