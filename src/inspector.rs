@@ -2,9 +2,10 @@
 //! device memory.
 
 mod found;
+mod glance;
+mod process;
 
 use std::cell::{Cell, RefCell};
-use std::ptr;
 use std::rc::Rc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -12,18 +13,18 @@ use petgraph::graph::NodeIndex;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyString};
+use pyo3::types::PyList;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 pub(crate) use found::{Examination, Found, Held, Occurrence, confirm_gone, prefer};
+use process::{framework_versions, process};
 
-use crate::device::{DeviceBuffer, DeviceSelection, Frameworks, gpu_names, imported};
+use crate::device::{DeviceBuffer, DeviceSelection, Frameworks, gpu_names};
 use crate::diagnose::Diagnoses;
 use crate::graph::{Group, LeakEdge, LeakGraph, LeakNode, find_groups, fold, frees_group, select};
 use crate::heap::{
     AllocationTraces, Builtins, Classes, Description, ObjectKind, ReferenceName, Snapshot,
-    TypeFacts, TypeTable, Verdict, capture, describe, for_each_referent, name_references,
-    reference_count, text_of, unreachable,
+    TypeTable, capture, describe, name_references, unreachable,
 };
 use crate::hook::GcModule;
 use crate::report::assemble;
@@ -58,113 +59,6 @@ pub struct Inspector {
     diagnoses: Cell<Diagnoses>,
     gc: GcModule,
     process: Process,
-}
-
-/// What a quick look at garbage says.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Glance {
-    /// Some object holds a buffer on one of the devices asked for.
-    pub holds_buffer: bool,
-    /// The collector ran a finalizer of some object.
-    pub finalizer_ran: bool,
-}
-
-/// The search for buffers in garbage.
-struct Search<'a, C> {
-    table: &'a mut TypeTable,
-    builtins: &'a Builtins,
-    classify: &'a C,
-    candidates: Vec<(Verdict, usize)>,
-    /// Objects that only one object of the garbage refers to, and which the collector did not find
-    /// because they are of an older generation or not tracked.
-    held: Vec<*mut ffi::PyObject>,
-    /// References from the garbage to dicts and tuples that the collector does not track because
-    /// they refer to nothing that it tracks, such as an array of NumPy's (`_PyDict_MaybeUntrack` in
-    /// Objects/dictobject.c). If all references to one are from the garbage, it is garbage too.
-    untracked: FxHashMap<*mut ffi::PyObject, i64>,
-}
-
-impl<C: Fn(*mut ffi::PyTypeObject) -> Verdict> Search<'_, C> {
-    /// # Safety
-    /// As for the other two: attached, and the object is alive.
-    unsafe fn facts(&mut self, object: *mut ffi::PyObject) -> TypeFacts {
-        // SAFETY: by this function's contract.
-        unsafe {
-            let ty = ffi::Py_TYPE(object);
-            self.table.facts(self.builtins, self.classify, ty)
-        }
-    }
-
-    /// Passes a referent of the garbage. Nearly all are classes, strings and objects that others
-    /// refer to as well, so what finds that out is short enough to need no stack.
-    #[inline]
-    unsafe fn pass(&mut self, target: *mut ffi::PyObject) {
-        // SAFETY: by the contract of `facts`; the types are CPython's own.
-        unsafe {
-            let ty = ffi::Py_TYPE(target);
-            // Half of all. A class refers to itself by its `__mro__`, so garbage cannot be all that
-            // holds it without being found by the collector.
-            if ty == &raw mut ffi::PyUnicode_Type || ty == &raw mut ffi::PyType_Type {
-                return;
-            }
-            match self.table.met(ty) {
-                Some(facts) if !may_matter(facts, target) => {}
-                _ => self.consider(target),
-            }
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    unsafe fn consider(&mut self, target: *mut ffi::PyObject) {
-        // SAFETY: by the contract of `facts`.
-        unsafe {
-            let facts = self.facts(target);
-            if !may_matter(&facts, target) {
-                return;
-            }
-            if facts.verdict != 0 {
-                self.candidates.push((facts.verdict, target as usize));
-                return;
-            }
-            let references = reference_count(target);
-            if references == 1 {
-                self.held.push(target);
-            } else {
-                let found = self.untracked.entry(target).or_insert(0);
-                *found += 1;
-                if *found == references {
-                    self.held.push(target);
-                }
-            }
-        }
-    }
-}
-
-/// A dict or tuple with more references than this is a fixture of the program, and not looked into.
-const SHARED: i64 = 64;
-
-/// True for what may be a buffer, and for what may hold one and be part of the garbage though the
-/// collector does not say so: see [`Search::held`] and [`Search::untracked`].
-///
-/// # Safety
-/// As for [`reference_count`].
-#[inline]
-unsafe fn may_matter(facts: &TypeFacts, object: *mut ffi::PyObject) -> bool {
-    if facts.verdict != 0 {
-        return true;
-    }
-    if facts.traverse.is_none() {
-        return false;
-    }
-    // SAFETY: by this function's contract.
-    unsafe {
-        let references = reference_count(object);
-        references == 1
-            || (facts.untrackable
-                && references <= SHARED
-                && ffi::PyObject_GC_IsTracked(object) == 0)
-    }
 }
 
 impl Inspector {
@@ -326,61 +220,6 @@ impl Inspector {
         self.frameworks
             .try_borrow()
             .is_ok_and(|frameworks| frameworks.any())
-    }
-
-    /// Looks whether garbage holds a buffer: one traversal, no graph.
-    pub(crate) fn glance(
-        &self,
-        py: Python<'_>,
-        garbage: &[*mut ffi::PyObject],
-        devices: &DeviceSelection,
-    ) -> PyResult<Glance> {
-        let mut table = self.table.try_borrow_mut().map_err(|_| busy())?;
-        let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
-        // SAFETY: attached; the types that are classified are alive.
-        let classify = |ty| unsafe { frameworks.classify(ty) };
-        let mut glance = Glance::default();
-        let mut search = Search {
-            table: &mut table,
-            builtins: &self.builtins,
-            classify: &classify,
-            candidates: Vec::new(),
-            held: Vec::new(),
-            untracked: FxHashMap::default(),
-        };
-        search.table.begin_pass();
-        let mut row = (ptr::null_mut(), TypeFacts::NONE);
-        let mut next = 0;
-        while let Some(object) = garbage.get(next).copied().or_else(|| search.held.pop()) {
-            next += 1;
-            // SAFETY: attached; the garbage is held by the caller, and holds what it refers to.
-            unsafe {
-                let ty = ffi::Py_TYPE(object);
-                // Objects of one type come in rows.
-                if ty != row.0 {
-                    row = (ty, search.facts(object));
-                }
-                let facts = &row.1;
-                if facts.verdict != 0 {
-                    search.candidates.push((facts.verdict, object as usize));
-                }
-                glance.finalizer_ran |=
-                    facts.finalizes && ffi::PyObject_GC_IsFinalized(object) != 0;
-                if let Some(traverse) = facts.traverse {
-                    for_each_referent(object, traverse, &mut |target| search.pass(target));
-                }
-            }
-        }
-        let mut candidates = search.candidates;
-        drop(table);
-        candidates.sort_unstable();
-        candidates.dedup();
-        glance.holds_buffer = candidates.iter().any(|&(verdict, address)| {
-            // SAFETY: attached; the candidates are held by the garbage.
-            let object = unsafe { Bound::from_borrowed_ptr(py, address as *mut ffi::PyObject) };
-            frameworks.buffer(verdict, &object, devices).is_some()
-        });
-        Ok(glance)
     }
 
     /// Finds and diagnoses the leaks in garbage.
@@ -739,65 +578,4 @@ fn busy() -> PyErr {
     Busy::new_err(
         "cyclescope is looking at the heap on another thread already; try again when it is done",
     )
-}
-
-/// What does not change while the process lives.
-fn process(py: Python<'_>) -> Process {
-    let sys = py.import("sys").ok();
-    let program = sys.as_ref().and_then(|sys| {
-        sys.getattr("argv")
-            .ok()?
-            .get_item(0)
-            .ok()?
-            .extract::<String>()
-            .ok()
-    });
-    let version = py.version_info();
-    Process {
-        host: host_name(),
-        pid: std::process::id(),
-        rank: std::env::var("RANK")
-            .ok()
-            .and_then(|rank| rank.parse().ok()),
-        python: format!("{}.{}.{}", version.major, version.minor, version.patch),
-        program: program.unwrap_or_default(),
-        frameworks: Vec::new(),
-        gpus: Vec::new(),
-    }
-}
-
-#[cfg(unix)]
-fn host_name() -> String {
-    let mut name = [0u8; 256];
-    // SAFETY: the call writes at most the given number of bytes.
-    let failed = unsafe { libc::gethostname(name.as_mut_ptr().cast(), name.len()) } != 0;
-    let end = name
-        .iter()
-        .position(|&byte| byte == 0)
-        .unwrap_or(name.len());
-    if failed {
-        String::new()
-    } else {
-        String::from_utf8_lossy(&name[..end]).into_owned()
-    }
-}
-
-#[cfg(not(unix))]
-fn host_name() -> String {
-    std::env::var("COMPUTERNAME").unwrap_or_default()
-}
-
-/// The versions of known frameworks among the imported modules, read from the modules' dictionaries.
-fn framework_versions(py: Python<'_>) -> Vec<(String, String)> {
-    ["torch", "numpy", "cupy", "jax", "lightning", "transformers"]
-        .into_iter()
-        .filter_map(|name| {
-            let version = text_of(
-                &imported(&PyString::new(py, name))?
-                    .get_item("__version__")
-                    .ok()??,
-            )?;
-            Some((name.to_owned(), version))
-        })
-        .collect()
 }

@@ -6,6 +6,9 @@
 
 mod arming;
 mod deliveries;
+mod destroy;
+mod ignored;
+mod tally;
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -20,14 +23,14 @@ use rustc_hash::FxHashSet;
 
 use arming::Arming;
 pub use deliveries::{Deliveries, Delivery, News, Next};
+use destroy::{allocated, destroy_leak_by_leak, freed_since};
+pub use ignored::Ignored;
+pub use tally::Tally;
 
-use crate::device::{DeviceSelection, allocated_bytes};
+use crate::device::DeviceSelection;
 use crate::hook::{CollectionInfo, Garbage, Handler, Hook};
-use crate::inspector::{Busy, Examination, Found, Inspector, confirm_gone, prefer};
-use crate::report::known::known;
-use crate::report::library::{library, normal};
-use crate::report::model::{Collection, Leak, Occurrence, Report};
-use crate::report::occurrences;
+use crate::inspector::{Busy, Found, Inspector, confirm_gone, prefer};
+use crate::report::model::{Collection, Leak, Report};
 
 /// Names a watch.
 pub type WatchId = u64;
@@ -39,24 +42,6 @@ pub enum Frequency {
     OncePerLeak,
 }
 
-/// What a watch has seen of one leak.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Tally {
-    pub signature: String,
-    pub summary: String,
-    /// Occurrences so far.
-    pub count: u64,
-    /// Bytes of all occurrences together.
-    pub bytes: u64,
-    /// Bytes of the largest collection's worth of them.
-    pub largest: u64,
-    /// When it was seen first and last, in seconds since 1970.
-    pub first_seen: f64,
-    pub last_seen: f64,
-    /// Each time, a bounded number: see [`crate::report::occurrences::add`].
-    pub occurrences: Vec<Occurrence>,
-}
-
 struct Watch {
     id: WatchId,
     devices: DeviceSelection,
@@ -65,46 +50,6 @@ struct Watch {
     /// Every collection is looked at beforehand, so that no finalizer hides a leak.
     thorough: bool,
     tallies: HashMap<String, Tally>,
-}
-
-/// Leaks that a watch, or an explicit check, is not to tell of.
-#[derive(Clone, Debug, Default)]
-pub struct Ignored {
-    /// Signatures, names of patterns or of known leaks, and libraries, the latter as the package
-    /// index compares them.
-    names: Vec<String>,
-}
-
-impl Ignored {
-    pub fn new(names: Vec<String>) -> Self {
-        Self { names }
-    }
-
-    /// True if the leak has one of the names.
-    ///
-    /// Whose the leak is, it finds out only where a name may be a library's: see
-    /// [`say_whose`](crate::report::library::say_whose).
-    pub fn contains(&self, leak: &Leak) -> bool {
-        let named = |name: &String| leak.signature == *name || leak.pattern.as_ref() == Some(name);
-        if self.names.is_empty() || self.names.iter().any(named) {
-            return !self.names.is_empty();
-        }
-        let mut leak = leak.clone();
-        leak.library = library(&leak);
-        let known = known(&leak);
-        let libraries: Vec<&String> = leak
-            .library
-            .iter()
-            .map(|library| &library.name)
-            .chain(known.iter().map(|known| &known.library))
-            .collect();
-        self.names.iter().any(|name| {
-            known.as_ref().is_some_and(|known| known.name == *name)
-                || libraries
-                    .iter()
-                    .any(|library| normal(library) == normal(name))
-        })
-    }
 }
 
 /// Looks at the garbage of every collection for all watches.
@@ -484,25 +429,11 @@ impl Watch {
     fn count(&mut self, leak: &Leak, time: f64) -> bool {
         match self.tallies.entry(leak.signature.clone()) {
             Entry::Vacant(entry) => {
-                entry.insert(Tally {
-                    signature: leak.signature.clone(),
-                    summary: leak.summary.clone(),
-                    count: leak.count,
-                    bytes: leak.bytes_held,
-                    largest: leak.bytes_held,
-                    first_seen: time,
-                    last_seen: time,
-                    occurrences: leak.occurrences.clone(),
-                });
+                entry.insert(Tally::of(leak, time));
                 true
             }
             Entry::Occupied(mut entry) => {
-                let tally = entry.get_mut();
-                tally.count += leak.count;
-                tally.bytes += leak.bytes_held;
-                tally.largest = tally.largest.max(leak.bytes_held);
-                tally.last_seen = time;
-                occurrences::add(&mut tally.occurrences, leak.occurrences.iter().cloned());
+                entry.get_mut().add(leak, time);
                 self.frequency == Frequency::EveryCollection
             }
         }
@@ -558,100 +489,4 @@ fn with_leaks(report: &Report, leaks: Vec<Leak>) -> Report {
         leaks,
         notes: report.notes.clone(),
     }
-}
-
-/// Destroys garbage one leak at a time, reading the allocator's counters before and after each.
-///
-/// An object that something outside of the garbage refers to again is left alone, and so is what
-/// it refers to.
-fn destroy_leak_by_leak(py: Python<'_>, garbage: &mut Garbage<'_>, examination: &mut Examination) {
-    if !garbage.is_ours() {
-        return;
-    }
-    let snapshot = &examination.snapshot;
-    let count = garbage.len();
-    let alive = closure(
-        snapshot,
-        (0..count).filter(|&i| snapshot.objects[i].outside_references > 0),
-        |_| true,
-    );
-    for &i in &alive {
-        garbage.keep(i);
-    }
-    let mut taken = vec![false; count];
-    for entry in &mut examination.found {
-        let starts = entry
-            .occurrences
-            .iter()
-            .flat_map(|o| &o.members)
-            .map(|&i| i as usize);
-        let mut indices = closure(snapshot, starts.filter(|&i| i < count && !taken[i]), |i| {
-            !taken[i]
-        });
-        indices.sort_unstable();
-        for &i in &indices {
-            taken[i] = true;
-        }
-        let devices = entry.devices();
-        let before = counters(py, &devices);
-        garbage.clear(indices);
-        let after = counters(py, &devices);
-        if let (Some(before), Some(after)) = (before, after) {
-            entry.set_freed(before.saturating_sub(after));
-        }
-    }
-}
-
-/// The objects of the garbage that can be reached from `starts` through objects that `enter` allows.
-fn closure(
-    snapshot: &crate::heap::Snapshot,
-    starts: impl Iterator<Item = usize>,
-    enter: impl Fn(usize) -> bool,
-) -> Vec<usize> {
-    let mut seen = vec![false; snapshot.len()];
-    let mut pending: Vec<usize> = starts.collect();
-    for &start in &pending {
-        seen[start] = true;
-    }
-    let mut found = Vec::new();
-    while let Some(object) = pending.pop() {
-        if snapshot.objects[object].in_garbage {
-            found.push(object);
-        }
-        for &target in snapshot.targets(object) {
-            let target = target as usize;
-            let allowed = !snapshot.objects[target].in_garbage || enter(target);
-            if allowed && !std::mem::replace(&mut seen[target], true) {
-                pending.push(target);
-            }
-        }
-    }
-    found
-}
-
-/// The sum of the allocator's counts of some devices; `None` if there are none.
-fn counters(py: Python<'_>, devices: &[String]) -> Option<u64> {
-    devices
-        .iter()
-        .filter_map(|device| allocated_bytes(py, device))
-        .reduce(|a, b| a + b)
-}
-
-/// The allocator's counts of the CUDA devices that are watched.
-fn allocated(py: Python<'_>, devices: &DeviceSelection) -> Vec<(String, u64)> {
-    if !devices.includes_kind("cuda") {
-        return Vec::new();
-    }
-    (0..16)
-        .map(|i| format!("cuda:{i}"))
-        .map_while(|device| allocated_bytes(py, &device).map(|bytes| (device, bytes)))
-        .collect()
-}
-
-/// How many bytes fewer are allocated now, over all devices.
-fn freed_since(py: Python<'_>, before: &[(String, u64)]) -> u64 {
-    before
-        .iter()
-        .filter_map(|(device, bytes)| Some(bytes.saturating_sub(allocated_bytes(py, device)?)))
-        .sum()
 }

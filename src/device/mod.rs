@@ -27,7 +27,6 @@ pub(crate) use {
     allocator::allocated_bytes,
     driver::{driver_present, gpu_names},
     frameworks::{Frameworks, StorageWatch},
-    modules::imported,
 };
 
 /// A piece of device memory, as its framework and the driver describe it.

@@ -4,7 +4,7 @@ use pyo3::exceptions::PyLookupError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
 
-pub(crate) use crate::heap::imported;
+pub(super) use crate::heap::imported;
 
 /// Something that a module has, or will have once its import is done.
 ///

@@ -1,0 +1,45 @@
+//! Leaks that the program does not want to hear of.
+
+use crate::report::known::known;
+use crate::report::library::{library, normal};
+use crate::report::model::Leak;
+
+/// Leaks that a watch, or an explicit check, is not to tell of.
+#[derive(Clone, Debug, Default)]
+pub struct Ignored {
+    /// Signatures, names of patterns or of known leaks, and libraries, the latter as the package
+    /// index compares them.
+    names: Vec<String>,
+}
+
+impl Ignored {
+    pub fn new(names: Vec<String>) -> Self {
+        Self { names }
+    }
+
+    /// True if the leak has one of the names.
+    ///
+    /// Whose the leak is, it finds out only where a name may be a library's: see
+    /// [`say_whose`](crate::report::library::say_whose).
+    pub fn contains(&self, leak: &Leak) -> bool {
+        let named = |name: &String| leak.signature == *name || leak.pattern.as_ref() == Some(name);
+        if self.names.is_empty() || self.names.iter().any(named) {
+            return !self.names.is_empty();
+        }
+        let mut leak = leak.clone();
+        leak.library = library(&leak);
+        let known = known(&leak);
+        let libraries: Vec<&String> = leak
+            .library
+            .iter()
+            .map(|library| &library.name)
+            .chain(known.iter().map(|known| &known.library))
+            .collect();
+        self.names.iter().any(|name| {
+            known.as_ref().is_some_and(|known| known.name == *name)
+                || libraries
+                    .iter()
+                    .any(|library| normal(library) == normal(name))
+        })
+    }
+}
