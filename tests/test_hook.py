@@ -110,6 +110,37 @@ def test_a_thousand_watches_leave_nothing_behind() -> None:
 
 
 @pytest.mark.usefixtures("quiet_collector")
+@pytest.mark.parametrize("count", [1, 4095, 4096, 4097, 20_000])
+def test_few_and_many_objects_leave_the_list_of_garbage_as_it_was(count: int) -> None:
+    """Few are taken out of the list's memory as they lie there, many by CPython's own functions."""
+    dead = [0]
+
+    class Mortal:
+        def __init__(self) -> None:
+            self.me = self
+
+        def __del__(self) -> None:
+            dead[0] += 1
+
+    older = object()
+    gc.garbage.append(older)
+    try:
+        with cyclescope.observe_tensor_cycles(lambda report: None, devices="any"):
+            for turn in range(1, 4):
+                for _ in range(count):
+                    Mortal()
+                gc.collect()
+                assert gc.garbage == [older]
+                assert dead == [turn * count]
+            assert not any(type(thing) is Mortal for thing in gc.get_objects())
+        assert sys.getsizeof(gc.garbage) < 50_000
+        gc.garbage.append(count)
+        assert gc.garbage == [older, count]
+    finally:
+        gc.garbage.clear()
+
+
+@pytest.mark.usefixtures("quiet_collector")
 def test_watches_can_be_stopped_in_any_order() -> None:
     count = len(gc.callbacks)
     watches = [cyclescope.observe_tensor_cycles(print, devices="any") for _ in range(10)]
