@@ -15,7 +15,13 @@ import numpy as np
 import pytest
 
 import cyclescope
-from cyclescope import TensorCycleError, assert_no_tensor_cycles, forbid_tensor_cycles
+from cyclescope import (
+    TensorCycleError,
+    _native,
+    _watch,
+    assert_no_tensor_cycles,
+    forbid_tensor_cycles,
+)
 
 
 class Node:
@@ -297,3 +303,49 @@ def test_a_unittest_case_that_fails_by_itself_shows_that_alone() -> None:
     text = outcome(Cases, "test_fails_by_itself")
     assert "its own failure" in text
     assert "LEAK" not in text
+
+
+@pytest.mark.parametrize("reason", ["no driver", "hidden"])
+def test_a_check_of_gpus_that_can_find_nothing_says_so_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, reason: str
+) -> None:
+    class OnGpus(cyclescope.NoTensorCycles, unittest.TestCase):
+        tensor_cycle_devices = "cuda"
+
+        def test_nothing(self) -> None: ...
+
+    def unittest_case() -> None:
+        result = unittest.TestResult()
+        OnGpus("test_nothing").run(result)
+        assert result.wasSuccessful()
+
+    checks: list[tuple[Callable[[], object], str]] = [
+        (lambda: assert_no_tensor_cycles(devices=["cuda:0"]), "assert_no_tensor_cycles(devices="),
+        (lambda: forbid_tensor_cycles(devices="cuda"), "forbid_tensor_cycles(devices="),
+        (cyclescope.find_tensor_cycles, "find_tensor_cycles(devices="),
+        (unittest_case, "OnGpus.tensor_cycle_devices = "),
+    ]
+    monkeypatch.setattr(_native, "cuda_driver_present", lambda: reason == "hidden")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1" if reason == "hidden" else "0")
+    for check, way_out in checks:
+        monkeypatch.setattr(_watch, "_said", False)
+        caplog.clear()
+        check()
+        check()
+        (message,) = caplog.messages
+        assert ("CUDA_VISIBLE_DEVICES is '-1'" in message) is (reason == "hidden")
+        assert ("no CUDA driver" in message) is (reason == "no driver")
+        assert f"{way_out}'any'" in message
+
+
+def test_a_check_that_can_find_something_says_nothing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(_watch, "_said", False)
+    monkeypatch.setattr(_native, "cuda_driver_present", lambda: True)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    assert_no_tensor_cycles(devices="cuda")
+    monkeypatch.setattr(_native, "cuda_driver_present", lambda: False)
+    assert_no_tensor_cycles(devices=["cuda", "cpu"])
+    assert_no_tensor_cycles()
+    assert not caplog.messages

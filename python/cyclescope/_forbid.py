@@ -169,9 +169,8 @@ def forbid_tensor_cycles(
         ValueError: If ``devices`` names no device, ``ignore`` is not a list of names, or a setting
             is wrong.
     """
-    names, ignored = _resolve(devices, ignore)
-    say_what_is_watched(names, "forbid_tensor_cycles")
-    return ForbiddenCycles(names, ignored)
+    way_out = "Pass forbid_tensor_cycles(devices='any')"
+    return ForbiddenCycles(*resolve(devices, ignore, way_out))
 
 
 def assert_no_tensor_cycles(*, devices: Devices | None = None, ignore: Sequence[str] = ()) -> None:
@@ -187,12 +186,22 @@ def assert_no_tensor_cycles(*, devices: Devices | None = None, ignore: Sequence[
             is wrong.
     """
     __tracebackhide__ = True
-    report = _native.find(*_resolve(devices, ignore))
+    way_out = "Pass assert_no_tensor_cycles(devices='any')"
+    report = _native.find(*resolve(devices, ignore, way_out))
     if report.leaks:
         raise TensorCycleError(report)
 
 
-def _resolve(devices: Devices | None, ignore: Sequence[str]) -> tuple[list[str], list[str]]:
+def resolve(
+    devices: Devices | None, ignore: Sequence[str], way_out: str
+) -> tuple[list[str], list[str]]:
+    """What a check looks at and what it leaves out; says once if it can find nothing.
+
+    Raises:
+        ValueError: If ``devices`` or ``ignore``, or a setting, is wrong.
+    """
     configured = settings()
-    names = [*configured.ignore, *ignored_names(ignore)]
-    return configured.devices_or(devices, "any"), names
+    ignored = [*configured.ignore, *ignored_names(ignore)]
+    names = configured.devices_or(devices, "any")
+    say_what_is_watched(names, way_out)
+    return names, ignored

@@ -175,7 +175,7 @@ def warn_tensor_cycles(
     from cyclescope._reporter import Reporter
 
     reporter = Reporter(configured.report_dir if report_dir is None else report_dir)
-    say_what_is_watched(names, "warn_tensor_cycles")
+    say_what_is_watched(names, "Pass warn_tensor_cycles(devices='any')")
 
     def warn(report: CycleReport) -> None:
         page = reporter.write(report)
@@ -237,7 +237,7 @@ def observe_tensor_cycles(
     configured = settings()
     names = configured.devices_or(devices, "cuda")
     ignored = [*configured.ignore, *ignored_names(ignore)]
-    say_what_is_watched(names, "observe_tensor_cycles")
+    say_what_is_watched(names, "Pass observe_tensor_cycles(devices='any')")
 
     def listener(report: CycleReport) -> None:
         callback(report)
@@ -268,31 +268,46 @@ def find_tensor_cycles(
             is wrong.
     """
     configured = settings()
+    names = configured.devices_or(devices, "cuda")
     ignored = [*configured.ignore, *ignored_names(ignore)]
-    return _native.find(configured.devices_or(devices, "cuda"), ignored)
+    say_what_is_watched(names, "Pass find_tensor_cycles(devices='any')")
+    return _native.find(names, ignored)
 
 
 _said = False
 
 
-def is_blind(names: list[str]) -> bool:
-    """True if only GPUs are asked for and there can be none, so that nothing can be found."""
+def blindness(names: list[str]) -> str | None:
+    """Why nothing can be found: only GPUs are asked for, and there can be none; else None.
+
+    Initialises nothing, so a driver that has no device to offer is not noticed.
+    """
     if any(not name.startswith("cuda") for name in names):
-        return False
+        return None
     torch = sys.modules.get("torch")
-    hip = getattr(getattr(torch, "version", None), "hip", None)
-    return hip is None and not _native.cuda_driver_present()
+    if getattr(getattr(torch, "version", None), "hip", None) is not None:
+        return None
+    if not _native.cuda_driver_present():
+        return "no CUDA driver on this machine"
+    # CUDA takes the devices of the list up to the first that it does not know, when it begins.
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    cuda = sys.modules.get("torch.cuda")
+    begun = cuda is not None and cuda.is_initialized()
+    if visible is not None and not begun and visible.strip()[:1] in ("", "-"):
+        return f"CUDA_VISIBLE_DEVICES is {visible!r}, which hides every GPU"
+    return None
 
 
-def say_what_is_watched(names: list[str], function: str) -> None:
-    """Say once that there is no GPU, where only GPUs are watched."""
+def say_what_is_watched(names: list[str], way_out: str) -> None:
+    """Say once that there is no GPU, where only GPUs are looked at."""
     global _said
-    if not _said and is_blind(names):
+    if not _said and (reason := blindness(names)) is not None:
         _said = True
         _teller.logger.warning(
-            "no CUDA driver on this machine, so there can be no CUDA tensors to watch for. "
-            "Pass %s(devices='any') to watch tensors in host memory too.",
-            function,
+            "%s, so there can be no CUDA tensors to find. "
+            "%s to look at tensors in host memory too.",
+            reason,
+            way_out,
         )
 
 
