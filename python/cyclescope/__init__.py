@@ -8,12 +8,16 @@ reference to remove, and where the page with the details is.
 import os
 import sys
 
+from cyclescope._find import assert_no_tensor_cycles as assert_no_tensor_cycles
+from cyclescope._find import find_tensor_cycles as find_tensor_cycles
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cyclescope._public import *  # noqa: F403
     from cyclescope._public import __all__ as __all__
 else:
-    # A program that only has the import pays next to nothing for it (PEP 562).
+    # Imported with the first use (PEP 562), so that a program that has the import only pays next
+    # to nothing for it.
     def __getattr__(name):
         # Modules of the package are asked for here too while they are being imported.
         if not name.startswith("_") or name == "__all__":
@@ -25,7 +29,7 @@ else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
     def __dir__():
-        return sorted({*globals(), *__getattr__("__all__")})
+        return __getattr__("__all__")
 
 
 # Where the interpreter was told to trace allocations from its start, it does so without importing

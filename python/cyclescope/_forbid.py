@@ -10,9 +10,8 @@ from typing import Any, TypeVar
 
 from cyclescope import _native
 from cyclescope._native import CycleReport
-from cyclescope._selection import Devices, ignored_names
-from cyclescope._settings import settings
-from cyclescope._watch import Watch, say_what_is_watched
+from cyclescope._selection import Devices
+from cyclescope._watch import Watch, resolve
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -170,38 +169,4 @@ def forbid_tensor_cycles(
             is wrong.
     """
     way_out = "Pass forbid_tensor_cycles(devices='any')"
-    return ForbiddenCycles(*resolve(devices, ignore, way_out))
-
-
-def assert_no_tensor_cycles(*, devices: Devices | None = None, ignore: Sequence[str] = ()) -> None:
-    """Collect now, and raise :class:`TensorCycleError` if cycles kept tensors alive.
-
-    Args:
-        devices: As for :func:`forbid_tensor_cycles`.
-        ignore: As for :func:`forbid_tensor_cycles`.
-
-    Raises:
-        TensorCycleError: If there are any; it has the report.
-        ValueError: If ``devices`` names no device, ``ignore`` is not a list of names, or a setting
-            is wrong.
-    """
-    __tracebackhide__ = True
-    way_out = "Pass assert_no_tensor_cycles(devices='any')"
-    report = _native.find(*resolve(devices, ignore, way_out))
-    if report.leaks:
-        raise TensorCycleError(report)
-
-
-def resolve(
-    devices: Devices | None, ignore: Sequence[str], way_out: str
-) -> tuple[list[str], list[str]]:
-    """What a check looks at and what it leaves out; says once if it can find nothing.
-
-    Raises:
-        ValueError: If ``devices`` or ``ignore``, or a setting, is wrong.
-    """
-    configured = settings()
-    ignored = [*configured.ignore, *ignored_names(ignore)]
-    names = configured.devices_or(devices, "any")
-    say_what_is_watched(names, way_out)
-    return names, ignored
+    return ForbiddenCycles(*resolve(devices, ignore, "any", way_out))

@@ -1,12 +1,8 @@
 """All that users call; what it takes to import is imported when the first of it is used."""
 
 from cyclescope._explain import explain
-from cyclescope._forbid import (
-    ForbiddenCycles,
-    TensorCycleError,
-    assert_no_tensor_cycles,
-    forbid_tensor_cycles,
-)
+from cyclescope._find import assert_no_tensor_cycles, find_tensor_cycles
+from cyclescope._forbid import ForbiddenCycles, TensorCycleError, forbid_tensor_cycles
 from cyclescope._native import Buffer, Cut, CycleReport, Known, Leak, Library, Step
 from cyclescope._patch_torch import TorchPatch, patch_torch
 from cyclescope._ranks import Rank, current_rank, gather
@@ -18,7 +14,6 @@ from cyclescope._unittest import NoTensorCycles
 from cyclescope._watch import (
     LeakTally,
     Watch,
-    find_tensor_cycles,
     observe_tensor_cycles,
     warn_tensor_cycles,
 )

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from cyclescope._forbid import Recorder, TensorCycleError, resolve
+from cyclescope._forbid import Recorder, TensorCycleError
 from cyclescope._selection import Devices
+from cyclescope._watch import resolve
 
 if TYPE_CHECKING:
     import unittest
@@ -34,8 +35,8 @@ class NoTensorCycles(_Base):
     def run(self, result: unittest.TestResult | None = None) -> unittest.TestResult | None:
         """Run the test, and then the check."""
         way_out = f"Set {type(self).__qualname__}.tensor_cycle_devices = 'any'"
-        looked_at = resolve(self.tensor_cycle_devices, self.tensor_cycle_ignore, way_out)
-        recorder = Recorder(*looked_at)
+        devices, ignore = self.tensor_cycle_devices, self.tensor_cycle_ignore
+        recorder = Recorder(*resolve(devices, ignore, "any", way_out))
         self._failed_by_itself = False
         # The first to be added is the last to be called.
         self.addCleanup(self._check_tensor_cycles, recorder)

@@ -170,12 +170,11 @@ def warn_tensor_cycles(
         OSError: If ``report_dir`` cannot be written to.
     """
     configured = settings()
-    names = configured.devices_or(devices, "cuda")
-    ignored = [*configured.ignore, *ignored_names(ignore)]
+    way_out = "Pass warn_tensor_cycles(devices='any')"
+    names, ignored = resolve(devices, ignore, "cuda", way_out)
     from cyclescope._reporter import Reporter
 
     reporter = Reporter(configured.report_dir if report_dir is None else report_dir)
-    say_what_is_watched(names, "Pass warn_tensor_cycles(devices='any')")
 
     def warn(report: CycleReport) -> None:
         page = reporter.write(report)
@@ -235,9 +234,8 @@ def observe_tensor_cycles(
     if not callable(callback):
         raise TypeError(f"callback must be a function of one report, not {callback!r}")
     configured = settings()
-    names = configured.devices_or(devices, "cuda")
-    ignored = [*configured.ignore, *ignored_names(ignore)]
-    say_what_is_watched(names, "Pass observe_tensor_cycles(devices='any')")
+    way_out = "Pass observe_tensor_cycles(devices='any')"
+    names, ignored = resolve(devices, ignore, "cuda", way_out)
 
     def listener(report: CycleReport) -> None:
         callback(report)
@@ -251,27 +249,21 @@ def observe_tensor_cycles(
     )
 
 
-def find_tensor_cycles(
-    *, devices: Devices | None = None, ignore: Sequence[str] = ()
-) -> CycleReport:
-    """Collect now and report the tensors that only cycles kept alive.
+def resolve(
+    devices: Devices | None, ignore: Sequence[str], default: str, way_out: str
+) -> tuple[list[str], list[str]]:
+    """What to look at and what to leave out, by the arguments or else the settings.
 
-    Looks before finalizers run, so it also finds the cycles that a finalizer breaks; then runs a
-    full collection, and reports only memory that really went.
-
-    Args:
-        devices: Which memory to look for; see :func:`warn_tensor_cycles`.
-        ignore: Leaks to leave out of the report; see :func:`warn_tensor_cycles`.
+    Says once, with the ``way_out``, if nothing can be found there.
 
     Raises:
-        ValueError: If ``devices`` names no device, ``ignore`` is not a list of names, or a setting
-            is wrong.
+        ValueError: If ``devices`` or ``ignore``, or a setting, is wrong.
     """
     configured = settings()
-    names = configured.devices_or(devices, "cuda")
+    names = configured.devices_or(devices, default)
     ignored = [*configured.ignore, *ignored_names(ignore)]
-    say_what_is_watched(names, "Pass find_tensor_cycles(devices='any')")
-    return _native.find(names, ignored)
+    _say_if_blind(names, way_out)
+    return names, ignored
 
 
 _said = False
@@ -298,7 +290,7 @@ def blindness(names: list[str]) -> str | None:
     return None
 
 
-def say_what_is_watched(names: list[str], way_out: str) -> None:
+def _say_if_blind(names: list[str], way_out: str) -> None:
     """Say once that there is no GPU, where only GPUs are looked at."""
     global _said
     if not _said and (reason := blindness(names)) is not None:

@@ -151,7 +151,7 @@ class Checker:
             check.failed = True
             found = _native.select(report, new)
             failure = pytest.fail.Exception(self._failure(found), pytrace=False)
-            failure.report = found
+            failure.report = found  # type: ignore[attr-defined]
             raise failure
         item.add_report_section(when, SECTION, str(report))
 
