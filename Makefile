@@ -14,7 +14,7 @@ RUST   := $(shell find src -type f) Cargo.toml Cargo.lock pyproject.toml
 # PyO3 asks this interpreter how extension modules are built.
 export PYO3_PYTHON := $(abspath $(PY))
 
-.PHONY: help demo test lint test-rust test-python test-matrix test-known test-frameworks test-cpython test-gpu bench wheel clean tools programs
+.PHONY: help demo test lint test-rust test-python test-matrix test-known test-frameworks test-workflow test-cpython test-gpu bench wheel clean tools programs
 
 help: ## this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -60,6 +60,9 @@ test-known: $(VENV)/.tested-with $(VENV)/.built ## whether the known leaks of li
 
 test-frameworks: $(VENV)/.built $(FRAMEWORKS)/.made ## the integrations with Weights & Biases and torchtitan, from the package index
 	PYTHONPATH=python:tests $(FRAMEWORKS)/bin/python -m pytest tests/frameworks/*.py
+
+test-workflow: .wheel/.built $(VENV)/.tested-with ## the README's steps for GitHub, in a fresh environment, from the package index
+	$(PY) -m pytest tests/workflow.py
 
 test-cpython: $(VENV)/.tested-with $(VENV)/.built ## CPython's own tests with and without the watch, compared (an hour)
 	PYTHONPATH=python $(PY) tests/cpython/run.py

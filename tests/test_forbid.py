@@ -305,6 +305,18 @@ def test_a_unittest_case_that_fails_by_itself_shows_that_alone() -> None:
     assert "LEAK" not in text
 
 
+def test_a_unittest_case_that_is_set_wrongly_is_an_error_of_the_test() -> None:
+    class Wrong(cyclescope.NoTensorCycles, unittest.TestCase):
+        tensor_cycle_devices = "gpu"
+
+        def test_nothing(self) -> None: ...
+
+    result = unittest.TestResult()
+    Wrong("test_nothing").run(result)
+    ((_, text),) = result.errors
+    assert '"gpu" is not a device' in text
+
+
 @pytest.mark.parametrize("reason", ["no driver", "hidden"])
 def test_a_check_of_gpus_that_can_find_nothing_says_so_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, reason: str

@@ -36,7 +36,12 @@ class NoTensorCycles(_Base):
         """Run the test, and then the check."""
         way_out = f"Set {type(self).__qualname__}.tensor_cycle_devices = 'any'"
         devices, ignore = self.tensor_cycle_devices, self.tensor_cycle_ignore
-        recorder = Recorder(*resolve(devices, ignore, "any", way_out))
+        try:
+            recorder = Recorder(*resolve(devices, ignore, "any", way_out))
+        except (TypeError, ValueError) as error:
+            # An error of the test, not the end of the run.
+            self.addCleanup(_raise, error)
+            return super().run(result)
         self._failed_by_itself = False
         # The first to be added is the last to be called.
         self.addCleanup(self._check_tensor_cycles, recorder)
@@ -58,3 +63,7 @@ class NoTensorCycles(_Base):
             report = recorder.take()
             if report.leaks:
                 raise TensorCycleError(report)
+
+
+def _raise(error: Exception) -> None:
+    raise error

@@ -11,7 +11,9 @@ from cyclescope._cli.common import FORMATS, check_output, merged, read_reports, 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("files", nargs="+", metavar="FILE", help="reports as JSON, or a folder")
+    parser.add_argument(
+        "files", nargs="+", metavar="FILE", help="reports as JSON: files, a folder, or patterns"
+    )
     parser.add_argument(
         "-o",
         "--output",

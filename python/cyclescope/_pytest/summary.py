@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cyclescope import _native
-from cyclescope._counts import Counts, with_counts
+from cyclescope._counts import Counts, nothing_found, with_counts
 from cyclescope._files import write_whole
 from cyclescope._native import CycleReport
 from cyclescope._pytest.checker import ATTRIBUTE, BLIND
@@ -76,9 +76,7 @@ class Summary:
         if report is not None:
             self._write(choices.report_dir / PAGE, report.to_html(), "page of all leaks")
         if choices.json is not None:
-            # An empty report too says which process it is of.
-            written = report or _native.select(_native.look(["any"], [], 0), [])
-            self._write(choices.json, written.to_json(), "report")
+            self._write(choices.json, (report or nothing_found()).to_json(), "report")
         if choices.sarif is not None:
             self._write(choices.sarif, to_sarif(report, base=self._base()), "SARIF")
 
