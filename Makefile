@@ -17,7 +17,7 @@ export PYO3_PYTHON := $(abspath $(PY))
 .PHONY: help demo test lint test-rust test-python test-matrix test-known test-frameworks test-workflow test-cpython test-gpu bench wheel clean tools programs
 
 help: ## this list
-	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
+	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 23
 
 demo: $(VENV)/.built ## build, run a program that leaks, show what cyclescope says of it
 	$(PY) -u fixtures/awaitable_leak.py --iterations 4 --warn --trace --report-dir cyclescope-reports
@@ -74,6 +74,7 @@ bench: $(VENV)/.tested-with $(VENV)/.built ## what cyclescope costs, measured
 	$(PY) benches/hook_cost.py
 	$(PY) benches/million_ring.py
 	$(PY) benches/rendering.py
+	$(PY) benches/import_time.py
 
 wheel: .wheel/.built ## one wheel for CPython 3.10 and later, in .wheel/
 	@ls .wheel/*.whl

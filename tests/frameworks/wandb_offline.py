@@ -5,24 +5,24 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import os
 import struct
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
 import torch
-import wandb
 from lightning.pytorch import Trainer
 from lightning.pytorch.loggers import WandbLogger
 from wandb.proto import wandb_internal_pb2
 
 from cyclescope.integrations.lightning import TensorCycles
 from cyclescope.integrations.transformers import TensorCyclesCallback
-from test_integrations import STEPS, TinyModule, loop_without_collections, transformers_trainer
-
-__all__ = ["loop_without_collections"]  # a fixture that is used by itself
+from test_integrations import STEPS, TinyModule, transformers_trainer
 
 BLOCK = 2**15
 FULL, FIRST, MIDDLE, LAST = 1, 2, 3, 4
@@ -30,14 +30,48 @@ HELD = 2 * 4 * 64 * 4
 """Two batches of four rows of 64 floats."""
 
 
-@pytest.fixture(autouse=True)
-def offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("WANDB_MODE", "offline")
-    monkeypatch.setenv("WANDB_SILENT", "true")
-    monkeypatch.setenv("WANDB_DIR", str(tmp_path))
-    yield
-    # Also what it remembers of the environment.
-    wandb.teardown()
+def with_lightning(folder: Path) -> None:
+    trainer = Trainer(
+        accelerator="cpu",
+        max_epochs=1,
+        logger=WandbLogger(save_dir=folder, offline=True, project="tiny"),
+        callbacks=[TensorCycles(every=2)],
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        default_root_dir=folder,
+    )
+    data: Any = torch.utils.data.DataLoader(torch.randn(STEPS * 4, 64), batch_size=4)  # type: ignore[arg-type]
+    trainer.fit(TinyModule(leaky=True), data)
+
+
+def with_transformers(folder: Path) -> None:
+    trainer = transformers_trainer(folder, leaky=True, report_to="wandb")
+    trainer.add_callback(TensorCyclesCallback(trainer, every=2))
+    trainer.train()
+
+
+def logged_by(train: str, folder: Path) -> list[dict[str, Any]]:
+    """The rows with a scalar of ours that a training leaves, in a process of its own.
+
+    Its end is what wandb's service waits for to complete the file.
+    """
+    settings = {"WANDB_MODE": "offline", "WANDB_SILENT": "true", "WANDB_DIR": str(folder)}
+    settings |= {"CYCLESCOPE_DEVICES": "any", "CYCLESCOPE_REPORT_DIR": str(folder / "pages")}
+    command = [sys.executable, __file__, train, str(folder)]
+    subprocess.run(command, env=os.environ | settings, check=True)
+    (file,) = folder.glob("wandb/offline-run-*/*.wandb")
+    rows = []
+    for content in records(file.read_bytes()):
+        record = wandb_internal_pb2.Record.FromString(content)
+        if record.WhichOneof("record_type") == "history":
+            row = {
+                item.key or ".".join(item.nested_key): json.loads(item.value_json)
+                for item in record.history.item
+            }
+            if any("cyclescope" in name for name in row):
+                rows.append(row)
+    return rows
 
 
 def records(content: bytes) -> Iterator[bytes]:
@@ -60,37 +94,8 @@ def records(content: bytes) -> Iterator[bytes]:
         at += 7 + length
 
 
-def logged(folder: Path) -> list[dict[str, Any]]:
-    """The rows with a scalar of ours that the only run in a folder has written."""
-    wandb.finish()
-    (file,) = folder.glob("wandb/offline-run-*/*.wandb")
-    rows = []
-    for content in records(file.read_bytes()):
-        record = wandb_internal_pb2.Record.FromString(content)
-        if record.WhichOneof("record_type") == "history":
-            row = {
-                item.key or ".".join(item.nested_key): json.loads(item.value_json)
-                for item in record.history.item
-            }
-            if any("cyclescope" in name for name in row):
-                rows.append(row)
-    return rows
-
-
 def test_lightnings_logger(tmp_path: Path) -> None:
-    trainer = Trainer(
-        accelerator="cpu",
-        max_epochs=1,
-        logger=WandbLogger(save_dir=tmp_path, offline=True, project="tiny"),
-        callbacks=[TensorCycles(every=2)],
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        default_root_dir=tmp_path,
-    )
-    data: Any = torch.utils.data.DataLoader(torch.randn(STEPS * 4, 64), batch_size=4)  # type: ignore[arg-type]
-    trainer.fit(TinyModule(leaky=True), data)
-    rows = logged(tmp_path)
+    rows = logged_by("with_lightning", tmp_path)
     assert [(row["trainer/global_step"], row["cyclescope/bytes_held"]) for row in rows] == [
         (step, HELD) for step in (2, 4, 6)
     ]
@@ -98,10 +103,14 @@ def test_lightnings_logger(tmp_path: Path) -> None:
 
 
 def test_the_logger_of_transformers(tmp_path: Path) -> None:
-    trainer = transformers_trainer(tmp_path, leaky=True, report_to="wandb")
-    trainer.add_callback(TensorCyclesCallback(trainer, every=2))
-    trainer.train()
-    rows = logged(tmp_path)
+    rows = logged_by("with_transformers", tmp_path)
     assert [row["train/global_step"] for row in rows] == [2, 4, 6]
     held = [value for row in rows for name, value in row.items() if name.endswith("bytes_held")]
     assert held[1:] == [HELD, HELD]
+
+
+if __name__ == "__main__":
+    gc.disable()
+    {"with_lightning": with_lightning, "with_transformers": with_transformers}[sys.argv[1]](
+        Path(sys.argv[2])
+    )
