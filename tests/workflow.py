@@ -142,12 +142,12 @@ def runner(tmp_path_factory: pytest.TempPathFactory) -> Runner:
 
 
 @pytest.fixture
-def test_file(runner: Runner) -> Path:
+def training_tests(runner: Runner) -> Path:
     return runner.folder / "test_training.py"
 
 
-def test_a_leak_fails_the_job_and_is_uploaded(runner: Runner, test_file: Path) -> None:
-    test_file.write_text(LEAKY, encoding="utf-8")
+def test_a_leak_fails_the_job_and_is_uploaded(runner: Runner, training_tests: Path) -> None:
+    training_tests.write_text(LEAKY, encoding="utf-8")
     assert not runner.run(steps())
     installed, tested = runner.output
     assert re.search(r"Successfully installed .*\bcyclescope-", installed)
@@ -161,13 +161,15 @@ def test_a_leak_fails_the_job_and_is_uploaded(runner: Runner, test_file: Path) -
     assert place["region"] == {"startLine": line}
 
 
-def test_without_leaks_the_job_passes_and_uploads_that(runner: Runner, test_file: Path) -> None:
-    test_file.write_text(MENDED, encoding="utf-8")
+def test_without_leaks_the_job_passes_and_uploads_that(
+    runner: Runner, training_tests: Path
+) -> None:
+    training_tests.write_text(MENDED, encoding="utf-8")
     assert runner.run(steps()), runner.output
     assert [run["results"] for log in runner.uploaded for run in log["runs"]] == [[]]
 
 
-def test_other_failures_are_uploaded_too(runner: Runner, test_file: Path) -> None:
-    test_file.write_text(f"{MENDED}\ndef test_wrong():\n    assert 0\n", encoding="utf-8")
+def test_other_failures_are_uploaded_too(runner: Runner, training_tests: Path) -> None:
+    training_tests.write_text(f"{MENDED}\ndef test_wrong():\n    assert 0\n", encoding="utf-8")
     assert not runner.run(steps())
     assert len(runner.uploaded) == 1
