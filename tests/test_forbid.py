@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import sys
 import threading
+import types
 import unittest
 from collections.abc import Callable, Iterator
 
@@ -348,6 +350,18 @@ def test_a_check_of_gpus_that_can_find_nothing_says_so_once(
         assert ("CUDA_VISIBLE_DEVICES is '-1'" in message) is (reason == "hidden")
         assert ("no CUDA driver" in message) is (reason == "no driver")
         assert f"{way_out}'any'" in message
+
+
+def test_what_hides_gpus_counts_until_they_are_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_native, "cuda_driver_present", lambda: True)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    for in_use in (False, True):
+        cuda = types.SimpleNamespace(is_initialized=lambda in_use=in_use: in_use)
+        monkeypatch.setitem(sys.modules, "torch.cuda", cuda)
+        assert (_watch.blindness(["cuda", "cuda:1"]) is None) is in_use
+    monkeypatch.delitem(sys.modules, "torch.cuda")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-1234")
+    assert _watch.blindness(["cuda"]) is None
 
 
 def test_a_check_that_can_find_something_says_nothing(

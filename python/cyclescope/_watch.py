@@ -283,8 +283,7 @@ def blindness(names: list[str]) -> str | None:
         return "no CUDA driver on this machine"
     # CUDA takes the devices of the list up to the first that it does not know, when it begins.
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    cuda = sys.modules.get("torch.cuda")
-    begun = cuda is not None and cuda.is_initialized()
+    begun = getattr(sys.modules.get("torch.cuda"), "is_initialized", bool)()
     if visible is not None and not begun and visible.strip()[:1] in ("", "-"):
         return f"CUDA_VISIBLE_DEVICES is {visible!r}, which hides every GPU"
     return None
