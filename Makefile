@@ -7,16 +7,17 @@ SHELL := bash
 
 VENV   := .venv
 PY     := $(VENV)/bin/python
+FRAMEWORKS := .venvs/frameworks
 PIP    := $(PY) -m pip install --quiet --disable-pip-version-check
 RUST   := $(shell find src -type f) Cargo.toml Cargo.lock pyproject.toml
 
 # PyO3 asks this interpreter how extension modules are built.
 export PYO3_PYTHON := $(abspath $(PY))
 
-.PHONY: help demo test lint test-rust test-python test-matrix test-known test-cpython test-gpu bench wheel clean tools programs
+.PHONY: help demo test lint test-rust test-python test-matrix test-known test-frameworks test-workflow test-cpython test-gpu bench wheel clean tools programs
 
 help: ## this list
-	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
+	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 23
 
 demo: $(VENV)/.built ## build, run a program that leaks, show what cyclescope says of it
 	$(PY) -u fixtures/awaitable_leak.py --iterations 4 --warn --trace --report-dir cyclescope-reports
@@ -57,6 +58,12 @@ test-matrix: .wheel/.built ## the Python tests on each of CPython 3.10 to 3.13 h
 test-known: $(VENV)/.tested-with $(VENV)/.built ## whether the known leaks of libraries are what we say, from the package index
 	$(PY) tests/known/run.py
 
+test-frameworks: $(VENV)/.built $(FRAMEWORKS)/.made ## the integrations with Weights & Biases and torchtitan, from the package index
+	PYTHONPATH=python:tests $(FRAMEWORKS)/bin/python -m pytest tests/frameworks/*.py
+
+test-workflow: .wheel/.built $(VENV)/.tested-with ## the README's steps for GitHub, in a fresh environment, from the package index
+	$(PY) -m pytest tests/workflow.py
+
 test-cpython: $(VENV)/.tested-with $(VENV)/.built ## CPython's own tests with and without the watch, compared (an hour)
 	PYTHONPATH=python $(PY) tests/cpython/run.py
 
@@ -67,6 +74,7 @@ bench: $(VENV)/.tested-with $(VENV)/.built ## what cyclescope costs, measured
 	$(PY) benches/hook_cost.py
 	$(PY) benches/million_ring.py
 	$(PY) benches/rendering.py
+	$(PY) benches/import_time.py
 
 wheel: .wheel/.built ## one wheel for CPython 3.10 and later, in .wheel/
 	@ls .wheel/*.whl
@@ -95,6 +103,16 @@ $(VENV)/.demo: requirements/demo.txt $(VENV)/.made
 
 $(VENV)/.tested-with: requirements/test.txt requirements/matrix.txt $(VENV)/.demo
 	$(PIP) -r $<
+	@touch $@
+
+# It sees the packages of $(VENV); torchtitan comes without the many that it trains with.
+$(FRAMEWORKS)/.made: requirements/frameworks.txt $(VENV)/.tested-with
+	$(PY) -m venv --clear --without-pip $(FRAMEWORKS)
+	$(PY) -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
+	    > $$(echo $(FRAMEWORKS)/lib/python3.*/site-packages)/outer.pth
+	$(FRAMEWORKS)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	$(FRAMEWORKS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps \
+	    'torchtitan>=0.3,<0.4'
 	@touch $@
 
 $(VENV)/.built: $(RUST) $(VENV)/.demo

@@ -104,8 +104,26 @@ def test_the_status_is_the_programs_own(
 
 def test_no_leak_is_no_failure(command: Command, tmp_path: Path) -> None:
     program(tmp_path, "print('clean')\n")
-    done = command("run", "--devices=any", "--fail-on-leak", "--trace", "leaky.py")
+    outputs = ("-o", "leaks.sarif", "-o", "leaks.json")
+    (tmp_path / "leaks.json").write_text("of an earlier run", encoding="utf-8")
+    done = command("run", "--devices=any", "--fail-on-leak", "--trace", *outputs, "leaky.py")
     assert (done.returncode, done.stdout, done.stderr) == (0, "clean\n", "")
+    # What comes next in a CI job finds that nothing was found.
+    assert json.loads((tmp_path / "leaks.sarif").read_text())["runs"][0]["results"] == []
+    assert CycleReport.from_json((tmp_path / "leaks.json").read_text()).leaks == []
+    assert command("diff", "leaks.json", "leaks.json").returncode == 0
+
+
+def test_ranks_do_not_overwrite_each_others_file(command: Command, tmp_path: Path) -> None:
+    program(tmp_path)
+    for rank in ("0", "1"):
+        job = {"RANK": rank, "WORLD_SIZE": "2"}
+        assert command("run", "--devices=any", "-o", "all.json", "leaky.py", **job).returncode == 0
+    alone = {"RANK": "0", "WORLD_SIZE": "1"}
+    assert command("run", "--devices=any", "-o", "one.json", "leaky.py", **alone).returncode == 0
+    files = sorted(file.name for file in tmp_path.glob("*.json"))
+    assert files == ["all-rank0.json", "all-rank1.json", "one.json"]
+    assert "rank 0  rank 1" in command("merge", "all-*.json").stdout
 
 
 def test_errors_of_the_program_look_as_without(command: Command, tmp_path: Path) -> None:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import sys
 import threading
+import types
 import unittest
 from collections.abc import Callable, Iterator
 
@@ -15,7 +17,13 @@ import numpy as np
 import pytest
 
 import cyclescope
-from cyclescope import TensorCycleError, assert_no_tensor_cycles, forbid_tensor_cycles
+from cyclescope import (
+    TensorCycleError,
+    _native,
+    _watch,
+    assert_no_tensor_cycles,
+    forbid_tensor_cycles,
+)
 
 
 class Node:
@@ -297,3 +305,73 @@ def test_a_unittest_case_that_fails_by_itself_shows_that_alone() -> None:
     text = outcome(Cases, "test_fails_by_itself")
     assert "its own failure" in text
     assert "LEAK" not in text
+
+
+def test_a_unittest_case_that_is_set_wrongly_is_an_error_of_the_test() -> None:
+    class Wrong(cyclescope.NoTensorCycles, unittest.TestCase):
+        tensor_cycle_devices = "gpu"
+
+        def test_nothing(self) -> None: ...
+
+    result = unittest.TestResult()
+    Wrong("test_nothing").run(result)
+    ((_, text),) = result.errors
+    assert '"gpu" is not a device' in text
+
+
+@pytest.mark.parametrize("reason", ["no driver", "hidden"])
+def test_a_check_of_gpus_that_can_find_nothing_says_so_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, reason: str
+) -> None:
+    class OnGpus(cyclescope.NoTensorCycles, unittest.TestCase):
+        tensor_cycle_devices = "cuda"
+
+        def test_nothing(self) -> None: ...
+
+    def unittest_case() -> None:
+        result = unittest.TestResult()
+        OnGpus("test_nothing").run(result)
+        assert result.wasSuccessful()
+
+    checks: list[tuple[Callable[[], object], str]] = [
+        (lambda: assert_no_tensor_cycles(devices=["cuda:0"]), "assert_no_tensor_cycles(devices="),
+        (lambda: forbid_tensor_cycles(devices="cuda"), "forbid_tensor_cycles(devices="),
+        (cyclescope.find_tensor_cycles, "find_tensor_cycles(devices="),
+        (unittest_case, "OnGpus.tensor_cycle_devices = "),
+    ]
+    monkeypatch.setattr(_native, "cuda_driver_present", lambda: reason == "hidden")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1" if reason == "hidden" else "0")
+    for check, way_out in checks:
+        monkeypatch.setattr(_watch, "_said", False)
+        caplog.clear()
+        check()
+        check()
+        (message,) = caplog.messages
+        assert ("CUDA_VISIBLE_DEVICES is '-1'" in message) is (reason == "hidden")
+        assert ("no CUDA driver" in message) is (reason == "no driver")
+        assert f"{way_out}'any'" in message
+
+
+def test_what_hides_gpus_counts_until_they_are_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_native, "cuda_driver_present", lambda: True)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    for in_use in (False, True):
+        cuda = types.SimpleNamespace(is_initialized=lambda in_use=in_use: in_use)
+        monkeypatch.setitem(sys.modules, "torch.cuda", cuda)
+        assert (_watch.blindness(["cuda", "cuda:1"]) is None) is in_use
+    monkeypatch.delitem(sys.modules, "torch.cuda")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-1234")
+    assert _watch.blindness(["cuda"]) is None
+
+
+def test_a_check_that_can_find_something_says_nothing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(_watch, "_said", False)
+    monkeypatch.setattr(_native, "cuda_driver_present", lambda: True)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    assert_no_tensor_cycles(devices="cuda")
+    monkeypatch.setattr(_native, "cuda_driver_present", lambda: False)
+    assert_no_tensor_cycles(devices=["cuda", "cpu"])
+    assert_no_tensor_cycles()
+    assert not caplog.messages

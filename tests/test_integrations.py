@@ -122,7 +122,7 @@ class TinyModel(torch.nn.Module):
         return {"loss": out.square().mean()}
 
 
-def transformers_trainer(folder: Path, *, leaky: bool) -> Any:
+def transformers_trainer(folder: Path, *, leaky: bool, report_to: str = "tensorboard") -> Any:
     from transformers import Trainer as HfTrainer
     from transformers import TrainingArguments
 
@@ -130,7 +130,7 @@ def transformers_trainer(folder: Path, *, leaky: bool) -> Any:
         output_dir=str(folder),
         max_steps=STEPS,
         per_device_train_batch_size=4,
-        report_to=["tensorboard"],
+        report_to=[report_to],
         logging_steps=1000,
         save_strategy="no",
         use_cpu=True,

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import importlib
-import itertools
 import json
 import xml.etree.ElementTree
 from pathlib import Path
 
 import pytest
 
-from cyclescope import CycleReport, _native
+from cyclescope import CycleReport
 
 pytest_plugins = ["pytester"]
 
@@ -124,13 +123,52 @@ def test_error_fails_with_the_trace_and_the_page(pytester: pytest.Pytester) -> N
             "*= tensor cycles =*",
         ]
     )
-    # On a CI service, pytest repeats whole messages in its summary.
-    told = itertools.takewhile(lambda line: "short test summary" not in line, result.outlines)
-    pages = [Path(line.removeprefix("Page: ")) for line in told if line.startswith("Page: ")]
+    pages = [Path(line[len("Page: ") :]) for line in result.outlines if line.startswith("Page: ")]
     assert len(pages) == 4
     for page in pages:
         assert page.parent == pytester.path / ".pytest_cache" / "d" / "cyclescope"
         assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["alone", "xdist"])
+@pytest.mark.parametrize("service", ["true", None], ids=["CI", "no CI"])
+def test_the_short_summary_has_a_line_for_each_test(
+    pytester: pytest.Pytester,
+    monkeypatch: pytest.MonkeyPatch,
+    workers: tuple[str, ...],
+    service: str | None,
+) -> None:
+    """On CI services pytest repeats there the whole message of a failure."""
+    for name in ("CI", "BUILD_NUMBER"):
+        monkeypatch.delenv(name, raising=False)
+    if service is not None:
+        monkeypatch.setenv("CI", service)
+    monkeypatch.setenv("COLUMNS", "120")
+    suite(
+        pytester,
+        LEAKY
+        + """
+def test_leaks():
+    Node(), Other()
+
+def test_asks(tensor_cycles):
+    Node()
+    tensor_cycles.check()
+""",
+    )
+    result = run(pytester, *workers, "-rfE", "--tensor-cycles=error")
+    result.assert_outcomes(failed=2)
+    text = result.stdout.str()
+    assert text.count("LEAK 1 of 2") == 1
+    assert text.count("LEAK 1 of 1") == 1
+    begin = next(i for i, line in enumerate(result.outlines) if "short test summary" in line)
+    *lines, end = result.outlines[begin + 1 : begin + 4]
+    asks, leaks = sorted(lines)
+    assert asks.startswith("FAILED test_suite.py::test_asks - 1.0 MiB held by a reference cycle")
+    assert leaks.startswith("FAILED test_suite.py::test_leaks - 1.0 MiB held by a reference cycle")
+    if service is not None:
+        assert leaks.endswith(" (and 1 more)")
+    assert "2 failed" in end
 
 
 def test_x_stops_at_the_first_leak_and_lf_runs_it_again(pytester: pytest.Pytester) -> None:
@@ -338,13 +376,33 @@ def test_the_configuration_sets_what_the_options_set(pytester: pytest.Pytester) 
     run(pytester, "--tensor-cycles-devices=cuda").assert_outcomes(passed=5, failed=1)
 
 
-def test_who_looks_at_gpus_where_there_are_none_is_told(pytester: pytest.Pytester) -> None:
+@pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=["alone", "xdist"])
+def test_who_looks_at_gpus_where_there_are_none_is_told(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, workers: tuple[str, ...]
+) -> None:
     suite(pytester, LEAKY + "def test_leaks():\n    Node()\n")
     arguments = ("--tensor-cycles=error", "--tensor-cycles-devices=cuda:0")
-    result = run(pytester, *arguments)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    result = run(pytester, *workers, *arguments)
     result.assert_outcomes(passed=1)
-    said = "nothing could be found: give --tensor-cycles-devices=any" in result.stdout.str()
-    assert said is not _native.cuda_driver_present()
+    result.stdout.fnmatch_lines(
+        ["only GPUs were looked at in 1 test, and nothing could be found (*devices=any*"]
+    )
+    suite(
+        pytester,
+        LEAKY
+        + """
+@pytest.mark.no_tensor_cycles(devices="cuda")
+def test_leaks():
+    Node()
+
+def test_is_not_looked_at():
+    pass
+""",
+    )
+    result = run(pytester, *workers)
+    result.assert_outcomes(passed=2)
+    result.stdout.fnmatch_lines(["only GPUs were looked at in 1 test, *the marker devices='any'"])
 
 
 def test_settings_of_the_project_hold_here_too(pytester: pytest.Pytester) -> None:

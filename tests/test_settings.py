@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from pathlib import Path
 
@@ -31,6 +32,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def configure(project: Path, text: str) -> None:
     (project / "pyproject.toml").write_text(f"[tool.cyclescope]\n{text}\n", encoding="utf-8")
+    _settings.forget()
 
 
 def test_without_any_there_are_the_defaults() -> None:
@@ -69,6 +71,36 @@ def test_the_nearest_file_with_the_table_counts(project: Path) -> None:
     configure(project, "every = 4")
     assert settings().every == 4
     assert settings(project.parent).every == 3
+
+
+def test_a_folders_file_is_read_once_and_variables_count_as_they_are(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configure(project, "every = 3")
+    assert settings().every == 3
+    (project / "pyproject.toml").write_text("[tool.cyclescope]\nevery = 4\n", encoding="utf-8")
+    assert settings().every == 3
+    monkeypatch.setenv("CYCLESCOPE_EVERY", "5")
+    assert settings().every == 5
+    monkeypatch.delenv("CYCLESCOPE_EVERY")
+    assert settings().every == 3
+    monkeypatch.chdir(project.parent)
+    assert settings().every == 100
+    monkeypatch.chdir(project)
+    _settings.forget()
+    assert settings().every == 4
+
+
+def test_a_folder_that_is_gone_has_no_file(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = project / "gone"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+    with pytest.raises(FileNotFoundError):
+        os.getcwd()
+    assert settings() == cyclescope.Settings()
+    monkeypatch.setenv("CYCLESCOPE_EVERY", "5")
+    assert settings().every == 5
 
 
 def test_a_file_without_the_table_is_not_even_parsed(project: Path) -> None:

@@ -87,6 +87,7 @@ def train(steps: int) -> float:
 
 
 train("many")
+cyclescope.find_cycles()
 """
 
 
@@ -112,4 +113,4 @@ def test_a_users_program_passes(tmp_path: Path) -> None:
 def test_mistakes_are_found(tmp_path: Path) -> None:
     done = check(tmp_path, WRONG)
     lines = [line.split(":")[1] for line in done.stdout.splitlines() if ": error:" in line]
-    assert lines == ["4", "5", "13"], done.stdout
+    assert lines == ["4", "5", "13", "14"], done.stdout

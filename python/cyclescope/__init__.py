@@ -8,64 +8,31 @@ reference to remove, and where the page with the details is.
 import os
 import sys
 
-from cyclescope._explain import explain
-from cyclescope._forbid import (
-    ForbiddenCycles,
-    TensorCycleError,
-    assert_no_tensor_cycles,
-    forbid_tensor_cycles,
-)
-from cyclescope._native import Buffer, Cut, CycleReport, Known, Leak, Library, Step
-from cyclescope._patch_torch import TorchPatch, patch_torch
-from cyclescope._ranks import Rank, current_rank, gather
-from cyclescope._results import to_github_annotations, to_sarif
-from cyclescope._selection import Devices
-from cyclescope._settings import Settings, settings
-from cyclescope._step import StepCollector, StepReport, step
-from cyclescope._unittest import NoTensorCycles
-from cyclescope._watch import (
-    LeakTally,
-    Watch,
-    find_tensor_cycles,
-    observe_tensor_cycles,
-    warn_tensor_cycles,
-)
+from cyclescope._find import assert_no_tensor_cycles as assert_no_tensor_cycles
+from cyclescope._find import find_tensor_cycles as find_tensor_cycles
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from cyclescope._public import *  # noqa: F403
+    from cyclescope._public import __all__ as __all__
+else:
+    # Imported with the first use (PEP 562), so that a program that has the import only pays next
+    # to nothing for it.
+    def __getattr__(name):
+        # Modules of the package are asked for here too while they are being imported.
+        if not name.startswith("_") or name == "__all__":
+            from cyclescope import _public
+
+            if name == "__all__" or name in _public.__all__:
+                globals()[name] = value = getattr(_public, name)
+                return value
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+    def __dir__():
+        return __getattr__("__all__")
+
 
 # Where the interpreter was told to trace allocations from its start, it does so without importing
 # the module that answers for them; everywhere else the program has imported it.
 if "tracemalloc" in sys._xoptions or os.environ.get("PYTHONTRACEMALLOC"):
     import _tracemalloc  # noqa: F401
-
-__all__ = [
-    "Buffer",
-    "Cut",
-    "CycleReport",
-    "Devices",
-    "ForbiddenCycles",
-    "Known",
-    "Leak",
-    "LeakTally",
-    "Library",
-    "NoTensorCycles",
-    "Rank",
-    "Settings",
-    "Step",
-    "StepCollector",
-    "StepReport",
-    "TensorCycleError",
-    "TorchPatch",
-    "Watch",
-    "assert_no_tensor_cycles",
-    "current_rank",
-    "explain",
-    "find_tensor_cycles",
-    "forbid_tensor_cycles",
-    "gather",
-    "observe_tensor_cycles",
-    "patch_torch",
-    "settings",
-    "step",
-    "to_github_annotations",
-    "to_sarif",
-    "warn_tensor_cycles",
-]

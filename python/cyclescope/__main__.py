@@ -28,7 +28,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     0 if all is well; 1 if there are leaks, or differences, and the command was to say so; 2 if it
     was asked for what is not there or cannot be. ``run`` has the program's own status.
     """
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        status = _run(list(sys.argv[1:] if argv is None else argv))
+        sys.stdout.flush()
+        return status
+    except KeyboardInterrupt:
+        if (progress := sys.modules.get("cyclescope._cli.progress")) is not None:
+            progress.done()
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read the output has seen enough; the interpreter is not to try again at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _run(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="cyclescope",
         description="Finds the reference cycles that hold GPU memory in Python programs.",
@@ -51,16 +65,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     if parsed.command is None:
         parser.error(f"give a command: {', '.join(COMMANDS)}")
-    try:
-        status: int = parsed.run(parsed)
-        sys.stdout.flush()
-        return status
-    except KeyboardInterrupt:
-        return INTERRUPTED
-    except BrokenPipeError:
-        # Whoever read the output has seen enough; the interpreter is not to try again at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+    status: int = parsed.run(parsed)
+    return status
 
 
 def _sentence(text: str) -> str:

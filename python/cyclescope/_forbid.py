@@ -10,9 +10,8 @@ from typing import Any, TypeVar
 
 from cyclescope import _native
 from cyclescope._native import CycleReport
-from cyclescope._selection import Devices, ignored_names
-from cyclescope._settings import settings
-from cyclescope._watch import Watch, say_what_is_watched
+from cyclescope._selection import Devices
+from cyclescope._watch import Watch, resolve
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -169,30 +168,5 @@ def forbid_tensor_cycles(
         ValueError: If ``devices`` names no device, ``ignore`` is not a list of names, or a setting
             is wrong.
     """
-    names, ignored = _resolve(devices, ignore)
-    say_what_is_watched(names, "forbid_tensor_cycles")
-    return ForbiddenCycles(names, ignored)
-
-
-def assert_no_tensor_cycles(*, devices: Devices | None = None, ignore: Sequence[str] = ()) -> None:
-    """Collect now, and raise :class:`TensorCycleError` if cycles kept tensors alive.
-
-    Args:
-        devices: As for :func:`forbid_tensor_cycles`.
-        ignore: As for :func:`forbid_tensor_cycles`.
-
-    Raises:
-        TensorCycleError: If there are any; it has the report.
-        ValueError: If ``devices`` names no device, ``ignore`` is not a list of names, or a setting
-            is wrong.
-    """
-    __tracebackhide__ = True
-    report = _native.find(*_resolve(devices, ignore))
-    if report.leaks:
-        raise TensorCycleError(report)
-
-
-def _resolve(devices: Devices | None, ignore: Sequence[str]) -> tuple[list[str], list[str]]:
-    configured = settings()
-    names = [*configured.ignore, *ignored_names(ignore)]
-    return configured.devices_or(devices, "any"), names
+    way_out = "Pass forbid_tensor_cycles(devices='any')"
+    return ForbiddenCycles(*resolve(devices, ignore, "any", way_out))

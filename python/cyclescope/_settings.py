@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -46,12 +47,30 @@ class Settings:
 def settings(folder: StrPath | None = None) -> Settings:
     """The settings in force, validated.
 
+    Variables count as they are now; of each folder, ``pyproject.toml`` is read once a process.
+
     Args:
         folder: Where the search for a ``pyproject.toml`` begins; by default the current folder.
 
     Raises:
         ValueError: If a setting is wrong; the message says where it stands and what it can be.
     """
+    try:
+        start = os.path.abspath(os.curdir if folder is None else folder)
+    except FileNotFoundError:
+        # The current folder has been removed: no file counts, and nothing is wrong with that.
+        start = ""
+    return _in_force(start, tuple(map(os.environ.get, _VARIABLES)))
+
+
+def forget() -> None:
+    """Read all files again when next asked, for tests that write some."""
+    _in_force.cache_clear()
+
+
+@functools.lru_cache(maxsize=16)
+def _in_force(folder: str, variables: tuple[str | None, ...]) -> Settings:
+    """The settings; ``variables`` are only what they depend on. What is wrong is not kept."""
     values: dict[str, Any] = {}
     origins: dict[str, str] = {}
     for source in (_from_pyproject(folder), _from_environment()):
@@ -92,8 +111,8 @@ def _from_text(name: str, text: str) -> object:
     return text
 
 
-def _from_pyproject(folder: StrPath | None) -> _Found:
-    file, table = _table(Path.cwd() if folder is None else Path(folder).absolute())
+def _from_pyproject(folder: str) -> _Found:
+    file, table = _table(Path(folder)) if folder else (Path(), {})
     found: _Found = {}
     for key, value in table.items():
         name = key.replace("-", "_")
@@ -184,6 +203,7 @@ _READERS: dict[str, Callable[[object], Any]] = {
     "record_history": _record_history,
     "every": _every,
 }
+_VARIABLES = tuple(f"{PREFIX}{name.upper()}" for name in _READERS)
 
 
 def check_every(value: object) -> int:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from cyclescope._forbid import Recorder, TensorCycleError, _resolve
+from cyclescope._forbid import Recorder, TensorCycleError
 from cyclescope._selection import Devices
+from cyclescope._watch import resolve
 
 if TYPE_CHECKING:
     import unittest
@@ -33,7 +34,14 @@ class NoTensorCycles(_Base):
 
     def run(self, result: unittest.TestResult | None = None) -> unittest.TestResult | None:
         """Run the test, and then the check."""
-        recorder = Recorder(*_resolve(self.tensor_cycle_devices, self.tensor_cycle_ignore))
+        way_out = f"Set {type(self).__qualname__}.tensor_cycle_devices = 'any'"
+        devices, ignore = self.tensor_cycle_devices, self.tensor_cycle_ignore
+        try:
+            recorder = Recorder(*resolve(devices, ignore, "any", way_out))
+        except (TypeError, ValueError) as error:
+            # An error of the test, not the end of the run.
+            self.addCleanup(_raise, error)
+            return super().run(result)
         self._failed_by_itself = False
         # The first to be added is the last to be called.
         self.addCleanup(self._check_tensor_cycles, recorder)
@@ -55,3 +63,7 @@ class NoTensorCycles(_Base):
             report = recorder.take()
             if report.leaks:
                 raise TensorCycleError(report)
+
+
+def _raise(error: Exception) -> None:
+    raise error

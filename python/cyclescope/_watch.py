@@ -170,12 +170,11 @@ def warn_tensor_cycles(
         OSError: If ``report_dir`` cannot be written to.
     """
     configured = settings()
-    names = configured.devices_or(devices, "cuda")
-    ignored = [*configured.ignore, *ignored_names(ignore)]
+    way_out = "Pass warn_tensor_cycles(devices='any')"
+    names, ignored = resolve(devices, ignore, "cuda", way_out)
     from cyclescope._reporter import Reporter
 
     reporter = Reporter(configured.report_dir if report_dir is None else report_dir)
-    say_what_is_watched(names, "warn_tensor_cycles")
 
     def warn(report: CycleReport) -> None:
         page = reporter.write(report)
@@ -235,9 +234,8 @@ def observe_tensor_cycles(
     if not callable(callback):
         raise TypeError(f"callback must be a function of one report, not {callback!r}")
     configured = settings()
-    names = configured.devices_or(devices, "cuda")
-    ignored = [*configured.ignore, *ignored_names(ignore)]
-    say_what_is_watched(names, "observe_tensor_cycles")
+    way_out = "Pass observe_tensor_cycles(devices='any')"
+    names, ignored = resolve(devices, ignore, "cuda", way_out)
 
     def listener(report: CycleReport) -> None:
         callback(report)
@@ -251,48 +249,56 @@ def observe_tensor_cycles(
     )
 
 
-def find_tensor_cycles(
-    *, devices: Devices | None = None, ignore: Sequence[str] = ()
-) -> CycleReport:
-    """Collect now and report the tensors that only cycles kept alive.
+def resolve(
+    devices: Devices | None, ignore: Sequence[str], default: str, way_out: str
+) -> tuple[list[str], list[str]]:
+    """What to look at and what to leave out, by the arguments or else the settings.
 
-    Looks before finalizers run, so it also finds the cycles that a finalizer breaks; then runs a
-    full collection, and reports only memory that really went.
-
-    Args:
-        devices: Which memory to look for; see :func:`warn_tensor_cycles`.
-        ignore: Leaks to leave out of the report; see :func:`warn_tensor_cycles`.
+    Says once, with the ``way_out``, if nothing can be found there.
 
     Raises:
-        ValueError: If ``devices`` names no device, ``ignore`` is not a list of names, or a setting
-            is wrong.
+        ValueError: If ``devices`` or ``ignore``, or a setting, is wrong.
     """
     configured = settings()
+    names = configured.devices_or(devices, default)
     ignored = [*configured.ignore, *ignored_names(ignore)]
-    return _native.find(configured.devices_or(devices, "cuda"), ignored)
+    _say_if_blind(names, way_out)
+    return names, ignored
 
 
 _said = False
 
 
-def is_blind(names: list[str]) -> bool:
-    """True if only GPUs are asked for and there can be none, so that nothing can be found."""
+def blindness(names: list[str]) -> str | None:
+    """Why nothing can be found: only GPUs are asked for, and there can be none; else None.
+
+    Initialises nothing, so a driver that has no device to offer is not noticed.
+    """
     if any(not name.startswith("cuda") for name in names):
-        return False
+        return None
     torch = sys.modules.get("torch")
-    hip = getattr(getattr(torch, "version", None), "hip", None)
-    return hip is None and not _native.cuda_driver_present()
+    if getattr(getattr(torch, "version", None), "hip", None) is not None:
+        return None
+    if not _native.cuda_driver_present():
+        return "no CUDA driver on this machine"
+    # CUDA takes the devices of the list up to the first that it does not know, when it begins.
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    begun = getattr(sys.modules.get("torch.cuda"), "is_initialized", bool)()
+    if visible is not None and not begun and visible.strip()[:1] in ("", "-"):
+        return f"CUDA_VISIBLE_DEVICES is {visible!r}, which hides every GPU"
+    return None
 
 
-def say_what_is_watched(names: list[str], function: str) -> None:
-    """Say once that there is no GPU, where only GPUs are watched."""
+def _say_if_blind(names: list[str], way_out: str) -> None:
+    """Say once that there is no GPU, where only GPUs are looked at."""
     global _said
-    if not _said and is_blind(names):
+    if not _said and (reason := blindness(names)) is not None:
         _said = True
         _teller.logger.warning(
-            "no CUDA driver on this machine, so there can be no CUDA tensors to watch for. "
-            "Pass %s(devices='any') to watch tensors in host memory too.",
-            function,
+            "%s, so there can be no CUDA tensors to find. "
+            "%s to look at tensors in host memory too.",
+            reason,
+            way_out,
         )
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from cyclescope import _native
+from cyclescope._cli import progress
 from cyclescope._files import write_whole
 from cyclescope._native import CycleReport
 from cyclescope._results import to_sarif
@@ -30,12 +31,18 @@ def version() -> str:
 def fail(parsed: argparse.Namespace, message: str) -> NoReturn:
     """End with status 2 and a sentence."""
     parser: argparse.ArgumentParser = parsed.parser
+    progress.done()
     parser.exit(2, f"{parser.prog}: error: {message}\n")
 
 
 def read_reports(parsed: argparse.Namespace, names: Iterable[str]) -> list[CycleReport]:
     """The reports in files; names may be patterns such as ``'reports/*.json'``."""
-    return [_read(parsed, file) for name in names for file in _files(parsed, name)]
+    files = [file for name in names for file in _files(parsed, name)]
+    reports = []
+    for number, file in enumerate(files, 1):
+        progress.say(f"reading {number} of {len(files)}: {file}")
+        reports.append(_read(parsed, file))
+    return reports
 
 
 def _files(parsed: argparse.Namespace, name: str) -> list[Path]:
@@ -79,17 +86,21 @@ def check_output(parsed: argparse.Namespace, output: str | None) -> None:
 
 def write(parsed: argparse.Namespace, output: str, text: str) -> None:
     """Write a file, whole or not at all."""
+    progress.say(f"writing {output}")
     try:
         Path(output).parent.mkdir(parents=True, exist_ok=True)
         write_whole(Path(output), text)
     except OSError as error:
         fail(parsed, f"cannot write {output}: {error.strerror}")
+    progress.done()
 
 
 def merged(parsed: argparse.Namespace, reports: list[CycleReport]) -> CycleReport:
     """One report of all."""
     if not reports:
         fail(parsed, "there are no reports")
+    if len(reports) > 1:
+        progress.say(f"merging {len(reports)} reports")
     return _native.merge(reports)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from cyclescope._cli import progress
 from cyclescope._cli.common import colored, human_bytes, merged, read_reports
 from cyclescope._native import Leak
 
@@ -21,6 +22,7 @@ def run(parsed: argparse.Namespace) -> int:
     """Compare by signature, which is the same for the same bug in all runs."""
     old = _leaks(parsed, parsed.old)
     new = _leaks(parsed, parsed.new)
+    progress.done()
     appeared = [leak for signature, leak in new.items() if signature not in old]
     gone = [leak for signature, leak in old.items() if signature not in new]
     both = [(old[signature], leak) for signature, leak in new.items() if signature in old]

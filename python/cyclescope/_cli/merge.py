@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from cyclescope._by_rank import as_html, as_text, table, with_section
+from cyclescope._cli import progress
 from cyclescope._cli.common import FORMATS, check_output, merged, read_reports, write
 
 
@@ -33,8 +34,10 @@ def run(parsed: argparse.Namespace) -> int:
     report = merged(parsed, reports)
     rows = table(reports)
     if parsed.output is None:
+        progress.done()
         print(as_text(rows))
         return 0
+    progress.say("rendering")
     suffix = Path(parsed.output).suffix
     text = FORMATS[suffix](report)
     if suffix == ".html":

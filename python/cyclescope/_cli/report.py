@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
+from cyclescope._cli import progress
 from cyclescope._cli.common import FORMATS, check_output, merged, read_reports, write
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("files", nargs="+", metavar="FILE", help="reports as JSON, or a folder")
+    parser.add_argument(
+        "files", nargs="+", metavar="FILE", help="reports as JSON: files, a folder, or patterns"
+    )
     parser.add_argument(
         "-o",
         "--output",
@@ -20,12 +24,13 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 def run(parsed: argparse.Namespace) -> int:
     """Show or convert."""
-    from pathlib import Path
-
     check_output(parsed, parsed.output)
     report = merged(parsed, read_reports(parsed, parsed.files))
+    progress.say("rendering")
     if parsed.output is None:
-        print(report.to_text())
+        text = report.to_text()
+        progress.done()
+        print(text)
     else:
         write(parsed, parsed.output, FORMATS[Path(parsed.output).suffix](report))
     return 0

@@ -6,11 +6,13 @@ import argparse
 import os
 import sys
 import threading
+from pathlib import Path
 
 import cyclescope
 from cyclescope import _native
 from cyclescope._cli.common import FORMATS, check_output, fail, write
 from cyclescope._cli.program import Program, ProgramError
+from cyclescope._counts import nothing_found
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
@@ -40,7 +42,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="FILE",
-        help=f"write all leaks at the end, the ending says as what: {', '.join(FORMATS)}",
+        help=f"write all leaks at the end, the ending says as what: {', '.join(FORMATS)}; in a "
+        "job of many ranks, each has its number in the name; may be repeated",
     )
     parser.add_argument("--trace", action="store_true", help="print the leak traces at the end")
     parser.add_argument(
@@ -82,10 +85,9 @@ def run(parsed: argparse.Namespace) -> int:
             print("\n".join(cyclescope.to_github_annotations(report)))
         if parsed.trace:
             print(report.to_text())
-        for output in parsed.output:
-            from pathlib import Path
-
-            write(parsed, output, FORMATS[Path(output).suffix](report))
+    for output in map(_of_this_rank, parsed.output):
+        # That there was nothing is a result too, and what an earlier run has left is none.
+        write(parsed, str(output), FORMATS[output.suffix](report or nothing_found()))
     if status == 0 and parsed.fail_on_leak and watch.leaks:
         return 1
     return status
@@ -97,6 +99,14 @@ def _devices(parsed: argparse.Namespace) -> list[str] | None:
     if cyclescope.settings().devices is not None or _native.cuda_driver_present():
         return None
     return ["any"]
+
+
+def _of_this_rank(output: str) -> Path:
+    """The ranks of a job are given the same arguments, and none is to overwrite another's file."""
+    path, rank = Path(output), cyclescope.current_rank()
+    if rank is None or rank.world_size == 1:
+        return path
+    return path.with_name(f"{path.stem}-rank{rank.rank}{path.suffix}")
 
 
 def _look(watch: cyclescope.Watch) -> None:

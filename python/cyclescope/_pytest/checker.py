@@ -15,9 +15,12 @@ from cyclescope._forbid import Recorder
 from cyclescope._native import CycleReport
 from cyclescope._pytest.options import Choices
 from cyclescope._selection import device_names, ignored_names
+from cyclescope._watch import blindness
 
 ATTRIBUTE = "tensor_cycles"
 """Where a test's report carries the leaks; pytest-xdist brings it from its workers."""
+BLIND = "tensor_cycles_blind"
+"""Where it carries why nothing could be found, where that is so."""
 
 SECTION = "tensor cycles"
 
@@ -25,9 +28,11 @@ SECTION = "tensor cycles"
 class Check:
     """One test under way."""
 
-    def __init__(self, recorder: Recorder, *, fails: bool) -> None:
+    def __init__(self, recorder: Recorder, *, fails: bool, blind: str | None) -> None:
         self.recorder = recorder
         self.fails = fails
+        self.blind = blind
+        """Why nothing can be found; None where it can."""
         self.failed = False
         """The test has failed by itself, or for its leaks; it is not to fail again."""
         self.found: CycleReport | None = None
@@ -50,7 +55,8 @@ class Checker:
 
     def begin(self, item: pytest.Item, *, fails: bool) -> Check:
         """Record from now on what a test leaks."""
-        check = Check(Recorder(*self._what_to_look_for(item)), fails=fails)
+        devices, ignore = self._what_to_look_for(item)
+        check = Check(Recorder(devices, ignore), fails=fails, blind=blindness(devices))
         item.stash[CHECK] = check
         return check
 
@@ -143,7 +149,10 @@ class Checker:
         new = [leak.signature for leak in report.leaks if self._is_new(leak.signature)]
         if check.fails and new:
             check.failed = True
-            pytest.fail(self._failure(_native.select(report, new)), pytrace=False)
+            found = _native.select(report, new)
+            failure = pytest.fail.Exception(self._failure(found), pytrace=False)
+            failure.report = found  # type: ignore[attr-defined]
+            raise failure
         item.add_report_section(when, SECTION, str(report))
 
     def _is_new(self, signature: str) -> bool:
@@ -172,7 +181,10 @@ class Checker:
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         report = yield
+        _shorten_in_summary(report, call)
         check = item.stash.get(CHECK, None)
+        if check is not None and check.blind is not None:
+            setattr(report, BLIND, check.blind)
         if check is not None and check.found is not None:
             found, check.found = check.found, None
             new = [leak for leak in found.leaks if leak.signature not in self._told]
@@ -187,6 +199,18 @@ class Checker:
             }
             setattr(report, ATTRIBUTE, json.dumps(carried))
         return report
+
+
+def _shorten_in_summary(report: pytest.TestReport, call: pytest.CallInfo[None]) -> None:
+    """Have one line stand for a leak trace in pytest's short summary.
+
+    On CI services that repeats whole messages, and the trace has been shown where the test failed.
+    """
+    found = getattr(call.excinfo and call.excinfo.value, "report", None)
+    crash = getattr(report.longrepr, "reprcrash", None)
+    if isinstance(found, CycleReport) and found.leaks and crash is not None:
+        others = len(found.leaks) - 1
+        crash.message = f"{found.leaks[0]}{f' (and {others} more)' if others else ''}"
 
 
 def _tears_down(item: pytest.Item, nextitem: pytest.Item | None) -> bool:

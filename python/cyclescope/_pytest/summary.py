@@ -9,12 +9,11 @@ from pathlib import Path
 import pytest
 
 from cyclescope import _native
-from cyclescope._counts import Counts, with_counts
+from cyclescope._counts import Counts, nothing_found, with_counts
 from cyclescope._files import write_whole
 from cyclescope._native import CycleReport
-from cyclescope._pytest.checker import ATTRIBUTE
+from cyclescope._pytest.checker import ATTRIBUTE, BLIND
 from cyclescope._pytest.options import Choices
-from cyclescope._watch import is_blind
 
 TESTS_SHOWN = 5
 PAGE = "tensor-cycles.html"
@@ -30,13 +29,11 @@ class Summary:
         self._tests: dict[str, list[str]] = {}
         self._said: list[str] = []
         self._merged: CycleReport | None = None
-        if choices.mode in ("report", "error") and is_blind(choices.devices):
-            self._said.append(
-                "only GPUs were looked at, and there is no CUDA driver on this machine, so nothing "
-                "could be found: give --tensor-cycles-devices=any"
-            )
+        self._blind: dict[str, set[str]] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if (reason := getattr(report, BLIND, None)) is not None:
+            self._blind.setdefault(reason, set()).add(report.nodeid)
         carried = getattr(report, ATTRIBUTE, None)
         if carried is None:
             return
@@ -61,8 +58,16 @@ class Summary:
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:
         report = self.merged()
+        self._say_what_was_not_seen()
         self._write_results(report)
         self._update_baseline(report)
+
+    def _say_what_was_not_seen(self) -> None:
+        for reason, tests in self._blind.items():
+            self._said.append(
+                f"only GPUs were looked at in {_counted(len(tests), 'test')}, and nothing could be "
+                f"found ({reason}): give --tensor-cycles-devices=any, or the marker devices='any'"
+            )
 
     def _write_results(self, report: CycleReport | None) -> None:
         from cyclescope._results import to_sarif
@@ -71,9 +76,7 @@ class Summary:
         if report is not None:
             self._write(choices.report_dir / PAGE, report.to_html(), "page of all leaks")
         if choices.json is not None:
-            # An empty report too says which process it is of.
-            written = report or _native.select(_native.look(["any"], [], 0), [])
-            self._write(choices.json, written.to_json(), "report")
+            self._write(choices.json, (report or nothing_found()).to_json(), "report")
         if choices.sarif is not None:
             self._write(choices.sarif, to_sarif(report, base=self._base()), "SARIF")
 
