@@ -1,6 +1,6 @@
 //! Which objects of a leak are drawn, and which are folded together.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 use super::model::{Leak, NodeKind};
 use super::scene::Detail;
@@ -16,13 +16,17 @@ const CUTS: usize = 6;
 const CUT_DISTANCE: usize = 5;
 const UNPROVEN_DISTANCE: usize = 1;
 /// At most so many boxes stand for what is not drawn.
-const FOLDS: usize = 12;
+pub const FOLDS: usize = 12;
+/// So many objects of a fold are drawn where it is opened.
+const OPENED: usize = 60;
 
 /// Objects that are not drawn.
 pub struct Fold {
     /// The drawn object that is nearest to them.
     pub at: u32,
     pub nodes: Vec<u32>,
+    /// What [`Detail::Opened`] calls it; `None` if it has no drawing that opens it.
+    pub number: Option<usize>,
 }
 
 /// The objects to draw beside the ring, those on the ways to buffers first, and the others.
@@ -55,7 +59,12 @@ pub fn chosen(leak: &Leak, detail: Detail, ring: &HashMap<u32, usize>) -> (Vec<u
         choice.take_cuts();
         choice.take_single();
     }
-    let folds = choice.folds(detail);
+    let mut folds = choice.folds(detail);
+    if let Detail::Opened(number) = detail
+        && number < folds.len()
+    {
+        folds = choice.open(number, &folds);
+    }
     (choice.nodes, folds)
 }
 
@@ -181,13 +190,51 @@ impl Choice<'_> {
             .map(|(at, nodes)| Fold {
                 at: at.unwrap_or(u32::MAX),
                 nodes,
+                number: None,
             })
             .collect();
         folds.sort_by_key(|fold| std::cmp::Reverse(fold.nodes.len()));
         for fold in folds.iter_mut().skip(FOLDS) {
             fold.at = u32::MAX;
         }
+        if detail != Detail::All {
+            for (number, fold) in folds.iter_mut().enumerate() {
+                fold.number = (fold.at != u32::MAX).then_some(number);
+            }
+        }
         folds
+    }
+
+    /// Takes the objects of a fold, the nearest first; the folds that there are then. Those that
+    /// were there before keep their numbers.
+    fn open(&mut self, number: usize, folds: &[Fold]) -> Vec<Fold> {
+        for index in self.nearest_first(&folds[number]) {
+            self.take(index);
+        }
+        let mut rest = self.folds(Detail::Leak);
+        for fold in &mut rest {
+            let before = folds.iter().find(|before| before.at == fold.at);
+            fold.number = before
+                .and_then(|before| before.number)
+                .filter(|&other| other != number);
+        }
+        rest
+    }
+
+    /// The first [`OPENED`] objects of a fold that are met on all ways from where it stands.
+    fn nearest_first(&self, fold: &Fold) -> Vec<u32> {
+        let mut left: HashSet<u32> = fold.nodes.iter().copied().collect();
+        let mut queue = VecDeque::from([fold.at]);
+        let mut met = vec![];
+        while let Some(index) = queue.pop_front() {
+            for next in self.neighbours.get(index as usize).into_iter().flatten() {
+                if met.len() < OPENED && left.remove(next) {
+                    met.push(*next);
+                    queue.push_back(*next);
+                }
+            }
+        }
+        met
     }
 }
 
@@ -236,6 +283,30 @@ mod tests {
             .map(|s| s.hidden.len())
             .sum();
         assert!(hidden > 480, "{hidden}");
+    }
+
+    #[test]
+    fn a_fold_opens_by_itself_up_to_a_limit() {
+        let count = 500;
+        let report = samples::dense(count);
+        let leak = &report.leaks[0];
+        let stands = |detail| {
+            let scene = scene(leak, detail);
+            let drawn = scene.boxes.iter().filter(|shape| shape.node.is_some());
+            let hidden: usize = scene.boxes.iter().map(|shape| shape.hidden.len()).sum();
+            let folds: Vec<_> = scene.boxes.iter().filter_map(|shape| shape.fold).collect();
+            (drawn.count(), hidden as u64 + scene.omitted, folds)
+        };
+        let (closed, hidden, folds) = stands(Detail::Leak);
+        assert_eq!(closed as u64 + hidden, u64::from(count));
+        assert!(folds.len() > 1, "{folds:?}");
+        for &number in &folds {
+            let (opened, rest, others) = stands(Detail::Opened(number));
+            assert_eq!(opened as u64 + rest, u64::from(count));
+            assert!(opened > closed && opened <= closed + OPENED);
+            assert!(!others.contains(&number), "{others:?}");
+        }
+        assert_eq!(stands(Detail::Opened(FOLDS)).0, closed);
     }
 
     #[test]

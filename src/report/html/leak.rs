@@ -1,11 +1,13 @@
 //! One leak of the page.
 
+use super::super::chosen::FOLDS;
 use super::super::model::{Known, Leak, Library};
 use super::super::scene::Detail;
 use super::super::svg::{self, Look};
 use super::super::text;
 use super::super::words::{human_bytes, markup, markup_code, name};
 use super::memory::buffers;
+use super::packed::packed;
 use super::timeline::timeline;
 use super::{DRAWN, NAME, shown};
 
@@ -138,38 +140,27 @@ fn figure(number: usize, leak: &Leak) -> String {
         svg::draw(leak, &format!("drawing-{number}{suffix}"), &look).svg
     };
     let first = draw("", Detail::Leak, true);
-    let mut views = String::new();
+    let mut views = view("leak", "The leak", "The cycle, what it holds and what to cut");
     let mut asleep = String::new();
-    let mut offer = |key: &str, label: &str, title: &str, drawing: Option<String>| {
-        let pressed = drawing.is_none();
-        views += &format!(
-            "<button type=\"button\" data-view=\"{key}\" title=\"{title}\" \
-             aria-pressed=\"{pressed}\">{label}</button>"
-        );
-        if let Some(drawing) = drawing {
-            asleep += &format!("<template data-view=\"{key}\">{drawing}</template>\n");
-        }
-    };
-    offer(
-        "leak",
-        "The leak",
-        "The cycle, what it holds and what to cut",
-        None,
-    );
     if leak.graph.edges.iter().any(|edge| !edge.through.is_empty()) {
-        let drawing = draw("p", Detail::Plumbing, false);
         let title = "With the dictionaries, closure tuples and cells that references pass";
-        offer("plumbing", "Plumbing", title, Some(drawing));
-    }
-    let shown = first.matches("data-node=").count();
-    if shown < leak.graph.nodes.len() {
-        let title = "Every object that the report describes";
-        offer(
-            "all",
-            "Everything",
-            title,
-            Some(draw("a", Detail::All, false)),
+        views += &view("plumbing", "Plumbing", title);
+        asleep += &packed(
+            "data-view=\"plumbing\"",
+            &draw("p", Detail::Plumbing, false),
         );
+    }
+    let objects = |drawing: &str| drawing.matches("data-node=").count();
+    if objects(&first) < leak.graph.nodes.len() {
+        views += &view("all", "Everything", "Every object that the report describes");
+        let all = draw("a", Detail::All, false);
+        for fold in (0..FOLDS).filter(|fold| first.contains(&format!("data-fold=\"{fold}\""))) {
+            let opened = draw(&format!("f{fold}"), Detail::Opened(fold), false);
+            if objects(&opened) < objects(&all) {
+                asleep += &packed(&format!("data-view=\"fold-{fold}\""), &opened);
+            }
+        }
+        asleep += &packed("data-view=\"all\"", &all);
     }
     format!(
         "<figure>\n<div class=\"tools\" role=\"toolbar\" aria-label=\"Drawing\" hidden>\
@@ -186,6 +177,11 @@ fn figure(number: usize, leak: &Leak) -> String {
          <div class=\"facts-of-object\" role=\"region\" aria-label=\"The object\" \
          aria-live=\"polite\" hidden></div></div>\n{asleep}</figure>\n"
     )
+}
+
+/// The button that shows a drawing.
+fn view(key: &str, label: &str, title: &str) -> String {
+    format!("<button type=\"button\" data-view=\"{key}\" title=\"{title}\">{label}</button>")
 }
 
 fn advice(leak: &Leak) -> String {
