@@ -1,6 +1,6 @@
 //! Which objects of a leak are drawn, and which are folded together.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 
 use super::model::{Leak, NodeKind};
 use super::scene::Detail;
@@ -18,12 +18,13 @@ const UNPROVEN_DISTANCE: usize = 1;
 /// At most so many boxes stand for what is not drawn.
 pub const FOLDS: usize = 12;
 /// So many objects of a fold are drawn where it is opened.
-const OPENED: usize = 60;
+const OPENED: usize = 40;
 
 /// Objects that are not drawn.
 pub struct Fold {
     /// The drawn object that is nearest to them.
     pub at: u32,
+    /// The nearest to it first.
     pub nodes: Vec<u32>,
     /// What [`Detail::Opened`] calls it; `None` if it has no drawing that opens it.
     pub number: Option<usize>,
@@ -111,16 +112,19 @@ impl Choice<'_> {
         }
     }
 
-    /// For each object the one on the way to the nearest drawn object, and that one.
-    fn nearest(&self) -> Vec<Option<(u32, u32)>> {
+    /// For each object the one on the way to the nearest drawn object, and that one; and the
+    /// objects that are reached, the nearest first.
+    fn nearest(&self) -> (Vec<Option<(u32, u32)>>, Vec<u32>) {
         let mut nearest: Vec<Option<(u32, u32)>> = vec![None; self.drawn.len()];
-        let mut queue: VecDeque<u32> = (0..self.drawn.len() as u32)
+        let mut order: Vec<u32> = (0..self.drawn.len() as u32)
             .filter(|&index| self.drawn[index as usize])
             .collect();
-        for &index in &queue {
+        for &index in &order {
             nearest[index as usize] = Some((index, index));
         }
-        while let Some(index) = queue.pop_front() {
+        let mut position = 0;
+        while let Some(&index) = order.get(position) {
+            position += 1;
             let Some((_, root)) = nearest[index as usize] else {
                 continue;
             };
@@ -128,16 +132,16 @@ impl Choice<'_> {
                 let entry = &mut nearest[next as usize];
                 if entry.is_none() {
                     *entry = Some((index, root));
-                    queue.push_back(next);
+                    order.push(next);
                 }
             }
         }
-        nearest
+        (nearest, order)
     }
 
     /// The references to remove, with what joins them to the rest.
     fn take_cuts(&mut self) {
-        let nearest = self.nearest();
+        let (nearest, _) = self.nearest();
         for cut in self.leak.cuts.iter().take(CUTS) {
             let limit = match cut.proven {
                 true => CUT_DISTANCE,
@@ -168,13 +172,16 @@ impl Choice<'_> {
         matches!(node.kind, NodeKind::Plumbing | NodeKind::Class)
     }
 
-    /// The objects that are not drawn, by the nearest one that is.
+    /// The objects that are not drawn, by the nearest one that is, the nearest to it first.
     fn hidden(&self) -> BTreeMap<Option<u32>, Vec<u32>> {
+        let (nearest, order) = self.nearest();
+        let strangers =
+            (0..nearest.len() as u32).filter(|&index| nearest[index as usize].is_none());
         let mut hidden: BTreeMap<Option<u32>, Vec<u32>> = BTreeMap::new();
-        for (index, nearest) in self.nearest().iter().enumerate() {
-            if !self.drawn[index] {
-                let root = nearest.map(|(_, root)| root);
-                hidden.entry(root).or_default().push(index as u32);
+        for index in order.into_iter().chain(strangers) {
+            if !self.drawn[index as usize] {
+                let root = nearest[index as usize].map(|(_, root)| root);
+                hidden.entry(root).or_default().push(index);
             }
         }
         hidden
@@ -205,10 +212,10 @@ impl Choice<'_> {
         folds
     }
 
-    /// Takes the objects of a fold, the nearest first; the folds that there are then. Those that
-    /// were there before keep their numbers.
+    /// Takes the first objects of a fold; the folds that there are then. Those that were there
+    /// before keep their numbers.
     fn open(&mut self, number: usize, folds: &[Fold]) -> Vec<Fold> {
-        for index in self.nearest_first(&folds[number]) {
+        for &index in folds[number].nodes.iter().take(OPENED) {
             self.take(index);
         }
         let mut rest = self.folds(Detail::Leak);
@@ -219,22 +226,6 @@ impl Choice<'_> {
                 .filter(|&other| other != number);
         }
         rest
-    }
-
-    /// The first [`OPENED`] objects of a fold that are met on all ways from where it stands.
-    fn nearest_first(&self, fold: &Fold) -> Vec<u32> {
-        let mut left: HashSet<u32> = fold.nodes.iter().copied().collect();
-        let mut queue = VecDeque::from([fold.at]);
-        let mut met = vec![];
-        while let Some(index) = queue.pop_front() {
-            for next in self.neighbours.get(index as usize).into_iter().flatten() {
-                if met.len() < OPENED && left.remove(next) {
-                    met.push(*next);
-                    queue.push_back(*next);
-                }
-            }
-        }
-        met
     }
 }
 

@@ -59,7 +59,7 @@ impl Shape {
                 size: None,
                 title: title(&step.label, &step.type_name, step.location.as_ref(), None),
                 hidden: vec![],
-            fold: None,
+                fold: None,
             },
         };
         shape.name = wrapped(&step.label);

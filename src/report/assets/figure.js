@@ -1,6 +1,9 @@
 
 // A drawing that answers to pointer and keyboard.
 
+/** A drawing that is so many times as wide as it is high has its facts below it. */
+const FLAT = 3.4;
+
 class Figure {
   constructor(element, leak) {
     this.element = element;
@@ -17,7 +20,7 @@ class Figure {
     this.listTypes();
     this.listen();
     this.show("leak");
-    new ResizeObserver(() => this.camera.touched || this.camera.fit()).observe(this.view);
+    new ResizeObserver(() => this.camera.resize()).observe(this.view);
   }
 
   /** The types of the objects, the commonest first. */
@@ -71,6 +74,8 @@ class Figure {
       button.setAttribute("aria-pressed", String(button.dataset.view === name));
     }
     this.name = name;
+    const { width, height } = this.svg.viewBox.baseVal;
+    this.element.classList.toggle("flat", width > FLAT * height);
     this.camera.use(this.svg);
     this.selection.choose(null);
     this.find();
@@ -100,12 +105,13 @@ class Figure {
     return [fold, "all"].find((name) => name !== this.name && this.asleep(name)) ?? null;
   }
 
-  /** Draws what a box stands for, where it stands. */
+  /** Draws what a box stands for, where it stands, and marks what is new. */
   async unfold(box) {
     const name = this.opening(box);
     if (!name) return;
     await this.show(name);
-    this.choose(this.selection.byNumber.get(box.hidden[0]));
+    for (const number of box.hidden) this.selection.byNumber.get(number)?.element.classList.add("opened");
+    this.camera.reveal(middle(this.selection.byNumber.get(box.hidden[0])));
     this.svg.focus({ preventScroll: true });
   }
 

@@ -48,7 +48,7 @@ class Selection {
       element.classList.add(name);
       this.marked.push(element);
     };
-    this.svg.classList.toggle("chosen", box !== null);
+    this.svg.classList.toggle("chosen", Boolean(box?.node));
     if (box) {
       mark(box.element, "selected");
       mark(box.element, "near");

@@ -3,6 +3,7 @@
 use super::super::chosen::FOLDS;
 use super::super::model::{Known, Leak, Library};
 use super::super::scene::Detail;
+use super::super::sentences;
 use super::super::svg::{self, Look};
 use super::super::text;
 use super::super::words::{human_bytes, markup, markup_code, name};
@@ -29,15 +30,15 @@ pub fn section(rank: usize, index: usize, leak: &Leak) -> String {
          <pre>{}</pre></div></details>\n\
          <details class=\"raw\" hidden><summary>All objects and references</summary></details>\n\
          </section>\n",
-        markup(&text::size_and_cycle(leak)),
+        markup(&sentences::size_and_cycle(leak)),
         marks(leak),
-        markup(&sentence(&text::held(leak))),
-        with_code(&markup(&sentence(&text::fix(leak)))),
+        markup(&sentence(&sentences::held(leak))),
+        with_code(&markup(&sentence(&sentences::fix(leak)))),
         origin(leak),
         advice(leak),
         buffers(leak),
         timeline(leak),
-        markup_code(&format!("{}\n{}", text::title(leak), text::body(leak))),
+        markup_code(&format!("{}\n{}", sentences::title(leak), text::body(leak))),
     )
 }
 
@@ -140,7 +141,11 @@ fn figure(number: usize, leak: &Leak) -> String {
         svg::draw(leak, &format!("drawing-{number}{suffix}"), &look).svg
     };
     let first = draw("", Detail::Leak, true);
-    let mut views = view("leak", "The leak", "The cycle, what it holds and what to cut");
+    let mut views = view(
+        "leak",
+        "The leak",
+        "The cycle, what it holds and what to cut",
+    );
     let mut asleep = String::new();
     if leak.graph.edges.iter().any(|edge| !edge.through.is_empty()) {
         let title = "With the dictionaries, closure tuples and cells that references pass";
@@ -152,7 +157,11 @@ fn figure(number: usize, leak: &Leak) -> String {
     }
     let objects = |drawing: &str| drawing.matches("data-node=").count();
     if objects(&first) < leak.graph.nodes.len() {
-        views += &view("all", "Everything", "Every object that the report describes");
+        views += &view(
+            "all",
+            "Everything",
+            "Every object that the report describes",
+        );
         let all = draw("a", Detail::All, false);
         for fold in (0..FOLDS).filter(|fold| first.contains(&format!("data-fold=\"{fold}\""))) {
             let opened = draw(&format!("f{fold}"), Detail::Opened(fold), false);
@@ -187,7 +196,7 @@ fn view(key: &str, label: &str, title: &str) -> String {
 fn advice(leak: &Leak) -> String {
     let advice = &leak.advice;
     let mut out = String::new();
-    if !advice.text.is_empty() && !text::advice_is_fix(leak) {
+    if !advice.text.is_empty() && !sentences::advice_is_fix(leak) {
         out += &format!("<p>{}</p>\n", with_code(&shown(&advice.text, 2000)));
     }
     let mut code = String::new();

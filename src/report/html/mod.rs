@@ -20,6 +20,7 @@ const STYLE: &str = concat!(
     include_str!("../assets/page.css"),
     include_str!("../assets/leak.css"),
     include_str!("../assets/figure.css"),
+    include_str!("../assets/print.css"),
 );
 const SCRIPT: &str = concat!(
     include_str!("../assets/camera.js"),
@@ -80,12 +81,14 @@ pub fn html(report: &Report) -> String {
 /// What the keys do; opened by script.
 const HELP: &str = include_str!("../assets/help.html");
 
-/// The page in a frame, for a notebook: neither its style nor its script reaches the rest.
+/// The page in a frame, for a notebook: neither its style nor its script reaches the rest. It
+/// leaves out what who runs the notebook knows, so that the drawing is in sight.
 pub fn framed(report: &Report) -> String {
+    let page = html(report).replacen("<html ", "<html class=\"framed\" ", 1);
     format!(
         "<iframe title=\"cyclescope\" sandbox=\"allow-scripts allow-downloads\" width=\"100%\" \
-         height=\"620\" frameborder=\"0\" srcdoc=\"{}\"></iframe>",
-        html(report).replace('&', "&amp;").replace('"', "&quot;")
+         height=\"680\" frameborder=\"0\" srcdoc=\"{}\"></iframe>",
+        page.replace('&', "&amp;").replace('"', "&quot;")
     )
 }
 

@@ -10,7 +10,10 @@ const EFFORT: u8 = 6;
 /// `DecompressionStream`. The attributes are markup.
 pub fn packed(attributes: &str, text: &str) -> String {
     let bytes = miniz_oxide::deflate::compress_to_vec_zlib(text.as_bytes(), EFFORT);
-    format!("<template {attributes}>{}</template>\n", BASE64.encode(bytes))
+    format!(
+        "<template {attributes}>{}</template>\n",
+        BASE64.encode(bytes)
+    )
 }
 
 #[cfg(test)]
