@@ -42,6 +42,31 @@ def test_no_name_lies_over_a_box_or_another_name(name: str, open_page: Open) -> 
                 assert not overlap(label, other), f"{view}: {label} and {other}"
 
 
+THROUGH_BOXES = """svg => {
+  const { edges } = report.leaks[0].graph;
+  const boxes = [...svg.querySelectorAll(".node[data-node]")].map(node => {
+    const { x, y, width, height } = node.querySelector("rect").getBBox();
+    return { number: Number(node.dataset.node), x, y, right: x + width, bottom: y + height };
+  });
+  return [...svg.querySelectorAll(".edge[data-edge]")].flatMap(line => {
+    const { from, to, name } = edges[line.dataset.edge];
+    const path = line.querySelector(".line");
+    const part = path.getTotalLength() / 60;
+    const points = Array.from({ length: 60 }, (_, i) => path.getPointAtLength(part * i));
+    const others = boxes.filter(box => box.number !== from && box.number !== to);
+    return others.filter(box => points.some(({ x, y }) =>
+      x > box.x && x < box.right && y > box.y && y < box.bottom)).map(() => name);
+  });
+}"""
+
+
+@pytest.mark.parametrize("name", FIXTURES)
+def test_no_line_runs_through_a_box(name: str, open_page: Open) -> None:
+    opened = open_page(leaked(name).to_html())
+    assert opened.drawing.locator(".edge[data-edge]").count() > 1
+    assert opened.drawing.evaluate(THROUGH_BOXES) == []
+
+
 def rectangles(opened: Opened, selector: str) -> list[list[float]]:
     measure = (
         "all => all.map(e => ['x', 'y', 'width', 'height'].map(name => e[name].baseVal.value))"
