@@ -102,6 +102,22 @@ def test_paper_is_white_and_nothing_is_cut_off(
     assert opened.page.pdf().startswith(b"%PDF")
 
 
+def test_an_old_browser_is_offered_what_it_can_show(
+    tree: cyclescope.CycleReport, open_page: Open
+) -> None:
+    opened = open_page(tree.to_html())
+    expect(opened.button("Everything")).to_be_visible()
+    opened.page.add_init_script("delete window.DecompressionStream")
+    opened.page.reload()
+    expect(opened.page.get_by_role("button", name="Save as JSON")).to_be_visible()
+    expect(opened.page.get_by_role("button", name="Save as DOT")).to_have_count(0)
+    expect(opened.button("Everything")).to_have_count(0)
+    opened.drawing.locator(".node.more").click()
+    expect(opened.facts.get_by_role("listitem")).to_have_count(3)
+    expect(opened.facts.get_by_role("button", name="Draw")).to_have_count(0)
+    assert opened.complaints == []
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_tensor_and_cut_stand_out(
     report: cyclescope.CycleReport, open_page: Open, scheme: str
