@@ -238,6 +238,11 @@ def test_each_fold_opens_by_itself(forest: cyclescope.CycleReport, open_page: Op
     opened.page.keyboard.press("Enter")
     expect(objects.get_by_text("Twig")).to_have_count(40)
     expect(folds).to_have_text(["+ 60 more Twig", "+ 5 more Leaf"])
+    view = opened.page.locator(".view").bounding_box()
+    first = opened.drawing.locator(".node.opened").first.bounding_box()
+    assert view is not None
+    assert first is not None
+    assert view["x"] <= first["x"] <= view["x"] + view["width"] - first["width"]
     # Once for the chosen object, once for the fold.
     objects.first.click()
     opened.page.keyboard.press("Escape")

@@ -5,6 +5,8 @@
 /** Boxes are enlarged at most so much; text that is smaller than so much of its size is not read. */
 const LARGEST = 1.2;
 const READABLE = 0.55;
+/** At so much of its size, one still sees what has come where. */
+const OVERVIEW = 0.3;
 
 /**
  * Moves and scales a drawing as a whole, by a transform of its box: a change of the viewBox would

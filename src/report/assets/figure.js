@@ -111,7 +111,9 @@ class Figure {
     if (!name) return;
     await this.show(name);
     for (const number of box.hidden) this.selection.byNumber.get(number)?.element.classList.add("opened");
-    this.camera.reveal(middle(this.selection.byNumber.get(box.hidden[0])));
+    this.camera.fit(OVERVIEW);
+    const first = this.selection.byNumber.get(box.hidden[0]);
+    if (first) this.camera.reveal(middle(first));
     this.svg.focus({ preventScroll: true });
   }
 
