@@ -203,6 +203,9 @@ impl<'a> Canvas<'a> {
                 .map(u32::to_string)
                 .collect();
             data = format!(" data-more=\"{}\"", hidden.join(" "));
+            if let Some(number) = shape.fold {
+                data += &format!(" data-fold=\"{number}\"");
+            }
         }
         _ = writeln!(
             self.elements,

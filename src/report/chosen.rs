@@ -1,6 +1,6 @@
 //! Which objects of a leak are drawn, and which are folded together.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 
 use super::model::{Leak, NodeKind};
 use super::scene::Detail;
@@ -16,13 +16,18 @@ const CUTS: usize = 6;
 const CUT_DISTANCE: usize = 5;
 const UNPROVEN_DISTANCE: usize = 1;
 /// At most so many boxes stand for what is not drawn.
-const FOLDS: usize = 12;
+pub const FOLDS: usize = 12;
+/// So many objects of a fold are drawn where it is opened.
+const OPENED: usize = 40;
 
 /// Objects that are not drawn.
 pub struct Fold {
     /// The drawn object that is nearest to them.
     pub at: u32,
+    /// The nearest to it first.
     pub nodes: Vec<u32>,
+    /// What [`Detail::Opened`] calls it; `None` if it has no drawing that opens it.
+    pub number: Option<usize>,
 }
 
 /// The objects to draw beside the ring, those on the ways to buffers first, and the others.
@@ -55,7 +60,12 @@ pub fn chosen(leak: &Leak, detail: Detail, ring: &HashMap<u32, usize>) -> (Vec<u
         choice.take_cuts();
         choice.take_single();
     }
-    let folds = choice.folds(detail);
+    let mut folds = choice.folds(detail);
+    if let Detail::Opened(number) = detail
+        && number < folds.len()
+    {
+        folds = choice.open(number, &folds);
+    }
     (choice.nodes, folds)
 }
 
@@ -102,16 +112,19 @@ impl Choice<'_> {
         }
     }
 
-    /// For each object the one on the way to the nearest drawn object, and that one.
-    fn nearest(&self) -> Vec<Option<(u32, u32)>> {
+    /// For each object the one on the way to the nearest drawn object, and that one; and the
+    /// objects that are reached, the nearest first.
+    fn nearest(&self) -> (Vec<Option<(u32, u32)>>, Vec<u32>) {
         let mut nearest: Vec<Option<(u32, u32)>> = vec![None; self.drawn.len()];
-        let mut queue: VecDeque<u32> = (0..self.drawn.len() as u32)
+        let mut order: Vec<u32> = (0..self.drawn.len() as u32)
             .filter(|&index| self.drawn[index as usize])
             .collect();
-        for &index in &queue {
+        for &index in &order {
             nearest[index as usize] = Some((index, index));
         }
-        while let Some(index) = queue.pop_front() {
+        let mut position = 0;
+        while let Some(&index) = order.get(position) {
+            position += 1;
             let Some((_, root)) = nearest[index as usize] else {
                 continue;
             };
@@ -119,16 +132,16 @@ impl Choice<'_> {
                 let entry = &mut nearest[next as usize];
                 if entry.is_none() {
                     *entry = Some((index, root));
-                    queue.push_back(next);
+                    order.push(next);
                 }
             }
         }
-        nearest
+        (nearest, order)
     }
 
     /// The references to remove, with what joins them to the rest.
     fn take_cuts(&mut self) {
-        let nearest = self.nearest();
+        let (nearest, _) = self.nearest();
         for cut in self.leak.cuts.iter().take(CUTS) {
             let limit = match cut.proven {
                 true => CUT_DISTANCE,
@@ -159,13 +172,16 @@ impl Choice<'_> {
         matches!(node.kind, NodeKind::Plumbing | NodeKind::Class)
     }
 
-    /// The objects that are not drawn, by the nearest one that is.
+    /// The objects that are not drawn, by the nearest one that is, the nearest to it first.
     fn hidden(&self) -> BTreeMap<Option<u32>, Vec<u32>> {
+        let (nearest, order) = self.nearest();
+        let strangers =
+            (0..nearest.len() as u32).filter(|&index| nearest[index as usize].is_none());
         let mut hidden: BTreeMap<Option<u32>, Vec<u32>> = BTreeMap::new();
-        for (index, nearest) in self.nearest().iter().enumerate() {
-            if !self.drawn[index] {
-                let root = nearest.map(|(_, root)| root);
-                hidden.entry(root).or_default().push(index as u32);
+        for index in order.into_iter().chain(strangers) {
+            if !self.drawn[index as usize] {
+                let root = nearest[index as usize].map(|(_, root)| root);
+                hidden.entry(root).or_default().push(index);
             }
         }
         hidden
@@ -181,13 +197,35 @@ impl Choice<'_> {
             .map(|(at, nodes)| Fold {
                 at: at.unwrap_or(u32::MAX),
                 nodes,
+                number: None,
             })
             .collect();
         folds.sort_by_key(|fold| std::cmp::Reverse(fold.nodes.len()));
         for fold in folds.iter_mut().skip(FOLDS) {
             fold.at = u32::MAX;
         }
+        if detail != Detail::All {
+            for (number, fold) in folds.iter_mut().enumerate() {
+                fold.number = (fold.at != u32::MAX).then_some(number);
+            }
+        }
         folds
+    }
+
+    /// Takes the first objects of a fold; the folds that there are then. Those that were there
+    /// before keep their numbers.
+    fn open(&mut self, number: usize, folds: &[Fold]) -> Vec<Fold> {
+        for &index in folds[number].nodes.iter().take(OPENED) {
+            self.take(index);
+        }
+        let mut rest = self.folds(Detail::Leak);
+        for fold in &mut rest {
+            let before = folds.iter().find(|before| before.at == fold.at);
+            fold.number = before
+                .and_then(|before| before.number)
+                .filter(|&other| other != number);
+        }
+        rest
     }
 }
 
@@ -236,6 +274,30 @@ mod tests {
             .map(|s| s.hidden.len())
             .sum();
         assert!(hidden > 480, "{hidden}");
+    }
+
+    #[test]
+    fn a_fold_opens_by_itself_up_to_a_limit() {
+        let count = 500;
+        let report = samples::dense(count);
+        let leak = &report.leaks[0];
+        let stands = |detail| {
+            let scene = scene(leak, detail);
+            let drawn = scene.boxes.iter().filter(|shape| shape.node.is_some());
+            let hidden: usize = scene.boxes.iter().map(|shape| shape.hidden.len()).sum();
+            let folds: Vec<_> = scene.boxes.iter().filter_map(|shape| shape.fold).collect();
+            (drawn.count(), hidden as u64 + scene.omitted, folds)
+        };
+        let (closed, hidden, folds) = stands(Detail::Leak);
+        assert_eq!(closed as u64 + hidden, u64::from(count));
+        assert!(folds.len() > 1, "{folds:?}");
+        for &number in &folds {
+            let (opened, rest, others) = stands(Detail::Opened(number));
+            assert_eq!(opened as u64 + rest, u64::from(count));
+            assert!(opened > closed && opened <= closed + OPENED);
+            assert!(!others.contains(&number), "{others:?}");
+        }
+        assert_eq!(stands(Detail::Opened(FOLDS)).0, closed);
     }
 
     #[test]

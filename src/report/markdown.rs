@@ -5,7 +5,8 @@
 //! only, where a tracker makes no links, mentions or markup of it.
 
 use super::model::{Leak, Location, Report};
-use super::text::{drawing, size_and_device};
+use super::sentences::size_and_device;
+use super::sketch::drawing;
 use super::words::{human_bytes, name, printable, without_indices};
 use crate::diagnose::patterns::PATTERNS;
 

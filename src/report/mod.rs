@@ -20,12 +20,16 @@ pub mod model;
 pub mod occurrences;
 mod route;
 mod scene;
+mod sentences;
 mod shape;
+mod sketch;
 pub mod svg;
 pub mod text;
 mod words;
 
 pub use words::human_bytes;
 
+#[cfg(test)]
+mod sample_parts;
 #[cfg(test)]
 mod samples;

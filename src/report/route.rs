@@ -66,9 +66,14 @@ impl Route {
         self.at(0.5)
     }
 
+    /// Points all along the curve.
+    pub fn points(&self) -> Vec<Point> {
+        (1..20).map(|i| self.at(f64::from(i) / 20.0)).collect()
+    }
+
     /// How many of the boxes the line passes through.
     fn hits<'a>(&self, boxes: impl Iterator<Item = &'a Spot>) -> usize {
-        let points: Vec<Point> = (1..20).map(|i| self.at(f64::from(i) / 20.0)).collect();
+        let points = self.points();
         let inside = |spot: &Spot, (x, y): Point| {
             (x - spot.x).abs() < spot.size.width / 2.0 + 4.0
                 && (y - spot.y).abs() < spot.size.height / 2.0 + 4.0

@@ -19,6 +19,8 @@ pub enum Detail {
     Leak,
     /// As `Leak`, with the interpreter's own objects that references pass.
     Plumbing,
+    /// As `Leak`, with the objects that this one of its folds stands for, up to a limit.
+    Opened(usize),
     /// Every object that the report describes, up to a limit.
     All,
 }
@@ -272,7 +274,7 @@ impl<'a> Builder<'a> {
     fn folds(&mut self, folds: Vec<Fold>) {
         for fold in folds {
             match self.box_of.get(&fold.at).copied() {
-                Some(at) => self.fold(at, Shape::fold(self.leak, &fold.nodes)),
+                Some(at) => self.fold(at, Shape::fold(self.leak, &fold)),
                 None => self.scene.omitted += fold.nodes.len() as u64,
             }
         }
@@ -364,6 +366,7 @@ impl Shape {
             size: None,
             title: format!("{text} of the cycle"),
             hidden: vec![],
+            fold: None,
         }
     }
 }

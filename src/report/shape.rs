@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::chosen::Fold;
 use super::model::{Buffer, Hop, Leak, Location, Node, NodeKind, Step};
 use super::words::{counted, element_type, human_bytes, name, short_location, shortened};
 
@@ -29,6 +30,8 @@ pub struct Shape {
     pub title: String,
     /// The objects that it stands for, as indices in [`super::model::Graph::nodes`].
     pub hidden: Vec<u32>,
+    /// Which drawing shows them: [`super::chosen::Fold::number`].
+    pub fold: Option<usize>,
 }
 
 /// How a box is drawn.
@@ -56,6 +59,7 @@ impl Shape {
                 size: None,
                 title: title(&step.label, &step.type_name, step.location.as_ref(), None),
                 hidden: vec![],
+                fold: None,
             },
         };
         shape.name = wrapped(&step.label);
@@ -81,6 +85,7 @@ impl Shape {
             size: buffer.map(|buffer| human_bytes(buffer.bytes)),
             title: title(&node.label, &node.type_name, node.location.as_ref(), buffer),
             hidden: vec![],
+            fold: None,
         }
     }
 
@@ -94,14 +99,16 @@ impl Shape {
             size: None,
             title: name(&hop.label, TITLE),
             hidden: vec![],
+            fold: None,
         }
     }
 
     /// Objects that are described but not drawn.
-    pub fn fold(leak: &Leak, nodes: &[u32]) -> Self {
+    pub fn fold(leak: &Leak, fold: &Fold) -> Self {
         let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
         let mut bytes = 0u64;
-        for node in nodes
+        for node in fold
+            .nodes
             .iter()
             .filter_map(|&index| leak.graph.nodes.get(index as usize))
         {
@@ -112,9 +119,10 @@ impl Shape {
         let mut types: Vec<(String, u64)> =
             counts.into_iter().map(|(t, n)| (t.to_owned(), n)).collect();
         types.sort_by_key(|&(_, count)| std::cmp::Reverse(count));
-        let mut shape = Self::left_out(nodes.len() as u64, &types);
+        let mut shape = Self::left_out(fold.nodes.len() as u64, &types);
         shape.size = (bytes > 0).then(|| human_bytes(bytes));
-        shape.hidden = nodes.to_vec();
+        shape.hidden.clone_from(&fold.nodes);
+        shape.fold = fold.number;
         shape
     }
 
@@ -152,6 +160,7 @@ impl Shape {
                 all.take(20).collect::<String>()
             ),
             hidden: vec![],
+            fold: None,
         }
     }
 }

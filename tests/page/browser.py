@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Locator, Page
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Locator, Page, expect
 
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = [
@@ -44,6 +44,11 @@ class Opened:
     def button(self, name: str) -> Locator:
         section = self.page.locator("section.leak:not([hidden])")
         return section.get_by_role("button", name=name, exact=True).first
+
+    def show(self, view: str) -> None:
+        """Shows another drawing of the leak."""
+        self.button(view).click()
+        expect(self.button(view)).to_have_attribute("aria-pressed", "true")
 
     def seen(self) -> str:
         """What part of the drawing is seen, as the browser has it."""

@@ -59,24 +59,42 @@ def report() -> cyclescope.CycleReport:
     return leaked("awaitable_leak")
 
 
+def surrounded(
+    report: cyclescope.CycleReport, types: list[str], edges: list[tuple[int, int, str]]
+) -> cyclescope.CycleReport:
+    """The leak of a report with objects of these types around it, which are not drawn at first.
+
+    The ends of the edges count the new objects; a negative one is a step of the cycle, -1 the
+    first.
+    """
+    data = json.loads(report.to_json())
+    (leak,) = data["leaks"]
+    graph = leak["graph"]
+    first = len(graph["nodes"])
+    steps = [step["node"] for step in leak["cycle"]]
+    for kind in types:
+        node = {**graph["nodes"][steps[0]], "label": kind, "type_name": kind}
+        graph["nodes"].append({**node, "in_cycle": False})
+    ends = [*range(first, len(graph["nodes"])), *reversed(steps)]
+    for start, end, name in edges:
+        edge = {"from": ends[start], "to": ends[end], "name": name, "role": "other"}
+        graph["edges"].append(edge)
+    return cyclescope.CycleReport.from_json(json.dumps(data))
+
+
 @pytest.fixture(scope="session")
 def tree(report: cyclescope.CycleReport) -> cyclescope.CycleReport:
-    """The leak of ``report`` with three objects around it, which are not drawn at first."""
-    data = json.loads(report.to_json())
-    graph = data["leaks"][0]["graph"]
-    first = len(graph["nodes"])
-    owner = data["leaks"][0]["cycle"][0]["node"]
-    for kind in ("tree.Node", "dict", "tree.Node"):
-        node = {**graph["nodes"][owner], "label": kind, "type_name": kind}
-        graph["nodes"].append({**node, "in_cycle": False})
-    for start, end, name in [
-        (owner, first, ".child"),
-        (first, first + 1, ".children"),
-        (first + 1, first + 2, "[0]"),
-        (first + 2, first, ".parent"),
-    ]:
-        graph["edges"].append({"from": start, "to": end, "name": name, "role": "other"})
-    return cyclescope.CycleReport.from_json(json.dumps(data))
+    """The leak of ``report`` with three objects around it."""
+    edges = [(-1, 0, ".child"), (0, 1, ".children"), (1, 2, "[0]"), (2, 0, ".parent")]
+    return surrounded(report, ["tree.Node", "dict", "tree.Node"], edges)
+
+
+@pytest.fixture(scope="session")
+def forest(report: cyclescope.CycleReport) -> cyclescope.CycleReport:
+    """The leak of ``report`` with two groups of objects around it, a small and a large one."""
+    leaves = [(-1, leaf, f".leaf{leaf}") for leaf in range(5)]
+    twigs = [(-2, 5, ".twig"), *((5, 5 + twig, f"[{twig}]") for twig in range(1, 100))]
+    return surrounded(report, ["tree.Leaf"] * 5 + ["tree.Twig"] * 100, leaves + twigs)
 
 
 @pytest.fixture(scope="session")

@@ -32,7 +32,7 @@ def test_no_name_lies_over_a_box_or_another_name(name: str, open_page: Open) -> 
     opened = open_page(leaked(name).to_html())
     for view in ("The leak", "Plumbing", "Everything"):
         if opened.button(view).count():
-            opened.button(view).click()
+            opened.show(view)
         boxes = rectangles(opened, ".node rect")
         names = rectangles(opened, ".label rect")
         assert boxes
@@ -40,6 +40,31 @@ def test_no_name_lies_over_a_box_or_another_name(name: str, open_page: Open) -> 
         for index, label in enumerate(names):
             for other in boxes + names[:index]:
                 assert not overlap(label, other), f"{view}: {label} and {other}"
+
+
+THROUGH_BOXES = """svg => {
+  const { edges } = report.leaks[0].graph;
+  const boxes = [...svg.querySelectorAll(".node[data-node]")].map(node => {
+    const { x, y, width, height } = node.querySelector("rect").getBBox();
+    return { number: Number(node.dataset.node), x, y, right: x + width, bottom: y + height };
+  });
+  return [...svg.querySelectorAll(".edge[data-edge]")].flatMap(line => {
+    const { from, to, name } = edges[line.dataset.edge];
+    const path = line.querySelector(".line");
+    const part = path.getTotalLength() / 60;
+    const points = Array.from({ length: 60 }, (_, i) => path.getPointAtLength(part * i));
+    const others = boxes.filter(box => box.number !== from && box.number !== to);
+    return others.filter(box => points.some(({ x, y }) =>
+      x > box.x && x < box.right && y > box.y && y < box.bottom)).map(() => name);
+  });
+}"""
+
+
+@pytest.mark.parametrize("name", FIXTURES)
+def test_no_line_runs_through_a_box(name: str, open_page: Open) -> None:
+    opened = open_page(leaked(name).to_html())
+    assert opened.drawing.locator(".edge[data-edge]").count() > 1
+    assert opened.drawing.evaluate(THROUGH_BOXES) == []
 
 
 def rectangles(opened: Opened, selector: str) -> list[list[float]]:
@@ -116,7 +141,7 @@ def test_search_finds_an_object(report: cyclescope.CycleReport, open_page: Open)
 
 def test_filter_by_type(tree: cyclescope.CycleReport, open_page: Open) -> None:
     opened = open_page(tree.to_html())
-    opened.button("Everything").click()
+    opened.show("Everything")
     opened.page.get_by_label("Type of objects").select_option(label="tree.Node (2)")
     expect(opened.drawing.locator(".node.match")).to_have_count(2)
     opened.page.get_by_label("Type of objects").select_option(label="All types")
@@ -170,13 +195,13 @@ def test_plumbing_unfolds_and_folds(report: cyclescope.CycleReport, open_page: O
     opened = open_page(report.to_html())
     names = opened.drawing.locator(".label .ref")
     expect(names.get_by_text(".__closure__")).to_have_count(0)
-    opened.button("Plumbing").click()
+    opened.show("Plumbing")
     expect(names.get_by_text(".__closure__")).to_be_visible()
     expect(names.get_by_text(".cell_contents")).to_be_visible()
     expect(opened.drawing.locator(".node", has_text="cell")).to_be_visible()
     expect(opened.button("Plumbing")).to_have_attribute("aria-pressed", "true")
     expect(opened.drawing.locator(".node.held")).to_have_count(1)
-    opened.button("The leak").click()
+    opened.show("The leak")
     expect(names.get_by_text(".__closure__")).to_have_count(0)
 
 
@@ -187,13 +212,55 @@ def test_what_is_folded_unfolds(tree: cyclescope.CycleReport, open_page: Open) -
     expect(opened.drawing.locator(".node[data-node]")).to_have_count(4)
     fold.click()
     expect(opened.facts.get_by_role("listitem")).to_have_count(3)
-    opened.facts.get_by_role("button", name="Draw everything").click()
+    opened.facts.get_by_role("button", name="Draw these").click()
     expect(opened.drawing.locator(".node[data-node]")).to_have_count(7)
     expect(opened.drawing.locator(".node.more")).to_have_count(0)
-    opened.button("The leak").click()
+    expect(opened.drawing.locator(".node.opened")).to_have_count(3)
+    opened.show("The leak")
     opened.drawing.locator(".node.more").click()
     opened.facts.get_by_role("listitem").first.get_by_role("button").click()
     expect(opened.drawing.locator(".node[data-node].selected")).to_have_count(1)
+
+
+def test_each_fold_opens_by_itself(forest: cyclescope.CycleReport, open_page: Open) -> None:
+    opened = open_page(forest.to_html())
+    folds, objects = (
+        opened.drawing.locator(kind) for kind in (".node.more .name", ".node[data-node]")
+    )
+    expect(folds).to_have_text(["+ 100 more Twig", "+ 5 more Leaf"])
+    before = objects.count()
+    folds.get_by_text("Leaf").click()
+    opened.facts.get_by_role("button", name="Draw these").click()
+    expect(objects).to_have_count(before + 5)
+    expect(folds).to_have_text(["+ 100 more Twig"])
+    # The other one from there: by keyboard, and only so many of its objects.
+    folds.get_by_text("Twig").click()
+    opened.page.keyboard.press("Enter")
+    expect(objects.get_by_text("Twig")).to_have_count(40)
+    expect(folds).to_have_text(["+ 60 more Twig", "+ 5 more Leaf"])
+    view = opened.page.locator(".view").bounding_box()
+    first = opened.drawing.locator(".node.opened").first.bounding_box()
+    assert view is not None
+    assert first is not None
+    assert view["x"] <= first["x"] <= view["x"] + view["width"] - first["width"]
+    # Once for the chosen object, once for the fold.
+    objects.first.click()
+    opened.page.keyboard.press("Escape")
+    expect(folds).to_have_text(["+ 60 more Twig", "+ 5 more Leaf"])
+    opened.page.keyboard.press("Escape")
+    expect(objects).to_have_count(before)
+    expect(opened.button("The leak")).to_have_attribute("aria-pressed", "true")
+    assert opened.complaints == []
+
+
+def test_the_list_of_a_fold_leads_into_it(forest: cyclescope.CycleReport, open_page: Open) -> None:
+    opened = open_page(forest.to_html())
+    opened.drawing.locator(".node.more", has_text="Twig").click()
+    opened.facts.get_by_role("listitem").nth(3).get_by_role("button").click()
+    expect(opened.drawing.locator(".node.selected")).to_contain_text("Twig")
+    expect(opened.drawing.locator(".node.more .name")).to_have_text(
+        ["+ 60 more Twig", "+ 5 more Leaf"]
+    )
 
 
 def test_the_raw_graph_comes_on_request(tree: cyclescope.CycleReport, open_page: Open) -> None:

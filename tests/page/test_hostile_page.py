@@ -86,7 +86,7 @@ def check_harmless(opened: Opened) -> None:
     views = ["The leak", *(n for n in ("Plumbing", "Everything") if opened.button(n).count())]
     for view in views:
         if len(views) > 1:
-            opened.button(view).click()
+            opened.show(view)
         for node in opened.drawing.locator(".node").all():
             node.dispatch_event("pointerover")
             node.dispatch_event("click")
@@ -96,7 +96,7 @@ def check_harmless(opened: Opened) -> None:
     opened.page.get_by_placeholder("Find an object").fill("<img")
     assert opened.page.evaluate("window.injected") is None
     expect(opened.page.locator("#injected, img, b[id]")).to_have_count(0)
-    expect(opened.page.locator("script")).to_have_count(3)
+    expect(opened.page.locator("script")).to_have_count(2)
     expect(opened.page.locator("style")).to_have_count(2)
     expect(opened.page.get_by_text("<img src=x").first).to_be_attached()
     assert opened.complaints == []

@@ -36,7 +36,7 @@ def test_arrows_keep_the_chosen_object_in_sight(
     large: cyclescope.CycleReport, open_page: Open
 ) -> None:
     opened = open_page(large.to_html())
-    opened.button("Everything").click()
+    opened.show("Everything")
     opened.drawing.focus()
     for _ in range(6):
         opened.page.keyboard.press("ArrowRight")

@@ -78,7 +78,44 @@ def test_on_paper_there_is_all_and_no_tools(
     expect(opened.page.locator("section.leak:visible")).to_have_count(3)
     expect(opened.page.locator(".tools:visible")).to_have_count(0)
     expect(opened.page.locator(".facts-of-object:visible")).to_have_count(0)
-    assert len(opened.page.pdf()) > 10_000
+
+
+def test_paper_is_white_and_nothing_is_cut_off(
+    several: cyclescope.CycleReport, open_page: Open
+) -> None:
+    # As wide as A4 within its margins, asked for by who reads dark pages.
+    opened = open_page(
+        several.to_html(), color_scheme="dark", viewport={"width": 688, "height": 1000}
+    )
+    opened.page.locator("section.leak .view").first.dblclick()
+    opened.page.emulate_media(media="print", color_scheme="dark")
+    assert opened.page.evaluate("document.documentElement.scrollWidth") <= 688
+    assert contrast(opened.style("body", "color"), "rgb(255, 255, 255)") >= 7
+    assert opened.style(".paper", "fill") == "rgb(255, 255, 255)"
+    for drawing in opened.page.locator("svg.leak-drawing").all():
+        box = drawing.bounding_box()
+        assert box is not None
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= 688
+        assert box["width"] > 400, "however it was zoomed"
+    expect(opened.page.locator("summary:visible")).to_have_count(0)
+    assert opened.page.pdf().startswith(b"%PDF")
+
+
+def test_an_old_browser_is_offered_what_it_can_show(
+    tree: cyclescope.CycleReport, open_page: Open
+) -> None:
+    opened = open_page(tree.to_html())
+    expect(opened.button("Everything")).to_be_visible()
+    opened.page.add_init_script("delete window.DecompressionStream")
+    opened.page.reload()
+    expect(opened.page.get_by_role("button", name="Save as JSON")).to_be_visible()
+    expect(opened.page.get_by_role("button", name="Save as DOT")).to_have_count(0)
+    expect(opened.button("Everything")).to_have_count(0)
+    opened.drawing.locator(".node.more").click()
+    expect(opened.facts.get_by_role("listitem")).to_have_count(3)
+    expect(opened.facts.get_by_role("button", name="Draw")).to_have_count(0)
+    assert opened.complaints == []
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

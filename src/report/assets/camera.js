@@ -2,9 +2,11 @@
 // What part of a drawing is seen. All of the page is readable without any of this script. Text from
 // the program goes through textContent only.
 
-/** Boxes are enlarged at most so much, and a drawing is shown whole unless that made it unreadable. */
+/** Boxes are enlarged at most so much; text that is smaller than so much of its size is not read. */
 const LARGEST = 1.2;
-const READABLE = 0.36;
+const READABLE = 0.55;
+/** At so much of its size, one still sees what has come where. */
+const OVERVIEW = 0.3;
 
 /**
  * Moves and scales a drawing as a whole, by a transform of its box: a change of the viewBox would
@@ -27,20 +29,25 @@ class Camera {
     this.all = { x, y, width, height };
     svg.style.width = `${width}px`;
     svg.style.height = `${height}px`;
-    this.fit();
+    this.fit(READABLE);
   }
 
-  /** The whole drawing or, where that is too much to read, its middle: the cycle. */
-  fit() {
+  /** Shows the whole drawing or, where it would be smaller than `least`, its middle: the cycle. */
+  fit(least = 0) {
+    this.refit = () => this.fit(least);
     const room = this.view.clientWidth;
     if (!room) return;
     const { x, y, width, height } = this.all;
     const ideal = height * Math.max(Math.min(room / width, LARGEST), READABLE);
     this.view.style.height = `clamp(240px, ${Math.ceil(ideal)}px, 74vh)`;
     const whole = Math.min(room / width, this.view.clientHeight / height, LARGEST);
-    const middle = whole < READABLE ? { x: 0, y: 0 } : { x: x + width / 2, y: y + height / 2 };
-    this.touched = false;
-    this.look(middle, Math.max(whole, READABLE));
+    const middle = whole < least ? { x: 0, y: 0 } : { x: x + width / 2, y: y + height / 2 };
+    this.look(middle, Math.max(whole, least));
+  }
+
+  /** The view has another size: what was fitted is fitted again, what was chosen by hand stays. */
+  resize() {
+    this.refit?.();
   }
 
   command(name) {
@@ -53,7 +60,7 @@ class Camera {
     const scale = Math.min(Math.max(this.scale / factor, 0.02), 6);
     const by = this.scale / scale;
     const { x, y } = this.middle;
-    this.touched = true;
+    this.refit = null;
     this.look({ x: at.x + (x - at.x) * by, y: at.y + (y - at.y) * by }, scale);
   }
 
@@ -71,7 +78,7 @@ class Camera {
     const move = (event) => {
       const [dx, dy] = [event.clientX - down.clientX, event.clientY - down.clientY];
       if (!this.dragged && Math.hypot(dx, dy) < 4) return;
-      this.dragged = this.touched = true;
+      [this.dragged, this.refit] = [true, null];
       this.view.classList.add("moving");
       this.look({ x: x - dx / this.scale, y: y - dy / this.scale }, this.scale);
     };
@@ -87,7 +94,7 @@ class Camera {
   reveal({ x, y }) {
     const sees = (distance, room) => Math.abs(distance) * this.scale < room * 0.42;
     if (sees(x - this.middle.x, this.view.clientWidth) && sees(y - this.middle.y, this.view.clientHeight)) return;
-    this.touched = true;
+    this.refit = null;
     this.look({ x, y }, this.scale);
   }
 

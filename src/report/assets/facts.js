@@ -26,13 +26,13 @@ function link(leak, number, choose) {
 }
 
 /** Writes what is known of a box into the panel, or how to ask for it. */
-function describe(panel, leak, box, { choose, drawAll }) {
+function describe(panel, leak, box, actions) {
   if (!box) {
     panel.replaceChildren(make("p", "Point at an object for its facts; click it to see what it " +
       "touches. Drag to move, Ctrl and wheel to zoom."));
     return;
   }
-  panel.replaceChildren(...(box.node ? ofObject(leak, box, choose) : ofSeveral(leak, box, choose, drawAll)));
+  panel.replaceChildren(...(box.node ? ofObject(leak, box, actions.choose) : ofSeveral(leak, box, actions)));
 }
 
 function ofObject(leak, { node, number }, choose) {
@@ -60,18 +60,21 @@ function ofObject(leak, { node, number }, choose) {
   return [make("h4", node.label), list];
 }
 
-function ofSeveral(leak, { element }, choose, drawAll) {
-  const numbers = element.dataset.more.split(" ").filter(Boolean).map(Number);
+function ofSeveral(leak, { element, hidden }, { choose, unfold, drawAll }) {
   const parts = [make("h4", element.querySelector(".name").textContent)];
-  const items = numbers.slice(0, LISTED).map((number) => make("li", "", link(leak, number, choose)));
-  parts.push(make("ul", "", ...items));
-  if (!numbers.length) parts.push(make("p", "The report counts these and does not describe them."));
-  if (numbers.length && drawAll) {
-    const button = make("button", "Draw everything");
+  const act = (text, listener) => {
+    const button = make("button", text);
     button.type = "button";
-    button.addEventListener("click", drawAll);
+    button.className = "action";
+    button.addEventListener("click", listener);
     parts.push(button);
-  }
+  };
+  if (!hidden.length) parts.push(make("p", "The report counts these and does not describe them."));
+  if (unfold) act("Draw these", unfold);
+  if (drawAll) act("Draw everything", drawAll);
+  const items = hidden.slice(0, LISTED).map((number) => make("li", "", link(leak, number, choose)));
+  if (hidden.length > LISTED) items.push(make("li", "…"));
+  parts.push(make("ul", "", ...items));
   return parts;
 }
 

@@ -1,6 +1,9 @@
 
 // A drawing that answers to pointer and keyboard.
 
+/** A drawing that is so many times as wide as it is high has its facts below it. */
+const FLAT = 3.4;
+
 class Figure {
   constructor(element, leak) {
     this.element = element;
@@ -17,7 +20,7 @@ class Figure {
     this.listTypes();
     this.listen();
     this.show("leak");
-    new ResizeObserver(() => this.camera.touched || this.camera.fit()).observe(this.view);
+    new ResizeObserver(() => this.camera.resize()).observe(this.view);
   }
 
   /** The types of the objects, the commonest first. */
@@ -56,24 +59,34 @@ class Figure {
     });
   }
 
-  /** Shows the drawing of this detail, made when it is first asked for. */
-  show(name) {
-    if (!this.drawings.has(name)) this.drawings.set(name, this.open(name));
+  /** Shows this drawing: that of a button, or one that opens a fold. */
+  async show(name) {
+    this.wanted = name;
+    if (!this.drawings.has(name)) {
+      const asleep = this.asleep(name);
+      const svg = asleep ? await drawingIn(asleep) : this.view.querySelector("svg");
+      this.drawings.set(name, this.open(svg));
+      if (this.wanted !== name) return;
+    }
     ({ svg: this.svg, selection: this.selection } = this.drawings.get(name));
     this.view.replaceChildren(this.svg);
     for (const button of this.element.querySelectorAll("button[data-view]")) {
       button.setAttribute("aria-pressed", String(button.dataset.view === name));
     }
     this.name = name;
+    const { width, height } = this.svg.viewBox.baseVal;
+    this.element.classList.toggle("flat", width > FLAT * height);
     this.camera.use(this.svg);
     this.selection.choose(null);
     this.find();
   }
 
-  open(name) {
-    const asleep = this.element.querySelector(`template[data-view="${name}"]`);
-    const svg = asleep ? document.importNode(asleep.content, true).querySelector("svg")
-      : this.view.querySelector("svg");
+  /** The drawing of this name that was not asked for yet. */
+  asleep(name) {
+    return this.element.querySelector(`template[data-view="${name}"]`);
+  }
+
+  open(svg) {
     svg.tabIndex = 0;
     svg.setAttribute("role", "application");
     svg.setAttribute("aria-label", "Drawing of the leak. Arrow keys go along references.");
@@ -86,12 +99,31 @@ class Figure {
     return { svg, selection };
   }
 
+  /** The name of the drawing that opens a box which stands for several objects. */
+  opening(box) {
+    const fold = `fold-${box.element.dataset.fold}`;
+    return [fold, "all"].find((name) => name !== this.name && this.asleep(name)) ?? null;
+  }
+
+  /** Draws what a box stands for, where it stands, and marks what is new. */
+  async unfold(box) {
+    const name = this.opening(box);
+    if (!name) return;
+    await this.show(name);
+    for (const number of box.hidden) this.selection.byNumber.get(number)?.element.classList.add("opened");
+    this.camera.fit(OVERVIEW);
+    const first = this.selection.byNumber.get(box.hidden[0]);
+    if (first) this.camera.reveal(middle(first));
+    this.svg.focus({ preventScroll: true });
+  }
+
   describe(box) {
     if (this.described === box && box) return;
     this.described = box;
-    const drawAll = this.name !== "all" && this.element.querySelector('template[data-view="all"]')
-      ? () => this.show("all") : null;
-    describe(this.panel, this.leak, box, { choose: (number) => this.chooseNumber(number), drawAll });
+    const opening = box?.hidden.length ? this.opening(box) : null;
+    const unfold = opening ? () => this.unfold(box) : null;
+    const drawAll = opening && opening !== "all" ? () => this.show("all") : null;
+    describe(this.panel, this.leak, box, { choose: (number) => this.chooseNumber(number), unfold, drawAll });
   }
 
   choose(box) {
@@ -101,9 +133,11 @@ class Figure {
   }
 
   /** Chooses an object wherever it is drawn. */
-  chooseNumber(number) {
+  async chooseNumber(number) {
     const has = () => this.selection.byNumber.get(number);
-    if (!has() && this.element.querySelector('template[data-view="all"]')) this.show("all");
+    const fold = has() ? null : this.selection.boxes.find((box) => box.hidden.includes(number));
+    if (fold && this.opening(fold)) await this.show(this.opening(fold));
+    if (!has() && this.asleep("all")) await this.show("all");
     this.choose(has());
     this.svg.focus({ preventScroll: true });
   }
@@ -121,16 +155,30 @@ class Figure {
     this.selection.choose(null);
   }
 
+  /** Chooses and finds nothing; where that is so already, folds what was opened. */
+  back() {
+    const idle = !this.selection.chosen && !this.input.value && !this.select.value;
+    if (idle && this.name.startsWith("fold")) this.show("leak").then(() => this.svg.focus({ preventScroll: true }));
+    else this.clear();
+  }
+
   key(event) {
     const zooms = { "+": "in", "=": "in", "-": "out", "0": "fit" };
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.key.startsWith("Arrow")) this.choose(this.selection.towards(event.key));
     else if (event.key in zooms) this.camera.command(zooms[event.key]);
     else if (event.key === "n") this.choose(this.selection.nextMatch());
-    else if (event.key === "Escape") this.clear();
+    else if (event.key === "Enter" && this.selection.chosen?.hidden.length) this.unfold(this.selection.chosen);
+    else if (event.key === "Escape") this.back();
     else return;
     event.preventDefault();
   }
+}
+
+/** The drawing that a template holds. */
+async function drawingIn(template) {
+  const image = new DOMParser().parseFromString(await unpacked(template), "image/svg+xml");
+  return document.importNode(image.documentElement, true);
 }
 
 /** Gives a box of a drawing that was asleep its hover text. */

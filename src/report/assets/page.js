@@ -42,7 +42,7 @@ async function onCopy(button) {
   setTimeout(() => { button.textContent = "Copy"; }, 1500);
 }
 
-function onSave(button) {
+async function onSave(button) {
   const kind = button.dataset.save;
   if (kind === "svg") {
     const section = button.closest("section");
@@ -50,7 +50,7 @@ function onSave(button) {
   } else if (kind === "json") {
     save(JSON.stringify(report, plain), fileName(report.leaks[0], "json"), "application/json");
   } else {
-    const dot = JSON.parse(document.getElementById("dot").textContent);
+    const dot = await unpacked(document.getElementById("dot"));
     save(dot, fileName(report.leaks[0], "dot"), "text/vnd.graphviz");
   }
 }

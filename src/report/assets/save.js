@@ -31,7 +31,7 @@ function standAlone({ svg }) {
   image.setAttribute("class", "leak-drawing");
   for (const name of ["style", "tabindex", "role", "aria-activedescendant"]) image.removeAttribute(name);
   for (const element of image.querySelectorAll("[class]")) {
-    element.classList.remove("near", "selected", "match");
+    element.classList.remove("near", "selected", "match", "opened");
   }
   const style = document.createElementNS("http://www.w3.org/2000/svg", "style");
   style.textContent = document.getElementById("drawing-style").textContent;

@@ -23,7 +23,8 @@ class Selection {
       const number = element.dataset.node === undefined ? null : Number(element.dataset.node);
       const node = leak.graph.nodes[number];
       const words = node ? `${node.label}\n${node.type_name}\n${place(node.location)}` : element.textContent;
-      return { element, number, node, words: words.toLowerCase() };
+      const hidden = (element.dataset.more ?? "").split(" ").filter(Boolean).map(Number);
+      return { element, number, node, hidden, words: words.toLowerCase() };
     });
     this.boxOf = new Map(this.boxes.map((box) => [box.element, box]));
     this.byNumber = new Map(this.boxes.filter((box) => box.node).map((box) => [box.number, box]));
@@ -47,7 +48,7 @@ class Selection {
       element.classList.add(name);
       this.marked.push(element);
     };
-    this.svg.classList.toggle("chosen", box !== null);
+    this.svg.classList.toggle("chosen", Boolean(box?.node));
     if (box) {
       mark(box.element, "selected");
       mark(box.element, "near");

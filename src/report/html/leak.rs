@@ -1,11 +1,14 @@
 //! One leak of the page.
 
+use super::super::chosen::FOLDS;
 use super::super::model::{Known, Leak, Library};
 use super::super::scene::Detail;
+use super::super::sentences;
 use super::super::svg::{self, Look};
 use super::super::text;
 use super::super::words::{human_bytes, markup, markup_code, name};
 use super::memory::buffers;
+use super::packed::packed;
 use super::timeline::timeline;
 use super::{DRAWN, NAME, shown};
 
@@ -27,15 +30,15 @@ pub fn section(rank: usize, index: usize, leak: &Leak) -> String {
          <pre>{}</pre></div></details>\n\
          <details class=\"raw\" hidden><summary>All objects and references</summary></details>\n\
          </section>\n",
-        markup(&text::size_and_cycle(leak)),
+        markup(&sentences::size_and_cycle(leak)),
         marks(leak),
-        markup(&sentence(&text::held(leak))),
-        with_code(&markup(&sentence(&text::fix(leak)))),
+        markup(&sentence(&sentences::held(leak))),
+        with_code(&markup(&sentence(&sentences::fix(leak)))),
         origin(leak),
         advice(leak),
         buffers(leak),
         timeline(leak),
-        markup_code(&format!("{}\n{}", text::title(leak), text::body(leak))),
+        markup_code(&format!("{}\n{}", sentences::title(leak), text::body(leak))),
     )
 }
 
@@ -138,38 +141,35 @@ fn figure(number: usize, leak: &Leak) -> String {
         svg::draw(leak, &format!("drawing-{number}{suffix}"), &look).svg
     };
     let first = draw("", Detail::Leak, true);
-    let mut views = String::new();
-    let mut asleep = String::new();
-    let mut offer = |key: &str, label: &str, title: &str, drawing: Option<String>| {
-        let pressed = drawing.is_none();
-        views += &format!(
-            "<button type=\"button\" data-view=\"{key}\" title=\"{title}\" \
-             aria-pressed=\"{pressed}\">{label}</button>"
-        );
-        if let Some(drawing) = drawing {
-            asleep += &format!("<template data-view=\"{key}\">{drawing}</template>\n");
-        }
-    };
-    offer(
+    let mut views = view(
         "leak",
         "The leak",
         "The cycle, what it holds and what to cut",
-        None,
     );
+    let mut asleep = String::new();
     if leak.graph.edges.iter().any(|edge| !edge.through.is_empty()) {
-        let drawing = draw("p", Detail::Plumbing, false);
         let title = "With the dictionaries, closure tuples and cells that references pass";
-        offer("plumbing", "Plumbing", title, Some(drawing));
+        views += &view("plumbing", "Plumbing", title);
+        asleep += &packed(
+            "data-view=\"plumbing\"",
+            &draw("p", Detail::Plumbing, false),
+        );
     }
-    let shown = first.matches("data-node=").count();
-    if shown < leak.graph.nodes.len() {
-        let title = "Every object that the report describes";
-        offer(
+    let objects = |drawing: &str| drawing.matches("data-node=").count();
+    if objects(&first) < leak.graph.nodes.len() {
+        views += &view(
             "all",
             "Everything",
-            title,
-            Some(draw("a", Detail::All, false)),
+            "Every object that the report describes",
         );
+        let all = draw("a", Detail::All, false);
+        for fold in (0..FOLDS).filter(|fold| first.contains(&format!("data-fold=\"{fold}\""))) {
+            let opened = draw(&format!("f{fold}"), Detail::Opened(fold), false);
+            if objects(&opened) < objects(&all) {
+                asleep += &packed(&format!("data-view=\"fold-{fold}\""), &opened);
+            }
+        }
+        asleep += &packed("data-view=\"all\"", &all);
     }
     format!(
         "<figure>\n<div class=\"tools\" role=\"toolbar\" aria-label=\"Drawing\" hidden>\
@@ -188,10 +188,15 @@ fn figure(number: usize, leak: &Leak) -> String {
     )
 }
 
+/// The button that shows a drawing.
+fn view(key: &str, label: &str, title: &str) -> String {
+    format!("<button type=\"button\" data-view=\"{key}\" title=\"{title}\">{label}</button>")
+}
+
 fn advice(leak: &Leak) -> String {
     let advice = &leak.advice;
     let mut out = String::new();
-    if !advice.text.is_empty() && !text::advice_is_fix(leak) {
+    if !advice.text.is_empty() && !sentences::advice_is_fix(leak) {
         out += &format!("<p>{}</p>\n", with_code(&shown(&advice.text, 2000)));
     }
     let mut code = String::new();

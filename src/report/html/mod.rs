@@ -3,6 +3,7 @@
 mod header;
 mod leak;
 mod memory;
+mod packed;
 mod timeline;
 
 use base64::Engine as _;
@@ -19,9 +20,11 @@ const STYLE: &str = concat!(
     include_str!("../assets/page.css"),
     include_str!("../assets/leak.css"),
     include_str!("../assets/figure.css"),
+    include_str!("../assets/print.css"),
 );
 const SCRIPT: &str = concat!(
     include_str!("../assets/camera.js"),
+    include_str!("../assets/asleep.js"),
     include_str!("../assets/selection.js"),
     include_str!("../assets/facts.js"),
     include_str!("../assets/figure.js"),
@@ -62,7 +65,7 @@ pub fn html(report: &Report) -> String {
          <title>{}</title>\n<style id=\"drawing-style\">{}</style>\n<style>{STYLE}</style>\n\
          </head>\n<body>\n{}{}<main>\n{sections}</main>\n{}{HELP}\
          <script type=\"application/json\" id=\"report\">{}</script>\n\
-         <script type=\"text/vnd.graphviz\" id=\"dot\">{}</script>\n\
+         {}\
          <script>{SCRIPT}</script>\n</body>\n</html>\n",
         policy(),
         markup(&format!("{} · cyclescope", header::headline(report))),
@@ -71,19 +74,21 @@ pub fn html(report: &Report) -> String {
         header::contents(&leaks),
         header::footer(report, LEAKS),
         embedded(&data(report)),
-        embedded(&serde_json::Value::String(dot(report)).to_string()),
+        packed::packed("id=\"dot\"", &dot(report)),
     )
 }
 
 /// What the keys do; opened by script.
 const HELP: &str = include_str!("../assets/help.html");
 
-/// The page in a frame, for a notebook: neither its style nor its script reaches the rest.
+/// The page in a frame, for a notebook: neither its style nor its script reaches the rest. It
+/// leaves out what who runs the notebook knows, so that the drawing is in sight.
 pub fn framed(report: &Report) -> String {
+    let page = html(report).replacen("<html ", "<html class=\"framed\" ", 1);
     format!(
         "<iframe title=\"cyclescope\" sandbox=\"allow-scripts allow-downloads\" width=\"100%\" \
-         height=\"620\" frameborder=\"0\" srcdoc=\"{}\"></iframe>",
-        html(report).replace('&', "&amp;").replace('"', "&quot;")
+         height=\"680\" frameborder=\"0\" srcdoc=\"{}\"></iframe>",
+        page.replace('&', "&amp;").replace('"', "&quot;")
     )
 }
 
@@ -150,6 +155,18 @@ mod tests {
     use super::super::samples;
     use super::*;
 
+    /// The page with what it holds compressed in the clear.
+    fn unpacked(page: &str) -> String {
+        let mut parts = page.split("<template ");
+        let mut out = parts.next().unwrap_or_default().to_owned();
+        for part in parts {
+            let (_, rest) = part.split_once("</template>").expect("an end tag");
+            out += &packed::unpacked(part);
+            out += rest;
+        }
+        out
+    }
+
     /// What stands between two marks.
     fn between<'a>(text: &'a str, start: &str, end: &str) -> &'a str {
         let rest = text.split_once(start).expect(start).1;
@@ -171,7 +188,7 @@ mod tests {
         assert!(policy.starts_with("default-src 'none';") && !policy.contains("unsafe"));
         // Those, and nothing that the policy would block or that would need a network.
         assert_eq!(page.matches("<style").count(), 2);
-        assert_eq!(page.matches("<script").count(), 3);
+        assert_eq!(page.matches("<script").count(), 2);
         let body = between(&page, "<body>", "<script");
         for forbidden in [" style=", " onclick", " src=", "<link", "<img"] {
             assert!(!body.contains(forbidden), "{forbidden}");
@@ -199,7 +216,8 @@ mod tests {
 
     #[test]
     fn nothing_hostile_survives() {
-        let page = html(&samples::hostile());
+        let report = samples::hostile();
+        let page = unpacked(&html(&report)).replace(&dot(&report), "");
         let data = between(
             &page,
             "<script type=\"application/json\" id=\"report\">",
@@ -216,8 +234,8 @@ mod tests {
         ] {
             assert!(!visible.contains(forbidden), "{forbidden:?}");
         }
-        assert_eq!(page.matches("<script").count(), 3);
-        assert_eq!(page.matches("</script").count(), 3);
+        assert_eq!(page.matches("<script").count(), 2);
+        assert_eq!(page.matches("</script").count(), 2);
         assert!(visible.len() < 300_000, "{}", visible.len());
     }
 
