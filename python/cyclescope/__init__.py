@@ -15,6 +15,7 @@ from cyclescope._forbid import (
     assert_no_tensor_cycles,
     forbid_tensor_cycles,
 )
+from cyclescope._live.growth import Cost, Growth, LeakMonitor, watch_growth
 from cyclescope._native import Buffer, Cut, CycleReport, Known, Leak, Library, Step
 from cyclescope._patch_torch import TorchPatch, patch_torch
 from cyclescope._ranks import Rank, current_rank, gather
