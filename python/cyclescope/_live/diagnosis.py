@@ -12,12 +12,18 @@ from typing import Any
 
 from cyclescope._live import holders
 from cyclescope._live.cohorts import WINDOW, Group
-from cyclescope._live.graphs import Graph, parameters_behind, saved_by, walk
-from cyclescope._live.reading import Census, LiveTensor, Torch, attributes_of
+from cyclescope._live.graphs import LEAF, Graph, parameters_behind, saved_by, walk
+from cyclescope._live.reading import Census, LiveTensor, Torch, attributes_of, values_of
 
 MAX_NODES = 20_000
 SECONDS = 0.2
 """For the graphs that are walked to tell what a group is."""
+
+MAX_SAVING = 1_000
+"""Of so many nodes it is read what they keep for the backward pass."""
+
+FEW = 3
+"""Of a group fewer members that Python holds than these are no pattern."""
 
 MIB = 2**20
 
@@ -53,8 +59,9 @@ def diagnose_group(
     """
     objects = members if kind == "node" else [each.tensor for each in members]
     held = holders.what_holds(objects, [members, census.nodes])
-    if held.count < len(objects) / 2:
+    if len(held.members) < FEW:
         return None
+    members, objects = ([each[i] for i in held.members] for each in (members, objects))
     holder = held.holder
     owner = holders.name_of(objects[0]) if holder is None else holders.name_of(holder)
     size, count = sum(group.bytes.values()), len(group.born)
@@ -98,7 +105,7 @@ def _pattern(
         newest = torch._C.TensorBase.grad_fn.__get__(members[0].tensor)
         graph = walk([newest], limit=MAX_NODES, deadline=time.monotonic() + SECONDS)
         parameters = parameters_behind(graph)
-        kept = {each.storage: each.bytes for each in saved_by(torch, graph.nodes.values())}
+        kept = _saved_since(torch, graph)
         with torch._C.DisableTorchFunction():
             for parameter in parameters:
                 storage = parameter.untyped_storage()
@@ -120,32 +127,48 @@ def _pattern(
 def diagnose_state(
     torch: Torch, roots: list[LiveTensor], graph: Graph, mark: int
 ) -> Diagnosis | None:
-    """The tensor that carries a graph from step to step: of those with most old nodes behind them,
-    the one with fewest new ones."""
+    """The tensor that carries a graph from step to step.
+
+    Of those with old nodes behind them (the state, but also an output or a loss that was computed
+    from it) the one whose own node is of the kind of an old node that new ones lead to directly:
+    that was the state of the step before. Of several the one with most old nodes.
+    """
     deadline = time.monotonic() + SECONDS
-    carriers: list[tuple[int, int, LiveTensor, Graph]] = []
+    carriers: list[tuple[bool, int, int, LiveTensor, Graph]] = []
+    states = graph.crossings(mark)
     for root in roots[-64:]:
         node = torch._C.TensorBase.grad_fn.__get__(root.tensor)
         behind = walk([node], limit=MAX_NODES, deadline=deadline)
         old = behind.older_than(mark)
         if old:
-            carriers.append((old, -len(behind.nodes), root, behind))
-    carriers.sort(key=lambda each: each[:2], reverse=True)
-    for old, _, carrier, behind in carriers[:8]:
+            carriers.append((type(node) in states, old, -len(behind.nodes), root, behind))
+    carriers.sort(key=lambda each: each[:3], reverse=True)
+    for _, old, _, carrier, behind in carriers[:8]:
         # What only C++ holds is part of the graph.
-        if holders.what_holds([carrier.tensor]).count:
+        if holders.what_holds([carrier.tensor]).members:
             break
     else:
         return None
-    kept = {each.storage: each.bytes for each in saved_by(torch, behind.nodes.values())}
+    kept = sum(_saved_since(torch, behind, mark).values())
     return Diagnosis(
         pattern="state-not-detached",
         owner=holders.name_of(carrier.tensor),
-        bytes=sum(kept.values()),
+        bytes=carrier.bytes,
+        bytes_per_sample=kept,
         example=example_of(carrier),
         evidence=f"{old} of its {len(behind.nodes)} autograd nodes are of earlier steps",
         allocated_at=holders.allocation_site(carrier.tensor),
     )
+
+
+def _saved_since(torch: Torch, graph: Graph, mark: int = 0) -> dict[tuple[str, int], int]:
+    """Bytes of the storages that the nodes with a number from ``mark`` on keep.
+
+    Of the youngest only: each tensor that is looked at gets a Python object, which stays with it.
+    """
+    new = [node for node in graph.nodes.values() if mark <= node._sequence_nr() < LEAF]
+    new.sort(key=lambda node: -node._sequence_nr())
+    return {each.storage: each.bytes for each in saved_by(torch, new[:MAX_SAVING])}
 
 
 # Evidence
@@ -157,7 +180,7 @@ def _are_in_evaluation(modules: list[Any], parameters: list[Any]) -> bool:
     owners = [
         attributes
         for attributes in map(attributes_of, modules)
-        if any(id(each) in wanted for each in _values(attributes.get("_parameters")))
+        if any(id(each) in wanted for each in values_of(attributes.get("_parameters")))
     ]
     return bool(owners) and not any(each.get("training", True) for each in owners)
 
@@ -167,7 +190,7 @@ def _are_copies(modules: list[Any], members: list[LiveTensor]) -> bool:
     shapes = {
         tuple(each.shape)
         for attributes in map(attributes_of, modules)
-        for each in _values(attributes.get("_parameters"))
+        for each in values_of(attributes.get("_parameters"))
         if each is not None
     }
     # A vector has a shape that much else has too.
@@ -190,7 +213,7 @@ def _hook_that_fills(modules: list[Any], holder: object) -> str | None:
     for module in modules:
         attributes = attributes_of(module)
         for name in _HOOKS:
-            for hook in _values(attributes.get(name)):
+            for hook in values_of(attributes.get(name)):
                 if any(id(each) in wanted for each in _reach_of(hook)):
                     return type(module).__name__
     return None
@@ -224,11 +247,6 @@ def _content(cell: CellType) -> object:
         return cell.cell_contents
     except ValueError:
         return None
-
-
-def _values(names: object) -> list[Any]:
-    """The values of a dict, also of one that keeps an order of its own."""
-    return list(dict.values(names)) if issubclass(type(names), dict) else []  # type: ignore[arg-type]
 
 
 def _line_that_retains() -> str | None:

@@ -32,6 +32,16 @@ class Graph:
         """How many nodes were made before the one that got this number."""
         return sum(1 for node in self.nodes.values() if node._sequence_nr() < sequence)
 
+    def crossings(self, sequence: int) -> list[type]:
+        """The types of older nodes that newer ones lead to directly."""
+        return [
+            type(following)
+            for node in self.nodes.values()
+            if sequence <= node._sequence_nr() < LEAF
+            for following, _ in node.next_functions
+            if following is not None and following._sequence_nr() < sequence
+        ]
+
 
 def sequence_now(torch: Torch) -> int:
     """The number that the next node made on this thread gets."""

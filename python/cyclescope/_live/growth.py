@@ -30,7 +30,13 @@ PERSISTENT = 3
 
 MIB = 2**20
 
-_KEEP_GRAPHS = {"kept-with-graph", "evaluation-with-graph", "graph-retained", "grad-fn-kept"}
+_KEEP_GRAPHS = {
+    "kept-with-graph",
+    "evaluation-with-graph",
+    "graph-retained",
+    "grad-fn-kept",
+    "activations-kept-by-hook",
+}
 """Where these are found, that graphs grow is explained."""
 
 
@@ -126,7 +132,8 @@ class LeakMonitor:
         self._kept: dict[str, int] = {}
         self._told: dict[tuple[str, str], Growth] = {}
         self._gradients = Gradients()
-        self._marks: list[int] = []
+        self._mark = 0
+        """The number of the first autograd node that was made after the last sample."""
         self._steps = 0
         self._next = self.every
         self._began = time.monotonic()
@@ -151,11 +158,6 @@ class LeakMonitor:
     def steps(self) -> int:
         """How many steps there have been."""
         return self._steps
-
-    @property
-    def mark(self) -> int | None:
-        """The number of the first autograd node that was made after the last sample, if known."""
-        return self._marks[-1] if self._marks else None
 
     def step(self) -> list[Growth]:
         """Count a step; in every so manieth, sample. Returns what is told for the first time."""
@@ -224,7 +226,7 @@ class LeakMonitor:
             diagnoses += self._states_that_grow(torch, tensors, blamed)
         diagnoses += self._kept_on_modules(torch, census)
         self._gradients.watch(torch, census.modules)
-        self._marks.append(sequence_now(torch))
+        self._mark = sequence_now(torch)
         return diagnoses
 
     def _is_wanted(self, device: str) -> bool:
@@ -260,8 +262,6 @@ class LeakMonitor:
         self, torch: Torch, tensors: list[LiveTensor], blamed: set[tuple[int, int]]
     ) -> Iterable[Diagnosis]:
         """Tensors that are few, with graphs that reach further back at each sample."""
-        if not self._marks:
-            return
         roots = [
             each
             for each in tensors
@@ -275,12 +275,12 @@ class LeakMonitor:
             limit=MAX_NODES,
             deadline=deadline,
         )
-        self._old_nodes.append(graph.older_than(self._marks[-1]))
+        self._old_nodes.append(graph.older_than(self._mark))
         if len(self._old_nodes) <= WARM_UP + WINDOW:
             return
-        del self._old_nodes[0]
         if is_growing(self._old_nodes[-WINDOW - 1 :]):
-            found = diagnose_state(torch, roots, graph, self._marks[-1])
+            self._old_nodes.clear()
+            found = diagnose_state(torch, roots, graph, self._mark)
             if found is not None:
                 yield found
 

@@ -7,6 +7,7 @@ import sys
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
+from inspect import CO_OPTIMIZED
 from types import CellType, FrameType, FunctionType, ModuleType
 from typing import Any
 
@@ -23,8 +24,8 @@ MOST = 0.8
 class Held:
     """What holds some objects."""
 
-    count: int
-    """How many of them some Python object holds; the rest only C++ does."""
+    members: list[int]
+    """Which of them, by index, some Python object holds; the rest only C++ does."""
     holder: Any | None
     """The nearest object that holds most of these, directly or through others; if there is one."""
 
@@ -41,7 +42,7 @@ def what_holds(objects: list[Any], ignore: Iterable[object] = ()) -> Held:
         id(each): (each, {index}) for index, each in enumerate(objects)
     }
     seen = set(reaching)
-    count = 0
+    members: set[int] = set()
     for level in range(MAX_LEVELS):
         frontier = [each for each, _ in reaching.values()][:MAX_WIDTH]
         above: dict[int, tuple[Any, set[int]]] = {}
@@ -57,23 +58,23 @@ def what_holds(objects: list[Any], ignore: Iterable[object] = ()) -> Held:
             above[id(referrer)] = referrer, indices
         if level == 0:
             # Locals of running functions are in no object that the collector knows.
-            local = {id(value) for _, value, _ in _all_locals()}
-            reached = set().union(*(indices for _, indices in above.values()))
-            reached |= {i for i, each in enumerate(objects) if id(each) in local}
-            count = len(reached)
+            local = {id(value) for _, value, _ in all_locals()}
+            members = {i for i, each in enumerate(objects) if id(each) in local}
+            members.update(*(indices for _, indices in above.values()))
         for holder, indices in sorted(above.values(), key=lambda each: -len(each[1])):
-            if type(holder) in _NO_HOLDERS:
+            if type(holder) in NO_HOLDERS:
                 continue
-            if len(indices) >= max(2, MOST * count):
-                return Held(count, holder)
+            if len(indices) >= max(2, MOST * len(members)):
+                return Held(sorted(members), holder)
         seen |= set(above)
         reaching = {each: found for each, found in above.items() if type(found[0]) is not ModuleType}
         if not reaching:
             break
-    return Held(count, None)
+    return Held(sorted(members), None)
 
 
-_NO_HOLDERS = (FrameType, ModuleType, type)
+NO_HOLDERS = (FrameType, ModuleType, type)
+"""Types of objects that are never what a program keeps things in."""
 
 
 def containers_of(held: object) -> list[Any]:
@@ -88,7 +89,7 @@ def containers_of(held: object) -> list[Any]:
 def is_ours(referrer: object) -> bool:
     """True for what is cyclescope's own."""
     kind = type(referrer)
-    if kind in (LiveTensor, Census):
+    if kind in (LiveTensor, Census, Held):
         return True
     if kind is list:
         return bool(referrer) and type(referrer[0]) is LiveTensor  # type: ignore[index]
@@ -159,7 +160,7 @@ def _closure_name(cell: object) -> str | None:
 
 def _local_name(holder: object) -> str | None:
     """The local variable of a running function, of any thread."""
-    for name, value, frame in _all_locals():
+    for name, value, frame in all_locals():
         if value is holder:
             if frame.f_code.co_name == "<module>":
                 return f"{frame.f_globals.get('__name__', '?')}.{name}"
@@ -167,7 +168,8 @@ def _local_name(holder: object) -> str | None:
     return None
 
 
-def _all_locals() -> Iterable[tuple[str, Any, FrameType]]:
+def all_locals() -> Iterable[tuple[str, Any, FrameType]]:
+    """Name, value and frame of the variables of all running functions, cyclescope's own aside."""
     for top in sys._current_frames().values():
         frame: FrameType | None = top
         while frame is not None:
@@ -178,10 +180,19 @@ def _all_locals() -> Iterable[tuple[str, Any, FrameType]]:
 
 
 def locals_of(frame: FrameType) -> list[tuple[str, Any]]:
-    """The local variables; none where the program has put a mapping of its own in their place."""
+    """The local variables; none where the program has put a mapping of its own in their place.
+
+    Until Python 3.12, ``f_locals`` of a function is a dict that the frame keeps, and with it all
+    that the variables referred to: it is emptied again, unless the program has it too.
+    """
     found = frame.f_locals
-    known = type(found) is dict or type(found).__name__ == "FrameLocalsProxy"
-    return list(found.items()) if known else []
+    if type(found) is not dict:
+        return list(found.items()) if type(found).__name__ == "FrameLocalsProxy" else []
+    variables = list(found.items())
+    # The frame, `found`, and the argument of `getrefcount` itself.
+    if frame.f_code.co_flags & CO_OPTIMIZED and sys.getrefcount(found) <= 3:
+        found.clear()
+    return variables
 
 
 def code_name(frame: FrameType) -> str:

@@ -168,19 +168,28 @@ def attributes_of(module: Any) -> dict[str, Any]:
     return found if type(found) is dict else {}
 
 
+def optimizers_of(torch: Torch) -> list[Any]:
+    """Every optimizer that is alive; without importing what makes them."""
+    optimizer = sys.modules.get("torch.optim.optimizer")
+    cls = getattr(optimizer, "Optimizer", None)
+    return objects_of_types([cls])[0] if isinstance(cls, type) else []
+
+
+def values_of(names: object) -> list[Any]:
+    """The values of a dict, also of one that keeps an order of its own; empty for all else."""
+    return list(dict.values(names)) if issubclass(type(names), dict) else []  # type: ignore[arg-type]
+
+
 def tensors_within(torch: Torch, value: object, depth: int = 3) -> Iterable[Any]:
     """The tensors in nested built-in containers."""
     kind = type(value)
-    if kind is dict:
-        inner: Iterable[object] = list(value.values())  # type: ignore[attr-defined]
-    elif kind in (list, tuple):
-        inner = list(value)  # type: ignore[call-overload]
+    if kind in (list, tuple):
+        inner: Iterable[object] = list(value)  # type: ignore[call-overload]
     elif issubclass(kind, torch.Tensor):
         yield value
         return
     else:
-        # `defaultdict` and `OrderedDict`, as optimizers keep their state in.
-        inner = list(dict.values(value)) if issubclass(kind, dict) else ()  # type: ignore[arg-type]
+        inner = values_of(value)  # also of a `defaultdict`, as optimizers keep their state in
     if depth:
         for each in inner:
             yield from tensors_within(torch, each, depth - 1)
