@@ -16,6 +16,8 @@ from cyclescope._forbid import (
     forbid_tensor_cycles,
 )
 from cyclescope._live.growth import Cost, Growth, LeakMonitor, watch_growth
+from cyclescope._live.oom import OomWatch, on_oom
+from cyclescope._live.pressure import PressureRelief, Relief, collect_on_pressure
 from cyclescope._native import Buffer, Cut, CycleReport, Known, Leak, Library, Step
 from cyclescope._patch_torch import TorchPatch, patch_torch
 from cyclescope._ranks import Rank, current_rank, gather
@@ -39,16 +41,22 @@ if "tracemalloc" in sys._xoptions or os.environ.get("PYTHONTRACEMALLOC"):
 
 __all__ = [
     "Buffer",
+    "Cost",
     "Cut",
     "CycleReport",
     "Devices",
     "ForbiddenCycles",
+    "Growth",
     "Known",
     "Leak",
+    "LeakMonitor",
     "LeakTally",
     "Library",
     "NoTensorCycles",
+    "OomWatch",
+    "PressureRelief",
     "Rank",
+    "Relief",
     "Settings",
     "Step",
     "StepCollector",
@@ -57,16 +65,19 @@ __all__ = [
     "TorchPatch",
     "Watch",
     "assert_no_tensor_cycles",
+    "collect_on_pressure",
     "current_rank",
     "explain",
     "find_tensor_cycles",
     "forbid_tensor_cycles",
     "gather",
     "observe_tensor_cycles",
+    "on_oom",
     "patch_torch",
     "settings",
     "step",
     "to_github_annotations",
     "to_sarif",
     "warn_tensor_cycles",
+    "watch_growth",
 ]

@@ -1,5 +1,6 @@
 """The native half of cyclescope: reports, and the functions that the package is made of."""
 
+from collections.abc import Callable
 from typing import final
 
 __all__ = [
@@ -10,6 +11,7 @@ __all__ = [
     "Leak",
     "Library",
     "Step",
+    "call_in_main_thread",
     "check_devices",
     "close_deliveries",
     "cuda_driver_present",
@@ -266,6 +268,7 @@ class Cut:
     def proven(self) -> bool:
         """True if the graph shows that the buffers go once all cuts of the leak are made."""
 
+def call_in_main_thread(function: Callable[[], object]) -> None: ...
 def check_devices(devices: list[str]) -> None: ...
 def cuda_driver_present() -> bool: ...
 def start_watch(

@@ -1,5 +1,6 @@
 //! The Python module `cyclescope._native`: thin bindings.
 
+mod pending;
 mod report;
 mod state;
 
@@ -31,6 +32,8 @@ mod _native {
         super::refuse_subinterpreters()
     }
 
+    #[pymodule_export]
+    use super::pending::call_in_main_thread;
     #[pymodule_export]
     use super::report::{Buffer, Cut, CycleReport, Known, Leak, Library, Step};
     #[pymodule_export]

@@ -24,7 +24,7 @@ _ALL = (
     ),
     Pattern(
         "evaluation-with-graph",
-        "{owner} collects results of a model in evaluation mode with the autograd graph behind each",
+        "{owner} collects results of a model in evaluation mode with the graph behind each",
         "Evaluate under `with torch.no_grad():` or `torch.inference_mode()`; "
         "`model.eval()` alone does not stop autograd from recording.",
     ),
@@ -37,7 +37,7 @@ _ALL = (
     Pattern(
         "state-not-detached",
         "{owner} has a graph behind it that grows from step to step",
-        "Detach what is carried from one step to the next: `state = state.detach()` (each tensor of "
+        "Detach what is carried from step to step: `state = state.detach()` (each tensor of "
         "a tuple), or of a running total take `.item()`; otherwise its graph reaches back to the "
         "first step.",
     ),
@@ -62,8 +62,8 @@ _ALL = (
     Pattern(
         "grad-fn-kept",
         "{owner} collects autograd nodes (`grad_fn`)",
-        "Store what you want to know of a node, such as `grad_fn.name()`: the node itself keeps the "
-        "whole graph behind it.",
+        "Store what you want to know of a node, such as `grad_fn.name()`: the node itself keeps "
+        "the whole graph behind it.",
     ),
     Pattern(
         "model-copies",

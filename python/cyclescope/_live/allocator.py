@@ -1,4 +1,4 @@
-"""PyTorch's caching allocator in numbers, and whether a request would fit if some memory were freed.
+"""PyTorch's caching allocator in numbers, and whether a request would fit if memory were freed.
 
 The allocator takes memory from CUDA in segments and cuts them into blocks. When a request does not
 fit, it first gives back every segment that is wholly free and tries again, so at an

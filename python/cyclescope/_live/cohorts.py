@@ -1,6 +1,6 @@
 """Which groups of buffers grow: by when those that are alive were first seen.
 
-A leak adds buffers in nearly every interval and gives none back, so that some of each age are alive.
+A leak adds buffers in nearly every interval and gives none back, so some of each age are alive.
 What is replaced has none but the youngest, a warm cache none but the oldest, a window of fixed
 length as many as before. That is robust against sizes that differ from step to step.
 """
@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 WARM_UP = 2
-"""What was first seen in so many samples at the beginning, such as optimizer state, is no growth."""
+"""What the first so many samples see, such as optimizer state, is no growth."""
 
 WINDOW = 10
 """So many intervals between samples are looked at."""
@@ -78,7 +79,7 @@ class Cohorts:
 
 def is_growing(values: list[int]) -> bool:
     """True if values rise most of the time, and in the later half about as much as before."""
-    rises = [later - earlier for earlier, later in zip(values, values[1:], strict=False)]
+    rises = [later - earlier for earlier, later in pairwise(values)]
     if not rises or sum(1 for rise in rises if rise > 0) < MOST * len(rises):
         return False
     middle = len(values) // 2

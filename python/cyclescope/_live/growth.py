@@ -262,11 +262,7 @@ class LeakMonitor:
         self, torch: Torch, tensors: list[LiveTensor], blamed: set[tuple[int, int]]
     ) -> Iterable[Diagnosis]:
         """Tensors that are few, with graphs that reach further back at each sample."""
-        roots = [
-            each
-            for each in tensors
-            if each.has_graph and _name(each) not in blamed
-        ]
+        roots = [each for each in tensors if each.has_graph and _name(each) not in blamed]
         if len(roots) > MAX_NODES // 10:
             return
         deadline = time.monotonic() + GRAPH_SECONDS

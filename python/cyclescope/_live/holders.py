@@ -67,7 +67,9 @@ def what_holds(objects: list[Any], ignore: Iterable[object] = ()) -> Held:
             if len(indices) >= max(2, MOST * len(members)):
                 return Held(sorted(members), holder)
         seen |= set(above)
-        reaching = {each: found for each, found in above.items() if type(found[0]) is not ModuleType}
+        reaching = {
+            each: found for each, found in above.items() if type(found[0]) is not ModuleType
+        }
         if not reaching:
             break
     return Held(sorted(members), None)

@@ -117,9 +117,7 @@ def _only_by(
     """What goes with all members but the last: it may be in use."""
     going = collection.members[:-1]
     staying = [*others, collection.members[-1]]
-    rest = walk(
-        [_node(torch, each) for each in staying], limit=MAX_NODES, deadline=deadline
-    )
+    rest = walk([_node(torch, each) for each in staying], limit=MAX_NODES, deadline=deadline)
     own = walk(
         [_node(torch, each) for each in going],
         limit=MAX_NODES,
@@ -179,9 +177,7 @@ class Working:
     nodes: int
 
 
-def working_set(
-    torch: Torch, device: str, deadline: float, *, with_graphs: bool
-) -> Working:
+def working_set(torch: Torch, device: str, deadline: float, *, with_graphs: bool) -> Working:
     """The tensors in local variables of running functions, and what their graphs keep.
 
     Args:

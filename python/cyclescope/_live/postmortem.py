@@ -182,9 +182,7 @@ class Examiner:
             found.left_out.append("autograd graphs: no time left")
         found.graphs.sort(key=lambda each: -each.bytes)
         self._totals(sorted_)
-        working = kept.working_set(
-            torch, self._device, self._deadline, with_graphs=not in_backward
-        )
+        working = kept.working_set(torch, self._device, self._deadline, with_graphs=not in_backward)
         self._is_too_big(sorted_, working)
         if time.monotonic() + heap < self._deadline:
             found.owners = self._owners(census)

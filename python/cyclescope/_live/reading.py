@@ -85,9 +85,7 @@ class Census:
 
 def take_census(torch: Torch) -> Census:
     """List what is alive now."""
-    tensors, nodes, modules = objects_of_types(
-        [torch.Tensor], _node_types(), [torch.nn.Module]
-    )
+    tensors, nodes, modules = objects_of_types([torch.Tensor], _node_types(), [torch.nn.Module])
     found = []
     with torch._C.DisableTorchFunction():
         for tensor in tensors:

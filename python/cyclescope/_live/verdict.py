@@ -47,8 +47,7 @@ def judge(found: PostMortem, *, too_big: bool, needs: tuple[int, int]) -> None:
             f"{graphs.what}, {mib(graphs.bytes)}; without all but the last the {asked} would fit"
         )
         found.advice = (
-            "Store `.item()` of losses and metrics, or `.detach()`; "
-            "evaluate under torch.no_grad()."
+            "Store `.item()` of losses and metrics, or `.detach()`; evaluate under torch.no_grad()."
         )
     elif known.headroom < known.requested <= free:
         found.verdict = "fragmentation"
