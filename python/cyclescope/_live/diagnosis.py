@@ -125,30 +125,34 @@ def _pattern(
 
 
 def diagnose_state(
-    torch: Torch, roots: list[LiveTensor], graph: Graph, mark: int
+    torch: Torch, roots: list[LiveTensor], mark: int, states: set[tuple[int, ...]]
 ) -> Diagnosis | None:
     """The tensor that carries a graph from step to step.
 
-    Of those with old nodes behind them (the state, but also an output or a loss that was computed
-    from it) the one whose own node is of the kind of an old node that new ones lead to directly:
-    that was the state of the step before. Of several the one with most old nodes.
+    Not an output or a loss that was computed from it, behind which there are as many old nodes.
+
+    Args:
+        torch: The module.
+        roots: Tensors with graphs.
+        mark: The sequence number of the first node that is younger than the last sample.
+        states: The shapes of those that were there at the last sample, and whose own nodes younger
+            nodes lead to directly.
     """
     deadline = time.monotonic() + SECONDS
     carriers: list[tuple[bool, int, int, LiveTensor, Graph]] = []
-    states = graph.crossings(mark)
     for root in roots[-64:]:
         node = torch._C.TensorBase.grad_fn.__get__(root.tensor)
         behind = walk([node], limit=MAX_NODES, deadline=deadline)
         old = behind.older_than(mark)
         if old:
-            carriers.append((type(node) in states, old, -len(behind.nodes), root, behind))
+            carriers.append((root.shape in states, old, -len(behind.nodes), root, behind))
     carriers.sort(key=lambda each: each[:3], reverse=True)
-    for _, old, _, carrier, behind in carriers[:8]:
-        # What only C++ holds is part of the graph.
-        if holders.what_holds([carrier.tensor]).members:
-            break
-    else:
+    # What only C++ holds is part of the graph.
+    held = (each for each in carriers[:8] if holders.what_holds([each[3].tensor]).members)
+    found = next(held, None)
+    if found is None:
         return None
+    _, old, _, carrier, behind = found
     kept = sum(_saved_since(torch, behind, mark).values())
     return Diagnosis(
         pattern="state-not-detached",

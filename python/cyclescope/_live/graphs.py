@@ -32,15 +32,15 @@ class Graph:
         """How many nodes were made before the one that got this number."""
         return sum(1 for node in self.nodes.values() if node._sequence_nr() < sequence)
 
-    def crossings(self, sequence: int) -> list[type]:
-        """The types of older nodes that newer ones lead to directly."""
-        return [
-            type(following)
+    def crossings(self, sequence: int) -> set[int]:
+        """The numbers of the older nodes that nodes from this number on lead to directly."""
+        return {
+            following._sequence_nr()
             for node in self.nodes.values()
             if sequence <= node._sequence_nr() < LEAF
             for following, _ in node.next_functions
             if following is not None and following._sequence_nr() < sequence
-        ]
+        }
 
 
 def sequence_now(torch: Torch) -> int:

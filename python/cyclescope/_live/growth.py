@@ -131,6 +131,8 @@ class LeakMonitor:
         self._old_nodes: list[int] = []
         self._kept: dict[str, int] = {}
         self._told: dict[tuple[str, str], Growth] = {}
+        self._roots: dict[int, tuple[int, ...]] = {}
+        """The shapes of the tensors with graphs at the last sample, by the number of their node."""
         self._gradients = Gradients()
         self._mark = 0
         """The number of the first autograd node that was made after the last sample."""
@@ -222,7 +224,8 @@ class LeakMonitor:
             found = diagnose_group(torch, census, "node", chosen, group) if chosen else None
             diagnoses += [] if found is None else [found]
         blamed = {name for each in diagnoses for name in each.members}
-        if not any(each.pattern in _KEEP_GRAPHS for each in (*diagnoses, *self._told.values())):
+        patterns = {each.pattern for each in diagnoses} | {name for name, _ in self._told}
+        if not patterns & _KEEP_GRAPHS:
             diagnoses += self._states_that_grow(torch, tensors, blamed)
         diagnoses += self._kept_on_modules(torch, census)
         self._gradients.watch(torch, census.modules)
@@ -265,18 +268,19 @@ class LeakMonitor:
         roots = [each for each in tensors if each.has_graph and _name(each) not in blamed]
         if len(roots) > MAX_NODES // 10:
             return
-        deadline = time.monotonic() + GRAPH_SECONDS
-        graph = walk(
-            [torch._C.TensorBase.grad_fn.__get__(each.tensor) for each in roots],
-            limit=MAX_NODES,
-            deadline=deadline,
-        )
+        nodes = [torch._C.TensorBase.grad_fn.__get__(each.tensor) for each in roots]
+        graph = walk(nodes, limit=MAX_NODES, deadline=time.monotonic() + GRAPH_SECONDS)
+        crossed = graph.crossings(self._mark)
+        states = {shape for number, shape in self._roots.items() if number in crossed}
+        self._roots = {
+            node._sequence_nr(): each.shape for node, each in zip(nodes, roots, strict=True)
+        }
         self._old_nodes.append(graph.older_than(self._mark))
         if len(self._old_nodes) <= WARM_UP + WINDOW:
             return
         if is_growing(self._old_nodes[-WINDOW - 1 :]):
             self._old_nodes.clear()
-            found = diagnose_state(torch, roots, graph, self._mark)
+            found = diagnose_state(torch, roots, self._mark, states)
             if found is not None:
                 yield found
 

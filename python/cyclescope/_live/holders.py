@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from inspect import CO_OPTIMIZED
 from types import CellType, FrameType, FunctionType, ModuleType
-from typing import Any
+from typing import Any, cast
 
 from cyclescope._live.reading import Census, LiveTensor, attributes_of
 
@@ -100,7 +100,7 @@ def is_ours(referrer: object) -> bool:
 
 
 def name_of(holder: Any) -> str:
-    """Where a program has an object: ``train.history``, ``local 'losses' in fit``; else its type."""
+    """Where a program has it: ``train.history``, ``local 'losses' in fit``; else its type."""
     return _name(holder, depth=2) or type(holder).__name__
 
 
@@ -124,10 +124,11 @@ def _name(held: Any, depth: int) -> str | None:
 def _name_in(referrer: object, holder: object) -> str | None:
     kind = type(referrer)
     if kind is dict:
-        names = [key for key, value in list(referrer.items()) if value is holder]  # type: ignore[attr-defined]
+        names_ = cast("dict[object, object]", referrer)
+        names = [key for key, value in list(names_.items()) if value is holder]
         if not names or type(names[0]) is not str:
             return None
-        module = referrer.get("__name__") if "__builtins__" in referrer else None  # type: ignore[attr-defined]
+        module = names_.get("__name__") if "__builtins__" in names_ else None
         if type(module) is str:
             return f"{module}.{names[0]}"
         owner = _owner_of_dict(referrer)
@@ -142,7 +143,8 @@ def _name_in(referrer: object, holder: object) -> str | None:
 
 
 def _owner_of_dict(names: object) -> object | None:
-    for referrer in gc.get_referrers(names):
+    referrers: list[object] = gc.get_referrers(names)
+    for referrer in referrers:
         if attributes_of(referrer) is names:
             return referrer
     return None

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import gc
 import json
+import sys
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
+from types import FrameType
 from typing import Any
 
 from cyclescope import _native
@@ -14,6 +16,7 @@ from cyclescope._live import holders, kept, reading
 from cyclescope._live.allocator import Numbers, Segment, numbers, segments_of, would_fit
 from cyclescope._live.growth import running_monitor
 from cyclescope._live.reading import Torch
+from cyclescope._live.verdict import judge
 
 SECONDS_AN_OBJECT = 2e-6
 """How long a look at the heap takes at most, as a guess whether there is time for one."""
@@ -87,6 +90,8 @@ class Examiner:
         self._device = f"cuda:{device}"
         self._segments: list[Segment] = []
         self._stream: int | None = None
+        self._needs = 0, 0
+        self._too_big = False
         self.found = PostMortem(time=time.time(), device=self._device)
 
     def examine(self, keep: Callable[[PostMortem], None]) -> PostMortem:
@@ -220,9 +225,6 @@ class Examiner:
         self._needs = sum(sorted_.persistent.values()), sum(working.pointers.values())
         self._too_big = not would_fit(known, self._segments, dispensable, self._stream)
 
-    _needs: tuple[int, int] = (0, 0)
-    _too_big: bool = False
-
     def _owners(self, census: reading.Census) -> list[Finding]:
         """The largest storages, each with a name."""
         largest: dict[int, reading.LiveTensor] = {}
@@ -247,17 +249,12 @@ class Examiner:
         return would_fit(known, self._segments, pointers, self._stream)
 
     def _judge(self) -> None:
-        from cyclescope._live.verdict import judge
-
         judge(self.found, too_big=self._too_big, needs=self._needs)
 
 
 def _stack() -> list[str]:
-    import sys
-
-    frame = sys._getframe(1)
-    lines = []
-    current: Any = frame
+    lines: list[str] = []
+    current: FrameType | None = sys._getframe(1)
     while current is not None and len(lines) < 30:
         if not str(current.f_globals.get("__name__", "")).startswith("cyclescope."):
             code = current.f_code

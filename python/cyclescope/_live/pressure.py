@@ -1,7 +1,7 @@
 """Collections when device memory is nearly full and cycles are known to hold some of it.
 
-PyTorch's allocator knows nothing of Python's garbage, and the collector nothing of device memory, so a
-program can run out of memory that is garbage already (pytorch/pytorch#50185).
+PyTorch's allocator knows nothing of Python's garbage, and the collector nothing of device memory,
+so a program can run out of memory that is garbage already (pytorch/pytorch#50185).
 """
 
 from __future__ import annotations

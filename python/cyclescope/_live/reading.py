@@ -96,7 +96,7 @@ def take_census(torch: Torch) -> Census:
 
 
 def objects_of_types(*kinds: list[type]) -> list[list[Any]]:
-    """The objects of some kinds, each given by its types, whose subtypes count; by type pointers."""
+    """The objects of some kinds, each given by its types; their subtypes count too."""
     known: dict[int, int] = {}
     for number, pending in enumerate(kinds):
         pending = list(pending)
