@@ -5,8 +5,10 @@
 //! its references named ([`LeakGraph`]): which cycle to show, the way to each buffer, which
 //! reference to cut.
 
+mod csr;
 mod cut;
 mod cycle;
+mod dominators;
 mod fold;
 mod group;
 mod leak_graph;
@@ -15,8 +17,10 @@ mod properties;
 mod selection;
 mod shortest;
 
+pub use csr::{Csr, Seen};
 pub use cut::{CutSet, find_cuts, frees_group, points_back};
 pub use cycle::{Cycle, first_cycle};
+pub use dominators::Dominators;
 pub use fold::fold;
 pub use group::{Group, find_groups};
 pub use leak_graph::{Hop, LeakEdge, LeakGraph, LeakNode};
