@@ -15,7 +15,25 @@ from cyclescope._forbid import (
     assert_no_tensor_cycles,
     forbid_tensor_cycles,
 )
-from cyclescope._native import Buffer, Cut, CycleReport, Known, Leak, Library, Step
+from cyclescope._native import (
+    Buffer,
+    Cut,
+    CycleReport,
+    Heap,
+    HeapBuffer,
+    HeapDiff,
+    HeapRow,
+    HeapTable,
+    Known,
+    Leak,
+    Library,
+    Retention,
+    RetentionPath,
+    RetentionStep,
+    Step,
+    heap,
+    why_alive,
+)
 from cyclescope._patch_torch import TorchPatch, patch_torch
 from cyclescope._ranks import Rank, current_rank, gather
 from cyclescope._results import to_github_annotations, to_sarif
@@ -42,12 +60,20 @@ __all__ = [
     "CycleReport",
     "Devices",
     "ForbiddenCycles",
+    "Heap",
+    "HeapBuffer",
+    "HeapDiff",
+    "HeapRow",
+    "HeapTable",
     "Known",
     "Leak",
     "LeakTally",
     "Library",
     "NoTensorCycles",
     "Rank",
+    "Retention",
+    "RetentionPath",
+    "RetentionStep",
     "Settings",
     "Step",
     "StepCollector",
@@ -61,6 +87,7 @@ __all__ = [
     "find_tensor_cycles",
     "forbid_tensor_cycles",
     "gather",
+    "heap",
     "observe_tensor_cycles",
     "patch_torch",
     "settings",
@@ -68,4 +95,5 @@ __all__ = [
     "to_github_annotations",
     "to_sarif",
     "warn_tensor_cycles",
+    "why_alive",
 ]

@@ -16,6 +16,7 @@ mod leak_graph;
 mod properties;
 mod selection;
 mod shortest;
+mod ways;
 
 pub use csr::{Csr, Seen};
 pub use cut::{CutSet, find_cuts, frees_group, points_back};
@@ -26,3 +27,4 @@ pub use group::{Group, find_groups};
 pub use leak_graph::{Hop, LeakEdge, LeakGraph, LeakNode};
 pub use selection::{NODE_LIMIT, Selection, select};
 pub use shortest::{PathToBuffer, paths_to_buffers};
+pub use ways::Ways;

@@ -1,5 +1,6 @@
 //! The Python module `cyclescope._native`: thin bindings.
 
+mod heap;
 mod report;
 mod state;
 
@@ -31,6 +32,11 @@ mod _native {
         super::refuse_subinterpreters()
     }
 
+    #[pymodule_export]
+    use super::heap::{
+        Heap, HeapBuffer, HeapDiff, HeapRow, HeapTable, Retention, RetentionPath, RetentionStep,
+        heap, why_alive,
+    };
     #[pymodule_export]
     use super::report::{Buffer, Cut, CycleReport, Known, Leak, Library, Step};
     #[pymodule_export]
