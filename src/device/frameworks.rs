@@ -264,6 +264,11 @@ impl Frameworks {
         verdict == TENSOR
     }
 
+    /// True for what is a storage of PyTorch's by its verdict.
+    pub fn is_storage(verdict: Verdict) -> bool {
+        verdict == STORAGE
+    }
+
     /// True for a tensor with an autograd graph behind it.
     pub fn has_grad_fn(&self, verdict: Verdict, object: &Bound<'_, PyAny>) -> bool {
         match (verdict, &self.torch) {

@@ -12,6 +12,7 @@ pub struct Dominators {
     idom: Vec<u32>,
     /// The nodes that can be reached, each after its dominators.
     order: Vec<u32>,
+    peak_bytes: usize,
 }
 
 /// What a node has instead of a number while it has none.
@@ -39,6 +40,9 @@ impl Dominators {
         for &root in roots {
             is_root[number[root as usize] as usize] = true;
         }
+        // Beside the references to each node: five numbers by number, one by node, and the flags.
+        let peak_bytes = size_of::<u32>() * (6 * order.len() + number.len() + graph.edge_count())
+            + is_root.len();
         let semi = semi_dominators(graph, &number, &order, parent.clone(), &is_root);
 
         // From here on `parent` becomes the immediate dominators, still in numbers.
@@ -65,6 +69,7 @@ impl Dominators {
         Self {
             idom: result,
             order,
+            peak_bytes,
         }
     }
 
@@ -84,6 +89,11 @@ impl Dominators {
     /// The nodes that roots reach, each after its dominators.
     pub fn order(&self) -> &[u32] {
         &self.order
+    }
+
+    /// The most memory that finding the tree took at once, that of the graph not counted.
+    pub fn peak_bytes(&self) -> usize {
+        self.peak_bytes
     }
 
     /// The sum over each node and all that it dominates, of sizes given by node.

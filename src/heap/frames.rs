@@ -22,8 +22,8 @@ pub struct RunningFrame {
     pub address: usize,
     /// The variables and what they hold, by address; those of inner functions too are cells.
     pub variables: Vec<(String, usize)>,
-    /// What else the frame holds: its function, its namespaces.
-    pub parts: Vec<usize>,
+    /// What else the frame holds, with what it is called: its function, its namespaces.
+    pub parts: Vec<(&'static str, usize)>,
 }
 
 /// The frames of all threads, the innermost of each thread first.
@@ -67,7 +67,7 @@ fn read(builtins: &Builtins, frame: &Bound<'_, PyAny>, thread: u64) -> RunningFr
                     .collect(),
                 Vec::new(),
             ),
-            Some(namespace) => (Vec::new(), vec![namespace.as_ptr() as usize]),
+            Some(namespace) => (Vec::new(), vec![("f_locals", namespace.as_ptr() as usize)]),
             None => Default::default(),
         },
     };
@@ -119,7 +119,7 @@ fn in_place(
     builtins: &Builtins,
     frame: &Bound<'_, PyAny>,
     layout: &Layout,
-) -> (Vec<(String, usize)>, Vec<usize>) {
+) -> (Vec<(String, usize)>, Vec<(&'static str, usize)>) {
     let Some(code) = builtins.frame_code.get(frame) else {
         return Default::default();
     };
@@ -142,10 +142,14 @@ fn in_place(
             .enumerate()
             .filter_map(|(i, name)| Some((name, part(layout.variables + i)?)))
             .collect();
-        let parts = [layout.function, layout.globals, layout.locals]
-            .into_iter()
-            .filter_map(part)
-            .collect();
+        let parts = [
+            ("f_locals", layout.locals),
+            ("f_globals", layout.globals),
+            ("f_func", layout.function),
+        ]
+        .into_iter()
+        .filter_map(|(name, word)| Some((name, part(word)?)))
+        .collect();
         (variables, parts)
     }
 }

@@ -198,6 +198,12 @@ impl<'py> LiveObjects<'py> {
         }
     }
 
+    /// Forgets which object has which number, which takes a good part of the memory: from here on
+    /// [`LiveObjects::number_of`] knows none.
+    pub fn forget_numbers(&mut self) {
+        self.marks = Marks::default();
+    }
+
     /// The bytes of memory that all this takes beside the graph.
     pub fn bytes(&self) -> usize {
         size_of::<usize>() * (self.addresses.capacity() + self.others.capacity())

@@ -49,12 +49,17 @@ impl Inspector {
             last: started,
             phases: Vec::new(),
         };
-        let live = Live::take(self, py, None)?;
+        let mut live = Live::take(self, py, None)?;
         let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
         clock.lap("graph");
+        let purposes = self.purposes(&frameworks, &live);
+        let first_peak = live.bytes();
+        live.objects.forget_numbers();
+        clock.lap("purposes");
         let ways = live.ways(&[]);
         clock.lap("ways");
         let dominators = Dominators::new(live.graph(), &live.roots());
+        let second_peak = live.bytes() + ways.bytes() + dominators.peak_bytes();
         let retained = live.retained(&dominators);
         clock.lap("dominators");
 
@@ -72,7 +77,6 @@ impl Inspector {
             .map(|&index| way_to_holder(&ways, &live.buffers[index]))
             .collect();
         let naming = Naming::new(self, &frameworks, &live, &all);
-        let purposes = self.purposes(&frameworks, &live);
         let traces = AllocationTraces::new(py);
         let buffers: Vec<Buffer> = order
             .iter()
@@ -114,7 +118,7 @@ impl Inspector {
             unreachable: live.unreached(&ways),
             pause_ms: 0.0,
             phases: Vec::new(),
-            working_bytes: live.bytes() as u64,
+            working_bytes: first_peak.max(second_peak) as u64,
             devices: devices(py, &buffers),
             buffers,
             classes,

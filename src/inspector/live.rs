@@ -188,13 +188,9 @@ impl<'py> Live<'py> {
         }
     }
 
-    /// The most memory that the look took at once, all of it given back afterwards.
+    /// The bytes of memory that the look takes now, all of it given back afterwards.
     pub fn bytes(&self) -> usize {
-        // The dominator tree has eight numbers for each node and one for each reference, and the
-        // bytes retained two long ones for each node.
-        let graph = self.graph();
-        let tree = 32 * graph.node_count() + 4 * graph.edge_count();
-        self.objects.bytes() + graph.bytes() + tree
+        self.objects.bytes() + self.graph().bytes()
     }
 
     /// The modules, the program's own before libraries', and the frames: what has a name.
@@ -314,8 +310,8 @@ impl<'py> Live<'py> {
             let variables = frame.variables.iter().map(|(name, address)| {
                 (ReferenceName::Local(name.clone()), *address)
             });
-            let parts = frame.parts.iter().map(|address| {
-                (ReferenceName::Attribute("f_globals".to_owned()), *address)
+            let parts = frame.parts.iter().map(|(name, address)| {
+                (ReferenceName::Attribute((*name).to_owned()), *address)
             });
             let held: Vec<(ReferenceName, u32)> = variables
                 .chain(parts)
@@ -347,6 +343,30 @@ impl<'py> Live<'py> {
         for (node, verdict) in holders {
             if let Some(object) = self.objects.object(node) {
                 self.add_buffer(frameworks, node, verdict, &object, edges);
+            }
+        }
+        self.give_storages_to_tensors(edges);
+    }
+
+    /// The Python object of a storage, once made, is kept by the storage in C++, which the tensors
+    /// on it keep.
+    fn give_storages_to_tensors(&mut self, edges: &mut Edges) {
+        let mut tensors: FxHashMap<usize, Vec<u32>> = FxHashMap::default();
+        let mut storages: Vec<(u32, usize)> = Vec::new();
+        for &(node, verdict) in &self.objects.holders {
+            let Some(&index) = edges.memory_of.get(&node) else {
+                continue;
+            };
+            if Frameworks::is_tensor(verdict) {
+                tensors.entry(index).or_default().push(node);
+            } else if Frameworks::is_storage(verdict) {
+                storages.push((node, index));
+            }
+        }
+        for (storage, index) in storages {
+            for &tensor in tensors.get(&index).into_iter().flatten() {
+                let name = ReferenceName::Attribute("untyped_storage()".to_owned());
+                self.add_hidden(tensor, storage, name, edges);
             }
         }
     }

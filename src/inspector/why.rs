@@ -202,7 +202,8 @@ fn ways_to(live: &Live<'_>, turned: &Csr, target: u32) -> Vec<Way> {
                     target,
                 }];
             }
-            [only] if only.nodes.len() > suffix.len() + 1 => {
+            // Who else holds a module's namespace is of no interest, nor who holds a root.
+            [only] if only.nodes.len() > suffix.len() + 2 => {
                 let next = only.nodes[only.nodes.len() - suffix.len() - 1];
                 suffix.insert(0, next);
             }
