@@ -2,6 +2,11 @@
 //! device memory.
 
 mod found;
+mod heap;
+mod live;
+mod naming;
+mod purpose;
+mod why;
 
 use std::cell::{Cell, RefCell};
 use std::ptr;
@@ -57,6 +62,8 @@ pub struct Inspector {
     classes: Cell<Classes>,
     diagnoses: Cell<Diagnoses>,
     gc: GcModule,
+    /// `sys._current_frames`.
+    current_frames: Py<PyAny>,
     process: Process,
 }
 
@@ -178,6 +185,7 @@ impl Inspector {
             diagnoses: Cell::default(),
             frameworks: RefCell::default(),
             gc: GcModule::new(py)?,
+            current_frames: py.import("sys")?.getattr("_current_frames")?.unbind(),
             process: process(py),
         })
     }

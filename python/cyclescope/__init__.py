@@ -18,7 +18,25 @@ from cyclescope._forbid import (
 from cyclescope._live.growth import Cost, Growth, LeakMonitor, watch_growth
 from cyclescope._live.oom import OomWatch, on_oom
 from cyclescope._live.pressure import PressureRelief, Relief, collect_on_pressure
-from cyclescope._native import Buffer, Cut, CycleReport, Known, Leak, Library, Step
+from cyclescope._native import (
+    Buffer,
+    Cut,
+    CycleReport,
+    Heap,
+    HeapBuffer,
+    HeapDiff,
+    HeapRow,
+    HeapTable,
+    Known,
+    Leak,
+    Library,
+    Retention,
+    RetentionPath,
+    RetentionStep,
+    Step,
+    heap,
+    why_alive,
+)
 from cyclescope._patch_torch import TorchPatch, patch_torch
 from cyclescope._ranks import Rank, current_rank, gather
 from cyclescope._results import to_github_annotations, to_sarif
@@ -47,6 +65,11 @@ __all__ = [
     "Devices",
     "ForbiddenCycles",
     "Growth",
+    "Heap",
+    "HeapBuffer",
+    "HeapDiff",
+    "HeapRow",
+    "HeapTable",
     "Known",
     "Leak",
     "LeakMonitor",
@@ -57,6 +80,9 @@ __all__ = [
     "PressureRelief",
     "Rank",
     "Relief",
+    "Retention",
+    "RetentionPath",
+    "RetentionStep",
     "Settings",
     "Step",
     "StepCollector",
@@ -71,6 +97,7 @@ __all__ = [
     "find_tensor_cycles",
     "forbid_tensor_cycles",
     "gather",
+    "heap",
     "observe_tensor_cycles",
     "on_oom",
     "patch_torch",
@@ -80,4 +107,5 @@ __all__ = [
     "to_sarif",
     "warn_tensor_cycles",
     "watch_growth",
+    "why_alive",
 ]

@@ -1,5 +1,6 @@
 //! The Python module `cyclescope._native`: thin bindings.
 
+mod heap;
 mod pending;
 mod report;
 mod state;
@@ -32,6 +33,11 @@ mod _native {
         super::refuse_subinterpreters()
     }
 
+    #[pymodule_export]
+    use super::heap::{
+        Heap, HeapBuffer, HeapDiff, HeapRow, HeapTable, Retention, RetentionPath, RetentionStep,
+        heap, why_alive,
+    };
     #[pymodule_export]
     use super::pending::call_in_main_thread;
     #[pymodule_export]

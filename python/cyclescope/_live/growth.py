@@ -143,6 +143,7 @@ class LeakMonitor:
         self._seconds = 0.0
         self._samples = 0
         self._running = True
+        self._busy = False
         _running.append(self)
 
     @property
@@ -163,8 +164,16 @@ class LeakMonitor:
 
     def step(self) -> list[Growth]:
         """Count a step; in every so manieth, sample. Returns what is told for the first time."""
-        if not self._running:
+        # A collection or a pending call in the middle of a step may come here again.
+        if not self._running or self._busy:
             return []
+        self._busy = True
+        try:
+            return self._step()
+        finally:
+            self._busy = False
+
+    def _step(self) -> list[Growth]:
         self._steps += 1
         torch = reading.imported_torch()
         if torch is None:
@@ -182,6 +191,11 @@ class LeakMonitor:
             _teller.logger.error("cyclescope: the search for growth ended: %r", error)
         self._pace(started)
         return news
+
+    def sample(self) -> list[Growth]:
+        """Count a step and sample now, whatever its number; as :meth:`step` otherwise."""
+        self._next = 0
+        return self.step()
 
     def stop(self) -> None:
         """End it. What was found stays in :attr:`found`."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cyclescope._live import holders, reading
-from cyclescope._live.graphs import Graph, saved_by, walk
+from cyclescope._live.graphs import LEAF, Graph, saved_by, walk
 from cyclescope._live.reading import Census, LiveTensor, Torch, attributes_of, read_tensor
 
 MAX_NODES = 200_000
@@ -137,6 +137,12 @@ def _only_by(
     return freed
 
 
+def _number(node: Any) -> int:
+    """The place of a node in time; before all others for those that accumulate gradients."""
+    number = int(node._sequence_nr())
+    return -1 if number == LEAF else number
+
+
 def _node(torch: Torch, each: LiveTensor) -> Any:
     return torch._C.TensorBase.grad_fn.__get__(each.tensor)
 
@@ -177,11 +183,16 @@ class Working:
     nodes: int
 
 
-def working_set(torch: Torch, device: str, deadline: float, *, with_graphs: bool) -> Working:
+def working_set(
+    torch: Torch, census: Census, device: str, deadline: float, *, with_graphs: bool
+) -> Working:
     """The tensors in local variables of running functions, and what their graphs keep.
+
+    And those that are newer than all of these: they are on their way from one call to the next.
 
     Args:
         torch: The module.
+        census: What is alive.
         device: Which memory.
         deadline: When to stop.
         with_graphs: False while a backward pass runs.
@@ -196,6 +207,18 @@ def working_set(torch: Torch, device: str, deadline: float, *, with_graphs: bool
         read = [each for value in locals_ if (each := read_tensor(torch, value)) is not None]
     graph = Graph()
     if with_graphs:
+        graph = walk(
+            [_node(torch, each) for each in read if each.has_graph],
+            limit=MAX_NODES,
+            deadline=deadline,
+        )
+        newest = max((_number(node) for node in graph.nodes.values()), default=0)
+        under_way = [
+            each
+            for each in census.tensors
+            if each.has_graph and _number(_node(torch, each)) > newest
+        ]
+        read += under_way
         graph = walk(
             [_node(torch, each) for each in read if each.has_graph],
             limit=MAX_NODES,

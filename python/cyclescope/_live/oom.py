@@ -36,8 +36,9 @@ LOG_SECONDS = 1.0
 class OomWatch:
     """Waits for out-of-memory errors. Stop it with :meth:`stop`, or use it as a context manager."""
 
-    def __init__(self, report_dir: Path, seconds: float) -> None:
+    def __init__(self, report_dir: Path | None, seconds: float) -> None:
         self.report_dir = report_dir
+        """Where they go; None until there is one, if it was to be a temporary folder."""
         self.reports: list[Path] = []
         """The texts that were written; the JSON lies beside each."""
         self.last: PostMortem | None = None
@@ -92,31 +93,32 @@ class OomWatch:
         self.errors += 1
         if self.errors > MAX_REPORTS:
             return
-        examiner = Examiner(torch, device, requested, limit, free, self._seconds)
-        stem = self._free_stem()
         deadline = time.monotonic() + self._seconds
-        found = examiner.examine(lambda early: self._write(stem, early))
+        examiner = Examiner(torch, device, requested, limit, free, self._seconds)
+        path = self._free_path()
+        found = examiner.examine(lambda early: _write(path, early))
         if reading.quietly(torch._C._cuda_isHistoryEnabled):
             if time.monotonic() < deadline:
-                _dump(torch, self.report_dir / f"{stem}.pickle")
+                _dump(torch, path.with_suffix(".pickle"))
             else:
                 found.left_out.append("PyTorch's memory snapshot: no time left")
-        self._write(stem, found)
+        _write(path, found)
         self.last = found
-        text = self.report_dir / f"{stem}.txt"
-        self.reports.append(text)
-        _log(f"out of memory on {found.device}: {found.verdict}: {found.headline} · {text}")
+        self.reports.append(path)
+        _log(f"out of memory on {found.device}: {found.verdict}: {found.headline} · {path}")
 
-    def _write(self, stem: str, found: PostMortem) -> None:
-        write_whole(self.report_dir / f"{stem}.json", found.to_json())
-        write_whole(self.report_dir / f"{stem}.txt", as_text(found))
-
-    def _free_stem(self) -> str:
+    def _free_path(self) -> Path:
+        if self.report_dir is None:
+            self.report_dir = Path(tempfile.mkdtemp(prefix="cyclescope-"))
         self.report_dir.mkdir(parents=True, exist_ok=True)
-        stem, number = f"oom-{_ranks.stem()}", self.errors
-        while (self.report_dir / f"{stem}-{number}.txt").exists():
+        number = self.errors
+        while True:
+            # No dots but that of the suffix, as a machine's name may have some.
+            stem = f"oom-{_ranks.stem()}-{number}".replace(".", "_")
+            path = self.report_dir / f"{stem}.txt"
+            if not path.exists():
+                return path
             number += 1
-        return f"{stem}-{number}"
 
 
 def on_oom(report_dir: StrPath | None = None, *, seconds: float = SECONDS) -> OomWatch:
@@ -133,7 +135,7 @@ def on_oom(report_dir: StrPath | None = None, *, seconds: float = SECONDS) -> Oo
 
     Args:
         report_dir: Where post-mortems go; by default as the :func:`settings` have it, or else a
-            new folder among the temporary files.
+            new folder among the temporary files, made when there is something to write.
         seconds: How long one may take; what there is no time for is left out, and said so.
 
     Raises:
@@ -143,11 +145,12 @@ def on_oom(report_dir: StrPath | None = None, *, seconds: float = SECONDS) -> Oo
     if not seconds > 0:
         raise ValueError(f"seconds must be a positive number, not {seconds!r}")
     chosen = settings().report_dir if report_dir is None else Path(report_dir)
-    folder = Path(tempfile.mkdtemp(prefix="cyclescope-")) if chosen is None else chosen
-    folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryFile(dir=folder):
+    if chosen is None:
+        return OomWatch(None, seconds)
+    chosen.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=chosen):
         pass
-    return OomWatch(folder.absolute(), seconds)
+    return OomWatch(chosen.absolute(), seconds)
 
 
 _watches: list[OomWatch] = []
@@ -196,6 +199,11 @@ def _observe(device: int, requested: int, limit: int, free: int) -> None:
         if was_enabled:
             gc.enable()
         _busy = False
+
+
+def _write(path: Path, found: PostMortem) -> None:
+    write_whole(path.with_suffix(".json"), found.to_json())
+    write_whole(path, as_text(found))
 
 
 def _dump(torch: Torch, path: Path) -> None:

@@ -105,6 +105,7 @@ class Examiner:
         self._part("cycles", self._cycles, seconds=heap)
         self._part("what grew", self._growth, seconds=0.0)
         self._part("live tensors", lambda: self._live(heap), seconds=heap)
+        self._part("the owners of the largest tensors", self._owners, seconds=2 * heap)
         self._judge()
         found.seconds = time.monotonic() - self._began
         return found
@@ -187,12 +188,10 @@ class Examiner:
             found.left_out.append("autograd graphs: no time left")
         found.graphs.sort(key=lambda each: -each.bytes)
         self._totals(sorted_)
-        working = kept.working_set(torch, self._device, self._deadline, with_graphs=not in_backward)
+        working = kept.working_set(
+            torch, census, self._device, self._deadline, with_graphs=not in_backward
+        )
         self._is_too_big(sorted_, working)
-        if time.monotonic() + heap < self._deadline:
-            found.owners = self._owners(census)
-        else:
-            found.left_out.append("the owners of the largest tensors: no time left")
 
     def _totals(self, sorted_: kept.Roles) -> None:
         totals = {
@@ -225,22 +224,18 @@ class Examiner:
         self._needs = sum(sorted_.persistent.values()), sum(working.pointers.values())
         self._too_big = not would_fit(known, self._segments, dispensable, self._stream)
 
-    def _owners(self, census: reading.Census) -> list[Finding]:
-        """The largest storages, each with a name."""
-        largest: dict[int, reading.LiveTensor] = {}
-        for each in census.tensors:
-            if each.device == self._device and each.pointer not in largest:
-                largest[each.pointer] = each
-        top = sorted(largest.values(), key=lambda each: -each.bytes)[:MAX_OWNERS]
-        found = []
-        for each in top:
-            name = (
-                holders.name_of(each.tensor)
-                if time.monotonic() < self._deadline
-                else type(each.tensor).__name__
+    def _owners(self) -> None:
+        heap = _native.heap()
+        mine = [each for each in heap.buffers if each.device == self._device]
+        mine.sort(key=lambda each: -each.bytes)
+        self.found.owners = [
+            Finding(
+                what=f"{each.owner}: {each.dtype}{list(each.shape or ())}",
+                bytes=each.bytes,
+                details=[each.category],
             )
-            found.append(Finding(what=f"{name}: {each.dtype}{list(each.shape)}", bytes=each.bytes))
-        return found
+            for each in mine[:MAX_OWNERS]
+        ]
 
     def _fits(self, pointers: Iterable[int]) -> bool | None:
         known = self.found.numbers
