@@ -126,6 +126,7 @@ def test_each_verdict_needs_its_proof() -> None:
     assert judged(asked, too_big=True).verdict == "batch-too-big"
     assert judged(asked, growth=[grown]).verdict == "growth"
     assert judged(replace(asked, elsewhere=2 * GIB)).verdict == "elsewhere"
+    assert judged(replace(asked, elsewhere=GIB), too_big=True).verdict == "elsewhere"
     assert judged(asked).verdict == "unclear"
 
 
@@ -226,10 +227,12 @@ class Node:
 
 def test_garbage_in_cycles_is_told_with_its_trace(allocator: Allocator, tmp_path: Path) -> None:
     with cyclescope.on_oom(tmp_path) as watch:
+        alive = {"by": allocator.block(torch.zeros(4 * MIB))}
         for _ in range(3):
             Node(allocator.block(torch.zeros(4 * MIB)))
         allocator.fail(40 * MIB)
         allocator.fail(60 * MIB)
+    del alive
     first, second = texts(tmp_path)
     assert first.startswith("cycles: reference cycles hold 48.0 MiB of garbage")
     assert "Node.me" in first
@@ -248,6 +251,7 @@ def test_kept_graphs_are_told_with_what_only_they_keep(
 ) -> None:
     weight = allocator.block(torch.ones(1024, 1024, requires_grad=True))
     with cyclescope.on_oom(tmp_path) as watch:
+        alive = {"by": allocator.block(torch.zeros(16 * MIB))}
         losses = []
         for _ in range(4):
             x = allocator.block(torch.ones(4096, 1024))
@@ -262,6 +266,7 @@ def test_kept_graphs_are_told_with_what_only_they_keep(
         assert "local 'losses' in" in kept.what
         allocator.fail(80 * MIB)
         assert watch.last.verdict == "unclear"
+        del alive
 
 
 def test_a_batch_that_is_too_big_is_told(allocator: Allocator, tmp_path: Path) -> None:

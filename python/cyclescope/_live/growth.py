@@ -45,7 +45,9 @@ class Growth:
     """A group of buffers that grows."""
 
     pattern: str
-    """Its name: one of ``cyclescope.GROWTH_PATTERNS``."""
+    """``kept-with-graph``, ``evaluation-with-graph``, ``graph-retained``, ``state-not-detached``,
+    ``gradients-never-cleared``, ``activations-kept-by-hook``, ``activation-on-module``,
+    ``grad-fn-kept``, ``model-copies`` or ``container-grows``."""
     owner: str
     """Where the program keeps it: ``train.history``, ``local 'hidden' in fit (train.py:12)``."""
     summary: str
@@ -54,10 +56,11 @@ class Growth:
     step: int
     """At which step it was clear."""
     tensors: int
-    """How many tensors there are in the group."""
+    """How many tensors there are of this kind: of one device and dtype, with or without a graph."""
     bytes: int
-    """Bytes of their storages, and of what their graphs keep as far as it was looked at."""
+    """Bytes of their storages, without what their graphs keep."""
     bytes_per_step: float
+    """By how much they grow; for ``state-not-detached``, what the graph of a step keeps."""
     example: str
     """One of them: ``float32[64, 128] on cuda:0``."""
     allocated_at: str | None

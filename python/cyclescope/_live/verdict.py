@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from cyclescope._live.allocator import Numbers
     from cyclescope._live.postmortem import PostMortem
 
 MIB = 2**20
@@ -65,6 +66,10 @@ def judge(found: PostMortem, *, too_big: bool, needs: tuple[int, int]) -> None:
         found.verdict = "batch-too-big"
         found.headline = f"{asked} were asked for at once, and the limit is {mib(known.limit)}"
         found.advice = _SMALLER
+    elif too_big and _fits_alone(known, sum(needs)):
+        found.verdict = "elsewhere"
+        found.headline = _outside(known)
+        found.advice = _OTHERS
     elif too_big:
         found.verdict = "batch-too-big"
         found.headline = (
@@ -79,11 +84,8 @@ def judge(found: PostMortem, *, too_big: bool, needs: tuple[int, int]) -> None:
         found.advice = largest["advice"]
     elif known.elsewhere is not None and known.elsewhere > max(known.reserved, known.requested):
         found.verdict = "elsewhere"
-        found.headline = (
-            f"{mib(known.elsewhere)} of the device are in use outside of PyTorch's allocator, "
-            f"which has {mib(known.reserved)}"
-        )
-        found.advice = "See nvidia-smi for other processes on this device."
+        found.headline = _outside(known)
+        found.advice = _OTHERS
     else:
         found.verdict = "unclear"
         found.headline = (
@@ -95,6 +97,21 @@ def judge(found: PostMortem, *, too_big: bool, needs: tuple[int, int]) -> None:
             "or with torch.cuda.memory._record_memory_history()."
         )
 
+
+def _fits_alone(known: Numbers, needed: int) -> bool:
+    """True if the request would fit on this device beside what is needed, were it not for others."""
+    outside = known.elsewhere or 0
+    return outside >= known.requested and needed + known.requested <= known.limit
+
+
+def _outside(known: Numbers) -> str:
+    return (
+        f"{mib(known.elsewhere or 0)} of the device are in use outside of PyTorch's allocator, "
+        f"which has {mib(known.reserved)}"
+    )
+
+
+_OTHERS = "See nvidia-smi for other processes on this device."
 
 _SMALLER = (
     "Take a smaller batch and accumulate gradients, checkpoint activations "
