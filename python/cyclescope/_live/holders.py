@@ -172,15 +172,22 @@ def _local_name(holder: object) -> str | None:
     return None
 
 
-def all_locals() -> Iterable[tuple[str, Any, FrameType]]:
+def all_locals() -> list[tuple[str, Any, FrameType]]:
     """Name, value and frame of the variables of all running functions, cyclescope's own aside."""
-    for top in sys._current_frames().values():
-        frame: FrameType | None = top
-        while frame is not None:
-            if not str(frame.f_globals.get("__name__", "")).startswith("cyclescope."):
-                for name, value in locals_of(frame):
-                    yield name, value, frame
-            frame = frame.f_back
+    found: list[tuple[str, Any, FrameType]] = []
+    tops = list(sys._current_frames().values())
+    frame: FrameType | None = None
+    try:
+        while tops:
+            frame = tops.pop()
+            while frame is not None:
+                if not str(frame.f_globals.get("__name__", "")).startswith("cyclescope."):
+                    found += [(name, value, frame) for name, value in locals_of(frame)]
+                frame = frame.f_back
+    finally:
+        # One of them is this function's: with a reference to itself it would be garbage in a cycle.
+        del frame, tops
+    return found
 
 
 def locals_of(frame: FrameType) -> list[tuple[str, Any]]:
