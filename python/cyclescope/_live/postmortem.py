@@ -22,6 +22,7 @@ SECONDS_AN_OBJECT = 2e-6
 """How long a look at the heap takes at most, as a guess whether there is time for one."""
 
 MAX_OWNERS = 8
+MAX_FRAMES = 20
 
 
 @dataclass
@@ -225,6 +226,9 @@ class Examiner:
         self._too_big = not would_fit(known, self._segments, dispensable, self._stream)
 
     def _owners(self) -> None:
+        if reading.is_backward_running(self._torch):
+            # To name an owner, autograd graphs are walked too.
+            raise RuntimeError("a backward pass is running")
         heap = _native.heap()
         mine = [each for each in heap.buffers if each.device == self._device]
         mine.sort(key=lambda each: -each.bytes)
@@ -250,7 +254,7 @@ class Examiner:
 def _stack() -> list[str]:
     lines: list[str] = []
     current: FrameType | None = sys._getframe(1)
-    while current is not None and len(lines) < 30:
+    while current is not None and len(lines) < MAX_FRAMES:
         if not str(current.f_globals.get("__name__", "")).startswith("cyclescope."):
             code = current.f_code
             lines.append(f"{code.co_filename}:{current.f_lineno} {code.co_name}")
