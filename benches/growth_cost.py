@@ -1,6 +1,6 @@
 """What a sample of the growth monitor takes, as a ratio to ``gc.collect()`` on the same heap.
 
-    python benches/growth_cost.py [OBJECTS] [TENSORS]
+python benches/growth_cost.py [OBJECTS] [TENSORS]
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ def median_ms(action: Callable[[], object]) -> float:
 
 
 def main() -> None:
-    objects, tensors = (int(each) for each in [*sys.argv[1:], 1_000_000, 1_000][:2])
+    objects, tensors = (
+        int(each) for each in (sys.argv[1:3] + ["1000000", "1000"][len(sys.argv) - 1 :])
+    )
     heap = [{"index": index, "next": [index]} for index in range(objects // 2)]
     alive = [torch.zeros(16) for _ in range(tensors)]
     net = torch.nn.Sequential(*[torch.nn.Linear(8, 8) for _ in range(200)])

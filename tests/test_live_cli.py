@@ -14,6 +14,7 @@ except ImportError:
     pytest.skip("what grows is looked for in PyTorch's tensors", allow_module_level=True)
 
 PROGRAM = """
+import sys
 import time
 
 import torch
@@ -22,7 +23,7 @@ from cyclescope._live.growth import running_monitor
 
 if monitor := running_monitor():
     monitor._max_share = float("inf")  # the steps are too short for what samples take
-    while not torch.optim.optimizer._global_optimizer_post_hooks:
+    while not sys.modules["torch.optim.optimizer"]._global_optimizer_post_hooks:
         time.sleep(0.01)  # and the program too short for the import to be noticed
 torch.set_num_threads(1)
 net = torch.nn.Linear(512, 1024)

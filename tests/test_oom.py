@@ -125,8 +125,11 @@ def test_each_verdict_needs_its_proof() -> None:
     assert judged(numbers(2 * GIB)).verdict == "batch-too-big"
     assert judged(asked, too_big=True).verdict == "batch-too-big"
     assert judged(asked, growth=[grown]).verdict == "growth"
-    assert judged(replace(asked, elsewhere=2 * GIB)).verdict == "elsewhere"
-    assert judged(replace(asked, elsewhere=GIB), too_big=True).verdict == "elsewhere"
+    crowded = replace(asked, limit=8 * GIB, elsewhere=7 * GIB, free=64 * MIB)
+    assert judged(crowded).verdict == "elsewhere"
+    assert judged(crowded, too_big=True).verdict == "elsewhere"
+    assert judged(replace(crowded, limit=GIB)).verdict == "unclear"
+    assert judged(replace(crowded, limit=GIB), too_big=True).verdict == "batch-too-big"
     assert judged(asked).verdict == "unclear"
 
 

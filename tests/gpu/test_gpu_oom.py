@@ -143,7 +143,7 @@ def test_pressure_is_relieved_before_memory_runs_out(cap: None) -> None:
             Node(megabytes(1))
             gc.collect()
             assert watch.flush()
-            for _ in range(60):
+            for _ in range(30):
                 Node(megabytes(64))
                 _wait_for(relief)
     finally:

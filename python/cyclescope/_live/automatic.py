@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from typing import Any
@@ -40,10 +41,9 @@ class AutomaticSteps:
         self._monitor.stop()
 
     def _begin(self, torch: Torch) -> None:
-        optimizers = getattr(torch, "optim", None)
-        register = getattr(
-            getattr(optimizers, "optimizer", None), "register_optimizer_step_post_hook", None
-        )
+        # PyTorch imports it itself, but does not have it as an attribute of `torch.optim`.
+        optimizers = sys.modules.get("torch.optim.optimizer")
+        register = getattr(optimizers, "register_optimizer_step_post_hook", None)
         if register is not None:
             self._hook = register(self._after_step)
         threading.Thread(target=self._tick, name="cyclescope-growth", daemon=True).start()

@@ -82,7 +82,7 @@ def judge(found: PostMortem, *, too_big: bool, needs: tuple[int, int]) -> None:
         found.verdict = "growth"
         found.headline = f"{largest['summary']} ({mib(largest['bytes'])} when it was noticed)"
         found.advice = largest["advice"]
-    elif known.elsewhere is not None and known.elsewhere > max(known.reserved, known.requested):
+    elif _others_took_it(known) and (known.elsewhere or 0) > known.reserved:
         found.verdict = "elsewhere"
         found.headline = _outside(known)
         found.advice = _OTHERS
@@ -99,9 +99,14 @@ def judge(found: PostMortem, *, too_big: bool, needs: tuple[int, int]) -> None:
 
 
 def _fits_alone(known: Numbers, needed: int) -> bool:
-    """True if the request would fit on this device beside what is needed, were it not for others."""
-    outside = known.elsewhere or 0
-    return outside >= known.requested and needed + known.requested <= known.limit
+    """True if the request would fit beside what is needed, were it not for others on the device."""
+    return _others_took_it(known) and needed + known.requested <= known.limit
+
+
+def _others_took_it(known: Numbers) -> bool:
+    """True if this process may take as much, and the driver has it not, but others have."""
+    may = known.limit - known.reserved >= known.requested
+    return may and known.free < known.requested <= (known.elsewhere or 0)
 
 
 def _outside(known: Numbers) -> str:
