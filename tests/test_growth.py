@@ -26,6 +26,7 @@ sys.path.insert(0, str(FIXTURES))
 import shared  # noqa: E402
 
 STEPS = 2 * (WARM_UP + WINDOW + 4)
+"""At which growth is told that is sampled in every other step."""
 
 
 @pytest.fixture(autouse=True)
@@ -50,14 +51,15 @@ def watch(loop: shared.Loop, steps: int = STEPS, every: int = 2) -> list[cyclesc
 @pytest.mark.parametrize("name", shared.names())
 def test_the_pitfall_is_named(name: str) -> None:
     program = shared.load(name)
-    (found,) = watch(program.pitfall)
+    (found,) = watch(program.pitfall, program.EXPECTED.steps, program.EXPECTED.every)
     assert found.pattern == program.EXPECTED.pattern
     assert program.EXPECTED.owner in found.owner
 
 
 @pytest.mark.parametrize("name", shared.names())
 def test_the_look_alike_is_not_told(name: str) -> None:
-    assert watch(shared.load(name).look_alike) == []
+    program = shared.load(name)
+    assert watch(program.look_alike, program.EXPECTED.steps, program.EXPECTED.every) == []
 
 
 def test_it_is_told_once_in_one_line_with_advice(caplog: pytest.LogCaptureFixture) -> None:

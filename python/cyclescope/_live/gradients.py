@@ -14,8 +14,9 @@ from cyclescope._live.reading import (
     read_tensor,
 )
 
-STEPS = 20
-"""In so many steps in a row a gradient must have been added to once each, and nothing else done."""
+STEPS = 100
+"""In so many steps in a row a gradient must have been added to once each, and nothing else done: more
+than are made where gradients are accumulated on purpose."""
 
 WATCHED = 4
 
