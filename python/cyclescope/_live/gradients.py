@@ -15,8 +15,8 @@ from cyclescope._live.reading import (
 )
 
 STEPS = 100
-"""In so many steps in a row a gradient must have been added to once each, and nothing else done: more
-than are made where gradients are accumulated on purpose."""
+"""In so many steps in a row a gradient must have been added to once, and nothing else done to it:
+more than are made where gradients are accumulated on purpose."""
 
 WATCHED = 4
 
