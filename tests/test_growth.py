@@ -81,6 +81,38 @@ def test_what_is_small_and_has_no_graph_is_not_told() -> None:
     assert monitor.found == []
 
 
+def test_the_line_that_made_it_is_told_if_something_records_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import tracemalloc
+
+    from cyclescope._live.allocator import line_of_block
+
+    tracemalloc.start(10)
+    try:
+        (found,) = watch(shared.load("container_grows").pitfall)
+    finally:
+        tracemalloc.stop()
+    # CPython 3.11 looks for instances that have a `__dict__` where they are not.
+    if sys.version_info[:2] != (3, 11):
+        assert found.allocated_at is not None
+        file, _, line = found.allocated_at.rpartition(":")
+        assert file.endswith("container_grows.py")
+        assert "torch.full" in Path(file).read_text().splitlines()[int(line) - 1]
+
+    stack = [
+        {"filename": "??", "line": 0, "name": "at::empty"},
+        {"filename": "/lib/site-packages/torch/x.py", "line": 1, "name": "x"},
+        {"filename": "train.py", "line": 7, "name": "step"},
+    ]
+    blocks = [{"address": 4096, "size": 512, "state": "active_allocated", "frames": stack}]
+    monkeypatch.setattr(torch._C, "_cuda_isHistoryEnabled", lambda: True, raising=False)
+    monkeypatch.setattr(torch.cuda, "memory_snapshot", lambda: [{"blocks": blocks}])
+    assert line_of_block(torch, "cuda:0", 4096) == "train.py:7"
+    assert line_of_block(torch, "cuda:0", 8192) is None
+    assert line_of_block(torch, "cpu", 4096) is None
+
+
 def test_devices_that_were_not_asked_for_are_not_told() -> None:
     monitor = cyclescope.LeakMonitor(every=1, devices="cuda", min_bytes=0, max_share=float("inf"))
     with monitor:

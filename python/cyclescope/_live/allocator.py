@@ -98,6 +98,25 @@ def _segment(listed: Mapping[str, Any]) -> Segment:
     )
 
 
+def line_of_block(torch: Torch, device: str, pointer: int) -> str | None:
+    """``file:line`` that allocated memory of a GPU, if PyTorch records a history."""
+    if not device.startswith("cuda") or not quietly(torch._C._cuda_isHistoryEnabled):
+        return None
+    for segment in quietly(torch.cuda.memory_snapshot) or ():
+        for block in segment["blocks"]:
+            if block.get("address") == pointer:
+                for frame in block.get("frames", ()):
+                    # Frames of C++ have no file.
+                    if frame["filename"] not in ("", "??") and not is_library(frame["filename"]):
+                        return f"{frame['filename']}:{frame['line']}"
+    return None
+
+
+def is_library(filename: str) -> bool:
+    """True for the files of installed packages."""
+    return "site-packages" in filename or "dist-packages" in filename
+
+
 def numbers(
     torch: Torch, segments: Iterable[Segment], device: int, requested: int, limit: int, free: int
 ) -> Numbers:

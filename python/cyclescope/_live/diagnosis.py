@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import deque
 from collections.abc import Iterable
@@ -10,7 +11,9 @@ from functools import partial
 from types import CellType, CodeType, FrameType, FunctionType, MethodType
 from typing import Any
 
+from cyclescope import _native
 from cyclescope._live import holders
+from cyclescope._live.allocator import line_of_block
 from cyclescope._live.cohorts import WINDOW, Group
 from cyclescope._live.graphs import LEAF, Graph, parameters_behind, saved_by, walk
 from cyclescope._live.reading import Census, LiveTensor, Torch, attributes_of, values_of
@@ -74,7 +77,7 @@ def diagnose_group(
         bytes=size,
         bytes_per_sample=rate,
         example=type(members[0]).__name__ if kind == "node" else example_of(members[0]),
-        allocated_at=holders.allocation_site(objects[0]),
+        allocated_at=_line(torch, members[0]),
     )
     if kind == "node":
         return found
@@ -83,6 +86,18 @@ def diagnose_group(
     return Diagnosis(
         **{**vars(found), "pattern": pattern, "evidence": evidence, "hook": hook, "members": names}
     )
+
+
+def _line(torch: Torch, each: Any) -> str | None:
+    """``file:line`` that made a tensor, if PyTorch or ``tracemalloc`` records that."""
+    if type(each) is not LiveTensor:
+        return None
+    line = line_of_block(torch, each.device, each.pointer)
+    tracing = sys.modules.get("tracemalloc")
+    if line is None and tracing is not None and tracing.is_tracing():
+        buffers = _native.heap().buffers
+        line = next((found.site for found in buffers if found.pointer == each.pointer), None)
+    return line
 
 
 def example_of(each: LiveTensor) -> str:
@@ -161,7 +176,7 @@ def diagnose_state(
         bytes_per_sample=kept,
         example=example_of(carrier),
         evidence=f"{old} of its {len(behind.nodes)} autograd nodes are of earlier steps",
-        allocated_at=holders.allocation_site(carrier.tensor),
+        allocated_at=_line(torch, carrier),
     )
 
 
@@ -255,8 +270,6 @@ def _content(cell: CellType) -> object:
 
 def _line_that_retains() -> str | None:
     """The running code, or a function that it calls by name, that says ``retain_graph``."""
-    import sys
-
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if not frame.f_globals.get("__name__", "").startswith(("cyclescope", "torch")):

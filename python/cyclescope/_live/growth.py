@@ -64,7 +64,7 @@ class Growth:
     example: str
     """One of them: ``float32[64, 128] on cuda:0``."""
     allocated_at: str | None
-    """``file:line`` that made it, if ``tracemalloc`` was tracing."""
+    """``file:line`` that made it, if ``tracemalloc`` was tracing, or PyTorch recorded a history."""
 
     def __str__(self) -> str:
         grows = f", {self.bytes_per_step / MIB:,.2f} MiB a step" if self.bytes_per_step > 0 else ""

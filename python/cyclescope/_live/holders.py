@@ -213,18 +213,3 @@ def code_name(frame: FrameType) -> str:
     code = frame.f_code
     name = getattr(code, "co_qualname", code.co_name)
     return f"{name} ({basename(code.co_filename)}:{frame.f_lineno})"
-
-
-def allocation_site(tensor: object) -> str | None:
-    """``file:line`` that made the object, if ``tracemalloc`` is tracing."""
-    module = sys.modules.get("tracemalloc")
-    if module is None or not module.is_tracing():
-        return None
-    trace = module.get_object_traceback(tensor)
-    if not trace:
-        return None
-    # The frame nearest to the allocation that is not a library's.
-    for frame in reversed(list(trace)):
-        if "site-packages" not in frame.filename:
-            return f"{frame.filename}:{frame.lineno}"
-    return None
