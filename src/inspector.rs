@@ -3,7 +3,12 @@
 
 mod found;
 mod glance;
+mod heap;
+mod live;
+mod naming;
 mod process;
+mod purpose;
+mod why;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -58,6 +63,8 @@ pub struct Inspector {
     classes: Cell<Classes>,
     diagnoses: Cell<Diagnoses>,
     gc: GcModule,
+    /// `sys._current_frames`.
+    current_frames: Py<PyAny>,
     process: Process,
 }
 
@@ -72,6 +79,7 @@ impl Inspector {
             diagnoses: Cell::default(),
             frameworks: RefCell::default(),
             gc: GcModule::new(py)?,
+            current_frames: py.import("sys")?.getattr("_current_frames")?.unbind(),
             process: process(py),
         })
     }

@@ -117,6 +117,7 @@ def test_a_file_without_the_table_is_not_even_parsed(project: Path) -> None:
         ("devices = 3", "devices in .*must be a string"),
         ("ignore = 'torch'", r"ignore in .*write ignore=\['torch'\]"),
         ("every = 0", "every in .*1 or more, not 0"),
+        ("growth-every = 0", "growth-every in .*1 or more, not 0"),
         ("every = true", "every in .*not True"),
         ("record_history = 1", "record_history in .*true or false, not 1"),
         ("report_dir = ''", "report_dir in .*path of a folder"),

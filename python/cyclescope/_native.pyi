@@ -1,20 +1,31 @@
 """The native half of cyclescope: reports, and the functions that the package is made of."""
 
+from collections.abc import Callable
 from typing import final
 
 __all__ = [
     "Buffer",
     "Cut",
     "CycleReport",
+    "Heap",
+    "HeapBuffer",
+    "HeapDiff",
+    "HeapRow",
+    "HeapTable",
     "Known",
     "Leak",
     "Library",
+    "Retention",
+    "RetentionPath",
+    "RetentionStep",
     "Step",
+    "call_in_main_thread",
     "check_devices",
     "close_deliveries",
     "cuda_driver_present",
     "find",
     "flush",
+    "heap",
     "last_look",
     "look",
     "merge",
@@ -25,6 +36,7 @@ __all__ = [
     "stop_watch",
     "tallies",
     "unreachable_objects",
+    "why_alive",
     "with_allocations",
     "with_occurrences",
 ]
@@ -266,6 +278,213 @@ class Cut:
     def proven(self) -> bool:
         """True if the graph shows that the buffers go once all cuts of the leak are made."""
 
+@final
+class Heap:
+    """What memory was alive at one moment, and who owned it. Holds none of it.
+
+    ``str()`` of it is a summary and the table of the largest owners.
+    """
+
+    @property
+    def objects(self) -> int:
+        """How many objects there were: those that the collector tracks, and what they refer to."""
+    @property
+    def references(self) -> int:
+        """How many references there were between them."""
+    @property
+    def unreachable(self) -> int:
+        """How many of them no module, running function or C code reached."""
+    @property
+    def time(self) -> float:
+        """When it was looked at, in seconds since 1970."""
+    @property
+    def pause_ms(self) -> float:
+        """How long the program waited, in milliseconds."""
+    @property
+    def phases(self) -> dict[str, float]:
+        """The parts of that pause: ``graph``, ``ways``, ``dominators``, ``names``, ``release``."""
+    @property
+    def working_bytes(self) -> int:
+        """About the most memory that the look took at once; all of it is given back."""
+    @property
+    def device_bytes(self) -> int:
+        """Bytes of all buffers on devices, each storage once."""
+    @property
+    def host_bytes(self) -> int:
+        """Bytes of all arrays and tensors in host memory, each storage once."""
+    @property
+    def buffers(self) -> list[HeapBuffer]:
+        """The pieces of memory, those on devices first, then the largest."""
+    @property
+    def notes(self) -> list[str]:
+        """What to know about it, such as limits that were hit."""
+    def top(self, by: str = ..., count: int = ...) -> HeapTable:
+        """Who holds most.
+
+        Args:
+            by: ``"owner"``: the first thing with a name on the best way from a root, such as a
+                module's variable. ``"class"``: what would go if all objects of a class went.
+                ``"module"``: the module or file of the owner. ``"site"``: the line that allocated
+                the memory's holder, as far as :mod:`tracemalloc` was tracing. ``"category"``:
+                parameter, gradient, optimizer state, activation, input, other.
+            count: At most so many rows.
+
+        Raises:
+            ValueError: If ``by`` is none of these.
+        """
+    def diff(self, old: Heap) -> HeapDiff:
+        """What changed since ``old``, by owner."""
+    def to_json(self) -> str:
+        """All of it as JSON (``schema`` 1)."""
+
+@final
+class HeapBuffer:
+    """A piece of memory that was in use; views share one."""
+
+    @property
+    def bytes(self) -> int:
+        """Size of the whole storage."""
+    @property
+    def device(self) -> str:
+        """The device, such as ``cuda:0``."""
+    @property
+    def dtype(self) -> str | None: ...
+    @property
+    def shape(self) -> tuple[int, ...] | None: ...
+    @property
+    def pointer(self) -> int:
+        """Address of the storage on the device."""
+    @property
+    def type_name(self) -> str:
+        """Type of the object through which it was come to."""
+    @property
+    def holders(self) -> int:
+        """How many objects share it."""
+    @property
+    def owner(self) -> str:
+        """The best way to it from a root, in a line."""
+    @property
+    def module(self) -> str:
+        """The module at that root, or the file of the running function."""
+    @property
+    def alone(self) -> bool:
+        """True if the first thing with a name on that way alone keeps it."""
+    @property
+    def site(self) -> str | None:
+        """``file:line`` that allocated it, if ``tracemalloc`` was tracing."""
+    @property
+    def category(self) -> str:
+        """Parameter, gradient, optimizer state, activation, input, or other."""
+
+@final
+class HeapTable:
+    """Who holds how much. ``str()`` of it is the table."""
+
+    @property
+    def by(self) -> str: ...
+    @property
+    def rows(self) -> list[HeapRow]: ...
+    @property
+    def omitted(self) -> int:
+        """How many rows are left out."""
+    def to_json(self) -> str: ...
+
+@final
+class HeapRow:
+    """One owner, class, module, line or category."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def count(self) -> int:
+        """How many buffers; of a class, how many of its objects keep any."""
+    @property
+    def device_bytes(self) -> int: ...
+    @property
+    def host_bytes(self) -> int: ...
+    @property
+    def retained_bytes(self) -> int:
+        """Of these bytes, those that nothing else keeps."""
+    @property
+    def categories(self) -> dict[str, int]:
+        """The bytes by what they are for."""
+
+@final
+class HeapDiff:
+    """What changed between two heaps."""
+
+    @property
+    def bytes(self) -> int:
+        """By how many bytes in all."""
+    @property
+    def objects(self) -> int:
+        """By how many objects."""
+    @property
+    def rows(self) -> list[tuple[str, int, int]]:
+        """Owner, bytes and number of buffers of each change, the most bytes first."""
+    def to_json(self) -> str: ...
+
+@final
+class Retention:
+    """What keeps some objects alive. ``str()`` of it says so in words."""
+
+    @property
+    def paths(self) -> list[RetentionPath]:
+        """Distinct ways from a root, the shortest and most telling first."""
+    @property
+    def loops(self) -> list[RetentionPath]:
+        """Ways from an object through C++ back to itself, which no collection can free."""
+    @property
+    def paths_omitted(self) -> int:
+        """How many further ways there are."""
+    @property
+    def notes(self) -> list[str]:
+        """What to know about the answer."""
+    @property
+    def pause_ms(self) -> float:
+        """How long the program waited for it, in milliseconds."""
+    def to_json(self) -> str:
+        """The answer as JSON (``schema`` 1)."""
+
+@final
+class RetentionPath:
+    """A way from a root to an object: a sequence of its steps."""
+
+    @property
+    def root(self) -> str:
+        """``module``, ``local``, ``outside`` (C or C++), ``garbage`` or ``itself``."""
+    @property
+    def root_words(self) -> str:
+        """The root as a person would name it."""
+    @property
+    def words(self) -> str:
+        """The whole way in a line."""
+    @property
+    def alike(self) -> int:
+        """How many ways are alike but for an index."""
+    @property
+    def steps(self) -> list[RetentionStep]:
+        """The objects on the way, the one asked about last."""
+    def __len__(self) -> int: ...
+    def __getitem__(self, index: int, /) -> RetentionStep: ...
+
+@final
+class RetentionStep:
+    """An object on a way."""
+
+    @property
+    def type_name(self) -> str: ...
+    @property
+    def label(self) -> str:
+        """The object as a person would name it."""
+    @property
+    def location(self) -> str | None:
+        """``file:line`` of its code or class."""
+    @property
+    def edge(self) -> str:
+        """Its reference to the next object, as :attr:`Step.edge`; empty for the last."""
+
+def call_in_main_thread(function: Callable[[], object]) -> None: ...
 def check_devices(devices: list[str]) -> None: ...
 def cuda_driver_present() -> bool: ...
 def start_watch(
@@ -287,3 +506,16 @@ def with_allocations(
     report: CycleReport, stacks: dict[tuple[str, int], list[tuple[str, int, str]]]
 ) -> CycleReport: ...
 def with_occurrences(report: CycleReport, watch: int) -> CycleReport: ...
+def heap() -> Heap:
+    """Look at all memory that is alive: who owns it, how much, and what for.
+
+    No code of the program runs, and nothing is kept alive by the result. The program waits for as
+    long as ``Heap.pause_ms`` says: about as long as ``gc.collect()`` takes.
+    """
+
+def why_alive(*objects: object) -> Retention:
+    """Say what keeps objects alive: tensors, arrays, containers, any that the collector knows.
+
+    Raises:
+        TypeError: If none is given, or one of them holds nothing, such as a number.
+    """

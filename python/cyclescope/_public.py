@@ -3,7 +3,28 @@
 from cyclescope._explain import explain
 from cyclescope._find import assert_no_tensor_cycles, find_tensor_cycles
 from cyclescope._forbid import ForbiddenCycles, TensorCycleError, forbid_tensor_cycles
-from cyclescope._native import Buffer, Cut, CycleReport, Known, Leak, Library, Step
+from cyclescope._live.growth import Cost, Growth, LeakMonitor, watch_growth
+from cyclescope._live.oom import OomWatch, on_oom
+from cyclescope._live.pressure import PressureRelief, Relief, collect_on_pressure
+from cyclescope._native import (
+    Buffer,
+    Cut,
+    CycleReport,
+    Heap,
+    HeapBuffer,
+    HeapDiff,
+    HeapRow,
+    HeapTable,
+    Known,
+    Leak,
+    Library,
+    Retention,
+    RetentionPath,
+    RetentionStep,
+    Step,
+    heap,
+    why_alive,
+)
 from cyclescope._patch_torch import TorchPatch, patch_torch
 from cyclescope._ranks import Rank, current_rank, gather
 from cyclescope._results import to_github_annotations, to_sarif
@@ -20,16 +41,30 @@ from cyclescope._watch import (
 
 __all__ = [
     "Buffer",
+    "Cost",
     "Cut",
     "CycleReport",
     "Devices",
     "ForbiddenCycles",
+    "Growth",
+    "Heap",
+    "HeapBuffer",
+    "HeapDiff",
+    "HeapRow",
+    "HeapTable",
     "Known",
     "Leak",
+    "LeakMonitor",
     "LeakTally",
     "Library",
     "NoTensorCycles",
+    "OomWatch",
+    "PressureRelief",
     "Rank",
+    "Relief",
+    "Retention",
+    "RetentionPath",
+    "RetentionStep",
     "Settings",
     "Step",
     "StepCollector",
@@ -38,16 +73,21 @@ __all__ = [
     "TorchPatch",
     "Watch",
     "assert_no_tensor_cycles",
+    "collect_on_pressure",
     "current_rank",
     "explain",
     "find_tensor_cycles",
     "forbid_tensor_cycles",
     "gather",
+    "heap",
     "observe_tensor_cycles",
+    "on_oom",
     "patch_torch",
     "settings",
     "step",
     "to_github_annotations",
     "to_sarif",
     "warn_tensor_cycles",
+    "watch_growth",
+    "why_alive",
 ]

@@ -34,6 +34,8 @@ class Settings:
     """Have PyTorch record the stack of each allocation on a GPU."""
     every: int = 100
     """How many steps there are between two collections of :func:`step`."""
+    growth_every: int = 10
+    """In every so manieth step a :class:`LeakMonitor` samples."""
     origins: Mapping[str, str] = field(default_factory=dict, compare=False)
     """Where each setting comes from; those that are not in it have their default."""
 
@@ -106,7 +108,7 @@ def _from_text(name: str, text: str) -> object:
             text.strip().lower(),
             False if text.strip().lower() in ("0", "false", "no", "off") else text,
         )
-    if name == "every":
+    if name in ("every", "growth_every"):
         return int(text) if text.strip().isdecimal() else text
     return text
 
@@ -202,6 +204,7 @@ _READERS: dict[str, Callable[[object], Any]] = {
     "report_dir": _report_dir,
     "record_history": _record_history,
     "every": _every,
+    "growth_every": _every,
 }
 _VARIABLES = tuple(f"{PREFIX}{name.upper()}" for name in _READERS)
 

@@ -2,6 +2,7 @@
 
 use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::types::PyString;
 
 use super::modules::{imported, part};
 
@@ -12,6 +13,11 @@ use super::modules::{imported, part};
 /// CUDA, in a forked child, for other devices, and with `cudaMallocAsync`, whose numbers are the
 /// driver's: they change when the stream gets there.
 pub fn allocated_bytes(py: Python<'_>, device: &str) -> Option<u64> {
+    allocator_bytes(py, device).map(|(allocated, _)| allocated)
+}
+
+/// As [`allocated_bytes`], and the bytes that the allocator has from the driver, in use or not.
+pub fn allocator_bytes(py: Python<'_>, device: &str) -> Option<(u64, u64)> {
     let ordinal: i32 = device.strip_prefix("cuda:")?.parse().ok()?;
     let cuda = imported(intern!(py, "torch.cuda"))?;
     if !part(&cuda, "_initialized").ok()?.is_truthy().ok()? {
@@ -30,11 +36,17 @@ pub fn allocated_bytes(py: Python<'_>, device: &str) -> Option<u64> {
         .ok()?
         .call1((ordinal,))
         .ok()?;
-    stats
-        .get_item(intern!(py, "allocated_bytes"))
-        .and_then(|stat| stat.get_item(intern!(py, "all")))
-        .and_then(|stat| stat.get_item(intern!(py, "current")))
-        .ok()?
-        .extract()
-        .ok()
+    let current = |kind: &Bound<'_, PyString>| -> Option<u64> {
+        stats
+            .get_item(kind)
+            .and_then(|stat| stat.get_item(intern!(py, "all")))
+            .and_then(|stat| stat.get_item(intern!(py, "current")))
+            .ok()?
+            .extract()
+            .ok()
+    };
+    Some((
+        current(intern!(py, "allocated_bytes"))?,
+        current(intern!(py, "reserved_bytes"))?,
+    ))
 }

@@ -5,13 +5,14 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyWeakrefReference;
 
+use super::autograd::FunctionParts;
 use super::cupy::Cupy;
 use super::driver::{PointerKind, pointer_kind};
 use super::modules::imported;
 use super::numpy::Numpy;
 use super::torch::{Torch, WeakStorage};
 use super::{DeviceBuffer, DeviceSelection};
-use crate::heap::{Verdict, reference_count};
+use crate::heap::{Builtins, Verdict, reference_count};
 
 const TENSOR: Verdict = 1;
 const STORAGE: Verdict = 2;
@@ -218,6 +219,54 @@ impl Frameworks {
             (TENSOR, Some(torch)) => torch.attributes(object),
             _ => Vec::new(),
         }
+    }
+
+    /// What a tensor owns in C++: `grad`, `grad_fn`, `_base`.
+    pub fn owned<'py>(
+        &self,
+        verdict: Verdict,
+        object: &Bound<'py, PyAny>,
+    ) -> Vec<(&'static str, Bound<'py, PyAny>)> {
+        match (verdict, &self.torch) {
+            (TENSOR, Some(torch)) => torch.owned(object),
+            _ => Vec::new(),
+        }
+    }
+
+    /// What an autograd function of PyTorch's owns in C++.
+    pub fn function_parts<'py>(
+        &self,
+        builtins: &Builtins,
+        function: &Bound<'py, PyAny>,
+    ) -> FunctionParts<'py> {
+        self.torch
+            .as_ref()
+            .map(|torch| torch.function_parts(builtins, function))
+            .unwrap_or_default()
+    }
+
+    /// True for a tensor that asks for a gradient.
+    pub fn requires_grad(&self, verdict: Verdict, object: &Bound<'_, PyAny>) -> bool {
+        match (verdict, &self.torch) {
+            (TENSOR, Some(torch)) => torch.requires_grad(object),
+            _ => false,
+        }
+    }
+
+    /// The adapter's number for an object, 0 if no adapter knows its type.
+    pub fn verdict_of(&self, object: &Bound<'_, PyAny>) -> Verdict {
+        // SAFETY: attached, and the object and its type are alive.
+        unsafe { self.classify(ffi::Py_TYPE(object.as_ptr())) }
+    }
+
+    /// True for what is a tensor by its verdict.
+    pub fn is_tensor(verdict: Verdict) -> bool {
+        verdict == TENSOR
+    }
+
+    /// True for what is a storage of PyTorch's by its verdict.
+    pub fn is_storage(verdict: Verdict) -> bool {
+        verdict == STORAGE
     }
 
     /// True for a tensor with an autograd graph behind it.

@@ -8,6 +8,8 @@ mod selection;
 #[cfg(feature = "python")]
 mod allocator;
 #[cfg(feature = "python")]
+mod autograd;
+#[cfg(feature = "python")]
 mod cupy;
 #[cfg(feature = "python")]
 mod driver;
@@ -24,9 +26,11 @@ pub use selection::{DeviceSelection, UnknownDevice};
 
 #[cfg(feature = "python")]
 pub(crate) use {
-    allocator::allocated_bytes,
+    allocator::{allocated_bytes, allocator_bytes},
+    autograd::attributes_of,
     driver::{driver_present, gpu_names},
     frameworks::{Frameworks, StorageWatch},
+    modules::class,
 };
 
 /// A piece of device memory, as its framework and the driver describe it.

@@ -6,9 +6,10 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyType};
 
+use super::autograd::{Autograd, FunctionParts};
 use super::frameworks::Proposal;
 use super::modules::{class, imported, part};
-use crate::heap::{Descriptor, int_value};
+use crate::heap::{Builtins, Descriptor, int_value};
 
 /// The parts of PyTorch that are needed, looked up once in a module that the program has imported.
 ///
@@ -20,6 +21,7 @@ pub struct Torch {
     plain: [Py<PyAny>; 2],
     is_cpu: Descriptor,
     is_leaf: Descriptor,
+    requires_grad: Descriptor,
     dtype: Descriptor,
     shape: Descriptor,
     untyped_storage: Py<PyAny>,
@@ -39,6 +41,7 @@ pub struct Torch {
     is_lazy_clone: Option<Py<PyAny>>,
     /// Whether CUDA was initialised before the process forked; not in builds without CUDA.
     is_in_bad_fork: Option<Py<PyAny>>,
+    autograd: Autograd,
     /// The build runs on AMD devices, whose pointers the CUDA driver does not know.
     pub hip: bool,
 }
@@ -70,6 +73,7 @@ impl Torch {
             ],
             is_cpu: Descriptor::of(&tensor, "is_cpu")?,
             is_leaf: Descriptor::of(&tensor, "is_leaf")?,
+            requires_grad: Descriptor::of(&tensor, "requires_grad")?,
             dtype: Descriptor::of(&tensor, "dtype")?,
             shape: Descriptor::of(&tensor, "shape")?,
             untyped_storage: method(&tensor, "untyped_storage")?,
@@ -87,6 +91,7 @@ impl Torch {
                 .map(|name| (name, Descriptor::of(&tensor, name).ok())),
             is_lazy_clone: function("_is_cow_tensor").ok(),
             is_in_bad_fork: function("_cuda_isInBadFork").ok(),
+            autograd: Autograd::new(&tensor)?,
             hip: part(&version, "hip").is_ok_and(|hip| !hip.is_none()),
             tensor: tensor.unbind(),
             storage: storage.unbind(),
@@ -217,6 +222,29 @@ impl Torch {
         self.is_leaf
             .get(tensor)
             .is_some_and(|answer| int_value(&answer) == Some(0))
+    }
+
+    /// True for a tensor that asks for a gradient.
+    pub fn requires_grad(&self, tensor: &Bound<'_, PyAny>) -> bool {
+        let _guard = self.without_torch_function(tensor);
+        self.requires_grad
+            .get(tensor)
+            .is_some_and(|answer| int_value(&answer) == Some(1))
+    }
+
+    /// What a tensor owns in C++, as [`Autograd::of_tensor`].
+    pub fn owned<'py>(&self, tensor: &Bound<'py, PyAny>) -> Vec<(&'static str, Bound<'py, PyAny>)> {
+        let _guard = self.without_torch_function(tensor);
+        self.autograd.of_tensor(tensor)
+    }
+
+    /// What an autograd function owns in C++.
+    pub fn function_parts<'py>(
+        &self,
+        builtins: &Builtins,
+        function: &Bound<'py, PyAny>,
+    ) -> FunctionParts<'py> {
+        self.autograd.of_function(builtins, function)
     }
 
     /// True for objects of exactly the classes that PyTorch makes itself.

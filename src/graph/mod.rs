@@ -5,8 +5,10 @@
 //! its references named ([`LeakGraph`]): which cycle to show, the way to each buffer, which
 //! reference to cut.
 
+mod csr;
 mod cut;
 mod cycle;
+mod dominators;
 mod fold;
 mod group;
 mod leak_graph;
@@ -14,11 +16,15 @@ mod leak_graph;
 mod properties;
 mod selection;
 mod shortest;
+mod ways;
 
+pub use csr::{Csr, Seen};
 pub use cut::{CutSet, find_cuts, frees_group, points_back};
 pub use cycle::{Cycle, first_cycle};
+pub use dominators::Dominators;
 pub use fold::fold;
 pub use group::{Group, find_groups};
 pub use leak_graph::{Hop, LeakEdge, LeakGraph, LeakNode};
 pub use selection::{NODE_LIMIT, Selection, select};
 pub use shortest::{PathToBuffer, paths_to_buffers};
+pub use ways::Ways;

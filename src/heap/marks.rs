@@ -33,6 +33,19 @@ impl Marks {
 
     /// The mark of an object that was given one.
     #[inline]
+    pub fn get(&self, address: usize) -> Option<u32> {
+        let table = self.tables.get(&(address / STRETCH))?;
+        Some(table[address % STRETCH / GRANULE]).filter(|mark| *mark != Self::NONE)
+    }
+
+    /// The bytes of memory that the marks take.
+    pub fn bytes(&self) -> usize {
+        self.tables.len() * size_of::<Table>()
+            + self.tables.capacity() * size_of::<(usize, usize)>()
+    }
+
+    /// As [`Marks::get`], to change it.
+    #[inline]
     pub fn get_mut(&mut self, address: usize) -> Option<&mut u32> {
         let table = self.tables.get_mut(&(address / STRETCH))?;
         Some(&mut table[address % STRETCH / GRANULE]).filter(|mark| **mark != Self::NONE)

@@ -21,6 +21,10 @@ mod classes;
 #[cfg(feature = "python")]
 mod describe;
 #[cfg(feature = "python")]
+mod frames;
+#[cfg(feature = "python")]
+mod live;
+#[cfg(feature = "python")]
 mod marks;
 #[cfg(feature = "python")]
 mod names;
@@ -44,8 +48,10 @@ pub(crate) use {
     capture::capture,
     classes::Classes,
     describe::describe,
+    frames::{RunningFrame, is_in_package, running_frames, thread_names},
+    live::{LiveObjects, NotTaken},
     names::name_references,
-    read::{Descriptor, imported, int_value, items, text_of},
+    read::{Descriptor, class_items, dict_items, find_item, imported, int_value, items, text_of},
     traverse::{for_each_referent, reference_count},
     types::{TypeFacts, TypeTable, Verdict},
     unreachable::unreachable,

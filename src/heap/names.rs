@@ -377,27 +377,40 @@ fn name_arguments(
     else {
         return;
     };
-    let texts = |part: &Descriptor| part.get(code).map(|v| texts_of(&v)).unwrap_or_default();
     let count = |part: &Descriptor| part.get(code).and_then(|v| int_value(&v)).unwrap_or(0);
     let flags = code_flags(builtins, code);
     let arguments = count(&builtins.code_argcount)
         + count(&builtins.code_keyword_only_argcount)
         + i64::from(flags & CO_VARARGS != 0)
         + i64::from(flags & CO_VARKEYWORDS != 0);
-    let mut variables = texts(&builtins.code_varnames);
-    variables.truncate(usize::try_from(arguments).unwrap_or(0));
-    for cell in texts(&builtins.code_cellvars) {
-        if !variables.contains(&cell) {
-            variables.push(cell);
-        }
-    }
-    variables.extend(texts(&builtins.code_freevars));
+    let variables = names_of_slots(builtins, code, usize::try_from(arguments).unwrap_or(0));
     let values = &referents[last_of_head + 1..];
     if values.len() == variables.len() {
         for (&value, name) in values.iter().zip(variables) {
             names.claim(value, || ReferenceName::Local(name));
         }
     }
+}
+
+/// The variables of a function in the order of its frame's slots (`co_localsplusnames` of code
+/// objects, since 3.11).
+pub(super) fn variable_names(builtins: &Builtins, code: &Bound<'_, PyAny>) -> Vec<String> {
+    names_of_slots(builtins, code, usize::MAX)
+}
+
+/// The first `locals` local variables, then the further ones that inner functions use, then those that
+/// the function has from functions around it.
+fn names_of_slots(builtins: &Builtins, code: &Bound<'_, PyAny>, locals: usize) -> Vec<String> {
+    let texts = |part: &Descriptor| part.get(code).map(|v| texts_of(&v)).unwrap_or_default();
+    let mut variables = texts(&builtins.code_varnames);
+    variables.truncate(locals);
+    for cell in texts(&builtins.code_cellvars) {
+        if !variables.contains(&cell) {
+            variables.push(cell);
+        }
+    }
+    variables.extend(texts(&builtins.code_freevars));
+    variables
 }
 
 /// How the parts of a suspended object are read.
@@ -550,7 +563,7 @@ fn optimised(builtins: &Builtins, frame: &Bound<'_, PyAny>) -> bool {
 }
 
 /// Names and values of a locals mapping: a dict, or from 3.13 on a `FrameLocalsProxy`.
-fn pairs_of<'py>(
+pub(super) fn pairs_of<'py>(
     builtins: &Builtins,
     locals: &Bound<'py, PyAny>,
 ) -> Vec<(String, Bound<'py, PyAny>)> {

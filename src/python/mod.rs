@@ -1,5 +1,7 @@
 //! The Python module `cyclescope._native`: thin bindings.
 
+mod heap;
+mod pending;
 mod report;
 mod state;
 
@@ -31,6 +33,13 @@ mod _native {
         super::refuse_subinterpreters()
     }
 
+    #[pymodule_export]
+    use super::heap::{
+        Heap, HeapBuffer, HeapDiff, HeapRow, HeapTable, Retention, RetentionPath, RetentionStep,
+        heap, why_alive,
+    };
+    #[pymodule_export]
+    use super::pending::call_in_main_thread;
     #[pymodule_export]
     use super::report::{Buffer, Cut, CycleReport, Known, Leak, Library, Step};
     #[pymodule_export]

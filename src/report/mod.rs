@@ -7,6 +7,7 @@ pub mod assemble;
 mod canvas;
 mod chosen;
 pub mod dot;
+pub mod heap;
 pub mod html;
 pub mod json;
 pub mod known;
@@ -18,6 +19,7 @@ pub mod markdown;
 pub mod merge;
 pub mod model;
 pub mod occurrences;
+pub mod retention;
 mod route;
 mod scene;
 mod sentences;
@@ -25,7 +27,7 @@ mod shape;
 mod sketch;
 pub mod svg;
 pub mod text;
-mod words;
+pub(crate) mod words;
 
 pub use words::human_bytes;
 

@@ -13,6 +13,7 @@ from cyclescope import _native
 from cyclescope._cli.common import FORMATS, check_output, fail, write
 from cyclescope._cli.program import Program, ProgramError
 from cyclescope._counts import nothing_found
+from cyclescope._live.automatic import AutomaticSteps
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
@@ -52,6 +53,14 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         default=None,
         help="have PyTorch record what allocates memory on a GPU",
     )
+    parser.add_argument(
+        "--growth",
+        action="store_true",
+        help="tell what grows with the steps of the program's optimizers, or with time",
+    )
+    parser.add_argument(
+        "--oom", action="store_true", help="write a post-mortem when a GPU runs out of memory"
+    )
     parser.add_argument("--fail-on-leak", action="store_true", help="exit with 1 if there is any")
     parser.add_argument("-m", dest="module", action="store_true", help="it is a module's name")
     parser.add_argument("program", metavar="SCRIPT", help=argparse.SUPPRESS)
@@ -71,12 +80,18 @@ def run(parsed: argparse.Namespace) -> int:
             ignore=parsed.ignore,
             record_history=parsed.record_history,
         )
+        oom = cyclescope.on_oom(parsed.report_dir) if parsed.oom else None
+        growth = _growth(parsed) if parsed.growth else None
     except (ProgramError, ValueError, OSError) as error:
         fail(parsed, str(error))
     try:
         status = program.run()
         _wait_for_threads()
     finally:
+        if oom is not None:
+            oom.stop()
+        if growth is not None:
+            growth.stop()
         # Whatever ended the program, what leaked until then is told, by the watch.
         _look(watch)
     report = watch.report
@@ -88,7 +103,8 @@ def run(parsed: argparse.Namespace) -> int:
     for output in map(_of_this_rank, parsed.output):
         # That there was nothing is a result too, and what an earlier run has left is none.
         write(parsed, str(output), FORMATS[output.suffix](report or nothing_found()))
-    if status == 0 and parsed.fail_on_leak and watch.leaks:
+    grew = growth is not None and growth.found
+    if status == 0 and parsed.fail_on_leak and (watch.leaks or grew):
         return 1
     return status
 
@@ -107,6 +123,10 @@ def _of_this_rank(output: str) -> Path:
     if rank is None or rank.world_size == 1:
         return path
     return path.with_name(f"{path.stem}-rank{rank.rank}{path.suffix}")
+
+
+def _growth(parsed: argparse.Namespace) -> AutomaticSteps:
+    return AutomaticSteps(cyclescope.watch_growth(devices=_devices(parsed)))
 
 
 def _look(watch: cyclescope.Watch) -> None:

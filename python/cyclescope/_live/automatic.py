@@ -1,0 +1,66 @@
+"""Steps of a monitor for programs that do not call it."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from typing import Any
+
+from cyclescope import _native, _teller
+from cyclescope._live.growth import Growth, LeakMonitor
+from cyclescope._live.imports import Waiting
+from cyclescope._live.reading import Torch
+
+PATIENCE = 1.0
+"""A program in which no optimizer has made a step for so many seconds is looked at once in so long:
+it may be an evaluation."""
+
+
+class AutomaticSteps:
+    """Has a monitor count the steps of all optimizers, and seconds where there are none."""
+
+    def __init__(self, monitor: LeakMonitor) -> None:
+        self._monitor = monitor
+        self._stepped = time.monotonic()
+        self._stopped = threading.Event()
+        self._hook: Any = None
+        self._waiting = Waiting(self._begin)
+
+    @property
+    def found(self) -> list[Growth]:
+        """What grows."""
+        return self._monitor.found
+
+    def stop(self) -> None:
+        """Count no more."""
+        self._stopped.set()
+        self._waiting.stop()
+        if self._hook is not None:
+            self._hook.remove()
+        self._monitor.stop()
+
+    def _begin(self, torch: Torch) -> None:
+        # PyTorch imports it itself, but does not have it as an attribute of `torch.optim`.
+        optimizers = sys.modules.get("torch.optim.optimizer")
+        register = getattr(optimizers, "register_optimizer_step_post_hook", None)
+        if register is not None:
+            self._hook = register(self._after_step)
+        threading.Thread(target=self._tick, name="cyclescope-growth", daemon=True).start()
+
+    def _after_step(self, *_: object) -> None:
+        self._stepped = time.monotonic()
+        self._monitor.step()
+
+    def _tick(self) -> None:
+        while not self._stopped.wait(PATIENCE):
+            if time.monotonic() - self._stepped < PATIENCE:
+                continue
+            try:
+                _native.call_in_main_thread(self._sample)
+            except RuntimeError as error:
+                _teller.logger.debug("%s", error)
+
+    def _sample(self) -> None:
+        if not self._stopped.is_set():
+            self._monitor.sample()

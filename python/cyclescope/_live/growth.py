@@ -1,0 +1,373 @@
+"""What grows with the number of steps."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from cyclescope import _teller
+from cyclescope._live import reading
+from cyclescope._live.advice import PATTERNS
+from cyclescope._live.cohorts import WARM_UP, WINDOW, Cohorts, Group, is_growing
+from cyclescope._live.diagnosis import Diagnosis, diagnose_group, diagnose_state
+from cyclescope._live.gradients import Gradients, activations_on_modules
+from cyclescope._live.graphs import sequence_now, walk
+from cyclescope._live.reading import Census, LiveTensor, Torch
+from cyclescope._selection import Devices
+from cyclescope._settings import check_every, settings
+
+MAX_NODES = 50_000
+GRAPH_SECONDS = 0.05
+"""At most so many nodes are walked in a sample, for so long."""
+
+MAX_SHARE = 0.02
+"""The part of the program's time that samples may take."""
+
+PERSISTENT = 3
+"""What is kept from one step to the next is told when so many samples in a row have seen it."""
+
+MIB = 2**20
+
+_KEEP_GRAPHS = {
+    "kept-with-graph",
+    "evaluation-with-graph",
+    "graph-retained",
+    "grad-fn-kept",
+    "activations-kept-by-hook",
+}
+"""Where these are found, that graphs grow is explained."""
+
+
+@dataclass(frozen=True)
+class Growth:
+    """A group of buffers that grows."""
+
+    pattern: str
+    """``kept-with-graph``, ``evaluation-with-graph``, ``graph-retained``, ``state-not-detached``,
+    ``gradients-never-cleared``, ``activations-kept-by-hook``, ``activation-on-module``,
+    ``grad-fn-kept``, ``model-copies`` or ``container-grows``."""
+    owner: str
+    """Where the program keeps it: ``train.history``, ``local 'hidden' in fit (train.py:12)``."""
+    summary: str
+    """What happens, in one line."""
+    advice: str
+    step: int
+    """At which step it was clear."""
+    tensors: int
+    """How many tensors there are of this kind: of one device and dtype, with or without a graph."""
+    bytes: int
+    """Bytes of their storages, without what their graphs keep."""
+    bytes_per_step: float
+    """By how much they grow; for ``state-not-detached``, what the graph of a step keeps."""
+    example: str
+    """One of them: ``float32[64, 128] on cuda:0``."""
+    allocated_at: str | None
+    """``file:line`` that made it, if ``tracemalloc`` was tracing, or PyTorch recorded a history."""
+
+    def __str__(self) -> str:
+        grows = f", {self.bytes_per_step / MIB:,.2f} MiB a step" if self.bytes_per_step > 0 else ""
+        where = f" · made at {self.allocated_at}" if self.allocated_at else ""
+        return (
+            f"step {self.step}: {self.summary}: {self.tensors} tensors such as {self.example}, "
+            f"{self.bytes / MIB:,.1f} MiB{grows}{where}. {self.advice} [{self.pattern}]"
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What the monitor itself has taken."""
+
+    samples: int
+    seconds: float
+    share: float
+    """Of the time since the monitor was started."""
+    every: int
+    """In every so manieth step it samples; a larger number than asked for if that took too long."""
+
+
+class LeakMonitor:
+    """Finds the groups of live tensors that grow with the number of steps.
+
+    Call :meth:`step` once in every training step, at its end. Every so many steps it lists the
+    live tensors and the autograd graphs behind them. What came with the first samples (parameters,
+    optimizer state), is replaced in each step, stops growing (a cache, a window of fixed length) or
+    stays as it is (an averaged copy of the model) is not told; what grew over
+    ten samples and still does is told once, on the logger ``cyclescope``. A cache that takes
+    longer than that to fill cannot be told from a leak, and is reported as what it then is.
+
+    Args:
+        every: In every so manieth step it samples; by default as the :func:`settings` have it, 10.
+            With ten samples and two for the warm-up, a leak is told after some 13 times as many
+            steps.
+        devices: Which memory to look at; see :func:`warn_tensor_cycles`.
+        min_bytes: How much a group of tensors without graphs must have grown to be told.
+        max_share: The part of the program's time that samples may take; where they would take
+            more, they become rarer.
+
+    Raises:
+        ValueError: If an argument or a setting is wrong.
+    """
+
+    def __init__(
+        self,
+        *,
+        every: int | None = None,
+        devices: Devices | None = None,
+        min_bytes: int = MIB,
+        max_share: float = MAX_SHARE,
+    ) -> None:
+        configured = settings()
+        self.every = configured.growth_every if every is None else check_every(every)
+        """In every so manieth step it samples."""
+        self._devices = configured.devices_or(devices, "cuda")
+        self._min_bytes = min_bytes
+        self._max_share = max_share
+        self._tensors = Cohorts()
+        self._nodes = Cohorts()
+        self._looked_at: dict[Hashable, int] = {}
+        self._old_nodes: list[int] = []
+        self._kept: dict[str, int] = {}
+        self._told: dict[tuple[str, str], Growth] = {}
+        self._roots: dict[int, tuple[int, ...]] = {}
+        """The shapes of the tensors with graphs at the last sample, by the number of their node."""
+        self._gradients = Gradients()
+        self._mark = 0
+        """The number of the first autograd node that was made after the last sample."""
+        self._steps = 0
+        self._next = self.every
+        self._began = time.monotonic()
+        self._sampled_at = self._began
+        self._seconds = 0.0
+        self._samples = 0
+        self._running = True
+        self._busy = False
+        _running.append(self)
+
+    @property
+    def found(self) -> list[Growth]:
+        """What grows, as it was when that became clear."""
+        return list(self._told.values())
+
+    @property
+    def cost(self) -> Cost:
+        """What the monitor has taken so far."""
+        elapsed = max(time.monotonic() - self._began, 1e-9)
+        return Cost(self._samples, self._seconds, self._seconds / elapsed, self.every)
+
+    @property
+    def steps(self) -> int:
+        """How many steps there have been."""
+        return self._steps
+
+    def step(self) -> list[Growth]:
+        """Count a step; in every so manieth, sample. Returns what is told for the first time."""
+        # A collection or a pending call in the middle of a step may come here again.
+        if not self._running or self._busy:
+            return []
+        self._busy = True
+        try:
+            return self._step()
+        finally:
+            self._busy = False
+
+    def _step(self) -> list[Growth]:
+        self._steps += 1
+        torch = reading.imported_torch()
+        if torch is None:
+            return []
+        news = self._tell(self._gradients.step(torch, self._steps))
+        if self._steps < self._next:
+            return news
+        if reading.is_backward_running(torch) or reading.is_capturing(torch):
+            return news  # the next step will do
+        started = time.monotonic()
+        try:
+            news += self._tell(self._sample(torch))
+        except Exception as error:
+            self._running = False
+            _teller.logger.error("cyclescope: the search for growth ended: %r", error)
+        self._pace(started)
+        return news
+
+    def sample(self) -> list[Growth]:
+        """Count a step and sample now, whatever its number; as :meth:`step` otherwise."""
+        self._next = 0
+        return self.step()
+
+    def stop(self) -> None:
+        """End it. What was found stays in :attr:`found`."""
+        self._running = False
+        if self in _running:
+            _running.remove(self)
+
+    def __enter__(self) -> LeakMonitor:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.stop()
+
+    def __repr__(self) -> str:
+        return f"<LeakMonitor step {self._steps}, {len(self._told)} found>"
+
+    def _pace(self, started: float) -> None:
+        ended = time.monotonic()
+        self._seconds += ended - started
+        self._samples += 1
+        if self._samples > 1 and ended - started > self._max_share * (ended - self._sampled_at):
+            self.every *= 2
+        self._sampled_at = ended
+        self._next = self._steps + self.every
+
+    def _sample(self, torch: Torch) -> list[Diagnosis]:
+        census = reading.take_census(torch)
+        tensors = [each for each in census.tensors if self._is_wanted(each.device)]
+        self._tensors.add(_by_kind(tensors))
+        self._nodes.add(("node", id(node), 0) for node in census.nodes)
+        diagnoses: list[Diagnosis] = []
+        by_name: dict[Hashable, Any] = {_name(each): each for each in tensors}
+        for group in self._due(self._tensors):
+            diagnoses += self._diagnose(torch, census, group, by_name)
+        for group in self._due(self._nodes):
+            members = _youngest(
+                self._nodes, group, {id(node): index for index, node in enumerate(census.nodes)}
+            )
+            chosen = [census.nodes[index] for index in members]
+            found = diagnose_group(torch, census, "node", chosen, group) if chosen else None
+            diagnoses += [] if found is None else [found]
+        blamed = {name for each in diagnoses for name in each.members}
+        patterns = {each.pattern for each in diagnoses} | {name for name, _ in self._told}
+        if not patterns & _KEEP_GRAPHS:
+            diagnoses += self._states_that_grow(torch, tensors, blamed)
+        diagnoses += self._kept_on_modules(torch, census)
+        self._gradients.watch(torch, census.modules)
+        self._mark = sequence_now(torch)
+        return diagnoses
+
+    def _is_wanted(self, device: str) -> bool:
+        return any(
+            name == "any" or device == name or device.partition(":")[0] == name
+            for name in self._devices
+        )
+
+    def _due(self, cohorts: Cohorts) -> list[Group]:
+        """The groups that grow, but not those that were looked at a short while ago."""
+        due = []
+        for key, group in cohorts.growing().items():
+            looked_at = self._looked_at.get(key)
+            if looked_at is None or cohorts.samples - looked_at >= WINDOW:
+                self._looked_at[key] = cohorts.samples
+                due.append(group)
+        return due
+
+    def _diagnose(
+        self, torch: Torch, census: Census, group: Group, by_name: dict[Hashable, Any]
+    ) -> Iterable[Diagnosis]:
+        members = _youngest(self._tensors, group, by_name)
+        if not members:
+            return
+        kind = _kind(members[0])
+        grown = group.totals[-1][1] - min(size for _, size in group.totals[-WINDOW - 1 :])
+        if kind == "graph" or grown >= self._min_bytes:
+            found = diagnose_group(torch, census, kind, members, group)
+            if found is not None:
+                yield found
+
+    def _states_that_grow(
+        self, torch: Torch, tensors: list[LiveTensor], blamed: set[tuple[int, int]]
+    ) -> Iterable[Diagnosis]:
+        """Tensors that are few, with graphs that reach further back at each sample."""
+        roots = [each for each in tensors if each.has_graph and _name(each) not in blamed]
+        if len(roots) > MAX_NODES // 10:
+            return
+        nodes = [torch._C.TensorBase.grad_fn.__get__(each.tensor) for each in roots]
+        graph = walk(nodes, limit=MAX_NODES, deadline=time.monotonic() + GRAPH_SECONDS)
+        crossed = graph.crossings(self._mark)
+        states = {shape for number, shape in self._roots.items() if number in crossed}
+        self._roots = {
+            node._sequence_nr(): each.shape for node, each in zip(nodes, roots, strict=True)
+        }
+        self._old_nodes.append(graph.older_than(self._mark))
+        if len(self._old_nodes) <= WARM_UP + WINDOW:
+            return
+        if is_growing(self._old_nodes[-WINDOW - 1 :]):
+            self._old_nodes.clear()
+            found = diagnose_state(torch, roots, self._mark, states)
+            if found is not None:
+                yield found
+
+    def _kept_on_modules(self, torch: Torch, census: Census) -> Iterable[Diagnosis]:
+        found = {each.owner: each for each in activations_on_modules(torch, census.modules)}
+        self._kept = {owner: self._kept.get(owner, 0) + 1 for owner in found}
+        return [each for owner, each in found.items() if self._kept[owner] == PERSISTENT]
+
+    def _tell(self, diagnoses: Iterable[Diagnosis]) -> list[Growth]:
+        news = []
+        for each in diagnoses:
+            key = each.pattern, each.owner
+            if key in self._told:
+                continue
+            pattern = PATTERNS[each.pattern]
+            summary = pattern.what.format(owner=f"`{each.owner}`", hook=f"`{each.hook}`")
+            growth = Growth(
+                pattern=each.pattern,
+                owner=each.owner,
+                summary=summary + (f" ({each.evidence})" if each.evidence else ""),
+                advice=pattern.advice,
+                step=self._steps,
+                tensors=each.tensors,
+                bytes=each.bytes,
+                bytes_per_step=each.bytes_per_sample / self.every,
+                example=each.example,
+                allocated_at=each.allocated_at,
+            )
+            self._told[key] = growth
+            news.append(growth)
+            _teller.logger.warning("%s", growth)
+        return news
+
+
+def _by_kind(tensors: Iterable[LiveTensor]) -> Iterable[tuple[Hashable, Hashable, int]]:
+    """Each storage once, with the kind of the first tensor on it that has a graph, if any."""
+    chosen: dict[tuple[str, int], LiveTensor] = {}
+    for each in tensors:
+        known = chosen.get(each.storage)
+        if known is None or (each.has_graph and not known.has_graph):
+            chosen[each.storage] = each
+    for each in chosen.values():
+        yield (each.device, each.dtype, _kind(each)), _name(each), each.bytes
+
+
+def _kind(each: LiveTensor) -> str:
+    return "graph" if each.has_graph else "parameter" if each.is_parameter else "plain"
+
+
+def _youngest(cohorts: Cohorts, group: Group, by_name: Mapping[Any, Any]) -> list[Any]:
+    """A few members of several ages, the youngest first."""
+    ages = sorted(cohorts.survivors(group).items(), reverse=True)
+    names = [name for _, names in ages[:8] for name in names[:3]]
+    return [by_name[name] for name in names if name in by_name]
+
+
+def _name(each: LiveTensor) -> tuple[int, int]:
+    return id(each.tensor), each.pointer
+
+
+_running: list[LeakMonitor] = []
+
+
+def running_monitor() -> LeakMonitor | None:
+    """A monitor that has not been stopped, if there is one."""
+    return _running[-1] if _running else None
+
+
+def watch_growth(
+    *, every: int | None = None, devices: Devices | None = None, min_bytes: int = MIB
+) -> LeakMonitor:
+    """Start a :class:`LeakMonitor`; call its ``step()`` once in every training step."""
+    return LeakMonitor(every=every, devices=devices, min_bytes=min_bytes)

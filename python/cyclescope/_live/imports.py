@@ -1,0 +1,35 @@
+"""Waiting for the program to import PyTorch, without importing it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from cyclescope._live.reading import Torch, imported_torch
+
+INTERVAL = 0.05
+"""Seconds between looks."""
+
+
+class Waiting:
+    """Calls a function with the module ``torch`` as soon as it is imported, at once if it is."""
+
+    def __init__(self, then: Callable[[Torch], None]) -> None:
+        self._then = then
+        self._stopped = threading.Event()
+        torch = imported_torch()
+        if torch is not None:
+            then(torch)
+        else:
+            threading.Thread(target=self._wait, name="cyclescope-import", daemon=True).start()
+
+    def stop(self) -> None:
+        """Wait no longer."""
+        self._stopped.set()
+
+    def _wait(self) -> None:
+        while not self._stopped.wait(INTERVAL):
+            torch = imported_torch()
+            if torch is not None:
+                self._then(torch)
+                return

@@ -1,0 +1,189 @@
+//! What PyTorch's tensors and autograd functions own in C++, where `tp_traverse` does not go.
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyType};
+use rustc_hash::FxHashMap;
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use crate::heap::{Builtins, Descriptor, class_items, int_value, items, text_of};
+
+/// The descriptors of `torch._C.TensorBase` that lead on in C++, and those of the function types met.
+pub struct Autograd {
+    is_leaf: Descriptor,
+    grad: Option<Descriptor>,
+    grad_fn: Option<Descriptor>,
+    base: Option<Descriptor>,
+    /// By address of the type. Types of autograd functions written in Python may die, so they are
+    /// held.
+    functions: RefCell<FxHashMap<usize, (Py<PyAny>, Rc<FunctionType>)>>,
+}
+
+/// A reference in C++: what it is called, and the Python object for what it leads to.
+pub type Owned<'py> = (String, Bound<'py, PyAny>);
+
+/// How the parts of one type of autograd functions are read.
+#[derive(Default)]
+struct FunctionType {
+    next: Option<Descriptor>,
+    variable: Option<Descriptor>,
+    /// `_raw_saved_self` and the like, without the prefix.
+    saved: Vec<(String, Descriptor)>,
+}
+
+/// What an autograd function owns.
+#[derive(Default)]
+pub struct FunctionParts<'py> {
+    /// The functions that it passes gradients on to.
+    pub next: Vec<Bound<'py, PyAny>>,
+    /// The tensors that it saved for the backward pass, or what the program's own hook made of them.
+    pub saved: Vec<Owned<'py>>,
+    /// The leaf whose gradient it accumulates.
+    pub variable: Option<Bound<'py, PyAny>>,
+    /// Some saved tensor is not to be had without running the program's hooks.
+    pub hidden: bool,
+}
+
+impl Autograd {
+    /// The descriptors of `torch._C.TensorBase`.
+    ///
+    /// # Errors
+    /// If the version of PyTorch has no `is_leaf`.
+    pub fn new(tensor: &Bound<'_, PyType>) -> PyResult<Self> {
+        let part = |name: &str| Descriptor::of(tensor, name).ok();
+        Ok(Self {
+            is_leaf: Descriptor::of(tensor, "is_leaf")?,
+            grad: part("grad"),
+            grad_fn: part("grad_fn"),
+            base: part("_base"),
+            functions: RefCell::default(),
+        })
+    }
+
+    /// What a tensor owns: its gradient, its function, the tensor that it is a view of. The caller
+    /// sees to it that PyTorch calls no `__torch_function__`.
+    ///
+    /// The gradient of a leaf only: to ask another for it warns.
+    pub fn of_tensor<'py>(
+        &self,
+        tensor: &Bound<'py, PyAny>,
+    ) -> Vec<(&'static str, Bound<'py, PyAny>)> {
+        let is_leaf = self
+            .is_leaf
+            .get(tensor)
+            .is_some_and(|answer| int_value(&answer) == Some(1));
+        let first = if is_leaf {
+            ("grad", &self.grad)
+        } else {
+            ("grad_fn", &self.grad_fn)
+        };
+        [first, ("_base", &self.base)]
+            .into_iter()
+            .filter_map(|(name, part)| Some((name, part.as_ref()?.get(tensor)?)))
+            .collect()
+    }
+
+    /// What an autograd function owns, as `grad_fn` and `next_functions` give it.
+    pub fn of_function<'py>(
+        &self,
+        builtins: &Builtins,
+        function: &Bound<'py, PyAny>,
+    ) -> FunctionParts<'py> {
+        let known = self.type_of(builtins, function);
+        let mut parts = FunctionParts::default();
+        if let Some(next) = known.next.as_ref().and_then(|next| next.get(function)) {
+            parts.next = items(&next)
+                .iter()
+                .filter_map(|pair| items(pair).into_iter().next())
+                .filter(|function| !function.is_none())
+                .collect();
+        }
+        parts.variable = known.variable.as_ref().and_then(|part| part.get(function));
+        for (name, descriptor) in &known.saved {
+            // Null, with an exception, once the backward pass has freed them.
+            let Some(raw) = descriptor.get(function) else {
+                continue;
+            };
+            let several = items(&raw);
+            let several = if several.is_empty() {
+                vec![raw]
+            } else {
+                several
+            };
+            for saved in several {
+                parts.add_saved(name, &saved);
+            }
+        }
+        parts
+    }
+
+    fn type_of(&self, builtins: &Builtins, function: &Bound<'_, PyAny>) -> Rc<FunctionType> {
+        let class = function.get_type();
+        let address = class.as_ptr() as usize;
+        if let Some((_, known)) = self.functions.borrow().get(&address) {
+            return Rc::clone(known);
+        }
+        let mut found = FunctionType::default();
+        let mro = builtins.type_mro.get(class.as_any());
+        for class in mro.iter().flat_map(items) {
+            class_items(builtins, &class, &mut |name, value| {
+                if value.get_type().as_type_ptr() != &raw mut ffi::PyGetSetDescr_Type {
+                    return true;
+                }
+                let name = text_of(name).unwrap_or_default();
+                let descriptor = || Descriptor::new(value);
+                match name.as_str() {
+                    "next_functions" if found.next.is_none() => found.next = descriptor(),
+                    "variable" if found.variable.is_none() => found.variable = descriptor(),
+                    _ => {
+                        if let Some(saved) = name.strip_prefix("_raw_saved_") {
+                            found
+                                .saved
+                                .extend(descriptor().map(|it| (saved.to_owned(), it)));
+                        }
+                    }
+                }
+                true
+            });
+        }
+        let found = Rc::new(found);
+        let entry = (class.into_any().unbind(), Rc::clone(&found));
+        self.functions.borrow_mut().insert(address, entry);
+        found
+    }
+}
+
+impl<'py> FunctionParts<'py> {
+    /// Adds what a `SavedTensor` holds, as it is: its own `unpack` would run the program's hooks.
+    fn add_saved(&mut self, name: &str, saved: &Bound<'py, PyAny>) {
+        // The type is PyTorch's own and has properties in C++ only.
+        match saved.getattr("data") {
+            Ok(data) if data.is_none() => {}
+            Ok(data) => {
+                self.saved.push((format!("saved {name}"), data));
+                if let Ok(hook) = saved.getattr("unpack_hook")
+                    && !hook.is_none()
+                {
+                    self.saved
+                        .push((format!("unpack hook of saved {name}"), hook));
+                }
+            }
+            // Older versions have no such property; that of newer ones fails once it is freed.
+            Err(_) => self.hidden |= saved.hasattr("unpack_hook").is_ok_and(|newer| !newer),
+        }
+    }
+}
+
+/// The instance dictionary of a tensor that does not show it to the collector.
+pub fn attributes_of<'py>(tensor: &Bound<'py, PyAny>) -> Option<Bound<'py, PyDict>> {
+    // SAFETY: attached; reads or makes the object's own dict without asking its class.
+    let dict = unsafe {
+        let dict = ffi::PyObject_GenericGetDict(tensor.as_ptr(), std::ptr::null_mut());
+        if dict.is_null() {
+            ffi::PyErr_Clear();
+        }
+        Bound::from_owned_ptr_or_opt(tensor.py(), dict)
+    };
+    dict?.cast_into::<PyDict>().ok()
+}

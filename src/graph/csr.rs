@@ -1,0 +1,262 @@
+//! A large graph in little memory: the references of each object in one array (compressed sparse rows).
+
+use petgraph::Directed;
+use petgraph::visit::{
+    Data, GraphBase, GraphProp, IntoNeighbors, IntoNodeIdentifiers, NodeCount, NodeIndexable,
+    VisitMap, Visitable,
+};
+
+/// The references between objects with the numbers 0 to `node_count() - 1`, each once per reference.
+///
+/// A million objects with three references each take 16 MB. It can be walked by petgraph's algorithms:
+/// a reference to it has the traits of `petgraph::visit`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Csr {
+    /// The targets of node `i` are `targets[first[i]..first[i + 1]]`.
+    first: Vec<u32>,
+    targets: Vec<u32>,
+}
+
+impl Default for Csr {
+    fn default() -> Self {
+        Self {
+            first: vec![0],
+            targets: Vec::new(),
+        }
+    }
+}
+
+impl Csr {
+    /// An empty graph with room for so many nodes and references.
+    pub fn with_capacity(nodes: usize, references: usize) -> Self {
+        let mut first = Vec::with_capacity(nodes + 1);
+        first.push(0);
+        Self {
+            first,
+            targets: Vec::with_capacity(references),
+        }
+    }
+
+    /// A graph of so many nodes with these references, in their order from each node.
+    pub fn from_edges(nodes: usize, edges: &[(u32, u32)]) -> Self {
+        let mut graph = Self::with_capacity(nodes, 0);
+        for _ in 0..nodes {
+            graph.finish_node();
+        }
+        graph.insert(0, edges);
+        graph
+    }
+
+    /// A graph whose node `i` refers to `targets[first[i]..first[i + 1]]`.
+    pub(super) fn from_rows(first: Vec<u32>, targets: Vec<u32>) -> Self {
+        Self { first, targets }
+    }
+
+    /// Adds a reference from the node that [`Csr::finish_node`] will make.
+    #[inline]
+    pub fn push_target(&mut self, target: u32) {
+        self.targets.push(target);
+    }
+
+    /// Makes a node of the references pushed since the last. Past 2^32 references the rest is left out.
+    pub fn finish_node(&mut self) {
+        self.targets.truncate(u32::MAX as usize);
+        self.first.push(self.targets.len() as u32);
+    }
+
+    pub fn node_count(&self) -> usize {
+        self.first.len() - 1
+    }
+
+    pub fn edge_count(&self) -> usize {
+        self.targets.len()
+    }
+
+    /// What a node refers to, in order; nothing for a number that no node has.
+    #[inline]
+    pub fn targets(&self, node: u32) -> &[u32] {
+        let node = node as usize;
+        match self.first.get(node..node + 2) {
+            Some(&[from, to]) => &self.targets[from as usize..to as usize],
+            _ => &[],
+        }
+    }
+
+    /// The bytes of memory that the graph takes.
+    pub fn bytes(&self) -> usize {
+        size_of::<u32>() * (self.first.capacity() + self.targets.capacity())
+    }
+
+    /// Adds `nodes` nodes at the end and these references, behind those that their sources have, in
+    /// place.
+    pub fn insert(&mut self, nodes: usize, edges: &[(u32, u32)]) {
+        for _ in 0..nodes {
+            self.finish_node();
+        }
+        if edges.is_empty() {
+            return;
+        }
+        let mut edges: Vec<(u32, u32)> = edges.to_vec();
+        edges.sort_by_key(|edge| edge.0);
+        let mut end = self.targets.len() + edges.len();
+        self.targets.resize(end, 0);
+        let mut old_end = *self.first.last().unwrap_or(&0) as usize;
+        // From the last node to the first, so that nothing is overwritten before it has moved.
+        for node in (0..self.node_count()).rev() {
+            let old_start = self.first[node] as usize;
+            self.first[node + 1] = end as u32;
+            while let Some(&(_, target)) = edges.last().filter(|edge| edge.0 as usize == node) {
+                end -= 1;
+                self.targets[end] = target;
+                edges.pop();
+            }
+            end -= old_end - old_start;
+            self.targets.copy_within(old_start..old_end, end);
+            old_end = old_start;
+            if edges.is_empty() {
+                break;
+            }
+        }
+    }
+
+    /// The graph with each reference turned round.
+    pub fn reversed(&self) -> Self {
+        let nodes = self.node_count();
+        let mut first = vec![0u32; nodes + 1];
+        for &target in &self.targets {
+            first[target as usize + 1] += 1;
+        }
+        for i in 1..first.len() {
+            first[i] += first[i - 1];
+        }
+        let mut next = first.clone();
+        let mut targets = vec![0u32; self.targets.len()];
+        for from in 0..nodes as u32 {
+            for &to in self.targets(from) {
+                let place = &mut next[to as usize];
+                targets[*place as usize] = from;
+                *place += 1;
+            }
+        }
+        Self { first, targets }
+    }
+}
+
+impl GraphBase for Csr {
+    type NodeId = u32;
+    type EdgeId = u32;
+}
+
+impl Data for Csr {
+    type NodeWeight = ();
+    type EdgeWeight = ();
+}
+
+impl GraphProp for Csr {
+    type EdgeType = Directed;
+}
+
+impl NodeCount for Csr {
+    fn node_count(&self) -> usize {
+        self.node_count()
+    }
+}
+
+impl NodeIndexable for Csr {
+    fn node_bound(&self) -> usize {
+        self.node_count()
+    }
+
+    fn to_index(&self, node: u32) -> usize {
+        node as usize
+    }
+
+    fn from_index(&self, index: usize) -> u32 {
+        index as u32
+    }
+}
+
+impl<'a> IntoNeighbors for &'a Csr {
+    type Neighbors = std::iter::Copied<std::slice::Iter<'a, u32>>;
+
+    fn neighbors(self, node: u32) -> Self::Neighbors {
+        self.targets(node).iter().copied()
+    }
+}
+
+impl IntoNodeIdentifiers for &Csr {
+    type NodeIdentifiers = std::ops::Range<u32>;
+
+    fn node_identifiers(self) -> Self::NodeIdentifiers {
+        0..self.node_count() as u32
+    }
+}
+
+/// Which nodes a walk has seen.
+#[derive(Clone, Debug, Default)]
+pub struct Seen(Vec<bool>);
+
+impl VisitMap<u32> for Seen {
+    fn visit(&mut self, node: u32) -> bool {
+        !std::mem::replace(&mut self.0[node as usize], true)
+    }
+
+    fn is_visited(&self, node: &u32) -> bool {
+        self.0[*node as usize]
+    }
+
+    fn unvisit(&mut self, node: u32) -> bool {
+        std::mem::replace(&mut self.0[node as usize], false)
+    }
+}
+
+impl Visitable for Csr {
+    type Map = Seen;
+
+    fn visit_map(&self) -> Seen {
+        Seen(vec![false; self.node_count()])
+    }
+
+    fn reset_map(&self, map: &mut Seen) {
+        map.0.clear();
+        map.0.resize(self.node_count(), false);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use petgraph::visit::{Bfs, Walker};
+
+    use super::*;
+
+    #[test]
+    fn references_stay_in_order_where_more_are_inserted() {
+        let mut graph = Csr::from_edges(3, &[(0, 1), (2, 0), (0, 2)]);
+        assert_eq!(graph.targets(0), [1, 2]);
+        graph.insert(1, &[(3, 0), (0, 3), (0, 3), (1, 1)]);
+        assert_eq!(graph.targets(0), [1, 2, 3, 3]);
+        assert_eq!(graph.targets(1), [1]);
+        assert_eq!(graph.targets(2), [0]);
+        assert_eq!(graph.targets(3), [0]);
+        assert_eq!(graph.targets(4), [0u32; 0]);
+        assert_eq!((graph.node_count(), graph.edge_count()), (4, 7));
+    }
+
+    #[test]
+    fn references_turn_round() {
+        let graph = Csr::from_edges(3, &[(0, 1), (2, 1), (1, 2), (1, 1)]);
+        let turned = graph.reversed();
+        assert_eq!(turned.targets(1), [0, 1, 2]);
+        assert_eq!(turned.targets(0), [0u32; 0]);
+        assert_eq!(turned.reversed().targets(1), [1, 2]);
+    }
+
+    #[test]
+    fn petgraph_walks_it() {
+        let graph = Csr::from_edges(4, &[(0, 2), (2, 3), (1, 0)]);
+        let order: Vec<u32> = Bfs::new(&graph, 0).iter(&graph).collect();
+        assert_eq!(order, [0, 2, 3]);
+        let components = petgraph::algo::tarjan_scc(&graph);
+        assert_eq!(components, [vec![3], vec![2], vec![0], vec![1]]);
+    }
+}

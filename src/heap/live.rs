@@ -1,0 +1,290 @@
+//! The live heap: every object that the collector tracks, what else they refer to, and the references
+//! between all of them, in one pass of `tp_traverse`.
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::PyList;
+
+use super::ObjectKind;
+use super::builtins::Builtins;
+use super::marks::Marks;
+use super::traverse::{for_each_referent, reference_count};
+use super::types::{TypeTable, Verdict};
+use crate::graph::Csr;
+
+/// After so many objects, somebody who pressed Ctrl-C is heard.
+const CHUNK: usize = 1 << 16;
+/// As many references as this mean an immortal object (PEP 683), of which nobody counts them.
+const IMMORTAL: i64 = 1 << 29;
+/// How many references an object has at a guess, to ask for memory once.
+const REFERENCES_EACH: usize = 3;
+
+/// The objects of the heap, held, and the references between them.
+///
+/// Objects have the numbers 0 to `len() - 1`: those that the collector tracks, in its order, then what
+/// they refer to: tuples and dicts that it does not track, frozen objects (`gc.freeze`), buffers.
+/// Strings, numbers and other things that hold nothing are left out.
+///
+/// Every object has a reference from here until this is dropped, so that none can die meanwhile.
+pub struct LiveObjects<'py> {
+    py: Python<'py>,
+    tracked: Option<Bound<'py, PyList>>,
+    others: Vec<Bound<'py, PyAny>>,
+    addresses: Vec<usize>,
+    marks: Marks,
+    pub graph: Csr,
+    /// For each object how many references to it come from no object here, and not from us:
+    /// from C or C++; [`LiveObjects::UNCOUNTED`] for an immortal object.
+    pub unaccounted: Vec<u32>,
+    is_class: Vec<bool>,
+    /// The objects that may hold a buffer, with what the classifier says of their type.
+    pub holders: Vec<(u32, Verdict)>,
+}
+
+/// Why there is no picture of the heap.
+pub enum NotTaken {
+    /// Somebody pressed Ctrl-C; its handler has not run yet.
+    Interrupted,
+    /// More than four thousand million objects.
+    TooMany,
+}
+
+impl<'py> LiveObjects<'py> {
+    /// What stands for the number of references to an immortal object.
+    pub const UNCOUNTED: u32 = u32::MAX;
+
+    /// Reads the objects of `tracked`, which `gc.get_objects()` has just made, and what they refer to.
+    ///
+    /// Runs no code of the program, signal handlers included: see [`interrupted`].
+    ///
+    /// # Errors
+    /// If it was interrupted, or there are too many objects.
+    pub fn take(
+        tracked: Bound<'py, PyList>,
+        table: &mut TypeTable,
+        builtins: &Builtins,
+        classify: &impl Fn(*mut ffi::PyTypeObject) -> Verdict,
+    ) -> Result<Self, NotTaken> {
+        let py = tracked.py();
+        let count = tracked.len();
+        if u32::try_from(count).is_err() {
+            return Err(NotTaken::TooMany);
+        }
+        let mut addresses: Vec<usize> = Vec::with_capacity(count);
+        let mut unaccounted: Vec<u32> = Vec::with_capacity(count);
+        let mut marks = Marks::default();
+        for i in 0..count {
+            // SAFETY: attached; the list lends its items.
+            let (object, references) = unsafe {
+                let object = ffi::PyList_GetItem(tracked.as_ptr(), i as ffi::Py_ssize_t);
+                (object, reference_count(object) - 1)
+            };
+            marks.set(object as usize, i as u32);
+            addresses.push(object as usize);
+            unaccounted.push(initial(references));
+        }
+
+        table.begin_pass();
+        let mut others: Vec<Bound<'py, PyAny>> = Vec::new();
+        let mut found: Vec<usize> = Vec::new();
+        let mut graph = Csr::with_capacity(count, count * REFERENCES_EACH);
+        let mut is_class = Vec::with_capacity(count);
+        let mut holders = Vec::new();
+        let mut next = 0;
+        while let Some(&address) = addresses.get(next) {
+            if next % CHUNK == 0 && interrupted(py) {
+                return Err(NotTaken::Interrupted);
+            }
+            let object = address as *mut ffi::PyObject;
+            // SAFETY: attached; the object is held by the list or by `others`.
+            let facts = unsafe { table.facts(builtins, classify, ffi::Py_TYPE(object)) };
+            is_class.push(facts.kind == ObjectKind::Class);
+            if facts.verdict != 0 {
+                holders.push((next as u32, facts.verdict));
+            }
+            if let Some(traverse) = facts.traverse {
+                let mut visit = |target: *mut ffi::PyObject| {
+                    let address = target as usize;
+                    let number = match marks.get(address) {
+                        Some(number) => number,
+                        None => {
+                            // SAFETY: attached; the object that is traversed refers to the target.
+                            if !unsafe { matters(table, builtins, classify, target) } {
+                                return;
+                            }
+                            let number = addresses.len() as u32;
+                            marks.set(address, number);
+                            addresses.push(address);
+                            // SAFETY: as above.
+                            unaccounted.push(initial(unsafe { reference_count(target) }));
+                            found.push(address);
+                            number
+                        }
+                    };
+                    graph.push_target(number);
+                    let left = &mut unaccounted[number as usize];
+                    if *left != Self::UNCOUNTED {
+                        *left = left.saturating_sub(1);
+                    }
+                };
+                // SAFETY: attached; the object is alive and `traverse` its type's own.
+                unsafe { for_each_referent(object, traverse, &mut visit) };
+                for address in found.drain(..) {
+                    // SAFETY: attached; the object just traversed refers to it.
+                    others.push(unsafe {
+                        Bound::from_borrowed_ptr(py, address as *mut ffi::PyObject)
+                    });
+                }
+            }
+            graph.finish_node();
+            next += 1;
+        }
+        if u32::try_from(addresses.len()).is_err() {
+            return Err(NotTaken::TooMany);
+        }
+        Ok(Self {
+            py,
+            tracked: Some(tracked),
+            others,
+            addresses,
+            marks,
+            graph,
+            unaccounted,
+            is_class,
+            holders,
+        })
+    }
+
+    pub fn py(&self) -> Python<'py> {
+        self.py
+    }
+
+    pub fn len(&self) -> usize {
+        self.addresses.len()
+    }
+
+    /// The number of an object, if it is one of these.
+    pub fn number_of(&self, object: &Bound<'_, PyAny>) -> Option<u32> {
+        self.marks.get(object.as_ptr() as usize)
+    }
+
+    /// As [`LiveObjects::number_of`], by address.
+    pub fn number_at(&self, address: usize) -> Option<u32> {
+        self.marks.get(address)
+    }
+
+    pub fn object(&self, number: u32) -> Option<Bound<'py, PyAny>> {
+        let &address = self.addresses.get(number as usize)?;
+        // SAFETY: attached, as `py` shows; the object is held.
+        Some(unsafe { Bound::from_borrowed_ptr(self.py, address as *mut ffi::PyObject) })
+    }
+
+    pub fn address(&self, number: u32) -> Option<usize> {
+        self.addresses.get(number as usize).copied()
+    }
+
+    /// True for the reference of an object to its class.
+    #[inline]
+    pub fn is_type_reference(&self, from: u32, to: u32) -> bool {
+        if self.is_class.get(to as usize) != Some(&true) {
+            return false;
+        }
+        match (
+            self.addresses.get(from as usize),
+            self.addresses.get(to as usize),
+        ) {
+            // SAFETY: attached; the object is held.
+            (Some(&from), Some(&to)) => unsafe {
+                ffi::Py_TYPE(from as *mut ffi::PyObject) as usize == to
+            },
+            _ => false,
+        }
+    }
+
+    /// Forgets which object has which number, which takes a good part of the memory: from here on
+    /// [`LiveObjects::number_of`] knows none.
+    pub fn forget_numbers(&mut self) {
+        self.marks = Marks::default();
+    }
+
+    /// The bytes of memory that all this takes beside the graph.
+    pub fn bytes(&self) -> usize {
+        size_of::<usize>() * (self.addresses.capacity() + self.others.capacity())
+            + size_of::<usize>() * self.tracked.as_ref().map_or(0, |list| list.len() * 9 / 8)
+            + size_of::<u32>() * self.unaccounted.capacity()
+            + self.is_class.capacity()
+            + self.marks.bytes()
+    }
+}
+
+/// The references to an object before those from the heap are taken off.
+fn initial(references: i64) -> u32 {
+    if references >= IMMORTAL {
+        return LiveObjects::UNCOUNTED;
+    }
+    u32::try_from(references).unwrap_or(0)
+}
+
+/// True for an object that the collector did not list and that can hold something.
+///
+/// # Safety
+/// Attached, and the object is alive.
+unsafe fn matters(
+    table: &mut TypeTable,
+    builtins: &Builtins,
+    classify: &impl Fn(*mut ffi::PyTypeObject) -> Verdict,
+    object: *mut ffi::PyObject,
+) -> bool {
+    // SAFETY: by this function's contract; the types are CPython's own.
+    unsafe {
+        let ty = ffi::Py_TYPE(object);
+        if ty == &raw mut ffi::PyUnicode_Type || ty == &raw mut ffi::PyLong_Type {
+            return false;
+        }
+        let facts = table.facts(builtins, classify, ty);
+        if facts.verdict != 0 {
+            return true;
+        }
+        let Some(traverse) = facts.traverse else {
+            return false;
+        };
+        // A class that is part of the interpreter or a library is not the collector's: `type_traverse`
+        // in Objects/typeobject.c ends the process if it is asked.
+        if facts.kind == ObjectKind::Class && !super::types::is_heap_type(object.cast()) {
+            return false;
+        }
+        if ffi::PyObject_GC_IsTracked(object) != 0 {
+            return true;
+        }
+        // The collector stops to track a tuple or dict that holds nothing that it tracks. Other objects
+        // that it does not track are not all made yet.
+        if !facts.untrackable {
+            return false;
+        }
+        let mut holds = false;
+        for_each_referent(object, traverse, &mut |target| {
+            let ty = ffi::Py_TYPE(target);
+            if !holds && ty != &raw mut ffi::PyUnicode_Type {
+                let facts = table.facts(builtins, classify, ty);
+                holds = facts.verdict != 0 || facts.untrackable;
+            }
+        });
+        holds
+    }
+}
+
+/// True if somebody pressed Ctrl-C since the last call, on the thread that is told of it.
+///
+/// Only looks: the handler, which is the program's code and could change the heap in the middle of the
+/// pass, runs when the caller asks for signals (`PyErr_CheckSignals`), for which the interrupt is put
+/// back.
+fn interrupted(_py: Python<'_>) -> bool {
+    // SAFETY: attached.
+    unsafe {
+        let pressed = ffi::PyOS_InterruptOccurred() != 0;
+        if pressed {
+            ffi::PyErr_SetInterrupt();
+        }
+        pressed
+    }
+}

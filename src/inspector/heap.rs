@@ -1,0 +1,347 @@
+//! The live heap, in numbers and names.
+
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use pyo3::prelude::*;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::live::{Live, LiveBuffer};
+use super::naming::Naming;
+use super::{Inspector, busy};
+use crate::device::{Frameworks, allocator_bytes};
+use crate::graph::{Dominators, Ways};
+use crate::heap::AllocationTraces;
+use crate::report::heap::{Buffer, Category, Class, Device, Heap, SCHEMA, file_of, is_host};
+use crate::report::model::Location;
+use crate::report::retention::{Beginning, Path, RootKind, Step};
+
+/// So many buffers, the largest, are named; the others count where their class and device do.
+const NAMED: usize = 20_000;
+/// A chain of dominators is followed so far to see who keeps a buffer alone.
+const CHAIN: usize = 10_000;
+
+/// Measures the parts of the work.
+struct Clock {
+    last: Instant,
+    phases: Vec<(String, f64)>,
+}
+
+impl Clock {
+    fn lap(&mut self, name: &str) {
+        let now = Instant::now();
+        let took = now.duration_since(self.last).as_secs_f64() * 1000.0;
+        self.phases.push((name.to_owned(), took));
+        self.last = now;
+    }
+}
+
+impl Inspector {
+    /// What memory is alive, who owns it, and what it is for.
+    ///
+    /// The program waits for as long as [`Heap::pause_ms`] says. No code of it runs meanwhile, and no
+    /// reference to any of its objects is kept afterwards.
+    ///
+    /// # Errors
+    /// If the inspector is at work already; what a handler of an interrupt raises.
+    pub fn heap(&self, py: Python<'_>) -> PyResult<Heap> {
+        let started = Instant::now();
+        let mut clock = Clock {
+            last: started,
+            phases: Vec::new(),
+        };
+        let mut live = Live::take(self, py, None)?;
+        let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
+        clock.lap("graph");
+        let purposes = self.purposes(&frameworks, &live);
+        let first_peak = live.bytes();
+        live.objects.forget_numbers();
+        clock.lap("purposes");
+        let ways = live.ways(&[]);
+        clock.lap("ways");
+        let dominators = Dominators::new(live.graph(), &live.roots());
+        let second_peak = live.bytes() + ways.bytes() + dominators.peak_bytes();
+        let retained = live.retained(&dominators);
+        clock.lap("dominators");
+
+        let mut order: Vec<usize> = (0..live.buffers.len()).collect();
+        order.sort_by_key(|&index| {
+            let buffer = &live.buffers[index].buffer;
+            (
+                std::cmp::Reverse((!is_host(&buffer.device), buffer.bytes)),
+                index,
+            )
+        });
+        let all: Vec<Vec<u32>> = order
+            .iter()
+            .take(NAMED)
+            .map(|&index| way_to_holder(&ways, &live.buffers[index]))
+            .collect();
+        let naming = Naming::new(self, &frameworks, &live, &all);
+        let traces = AllocationTraces::new(py);
+        let buffers: Vec<Buffer> = order
+            .iter()
+            .enumerate()
+            .map(|(rank, &index)| {
+                let known = &live.buffers[index];
+                let way = all.get(rank).map_or(&[][..], Vec::as_slice);
+                let mut row = describe(known, &naming, way);
+                row.alone = way
+                    .get(owner_index(way, &naming))
+                    .is_some_and(|&owner| is_dominated(&dominators, known.node, owner));
+                row.site = way
+                    .last()
+                    .and_then(|&holder| traces.place_of(&live.object(holder)?))
+                    .map(|place| Location {
+                        file: place.file,
+                        line: place.line,
+                    });
+                row.category = purposes.get(&index).copied().unwrap_or(category(known));
+                row
+            })
+            .collect();
+        let classes = self.classes_of(&live, &dominators, &retained);
+        clock.lap("names");
+        let mut notes = live.notes.clone();
+        if live.buffers.len() > NAMED {
+            notes.push(format!(
+                "Only the {NAMED} largest of {} buffers are named.",
+                live.buffers.len()
+            ));
+        }
+        let heap = Heap {
+            schema: SCHEMA,
+            time: SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .map_or(0.0, |time| time.as_secs_f64()),
+            objects: live.objects.len() as u64,
+            references: live.graph().edge_count() as u64,
+            unreachable: live.unreached(&ways),
+            pause_ms: 0.0,
+            phases: Vec::new(),
+            working_bytes: first_peak.max(second_peak) as u64,
+            devices: devices(py, &buffers),
+            buffers,
+            classes,
+            notes,
+        };
+        drop(naming);
+        drop(live);
+        clock.lap("release");
+        Ok(Heap {
+            pause_ms: started.elapsed().as_secs_f64() * 1000.0,
+            phases: clock.phases,
+            ..heap
+        })
+    }
+
+    /// What the buffers of modules, optimizers and leaves are for, by index.
+    fn purposes(&self, frameworks: &Frameworks, live: &Live<'_>) -> FxHashMap<usize, Category> {
+        let mut purposes = FxHashMap::default();
+        for (node, category) in self.kept_by_modules_and_optimizers(frameworks, live) {
+            if let Some(index) = live.memory_of(node) {
+                let known = purposes.entry(index).or_insert(category);
+                *known = category.min(*known);
+            }
+        }
+        for (index, buffer) in live.buffers.iter().enumerate() {
+            if buffer.is_gradient && purposes.get(&index) != Some(&Category::Parameter) {
+                purposes.insert(index, Category::Gradient);
+            }
+        }
+        purposes
+    }
+
+    /// What the objects of each class retain. Of nested objects of one class the outermost counts.
+    fn classes_of(
+        &self,
+        live: &Live<'_>,
+        dominators: &Dominators,
+        retained: &[(u64, u64)],
+    ) -> Vec<Class> {
+        let mut by_type: FxHashMap<usize, Class> = FxHashMap::default();
+        // The classes above each node that retains something, as a chain of (class, chain above).
+        let mut above: FxHashMap<u32, (usize, u32)> = FxHashMap::default();
+        for &node in dominators.order() {
+            let (device, host) = retained[node as usize];
+            let Some(object) = live.object(node).filter(|_| device > 0 || host > 0) else {
+                continue;
+            };
+            let class = object.get_type().as_ptr() as usize;
+            let parent = dominators.immediate(node);
+            above.insert(node, (class, parent));
+            let mut outermost = true;
+            let mut current = parent;
+            for _ in 0..CHAIN {
+                match above.get(&current) {
+                    Some(&(other, _)) if other == class => {
+                        outermost = false;
+                        break;
+                    }
+                    Some(&(_, next)) => current = next,
+                    None => break,
+                }
+            }
+            let row = by_type.entry(class).or_insert_with(|| Class {
+                name: self.type_name(&object),
+                ..Class::default()
+            });
+            row.objects += 1;
+            if outermost {
+                row.device_bytes += device;
+                row.host_bytes += host;
+            }
+        }
+        let mut classes: Vec<Class> = by_type.into_values().collect();
+        classes.sort_by(|a, b| {
+            let rank = |class: &Class| std::cmp::Reverse((class.device_bytes, class.host_bytes));
+            (rank(a), &a.name).cmp(&(rank(b), &b.name))
+        });
+        classes
+    }
+}
+
+impl Live<'_> {
+    /// Bytes on devices and on the host that each node retains.
+    fn retained(&self, dominators: &Dominators) -> Vec<(u64, u64)> {
+        let sizes = |host: bool| {
+            let mut sizes = vec![0u64; self.graph().node_count()];
+            for known in self
+                .buffers
+                .iter()
+                .filter(|it| is_host(&it.buffer.device) == host)
+            {
+                sizes[known.node as usize] = known.buffer.bytes;
+            }
+            dominators.retained(sizes)
+        };
+        sizes(false).into_iter().zip(sizes(true)).collect()
+    }
+
+    /// The index of the memory that a node holds.
+    fn memory_of(&self, node: u32) -> Option<usize> {
+        self.graph()
+            .targets(node)
+            .iter()
+            .find_map(|&target| self.memory_index(target))
+    }
+
+    fn unreached(&self, ways: &Ways) -> u64 {
+        (0..self.objects.len() as u32)
+            .filter(|&node| !ways.reaches(node))
+            .count() as u64
+    }
+}
+
+/// The way to the object that holds a buffer, and comes first on the way to it.
+fn way_to_holder(ways: &Ways, buffer: &LiveBuffer) -> Vec<u32> {
+    let mut way = ways.to(buffer.node);
+    way.pop();
+    if way.is_empty() {
+        way.push(buffer.holder);
+    }
+    way
+}
+
+/// The position on a way of what has a name first: what a module's variable or a local one holds.
+fn owner_index(way: &[u32], naming: &Naming<'_, '_>) -> usize {
+    match naming.beginning(way) {
+        // module, its dictionary, what that holds
+        Beginning::Module(_) => 2.min(way.len().saturating_sub(1)),
+        Beginning::Local { .. } => 1.min(way.len().saturating_sub(1)),
+        _ => 0,
+    }
+}
+
+fn describe(known: &LiveBuffer, naming: &Naming<'_, '_>, way: &[u32]) -> Buffer {
+    let path = match way {
+        [] => Path::default(),
+        way => naming.path(way, &naming.beginning(way)),
+    };
+    let holder = path.steps.last().map(|step: &Step| step.type_name.clone());
+    let module = match naming.beginning(way) {
+        Beginning::Module(name) => name,
+        Beginning::Local {
+            place: Some(place), ..
+        } => file_of(&Location {
+            file: place.file,
+            line: place.line,
+        }),
+        _ => String::new(),
+    };
+    let buffer = &known.buffer;
+    Buffer {
+        bytes: buffer.bytes,
+        device: buffer.device.clone(),
+        dtype: buffer.dtype.clone(),
+        shape: buffer.shape.clone(),
+        pointer: buffer.pointer,
+        type_name: holder.unwrap_or_default(),
+        holders: known.holders,
+        owner: if path.words.is_empty() {
+            "(not named)".to_owned()
+        } else {
+            path.words.clone()
+        },
+        first_owner: first_owner(&path),
+        module,
+        alone: false,
+        site: None,
+        category: Category::Other,
+    }
+}
+
+/// The root and the first thing with a name.
+fn first_owner(path: &Path) -> String {
+    let mut parts = path.words.split(" → ");
+    let first = parts.next().unwrap_or_default().to_owned();
+    match (path.root, parts.next()) {
+        (RootKind::Local, _) | (_, None) => first,
+        (_, Some(second)) => format!("{first} → {second}"),
+    }
+}
+
+fn category(known: &LiveBuffer) -> Category {
+    match (known.is_saved, known.is_plain_leaf) {
+        (true, true) => Category::Input,
+        (true, false) => Category::Activation,
+        _ => Category::Other,
+    }
+}
+
+/// True if all ways to `node` pass through `owner`.
+fn is_dominated(dominators: &Dominators, node: u32, owner: u32) -> bool {
+    let mut current = node;
+    for _ in 0..CHAIN {
+        if current == owner {
+            return true;
+        }
+        current = dominators.immediate(current);
+        if current >= Dominators::ROOT {
+            break;
+        }
+    }
+    false
+}
+
+/// What is visible on each device beside the allocator's own numbers.
+fn devices(py: Python<'_>, buffers: &[Buffer]) -> Vec<Device> {
+    let names: FxHashSet<&str> = buffers
+        .iter()
+        .map(|buffer| buffer.device.as_str())
+        .collect();
+    let mut names: Vec<&str> = names.into_iter().collect();
+    names.sort_unstable();
+    names
+        .into_iter()
+        .map(|name| {
+            let on_it = buffers.iter().filter(|buffer| buffer.device == name);
+            let bytes = allocator_bytes(py, name);
+            Device {
+                name: name.to_owned(),
+                visible: on_it.map(|buffer| buffer.bytes).sum(),
+                allocated: bytes.map(|(allocated, _)| allocated),
+                reserved: bytes.map(|(_, reserved)| reserved),
+            }
+        })
+        .collect()
+}

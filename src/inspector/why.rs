@@ -1,0 +1,294 @@
+//! Why are these objects alive?
+
+use std::time::Instant;
+
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+use rustc_hash::FxHashMap;
+
+use super::live::{Live, Root};
+use super::naming::Naming;
+use super::{Inspector, busy};
+use crate::device::DeviceSelection;
+use crate::graph::{Csr, Ways};
+use crate::report::retention::{Beginning, Kept, Path, Retention};
+use crate::report::words::without_indices;
+
+/// So many distinct paths are shown.
+const PATHS: usize = 8;
+/// So many ways are named to find the distinct ones among them.
+const NAMED: usize = 256;
+/// Where one object alone holds what was asked about, so many times it is asked who holds that.
+const UPWARDS: usize = 6;
+
+/// A way to an object, and how many references alike there are.
+struct Way {
+    nodes: Vec<u32>,
+    target: u32,
+}
+
+impl Inspector {
+    /// What keeps `objects` alive: the ways to them from modules, from local variables of running
+    /// functions, and from outside of Python.
+    ///
+    /// Runs no code of the program and keeps no reference when it is done.
+    ///
+    /// # Errors
+    /// If no object is given, one of them is nothing that the heap knows (a number, a string), or
+    /// the inspector is at work already; what a handler of an interrupt raises.
+    pub fn why_alive(&self, py: Python<'_>, objects: &Bound<'_, PyTuple>) -> PyResult<Retention> {
+        let started = Instant::now();
+        if objects.is_empty() {
+            return Err(PyTypeError::new_err("why_alive: give one object or more"));
+        }
+        let mut live = Live::take(self, py, Some(objects))?;
+        let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
+        let mut targets: Vec<u32> = Vec::new();
+        for object in objects.iter() {
+            let node = live.objects.number_of(&object).ok_or_else(|| {
+                PyTypeError::new_err(format!(
+                    "why_alive: a {} holds nothing and is not tracked, so what refers to it is not \
+                     known; ask about a tensor, an array or a container",
+                    self.type_name(&object)
+                ))
+            })?;
+            if !targets.contains(&node) {
+                targets.push(node);
+            }
+            account_for_call(&mut live, node, objects);
+        }
+
+        let kept = objects
+            .iter()
+            .map(|object| {
+                let verdict = frameworks.verdict_of(&object);
+                let buffer = frameworks.buffer(verdict, &object, &DeviceSelection::Any);
+                Kept {
+                    type_name: self.type_name(&object),
+                    label: self.type_name(&object),
+                    bytes: buffer.as_ref().map(|buffer| buffer.bytes),
+                    device: buffer.map(|buffer| buffer.device),
+                }
+            })
+            .collect();
+        let mut retention = Retention::about(kept);
+        let turned = live.graph().reversed();
+        let ways = find_ways(&live, &turned, &targets);
+        let found = ways.len();
+        let ways: Vec<Way> = ways.into_iter().take(NAMED).collect();
+        let loops: Vec<Vec<u32>> = targets
+            .iter()
+            .filter_map(|&target| loop_through_outside(&live, &turned, target))
+            .collect();
+        let all: Vec<Vec<u32>> = ways
+            .iter()
+            .map(|way| way.nodes.clone())
+            .chain(loops.iter().cloned())
+            .collect();
+        let naming = Naming::new(self, &frameworks, &live, &all);
+
+        let mut distinct: Vec<Path> = Vec::new();
+        let mut by_words: FxHashMap<String, usize> = FxHashMap::default();
+        for way in &ways {
+            let mut path = naming.path(&way.nodes, &naming.beginning(&way.nodes));
+            path.leads_to = targets
+                .iter()
+                .position(|&target| target == way.target)
+                .map(|index| index as u32)
+                .into_iter()
+                .collect();
+            match by_words.get(&without_indices(&path.words)) {
+                Some(&index) => {
+                    let known = &mut distinct[index];
+                    known.alike += 1;
+                    for target in path.leads_to {
+                        if !known.leads_to.contains(&target) {
+                            known.leads_to.push(target);
+                        }
+                    }
+                }
+                None => {
+                    by_words.insert(without_indices(&path.words), distinct.len());
+                    distinct.push(path);
+                }
+            }
+        }
+        let omitted = distinct.len().saturating_sub(PATHS) + found.saturating_sub(NAMED);
+        retention.paths_omitted = omitted as u64;
+        distinct.truncate(PATHS);
+        retention.paths = distinct;
+        retention.loops = loops
+            .iter()
+            .map(|way| naming.path(way, &Beginning::Itself))
+            .collect();
+        retention.notes = notes(&live, &targets);
+        drop(naming);
+        drop(live);
+        retention.pause_ms = started.elapsed().as_secs_f64() * 1000.0;
+        Ok(retention)
+    }
+}
+
+fn notes(live: &Live<'_>, targets: &[u32]) -> Vec<String> {
+    let mut notes = live.notes.clone();
+    for &target in targets {
+        let outside = live.unaccounted(target);
+        if outside > 0 {
+            let references = if outside == 1 {
+                "reference"
+            } else {
+                "references"
+            };
+            notes.push(format!(
+                "{outside} {references} to the object come from C or C++, or from a calculation that \
+                 is under way: no Python object accounts for them."
+            ));
+        }
+    }
+    notes
+}
+
+/// Takes off what the call itself holds: the tuple of arguments is a part of the heap unless it was
+/// made after the look, and the caller's frame has each argument on its stack meanwhile.
+fn account_for_call(live: &mut Live<'_>, node: u32, arguments: &Bound<'_, PyTuple>) {
+    let in_heap = live.objects.number_of(arguments.as_any()).is_some();
+    live.account_for(node, if in_heap { 1 } else { 2 });
+}
+
+/// The ways to the targets, those from what has a name first, then the shortest.
+fn find_ways(live: &Live<'_>, turned: &Csr, targets: &[u32]) -> Vec<Way> {
+    let mut found: Vec<Way> = Vec::new();
+    for &target in targets {
+        found.extend(ways_to(live, turned, target));
+    }
+    found.sort_by_key(|way| {
+        let root = way
+            .nodes
+            .first()
+            .map_or(Root::Nothing, |&first| live.root(first));
+        let rank = match root {
+            Root::Module(_) | Root::Frame(_) => 0,
+            Root::Outside => 1,
+            Root::Nothing => 2,
+        };
+        (rank, way.nodes.len())
+    });
+    found
+}
+
+/// A way through each of the references to one target. Where only one object refers to it, the ways
+/// to that are told apart, and so on upwards.
+fn ways_to(live: &Live<'_>, turned: &Csr, target: u32) -> Vec<Way> {
+    let mut suffix = vec![target];
+    for _ in 0..UPWARDS {
+        let head = suffix[0];
+        let ways = live.ways(&suffix);
+        let mut found = through_referrers(live, turned, &ways, &suffix);
+        // What comes from outside counts only where nothing else is known of it.
+        let named = found.iter().any(|way| {
+            way.nodes
+                .first()
+                .is_some_and(|&first| matches!(live.root(first), Root::Module(_) | Root::Frame(_)))
+        });
+        if live.unaccounted(head) > 0 && !named {
+            found.push(Way {
+                nodes: suffix.clone(),
+                target,
+            });
+        }
+        let is_root = matches!(live.root(head), Root::Module(_) | Root::Frame(_));
+        match found.as_slice() {
+            _ if is_root => {
+                return vec![Way {
+                    nodes: suffix,
+                    target,
+                }];
+            }
+            // Who else holds a module's namespace is of no interest, nor who holds a root.
+            [only] if only.nodes.len() > suffix.len() + 2 => {
+                let next = only.nodes[only.nodes.len() - suffix.len() - 1];
+                suffix.insert(0, next);
+            }
+            [] => return garbage_way(live, turned, &suffix, target),
+            _ => return found,
+        }
+    }
+    let ways = live.ways(&suffix);
+    through_referrers(live, turned, &ways, &suffix)
+}
+
+/// The ways through each object that refers to the first of `suffix`, and on along it.
+fn through_referrers(live: &Live<'_>, turned: &Csr, ways: &Ways, suffix: &[u32]) -> Vec<Way> {
+    let (Some(&head), Some(&target)) = (suffix.first(), suffix.last()) else {
+        return Vec::new();
+    };
+    let mut referrers: Vec<u32> = turned.targets(head).to_vec();
+    referrers.dedup();
+    referrers
+        .into_iter()
+        .filter(|referrer| !suffix.contains(referrer) && ways.reaches(*referrer))
+        .filter(|&referrer| !live.objects.is_type_reference(referrer, head))
+        .map(|referrer| {
+            let mut nodes = ways.to(referrer);
+            nodes.extend(suffix);
+            Way { nodes, target }
+        })
+        .collect()
+}
+
+/// For what no root reaches: a way that begins with an object that holds it, which may be itself.
+fn garbage_way(live: &Live<'_>, turned: &Csr, suffix: &[u32], target: u32) -> Vec<Way> {
+    let Some(&head) = suffix.first() else {
+        return Vec::new();
+    };
+    let referrers = turned.targets(head).iter().copied();
+    let own = live.own_arguments();
+    let mut ways: Vec<Way> = referrers
+        .filter(|referrer| !suffix.contains(referrer) && Some(*referrer) != own)
+        .map(|referrer| {
+            let mut nodes = vec![referrer];
+            nodes.extend(suffix);
+            Way { nodes, target }
+        })
+        .collect();
+    ways.dedup_by(|a, b| a.nodes == b.nodes);
+    ways
+}
+
+/// A shortest way from an object back to itself that uses a reference which only C++ knows. The
+/// collector takes an object with such a reference for one in use, so it never frees the loop.
+fn loop_through_outside(live: &Live<'_>, turned: &Csr, target: u32) -> Option<Vec<u32>> {
+    // What leads back, and what the object leads to: hidden references between those make loops.
+    let graph = live.graph();
+    let mut forth = Ways::new(graph.node_count());
+    forth.extend(graph, [target], |from, to| {
+        !live.objects.is_type_reference(from, to)
+    });
+    let mut back = Ways::new(graph.node_count());
+    back.extend(turned, [target], |to, from| {
+        !live.objects.is_type_reference(from, to)
+    });
+    let mut best: Option<Vec<u32>> = None;
+    for &(from, to) in live.hidden.keys() {
+        if !forth.reaches(from) || !back.reaches(to) || live.is_frame(from) {
+            continue;
+        }
+        let mut way = forth.to(from);
+        let mut rest = back.to(to);
+        rest.reverse();
+        way.extend(rest);
+        let is_simple = |way: &[u32]| {
+            let mut inner: Vec<u32> = way[1..].to_vec();
+            inner.sort_unstable();
+            inner.windows(2).all(|pair| pair[0] != pair[1])
+        };
+        let better = best
+            .as_ref()
+            .is_none_or(|best| (way.len(), &way) < (best.len(), best));
+        if better && is_simple(&way) {
+            best = Some(way);
+        }
+    }
+    best
+}

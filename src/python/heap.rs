@@ -1,0 +1,506 @@
+//! The live heap as Python objects: read-only views of the models.
+
+use std::str::FromStr;
+use std::sync::Arc;
+
+use pyo3::exceptions::{PyIndexError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+
+use super::state::state;
+use crate::report::heap::{self as model, By};
+use crate::report::human_bytes;
+use crate::report::retention as kept;
+
+/// What memory is alive, and who owns it.
+#[pyclass(frozen, module = "cyclescope")]
+pub struct Heap {
+    heap: Arc<model::Heap>,
+}
+
+#[pymethods]
+impl Heap {
+    #[getter]
+    fn objects(&self) -> u64 {
+        self.heap.objects
+    }
+
+    #[getter]
+    fn references(&self) -> u64 {
+        self.heap.references
+    }
+
+    #[getter]
+    fn unreachable(&self) -> u64 {
+        self.heap.unreachable
+    }
+
+    #[getter]
+    fn time(&self) -> f64 {
+        self.heap.time
+    }
+
+    #[getter]
+    fn pause_ms(&self) -> f64 {
+        self.heap.pause_ms
+    }
+
+    #[getter]
+    fn phases<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let phases = PyDict::new(py);
+        for (name, milliseconds) in &self.heap.phases {
+            phases.set_item(name, milliseconds)?;
+        }
+        Ok(phases)
+    }
+
+    #[getter]
+    fn working_bytes(&self) -> u64 {
+        self.heap.working_bytes
+    }
+
+    #[getter]
+    fn device_bytes(&self) -> u64 {
+        self.heap.device_bytes()
+    }
+
+    #[getter]
+    fn host_bytes(&self) -> u64 {
+        self.heap.host_bytes()
+    }
+
+    #[getter]
+    fn notes(&self) -> Vec<String> {
+        self.heap.notes.clone()
+    }
+
+    #[getter]
+    fn buffers(&self) -> Vec<HeapBuffer> {
+        (0..self.heap.buffers.len())
+            .map(|index| HeapBuffer {
+                heap: Arc::clone(&self.heap),
+                index,
+            })
+            .collect()
+    }
+
+    #[pyo3(signature = (by="owner", count=20))]
+    fn top(&self, by: &str, count: usize) -> PyResult<HeapTable> {
+        let by = By::from_str(by).map_err(PyValueError::new_err)?;
+        Ok(HeapTable {
+            table: self.heap.top(by, count),
+        })
+    }
+
+    fn diff(&self, old: &Bound<'_, Self>) -> HeapDiff {
+        HeapDiff {
+            diff: self.heap.diff(&old.get().heap),
+        }
+    }
+
+    fn to_json(&self, py: Python<'_>) -> String {
+        py.detach(|| self.heap.to_json())
+    }
+
+    fn __str__(&self, py: Python<'_>) -> String {
+        py.detach(|| self.heap.to_text())
+    }
+
+    fn __repr__(&self) -> String {
+        format!(
+            "<Heap: {} objects, {} on devices, {} on the host>",
+            self.heap.objects,
+            human_bytes(self.heap.device_bytes()),
+            human_bytes(self.heap.host_bytes())
+        )
+    }
+}
+
+/// A piece of memory that was in use.
+#[pyclass(frozen, module = "cyclescope")]
+pub struct HeapBuffer {
+    heap: Arc<model::Heap>,
+    index: usize,
+}
+
+impl HeapBuffer {
+    fn buffer(&self) -> &model::Buffer {
+        &self.heap.buffers[self.index]
+    }
+}
+
+#[pymethods]
+impl HeapBuffer {
+    #[getter]
+    fn bytes(&self) -> u64 {
+        self.buffer().bytes
+    }
+
+    #[getter]
+    fn device(&self) -> &str {
+        &self.buffer().device
+    }
+
+    #[getter]
+    fn dtype(&self) -> Option<&str> {
+        self.buffer().dtype.as_deref()
+    }
+
+    #[getter]
+    fn shape<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
+        let shape = self.buffer().shape.as_ref();
+        shape.map(|shape| PyTuple::new(py, shape)).transpose()
+    }
+
+    #[getter]
+    fn pointer(&self) -> u64 {
+        self.buffer().pointer
+    }
+
+    #[getter]
+    fn type_name(&self) -> &str {
+        &self.buffer().type_name
+    }
+
+    #[getter]
+    fn holders(&self) -> u32 {
+        self.buffer().holders
+    }
+
+    #[getter]
+    fn owner(&self) -> &str {
+        &self.buffer().owner
+    }
+
+    #[getter]
+    fn module(&self) -> &str {
+        &self.buffer().module
+    }
+
+    #[getter]
+    fn alone(&self) -> bool {
+        self.buffer().alone
+    }
+
+    #[getter]
+    fn site(&self) -> Option<String> {
+        self.buffer().site.as_ref().map(ToString::to_string)
+    }
+
+    #[getter]
+    fn category(&self) -> &str {
+        self.buffer().category.words()
+    }
+
+    fn __repr__(&self) -> String {
+        let buffer = self.buffer();
+        format!(
+            "<HeapBuffer {} on {}: {}>",
+            human_bytes(buffer.bytes),
+            buffer.device,
+            buffer.owner
+        )
+    }
+}
+
+/// A table of who holds how much.
+#[pyclass(frozen, module = "cyclescope")]
+pub struct HeapTable {
+    table: model::Table,
+}
+
+#[pymethods]
+impl HeapTable {
+    #[getter]
+    fn by(&self) -> &str {
+        &self.table.by
+    }
+
+    #[getter]
+    fn rows(&self) -> Vec<HeapRow> {
+        let rows = self.table.rows.iter().cloned();
+        rows.map(|row| HeapRow { row }).collect()
+    }
+
+    #[getter]
+    fn omitted(&self) -> u64 {
+        self.table.omitted
+    }
+
+    fn to_json(&self) -> String {
+        self.table.to_json()
+    }
+
+    fn __str__(&self) -> String {
+        self.table.to_text()
+    }
+
+    fn __repr__(&self) -> String {
+        format!(
+            "<HeapTable by {}: {} rows>",
+            self.table.by,
+            self.table.rows.len()
+        )
+    }
+}
+
+/// One row of such a table.
+#[pyclass(frozen, module = "cyclescope")]
+pub struct HeapRow {
+    row: model::Row,
+}
+
+#[pymethods]
+impl HeapRow {
+    #[getter]
+    fn name(&self) -> &str {
+        &self.row.name
+    }
+
+    #[getter]
+    fn count(&self) -> u64 {
+        self.row.count
+    }
+
+    #[getter]
+    fn device_bytes(&self) -> u64 {
+        self.row.device_bytes
+    }
+
+    #[getter]
+    fn host_bytes(&self) -> u64 {
+        self.row.host_bytes
+    }
+
+    #[getter]
+    fn retained_bytes(&self) -> u64 {
+        self.row.retained_bytes
+    }
+
+    #[getter]
+    fn categories<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let categories = PyDict::new(py);
+        for (category, bytes) in &self.row.categories {
+            categories.set_item(category.words(), bytes)?;
+        }
+        Ok(categories)
+    }
+
+    fn __repr__(&self) -> String {
+        let bytes = self.row.device_bytes.saturating_add(self.row.host_bytes);
+        format!("<HeapRow {}: {}>", self.row.name, human_bytes(bytes))
+    }
+}
+
+/// What changed between two heaps.
+#[pyclass(frozen, module = "cyclescope")]
+pub struct HeapDiff {
+    diff: model::Diff,
+}
+
+#[pymethods]
+impl HeapDiff {
+    #[getter]
+    fn bytes(&self) -> i64 {
+        self.diff.bytes
+    }
+
+    #[getter]
+    fn objects(&self) -> i64 {
+        self.diff.objects
+    }
+
+    /// `(owner, bytes, buffers)` of each owner whose memory changed.
+    #[getter]
+    fn rows(&self) -> Vec<(String, i64, i64)> {
+        let rows = self.diff.rows.iter();
+        rows.map(|row| (row.name.clone(), row.bytes, row.buffers))
+            .collect()
+    }
+
+    fn to_json(&self) -> String {
+        self.diff.to_json()
+    }
+
+    fn __str__(&self) -> String {
+        self.diff.to_text()
+    }
+
+    fn __repr__(&self) -> String {
+        format!(
+            "<HeapDiff: {} bytes, {} owners>",
+            self.diff.bytes,
+            self.diff.rows.len()
+        )
+    }
+}
+
+/// What keeps some objects alive.
+#[pyclass(frozen, module = "cyclescope")]
+pub struct Retention {
+    retention: kept::Retention,
+}
+
+fn paths(paths: &[kept::Path]) -> Vec<RetentionPath> {
+    let paths = paths.iter().cloned();
+    paths.map(|path| RetentionPath { path }).collect()
+}
+
+#[pymethods]
+impl Retention {
+    #[getter]
+    fn paths(&self) -> Vec<RetentionPath> {
+        paths(&self.retention.paths)
+    }
+
+    #[getter]
+    fn loops(&self) -> Vec<RetentionPath> {
+        paths(&self.retention.loops)
+    }
+
+    #[getter]
+    fn paths_omitted(&self) -> u64 {
+        self.retention.paths_omitted
+    }
+
+    #[getter]
+    fn notes(&self) -> Vec<String> {
+        self.retention.notes.clone()
+    }
+
+    #[getter]
+    fn pause_ms(&self) -> f64 {
+        self.retention.pause_ms
+    }
+
+    fn to_json(&self) -> String {
+        self.retention.to_json()
+    }
+
+    fn __str__(&self) -> String {
+        self.retention.to_text()
+    }
+
+    fn __repr__(&self) -> String {
+        let Self { retention } = self;
+        format!(
+            "<Retention: {} paths, {} loops>",
+            retention.paths.len(),
+            retention.loops.len()
+        )
+    }
+}
+
+/// A way from a root to an object: a sequence of steps.
+#[pyclass(frozen, sequence, module = "cyclescope")]
+pub struct RetentionPath {
+    path: kept::Path,
+}
+
+#[pymethods]
+impl RetentionPath {
+    #[getter]
+    fn root(&self) -> &'static str {
+        self.path.root.name()
+    }
+
+    #[getter]
+    fn root_words(&self) -> &str {
+        &self.path.root_words
+    }
+
+    #[getter]
+    fn words(&self) -> &str {
+        &self.path.words
+    }
+
+    #[getter]
+    fn alike(&self) -> u64 {
+        self.path.alike
+    }
+
+    #[getter]
+    fn steps(&self) -> Vec<RetentionStep> {
+        let steps = self.path.steps.iter().cloned();
+        steps.map(|step| RetentionStep { step }).collect()
+    }
+
+    fn __len__(&self) -> usize {
+        self.path.steps.len()
+    }
+
+    fn __getitem__(&self, index: isize) -> PyResult<RetentionStep> {
+        let length = self.path.steps.len();
+        let place = if index < 0 {
+            index + length as isize
+        } else {
+            index
+        };
+        usize::try_from(place)
+            .ok()
+            .and_then(|place| self.path.steps.get(place))
+            .cloned()
+            .map(|step| RetentionStep { step })
+            .ok_or_else(|| {
+                PyIndexError::new_err(format!("step {index} of a path of {length} steps"))
+            })
+    }
+
+    fn __str__(&self) -> &str {
+        &self.path.words
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<RetentionPath {}>", self.path.words)
+    }
+}
+
+/// One object on a way and its reference to the next.
+#[pyclass(frozen, module = "cyclescope")]
+pub struct RetentionStep {
+    step: kept::Step,
+}
+
+#[pymethods]
+impl RetentionStep {
+    #[getter]
+    fn type_name(&self) -> &str {
+        &self.step.type_name
+    }
+
+    #[getter]
+    fn label(&self) -> &str {
+        &self.step.label
+    }
+
+    #[getter]
+    fn location(&self) -> Option<String> {
+        self.step.location.as_ref().map(ToString::to_string)
+    }
+
+    #[getter]
+    fn edge(&self) -> &str {
+        &self.step.edge
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<RetentionStep {} {}>", self.step.label, self.step.edge)
+    }
+}
+
+/// What memory is alive, who owns it, and what it is for.
+#[pyfunction]
+pub fn heap(py: Python<'_>) -> PyResult<Heap> {
+    let heap = state(py)?.watcher.inspector().heap(py)?;
+    Ok(Heap {
+        heap: Arc::new(heap),
+    })
+}
+
+/// What keeps some objects alive.
+#[pyfunction]
+#[pyo3(signature = (*objects))]
+pub fn why_alive(py: Python<'_>, objects: &Bound<'_, PyTuple>) -> PyResult<Retention> {
+    let retention = state(py)?.watcher.inspector().why_alive(py, objects)?;
+    Ok(Retention { retention })
+}

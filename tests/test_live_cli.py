@@ -1,0 +1,68 @@
+"""``cyclescope run --growth --oom``."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+try:
+    import torch  # noqa: F401
+except ImportError:
+    pytest.skip("what grows is looked for in PyTorch's tensors", allow_module_level=True)
+
+PROGRAM = """
+import sys
+import time
+
+import torch
+
+from cyclescope._live.growth import running_monitor
+
+if monitor := running_monitor():
+    monitor._max_share = float("inf")  # the steps are too short for what samples take
+    while not sys.modules["torch.optim.optimizer"]._global_optimizer_post_hooks:
+        time.sleep(0.01)  # and the program too short for the import to be noticed
+torch.set_num_threads(1)
+net = torch.nn.Linear(512, 1024)
+optimizer = torch.optim.SGD(net.parameters(), lr=1e-6)
+outputs = []
+for _ in range(40):
+    optimizer.zero_grad()
+    output = net(torch.ones(64, 512))
+    output.square().mean().backward()
+    outputs.append(output)
+    optimizer.step()
+"""
+
+
+def run(tmp_path: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    program = tmp_path / "train.py"
+    program.write_text(PROGRAM)
+    command = [sys.executable, "-m", "cyclescope", "run", "--devices", "any"]
+    return subprocess.run(
+        [*command, "--report-dir", str(tmp_path / "reports"), *options, str(program)],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+        cwd=tmp_path,
+    )
+
+
+def test_what_grows_with_the_steps_of_the_optimizer_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CYCLESCOPE_GROWTH_EVERY", "1")
+    done = run(tmp_path, "--growth", "--oom", "--fail-on-leak")
+    assert done.returncode == 1, done.stderr
+    assert "`__main__.outputs` collects tensors with the autograd graph behind each" in done.stderr
+    assert list((tmp_path / "reports").glob("oom-*")) == []
+
+
+def test_without_the_option_nothing_is_looked_for(tmp_path: Path) -> None:
+    done = run(tmp_path, "--fail-on-leak")
+    assert done.returncode == 0, done.stderr
+    assert "collects tensors" not in done.stderr
