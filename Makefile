@@ -67,6 +67,11 @@ bench: $(VENV)/.tested-with $(VENV)/.built ## what cyclescope costs, measured
 	$(PY) benches/hook_cost.py
 	$(PY) benches/million_ring.py
 	$(PY) benches/rendering.py
+	$(PY) benches/heap.py
+
+bench-peers: $(VENV)/.tested-with $(VENV)/.built ## the look at the live heap beside objgraph, guppy3, pympler and refcycle
+	$(PIP) objgraph guppy3 pympler refcycle
+	$(PY) benches/heap.py
 
 wheel: .wheel/.built ## one wheel for CPython 3.10 and later, in .wheel/
 	@ls .wheel/*.whl

@@ -1,5 +1,6 @@
 """The native half of cyclescope: reports, and the functions that the package is made of."""
 
+from collections.abc import Iterator
 from typing import final
 
 __all__ = [
@@ -465,6 +466,7 @@ class RetentionPath:
         """The objects on the way, the one asked about last."""
     def __len__(self) -> int: ...
     def __getitem__(self, index: int, /) -> RetentionStep: ...
+    def __iter__(self) -> Iterator[RetentionStep]: ...
 
 @final
 class RetentionStep:

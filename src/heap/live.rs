@@ -28,9 +28,8 @@ const REFERENCES_EACH: usize = 3;
 /// Every object has a reference from here until this is dropped, so that none can die meanwhile.
 pub struct LiveObjects<'py> {
     py: Python<'py>,
-    tracked: Option<Bound<'py, PyList>>,
+    tracked: Bound<'py, PyList>,
     others: Vec<Bound<'py, PyAny>>,
-    addresses: Vec<usize>,
     marks: Marks,
     pub graph: Csr,
     /// For each object how many references to it come from no object here, and not from us:
@@ -70,7 +69,6 @@ impl<'py> LiveObjects<'py> {
         if u32::try_from(count).is_err() {
             return Err(NotTaken::TooMany);
         }
-        let mut addresses: Vec<usize> = Vec::with_capacity(count);
         let mut unaccounted: Vec<u32> = Vec::with_capacity(count);
         let mut marks = Marks::default();
         for i in 0..count {
@@ -80,7 +78,6 @@ impl<'py> LiveObjects<'py> {
                 (object, reference_count(object) - 1)
             };
             marks.set(object as usize, i as u32);
-            addresses.push(object as usize);
             unaccounted.push(initial(references));
         }
 
@@ -91,11 +88,10 @@ impl<'py> LiveObjects<'py> {
         let mut is_class = Vec::with_capacity(count);
         let mut holders = Vec::new();
         let mut next = 0;
-        while let Some(&address) = addresses.get(next) {
+        while let Some(object) = nth(&tracked, &others, next) {
             if next % CHUNK == 0 && interrupted(py) {
                 return Err(NotTaken::Interrupted);
             }
-            let object = address as *mut ffi::PyObject;
             // SAFETY: attached; the object is held by the list or by `others`.
             let facts = unsafe { table.facts(builtins, classify, ffi::Py_TYPE(object)) };
             is_class.push(facts.kind == ObjectKind::Class);
@@ -112,9 +108,8 @@ impl<'py> LiveObjects<'py> {
                             if !unsafe { matters(table, builtins, classify, target) } {
                                 return;
                             }
-                            let number = addresses.len() as u32;
+                            let number = unaccounted.len() as u32;
                             marks.set(address, number);
-                            addresses.push(address);
                             // SAFETY: as above.
                             unaccounted.push(initial(unsafe { reference_count(target) }));
                             found.push(address);
@@ -139,14 +134,13 @@ impl<'py> LiveObjects<'py> {
             graph.finish_node();
             next += 1;
         }
-        if u32::try_from(addresses.len()).is_err() {
+        if u32::try_from(unaccounted.len()).is_err() {
             return Err(NotTaken::TooMany);
         }
         Ok(Self {
             py,
-            tracked: Some(tracked),
+            tracked,
             others,
-            addresses,
             marks,
             graph,
             unaccounted,
@@ -160,7 +154,7 @@ impl<'py> LiveObjects<'py> {
     }
 
     pub fn len(&self) -> usize {
-        self.addresses.len()
+        self.unaccounted.len()
     }
 
     /// The number of an object, if it is one of these.
@@ -174,13 +168,13 @@ impl<'py> LiveObjects<'py> {
     }
 
     pub fn object(&self, number: u32) -> Option<Bound<'py, PyAny>> {
-        let &address = self.addresses.get(number as usize)?;
+        let object = nth(&self.tracked, &self.others, number as usize)?;
         // SAFETY: attached, as `py` shows; the object is held.
-        Some(unsafe { Bound::from_borrowed_ptr(self.py, address as *mut ffi::PyObject) })
+        Some(unsafe { Bound::from_borrowed_ptr(self.py, object) })
     }
 
     pub fn address(&self, number: u32) -> Option<usize> {
-        self.addresses.get(number as usize).copied()
+        nth(&self.tracked, &self.others, number as usize).map(|object| object as usize)
     }
 
     /// True for the reference of an object to its class.
@@ -189,11 +183,10 @@ impl<'py> LiveObjects<'py> {
         if self.is_class.get(to as usize) != Some(&true) {
             return false;
         }
-        match (self.addresses.get(from as usize), self.addresses.get(to as usize)) {
+        let object = |number: u32| nth(&self.tracked, &self.others, number as usize);
+        match (object(from), object(to)) {
             // SAFETY: attached; the object is held.
-            (Some(&from), Some(&to)) => unsafe {
-                ffi::Py_TYPE(from as *mut ffi::PyObject) as usize == to
-            },
+            (Some(from), Some(to)) => unsafe { ffi::Py_TYPE(from).cast() == to },
             _ => false,
         }
     }
@@ -206,11 +199,26 @@ impl<'py> LiveObjects<'py> {
 
     /// The bytes of memory that all this takes beside the graph.
     pub fn bytes(&self) -> usize {
-        size_of::<usize>() * (self.addresses.capacity() + self.others.capacity())
-            + size_of::<usize>() * self.tracked.as_ref().map_or(0, |list| list.len() * 9 / 8)
+        size_of::<usize>() * (self.tracked.len() * 9 / 8 + self.others.capacity())
             + size_of::<u32>() * self.unaccounted.capacity()
             + self.is_class.capacity()
             + self.marks.bytes()
+    }
+}
+
+/// The object with a number: of the list, or behind those.
+#[inline]
+fn nth(
+    tracked: &Bound<'_, PyList>,
+    others: &[Bound<'_, PyAny>],
+    number: usize,
+) -> Option<*mut ffi::PyObject> {
+    let count = tracked.len();
+    if number < count {
+        // SAFETY: attached; within the list, which nobody else has, so that it stays as long.
+        Some(unsafe { ffi::PyList_GetItem(tracked.as_ptr(), number as ffi::Py_ssize_t) })
+    } else {
+        others.get(number - count).map(Bound::as_ptr)
     }
 }
 

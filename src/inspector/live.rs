@@ -4,16 +4,17 @@
 use petgraph::visit::NodeIndexable;
 use pyo3::exceptions::PyMemoryError;
 use pyo3::ffi;
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{Inspector, busy};
-use crate::device::{DeviceBuffer, DeviceSelection, Frameworks, attributes_of};
+use crate::device::{DeviceBuffer, DeviceSelection, Frameworks, attributes_of, class, imported};
 use crate::graph::{Csr, Ways};
 use crate::heap::{
     LiveObjects, NotTaken, ReferenceName, RunningFrame, TypeTable, Verdict, dict_items, find_item,
-    is_in_package, is_library_file, running_frames, text_of, thread_names,
+    int_value, is_in_package, is_library_file, running_frames, text_of, thread_names,
 };
 
 /// So many autograd functions are walked through; in longer graphs the rest is left out.
@@ -73,8 +74,12 @@ pub struct Live<'py> {
     modules: Vec<(u32, String)>,
     /// Nodes of frames of the program's, with their index in `frames`.
     frame_nodes: Vec<(u32, usize)>,
-    /// The tuple of arguments that the caller made; nobody's root.
-    own: Option<u32>,
+    /// The autograd functions met.
+    pub functions: Vec<u32>,
+    /// Dictionaries of hooks that C++ alone holds: most likely of some autograd function.
+    pub hook_dictionaries: Vec<u32>,
+    /// The tuples of arguments of the call that asks; nobody's roots.
+    own: Vec<u32>,
     pub notes: Vec<String>,
     _pause: CollectionPause,
 }
@@ -143,11 +148,14 @@ impl<'py> Live<'py> {
             hidden: FxHashMap::default(),
             modules: Vec::new(),
             frame_nodes: Vec::new(),
-            own: None,
+            functions: Vec::new(),
+            hook_dictionaries: Vec::new(),
+            own: Vec::new(),
             notes: Vec::new(),
             _pause: pause,
         };
-        live.own = arguments.and_then(|arguments| live.objects.number_of(arguments.as_any()));
+        let own = arguments.and_then(|arguments| live.objects.number_of(arguments.as_any()));
+        live.own.extend(own);
         live.find_modules(py);
         let mut edges = Edges::default();
         live.find_frames(inspector, py, &mut edges)?;
@@ -202,7 +210,7 @@ impl<'py> Live<'py> {
     /// The objects to which references come from outside.
     fn outside_roots(&self) -> impl Iterator<Item = u32> {
         (0..self.objects.len() as u32).filter(|&node| {
-            self.objects.unaccounted[node as usize] > 0 && Some(node) != self.own
+            self.objects.unaccounted[node as usize] > 0 && !self.own.contains(&node)
         })
     }
 
@@ -246,9 +254,14 @@ impl<'py> Live<'py> {
         }
     }
 
-    /// The tuple of arguments of the call that asks, if that is a part of the heap.
-    pub fn own_arguments(&self) -> Option<u32> {
-        self.own
+    /// True for a tuple of arguments of the call that asks.
+    pub fn is_own(&self, node: u32) -> bool {
+        self.own.contains(&node)
+    }
+
+    /// Notes that a node is a tuple of arguments of the call that asks.
+    pub fn set_own(&mut self, node: u32) {
+        self.own.push(node);
     }
 
     /// True for the node of a running frame.
@@ -462,6 +475,39 @@ impl<'py> Live<'py> {
             }
         }
         self.follow_functions(inspector, frameworks, functions, edges);
+        if !self.functions.is_empty() {
+            self.find_hook_dictionaries(self.objects.py());
+        }
+    }
+
+    /// Finds the dictionaries of hooks that nothing accounts for. A function in C++ does not tell
+    /// which hooks it has; PyTorch keeps them in an `OrderedDict` by number
+    /// (`_HookMixin._register_hook` in torch/autograd/function.py).
+    fn find_hook_dictionaries(&mut self, py: Python<'py>) {
+        let Some(ordered) = imported(intern!(py, "collections"))
+            .and_then(|collections| class(&collections, "OrderedDict").ok())
+        else {
+            return;
+        };
+        for node in 0..self.objects.len() as u32 {
+            if self.unaccounted(node) != 1 {
+                continue;
+            }
+            let Some(object) = self.objects.object(node) else {
+                continue;
+            };
+            if !object.get_type().is(&ordered) {
+                continue;
+            }
+            let mut by_number = false;
+            dict_items(&object, &mut |key, _| {
+                by_number = int_value(key).is_some();
+                by_number
+            });
+            if by_number {
+                self.hook_dictionaries.push(node);
+            }
+        }
     }
 
     /// True for an object that C++ holds too: then a tensor does not show what it holds.
@@ -536,6 +582,7 @@ impl<'py> Live<'py> {
                 self.add_hidden(node, target, ReferenceName::Attribute(name.clone()), edges);
             }
         }
+        self.functions = functions;
         if edges.some_hidden {
             self.notes.push(
                 "This version of PyTorch does not show what its autograd graph saved, which is \
