@@ -22,7 +22,10 @@ const NAMED: usize = 256;
 /// Where one object alone holds what was asked about, so many times it is asked who holds that.
 const UPWARDS: usize = 6;
 
-/// A way to an object, and how many references alike there are.
+const SUPPOSED: &str = "Python cannot see which autograd function has which hooks. The object leads to \
+    all functions that there are, so these hooks are taken for one of theirs.";
+
+/// A way to an object that was asked about.
 struct Way {
     nodes: Vec<u32>,
     target: u32,
@@ -122,6 +125,9 @@ impl Inspector {
             .map(|way| naming.path(way, &Beginning::Itself))
             .collect();
         retention.notes = notes(&live, &targets);
+        if loops.iter().any(|way| passes_supposed(&live, way)) {
+            retention.notes.push(SUPPOSED.to_owned());
+        }
         drop(naming);
         drop(live);
         retention.pause_ms = started.elapsed().as_secs_f64() * 1000.0;
@@ -319,6 +325,15 @@ fn shortest_loop(
             inner.len() == way.len() - 1
         })
         .min_by(|a, b| (a.len(), a).cmp(&(b.len(), b)))
+}
+
+/// True if a way uses a reference that [`supposed_loop`] takes for granted.
+fn passes_supposed(live: &Live<'_>, way: &[u32]) -> bool {
+    way.windows(2).any(|pair| {
+        live.functions.contains(&pair[0])
+            && live.hook_dictionaries.contains(&pair[1])
+            && !live.graph().targets(pair[0]).contains(&pair[1])
+    })
 }
 
 /// A loop through the hooks of an autograd function. Which function has which hooks is not to be seen
