@@ -17,8 +17,11 @@ pub struct Autograd {
     base: Option<Descriptor>,
     /// By address of the type. Types of autograd functions written in Python may die, so they are
     /// held.
-    functions: RefCell<FxHashMap<usize, (Py<PyAny>, Rc<FunctionType>)>>,
+    functions: RefCell<FxHashMap<usize, KnownType>>,
 }
+
+/// A type of functions, held, and how its parts are read.
+type KnownType = (Py<PyAny>, Rc<FunctionType>);
 
 /// A reference in C++: what it is called, and the Python object for what it leads to.
 pub type Owned<'py> = (String, Bound<'py, PyAny>);
@@ -65,7 +68,10 @@ impl Autograd {
     /// sees to it that PyTorch calls no `__torch_function__`.
     ///
     /// The gradient of a leaf only: to ask another for it warns.
-    pub fn of_tensor<'py>(&self, tensor: &Bound<'py, PyAny>) -> Vec<(&'static str, Bound<'py, PyAny>)> {
+    pub fn of_tensor<'py>(
+        &self,
+        tensor: &Bound<'py, PyAny>,
+    ) -> Vec<(&'static str, Bound<'py, PyAny>)> {
         let is_leaf = self
             .is_leaf
             .get(tensor)
@@ -103,7 +109,11 @@ impl Autograd {
                 continue;
             };
             let several = items(&raw);
-            let several = if several.is_empty() { vec![raw] } else { several };
+            let several = if several.is_empty() {
+                vec![raw]
+            } else {
+                several
+            };
             for saved in several {
                 parts.add_saved(name, &saved);
             }
@@ -131,7 +141,9 @@ impl Autograd {
                     "variable" if found.variable.is_none() => found.variable = descriptor(),
                     _ => {
                         if let Some(saved) = name.strip_prefix("_raw_saved_") {
-                            found.saved.extend(descriptor().map(|it| (saved.to_owned(), it)));
+                            found
+                                .saved
+                                .extend(descriptor().map(|it| (saved.to_owned(), it)));
                         }
                     }
                 }
@@ -156,7 +168,8 @@ impl<'py> FunctionParts<'py> {
                 if let Ok(hook) = saved.getattr("unpack_hook")
                     && !hook.is_none()
                 {
-                    self.saved.push((format!("unpack hook of saved {name}"), hook));
+                    self.saved
+                        .push((format!("unpack hook of saved {name}"), hook));
                 }
             }
             // Older versions have no such property; that of newer ones fails once it is freed.

@@ -221,7 +221,14 @@ fn semi_dominators(
             lowest = 0;
         } else {
             for &source in sources.targets(node) {
-                let best = lowest_label(source, node + 1, &mut ancestor, &mut label, &semi, &mut stack);
+                let best = lowest_label(
+                    source,
+                    node + 1,
+                    &mut ancestor,
+                    &mut label,
+                    &semi,
+                    &mut stack,
+                );
                 lowest = lowest.min(semi[best as usize]);
             }
         }
@@ -295,7 +302,10 @@ mod tests {
     fn graphs() -> impl Strategy<Value = (Csr, Vec<u32>)> {
         (1usize..16).prop_flat_map(|nodes| {
             let node = 0..nodes as u32;
-            (vec((node.clone(), node.clone()), 0..4 * nodes), vec(node, 0..4))
+            (
+                vec((node.clone(), node.clone()), 0..4 * nodes),
+                vec(node, 0..4),
+            )
                 .prop_map(move |(edges, roots)| (Csr::from_edges(nodes, &edges), roots))
         })
     }

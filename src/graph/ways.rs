@@ -62,7 +62,9 @@ impl Ways {
     }
 
     pub fn reaches(&self, node: u32) -> bool {
-        self.before.get(node as usize).is_some_and(|&it| it != NOWHERE)
+        self.before
+            .get(node as usize)
+            .is_some_and(|&it| it != NOWHERE)
     }
 
     /// The way to a node, from its root; empty if there is none.

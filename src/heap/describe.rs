@@ -267,7 +267,10 @@ pub(super) fn code_place(builtins: &Builtins, code: &Bound<'_, PyAny>) -> Option
 }
 
 /// The function name and current place of a frame.
-pub(super) fn frame_facts(builtins: &Builtins, frame: &Bound<'_, PyAny>) -> (String, Option<Place>) {
+pub(super) fn frame_facts(
+    builtins: &Builtins,
+    frame: &Bound<'_, PyAny>,
+) -> (String, Option<Place>) {
     let Some(code) = builtins.frame_code.get(frame) else {
         return (String::new(), None);
     };

@@ -1,15 +1,17 @@
 //! The frames that threads are in the midst of, and their variables.
 
-
 use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
 
+use super::Place;
 use super::builtins::Builtins;
 use super::describe::frame_facts;
 use super::names::{pairs_of, variable_names};
 use super::read::{dict_items, find_item, imported, int_value, printable, text_of};
-use super::Place;
+
+type Variables = Vec<(String, usize)>;
+type Parts = Vec<(&'static str, usize)>;
 
 /// A function call that a thread is in the midst of.
 pub struct RunningFrame {
@@ -21,9 +23,9 @@ pub struct RunningFrame {
     /// Address of the frame object, which may be a part of the heap already.
     pub address: usize,
     /// The variables and what they hold, by address; those of inner functions too are cells.
-    pub variables: Vec<(String, usize)>,
+    pub variables: Variables,
     /// What else the frame holds, with what it is called: its function, its namespaces.
-    pub parts: Vec<(&'static str, usize)>,
+    pub parts: Parts,
 }
 
 /// The frames of all threads, the innermost of each thread first.
@@ -115,11 +117,7 @@ const LAYOUT_3_12: Layout = Layout {
 
 /// The variables of a running frame and the other objects that it holds; none if the interpreter does
 /// not have them where the release of that number has.
-fn in_place(
-    builtins: &Builtins,
-    frame: &Bound<'_, PyAny>,
-    layout: &Layout,
-) -> (Vec<(String, usize)>, Vec<(&'static str, usize)>) {
+fn in_place(builtins: &Builtins, frame: &Bound<'_, PyAny>, layout: &Layout) -> (Variables, Parts) {
     let Some(code) = builtins.frame_code.get(frame) else {
         return Default::default();
     };
@@ -174,7 +172,8 @@ pub fn thread_names(py: Python<'_>) -> Vec<(u64, String)> {
             return true;
         };
         let name = find_item("_name", |f| dict_items(&attributes, f));
-        if let (Some(number), Some(name)) = (int_value(number), name.and_then(|name| text_of(&name)))
+        if let (Some(number), Some(name)) =
+            (int_value(number), name.and_then(|name| text_of(&name)))
         {
             names.push((number as u64, printable(&name)));
         }
@@ -188,6 +187,8 @@ pub fn is_in_package(py: Python<'_>, file: &str) -> bool {
     let own = imported(intern!(py, "cyclescope"))
         .and_then(|own| find_item("__file__", |f| dict_items(own.as_any(), f)))
         .and_then(|own| text_of(&own));
-    let folder = own.as_deref().and_then(|own| own.strip_suffix("__init__.py"));
+    let folder = own
+        .as_deref()
+        .and_then(|own| own.strip_suffix("__init__.py"));
     folder.is_some_and(|folder| file.starts_with(folder))
 }

@@ -14,6 +14,8 @@ use crate::graph::Csr;
 
 /// After so many objects, somebody who pressed Ctrl-C is heard.
 const CHUNK: usize = 1 << 16;
+/// So many objects are traversed before their targets get their numbers.
+const BATCH: usize = 1 << 6;
 /// As many references as this mean an immortal object (PEP 683), of which nobody counts them.
 const IMMORTAL: i64 = 1 << 29;
 /// How many references an object has at a guess, to ask for memory once.
@@ -83,36 +85,63 @@ impl<'py> LiveObjects<'py> {
 
         table.begin_pass();
         let mut others: Vec<Bound<'py, PyAny>> = Vec::new();
-        let mut found: Vec<usize> = Vec::new();
         let mut graph = Csr::with_capacity(count, count * REFERENCES_EACH);
         let mut is_class = Vec::with_capacity(count);
         let mut holders = Vec::new();
+        let mut batch = Batch::default();
         let mut next = 0;
-        while let Some(object) = nth(&tracked, &others, next) {
+        while next < unaccounted.len() {
             if next % CHUNK == 0 && interrupted(py) {
                 return Err(NotTaken::Interrupted);
             }
-            // SAFETY: attached; the object is held by the list or by `others`.
-            let facts = unsafe { table.facts(builtins, classify, ffi::Py_TYPE(object)) };
-            is_class.push(facts.kind == ObjectKind::Class);
-            if facts.verdict != 0 {
-                holders.push((next as u32, facts.verdict));
+            batch.clear();
+            let end = unaccounted.len().min(next + BATCH);
+            for number in next..end {
+                let Some(object) = nth(&tracked, &others, number) else {
+                    break;
+                };
+                // SAFETY: attached; the object is held by the list or by `others`.
+                let facts = unsafe { table.facts(builtins, classify, ffi::Py_TYPE(object)) };
+                is_class.push(facts.kind == ObjectKind::Class);
+                if facts.verdict != 0 {
+                    holders.push((number as u32, facts.verdict));
+                }
+                if let Some(traverse) = facts.traverse {
+                    let targets = &mut batch.targets;
+                    // SAFETY: attached; the object is alive and `traverse` its type's own.
+                    unsafe {
+                        for_each_referent(object, traverse, &mut |target| {
+                            targets.push(target as usize);
+                        });
+                    }
+                }
+                batch.ends.push(batch.targets.len());
             }
-            if let Some(traverse) = facts.traverse {
-                let mut visit = |target: *mut ffi::PyObject| {
-                    let address = target as usize;
-                    let number = match marks.get(address) {
+            batch.number(&marks);
+            let mut from = 0;
+            for &end in &batch.ends {
+                for place in from..end {
+                    let address = batch.targets[place];
+                    // What was met for the first time in this batch has a number by now.
+                    let known = match batch.numbers[place] {
+                        Marks::NONE => marks.get(address),
+                        number => Some(number),
+                    };
+                    let number = match known {
                         Some(number) => number,
                         None => {
-                            // SAFETY: attached; the object that is traversed refers to the target.
+                            let target = address as *mut ffi::PyObject;
+                            // SAFETY: attached; the object that was traversed refers to the target.
                             if !unsafe { matters(table, builtins, classify, target) } {
-                                return;
+                                continue;
                             }
                             let number = unaccounted.len() as u32;
                             marks.set(address, number);
                             // SAFETY: as above.
-                            unaccounted.push(initial(unsafe { reference_count(target) }));
-                            found.push(address);
+                            unsafe {
+                                unaccounted.push(initial(reference_count(target)));
+                                others.push(Bound::from_borrowed_ptr(py, target));
+                            }
                             number
                         }
                     };
@@ -121,18 +150,11 @@ impl<'py> LiveObjects<'py> {
                     if *left != Self::UNCOUNTED {
                         *left = left.saturating_sub(1);
                     }
-                };
-                // SAFETY: attached; the object is alive and `traverse` its type's own.
-                unsafe { for_each_referent(object, traverse, &mut visit) };
-                for address in found.drain(..) {
-                    // SAFETY: attached; the object just traversed refers to it.
-                    others.push(unsafe {
-                        Bound::from_borrowed_ptr(py, address as *mut ffi::PyObject)
-                    });
                 }
+                graph.finish_node();
+                from = end;
             }
-            graph.finish_node();
-            next += 1;
+            next = end;
         }
         if u32::try_from(unaccounted.len()).is_err() {
             return Err(NotTaken::TooMany);
@@ -203,6 +225,31 @@ impl<'py> LiveObjects<'py> {
             + size_of::<u32>() * self.unaccounted.capacity()
             + self.is_class.capacity()
             + self.marks.bytes()
+    }
+}
+
+/// The targets of some objects.
+///
+/// Their numbers are read in one go: each is somewhere else in memory, and a processor waits for many
+/// at once if nothing else is done in between.
+#[derive(Default)]
+struct Batch {
+    targets: Vec<usize>,
+    /// Where the targets of each object end.
+    ends: Vec<usize>,
+    numbers: Vec<u32>,
+}
+
+impl Batch {
+    fn clear(&mut self) {
+        self.targets.clear();
+        self.ends.clear();
+    }
+
+    fn number(&mut self, marks: &Marks) {
+        let numbers = self.targets.iter().map(|&address| marks.raw(address));
+        self.numbers.clear();
+        self.numbers.extend(numbers);
     }
 }
 

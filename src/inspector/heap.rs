@@ -335,7 +335,10 @@ fn is_dominated(dominators: &Dominators, node: u32, owner: u32) -> bool {
 
 /// What is visible on each device beside the allocator's own numbers.
 fn devices(py: Python<'_>, buffers: &[Buffer]) -> Vec<Device> {
-    let names: FxHashSet<&str> = buffers.iter().map(|buffer| buffer.device.as_str()).collect();
+    let names: FxHashSet<&str> = buffers
+        .iter()
+        .map(|buffer| buffer.device.as_str())
+        .collect();
     let mut names: Vec<&str> = names.into_iter().collect();
     names.sort_unstable();
     names

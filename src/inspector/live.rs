@@ -176,7 +176,8 @@ impl<'py> Live<'py> {
 
     /// What a node is, if it is no object of the heap.
     pub fn extra(&self, node: u32) -> Option<&Extra<'py>> {
-        self.extra.get((node as usize).checked_sub(self.objects.len())?)
+        self.extra
+            .get((node as usize).checked_sub(self.objects.len())?)
     }
 
     /// The Python object of a node, if it has one.
@@ -288,8 +289,7 @@ impl<'py> Live<'py> {
 
     fn find_modules(&mut self, py: Python<'py>) {
         // SAFETY: attached; the dict is borrowed from the interpreter.
-        let modules =
-            unsafe { Bound::from_borrowed_ptr_or_opt(py, ffi::PyImport_GetModuleDict()) };
+        let modules = unsafe { Bound::from_borrowed_ptr_or_opt(py, ffi::PyImport_GetModuleDict()) };
         let Some(modules) = modules else { return };
         let mut own = Vec::new();
         dict_items(&modules, &mut |name, module| {
@@ -320,12 +320,14 @@ impl<'py> Live<'py> {
                 .is_some_and(|place| is_in_package(py, &place.file));
             let known = self.objects.number_at(frame.address);
             let node = known.unwrap_or(self.next());
-            let variables = frame.variables.iter().map(|(name, address)| {
-                (ReferenceName::Local(name.clone()), *address)
-            });
-            let parts = frame.parts.iter().map(|(name, address)| {
-                (ReferenceName::Attribute((*name).to_owned()), *address)
-            });
+            let variables = frame
+                .variables
+                .iter()
+                .map(|(name, address)| (ReferenceName::Local(name.clone()), *address));
+            let parts = frame
+                .parts
+                .iter()
+                .map(|(name, address)| (ReferenceName::Attribute((*name).to_owned()), *address));
             let held: Vec<(ReferenceName, u32)> = variables
                 .chain(parts)
                 .filter_map(|(name, address)| Some((name, self.objects.number_at(address)?)))
@@ -456,7 +458,12 @@ impl<'py> Live<'py> {
                 {
                     self.buffers[index].is_gradient = true;
                 }
-                self.add_hidden(node, target, ReferenceName::Attribute(name.to_owned()), edges);
+                self.add_hidden(
+                    node,
+                    target,
+                    ReferenceName::Attribute(name.to_owned()),
+                    edges,
+                );
             }
             for (name, hooks) in frameworks.attributes(verdict, &tensor) {
                 if let Some(hooks) = self.objects.number_of(&hooks) {

@@ -84,13 +84,7 @@ impl<'a, 'py> Naming<'a, 'py> {
         naming
     }
 
-    fn name(
-        &mut self,
-        inspector: &Inspector,
-        frameworks: &Frameworks,
-        from: u32,
-        targets: &[u32],
-    ) {
+    fn name(&mut self, inspector: &Inspector, frameworks: &Frameworks, from: u32, targets: &[u32]) {
         let (Some(object), Some(addresses)) = (
             self.live.object(from),
             targets
@@ -142,7 +136,9 @@ impl<'a, 'py> Naming<'a, 'py> {
 
     /// The root of a way in words.
     pub fn beginning(&self, way: &[u32]) -> Beginning {
-        let root = way.first().map_or(Root::Nothing, |&first| self.live.root(first));
+        let root = way
+            .first()
+            .map_or(Root::Nothing, |&first| self.live.root(first));
         match root {
             Root::Module(name) => Beginning::Module(name),
             Root::Frame(index) => {

@@ -85,9 +85,8 @@ impl<'py> Classes<'py> {
         // SAFETY: by this function's contract; walks the type's own `tp_mro`.
         unsafe {
             let ty = pyo3::ffi::Py_TYPE(object.as_ptr());
-            let derived = |base: &Bound<'_, PyType>| {
-                pyo3::ffi::PyType_IsSubtype(ty, base.as_type_ptr()) != 0
-            };
+            let derived =
+                |base: &Bound<'_, PyType>| pyo3::ffi::PyType_IsSubtype(ty, base.as_type_ptr()) != 0;
             (
                 derived(&self.module),
                 self.optimizer.as_ref().is_some_and(derived),

@@ -140,7 +140,11 @@ fn notes(live: &Live<'_>, targets: &[u32]) -> Vec<String> {
     for &target in targets {
         let outside = live.unaccounted(target);
         if outside > 0 {
-            let references = if outside == 1 { "reference" } else { "references" };
+            let references = if outside == 1 {
+                "reference"
+            } else {
+                "references"
+            };
             notes.push(format!(
                 "{outside} {references} to the object come from C or C++, or from a calculation that \
                  is under way: no Python object accounts for them."
@@ -187,7 +191,10 @@ fn find_ways(live: &Live<'_>, targets: &[u32]) -> Vec<Way> {
         found.extend(ways_to(live, target));
     }
     found.sort_by_key(|way| {
-        let root = way.nodes.first().map_or(Root::Nothing, |&first| live.root(first));
+        let root = way
+            .nodes
+            .first()
+            .map_or(Root::Nothing, |&first| live.root(first));
         let rank = match root {
             Root::Module(_) | Root::Frame(_) => 0,
             Root::Outside => 1,
@@ -303,8 +310,7 @@ fn loop_through_outside(live: &Live<'_>, target: u32) -> Option<Vec<u32>> {
     back.extend(&graph.reversed(), [target], |to, from| {
         !live.objects.is_type_reference(from, to)
     });
-    shortest_loop(&forth, &back, hidden.into_iter())
-        .or_else(|| supposed_loop(live, &forth, &back))
+    shortest_loop(&forth, &back, hidden.into_iter()).or_else(|| supposed_loop(live, &forth, &back))
 }
 
 /// The shortest way out and back that uses one of some references and passes no node twice.
@@ -339,7 +345,11 @@ fn passes_supposed(live: &Live<'_>, way: &[u32]) -> bool {
 /// A loop through the hooks of an autograd function. Which function has which hooks is not to be seen
 /// from Python; but where the object leads to every function that there is, it leads to that one.
 fn supposed_loop(live: &Live<'_>, forth: &Ways, back: &Ways) -> Option<Vec<u32>> {
-    if !live.functions.iter().all(|&function| forth.reaches(function)) {
+    if !live
+        .functions
+        .iter()
+        .all(|&function| forth.reaches(function))
+    {
         return None;
     }
     let references = live.functions.iter().flat_map(|&function| {

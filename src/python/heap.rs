@@ -236,7 +236,11 @@ impl HeapTable {
     }
 
     fn __repr__(&self) -> String {
-        format!("<HeapTable by {}: {} rows>", self.table.by, self.table.rows.len())
+        format!(
+            "<HeapTable by {}: {} rows>",
+            self.table.by,
+            self.table.rows.len()
+        )
     }
 }
 
@@ -323,7 +327,11 @@ impl HeapDiff {
     }
 
     fn __repr__(&self) -> String {
-        format!("<HeapDiff: {} bytes, {} owners>", self.diff.bytes, self.diff.rows.len())
+        format!(
+            "<HeapDiff: {} bytes, {} owners>",
+            self.diff.bytes,
+            self.diff.rows.len()
+        )
     }
 }
 

@@ -42,7 +42,9 @@ pub struct Heap {
 }
 
 /// What a piece of memory is for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Category {
     /// A parameter or a buffer of a module.
@@ -256,7 +258,8 @@ impl Heap {
         }
         let mut rows: Vec<Row> = rows.into_values().collect();
         for row in &mut rows {
-            row.categories.sort_by_key(|&(category, bytes)| (Reverse(bytes), category));
+            row.categories
+                .sort_by_key(|&(category, bytes)| (Reverse(bytes), category));
         }
         rows
     }
@@ -326,7 +329,10 @@ impl Heap {
             out.wrapped(
                 Ink::Plain,
                 "",
-                &format!("{} are garbage, or kept by C++ alone.", grouped(self.unreachable)),
+                &format!(
+                    "{} are garbage, or kept by C++ alone.",
+                    grouped(self.unreachable)
+                ),
             );
         }
         out.line("");
@@ -390,7 +396,11 @@ impl Table {
                 human_bytes(self.omitted_bytes)
             ));
         }
-        for device in self.devices.iter().filter(|device| device.allocated.is_some()) {
+        for device in self
+            .devices
+            .iter()
+            .filter(|device| device.allocated.is_some())
+        {
             out.wrapped(Ink::Plain, "", &device.words());
         }
         for note in &self.notes {
@@ -478,5 +488,7 @@ fn signed(number: i64, write: impl Fn(u64) -> String) -> String {
 /// A place in a few characters, for a module's column.
 pub fn file_of(location: &Location) -> String {
     let words = short_location(location);
-    words.rsplit_once(':').map_or(words.clone(), |(file, _)| file.to_owned())
+    words
+        .rsplit_once(':')
+        .map_or(words.clone(), |(file, _)| file.to_owned())
 }

@@ -226,7 +226,10 @@ fn words(beginning: &Beginning, nodes: &[&LeakNode], edges: &[&ReferenceName]) -
         Beginning::Itself => parts.push("itself".to_owned()),
     }
     // The first node is the root itself where that has a name, else an object.
-    if matches!(beginning, Beginning::Outside | Beginning::Garbage | Beginning::Itself) {
+    if matches!(
+        beginning,
+        Beginning::Outside | Beginning::Garbage | Beginning::Itself
+    ) {
         parts.push(noun(nodes.first().copied()));
     } else if from == 1 && nodes.len() > 2 {
         annotate(&mut parts, nodes.get(1).copied());
@@ -257,8 +260,10 @@ fn words(beginning: &Beginning, nodes: &[&LeakNode], edges: &[&ReferenceName]) -
         }
         from += 1;
     }
-    if !matches!(beginning, Beginning::Outside | Beginning::Garbage | Beginning::Itself)
-        || nodes.len() > 1
+    if !matches!(
+        beginning,
+        Beginning::Outside | Beginning::Garbage | Beginning::Itself
+    ) || nodes.len() > 1
     {
         parts.push(noun(nodes.last().copied()));
     }
@@ -282,7 +287,10 @@ fn local_of_traceback(
     let kind = |at: usize| nodes.get(at).map(|node| node.description.kind);
     let mut at = from + 1;
     let mut through_traceback = false;
-    while matches!(kind(at), Some(ObjectKind::Exception | ObjectKind::Traceback)) {
+    while matches!(
+        kind(at),
+        Some(ObjectKind::Exception | ObjectKind::Traceback)
+    ) {
         through_traceback |= kind(at) == Some(ObjectKind::Traceback);
         at += 1;
     }
@@ -373,7 +381,11 @@ impl Retention {
     pub fn to_text(&self) -> String {
         let mut out = Lines::new(false);
         let what: Vec<String> = self.objects.iter().map(Kept::words).collect();
-        out.wrapped(Ink::Strong, "", &format!("{}: {}.", what.join(", "), self.verdict()));
+        out.wrapped(
+            Ink::Strong,
+            "",
+            &format!("{}: {}.", what.join(", "), self.verdict()),
+        );
         for (index, path) in self.loops.iter().enumerate() {
             out.line("");
             let title = format!(
@@ -385,7 +397,10 @@ impl Retention {
         }
         for (index, path) in self.paths.iter().enumerate() {
             out.line("");
-            path.draw(&mut out, &format!("PATH {} of {}", index + 1, self.paths.len()));
+            path.draw(
+                &mut out,
+                &format!("PATH {} of {}", index + 1, self.paths.len()),
+            );
         }
         if self.paths_omitted > 0 {
             out.line("");
@@ -455,11 +470,14 @@ impl Path {
                 _ => step.label.clone(),
             };
             let label = name(&label, LABEL);
-            match step.location.as_ref().filter(|_| index > 0 || !is_root_object) {
-                Some(location) => out.line(format!(
-                    "  {label:<LABEL$}  {}",
-                    place_within(location, 40)
-                )),
+            match step
+                .location
+                .as_ref()
+                .filter(|_| index > 0 || !is_root_object)
+            {
+                Some(location) => {
+                    out.line(format!("  {label:<LABEL$}  {}", place_within(location, 40)))
+                }
                 None => out.line(format!("  {label}")),
             }
             if !step.edge.is_empty() {
