@@ -1,7 +1,7 @@
 """What a look at the live heap costs, beside ``gc.collect()`` on the same heap and other tools.
 
-Each figure is a ratio to the ``gc.collect()`` before it, and the median of a few, so that other
-work on the machine touches both alike.
+Each figure is a ratio of processor time to that of the ``gc.collect()`` before it, and the median
+of a few, so that other work on the machine touches both alike.
 """
 
 from __future__ import annotations
@@ -49,9 +49,10 @@ def make_heap(objects: int) -> None:
 
 
 def timed(work: Callable[[], object]) -> float:
-    start = time.perf_counter()
+    """Seconds of processor time."""
+    start = time.process_time()
     work()
-    return time.perf_counter() - start
+    return time.process_time() - start
 
 
 def own_row(objects: int) -> list[str]:
@@ -60,20 +61,21 @@ def own_row(objects: int) -> list[str]:
     tracked = len(gc.get_objects())
     gc.disable()
     target = kept[0][tracked // 4]
-    cyclescope.heap()
     ratios: dict[str, list[float]] = {"graph": [], "dominators": [], "path": []}
-    working = 0
+    heap = cyclescope.heap()
     for _ in range(ROUNDS):
-        bare = timed(gc.collect) * 1000
+        bare = timed(gc.collect)
+        start = time.process_time()
         heap = cyclescope.heap()
-        phases = heap.phases
-        ratios["graph"].append(phases["graph"] / bare)
-        ratios["dominators"].append((phases["graph"] + phases["dominators"]) / bare)
-        working = heap.working_bytes
-        bare = timed(gc.collect) * 1000
-        ratios["path"].append(cyclescope.why_alive(target).pause_ms / bare)
+        took = time.process_time() - start
+        share = {name: part / heap.pause_ms for name, part in heap.phases.items()}
+        ratios["graph"].append(took * share["graph"] / bare)
+        ratios["dominators"].append(took * (share["graph"] + share["dominators"]) / bare)
+        bare = timed(gc.collect)
+        ratios["path"].append(timed(lambda: cyclescope.why_alive(target)) / bare)
     numbers = [f"{statistics.median(ratio):.2f}" for ratio in ratios.values()]
-    return [f"{tracked:,}", f"{bare:.0f} ms", *numbers, f"{working / tracked:.0f}"]
+    each = heap.working_bytes / tracked
+    return [f"{tracked:,}", measure.duration(bare * 1e9), *numbers, f"{each:.0f}"]
 
 
 def refcycle() -> None:

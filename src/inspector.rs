@@ -5,6 +5,7 @@ mod found;
 mod heap;
 mod live;
 mod naming;
+mod owned;
 mod purpose;
 mod why;
 

@@ -339,9 +339,7 @@ def survives(torch: Any, make: Callable[[Any], Any]) -> bool:
 
 @needs_torch
 @pytest.mark.parametrize("make", LOOPS)
-def test_a_loop_that_no_collection_frees_is_named(
-    make: Callable[[Any], Any], torch: Any
-) -> None:
+def test_a_loop_that_no_collection_frees_is_named(make: Callable[[Any], Any], torch: Any) -> None:
     assert survives(torch, make), "PyTorch frees it, so this is no example"
     thing = make(torch)
     report = cyclescope.why_alive(thing)

@@ -363,6 +363,9 @@ class HeapBuffer:
     def owner(self) -> str:
         """The best way to it from a root, in a line."""
     @property
+    def kind(self) -> str:
+        """The owner without indices and lengths: equal for the buffers of one growing list."""
+    @property
     def module(self) -> str:
         """The module at that root, or the file of the running function."""
     @property

@@ -52,7 +52,7 @@ impl Inspector {
         let mut live = Live::take(self, py, None)?;
         let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
         clock.lap("graph");
-        let purposes = self.purposes(&frameworks, &live);
+        let purposes = self.purposes(&frameworks, &mut live);
         let first_peak = live.bytes();
         live.objects.forget_numbers();
         clock.lap("purposes");
@@ -135,9 +135,12 @@ impl Inspector {
     }
 
     /// What the buffers of modules, optimizers and leaves are for, by index.
-    fn purposes(&self, frameworks: &Frameworks, live: &Live<'_>) -> FxHashMap<usize, Category> {
+    fn purposes(&self, frameworks: &Frameworks, live: &mut Live<'_>) -> FxHashMap<usize, Category> {
         let mut purposes = FxHashMap::default();
-        for (node, category) in self.kept_by_modules_and_optimizers(frameworks, live) {
+        let (kept, optimizers) = self.kept_by_modules_and_optimizers(frameworks, live);
+        // A parameter is its module's, though the way through an optimizer is shorter.
+        live.late = optimizers;
+        for (node, category) in kept {
             if let Some(index) = live.memory_of(node) {
                 let known = purposes.entry(index).or_insert(category);
                 *known = category.min(*known);

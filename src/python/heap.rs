@@ -173,6 +173,11 @@ impl HeapBuffer {
     }
 
     #[getter]
+    fn kind(&self) -> String {
+        self.buffer().kind()
+    }
+
+    #[getter]
     fn module(&self) -> &str {
         &self.buffer().module
     }
