@@ -125,7 +125,7 @@ def test_nested_objects_of_one_class_count_once() -> None:
 
 
 def test_the_line_that_allocated() -> None:
-    assert "not traced" in str(cyclescope.heap().top("site"))
+    assert "No allocation was traced" in str(cyclescope.heap().top("site"))
     tracemalloc.start()
     try:
         history.append([numpy.zeros(MIB, dtype=numpy.uint8)])

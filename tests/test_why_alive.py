@@ -187,7 +187,7 @@ def test_garbage_is_told_from_what_is_held() -> None:
         owner.me = owner  # type: ignore[attr-defined]
         address = id(owner.thing)  # type: ignore[attr-defined]
         del owner
-        (thing,) = [it for it in gc.get_objects() if isinstance(it, Owner)]
+        (thing,) = [it for it in gc.get_objects() if type(it) is Owner]
         dictionary = thing.__dict__
         del thing
         report = cyclescope.why_alive(dictionary["thing"])
