@@ -14,7 +14,7 @@ RUST   := $(shell find src -type f) Cargo.toml Cargo.lock pyproject.toml
 # PyO3 asks this interpreter how extension modules are built.
 export PYO3_PYTHON := $(abspath $(PY))
 
-.PHONY: help demo test lint test-rust test-python test-matrix test-known test-frameworks test-workflow test-cpython test-gpu bench wheel clean tools programs
+.PHONY: help demo test lint test-rust test-python test-matrix test-known test-frameworks test-workflow test-cpython test-gpu bench bench-peers wheel clean tools programs
 
 help: ## this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 23
@@ -74,7 +74,14 @@ bench: $(VENV)/.tested-with $(VENV)/.built ## what cyclescope costs, measured
 	$(PY) benches/hook_cost.py
 	$(PY) benches/million_ring.py
 	$(PY) benches/rendering.py
+	$(PY) benches/repeated_leak.py
 	$(PY) benches/import_time.py
+	$(PY) benches/growth_cost.py
+	$(PY) benches/heap.py
+
+bench-peers: $(VENV)/.tested-with $(VENV)/.built ## the look at the live heap beside objgraph, guppy3, pympler and refcycle
+	$(PIP) objgraph guppy3 pympler refcycle
+	$(PY) benches/heap.py
 
 wheel: .wheel/.built ## one wheel for CPython 3.10 and later, in .wheel/
 	@ls .wheel/*.whl

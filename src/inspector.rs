@@ -6,6 +6,7 @@ mod glance;
 mod heap;
 mod live;
 mod naming;
+mod owned;
 mod process;
 mod purpose;
 mod why;

@@ -5,10 +5,12 @@ from __future__ import annotations
 import gc
 import importlib.util
 import json
+import subprocess
 import sys
 import threading
-import types
+import weakref
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy
@@ -128,7 +130,7 @@ def test_a_traceback_is_named_with_what_keeps_it(monkeypatch: pytest.MonkeyPatch
         fails()
     except ValueError as error:
         monkeypatch.setattr(sys, "last_exc", error, raising=False)
-    holder = sys.last_exc.__traceback__
+    holder = vars(sys)["last_exc"].__traceback__
     assert holder is not None
     assert holder.tb_next is not None
     frame = holder.tb_next.tb_frame
@@ -185,7 +187,7 @@ def test_garbage_is_told_from_what_is_held() -> None:
         owner.me = owner  # type: ignore[attr-defined]
         address = id(owner.thing)  # type: ignore[attr-defined]
         del owner
-        (thing,) = [it for it in gc.get_objects() if isinstance(it, Owner)]
+        (thing,) = [it for it in gc.get_objects() if type(it) is Owner]
         dictionary = thing.__dict__
         del thing
         report = cyclescope.why_alive(dictionary["thing"])
@@ -272,7 +274,7 @@ def test_locals_of_running_functions_are_left_as_they_are() -> None:
 
 
 @pytest.fixture
-def torch() -> types.ModuleType:
+def torch() -> Any:
     return pytest.importorskip("torch")
 
 
@@ -330,8 +332,6 @@ LOOPS: list[Callable[[Any], Any]] = [
 
 def survives(torch: Any, make: Callable[[Any], Any]) -> bool:
     """Whether what `make` makes outlives its last reference and a collection."""
-    import weakref
-
     watch = weakref.ref(make(torch))
     gc.collect()
     return watch() is not None
@@ -339,9 +339,7 @@ def survives(torch: Any, make: Callable[[Any], Any]) -> bool:
 
 @needs_torch
 @pytest.mark.parametrize("make", LOOPS)
-def test_a_loop_that_no_collection_frees_is_named(
-    make: Callable[[Any], Any], torch: types.ModuleType
-) -> None:
+def test_a_loop_that_no_collection_frees_is_named(make: Callable[[Any], Any], torch: Any) -> None:
     assert survives(torch, make), "PyTorch frees it, so this is no example"
     thing = make(torch)
     report = cyclescope.why_alive(thing)
@@ -389,14 +387,14 @@ def saved_for_backward(torch: Any) -> Any:
         saved_for_backward,
     ],
 )
-def test_what_is_freed_is_no_such_loop(make: Callable[[Any], Any], torch: types.ModuleType) -> None:
+def test_what_is_freed_is_no_such_loop(make: Callable[[Any], Any], torch: Any) -> None:
     assert not survives(torch, make), "PyTorch does not free it, so this is no example"
     report = cyclescope.why_alive(make(torch))
     assert report.loops == [], str(report)
 
 
 @needs_torch
-def test_a_live_view_makes_a_loop_of_an_attribute(torch: types.ModuleType) -> None:
+def test_a_live_view_makes_a_loop_of_an_attribute(torch: Any) -> None:
     x = plain_attribute(torch)
     view = x[:4]
     report = cyclescope.why_alive(x)
@@ -405,20 +403,60 @@ def test_a_live_view_makes_a_loop_of_an_attribute(torch: types.ModuleType) -> No
 
 
 @needs_torch
-def test_the_autograd_graph_is_part_of_the_way(torch: types.ModuleType) -> None:
+def test_the_autograd_graph_is_part_of_the_way(torch: Any) -> None:
     w = leaf(torch)
     history.append((w * w).sum())
     found = words(w)
     assert any("`history`" in it and ".grad_fn" in it for it in found), found
 
 
-@needs_torch
-@pytest.mark.parametrize("register", ["register_hook", "register_prehook"])
-def test_hooks_of_functions_are_known_to_be_held_from_outside(
-    register: str, torch: types.ModuleType
-) -> None:
+def function_hook(torch: Any) -> Any:
     y = leaf(torch) * 2
     owner = Owner(y=y)
-    getattr(y.grad_fn, register)(lambda *gradients: owner and None)
-    report = cyclescope.why_alive(y)
-    assert any("hooks" in path.words for path in [*report.loops, *report.paths]), str(report)
+    y.grad_fn.register_hook(lambda *gradients: owner and None)
+    return y
+
+
+def function_prehook(torch: Any) -> Any:
+    y = leaf(torch) * 2
+    owner = Owner(y=y)
+    y.grad_fn.register_prehook(lambda gradients: owner and None)
+    return y
+
+
+HOOKS = """
+import gc, sys
+sys.path.insert(0, sys.argv[1])
+import torch, cyclescope, test_why_alive as shapes
+
+thing = getattr(shapes, sys.argv[2])(torch)
+other = None
+if sys.argv[3] == "other":
+    thing, other = shapes.leaf(torch) * 2, shapes.leaf(torch) * 3
+    owner = shapes.Owner(y=thing)
+    other.grad_fn.register_hook(lambda *gradients: owner and None)
+report = cyclescope.why_alive(thing)
+print([[step.edge for step in loop] for loop in report.loops])
+"""
+
+
+def loops_of_hooks(make: Callable[[Any], Any], which: str) -> str:
+    """The loops in a process of its own: no other test has left any hook there."""
+    command = [sys.executable, "-c", HOOKS, str(Path(__file__).parent), make.__name__, which]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+@needs_torch
+@pytest.mark.parametrize("make", [function_hook, function_prehook])
+def test_a_loop_through_the_hooks_of_a_function_is_named(
+    make: Callable[[Any], Any], torch: Any
+) -> None:
+    assert survives(torch, make), "PyTorch frees it, so this is no example"
+    found = loops_of_hooks(make, "own")
+    assert found.count("'.hooks'") == 1, found
+
+
+@needs_torch
+def test_hooks_of_another_graph_are_not_taken_for_its_own() -> None:
+    assert loops_of_hooks(function_hook, "other") == "[]\n"

@@ -1,6 +1,6 @@
 """The native half of cyclescope: reports, and the functions that the package is made of."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import final
 
 __all__ = [
@@ -364,6 +364,9 @@ class HeapBuffer:
     def owner(self) -> str:
         """The best way to it from a root, in a line."""
     @property
+    def kind(self) -> str:
+        """The owner without indices and lengths: equal for the buffers of one growing list."""
+    @property
     def module(self) -> str:
         """The module at that root, or the file of the running function."""
     @property
@@ -467,6 +470,7 @@ class RetentionPath:
         """The objects on the way, the one asked about last."""
     def __len__(self) -> int: ...
     def __getitem__(self, index: int, /) -> RetentionStep: ...
+    def __iter__(self) -> Iterator[RetentionStep]: ...
 
 @final
 class RetentionStep:

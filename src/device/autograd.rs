@@ -17,8 +17,11 @@ pub struct Autograd {
     base: Option<Descriptor>,
     /// By address of the type. Types of autograd functions written in Python may die, so they are
     /// held.
-    functions: RefCell<FxHashMap<usize, (Py<PyAny>, Rc<FunctionType>)>>,
+    functions: RefCell<FxHashMap<usize, KnownType>>,
 }
+
+/// A type of functions, held, and how its parts are read.
+type KnownType = (Py<PyAny>, Rc<FunctionType>);
 
 /// A reference in C++: what it is called, and the Python object for what it leads to.
 pub type Owned<'py> = (String, Bound<'py, PyAny>);

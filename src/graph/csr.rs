@@ -47,11 +47,6 @@ impl Csr {
         graph
     }
 
-    /// A graph whose node `i` refers to `targets[first[i]..first[i + 1]]`.
-    pub(super) fn from_rows(first: Vec<u32>, targets: Vec<u32>) -> Self {
-        Self { first, targets }
-    }
-
     /// Adds a reference from the node that [`Csr::finish_node`] will make.
     #[inline]
     pub fn push_target(&mut self, target: u32) {
@@ -119,25 +114,45 @@ impl Csr {
         }
     }
 
+    /// The nodes that refer to `node`, each once, in order; looks at every reference.
+    pub fn sources(&self, node: u32) -> Vec<u32> {
+        let source = |place| self.first.partition_point(|&first| first as usize <= place) - 1;
+        let places = self.targets.iter().enumerate();
+        let mut found: Vec<u32> = places
+            .filter(|(_, target)| **target == node)
+            .map(|(place, _)| source(place) as u32)
+            .collect();
+        found.dedup();
+        found
+    }
+
     /// The graph with each reference turned round.
     pub fn reversed(&self) -> Self {
-        let nodes = self.node_count();
-        let mut first = vec![0u32; nodes + 1];
-        for &target in &self.targets {
-            first[target as usize + 1] += 1;
-        }
-        for i in 1..first.len() {
+        Self::collected(self.node_count(), |put| {
+            for from in 0..self.node_count() as u32 {
+                for &to in self.targets(from) {
+                    put(to, from);
+                }
+            }
+        })
+    }
+
+    /// A graph of references that `all` gives, twice in the same order, each with its node first.
+    pub(super) fn collected(nodes: usize, all: impl Fn(&mut dyn FnMut(u32, u32))) -> Self {
+        // Counted two places later, so that after the sums each row's start stands one place later,
+        // and after filling it is the next row's.
+        let mut first = vec![0u32; nodes + 2];
+        all(&mut |node, _| first[node as usize + 2] += 1);
+        for i in 2..first.len() {
             first[i] += first[i - 1];
         }
-        let mut next = first.clone();
-        let mut targets = vec![0u32; self.targets.len()];
-        for from in 0..nodes as u32 {
-            for &to in self.targets(from) {
-                let place = &mut next[to as usize];
-                targets[*place as usize] = from;
-                *place += 1;
-            }
-        }
+        let mut targets = vec![0u32; first.last().copied().unwrap_or(0) as usize];
+        all(&mut |node, target| {
+            let place = &mut first[node as usize + 1];
+            targets[*place as usize] = target;
+            *place += 1;
+        });
+        first.pop();
         Self { first, targets }
     }
 }
@@ -249,6 +264,8 @@ mod tests {
         assert_eq!(turned.targets(1), [0, 1, 2]);
         assert_eq!(turned.targets(0), [0u32; 0]);
         assert_eq!(turned.reversed().targets(1), [1, 2]);
+        assert_eq!(graph.sources(1), [0, 1, 2]);
+        assert_eq!(graph.sources(0), [0u32; 0]);
     }
 
     #[test]

@@ -3,6 +3,8 @@
 //! An object dominates another if every way from the roots to that other passes through it. Then, and
 //! only then, letting go of the one frees the other.
 
+use rustc_hash::FxHashMap;
+
 use super::csr::Csr;
 
 /// Who dominates whom, with a virtual root above all roots.
@@ -35,15 +37,16 @@ impl Dominators {
             number,
             order,
             parent,
+            spare,
         } = depth_first(graph, roots);
         let mut is_root = vec![false; order.len()];
         for &root in roots {
             is_root[number[root as usize] as usize] = true;
         }
         // Beside the references to each node: five numbers by number, one by node, and the flags.
-        let peak_bytes = size_of::<u32>() * (6 * order.len() + number.len() + graph.edge_count())
+        let peak_bytes = size_of::<u32>() * (7 * order.len() + number.len() + graph.edge_count())
             + is_root.len();
-        let semi = semi_dominators(graph, &number, &order, parent.clone(), &is_root);
+        let semi = semi_dominators(graph, &number, &order, parent.clone(), spare, &is_root);
 
         // From here on `parent` becomes the immediate dominators, still in numbers.
         let mut idom = parent;
@@ -64,8 +67,6 @@ impl Dominators {
                 },
             };
         }
-        let mut order = order;
-        order.remove(0);
         Self {
             idom: result,
             order,
@@ -88,7 +89,8 @@ impl Dominators {
 
     /// The nodes that roots reach, each after its dominators.
     pub fn order(&self) -> &[u32] {
-        &self.order
+        // The first entry is the virtual root's.
+        &self.order[1..]
     }
 
     /// The most memory that finding the tree took at once, that of the graph not counted.
@@ -96,18 +98,45 @@ impl Dominators {
         self.peak_bytes
     }
 
-    /// The sum over each node and all that it dominates, of sizes given by node.
-    pub fn retained(&self, mut sizes: Vec<u64>) -> Vec<u64> {
-        sizes.resize(self.idom.len(), 0);
-        for &node in self.order.iter().rev() {
-            let size = sizes[node as usize];
-            let dominator = self.idom[node as usize];
-            if size > 0 && dominator < Self::ROOT {
-                let sum = &mut sizes[dominator as usize];
-                *sum = sum.saturating_add(size);
+    /// For each node that dominates a node with a size, or has one: the sums of the sizes of both
+    /// kinds over itself and all that it dominates. What no root reaches has no part in it.
+    ///
+    /// Takes time and memory for those nodes only, and few objects of a heap hold a buffer.
+    pub fn retained(&self, sizes: &[(u32, [u64; 2])]) -> FxHashMap<u32, [u64; 2]> {
+        let mut sums: FxHashMap<u32, [u64; 2]> = FxHashMap::default();
+        // Of how many of its children the sums are still to come.
+        let mut pending: FxHashMap<u32, u32> = FxHashMap::default();
+        for &(node, size) in sizes.iter().filter(|(node, _)| self.reaches(*node)) {
+            let mut current = node;
+            while current < Self::ROOT && !sums.contains_key(&current) {
+                sums.insert(current, [0, 0]);
+                current = self.immediate(current);
+                *pending.entry(current).or_insert(0) += 1;
+            }
+            add(sums.entry(node).or_default(), size);
+        }
+        let leaf = |node: &u32| !pending.contains_key(node);
+        let mut ready: Vec<u32> = sums.keys().copied().filter(leaf).collect();
+        while let Some(node) = ready.pop() {
+            let above = self.immediate(node);
+            let size = sums.get(&node).copied().unwrap_or_default();
+            if let Some(sum) = sums.get_mut(&above) {
+                add(sum, size);
+            }
+            if let Some(left) = pending.get_mut(&above) {
+                *left -= 1;
+                if *left == 0 && above < Self::ROOT {
+                    ready.push(above);
+                }
             }
         }
-        sizes
+        sums
+    }
+}
+
+fn add(sum: &mut [u64; 2], more: [u64; 2]) {
+    for (sum, more) in sum.iter_mut().zip(more) {
+        *sum = sum.saturating_add(more);
     }
 }
 
@@ -119,14 +148,18 @@ struct Tree {
     order: Vec<u32>,
     /// By number: that of the node through which it was come to.
     parent: Vec<u32>,
+    /// As long, to be used again.
+    spare: Vec<u32>,
 }
 
 fn depth_first(graph: &Csr, roots: &[u32]) -> Tree {
     let mut number = vec![NONE; graph.node_count()];
-    let mut order = vec![NONE];
-    let mut parent = vec![0];
+    let room = graph.node_count() + 1;
+    let [mut order, mut parent, mut followed] = [(); 3].map(|()| Vec::with_capacity(room));
+    order.push(NONE);
+    parent.push(0u32);
     // By number: how many of the node's references have been followed.
-    let mut followed = vec![0u32];
+    followed.push(0u32);
     for &root in roots {
         if number[root as usize] != NONE {
             continue;
@@ -162,6 +195,7 @@ fn depth_first(graph: &Csr, roots: &[u32]) -> Tree {
         number,
         order,
         parent,
+        spare: followed,
     }
 }
 
@@ -172,11 +206,14 @@ fn semi_dominators(
     number: &[u32],
     order: &[u32],
     mut ancestor: Vec<u32>,
+    mut label: Vec<u32>,
     is_root: &[bool],
 ) -> Vec<u32> {
     let sources = sources_by_number(graph, number, order);
     let mut semi: Vec<u32> = (0..order.len() as u32).collect();
-    let mut label: Vec<u32> = (0..order.len() as u32).collect();
+    for (own, label) in (0..).zip(&mut label) {
+        *label = own;
+    }
     let mut stack = Vec::new();
     for node in (1..order.len() as u32).rev() {
         let mut lowest = ancestor[node as usize];
@@ -233,30 +270,13 @@ fn lowest_label(
 
 /// The reached sources of the references to each node, all by number.
 fn sources_by_number(graph: &Csr, number: &[u32], order: &[u32]) -> Csr {
-    let mut first = vec![0u32; order.len() + 1];
-    let edges = || {
-        order.iter().enumerate().skip(1).flat_map(|(from, &node)| {
-            let targets = graph.targets(node);
-            targets
-                .iter()
-                .map(move |&to| (from as u32, number[to as usize]))
-        })
-    };
-    for (_, to) in edges() {
-        first[to as usize + 1] += 1;
-    }
-    for i in 1..first.len() {
-        first[i] += first[i - 1];
-    }
-    let mut targets = vec![0u32; first.last().copied().unwrap_or(0) as usize];
-    // Filled from the end of each row, after which every entry of `first` has come to its row's start.
-    let mut next: Vec<u32> = first[1..].to_vec();
-    for (from, to) in edges() {
-        let place = &mut next[to as usize];
-        *place -= 1;
-        targets[*place as usize] = from;
-    }
-    Csr::from_rows(first, targets)
+    Csr::collected(order.len(), |put| {
+        for (from, &node) in order.iter().enumerate().skip(1) {
+            for &to in graph.targets(node) {
+                put(number[to as usize], from as u32);
+            }
+        }
+    })
 }
 
 #[cfg(test)]
@@ -321,14 +341,17 @@ mod tests {
         ) {
             let sizes = sizes[..graph.node_count()].to_vec();
             let found = Dominators::new(&graph, &roots);
-            let retained = found.retained(sizes.clone());
+            let given: Vec<(u32, [u64; 2])> =
+                (0..).zip(&sizes).map(|(node, &size)| (node, [size, 2 * size])).collect();
+            let retained = found.retained(&given);
             let sum = |seen: &[bool]| -> u64 {
                 sizes.iter().zip(seen).filter(|(_, seen)| **seen).map(|(size, _)| size).sum()
             };
             let whole = reached(&graph, &roots, None);
             for node in (0..graph.node_count() as u32).filter(|&node| whole[node as usize]) {
                 let rest = reached(&graph, &roots, Some(node));
-                prop_assert_eq!(retained[node as usize], sum(&whole) - sum(&rest));
+                let expected = sum(&whole) - sum(&rest);
+                prop_assert_eq!(retained[&node], [expected, 2 * expected]);
             }
         }
 
@@ -367,7 +390,8 @@ mod tests {
         let graph = Csr::from_edges(count as usize, &edges);
         let found = Dominators::new(&graph, &[0]);
         assert_eq!(found.immediate(count - 1), count - 2);
-        assert_eq!(found.retained(vec![1; count as usize])[0], u64::from(count));
+        let retained = found.retained(&[(count - 1, [3, 4]), (count / 2, [1, 0])]);
+        assert_eq!((retained[&0], retained[&(count - 1)]), ([4, 4], [3, 4]));
     }
 
     #[test]

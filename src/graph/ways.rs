@@ -18,7 +18,7 @@ impl Ways {
     pub fn new(nodes: usize) -> Self {
         Self {
             before: vec![NOWHERE; nodes],
-            order: Vec::new(),
+            order: Vec::with_capacity(nodes),
         }
     }
 

@@ -10,6 +10,9 @@ use super::describe::frame_facts;
 use super::names::{pairs_of, variable_names};
 use super::read::{dict_items, find_item, imported, int_value, printable, text_of};
 
+type Variables = Vec<(String, usize)>;
+type Parts = Vec<(&'static str, usize)>;
+
 /// A function call that a thread is in the midst of.
 pub struct RunningFrame {
     /// The number of the thread, as `threading.get_ident()` has it.
@@ -20,9 +23,9 @@ pub struct RunningFrame {
     /// Address of the frame object, which may be a part of the heap already.
     pub address: usize,
     /// The variables and what they hold, by address; those of inner functions too are cells.
-    pub variables: Vec<(String, usize)>,
+    pub variables: Variables,
     /// What else the frame holds, with what it is called: its function, its namespaces.
-    pub parts: Vec<(&'static str, usize)>,
+    pub parts: Parts,
 }
 
 /// The frames of all threads, the innermost of each thread first.
@@ -114,11 +117,7 @@ const LAYOUT_3_12: Layout = Layout {
 
 /// The variables of a running frame and the other objects that it holds; none if the interpreter does
 /// not have them where the release of that number has.
-fn in_place(
-    builtins: &Builtins,
-    frame: &Bound<'_, PyAny>,
-    layout: &Layout,
-) -> (Vec<(String, usize)>, Vec<(&'static str, usize)>) {
+fn in_place(builtins: &Builtins, frame: &Bound<'_, PyAny>, layout: &Layout) -> (Variables, Parts) {
     let Some(code) = builtins.frame_code.get(frame) else {
         return Default::default();
     };

@@ -14,6 +14,8 @@ use crate::graph::Csr;
 
 /// After so many objects, somebody who pressed Ctrl-C is heard.
 const CHUNK: usize = 1 << 16;
+/// So many objects are traversed before their targets get their numbers.
+const BATCH: usize = 1 << 6;
 /// As many references as this mean an immortal object (PEP 683), of which nobody counts them.
 const IMMORTAL: i64 = 1 << 29;
 /// How many references an object has at a guess, to ask for memory once.
@@ -28,9 +30,8 @@ const REFERENCES_EACH: usize = 3;
 /// Every object has a reference from here until this is dropped, so that none can die meanwhile.
 pub struct LiveObjects<'py> {
     py: Python<'py>,
-    tracked: Option<Bound<'py, PyList>>,
+    tracked: Bound<'py, PyList>,
     others: Vec<Bound<'py, PyAny>>,
-    addresses: Vec<usize>,
     marks: Marks,
     pub graph: Csr,
     /// For each object how many references to it come from no object here, and not from us:
@@ -70,7 +71,6 @@ impl<'py> LiveObjects<'py> {
         if u32::try_from(count).is_err() {
             return Err(NotTaken::TooMany);
         }
-        let mut addresses: Vec<usize> = Vec::with_capacity(count);
         let mut unaccounted: Vec<u32> = Vec::with_capacity(count);
         let mut marks = Marks::default();
         for i in 0..count {
@@ -80,44 +80,68 @@ impl<'py> LiveObjects<'py> {
                 (object, reference_count(object) - 1)
             };
             marks.set(object as usize, i as u32);
-            addresses.push(object as usize);
             unaccounted.push(initial(references));
         }
 
         table.begin_pass();
         let mut others: Vec<Bound<'py, PyAny>> = Vec::new();
-        let mut found: Vec<usize> = Vec::new();
         let mut graph = Csr::with_capacity(count, count * REFERENCES_EACH);
         let mut is_class = Vec::with_capacity(count);
         let mut holders = Vec::new();
+        let mut batch = Batch::default();
         let mut next = 0;
-        while let Some(&address) = addresses.get(next) {
+        while next < unaccounted.len() {
             if next % CHUNK == 0 && interrupted(py) {
                 return Err(NotTaken::Interrupted);
             }
-            let object = address as *mut ffi::PyObject;
-            // SAFETY: attached; the object is held by the list or by `others`.
-            let facts = unsafe { table.facts(builtins, classify, ffi::Py_TYPE(object)) };
-            is_class.push(facts.kind == ObjectKind::Class);
-            if facts.verdict != 0 {
-                holders.push((next as u32, facts.verdict));
+            batch.clear();
+            let end = unaccounted.len().min(next + BATCH);
+            for number in next..end {
+                let Some(object) = nth(&tracked, &others, number) else {
+                    break;
+                };
+                // SAFETY: attached; the object is held by the list or by `others`.
+                let facts = unsafe { table.facts(builtins, classify, ffi::Py_TYPE(object)) };
+                is_class.push(facts.kind == ObjectKind::Class);
+                if facts.verdict != 0 {
+                    holders.push((number as u32, facts.verdict));
+                }
+                if let Some(traverse) = facts.traverse {
+                    let targets = &mut batch.targets;
+                    // SAFETY: attached; the object is alive and `traverse` its type's own.
+                    unsafe {
+                        for_each_referent(object, traverse, &mut |target| {
+                            targets.push(target as usize);
+                        });
+                    }
+                }
+                batch.ends.push(batch.targets.len());
             }
-            if let Some(traverse) = facts.traverse {
-                let mut visit = |target: *mut ffi::PyObject| {
-                    let address = target as usize;
-                    let number = match marks.get(address) {
+            batch.number(&marks);
+            let mut from = 0;
+            for &end in &batch.ends {
+                for place in from..end {
+                    let address = batch.targets[place];
+                    // What was met for the first time in this batch has a number by now.
+                    let known = match batch.numbers[place] {
+                        Marks::NONE => marks.get(address),
+                        number => Some(number),
+                    };
+                    let number = match known {
                         Some(number) => number,
                         None => {
-                            // SAFETY: attached; the object that is traversed refers to the target.
+                            let target = address as *mut ffi::PyObject;
+                            // SAFETY: attached; the object that was traversed refers to the target.
                             if !unsafe { matters(table, builtins, classify, target) } {
-                                return;
+                                continue;
                             }
-                            let number = addresses.len() as u32;
+                            let number = unaccounted.len() as u32;
                             marks.set(address, number);
-                            addresses.push(address);
                             // SAFETY: as above.
-                            unaccounted.push(initial(unsafe { reference_count(target) }));
-                            found.push(address);
+                            unsafe {
+                                unaccounted.push(initial(reference_count(target)));
+                                others.push(Bound::from_borrowed_ptr(py, target));
+                            }
                             number
                         }
                     };
@@ -126,27 +150,19 @@ impl<'py> LiveObjects<'py> {
                     if *left != Self::UNCOUNTED {
                         *left = left.saturating_sub(1);
                     }
-                };
-                // SAFETY: attached; the object is alive and `traverse` its type's own.
-                unsafe { for_each_referent(object, traverse, &mut visit) };
-                for address in found.drain(..) {
-                    // SAFETY: attached; the object just traversed refers to it.
-                    others.push(unsafe {
-                        Bound::from_borrowed_ptr(py, address as *mut ffi::PyObject)
-                    });
                 }
+                graph.finish_node();
+                from = end;
             }
-            graph.finish_node();
-            next += 1;
+            next = end;
         }
-        if u32::try_from(addresses.len()).is_err() {
+        if u32::try_from(unaccounted.len()).is_err() {
             return Err(NotTaken::TooMany);
         }
         Ok(Self {
             py,
-            tracked: Some(tracked),
+            tracked,
             others,
-            addresses,
             marks,
             graph,
             unaccounted,
@@ -160,7 +176,7 @@ impl<'py> LiveObjects<'py> {
     }
 
     pub fn len(&self) -> usize {
-        self.addresses.len()
+        self.unaccounted.len()
     }
 
     /// The number of an object, if it is one of these.
@@ -174,13 +190,13 @@ impl<'py> LiveObjects<'py> {
     }
 
     pub fn object(&self, number: u32) -> Option<Bound<'py, PyAny>> {
-        let &address = self.addresses.get(number as usize)?;
+        let object = nth(&self.tracked, &self.others, number as usize)?;
         // SAFETY: attached, as `py` shows; the object is held.
-        Some(unsafe { Bound::from_borrowed_ptr(self.py, address as *mut ffi::PyObject) })
+        Some(unsafe { Bound::from_borrowed_ptr(self.py, object) })
     }
 
     pub fn address(&self, number: u32) -> Option<usize> {
-        self.addresses.get(number as usize).copied()
+        nth(&self.tracked, &self.others, number as usize).map(|object| object as usize)
     }
 
     /// True for the reference of an object to its class.
@@ -189,14 +205,10 @@ impl<'py> LiveObjects<'py> {
         if self.is_class.get(to as usize) != Some(&true) {
             return false;
         }
-        match (
-            self.addresses.get(from as usize),
-            self.addresses.get(to as usize),
-        ) {
+        let object = |number: u32| nth(&self.tracked, &self.others, number as usize);
+        match (object(from), object(to)) {
             // SAFETY: attached; the object is held.
-            (Some(&from), Some(&to)) => unsafe {
-                ffi::Py_TYPE(from as *mut ffi::PyObject) as usize == to
-            },
+            (Some(from), Some(to)) => unsafe { ffi::Py_TYPE(from).cast() == to },
             _ => false,
         }
     }
@@ -209,11 +221,51 @@ impl<'py> LiveObjects<'py> {
 
     /// The bytes of memory that all this takes beside the graph.
     pub fn bytes(&self) -> usize {
-        size_of::<usize>() * (self.addresses.capacity() + self.others.capacity())
-            + size_of::<usize>() * self.tracked.as_ref().map_or(0, |list| list.len() * 9 / 8)
+        size_of::<usize>() * (self.tracked.len() * 9 / 8 + self.others.capacity())
             + size_of::<u32>() * self.unaccounted.capacity()
             + self.is_class.capacity()
             + self.marks.bytes()
+    }
+}
+
+/// The targets of some objects.
+///
+/// Their numbers are read in one go: each is somewhere else in memory, and a processor waits for many
+/// at once if nothing else is done in between.
+#[derive(Default)]
+struct Batch {
+    targets: Vec<usize>,
+    /// Where the targets of each object end.
+    ends: Vec<usize>,
+    numbers: Vec<u32>,
+}
+
+impl Batch {
+    fn clear(&mut self) {
+        self.targets.clear();
+        self.ends.clear();
+    }
+
+    fn number(&mut self, marks: &Marks) {
+        let numbers = self.targets.iter().map(|&address| marks.raw(address));
+        self.numbers.clear();
+        self.numbers.extend(numbers);
+    }
+}
+
+/// The object with a number: of the list, or behind those.
+#[inline]
+fn nth(
+    tracked: &Bound<'_, PyList>,
+    others: &[Bound<'_, PyAny>],
+    number: usize,
+) -> Option<*mut ffi::PyObject> {
+    let count = tracked.len();
+    if number < count {
+        // SAFETY: attached; within the list, which nobody else has, so that it stays as long.
+        Some(unsafe { ffi::PyList_GetItem(tracked.as_ptr(), number as ffi::Py_ssize_t) })
+    } else {
+        others.get(number - count).map(Bound::as_ptr)
     }
 }
 

@@ -31,11 +31,19 @@ impl Marks {
         table[address % STRETCH / GRANULE] = mark;
     }
 
+    /// The mark of an object, or [`Marks::NONE`].
+    #[inline]
+    pub fn raw(&self, address: usize) -> u32 {
+        match self.tables.get(&(address / STRETCH)) {
+            Some(table) => table[address % STRETCH / GRANULE],
+            None => Self::NONE,
+        }
+    }
+
     /// The mark of an object that was given one.
     #[inline]
     pub fn get(&self, address: usize) -> Option<u32> {
-        let table = self.tables.get(&(address / STRETCH))?;
-        Some(table[address % STRETCH / GRANULE]).filter(|mark| *mark != Self::NONE)
+        Some(self.raw(address)).filter(|mark| *mark != Self::NONE)
     }
 
     /// The bytes of memory that the marks take.

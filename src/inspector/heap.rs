@@ -52,7 +52,7 @@ impl Inspector {
         let mut live = Live::take(self, py, None)?;
         let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
         clock.lap("graph");
-        let purposes = self.purposes(&frameworks, &live);
+        let purposes = self.purposes(&frameworks, &mut live);
         let first_peak = live.bytes();
         live.objects.forget_numbers();
         clock.lap("purposes");
@@ -135,9 +135,12 @@ impl Inspector {
     }
 
     /// What the buffers of modules, optimizers and leaves are for, by index.
-    fn purposes(&self, frameworks: &Frameworks, live: &Live<'_>) -> FxHashMap<usize, Category> {
+    fn purposes(&self, frameworks: &Frameworks, live: &mut Live<'_>) -> FxHashMap<usize, Category> {
         let mut purposes = FxHashMap::default();
-        for (node, category) in self.kept_by_modules_and_optimizers(frameworks, live) {
+        let (kept, optimizers) = self.kept_by_modules_and_optimizers(frameworks, live);
+        // A parameter is its module's, though the way through an optimizer is shorter.
+        live.late = optimizers;
+        for (node, category) in kept {
             if let Some(index) = live.memory_of(node) {
                 let known = purposes.entry(index).or_insert(category);
                 *known = category.min(*known);
@@ -156,14 +159,13 @@ impl Inspector {
         &self,
         live: &Live<'_>,
         dominators: &Dominators,
-        retained: &[(u64, u64)],
+        retained: &FxHashMap<u32, [u64; 2]>,
     ) -> Vec<Class> {
         let mut by_type: FxHashMap<usize, Class> = FxHashMap::default();
         // The classes above each node that retains something, as a chain of (class, chain above).
         let mut above: FxHashMap<u32, (usize, u32)> = FxHashMap::default();
-        for &node in dominators.order() {
-            let (device, host) = retained[node as usize];
-            let Some(object) = live.object(node).filter(|_| device > 0 || host > 0) else {
+        for (node, [device, host]) in outermost_first(dominators, retained) {
+            let Some(object) = live.object(node) else {
                 continue;
             };
             let class = object.get_type().as_ptr() as usize;
@@ -200,21 +202,32 @@ impl Inspector {
     }
 }
 
+/// What retains anything, each after its dominators.
+fn outermost_first(
+    dominators: &Dominators,
+    retained: &FxHashMap<u32, [u64; 2]>,
+) -> Vec<(u32, [u64; 2])> {
+    let depth = |node: u32| {
+        std::iter::successors(Some(node), |&node| Some(dominators.immediate(node)))
+            .take_while(|&node| node < Dominators::ROOT)
+            .take(CHAIN)
+            .count()
+    };
+    let mut all: Vec<(u32, [u64; 2])> = retained.iter().map(|(&n, &sums)| (n, sums)).collect();
+    all.sort_by_cached_key(|&(node, _)| (depth(node), node));
+    all
+}
+
 impl Live<'_> {
-    /// Bytes on devices and on the host that each node retains.
-    fn retained(&self, dominators: &Dominators) -> Vec<(u64, u64)> {
-        let sizes = |host: bool| {
-            let mut sizes = vec![0u64; self.graph().node_count()];
-            for known in self
-                .buffers
-                .iter()
-                .filter(|it| is_host(&it.buffer.device) == host)
-            {
-                sizes[known.node as usize] = known.buffer.bytes;
-            }
-            dominators.retained(sizes)
+    /// Bytes on devices and on the host, of those nodes that retain any.
+    fn retained(&self, dominators: &Dominators) -> FxHashMap<u32, [u64; 2]> {
+        let size = |known: &LiveBuffer| {
+            let bytes = known.buffer.bytes;
+            let host = is_host(&known.buffer.device);
+            (known.node, if host { [0, bytes] } else { [bytes, 0] })
         };
-        sizes(false).into_iter().zip(sizes(true)).collect()
+        let sizes: Vec<(u32, [u64; 2])> = self.buffers.iter().map(size).collect();
+        dominators.retained(&sizes)
     }
 
     /// The index of the memory that a node holds.

@@ -8,16 +8,14 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::owned::Edges;
 use super::{Inspector, busy};
-use crate::device::{DeviceBuffer, DeviceSelection, Frameworks, attributes_of};
+use crate::device::DeviceBuffer;
 use crate::graph::{Csr, Ways};
 use crate::heap::{
-    LiveObjects, NotTaken, ReferenceName, RunningFrame, TypeTable, Verdict, dict_items, find_item,
+    LiveObjects, NotTaken, ReferenceName, RunningFrame, TypeTable, dict_items, find_item,
     is_in_package, is_library_file, running_frames, text_of, thread_names,
 };
-
-/// So many autograd functions are walked through; in longer graphs the rest is left out.
-const AUTOGRAD_LIMIT: usize = 200_000;
 
 /// A node of the graph that is no object of the heap.
 pub enum Extra<'py> {
@@ -73,8 +71,14 @@ pub struct Live<'py> {
     modules: Vec<(u32, String)>,
     /// Nodes of frames of the program's, with their index in `frames`.
     frame_nodes: Vec<(u32, usize)>,
-    /// The tuple of arguments that the caller made; nobody's root.
-    own: Option<u32>,
+    /// Objects through which ways are looked for after those through others.
+    pub late: Vec<u32>,
+    /// The autograd functions met.
+    pub functions: Vec<u32>,
+    /// Dictionaries of hooks that C++ alone holds: most likely of some autograd function.
+    pub hook_dictionaries: Vec<u32>,
+    /// The tuples of arguments of the call that asks; nobody's roots.
+    own: Vec<u32>,
     pub notes: Vec<String>,
     _pause: CollectionPause,
 }
@@ -143,11 +147,15 @@ impl<'py> Live<'py> {
             hidden: FxHashMap::default(),
             modules: Vec::new(),
             frame_nodes: Vec::new(),
-            own: None,
+            late: Vec::new(),
+            functions: Vec::new(),
+            hook_dictionaries: Vec::new(),
+            own: Vec::new(),
             notes: Vec::new(),
             _pause: pause,
         };
-        live.own = arguments.and_then(|arguments| live.objects.number_of(arguments.as_any()));
+        let own = arguments.and_then(|arguments| live.objects.number_of(arguments.as_any()));
+        live.own.extend(own);
         live.find_modules(py);
         let mut edges = Edges::default();
         live.find_frames(inspector, py, &mut edges)?;
@@ -202,8 +210,9 @@ impl<'py> Live<'py> {
 
     /// The objects to which references come from outside.
     fn outside_roots(&self) -> impl Iterator<Item = u32> {
-        (0..self.objects.len() as u32)
-            .filter(|&node| self.objects.unaccounted[node as usize] > 0 && Some(node) != self.own)
+        (0..self.objects.len() as u32).filter(|&node| {
+            self.objects.unaccounted[node as usize] > 0 && !self.own.contains(&node)
+        })
     }
 
     /// All roots.
@@ -222,7 +231,7 @@ impl<'py> Live<'py> {
         let passes = |from: u32| !ends.contains(&from);
         let is_type = |from, to| self.objects.is_type_reference(from, to);
         ways.extend(graph, self.named_roots(), |from, to| {
-            passes(from) && !is_type(from, to)
+            passes(from) && !is_type(from, to) && !self.late.contains(&from)
         });
         ways.resume(graph, |from, _| passes(from));
         ways.extend(graph, self.outside_roots(), |from, to| {
@@ -246,9 +255,14 @@ impl<'py> Live<'py> {
         }
     }
 
-    /// The tuple of arguments of the call that asks, if that is a part of the heap.
-    pub fn own_arguments(&self) -> Option<u32> {
-        self.own
+    /// True for a tuple of arguments of the call that asks.
+    pub fn is_own(&self, node: u32) -> bool {
+        self.own.contains(&node)
+    }
+
+    /// Notes that a node is a tuple of arguments of the call that asks.
+    pub fn set_own(&mut self, node: u32) {
+        self.own.push(node);
     }
 
     /// True for the node of a running frame.
@@ -335,301 +349,8 @@ impl<'py> Live<'py> {
     }
 
     /// The number of the node that is added next.
-    fn next(&self) -> u32 {
+    pub(super) fn next(&self) -> u32 {
         (self.objects.len() + self.extra.len()) as u32
-    }
-
-    fn find_buffers(&mut self, frameworks: &Frameworks, edges: &mut Edges) {
-        let holders = self.objects.holders.clone();
-        for (node, verdict) in holders {
-            if let Some(object) = self.objects.object(node) {
-                self.add_buffer(frameworks, node, verdict, &object, edges);
-            }
-        }
-        self.give_storages_to_tensors(edges);
-    }
-
-    /// The Python object of a storage, once made, is kept by the storage in C++, which the tensors
-    /// on it keep.
-    fn give_storages_to_tensors(&mut self, edges: &mut Edges) {
-        let mut tensors: FxHashMap<usize, Vec<u32>> = FxHashMap::default();
-        let mut storages: Vec<(u32, usize)> = Vec::new();
-        for &(node, verdict) in &self.objects.holders {
-            let Some(&index) = edges.memory_of.get(&node) else {
-                continue;
-            };
-            if Frameworks::is_tensor(verdict) {
-                tensors.entry(index).or_default().push(node);
-            } else if Frameworks::is_storage(verdict) {
-                storages.push((node, index));
-            }
-        }
-        for (storage, index) in storages {
-            for &tensor in tensors.get(&index).into_iter().flatten() {
-                let name = ReferenceName::Attribute("untyped_storage()".to_owned());
-                self.add_hidden(tensor, storage, name, edges);
-            }
-        }
-    }
-
-    /// Adds the memory that a node holds; its index in `buffers`.
-    fn add_buffer(
-        &mut self,
-        frameworks: &Frameworks,
-        node: u32,
-        verdict: Verdict,
-        object: &Bound<'py, PyAny>,
-        edges: &mut Edges,
-    ) -> Option<usize> {
-        let buffer = frameworks.buffer(verdict, object, &DeviceSelection::Any)?;
-        let key = (buffer.device.clone(), buffer.pointer);
-        let index = match edges.memory.get(&key) {
-            Some(&index) => index,
-            None => {
-                let index = self.buffers.len();
-                edges.memory.insert(key, index);
-                let own = self.next();
-                self.extra.push(Extra::Memory(index));
-                self.buffers.push(LiveBuffer {
-                    buffer,
-                    node: own,
-                    holders: 0,
-                    holder: node,
-                    is_gradient: false,
-                    is_saved: false,
-                    is_plain_leaf: false,
-                });
-                index
-            }
-        };
-        let known = &mut self.buffers[index];
-        known.holders += 1;
-        edges.list.push((node, known.node));
-        edges.memory_of.insert(node, index);
-        Some(index)
-    }
-
-    /// Follows what C++ owns: gradients, the autograd graph with what it saved and its hooks, the
-    /// tensors that others are views of, and the attributes of tensors that hide them.
-    fn find_owned(&mut self, inspector: &Inspector, frameworks: &Frameworks, edges: &mut Edges) {
-        let mut functions: Vec<u32> = Vec::new();
-        let holders = self.objects.holders.clone();
-        for (node, verdict) in holders {
-            if !Frameworks::is_tensor(verdict) {
-                continue;
-            }
-            let Some(tensor) = self.objects.object(node) else {
-                continue;
-            };
-            let mut function = None;
-            let owned = frameworks.owned(verdict, &tensor);
-            let is_leaf = !frameworks.has_grad_fn(verdict, &tensor);
-            if is_leaf
-                && !frameworks.requires_grad(verdict, &tensor)
-                && let Some(&index) = edges.memory_of.get(&node)
-            {
-                self.buffers[index].is_plain_leaf = true;
-            }
-            for (name, target) in owned {
-                let target = if name == "grad_fn" {
-                    let found = self.function_node(&target, edges, &mut functions);
-                    function = Some(found);
-                    Some(found)
-                } else {
-                    self.tensor_node(frameworks, &target, edges)
-                };
-                let Some(target) = target else { continue };
-                if name == "grad"
-                    && let Some(&index) = edges.memory_of.get(&target)
-                {
-                    self.buffers[index].is_gradient = true;
-                }
-                self.add_hidden(
-                    node,
-                    target,
-                    ReferenceName::Attribute(name.to_owned()),
-                    edges,
-                );
-            }
-            for (name, hooks) in frameworks.attributes(verdict, &tensor) {
-                if let Some(hooks) = self.objects.number_of(&hooks) {
-                    let name = ReferenceName::Attribute(name.to_owned());
-                    // The function of a tensor that is no leaf has its hooks too.
-                    let holder = function.unwrap_or(node);
-                    self.add_hidden(node, hooks, name.clone(), edges);
-                    if self.unaccounted(hooks) > 0 {
-                        self.account_for(hooks, 1);
-                        edges.add(holder, hooks, name);
-                    }
-                }
-            }
-            if self.unaccounted_before(node, edges) {
-                self.add_attributes(node, &tensor, edges);
-            }
-        }
-        self.follow_functions(inspector, frameworks, functions, edges);
-    }
-
-    /// True for an object that C++ holds too: then a tensor does not show what it holds.
-    fn unaccounted_before(&self, node: u32, edges: &Edges) -> bool {
-        self.unaccounted(node) > 0 || edges.taken.contains(&node)
-    }
-
-    /// Adds the attributes of a tensor that does not show them.
-    fn add_attributes(&mut self, node: u32, tensor: &Bound<'py, PyAny>, edges: &mut Edges) {
-        let Some(attributes) = attributes_of(tensor) else {
-            return;
-        };
-        if let Some(dict) = self.objects.number_of(attributes.as_any()) {
-            let name = ReferenceName::Attribute("__dict__".to_owned());
-            self.add_hidden(node, dict, name, edges);
-            return;
-        }
-        let mut found = Vec::new();
-        dict_items(attributes.as_any(), &mut |name, value| {
-            if let (Some(name), Some(value)) = (text_of(name), self.objects.number_of(value)) {
-                found.push((name, value));
-            }
-            true
-        });
-        for (name, value) in found {
-            self.add_hidden(node, value, ReferenceName::Attribute(name), edges);
-        }
-    }
-
-    fn follow_functions(
-        &mut self,
-        inspector: &Inspector,
-        frameworks: &Frameworks,
-        mut functions: Vec<u32>,
-        edges: &mut Edges,
-    ) {
-        let mut next = 0;
-        while let Some(&node) = functions.get(next) {
-            next += 1;
-            if next > AUTOGRAD_LIMIT {
-                self.notes.push(format!(
-                    "The autograd graph has more than {AUTOGRAD_LIMIT} functions; what lies behind \
-                     those is not looked at."
-                ));
-                break;
-            }
-            let Some(function) = self.object(node) else {
-                continue;
-            };
-            let parts = frameworks.function_parts(&inspector.builtins, &function);
-            edges.some_hidden |= parts.hidden;
-            for follower in &parts.next {
-                let target = self.function_node(follower, edges, &mut functions);
-                let name = ReferenceName::Attribute("next_functions".to_owned());
-                self.add_hidden(node, target, name, edges);
-            }
-            if let Some(variable) = &parts.variable
-                && let Some(target) = self.tensor_node(frameworks, variable, edges)
-            {
-                let name = ReferenceName::Attribute("variable".to_owned());
-                self.add_hidden(node, target, name, edges);
-            }
-            for (name, saved) in &parts.saved {
-                let target = match frameworks.verdict_of(saved) {
-                    0 => self.objects.number_of(saved),
-                    _ => self.tensor_node(frameworks, saved, edges),
-                };
-                let Some(target) = target else { continue };
-                if let Some(&index) = edges.memory_of.get(&target) {
-                    self.buffers[index].is_saved = true;
-                }
-                self.add_hidden(node, target, ReferenceName::Attribute(name.clone()), edges);
-            }
-        }
-        if edges.some_hidden {
-            self.notes.push(
-                "This version of PyTorch does not show what its autograd graph saved, which is \
-                 missing here."
-                    .to_owned(),
-            );
-        }
-    }
-
-    /// The node of an autograd function, which is then to be followed if it is new.
-    fn function_node(
-        &mut self,
-        function: &Bound<'py, PyAny>,
-        edges: &mut Edges,
-        functions: &mut Vec<u32>,
-    ) -> u32 {
-        let address = function.as_ptr() as usize;
-        if let Some(&node) = edges.made.get(&address) {
-            return node;
-        }
-        let node = self.objects.number_of(function).unwrap_or_else(|| {
-            let node = self.next();
-            self.extra.push(Extra::Function(function.clone()));
-            node
-        });
-        edges.made.insert(address, node);
-        functions.push(node);
-        node
-    }
-
-    /// The node of a tensor or array that C++ holds.
-    fn tensor_node(
-        &mut self,
-        frameworks: &Frameworks,
-        tensor: &Bound<'py, PyAny>,
-        edges: &mut Edges,
-    ) -> Option<u32> {
-        if let Some(node) = self.objects.number_of(tensor) {
-            return Some(node);
-        }
-        let address = tensor.as_ptr() as usize;
-        if let Some(&node) = edges.made.get(&address) {
-            return Some(node);
-        }
-        let verdict = frameworks.verdict_of(tensor);
-        if verdict == 0 {
-            return None;
-        }
-        let node = self.next();
-        self.extra.push(Extra::Tensor(tensor.clone()));
-        edges.made.insert(address, node);
-        self.add_buffer(frameworks, node, verdict, tensor, edges);
-        Some(node)
-    }
-
-    /// Adds a reference in C++, unless it is one that the object shows.
-    fn add_hidden(&mut self, from: u32, to: u32, name: ReferenceName, edges: &mut Edges) {
-        if self.objects.graph.targets(from).contains(&to) {
-            return;
-        }
-        if self.unaccounted(to) > 0 {
-            self.account_for(to, 1);
-            edges.taken.insert(to);
-        }
-        edges.add(from, to, name);
-    }
-}
-
-/// The references to add, and what is known while they are gathered.
-#[derive(Default)]
-struct Edges {
-    list: Vec<(u32, u32)>,
-    names: FxHashMap<(u32, u32), ReferenceName>,
-    /// Index in [`Live::buffers`], by device and pointer, and by holder.
-    memory: FxHashMap<(String, u64), usize>,
-    memory_of: FxHashMap<u32, usize>,
-    /// Nodes of objects that are not of the heap, by address: they are held in [`Live::extra`].
-    made: FxHashMap<usize, u32>,
-    /// Objects of which a reference from C++ was accounted for.
-    taken: FxHashSet<u32>,
-    some_hidden: bool,
-}
-
-impl Edges {
-    fn add(&mut self, from: u32, to: u32, name: ReferenceName) {
-        if self.names.insert((from, to), name).is_none() {
-            self.list.push((from, to));
-        }
     }
 }
 

@@ -45,6 +45,13 @@ impl<'a, 'py> Naming<'a, 'py> {
                         Some(name) => {
                             naming.names.insert((from, to), name.clone());
                         }
+                        // Not a fact: see `why::supposed_loop`.
+                        None if live.hook_dictionaries.contains(&to)
+                            && live.functions.contains(&from) =>
+                        {
+                            let name = ReferenceName::Attribute("hooks".to_owned());
+                            naming.names.insert((from, to), name);
+                        }
                         None => wanted.entry(from).or_default().push(to),
                     }
                 }

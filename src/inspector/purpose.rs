@@ -8,8 +8,7 @@ use rustc_hash::FxHashMap;
 use super::Inspector;
 use super::live::Live;
 use crate::device::{Frameworks, attributes_of, class};
-use crate::heap::imported;
-use crate::heap::{dict_items, find_item};
+use crate::heap::{dict_items, find_item, imported};
 use crate::report::heap::Category;
 
 /// In an optimizer's state, tensors are looked for so deep: `state[parameter]['exp_avg']`, or one
@@ -17,16 +16,17 @@ use crate::report::heap::Category;
 const DEPTH: usize = 3;
 
 impl Inspector {
-    /// The tensors that live modules and optimizers keep, each with what for.
+    /// The tensors that live modules and optimizers keep, each with what for; and the optimizers.
     pub(super) fn kept_by_modules_and_optimizers(
         &self,
         frameworks: &Frameworks,
         live: &Live<'_>,
-    ) -> Vec<(u32, Category)> {
+    ) -> (Vec<(u32, Category)>, Vec<u32>) {
         let Some(classes) = Classes::imported(live.py()) else {
-            return Vec::new();
+            return Default::default();
         };
         let mut found = Vec::new();
+        let mut optimizers = Vec::new();
         // A heap has few types. None dies meanwhile, so an address stays one type's.
         let mut known: FxHashMap<usize, (bool, bool)> = FxHashMap::default();
         for node in 0..live.objects.len() as u32 {
@@ -45,6 +45,9 @@ impl Inspector {
                 (_, true) => &[("state", Category::OptimizerState)],
                 _ => continue,
             };
+            if optimizer {
+                optimizers.push(node);
+            }
             let Some(attributes) = attributes_of(&object) else {
                 continue;
             };
@@ -57,7 +60,7 @@ impl Inspector {
                 }
             }
         }
-        found
+        (found, optimizers)
     }
 }
 

@@ -5,13 +5,13 @@ use std::time::Instant;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::live::{Live, Root};
 use super::naming::Naming;
 use super::{Inspector, busy};
 use crate::device::DeviceSelection;
-use crate::graph::{Csr, Ways};
+use crate::graph::Ways;
 use crate::report::retention::{Beginning, Kept, Path, Retention};
 use crate::report::words::without_indices;
 
@@ -22,7 +22,10 @@ const NAMED: usize = 256;
 /// Where one object alone holds what was asked about, so many times it is asked who holds that.
 const UPWARDS: usize = 6;
 
-/// A way to an object, and how many references alike there are.
+const SUPPOSED: &str = "Python cannot see which autograd function has which hooks. The object leads to \
+    all functions that there are, so these hooks are taken for one of theirs.";
+
+/// A way to an object that was asked about.
 struct Way {
     nodes: Vec<u32>,
     target: u32,
@@ -56,8 +59,8 @@ impl Inspector {
             if !targets.contains(&node) {
                 targets.push(node);
             }
-            account_for_call(&mut live, node, objects);
         }
+        account_for_call(&mut live, &targets, objects);
 
         let kept = objects
             .iter()
@@ -73,13 +76,12 @@ impl Inspector {
             })
             .collect();
         let mut retention = Retention::about(kept);
-        let turned = live.graph().reversed();
-        let ways = find_ways(&live, &turned, &targets);
+        let ways = find_ways(&live, &targets);
         let found = ways.len();
         let ways: Vec<Way> = ways.into_iter().take(NAMED).collect();
         let loops: Vec<Vec<u32>> = targets
             .iter()
-            .filter_map(|&target| loop_through_outside(&live, &turned, target))
+            .filter_map(|&target| loop_through_outside(&live, target))
             .collect();
         let all: Vec<Vec<u32>> = ways
             .iter()
@@ -123,6 +125,9 @@ impl Inspector {
             .map(|way| naming.path(way, &Beginning::Itself))
             .collect();
         retention.notes = notes(&live, &targets);
+        if loops.iter().any(|way| passes_supposed(&live, way)) {
+            retention.notes.push(SUPPOSED.to_owned());
+        }
         drop(naming);
         drop(live);
         retention.pause_ms = started.elapsed().as_secs_f64() * 1000.0;
@@ -149,18 +154,41 @@ fn notes(live: &Live<'_>, targets: &[u32]) -> Vec<String> {
     notes
 }
 
-/// Takes off what the call itself holds: the tuple of arguments is a part of the heap unless it was
-/// made after the look, and the caller's frame has each argument on its stack meanwhile.
-fn account_for_call(live: &mut Live<'_>, node: u32, arguments: &Bound<'_, PyTuple>) {
-    let in_heap = live.objects.number_of(arguments.as_any()).is_some();
-    live.account_for(node, if in_heap { 1 } else { 2 });
+/// Takes off what the call itself holds. The tuple of arguments refers to each of them. Beside that the
+/// caller's frame has them on its stack; or, if it called with `*objects`, another tuple with just
+/// these.
+fn account_for_call(live: &mut Live<'_>, targets: &[u32], arguments: &Bound<'_, PyTuple>) {
+    let Some(&first) = targets.first() else {
+        return;
+    };
+    let same = |live: &Live<'_>, node: u32| {
+        live.objects.object(node).is_some_and(|object| {
+            object.cast_exact::<PyTuple>().is_ok_and(|other| {
+                other.len() == arguments.len()
+                    && other.iter().zip(arguments.iter()).all(|(a, b)| a.is(&b))
+            })
+        })
+    };
+    let is_known = live.objects.number_of(arguments.as_any()).is_some();
+    let starred = live
+        .graph()
+        .sources(first)
+        .into_iter()
+        .find(|&node| !live.is_own(node) && live.unaccounted(node) > 0 && same(live, node));
+    let references = u32::from(!is_known) + u32::from(starred.is_none());
+    if let Some(starred) = starred {
+        live.set_own(starred);
+    }
+    for &target in targets {
+        live.account_for(target, references);
+    }
 }
 
 /// The ways to the targets, those from what has a name first, then the shortest.
-fn find_ways(live: &Live<'_>, turned: &Csr, targets: &[u32]) -> Vec<Way> {
+fn find_ways(live: &Live<'_>, targets: &[u32]) -> Vec<Way> {
     let mut found: Vec<Way> = Vec::new();
     for &target in targets {
-        found.extend(ways_to(live, turned, target));
+        found.extend(ways_to(live, target));
     }
     found.sort_by_key(|way| {
         let root = way
@@ -179,12 +207,12 @@ fn find_ways(live: &Live<'_>, turned: &Csr, targets: &[u32]) -> Vec<Way> {
 
 /// A way through each of the references to one target. Where only one object refers to it, the ways
 /// to that are told apart, and so on upwards.
-fn ways_to(live: &Live<'_>, turned: &Csr, target: u32) -> Vec<Way> {
+fn ways_to(live: &Live<'_>, target: u32) -> Vec<Way> {
     let mut suffix = vec![target];
     for _ in 0..UPWARDS {
         let head = suffix[0];
         let ways = live.ways(&suffix);
-        let mut found = through_referrers(live, turned, &ways, &suffix);
+        let mut found = through_referrers(live, &ways, &suffix);
         // What comes from outside counts only where nothing else is known of it.
         let named = found.iter().any(|way| {
             way.nodes
@@ -205,27 +233,34 @@ fn ways_to(live: &Live<'_>, turned: &Csr, target: u32) -> Vec<Way> {
                     target,
                 }];
             }
-            // Who else holds a module's namespace is of no interest, nor who holds a root.
-            [only] if only.nodes.len() > suffix.len() + 2 => {
+            [only] if only.nodes.len() > suffix.len() + above_owner(live, only) => {
                 let next = only.nodes[only.nodes.len() - suffix.len() - 1];
                 suffix.insert(0, next);
             }
-            [] => return garbage_way(live, turned, &suffix, target),
+            [] => return garbage_way(live, &suffix, target),
             _ => return found,
         }
     }
     let ways = live.ways(&suffix);
-    through_referrers(live, turned, &ways, &suffix)
+    through_referrers(live, &ways, &suffix)
+}
+
+/// How many nodes a way begins with whose other holders are of no interest: the root, and a module's
+/// namespace.
+fn above_owner(live: &Live<'_>, way: &Way) -> usize {
+    match way.nodes.first().map(|&first| live.root(first)) {
+        Some(Root::Module(_)) => 2,
+        _ => 1,
+    }
 }
 
 /// The ways through each object that refers to the first of `suffix`, and on along it.
-fn through_referrers(live: &Live<'_>, turned: &Csr, ways: &Ways, suffix: &[u32]) -> Vec<Way> {
+fn through_referrers(live: &Live<'_>, ways: &Ways, suffix: &[u32]) -> Vec<Way> {
     let (Some(&head), Some(&target)) = (suffix.first(), suffix.last()) else {
         return Vec::new();
     };
-    let mut referrers: Vec<u32> = turned.targets(head).to_vec();
-    referrers.dedup();
-    referrers
+    live.graph()
+        .sources(head)
         .into_iter()
         .filter(|referrer| !suffix.contains(referrer) && ways.reaches(*referrer))
         .filter(|&referrer| !live.objects.is_type_reference(referrer, head))
@@ -238,57 +273,89 @@ fn through_referrers(live: &Live<'_>, turned: &Csr, ways: &Ways, suffix: &[u32])
 }
 
 /// For what no root reaches: a way that begins with an object that holds it, which may be itself.
-fn garbage_way(live: &Live<'_>, turned: &Csr, suffix: &[u32], target: u32) -> Vec<Way> {
+fn garbage_way(live: &Live<'_>, suffix: &[u32], target: u32) -> Vec<Way> {
     let Some(&head) = suffix.first() else {
         return Vec::new();
     };
-    let referrers = turned.targets(head).iter().copied();
-    let own = live.own_arguments();
-    let mut ways: Vec<Way> = referrers
-        .filter(|referrer| !suffix.contains(referrer) && Some(*referrer) != own)
+    live.graph()
+        .sources(head)
+        .into_iter()
+        .filter(|referrer| !suffix.contains(referrer) && !live.is_own(*referrer))
         .map(|referrer| {
             let mut nodes = vec![referrer];
             nodes.extend(suffix);
             Way { nodes, target }
         })
-        .collect();
-    ways.dedup_by(|a, b| a.nodes == b.nodes);
-    ways
+        .collect()
 }
 
 /// A shortest way from an object back to itself that uses a reference which only C++ knows. The
 /// collector takes an object with such a reference for one in use, so it never frees the loop.
-fn loop_through_outside(live: &Live<'_>, turned: &Csr, target: u32) -> Option<Vec<u32>> {
-    // What leads back, and what the object leads to: hidden references between those make loops.
+fn loop_through_outside(live: &Live<'_>, target: u32) -> Option<Vec<u32>> {
+    let hidden: Vec<(u32, u32)> = live
+        .hidden
+        .keys()
+        .copied()
+        .filter(|(from, _)| !live.is_frame(*from))
+        .collect();
+    if hidden.is_empty() {
+        return None;
+    }
     let graph = live.graph();
     let mut forth = Ways::new(graph.node_count());
     forth.extend(graph, [target], |from, to| {
         !live.objects.is_type_reference(from, to)
     });
     let mut back = Ways::new(graph.node_count());
-    back.extend(turned, [target], |to, from| {
+    back.extend(&graph.reversed(), [target], |to, from| {
         !live.objects.is_type_reference(from, to)
     });
-    let mut best: Option<Vec<u32>> = None;
-    for &(from, to) in live.hidden.keys() {
-        if !forth.reaches(from) || !back.reaches(to) || live.is_frame(from) {
-            continue;
-        }
-        let mut way = forth.to(from);
-        let mut rest = back.to(to);
-        rest.reverse();
-        way.extend(rest);
-        let is_simple = |way: &[u32]| {
-            let mut inner: Vec<u32> = way[1..].to_vec();
-            inner.sort_unstable();
-            inner.windows(2).all(|pair| pair[0] != pair[1])
-        };
-        let better = best
-            .as_ref()
-            .is_none_or(|best| (way.len(), &way) < (best.len(), best));
-        if better && is_simple(&way) {
-            best = Some(way);
-        }
+    shortest_loop(&forth, &back, hidden.into_iter()).or_else(|| supposed_loop(live, &forth, &back))
+}
+
+/// The shortest way out and back that uses one of some references and passes no node twice.
+fn shortest_loop(
+    forth: &Ways,
+    back: &Ways,
+    references: impl Iterator<Item = (u32, u32)>,
+) -> Option<Vec<u32>> {
+    references
+        .filter(|&(from, to)| forth.reaches(from) && back.reaches(to))
+        .map(|(from, to)| {
+            let mut way = forth.to(from);
+            way.extend(back.to(to).into_iter().rev());
+            way
+        })
+        .filter(|way| {
+            let inner: FxHashSet<u32> = way[1..].iter().copied().collect();
+            inner.len() == way.len() - 1
+        })
+        .min_by(|a, b| (a.len(), a).cmp(&(b.len(), b)))
+}
+
+/// True if a way uses a reference that [`supposed_loop`] takes for granted.
+fn passes_supposed(live: &Live<'_>, way: &[u32]) -> bool {
+    way.windows(2).any(|pair| {
+        live.functions.contains(&pair[0])
+            && live.hook_dictionaries.contains(&pair[1])
+            && !live.graph().targets(pair[0]).contains(&pair[1])
+    })
+}
+
+/// A loop through the hooks of an autograd function. Which function has which hooks is not to be seen
+/// from Python; but where the object leads to every function that there is, it leads to that one.
+fn supposed_loop(live: &Live<'_>, forth: &Ways, back: &Ways) -> Option<Vec<u32>> {
+    if !live
+        .functions
+        .iter()
+        .all(|&function| forth.reaches(function))
+    {
+        return None;
     }
-    best
+    let references = live.functions.iter().flat_map(|&function| {
+        live.hook_dictionaries
+            .iter()
+            .map(move |&hooks| (function, hooks))
+    });
+    shortest_loop(forth, back, references)
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{PyDict, PyIterator, PyList, PyTuple};
 
 use super::state::state;
 use crate::report::heap::{self as model, By};
@@ -170,6 +170,11 @@ impl HeapBuffer {
     #[getter]
     fn owner(&self) -> &str {
         &self.buffer().owner
+    }
+
+    #[getter]
+    fn kind(&self) -> String {
+        self.buffer().kind()
     }
 
     #[getter]
@@ -444,6 +449,10 @@ impl RetentionPath {
             .ok_or_else(|| {
                 PyIndexError::new_err(format!("step {index} of a path of {length} steps"))
             })
+    }
+
+    fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyIterator>> {
+        PyList::new(py, self.steps())?.try_iter()
     }
 
     fn __str__(&self) -> &str {

@@ -266,11 +266,10 @@ impl Heap {
 
     /// What grew and what shrank since `old`, by owner, the most bytes first.
     pub fn diff(&self, old: &Self) -> Diff {
-        let key = |buffer: &Buffer| without_indices(&buffer.owner);
         let mut rows: BTreeMap<String, Change> = BTreeMap::new();
         for (heap, sign) in [(old, -1i64), (self, 1)] {
             for buffer in &heap.buffers {
-                let name = key(buffer);
+                let name = buffer.kind();
                 let row = rows.entry(name.clone()).or_insert_with(|| Change {
                     name,
                     ..Change::default()
@@ -358,6 +357,33 @@ impl By {
 }
 
 impl Buffer {
+    /// The owner without indices and numbers of items, so that it is equal for buffers in one list,
+    /// however long that has become.
+    pub fn kind(&self) -> String {
+        let owner = without_indices(&self.owner);
+        let mut kept = String::with_capacity(owner.len());
+        let mut rest = owner.as_str();
+        while let Some((before, after)) = rest.split_once(", ") {
+            kept += before;
+            let digits = after.trim_start_matches(|c: char| c.is_ascii_digit() || c == ',');
+            let counted = digits.len() < after.len();
+            let end = digits
+                .strip_prefix(" items)")
+                .or_else(|| digits.strip_prefix(" item)"));
+            match end.filter(|_| counted) {
+                Some(end) => {
+                    kept.push(')');
+                    rest = end;
+                }
+                None => {
+                    kept += ", ";
+                    rest = after;
+                }
+            }
+        }
+        kept + rest
+    }
+
     fn group(&self, by: By) -> String {
         match by {
             By::Owner | By::Class => self.first_owner.clone(),
@@ -447,7 +473,7 @@ pub struct Diff {
 /// How one owner's memory changed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Change {
-    /// The way to it, with each index written `[x]`.
+    /// As [`Buffer::kind`].
     pub name: String,
     pub bytes: i64,
     /// By how many buffers.
@@ -491,4 +517,57 @@ pub fn file_of(location: &Location) -> String {
     words
         .rsplit_once(':')
         .map_or(words.clone(), |(file, _)| file.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn buffer(owner: &str, bytes: u64) -> Buffer {
+        Buffer {
+            owner: owner.to_owned(),
+            bytes,
+            device: "cuda:0".to_owned(),
+            ..Buffer::default()
+        }
+    }
+
+    #[test]
+    fn kinds_have_no_numbers() {
+        let kind = |owner| buffer(owner, 1).kind();
+        assert_eq!(
+            kind(
+                "module `m` → `history` (list, 4,812 items) → [17] (dict, 1 item) → ['a'] → Tensor"
+            ),
+            "module `m` → `history` (list) → [x] (dict) → ['a'] → Tensor"
+        );
+        let local = "local `b` in `f`, train.py:88, thread 3 items";
+        assert_eq!(kind(local), local);
+    }
+
+    #[test]
+    fn what_grew_is_matched_however_long_the_list() {
+        let heap = |items: u64| Heap {
+            buffers: (0..items)
+                .map(|i| buffer(&format!("`h` (list, {items} items) → [{i}]"), 8))
+                .collect(),
+            ..Heap::default()
+        };
+        let diff = heap(5).diff(&heap(2));
+        assert_eq!(diff.rows.len(), 1);
+        assert_eq!((diff.rows[0].bytes, diff.rows[0].buffers), (24, 3));
+        assert_eq!(heap(2).diff(&heap(2)).rows, []);
+    }
+
+    #[test]
+    fn the_remainder_is_what_the_allocator_has_more() {
+        let device = Device {
+            name: "cuda:0".to_owned(),
+            visible: 600,
+            allocated: Some(1024),
+            reserved: Some(4096),
+        };
+        assert_eq!(device.remainder(), Some(424));
+        assert!(device.words().contains("3.0 KiB more cached"));
+    }
 }
