@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cyclescope import _teller
+from cyclescope import _native, _teller
 from cyclescope._selection import Devices, StrPath, device_names, ignored_names
 
 PREFIX = "CYCLESCOPE_"
@@ -33,6 +33,8 @@ class Settings:
     """Have PyTorch record the stack of each allocation on a GPU."""
     every: int = 100
     """How many steps there are between two collections of :func:`step`."""
+    redact: bool = False
+    """Leave values and strings of the program, and folders, out of every report."""
     origins: Mapping[str, str] = field(default_factory=dict, compare=False)
     """Where each setting comes from; those that are not in it have their default."""
 
@@ -46,6 +48,8 @@ class Settings:
 def settings(folder: StrPath | None = None) -> Settings:
     """The settings in force, validated.
 
+    From when ``redact`` is found set, it holds for the process: see :func:`warn_tensor_cycles`.
+
     Args:
         folder: Where the search for a ``pyproject.toml`` begins; by default the current folder.
 
@@ -58,7 +62,10 @@ def settings(folder: StrPath | None = None) -> Settings:
         for name, (value, origin) in source.items():
             values[name] = value
             origins[name] = origin
-    return Settings(**values, origins=origins)
+    found = Settings(**values, origins=origins)
+    if found.redact:
+        _native.redact()
+    return found
 
 
 # Reading
@@ -82,7 +89,7 @@ def _from_environment() -> _Found:
 def _from_text(name: str, text: str) -> object:
     if name in ("devices", "ignore"):
         return [part.strip() for part in text.split(",") if part.strip()]
-    if name == "record_history":
+    if name in ("record_history", "redact"):
         return {"1": True, "true": True, "yes": True, "on": True}.get(
             text.strip().lower(),
             False if text.strip().lower() in ("0", "false", "no", "off") else text,
@@ -166,8 +173,16 @@ def _report_dir(value: object) -> Path:
 
 
 def _record_history(value: object) -> bool:
+    return _bool("record_history", value)
+
+
+def _redact(value: object) -> bool:
+    return _bool("redact", value)
+
+
+def _bool(name: str, value: object) -> bool:
     if not isinstance(value, bool):
-        raise ValueError(f"record_history must be true or false, not {value!r}")
+        raise ValueError(f"{name} must be true or false, not {value!r}")
     return value
 
 
@@ -183,6 +198,7 @@ _READERS: dict[str, Callable[[object], Any]] = {
     "report_dir": _report_dir,
     "record_history": _record_history,
     "every": _every,
+    "redact": _redact,
 }
 
 

@@ -55,19 +55,29 @@ def forget(watch: int) -> None:
 
 
 def _tell() -> None:
-    while (delivery := _native.next_delivery()) is not None:
-        watch, report, reason = delivery
+    process = os.getpid()
+    # A callback may fork, and the child comes back here, where there will be nothing to tell.
+    while os.getpid() == process:
+        watch = 0
         try:
+            delivery = _native.next_delivery()
+            if delivery is None:
+                return
+            watch, report, reason = delivery
             if report is not None:
                 listener = _listeners.get(watch)
                 if listener is not None:
                     listener(report)
             else:
                 logger.error("cyclescope: %s", reason)
-        except Exception:
+        except BaseException:
+            # Also SystemExit: in a thread it ends nothing but the thread, and others are told by this one.
             if watch not in _failed:
                 _failed.add(watch)
                 _complain("cyclescope: the callback of a watch raised; it stays installed")
+            if not watch:
+                # Nothing could be taken from the queue: what is missing may come back.
+                time.sleep(1.0)
 
 
 def _end_with_worker() -> None:
@@ -93,11 +103,12 @@ def _at_exit() -> None:
             _native.flush(EXIT_SECONDS)
         for farewell in list(_farewells.values()):
             farewell()
-        _native.close_deliveries()
-        if thread is not None:
-            thread.join(max(0.0, deadline - time.monotonic()))
     except Exception:
         _complain("cyclescope: the summary at exit failed")
+    finally:
+        _native.close_deliveries()
+    if thread is not None:
+        thread.join(max(0.0, deadline - time.monotonic()))
 
 
 def _after_fork_in_child() -> None:

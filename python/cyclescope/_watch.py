@@ -145,6 +145,7 @@ def warn_tensor_cycles(
     report_dir: StrPath | None = None,
     ignore: Sequence[str] = (),
     record_history: bool | None = None,
+    redact: bool = False,
 ) -> Watch:
     """Log a warning whenever the garbage collector frees a tensor that only a cycle kept alive.
 
@@ -163,6 +164,10 @@ def warn_tensor_cycles(
             :attr:`Watch.leaks` or anywhere else.
         record_history: Have PyTorch record the stack of each allocation on a GPU, some microseconds
             each, so that the first report of each leak says what allocated its tensors.
+        redact: Leave out of the reports what the program's data is: dictionary keys, names that
+            stand in no source code, folders, and the machine's name. Names of classes, functions,
+            attributes and variables stay. Holds for all reports of the process from then on,
+            also those of other watches and checks.
 
     Raises:
         ValueError: If ``devices`` names no device, ``ignore`` is not a list of names, or a setting
@@ -170,6 +175,8 @@ def warn_tensor_cycles(
         OSError: If ``report_dir`` cannot be written to.
     """
     configured = settings()
+    if redact:
+        _native.redact()
     names = configured.devices_or(devices, "cuda")
     ignored = [*configured.ignore, *ignored_names(ignore)]
     from cyclescope._reporter import Reporter
@@ -215,6 +222,7 @@ def observe_tensor_cycles(
     devices: Devices | None = None,
     ignore: Sequence[str] = (),
     record_history: bool | None = None,
+    redact: bool = False,
 ) -> Watch:
     """Call ``callback`` with a report whenever a collection frees tensors that cycles kept alive.
 
@@ -226,6 +234,7 @@ def observe_tensor_cycles(
         devices: Which memory to watch; see :func:`warn_tensor_cycles`.
         ignore: Leaks not to tell of; see :func:`warn_tensor_cycles`.
         record_history: As for :func:`warn_tensor_cycles`.
+        redact: As for :func:`warn_tensor_cycles`.
 
     Raises:
         TypeError: If ``callback`` cannot be called.
@@ -235,6 +244,8 @@ def observe_tensor_cycles(
     if not callable(callback):
         raise TypeError(f"callback must be a function of one report, not {callback!r}")
     configured = settings()
+    if redact:
+        _native.redact()
     names = configured.devices_or(devices, "cuda")
     ignored = [*configured.ignore, *ignored_names(ignore)]
     say_what_is_watched(names, "observe_tensor_cycles")
@@ -252,7 +263,7 @@ def observe_tensor_cycles(
 
 
 def find_tensor_cycles(
-    *, devices: Devices | None = None, ignore: Sequence[str] = ()
+    *, devices: Devices | None = None, ignore: Sequence[str] = (), redact: bool = False
 ) -> CycleReport:
     """Collect now and report the tensors that only cycles kept alive.
 
@@ -262,12 +273,15 @@ def find_tensor_cycles(
     Args:
         devices: Which memory to look for; see :func:`warn_tensor_cycles`.
         ignore: Leaks to leave out of the report; see :func:`warn_tensor_cycles`.
+        redact: As for :func:`warn_tensor_cycles`.
 
     Raises:
         ValueError: If ``devices`` names no device, ``ignore`` is not a list of names, or a setting
             is wrong.
     """
     configured = settings()
+    if redact:
+        _native.redact()
     ignored = [*configured.ignore, *ignored_names(ignore)]
     return _native.find(configured.devices_or(devices, "cuda"), ignored)
 

@@ -4,11 +4,11 @@ use pyo3::call::PyCallArgs;
 use pyo3::exceptions::PyLookupError;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString, PyType};
+use pyo3::types::{PyDict, PyType};
 
 use super::frameworks::Proposal;
 use super::modules::{class, imported, part};
-use crate::heap::{Descriptor, int_value};
+use crate::heap::{Descriptor, int_value, new_text};
 
 /// The parts of PyTorch that are needed, looked up once in a module that the program has imported.
 ///
@@ -51,7 +51,8 @@ impl Torch {
     pub fn new(native: &Bound<'_, PyDict>) -> PyResult<Self> {
         let py = native.py();
         let module = |name: &str| {
-            imported(&PyString::new(py, name))
+            new_text(py, name)
+                .and_then(|name| imported(&name))
                 .ok_or_else(|| PyLookupError::new_err("PyTorch is not all there yet"))
         };
         let torch = module("torch")?;

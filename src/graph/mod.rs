@@ -12,6 +12,7 @@ mod group;
 mod leak_graph;
 #[cfg(test)]
 mod properties;
+mod redact;
 mod selection;
 mod shortest;
 
@@ -20,5 +21,6 @@ pub use cycle::{Cycle, first_cycle};
 pub use fold::fold;
 pub use group::{Group, find_groups};
 pub use leak_graph::{Hop, LeakEdge, LeakGraph, LeakNode};
+pub use redact::hide_values;
 pub use selection::{NODE_LIMIT, Selection, select};
 pub use shortest::{PathToBuffer, paths_to_buffers};

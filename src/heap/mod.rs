@@ -45,7 +45,7 @@ pub(crate) use {
     classes::Classes,
     describe::describe,
     names::name_references,
-    read::{Descriptor, imported, int_value, items, text_of},
+    read::{Descriptor, imported, int_value, items, new_text, text_of},
     traverse::{for_each_referent, reference_count},
     types::{TypeFacts, TypeTable, Verdict},
     unreachable::unreachable,

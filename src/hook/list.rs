@@ -26,7 +26,8 @@ impl ListLayout {
     /// `None` if this interpreter is of a later version than known, or its lists look different.
     pub fn known(py: Python<'_>) -> Option<Self> {
         let size = py.get_type::<PyList>().getattr("__basicsize__").ok()?;
-        if py.version_info() >= (3, 15) || size.extract::<usize>().ok()? != size_of::<ListObject>() {
+        if py.version_info() >= (3, 15) || size.extract::<usize>().ok()? != size_of::<ListObject>()
+        {
             return None;
         }
         let expected = [

@@ -15,7 +15,7 @@ use pyo3::types::PyList;
 use crate::device::{DeviceSelection, driver_present};
 use crate::diagnose::patterns::PATTERNS;
 use crate::hook::is_waiting_for_stop;
-use crate::report::library::say_whose;
+use crate::inspector::Inspector;
 use crate::watch::{Frequency, Ignored, News, Next, Tally, WatchId};
 use report::{CycleReport, Frame};
 use state::state;
@@ -36,8 +36,8 @@ mod _native {
     #[pymodule_export]
     use super::{
         check_devices, close_deliveries, cuda_driver_present, find, flush, last_look, look, merge,
-        next_delivery, patterns, select, start_watch, stop_watch, tallies, unreachable_objects,
-        with_allocations, with_occurrences,
+        next_delivery, patterns, redact, redacts, select, start_watch, stop_watch, tallies,
+        unreachable_objects, with_allocations, with_occurrences,
     };
 }
 
@@ -147,7 +147,8 @@ fn tallies(py: Python<'_>, watch: WatchId) -> PyResult<Vec<TallyRow>> {
 /// Waits for the next thing to tell; None at the end.
 #[pyfunction]
 fn next_delivery(py: Python<'_>) -> PyResult<Option<NewsRow>> {
-    let deliveries = state(py)?.watcher.deliveries();
+    let state_of_process = state(py)?;
+    let deliveries = state_of_process.watcher.deliveries();
     let next = loop {
         match py.detach(|| deliveries.next(is_waiting_for_stop)) {
             Next::Delivery(delivery) => break Some(delivery),
@@ -161,9 +162,10 @@ fn next_delivery(py: Python<'_>) -> PyResult<Option<NewsRow>> {
     };
     Ok(next.map(|delivery| match delivery.news {
         News::Report(report) => {
+            let redacted = state_of_process.watcher.inspector().redacts();
             let report = py.detach(|| {
                 let mut report = Arc::unwrap_or_clone(report);
-                say_whose(&mut report);
+                Inspector::finish(&mut report, redacted);
                 Arc::new(report)
             });
             (delivery.watch, Some(CycleReport::new(report)), None)
@@ -190,7 +192,20 @@ fn flush(py: Python<'_>, seconds: f64) -> PyResult<bool> {
         ))
     })?;
     let deliveries = state(py)?.watcher.deliveries();
-    Ok(py.detach(|| deliveries.flush(patience)))
+    deliveries.flush(py, patience)
+}
+
+/// Leaves values and strings of the program, and folders, out of all reports of this process from now on.
+#[pyfunction]
+fn redact(py: Python<'_>) -> PyResult<()> {
+    state(py)?.watcher.inspector().redact();
+    Ok(())
+}
+
+/// Whether `redact` was called in this process.
+#[pyfunction]
+fn redacts(py: Python<'_>) -> PyResult<bool> {
+    Ok(state(py)?.watcher.inspector().redacts())
 }
 
 /// Makes `next_delivery` return None once everything has been told.
@@ -212,7 +227,8 @@ fn find(py: Python<'_>, devices: Vec<String>, ignore: Vec<String>) -> PyResult<C
     let mut report = report?;
     let ignored = Ignored::new(ignore);
     report.leaks.retain(|leak| !ignored.contains(leak));
-    py.detach(|| say_whose(&mut report));
+    let redacted = state.watcher.inspector().redacts();
+    py.detach(|| Inspector::finish(&mut report, redacted));
     Ok(CycleReport::new(Arc::new(report)))
 }
 
@@ -230,7 +246,8 @@ fn look(
     let mut report = state.watcher.inspector().find_up_to(py, &devices, oldest)?;
     let ignored = Ignored::new(ignore);
     report.leaks.retain(|leak| !ignored.contains(leak));
-    py.detach(|| say_whose(&mut report));
+    let redacted = state.watcher.inspector().redacts();
+    py.detach(|| Inspector::finish(&mut report, redacted));
     Ok(CycleReport::new(Arc::new(report)))
 }
 
@@ -263,10 +280,12 @@ fn unreachable_objects(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
 /// The report with the stacks that allocated its buffers, by device and pointer.
 #[pyfunction]
 fn with_allocations(
+    py: Python<'_>,
     report: &Bound<'_, CycleReport>,
     stacks: HashMap<(String, u64), Vec<Frame>>,
-) -> CycleReport {
-    report.get().with_allocations(&stacks)
+) -> PyResult<CycleReport> {
+    let redacted = state(py)?.watcher.inspector().redacts();
+    Ok(report.get().with_allocations(&stacks, redacted))
 }
 
 /// The report with all that a watch has seen of its leaks so far.

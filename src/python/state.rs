@@ -49,6 +49,9 @@ pub fn state(py: Python<'_>) -> PyResult<Rc<State>> {
     }
     let parents = STATE.0.borrow_mut().replace(Rc::clone(&made));
     if let Some(parents) = parents {
+        if parents.watcher.inspector().redacts() {
+            made.watcher.inspector().redact();
+        }
         parents.remove_hook(py);
         // Its locks may be held by threads that do not exist here. Leave it be.
         std::mem::forget(parents);

@@ -18,6 +18,7 @@ pub mod markdown;
 pub mod merge;
 pub mod model;
 pub mod occurrences;
+pub mod redact;
 mod route;
 mod scene;
 mod shape;
@@ -27,5 +28,7 @@ mod words;
 
 pub use words::human_bytes;
 
+#[cfg(test)]
+mod properties;
 #[cfg(test)]
 mod samples;

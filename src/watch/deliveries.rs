@@ -20,6 +20,8 @@ use crate::report::model::Report;
 const PATIENCE: Duration = Duration::from_millis(200);
 /// How often a teller with nothing to tell looks whether it is needed elsewhere.
 const PATROL: Duration = Duration::from_secs(1);
+/// How often one who waits looks for signals.
+const SIGNALS: Duration = Duration::from_millis(50);
 /// More untold reports than this are not kept; the oldest go first.
 const QUEUE_LIMIT: usize = 256;
 
@@ -139,16 +141,29 @@ impl Deliveries {
     }
 
     /// Waits until everything sent so far has been told; false if that took longer than `patience`.
-    pub fn flush(&self, patience: Duration) -> bool {
+    ///
+    /// # Errors
+    /// What a signal handler of the program raises meanwhile, such as `KeyboardInterrupt`.
+    pub fn flush(&self, py: Python<'_>, patience: Duration) -> PyResult<bool> {
         let (last, teller) = {
             let queue = self.queue();
             (queue.sent, queue.teller)
         };
         // Waits also where there is no teller yet: its thread may be about to begin.
         if teller == Some(std::thread::current().id()) {
-            return last == self.queue().told;
+            return Ok(last == self.queue().told);
         }
-        self.wait_until_told(last, patience)
+        let started = Instant::now();
+        loop {
+            let left = patience.saturating_sub(started.elapsed());
+            if py.detach(|| self.wait_until_told(last, left.min(SIGNALS))) {
+                return Ok(true);
+            }
+            py.check_signals()?;
+            if left.is_zero() {
+                return Ok(false);
+            }
+        }
     }
 
     fn wait_until_told(&self, number: u64, patience: Duration) -> bool {

@@ -122,7 +122,7 @@ def _settings() -> Iterator[Finding]:
     except ValueError as error:
         yield "no", "settings", str(error)
         return
-    for name in ("devices", "ignore", "report_dir", "record_history", "every"):
+    for name in ("devices", "ignore", "report_dir", "record_history", "every", "redact"):
         value = getattr(configured, name)
         shown = ", ".join(value) if isinstance(value, tuple) else value
         origin = configured.origins.get(name, "default")

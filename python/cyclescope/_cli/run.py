@@ -49,6 +49,11 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         default=None,
         help="have PyTorch record what allocates memory on a GPU",
     )
+    parser.add_argument(
+        "--redact",
+        action="store_true",
+        help="leave values and strings of the program, and folders, out of all reports",
+    )
     parser.add_argument("--fail-on-leak", action="store_true", help="exit with 1 if there is any")
     parser.add_argument("-m", dest="module", action="store_true", help="it is a module's name")
     parser.add_argument("program", metavar="SCRIPT", help=argparse.SUPPRESS)
@@ -67,6 +72,7 @@ def run(parsed: argparse.Namespace) -> int:
             report_dir=parsed.report_dir,
             ignore=parsed.ignore,
             record_history=parsed.record_history,
+            redact=parsed.redact,
         )
     except (ProgramError, ValueError, OSError) as error:
         fail(parsed, str(error))
