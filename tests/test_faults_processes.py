@@ -1,4 +1,4 @@
-"""Forks, signals, threads, greenlets, coroutines and the end of the program, in the midst of reports."""
+"""Forks, signals, threads, greenlets, coroutines and the end, in the midst of reports."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def collector_paused() -> Iterator[None]:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_forks_in_the_middle_of_reports() -> None:
-    """The teller may hold any lock of its own, of logging's or of a file's when the process forks."""
+    """The teller may hold any lock, its own or of logging, when the process forks."""
     done = run(
         """
         import logging, tempfile
@@ -88,7 +88,6 @@ def test_forks_in_the_middle_of_reports() -> None:
             time.sleep(0.002)
             child = os.fork()
             if not child:
-                signal_given = True
                 # The child logs, leaks, collects and is watched again if it asks.
                 logging.getLogger("cyclescope").debug("from the child")
                 Node()
@@ -204,7 +203,7 @@ def test_coroutines() -> None:
 
 
 def test_greenlets() -> None:
-    """Switches of the stack within finalizers, and so within collections, and garbage that is one."""
+    """Switches of the stack within finalizers, and a suspended one that is garbage."""
     greenlet = pytest.importorskip("greenlet", reason="greenlet is not installed")
     order: list[str] = []
 

@@ -1,28 +1,31 @@
 """Hostile garbage made at random: thousands of small heaps, each built from one number.
 
-``CYCLESCOPE_TEST_CASES`` says how many (default: 3000). A failure names the number of its heap.
+``TEST_CASES`` says how many (default: 3000). A failure names the number of its heap.
 """
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
 import random
 import sys
+import types
 import weakref
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy
 import pytest
 
 import cyclescope
-from test_hostile import BASES, Alarm, array, hostile, instance, put, render
+from test_hostile import BASES, Alarm, hostile, put, render
 
-CASES = int(os.environ.get("CYCLESCOPE_TEST_CASES", "3000"))
+CASES = int(os.environ.get("TEST_CASES", "3000"))
 LOTS = 10
 
-CLASSES = [hostile(object) for _ in range(3)]
+CLASSES = {base: hostile(base) for base in BASES}
 ATTACKS = [
     "</script><script>alert(1)</script>",
     '"><img src=x onerror=alert(1)>',
@@ -42,7 +45,7 @@ ATTACKS = [
 
 
 class Heap:
-    """Random objects, some with a buffer, and references between them; nothing keeps them but they."""
+    """Random objects, some with a buffer, and random references between them."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -51,13 +54,13 @@ class Heap:
         for _ in range(self.random.randint(1, 30)):
             self.connect()
         for _ in range(self.random.randint(1, 3)):
-            self.hold(self.random.choice(self.parts), array())
+            self.hold(self.random.choice(self.parts), numpy.zeros(4))
 
     def part(self) -> Any:
         make: Callable[[], Any] = self.random.choice(
             [
-                lambda: instance(self.random.choice(BASES)),
-                lambda: object.__new__(self.random.choice(CLASSES)),
+                self.instance,
+                self.instance,
                 self.finalizer,
                 self.made_class,
                 self.suspended,
@@ -71,6 +74,14 @@ class Heap:
             ]
         )
         return make()
+
+    def instance(self) -> Any:
+        base = self.random.choice(BASES)
+        new: Any = base.__new__
+        it = new(CLASSES[base], print) if base is functools.partial else new(CLASSES[base])
+        if base is types.ModuleType:
+            types.ModuleType.__init__(it, "hostile")
+        return it
 
     def text(self) -> str:
         return self.random.choice(ATTACKS)
@@ -110,7 +121,7 @@ class Heap:
         return Finalized(action, self.survivors)
 
     def made_class(self) -> Any:
-        made: Any = type("Made", (self.random.choice([object, *CLASSES]),), {})
+        made: Any = type("Made", (self.random.choice([object, CLASSES[object]]),), {})
         type.__setattr__(made, "__qualname__", self.text().replace("\0", "") or "Made")
         type.__setattr__(made, "__module__", self.text())
         return made

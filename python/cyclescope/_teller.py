@@ -56,28 +56,35 @@ def forget(watch: int) -> None:
 
 def _tell() -> None:
     process = os.getpid()
-    # A callback may fork, and the child comes back here, where there will be nothing to tell.
-    while os.getpid() == process:
-        watch = 0
+    while True:
         try:
-            delivery = _native.next_delivery()
-            if delivery is None:
+            # A callback may fork, and the child comes back here, where there is nothing to tell.
+            if os.getpid() != process or not _tell_next():
                 return
-            watch, report, reason = delivery
-            if report is not None:
-                listener = _listeners.get(watch)
-                if listener is not None:
-                    listener(report)
-            else:
-                logger.error("cyclescope: %s", reason)
         except BaseException:
-            # Also SystemExit: in a thread it ends nothing but the thread, and others are told by this one.
-            if watch not in _failed:
-                _failed.add(watch)
-                _complain("cyclescope: the callback of a watch raised; it stays installed")
-            if not watch:
-                # Nothing could be taken from the queue: what is missing may come back.
-                time.sleep(1.0)
+            # There was no memory even to complain. What is yet to come may find some.
+            pass
+
+
+def _tell_next() -> bool:
+    """Wait for the next thing to tell, and tell it; False at the end."""
+    delivery = _native.next_delivery()
+    if delivery is None:
+        return False
+    watch, report, reason = delivery
+    try:
+        if report is not None:
+            listener = _listeners.get(watch)
+            if listener is not None:
+                listener(report)
+        else:
+            logger.error("cyclescope: %s", reason)
+    except BaseException:
+        # SystemExit too: it would end nothing but this thread, which others are waiting for.
+        if watch not in _failed:
+            _failed.add(watch)
+            _complain("cyclescope: the callback of a watch raised; it stays installed")
+    return True
 
 
 def _end_with_worker() -> None:
@@ -90,7 +97,7 @@ def _end_with_worker() -> None:
 
 def _complain(message: str) -> None:
     """Log the exception in hand. A log handler that raises is no reason to stop telling."""
-    with contextlib.suppress(Exception):
+    with contextlib.suppress(BaseException):
         logger.exception(message)
 
 
@@ -121,4 +128,4 @@ def _after_fork_in_child() -> None:
 
 atexit.register(_at_exit)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork_in_child)
+    os.register_at_fork(before=_native.before_fork, after_in_child=_after_fork_in_child)

@@ -18,7 +18,7 @@ use crate::hook::is_waiting_for_stop;
 use crate::inspector::Inspector;
 use crate::watch::{Frequency, Ignored, News, Next, Tally, WatchId};
 use report::{CycleReport, Frame};
-use state::state;
+use state::{existing, state};
 
 /// The native half of cyclescope. Use the package `cyclescope`, not this module.
 #[pymodule]
@@ -35,9 +35,9 @@ mod _native {
     use super::report::{Buffer, Cut, CycleReport, Known, Leak, Library, Step};
     #[pymodule_export]
     use super::{
-        check_devices, close_deliveries, cuda_driver_present, find, flush, last_look, look, merge,
-        next_delivery, patterns, redact, redacts, select, start_watch, stop_watch, tallies,
-        unreachable_objects, with_allocations, with_occurrences,
+        before_fork, check_devices, close_deliveries, cuda_driver_present, find, flush, last_look,
+        look, merge, next_delivery, patterns, redact, redacts, select, start_watch, stop_watch,
+        tallies, unreachable_objects, with_allocations, with_occurrences,
     };
 }
 
@@ -181,6 +181,14 @@ fn patterns() -> Vec<(&'static str, String)> {
         .iter()
         .map(|pattern| (pattern.name, pattern.page()))
         .collect()
+}
+
+/// Lets collections that wait for their reports to be told end; to be called before a fork.
+#[pyfunction]
+fn before_fork(py: Python<'_>) {
+    if let Some(state) = existing(py) {
+        state.watcher.deliveries().before_fork(py);
+    }
 }
 
 /// Waits until everything found so far has been told; False if that took longer than `seconds`.

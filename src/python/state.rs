@@ -59,6 +59,13 @@ pub fn state(py: Python<'_>) -> PyResult<Rc<State>> {
     Ok(made)
 }
 
+/// The state, if this process has one.
+pub fn existing(_py: Python<'_>) -> Option<Rc<State>> {
+    let forks = fork_count();
+    let state = STATE.0.borrow().clone();
+    state.filter(|state| state.forks == forks)
+}
+
 impl State {
     /// The hook, installed unless it is there and working.
     ///

@@ -6,7 +6,7 @@
 //! before the program goes on, but never longer than [`PATIENCE`].
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
@@ -57,6 +57,10 @@ pub struct Deliveries {
     changed: Condvar,
     /// Cleared when the teller once took too long: then the hook no longer waits.
     wait: AtomicBool,
+    /// How many collections are waiting for their reports to be told.
+    waiting: AtomicUsize,
+    /// A thread is about to fork: no collection waits any longer.
+    forking: AtomicBool,
 }
 
 #[derive(Default)]
@@ -74,6 +78,8 @@ impl Default for Deliveries {
             queue: Mutex::default(),
             changed: Condvar::new(),
             wait: AtomicBool::new(true),
+            waiting: AtomicUsize::new(0),
+            forking: AtomicBool::new(false),
         }
     }
 }
@@ -102,8 +108,10 @@ impl Deliveries {
         drop(queue);
         self.changed.notify_all();
         if wait && told_by_other && self.wait.load(Ordering::Relaxed) {
+            self.waiting.fetch_add(1, Ordering::SeqCst);
             let in_time = py.detach(|| self.wait_until_told(last, PATIENCE));
-            if !in_time {
+            self.waiting.fetch_sub(1, Ordering::SeqCst);
+            if !in_time && !self.forking.load(Ordering::SeqCst) {
                 self.wait.store(false, Ordering::Relaxed);
             }
         }
@@ -171,7 +179,7 @@ impl Deliveries {
         let mut queue = self.queue();
         while queue.told < number {
             let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            if left.is_zero() || self.forking.load(Ordering::SeqCst) {
                 return false;
             }
             queue = self
@@ -180,6 +188,24 @@ impl Deliveries {
                 .map_or_else(|poisoned| poisoned.into_inner().0, |(queue, _)| queue);
         }
         true
+    }
+
+    /// Lets collections that wait end before the process is forked.
+    ///
+    /// A collection lets other threads run while it waits. If one of those forked then, CPython
+    /// would believe in the child, for ever, that this collection was under way (`collecting` in
+    /// `struct _gc_runtime_state`), and never collect there again.
+    pub fn before_fork(&self, py: Python<'_>) {
+        if self.waiting.load(Ordering::SeqCst) == 0 {
+            return;
+        }
+        self.forking.store(true, Ordering::SeqCst);
+        self.changed.notify_all();
+        let started = Instant::now();
+        while self.waiting.load(Ordering::SeqCst) > 0 && started.elapsed() < PATIENCE {
+            py.detach(|| std::thread::sleep(Duration::from_millis(1)));
+        }
+        self.forking.store(false, Ordering::SeqCst);
     }
 
     /// True once [`Deliveries::close`] was called.
