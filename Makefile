@@ -79,6 +79,10 @@ bench: $(VENV)/.tested-with $(VENV)/.built ## what cyclescope costs, measured
 	$(PY) benches/hook_cost.py
 	$(PY) benches/million_ring.py
 	$(PY) benches/rendering.py
+	@if command -v valgrind >/dev/null; then $(PY) benches/instructions.py; \
+	else echo "Not counted: instructions, as there is no valgrind (Debian: apt-get install valgrind)."; fi
+	@if compgen -G '.wheel/*.whl' >/dev/null; then du -h .wheel/*.whl; \
+	else echo "Not weighed: the wheel, which 'make wheel' builds."; fi
 
 wheel: .wheel/.built ## one wheel for CPython 3.10 and later, in .wheel/
 	@ls .wheel/*.whl

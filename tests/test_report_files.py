@@ -1,4 +1,4 @@
-"""Report files from elsewhere: refused with a sentence, or read; and never more than there can be."""
+"""Report files from elsewhere: refused with a sentence, or read, and never without end."""
 
 from __future__ import annotations
 
