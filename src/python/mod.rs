@@ -7,13 +7,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pyo3::exceptions::{PyImportError, PyValueError};
+use pyo3::exceptions::{PyImportError, PyMemoryError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
 use crate::device::{DeviceSelection, driver_present};
 use crate::diagnose::patterns::PATTERNS;
+use crate::heap::new_text;
 use crate::hook::is_waiting_for_stop;
 use crate::inspector::Inspector;
 use crate::watch::{Frequency, Ignored, News, Next, Tally, WatchId};
@@ -35,14 +36,43 @@ mod _native {
     use super::report::{Buffer, Cut, CycleReport, Known, Leak, Library, Step};
     #[pymodule_export]
     use super::{
-        before_fork, check_devices, close_deliveries, cuda_driver_present, find, flush, last_look,
-        look, merge, next_delivery, patterns, redact, redacts, select, start_watch, stop_watch,
-        tallies, unreachable_objects, with_allocations, with_occurrences,
+        after_fork, before_fork, check_devices, close_deliveries, cuda_driver_present, find, flush,
+        last_look, look, merge, next_delivery, patterns, redact, redacts, select, start_watch,
+        stop_watch, tallies, unreachable_objects, with_allocations, with_occurrences,
     };
 }
 
 /// `(watch, report, None)` or `(0, None, reason)`.
-type NewsRow = (WatchId, Option<CycleReport>, Option<String>);
+///
+/// Made by hand: where there is no memory, PyO3's conversions panic, and end the process if there is
+/// none for the exception either. The program's own is to be the thread that finds out.
+///
+/// # Errors
+/// `MemoryError`.
+fn news_row(
+    py: Python<'_>,
+    watch: WatchId,
+    report: Option<CycleReport>,
+    reason: Option<&str>,
+) -> PyResult<Py<PyAny>> {
+    let report = match report {
+        Some(report) => Bound::new(py, report)?.into_any(),
+        None => py.None().into_bound(py),
+    };
+    let reason = match reason {
+        Some(reason) => new_text(py, reason)
+            .ok_or_else(|| PyMemoryError::new_err(()))?
+            .into_any(),
+        None => py.None().into_bound(py),
+    };
+    // SAFETY: attached; each is a new reference or null, with an exception, and the tuple takes
+    // references of its own to as many objects as said.
+    unsafe {
+        let watch = Bound::from_owned_ptr_or_err(py, ffi::PyLong_FromUnsignedLongLong(watch))?;
+        let row = ffi::PyTuple_Pack(3, watch.as_ptr(), report.as_ptr(), reason.as_ptr());
+        Ok(Bound::from_owned_ptr_or_err(py, row)?.unbind())
+    }
+}
 
 /// There is one watcher in a process, and each interpreter has a collector of its own.
 fn refuse_subinterpreters() -> PyResult<()> {
@@ -146,7 +176,7 @@ fn tallies(py: Python<'_>, watch: WatchId) -> PyResult<Vec<TallyRow>> {
 
 /// Waits for the next thing to tell; None at the end.
 #[pyfunction]
-fn next_delivery(py: Python<'_>) -> PyResult<Option<NewsRow>> {
+fn next_delivery(py: Python<'_>) -> PyResult<Py<PyAny>> {
     let state_of_process = state(py)?;
     let deliveries = state_of_process.watcher.deliveries();
     let next = loop {
@@ -160,7 +190,10 @@ fn next_delivery(py: Python<'_>) -> PyResult<Option<NewsRow>> {
             }
         }
     };
-    Ok(next.map(|delivery| match delivery.news {
+    let Some(delivery) = next else {
+        return Ok(py.None());
+    };
+    match delivery.news {
         News::Report(report) => {
             let redacted = state_of_process.watcher.inspector().redacts();
             let report = py.detach(|| {
@@ -168,10 +201,10 @@ fn next_delivery(py: Python<'_>) -> PyResult<Option<NewsRow>> {
                 Inspector::finish(&mut report, redacted);
                 Arc::new(report)
             });
-            (delivery.watch, Some(CycleReport::new(report)), None)
+            news_row(py, delivery.watch, Some(CycleReport::new(report)), None)
         }
-        News::Trouble(reason) => (delivery.watch, None, Some(reason)),
-    }))
+        News::Trouble(reason) => news_row(py, delivery.watch, None, Some(&reason)),
+    }
 }
 
 /// `(name, page)` of every pattern of leaks.
@@ -188,6 +221,14 @@ fn patterns() -> Vec<(&'static str, String)> {
 fn before_fork(py: Python<'_>) {
     if let Some(state) = existing(py) {
         state.watcher.deliveries().before_fork(py);
+    }
+}
+
+/// Lets collections wait again; to be called in the parent after a fork.
+#[pyfunction]
+fn after_fork(py: Python<'_>) {
+    if let Some(state) = existing(py) {
+        state.watcher.deliveries().after_fork();
     }
 }
 

@@ -59,8 +59,8 @@ pub struct Deliveries {
     wait: AtomicBool,
     /// How many collections are waiting for their reports to be told.
     waiting: AtomicUsize,
-    /// A thread is about to fork: no collection waits any longer.
-    forking: AtomicBool,
+    /// How many threads are about to fork: then no collection waits.
+    forking: AtomicUsize,
 }
 
 #[derive(Default)]
@@ -79,7 +79,7 @@ impl Default for Deliveries {
             changed: Condvar::new(),
             wait: AtomicBool::new(true),
             waiting: AtomicUsize::new(0),
-            forking: AtomicBool::new(false),
+            forking: AtomicUsize::new(0),
         }
     }
 }
@@ -107,11 +107,11 @@ impl Deliveries {
             .is_some_and(|teller| teller != std::thread::current().id());
         drop(queue);
         self.changed.notify_all();
-        if wait && told_by_other && self.wait.load(Ordering::Relaxed) {
+        if wait && told_by_other && self.wait.load(Ordering::Relaxed) && !self.is_forking() {
             self.waiting.fetch_add(1, Ordering::SeqCst);
             let in_time = py.detach(|| self.wait_until_told(last, PATIENCE));
             self.waiting.fetch_sub(1, Ordering::SeqCst);
-            if !in_time && !self.forking.load(Ordering::SeqCst) {
+            if !in_time && !self.is_forking() {
                 self.wait.store(false, Ordering::Relaxed);
             }
         }
@@ -179,7 +179,7 @@ impl Deliveries {
         let mut queue = self.queue();
         while queue.told < number {
             let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() || self.forking.load(Ordering::SeqCst) {
+            if left.is_zero() || self.is_forking() {
                 return false;
             }
             queue = self
@@ -190,22 +190,32 @@ impl Deliveries {
         true
     }
 
-    /// Lets collections that wait end before the process is forked.
+    /// Lets collections that wait end before the process is forked, and lets none wait until
+    /// [`Deliveries::after_fork`].
     ///
     /// A collection lets other threads run while it waits. If one of those forked then, CPython
     /// would believe in the child, for ever, that this collection was under way (`collecting` in
     /// `struct _gc_runtime_state`), and never collect there again.
     pub fn before_fork(&self, py: Python<'_>) {
-        if self.waiting.load(Ordering::SeqCst) == 0 {
-            return;
-        }
-        self.forking.store(true, Ordering::SeqCst);
+        self.forking.fetch_add(1, Ordering::SeqCst);
         self.changed.notify_all();
         let started = Instant::now();
         while self.waiting.load(Ordering::SeqCst) > 0 && started.elapsed() < PATIENCE {
             py.detach(|| std::thread::sleep(Duration::from_millis(1)));
         }
-        self.forking.store(false, Ordering::SeqCst);
+    }
+
+    /// The fork is done, or failed; for the parent.
+    pub fn after_fork(&self) {
+        let forking = &self.forking;
+        // Nothing to take back where the watch began in between.
+        let _ended = forking.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |count| {
+            count.checked_sub(1)
+        });
+    }
+
+    fn is_forking(&self) -> bool {
+        self.forking.load(Ordering::SeqCst) > 0
     }
 
     /// True once [`Deliveries::close`] was called.
