@@ -57,23 +57,21 @@ class Heap:
             self.hold(self.random.choice(self.parts), numpy.zeros(4))
 
     def part(self) -> Any:
-        make: Callable[[], Any] = self.random.choice(
-            [
-                self.instance,
-                self.instance,
-                self.finalizer,
-                self.made_class,
-                self.suspended,
-                self.exception,
-                self.function,
-                list,
-                dict,
-                set,
-                deque,
-                OrderedDict,
-            ]
-        )
-        return make()
+        kinds: list[Callable[[], Any]] = [
+            self.instance,
+            self.instance,
+            self.finalizer,
+            self.made_class,
+            self.suspended,
+            self.exception,
+            self.function,
+            list,
+            dict,
+            set,
+            deque,
+            OrderedDict,
+        ]
+        return self.random.choice(kinds)()
 
     def instance(self) -> Any:
         base = self.random.choice(BASES)
@@ -150,7 +148,7 @@ class Box:
 
 
 def keep() -> Iterator[None]:
-    kept = []
+    kept: list[object] = []
     while True:
         kept.append((yield))
 
