@@ -82,6 +82,8 @@ def test_forks_in_the_middle_of_reports() -> None:
             cyclescope.observe_tensor_cycles(lambda r: r.to_html(), devices="any"),
             cyclescope.warn_tensor_cycles(devices="any", report_dir=folder),
         ]
+        Node()
+        gc.collect()
         thread = threading.Thread(target=leak_on)
         thread.start()
         for number in range(40):

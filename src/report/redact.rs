@@ -104,7 +104,7 @@ mod tests {
             report.process.program = format!("{secret}run.py");
             for leak in &mut report.leaks {
                 for location in locations(leak) {
-                    location.file.insert_str(0, secret);
+                    location.file = format!("{secret}{}", without_folder(&location.file));
                 }
                 leak.advice
                     .text
@@ -116,7 +116,6 @@ mod tests {
                     .allocation
                     .push(format!("{secret}run.py:9 step"));
             }
-            // A folder that only the advice names is one of the leak's places as well.
             redact(&mut report);
             assert!(!to_json(&report).contains("secret"), "{}", to_json(&report));
             assert!(to_json(&report).contains("See run.py:7."));
