@@ -39,7 +39,9 @@ EACH_ALLOCATION = """
 import _testcapi
 
 seen = []
-watch = cyclescope.observe_tensor_cycles(lambda report: seen.append(report.leaks), devices="any")
+# The report is not read here: that is the callback's own doing, and where there is not even memory
+# for the exception, PyO3 ends the process.
+watch = cyclescope.observe_tensor_cycles(seen.append, devices="any")
 fails = int(sys.argv[1])
 for first in range(1, 250):
     Node()
