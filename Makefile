@@ -14,7 +14,7 @@ RUST   := $(shell find src -type f) Cargo.toml Cargo.lock pyproject.toml
 # PyO3 asks this interpreter how extension modules are built.
 export PYO3_PYTHON := $(abspath $(PY))
 
-.PHONY: help demo test lint test-rust test-python test-matrix test-known test-frameworks test-workflow test-cpython test-gpu bench bench-peers wheel clean tools programs
+.PHONY: help demo test lint test-rust test-python test-matrix test-known test-frameworks test-workflow test-cpython test-brute test-miri soak test-gpu bench bench-peers wheel clean tools programs
 
 help: ## this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 23
@@ -67,6 +67,18 @@ test-workflow: .wheel/.built $(VENV)/.tested-with ## the README's steps for GitH
 test-cpython: $(VENV)/.tested-with $(VENV)/.built ## CPython's own tests with and without the watch, compared (an hour)
 	PYTHONPATH=python $(PY) tests/cpython/run.py
 
+test-brute: $(VENV)/.tested-with $(VENV)/.built ## random and hostile heaps by the hundred thousand (hours)
+	TEST_CASES=200000 $(PY) -m pytest --timeout 0 tests/test_random_graphs.py tests/test_hostile_fuzz.py
+	PROPTEST_CASES=100000 cargo test --release --no-default-features properties
+
+test-miri: ## the plain Rust rooms under Miri, which finds undefined behaviour (nightly Rust)
+	rustup component add --toolchain nightly miri rust-src
+	PROPTEST_CASES=4 MIRIFLAGS=-Zmiri-disable-isolation \
+	    cargo +nightly miri test --no-default-features -- --skip graphviz
+
+soak: $(VENV)/.tested-with $(VENV)/.built ## an hour of leaking steps: does our own memory stay flat?
+	$(PY) tests/soak.py --minutes 60
+
 test-gpu: .wheel/.built ## the tests that need an NVIDIA GPU, with the PyTorch of $$PYTHON (default: python3)
 	tests/gpu/run.sh
 
@@ -78,6 +90,10 @@ bench: $(VENV)/.tested-with $(VENV)/.built ## what cyclescope costs, measured
 	$(PY) benches/import_time.py
 	$(PY) benches/growth_cost.py
 	$(PY) benches/heap.py
+	@if command -v valgrind >/dev/null; then $(PY) benches/instructions.py; \
+	else echo "Not counted: instructions, as there is no valgrind (Debian: apt-get install valgrind)."; fi
+	@if compgen -G '.wheel/*.whl' >/dev/null; then du -h .wheel/*.whl; \
+	else echo "Not weighed: the wheel, which 'make wheel' builds."; fi
 
 bench-peers: $(VENV)/.tested-with $(VENV)/.built ## the look at the live heap beside objgraph, guppy3, pympler and refcycle
 	$(PIP) objgraph guppy3 pympler refcycle

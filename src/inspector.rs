@@ -16,7 +16,7 @@ use std::rc::Rc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use petgraph::graph::NodeIndex;
-use pyo3::exceptions::PyRuntimeError;
+use pyo3::exceptions::{PyMemoryError, PyRuntimeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
@@ -27,7 +27,9 @@ use process::{framework_versions, process};
 
 use crate::device::{DeviceBuffer, DeviceSelection, Frameworks, gpu_names};
 use crate::diagnose::Diagnoses;
-use crate::graph::{Group, LeakEdge, LeakGraph, LeakNode, find_groups, fold, frees_group, select};
+use crate::graph::{
+    Group, LeakEdge, LeakGraph, LeakNode, find_groups, fold, frees_group, hide_values, select,
+};
 use crate::heap::{
     AllocationTraces, Builtins, Classes, Description, ObjectKind, ReferenceName, Snapshot,
     TypeTable, capture, describe, name_references, unreachable,
@@ -37,6 +39,7 @@ use crate::report::assemble;
 use crate::report::library::say_whose;
 use crate::report::model::{Buffer, Collection, Leak, Process, Report, SCHEMA};
 use crate::report::occurrences;
+use crate::report::redact::redact;
 
 /// Of groups that look alike, so many are described one by one; the rest are counted as the first.
 const DESCRIBED_ALIKE: usize = 16;
@@ -67,6 +70,7 @@ pub struct Inspector {
     /// `sys._current_frames`.
     current_frames: Py<PyAny>,
     process: Process,
+    redact: Cell<bool>,
 }
 
 impl Inspector {
@@ -82,6 +86,7 @@ impl Inspector {
             gc: GcModule::new(py)?,
             current_frames: py.import("sys")?.getattr("_current_frames")?.unbind(),
             process: process(py),
+            redact: Cell::new(false),
         })
     }
 
@@ -116,8 +121,28 @@ impl Inspector {
             pause_us: 0,
         };
         let mut report = self.report(py, found, collection, started);
-        say_whose(&mut report);
+        Self::finish(&mut report, self.redacts());
         Ok(report)
+    }
+
+    /// Leaves the program's values, and folders, out of all reports from now on: see
+    /// [`crate::report::redact`].
+    pub fn redact(&self) {
+        self.redact.set(true);
+    }
+
+    /// True once [`Inspector::redact`] was called.
+    pub fn redacts(&self) -> bool {
+        self.redact.get()
+    }
+
+    /// Adds what is left to say of a report when the program does not wait: whose each leak is.
+    /// Takes out what is not to be said.
+    pub(crate) fn finish(report: &mut Report, redacted: bool) {
+        say_whose(report);
+        if redacted {
+            redact(report);
+        }
     }
 
     /// The objects that a full collection would find unreachable, before it ran any finalizer.
@@ -146,6 +171,7 @@ impl Inspector {
                 .filter(|object| !own.contains(&(*object as usize)))
                 .collect()
         };
+        ask_for_room(objects.len())?;
         let mut table = self.table.try_borrow_mut().map_err(|_| busy())?;
         let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
         // SAFETY: attached; the types that are classified are alive.
@@ -241,6 +267,7 @@ impl Inspector {
         own_references: i64,
         devices: &DeviceSelection,
     ) -> PyResult<Examination> {
+        ask_for_room(garbage.len())?;
         let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
         let snapshot = {
             let mut table = self.table.try_borrow_mut().map_err(|_| busy())?;
@@ -322,7 +349,10 @@ impl Inspector {
         group: &Group,
     ) -> Option<Leak> {
         let selection = select(snapshot, group);
-        let graph = fold(self.leak_graph(py, snapshot, buffers, frameworks, &selection));
+        let mut graph = fold(self.leak_graph(py, snapshot, buffers, frameworks, &selection));
+        if self.redact.get() {
+            hide_values(&mut graph);
+        }
         let mut diagnoses = self.diagnoses.take();
         let diagnosis = diagnoses.of(&graph);
         self.diagnoses.set(diagnoses);
@@ -574,6 +604,34 @@ impl Inspector {
             notes: Vec::new(),
         }
     }
+}
+
+/// What looking at one object takes at most, in bytes.
+const ROOM_FOR_OBJECT: usize = 512;
+/// What a look takes besides: its report, and the drawing of it meanwhile on another thread.
+const ROOM_FOR_REPORT: usize = 64 << 20;
+
+/// Whether there is memory enough to look at so many objects: where Rust's collections find none, they
+/// end the process, and a program that runs out of memory is to meet its own `MemoryError`, not
+/// that.
+///
+/// The memory is asked for and given back untouched, which takes some microseconds.
+///
+/// # Errors
+/// `MemoryError` if there is not.
+fn ask_for_room(objects: usize) -> PyResult<()> {
+    let mut room: Vec<u8> = Vec::new();
+    let bytes = objects
+        .saturating_mul(ROOM_FOR_OBJECT)
+        .saturating_add(ROOM_FOR_REPORT);
+    let there = room.try_reserve_exact(bytes);
+    // Or the compiler would leave out an allocation that nobody uses.
+    std::hint::black_box(room.as_ptr());
+    there.map_err(|_| {
+        PyMemoryError::new_err(format!(
+            "there is not enough memory to look at {objects} objects; the collection goes on unseen"
+        ))
+    })
 }
 
 pyo3::create_exception!(

@@ -32,6 +32,10 @@ use crate::hook::{CollectionInfo, Garbage, Handler, Hook};
 use crate::inspector::{Busy, Found, Inspector, confirm_gone, prefer};
 use crate::report::model::{Collection, Leak, Report};
 
+/// A watch tells of, and remembers, at most so many distinct leaks: a program that makes classes without
+/// end must not make it remember without end.
+const LEAK_LIMIT: usize = 1000;
+
 /// Names a watch.
 pub type WatchId = u64;
 
@@ -50,6 +54,8 @@ struct Watch {
     /// Every collection is looked at beforehand, so that no finalizer hides a leak.
     thorough: bool,
     tallies: HashMap<String, Tally>,
+    /// It has been said that there are more leaks than [`LEAK_LIMIT`].
+    overflowed: bool,
 }
 
 /// Looks at the garbage of every collection for all watches.
@@ -93,6 +99,8 @@ impl Watcher {
     /// # Errors
     /// As [`Inspector::new`].
     pub fn new(py: Python<'_>) -> PyResult<Rc<Self>> {
+        // An exception type is made when it is first used, which may be where there is no memory.
+        let _busy = py.get_type::<Busy>();
         Ok(Rc::new(Self {
             inspector: Inspector::new(py)?,
             watches: RefCell::default(),
@@ -140,6 +148,7 @@ impl Watcher {
             ignored,
             thorough,
             tallies: HashMap::new(),
+            overflowed: false,
         });
         id
     }
@@ -416,6 +425,18 @@ impl Watcher {
                         news: News::Report(Arc::new(report)),
                     });
                 }
+                if watch.tallies.len() >= LEAK_LIMIT
+                    && !std::mem::replace(&mut watch.overflowed, true)
+                {
+                    news.push(Delivery {
+                        watch: 0,
+                        news: News::Trouble(format!(
+                            "a watch has seen {LEAK_LIMIT} distinct leaks; of further ones it neither \
+                             warns nor keeps count. Look whether the program makes classes or \
+                             functions without end, or leave leaks out with ignore=[...]"
+                        )),
+                    });
+                }
             }
         }
         if !news.is_empty() {
@@ -427,7 +448,9 @@ impl Watcher {
 impl Watch {
     /// Counts a leak; true if the watch is to be told of it.
     fn count(&mut self, leak: &Leak, time: f64) -> bool {
+        let full = self.tallies.len() >= LEAK_LIMIT;
         match self.tallies.entry(leak.signature.clone()) {
+            Entry::Vacant(_) if full => self.frequency == Frequency::EveryCollection,
             Entry::Vacant(entry) => {
                 entry.insert(Tally::of(leak, time));
                 true

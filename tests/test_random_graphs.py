@@ -1,10 +1,16 @@
-"""Random object graphs, against a slow and obvious account of what is garbage and what it holds."""
+"""Random object graphs, against a slow and obvious account of what is garbage and what it holds.
+
+``TEST_CASES`` says how many (default: 400 of each kind); ``make test-brute`` tries very many.
+"""
 
 from __future__ import annotations
 
 import gc
+import os
 import string
-from collections.abc import Iterator
+import sys
+import weakref
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +20,8 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 import cyclescope
+
+CASES = int(os.environ.get("TEST_CASES", "400"))
 
 Reference = tuple[int, str, int]
 """Owner, name, target."""
@@ -45,7 +53,7 @@ class Program:
 @st.composite
 def programs(draw: st.DrawFn) -> Program:
     random = draw(st.randoms(use_true_random=False))
-    count = random.randint(1, 24)
+    count = random.randint(1, random.choice([8, 24, 24, 60]))
     kinds = random.choices(["Node", "Slotted", "list", "dict", "tuple", "closure"], k=count)
     ends = [
         (random.randrange(count), random.randrange(count))
@@ -69,8 +77,8 @@ def letters(number: int) -> str:
     return "x" + string.ascii_lowercase[high] + string.ascii_lowercase[low]
 
 
-def build(program: Program) -> list[Any]:
-    """Makes the program's objects and returns its roots."""
+def build(program: Program, note: Callable[[int, Any], object] | None = None) -> list[Any]:
+    """Makes the program's objects, notes each that can be noted, and returns its roots."""
     made: list[Any] = []
     cells: dict[int, dict[str, Any]] = {}
     for i, kind in enumerate(program.kinds):
@@ -81,6 +89,8 @@ def build(program: Program) -> list[Any]:
             made.append(closure(cells.setdefault(i, {})))
         else:
             made.append({"Node": Node, "Slotted": Slotted, "list": list, "dict": dict}[kind]())
+        if note is not None and kind in ("Node", "Slotted", "closure"):
+            note(i, made[i])
     for owner, name, target in program.references:
         attach(program.kinds[owner], made[owner], cells.get(owner), name, made[target])
     for number, owner in enumerate(program.arrays):
@@ -187,7 +197,7 @@ def freed_by_cuts(program: Program, leak: cyclescope.Leak, lost: set[int]) -> bo
     return not owners & held
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=CASES, deadline=None, suppress_health_check=list(HealthCheck))
 @given(programs())
 def test_bytes_cycles_and_cuts(program: Program) -> None:
     gc.collect()  # what an example before this one left, if it failed
@@ -207,6 +217,42 @@ def test_bytes_cycles_and_cuts(program: Program) -> None:
             assert freed_by_cuts(program, leak, lost), leak
     assert not cyclescope.find_tensor_cycles(devices="any").leaks
     del alive
+
+
+def aftermath(program: Program, collect: Callable[[], object]) -> tuple[list[int], dict[int, int]]:
+    """Which objects a collection takes, and the reference counts of those that it leaves."""
+    gone: list[int] = []
+    references: dict[int, weakref.ref[Any]] = {}
+
+    def note(number: int, made: Any) -> None:
+        references[number] = weakref.ref(made, lambda _: gone.append(number))
+
+    alive = build(program, note)
+    collect()
+    counts = {
+        number: sys.getrefcount(reference())
+        for number, reference in references.items()
+        if number not in gone
+    }
+    del alive
+    gc.collect()
+    return sorted(gone[: len(references) - len(counts)]), counts
+
+
+def watched() -> None:
+    with cyclescope.observe_tensor_cycles(lambda report: None, devices="any"):
+        gc.collect()
+
+
+@settings(max_examples=CASES, deadline=None, suppress_health_check=list(HealthCheck))
+@given(programs())
+def test_the_heap_is_afterwards_as_without_us(program: Program) -> None:
+    """Nothing is kept alive, nothing freed too early, and no reference is too many or too few."""
+    gc.collect()
+    expected = aftermath(program, gc.collect)
+    assert aftermath(program, lambda: cyclescope.find_tensor_cycles(devices="any")) == expected
+    assert aftermath(program, watched) == expected
+    assert gc.garbage == []
 
 
 def test_a_dict_that_the_collector_does_not_track() -> None:

@@ -34,7 +34,7 @@ class Uncollected:
 
 
 def find_tensor_cycles(
-    *, devices: Devices | None = None, ignore: Sequence[str] = ()
+    *, devices: Devices | None = None, ignore: Sequence[str] = (), redact: bool = False
 ) -> CycleReport:
     """Collect now and report the tensors that only cycles kept alive.
 
@@ -44,6 +44,7 @@ def find_tensor_cycles(
     Args:
         devices: Which memory to look for; see :func:`warn_tensor_cycles`.
         ignore: Leaks to leave out of the report; see :func:`warn_tensor_cycles`.
+        redact: As for :func:`warn_tensor_cycles`.
 
     Raises:
         ValueError: If ``devices`` names no device, ``ignore`` is not a list of names, or a setting
@@ -53,6 +54,8 @@ def find_tensor_cycles(
         from cyclescope import _native
         from cyclescope._watch import resolve
 
+        if redact:
+            _native.redact()
         way_out = "Pass find_tensor_cycles(devices='any')"
         return _native.find(*resolve(devices, ignore, "cuda", way_out))
 

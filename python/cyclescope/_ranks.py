@@ -49,11 +49,18 @@ def process_group() -> Any | None:
 
 
 def stem() -> str:
-    """The part of a file's name that tells processes apart: rank, machine and process number."""
+    """The part of a file's name that tells processes apart: rank, machine and process number.
+
+    With ``redact`` it does not say which machine.
+    """
     import re
 
     rank = current_rank()
     host = re.sub(r"[^A-Za-z0-9.]+", "_", _host())[:40] or "host"
+    if _native.redacts():
+        import zlib
+
+        host = f"host{zlib.crc32(_host().encode()):08x}"
     return f"{'' if rank is None else f'rank{rank.rank}-'}{host}-{os.getpid()}"
 
 

@@ -17,6 +17,10 @@ MAX_COMPLETED = 50
 """Of so many pages the timeline is completed when a watch ends."""
 
 
+MAX_PAGES = 200
+"""A watch writes no more pages, so that a program with ever new leaks does not fill the disk."""
+
+
 class Seen(Protocol):
     """How often a watch has seen a leak; see :class:`LeakTally`."""
 
@@ -39,6 +43,7 @@ class Reporter:
         self._folder = None if folder is None else Path(folder)
         self._number = 0
         self._failed = False
+        self._pages = 0
         self._report: CycleReport | None = None
         self._file: Path | None = None
         self._written: list[tuple[Path, CycleReport]] = []
@@ -56,18 +61,32 @@ class Reporter:
                 ) from None
 
     def write(self, report: CycleReport) -> Path | None:
-        """Write the page of what was found; None, and an error in the log, if it cannot be."""
-        self._report = _native.merge([report] if self._report is None else [self._report, report])
+        """Write the page of what was found; None, and an error in the log, if it cannot be.
+
+        None too for what comes after :data:`MAX_PAGES`.
+        """
+        if self._pages == MAX_PAGES:
+            return None
         try:
+            merged = [report] if self._report is None else [self._report, report]
+            self._report = _native.merge(merged)
             folder = self._ready()
             name = report.leaks[0].signature if report.leaks else "empty"
             page = self._free(folder, f"{name}-{_ranks.stem()}", "html")
             write_whole(page, report.to_html())
+            self._pages += 1
+            if self._pages == MAX_PAGES:
+                _teller.logger.warning(
+                    "cyclescope has written %d pages to %s, and writes no more for this watch.",
+                    MAX_PAGES,
+                    folder,
+                )
             if len(self._written) < MAX_COMPLETED:
                 self._written.append((page, report))
             self._write_file(self._report)
             return page
-        except OSError as error:
+        except (OSError, MemoryError) as error:
+            # Without room for a page there may be room for the warning.
             self._complain(error)
             return None
 
@@ -108,7 +127,7 @@ class Reporter:
         if report is not None:
             try:
                 self._write_file(report)
-            except OSError as error:
+            except (OSError, MemoryError) as error:
                 self._complain(error)
 
     def _ready(self) -> Path:
@@ -130,11 +149,11 @@ class Reporter:
             if not path.exists():
                 return path
 
-    def _complain(self, error: OSError) -> None:
+    def _complain(self, error: OSError | MemoryError) -> None:
         if not self._failed:
             _teller.logger.error(
                 "cyclescope could not write a page to %s: %s. Warnings go on without pages.",
                 self._folder,
-                error,
+                str(error) or "no memory",
             )
         self._failed = True

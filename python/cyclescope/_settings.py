@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cyclescope import _teller
+from cyclescope import _native, _teller
 from cyclescope._selection import Devices, StrPath, device_names, ignored_names
 
 PREFIX = "CYCLESCOPE_"
@@ -36,6 +36,8 @@ class Settings:
     """How many steps there are between two collections of :func:`step`."""
     growth_every: int = 10
     """In every so manieth step a :class:`LeakMonitor` samples."""
+    redact: bool = False
+    """Leave values and strings of the program, and folders, out of every report."""
     origins: Mapping[str, str] = field(default_factory=dict, compare=False)
     """Where each setting comes from; those that are not in it have their default."""
 
@@ -50,6 +52,7 @@ def settings(folder: StrPath | None = None) -> Settings:
     """The settings in force, validated.
 
     Variables count as they are now; of each folder, ``pyproject.toml`` is read once a process.
+    From when ``redact`` is found set, it holds for the process: see :func:`warn_tensor_cycles`.
 
     Args:
         folder: Where the search for a ``pyproject.toml`` begins; by default the current folder.
@@ -62,7 +65,10 @@ def settings(folder: StrPath | None = None) -> Settings:
     except FileNotFoundError:
         # The current folder has been removed: no file counts, and nothing is wrong with that.
         start = ""
-    return _in_force(start, tuple(map(os.environ.get, _VARIABLES)))
+    found = _in_force(start, tuple(map(os.environ.get, _VARIABLES)))
+    if found.redact:
+        _native.redact()
+    return found
 
 
 def forget() -> None:
@@ -103,7 +109,7 @@ def _from_environment() -> _Found:
 def _from_text(name: str, text: str) -> object:
     if name in ("devices", "ignore"):
         return [part.strip() for part in text.split(",") if part.strip()]
-    if name == "record_history":
+    if name in ("record_history", "redact"):
         return {"1": True, "true": True, "yes": True, "on": True}.get(
             text.strip().lower(),
             False if text.strip().lower() in ("0", "false", "no", "off") else text,
@@ -187,8 +193,16 @@ def _report_dir(value: object) -> Path:
 
 
 def _record_history(value: object) -> bool:
+    return _bool("record_history", value)
+
+
+def _redact(value: object) -> bool:
+    return _bool("redact", value)
+
+
+def _bool(name: str, value: object) -> bool:
     if not isinstance(value, bool):
-        raise ValueError(f"record_history must be true or false, not {value!r}")
+        raise ValueError(f"{name} must be true or false, not {value!r}")
     return value
 
 
@@ -205,6 +219,7 @@ _READERS: dict[str, Callable[[object], Any]] = {
     "record_history": _record_history,
     "every": _every,
     "growth_every": _every,
+    "redact": _redact,
 }
 _VARIABLES = tuple(f"{PREFIX}{name.upper()}" for name in _READERS)
 

@@ -55,19 +55,36 @@ def forget(watch: int) -> None:
 
 
 def _tell() -> None:
-    while (delivery := _native.next_delivery()) is not None:
-        watch, report, reason = delivery
+    process = os.getpid()
+    while True:
         try:
-            if report is not None:
-                listener = _listeners.get(watch)
-                if listener is not None:
-                    listener(report)
-            else:
-                logger.error("cyclescope: %s", reason)
-        except Exception:
-            if watch not in _failed:
-                _failed.add(watch)
-                _complain("cyclescope: the callback of a watch raised; it stays installed")
+            # A callback may fork, and the child comes back here, where there is nothing to tell.
+            if os.getpid() != process or not _tell_next():
+                return
+        except BaseException:
+            # There was no memory even to complain. What is yet to come may find some.
+            pass
+
+
+def _tell_next() -> bool:
+    """Wait for the next thing to tell, and tell it; False at the end."""
+    delivery = _native.next_delivery()
+    if delivery is None:
+        return False
+    watch, report, reason = delivery
+    try:
+        if report is not None:
+            listener = _listeners.get(watch)
+            if listener is not None:
+                listener(report)
+        else:
+            logger.error("cyclescope: %s", reason)
+    except BaseException:
+        # SystemExit too: it would end nothing but this thread, which others are waiting for.
+        if watch not in _failed:
+            _failed.add(watch)
+            _complain("cyclescope: the callback of a watch raised; it stays installed")
+    return True
 
 
 def _end_with_worker() -> None:
@@ -80,7 +97,7 @@ def _end_with_worker() -> None:
 
 def _complain(message: str) -> None:
     """Log the exception in hand. A log handler that raises is no reason to stop telling."""
-    with contextlib.suppress(Exception):
+    with contextlib.suppress(BaseException):
         logger.exception(message)
 
 
@@ -93,11 +110,12 @@ def _at_exit() -> None:
             _native.flush(EXIT_SECONDS)
         for farewell in list(_farewells.values()):
             farewell()
-        _native.close_deliveries()
-        if thread is not None:
-            thread.join(max(0.0, deadline - time.monotonic()))
     except Exception:
         _complain("cyclescope: the summary at exit failed")
+    finally:
+        _native.close_deliveries()
+    if thread is not None:
+        thread.join(max(0.0, deadline - time.monotonic()))
 
 
 def _after_fork_in_child() -> None:
@@ -110,4 +128,8 @@ def _after_fork_in_child() -> None:
 
 atexit.register(_at_exit)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork_in_child)
+    os.register_at_fork(
+        before=_native.before_fork,
+        after_in_parent=_native.after_fork,
+        after_in_child=_after_fork_in_child,
+    )

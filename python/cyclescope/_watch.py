@@ -145,6 +145,7 @@ def warn_tensor_cycles(
     report_dir: StrPath | None = None,
     ignore: Sequence[str] = (),
     record_history: bool | None = None,
+    redact: bool = False,
 ) -> Watch:
     """Log a warning whenever the garbage collector frees a tensor that only a cycle kept alive.
 
@@ -163,6 +164,10 @@ def warn_tensor_cycles(
             :attr:`Watch.leaks` or anywhere else.
         record_history: Have PyTorch record the stack of each allocation on a GPU, some microseconds
             each, so that the first report of each leak says what allocated its tensors.
+        redact: Leave out of the reports what the program's data is: dictionary keys, names that
+            stand in no source code, folders, and the machine's name. Names of classes, functions,
+            attributes and variables stay. Holds for all reports of the process from then on,
+            also those of other watches and checks.
 
     Raises:
         ValueError: If ``devices`` names no device, ``ignore`` is not a list of names, or a setting
@@ -170,6 +175,8 @@ def warn_tensor_cycles(
         OSError: If ``report_dir`` cannot be written to.
     """
     configured = settings()
+    if redact:
+        _native.redact()
     way_out = "Pass warn_tensor_cycles(devices='any')"
     names, ignored = resolve(devices, ignore, "cuda", way_out)
     from cyclescope._reporter import Reporter
@@ -214,6 +221,7 @@ def observe_tensor_cycles(
     devices: Devices | None = None,
     ignore: Sequence[str] = (),
     record_history: bool | None = None,
+    redact: bool = False,
 ) -> Watch:
     """Call ``callback`` with a report whenever a collection frees tensors that cycles kept alive.
 
@@ -225,6 +233,7 @@ def observe_tensor_cycles(
         devices: Which memory to watch; see :func:`warn_tensor_cycles`.
         ignore: Leaks not to tell of; see :func:`warn_tensor_cycles`.
         record_history: As for :func:`warn_tensor_cycles`.
+        redact: As for :func:`warn_tensor_cycles`.
 
     Raises:
         TypeError: If ``callback`` cannot be called.
@@ -234,6 +243,8 @@ def observe_tensor_cycles(
     if not callable(callback):
         raise TypeError(f"callback must be a function of one report, not {callback!r}")
     configured = settings()
+    if redact:
+        _native.redact()
     way_out = "Pass observe_tensor_cycles(devices='any')"
     names, ignored = resolve(devices, ignore, "cuda", way_out)
 

@@ -4,12 +4,12 @@ use pyo3::call::PyCallArgs;
 use pyo3::exceptions::PyLookupError;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString, PyType};
+use pyo3::types::{PyDict, PyType};
 
 use super::autograd::{Autograd, FunctionParts};
 use super::frameworks::Proposal;
 use super::modules::{class, imported, part};
-use crate::heap::{Builtins, Descriptor, int_value};
+use crate::heap::{Builtins, Descriptor, int_value, new_text};
 
 /// The parts of PyTorch that are needed, looked up once in a module that the program has imported.
 ///
@@ -54,7 +54,8 @@ impl Torch {
     pub fn new(native: &Bound<'_, PyDict>) -> PyResult<Self> {
         let py = native.py();
         let module = |name: &str| {
-            imported(&PyString::new(py, name))
+            new_text(py, name)
+                .and_then(|name| imported(&name))
                 .ok_or_else(|| PyLookupError::new_err("PyTorch is not all there yet"))
         };
         let torch = module("torch")?;

@@ -14,6 +14,7 @@ mod group;
 mod leak_graph;
 #[cfg(test)]
 mod properties;
+mod redact;
 mod selection;
 mod shortest;
 mod ways;
@@ -25,6 +26,7 @@ pub use dominators::Dominators;
 pub use fold::fold;
 pub use group::{Group, find_groups};
 pub use leak_graph::{Hop, LeakEdge, LeakGraph, LeakNode};
+pub use redact::hide_values;
 pub use selection::{NODE_LIMIT, Selection, select};
 pub use shortest::{PathToBuffer, paths_to_buffers};
 pub use ways::Ways;

@@ -51,7 +51,10 @@ pub(crate) use {
     frames::{RunningFrame, is_in_package, running_frames, thread_names},
     live::{LiveObjects, NotTaken},
     names::name_references,
-    read::{Descriptor, class_items, dict_items, find_item, imported, int_value, items, text_of},
+    read::{
+        Descriptor, class_items, dict_items, find_item, imported, int_value, items, new_text,
+        text_of,
+    },
     traverse::{for_each_referent, reference_count},
     types::{TypeFacts, TypeTable, Verdict},
     unreachable::unreachable,

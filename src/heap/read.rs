@@ -293,6 +293,20 @@ fn modules(py: Python<'_>) -> Option<Bound<'_, PyAny>> {
     unsafe { Bound::from_borrowed_ptr_or_opt(py, ffi::PyImport_GetModuleDict()) }
 }
 
+/// A new string; `None` where there is no memory for it (`PyString::new` would panic).
+pub fn new_text<'py>(py: Python<'py>, text: &str) -> Option<Bound<'py, PyString>> {
+    // SAFETY: attached; CPython copies the text, and what it makes of it is a string or null.
+    unsafe {
+        let length = isize::try_from(text.len()).ok()?;
+        let string = ffi::PyUnicode_FromStringAndSize(text.as_ptr().cast(), length);
+        if string.is_null() {
+            ffi::PyErr_Clear();
+            return None;
+        }
+        Some(Bound::from_owned_ptr(py, string).cast_into_unchecked())
+    }
+}
+
 /// The names in an imported module; `None` if it has not been imported.
 ///
 /// Goes through the interpreter's own dict of modules and the module's own dict: an attribute asked

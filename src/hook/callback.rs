@@ -8,7 +8,6 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use pyo3::ffi;
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString};
 
@@ -79,10 +78,30 @@ struct Shared {
     /// it was removed.
     callable: Cell<*mut ffi::PyObject>,
     busy: RefCell<()>,
+    keys: Keys,
     /// A collection has saved garbage in our list, so it is the collector's.
     proven: Cell<bool>,
     /// Collections that collected something and saved nothing, before that.
     misses: Cell<u32>,
+}
+
+/// The names in what CPython says of a collection, made beforehand: there may be no memory for them
+/// when a collection runs.
+struct Keys {
+    generation: Py<PyString>,
+    collected: Py<PyString>,
+    uncollectable: Py<PyString>,
+}
+
+impl Keys {
+    fn new(py: Python<'_>) -> Self {
+        let name = |text| PyString::intern(py, text).unbind();
+        Self {
+            generation: name("generation"),
+            collected: name("collected"),
+            uncollectable: name("uncollectable"),
+        }
+    }
 }
 
 /// After so many misses the list must be another. One proves nothing: what was collected may all have
@@ -121,6 +140,7 @@ impl Hook {
             forks: fork_count(),
             callable: Cell::new(ptr::null_mut()),
             busy: RefCell::new(()),
+            keys: Keys::new(py),
             proven: Cell::new(false),
             misses: Cell::new(0),
         });
@@ -318,7 +338,7 @@ impl Shared {
         } else {
             Phase::Taking { flags, older }
         });
-        let generation = number(info, intern!(py, "generation"));
+        let generation = number(info, self.keys.generation.bind(py));
         self.handler.before(py, CollectionInfo { generation });
         if flags & DEBUG_SAVEALL == 0 {
             self.gc.set_debug_flags(py, flags | DEBUG_SAVEALL);
@@ -345,7 +365,7 @@ impl Shared {
             }
         };
         let about = || CollectionInfo {
-            generation: number(info, intern!(py, "generation")),
+            generation: number(info, self.keys.generation.bind(py)),
         };
         let forked = self.forks != fork_count();
         let nothing = || {
@@ -358,8 +378,8 @@ impl Shared {
             return nothing();
         }
 
-        let collected = number(info, intern!(py, "collected")) as isize;
-        let uncollectable = number(info, intern!(py, "uncollectable")) as isize;
+        let collected = number(info, self.keys.collected.bind(py)) as isize;
+        let uncollectable = number(info, self.keys.uncollectable.bind(py)) as isize;
         let end = self.garbage_length(py) - uncollectable;
         let first = self.is_first();
         let start = self.start_of_saved(py, older, end, collected);

@@ -1,9 +1,8 @@
 //! The process that a report is about.
 
 use pyo3::prelude::*;
-use pyo3::types::PyString;
 
-use crate::heap::{imported, text_of};
+use crate::heap::{imported, new_text, text_of};
 use crate::report::model::Process;
 
 /// What does not change while the process lives.
@@ -57,11 +56,9 @@ pub(super) fn framework_versions(py: Python<'_>) -> Vec<(String, String)> {
     ["torch", "numpy", "cupy", "jax", "lightning", "transformers"]
         .into_iter()
         .filter_map(|name| {
-            let version = text_of(
-                &imported(&PyString::new(py, name))?
-                    .get_item("__version__")
-                    .ok()??,
-            )?;
+            let module = imported(&new_text(py, name)?)?;
+            let version = module.get_item(new_text(py, "__version__")?).ok()??;
+            let version = text_of(&version)?;
             Some((name.to_owned(), version))
         })
         .collect()

@@ -9,18 +9,19 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pyo3::exceptions::{PyImportError, PyValueError};
+use pyo3::exceptions::{PyImportError, PyMemoryError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
 use crate::device::{DeviceSelection, driver_present};
 use crate::diagnose::patterns::PATTERNS;
+use crate::heap::new_text;
 use crate::hook::is_waiting_for_stop;
-use crate::report::library::say_whose;
+use crate::inspector::Inspector;
 use crate::watch::{Frequency, Ignored, News, Next, Tally, WatchId};
 use report::{CycleReport, Frame};
-use state::state;
+use state::{existing, state};
 
 /// The native half of cyclescope. Use the package `cyclescope`, not this module.
 #[pymodule]
@@ -44,14 +45,43 @@ mod _native {
     use super::report::{Buffer, Cut, CycleReport, Known, Leak, Library, Step};
     #[pymodule_export]
     use super::{
-        check_devices, close_deliveries, cuda_driver_present, find, flush, last_look, look, merge,
-        next_delivery, patterns, select, start_watch, stop_watch, tallies, unreachable_objects,
-        with_allocations, with_occurrences,
+        after_fork, before_fork, check_devices, close_deliveries, cuda_driver_present, find, flush,
+        last_look, look, merge, next_delivery, patterns, redact, redacts, select, start_watch,
+        stop_watch, tallies, unreachable_objects, with_allocations, with_occurrences,
     };
 }
 
 /// `(watch, report, None)` or `(0, None, reason)`.
-type NewsRow = (WatchId, Option<CycleReport>, Option<String>);
+///
+/// Made by hand: where there is no memory, PyO3's conversions panic, and end the process if there is
+/// none for the exception either. The program's own is to be the thread that finds out.
+///
+/// # Errors
+/// `MemoryError`.
+fn news_row(
+    py: Python<'_>,
+    watch: WatchId,
+    report: Option<CycleReport>,
+    reason: Option<&str>,
+) -> PyResult<Py<PyAny>> {
+    let report = match report {
+        Some(report) => Bound::new(py, report)?.into_any(),
+        None => py.None().into_bound(py),
+    };
+    let reason = match reason {
+        Some(reason) => new_text(py, reason)
+            .ok_or_else(|| PyMemoryError::new_err(()))?
+            .into_any(),
+        None => py.None().into_bound(py),
+    };
+    // SAFETY: attached; each is a new reference or null, with an exception, and the tuple takes
+    // references of its own to as many objects as said.
+    unsafe {
+        let watch = Bound::from_owned_ptr_or_err(py, ffi::PyLong_FromUnsignedLongLong(watch))?;
+        let row = ffi::PyTuple_Pack(3, watch.as_ptr(), report.as_ptr(), reason.as_ptr());
+        Ok(Bound::from_owned_ptr_or_err(py, row)?.unbind())
+    }
+}
 
 /// There is one watcher in a process, and each interpreter has a collector of its own.
 fn refuse_subinterpreters() -> PyResult<()> {
@@ -155,8 +185,9 @@ fn tallies(py: Python<'_>, watch: WatchId) -> PyResult<Vec<TallyRow>> {
 
 /// Waits for the next thing to tell; None at the end.
 #[pyfunction]
-fn next_delivery(py: Python<'_>) -> PyResult<Option<NewsRow>> {
-    let deliveries = state(py)?.watcher.deliveries();
+fn next_delivery(py: Python<'_>) -> PyResult<Py<PyAny>> {
+    let state_of_process = state(py)?;
+    let deliveries = state_of_process.watcher.deliveries();
     let next = loop {
         match py.detach(|| deliveries.next(is_waiting_for_stop)) {
             Next::Delivery(delivery) => break Some(delivery),
@@ -168,17 +199,21 @@ fn next_delivery(py: Python<'_>) -> PyResult<Option<NewsRow>> {
             }
         }
     };
-    Ok(next.map(|delivery| match delivery.news {
+    let Some(delivery) = next else {
+        return Ok(py.None());
+    };
+    match delivery.news {
         News::Report(report) => {
+            let redacted = state_of_process.watcher.inspector().redacts();
             let report = py.detach(|| {
                 let mut report = Arc::unwrap_or_clone(report);
-                say_whose(&mut report);
+                Inspector::finish(&mut report, redacted);
                 Arc::new(report)
             });
-            (delivery.watch, Some(CycleReport::new(report)), None)
+            news_row(py, delivery.watch, Some(CycleReport::new(report)), None)
         }
-        News::Trouble(reason) => (delivery.watch, None, Some(reason)),
-    }))
+        News::Trouble(reason) => news_row(py, delivery.watch, None, Some(&reason)),
+    }
 }
 
 /// `(name, page)` of every pattern of leaks.
@@ -190,6 +225,22 @@ fn patterns() -> Vec<(&'static str, String)> {
         .collect()
 }
 
+/// Lets collections that wait for their reports to be told end; to be called before a fork.
+#[pyfunction]
+fn before_fork(py: Python<'_>) {
+    if let Some(state) = existing(py) {
+        state.watcher.deliveries().before_fork(py);
+    }
+}
+
+/// Lets collections wait again; to be called in the parent after a fork.
+#[pyfunction]
+fn after_fork(py: Python<'_>) {
+    if let Some(state) = existing(py) {
+        state.watcher.deliveries().after_fork();
+    }
+}
+
 /// Waits until everything found so far has been told; False if that took longer than `seconds`.
 #[pyfunction]
 fn flush(py: Python<'_>, seconds: f64) -> PyResult<bool> {
@@ -199,7 +250,20 @@ fn flush(py: Python<'_>, seconds: f64) -> PyResult<bool> {
         ))
     })?;
     let deliveries = state(py)?.watcher.deliveries();
-    Ok(py.detach(|| deliveries.flush(patience)))
+    deliveries.flush(py, patience)
+}
+
+/// Leaves values and strings of the program, and folders, out of all reports of this process from now on.
+#[pyfunction]
+fn redact(py: Python<'_>) -> PyResult<()> {
+    state(py)?.watcher.inspector().redact();
+    Ok(())
+}
+
+/// Whether `redact` was called in this process.
+#[pyfunction]
+fn redacts(py: Python<'_>) -> PyResult<bool> {
+    Ok(state(py)?.watcher.inspector().redacts())
 }
 
 /// Makes `next_delivery` return None once everything has been told.
@@ -221,7 +285,8 @@ fn find(py: Python<'_>, devices: Vec<String>, ignore: Vec<String>) -> PyResult<C
     let mut report = report?;
     let ignored = Ignored::new(ignore);
     report.leaks.retain(|leak| !ignored.contains(leak));
-    py.detach(|| say_whose(&mut report));
+    let redacted = state.watcher.inspector().redacts();
+    py.detach(|| Inspector::finish(&mut report, redacted));
     Ok(CycleReport::new(Arc::new(report)))
 }
 
@@ -239,7 +304,8 @@ fn look(
     let mut report = state.watcher.inspector().find_up_to(py, &devices, oldest)?;
     let ignored = Ignored::new(ignore);
     report.leaks.retain(|leak| !ignored.contains(leak));
-    py.detach(|| say_whose(&mut report));
+    let redacted = state.watcher.inspector().redacts();
+    py.detach(|| Inspector::finish(&mut report, redacted));
     Ok(CycleReport::new(Arc::new(report)))
 }
 
@@ -272,10 +338,12 @@ fn unreachable_objects(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
 /// The report with the stacks that allocated its buffers, by device and pointer.
 #[pyfunction]
 fn with_allocations(
+    py: Python<'_>,
     report: &Bound<'_, CycleReport>,
     stacks: HashMap<(String, u64), Vec<Frame>>,
-) -> CycleReport {
-    report.get().with_allocations(&stacks)
+) -> PyResult<CycleReport> {
+    let redacted = state(py)?.watcher.inspector().redacts();
+    Ok(report.get().with_allocations(&stacks, redacted))
 }
 
 /// The report with all that a watch has seen of its leaks so far.

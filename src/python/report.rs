@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 
 use crate::heap::is_library_file;
 use crate::report::model::{self, Report};
+use crate::report::redact::without_folder;
 use crate::report::{dot, html, human_bytes, json, markdown, merge, svg, text};
 use crate::watch::Tally;
 
@@ -72,15 +73,22 @@ impl CycleReport {
     /// The report with the stacks that allocated its buffers, by device and pointer.
     ///
     /// The stacks come innermost frame first; of each, the library's frames before the first of the
-    /// program's own are left out.
-    pub fn with_allocations(&self, stacks: &HashMap<(String, u64), Vec<Frame>>) -> Self {
+    /// program's own are left out; in a `redacted` report, their folders too.
+    pub fn with_allocations(
+        &self,
+        stacks: &HashMap<(String, u64), Vec<Frame>>,
+        redacted: bool,
+    ) -> Self {
         let mut report = Report::clone(&self.report);
         for buffer in report.leaks.iter_mut().flat_map(|leak| &mut leak.buffers) {
             if let Some(stack) = stacks.get(&(buffer.device.clone(), buffer.pointer)) {
                 let own = stack.iter().position(|(file, ..)| !is_library_file(file));
                 buffer.allocation = stack[own.unwrap_or(0)..]
                     .iter()
-                    .map(|(file, line, function)| format!("{file}:{line} {function}"))
+                    .map(|(file, line, function)| {
+                        let file = if redacted { without_folder(file) } else { file };
+                        format!("{file}:{line} {function}")
+                    })
                     .collect();
             }
         }

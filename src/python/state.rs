@@ -49,11 +49,21 @@ pub fn state(py: Python<'_>) -> PyResult<Rc<State>> {
     }
     let parents = STATE.0.borrow_mut().replace(Rc::clone(&made));
     if let Some(parents) = parents {
+        if parents.watcher.inspector().redacts() {
+            made.watcher.inspector().redact();
+        }
         parents.remove_hook(py);
         // Its locks may be held by threads that do not exist here. Leave it be.
         std::mem::forget(parents);
     }
     Ok(made)
+}
+
+/// The state, if this process has one.
+pub fn existing(_py: Python<'_>) -> Option<Rc<State>> {
+    let forks = fork_count();
+    let state = STATE.0.borrow().clone();
+    state.filter(|state| state.forks == forks)
 }
 
 impl State {

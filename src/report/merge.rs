@@ -24,8 +24,12 @@ pub fn merge(reports: &[&Report]) -> Option<Report> {
     for report in rest {
         merged.time = merged.time.max(report.time);
         let collection = &mut merged.collection;
-        collection.garbage_objects += report.collection.garbage_objects;
-        collection.pause_us += report.collection.pause_us;
+        collection.garbage_objects = collection
+            .garbage_objects
+            .saturating_add(report.collection.garbage_objects);
+        collection.pause_us = collection
+            .pause_us
+            .saturating_add(report.collection.pause_us);
         if collection.generation != report.collection.generation {
             collection.generation = None;
         }
@@ -59,11 +63,15 @@ pub fn merge(reports: &[&Report]) -> Option<Report> {
 
 /// Adds the occurrences of a leak to those of the same leak.
 fn add(leak: &mut Leak, more: &Leak) {
-    leak.count += more.count;
-    leak.objects += more.objects;
-    leak.bytes_held += more.bytes_held;
-    leak.bytes_freed = leak.bytes_freed.zip(more.bytes_freed).map(|(a, b)| a + b);
-    leak.buffers_omitted += more.buffers_omitted;
+    // Saturating, as files from elsewhere may say anything.
+    leak.count = leak.count.saturating_add(more.count);
+    leak.objects = leak.objects.saturating_add(more.objects);
+    leak.bytes_held = leak.bytes_held.saturating_add(more.bytes_held);
+    leak.bytes_freed = leak
+        .bytes_freed
+        .zip(more.bytes_freed)
+        .map(|(a, b)| a.saturating_add(b));
+    leak.buffers_omitted = leak.buffers_omitted.saturating_add(more.buffers_omitted);
     occurrences::add(&mut leak.occurrences, more.occurrences.iter().cloned());
     // Not deduplicated: an address means the same memory in one look at one process only.
     leak.buffers
@@ -79,7 +87,8 @@ fn limit_buffers(leak: &mut Leak) {
     let drawn = |node: Option<u32>| node.is_none();
     leak.buffers
         .sort_by_key(|buffer| (std::cmp::Reverse(buffer.bytes), drawn(buffer.node)));
-    leak.buffers_omitted += leak.buffers.len().saturating_sub(BUFFER_LIMIT) as u64;
+    let omitted = leak.buffers.len().saturating_sub(BUFFER_LIMIT) as u64;
+    leak.buffers_omitted = leak.buffers_omitted.saturating_add(omitted);
     leak.buffers.truncate(BUFFER_LIMIT);
     for (index, node) in leak.graph.nodes.iter_mut().enumerate() {
         node.buffer = leak

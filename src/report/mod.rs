@@ -19,6 +19,7 @@ pub mod markdown;
 pub mod merge;
 pub mod model;
 pub mod occurrences;
+pub mod redact;
 pub mod retention;
 mod route;
 mod scene;
@@ -31,6 +32,8 @@ pub(crate) mod words;
 
 pub use words::human_bytes;
 
+#[cfg(test)]
+mod properties;
 #[cfg(test)]
 mod sample_parts;
 #[cfg(test)]

@@ -362,6 +362,8 @@ pub struct Hop {
 impl Report {
     /// Bytes that all leaks of the report held together.
     pub fn bytes_held(&self) -> u64 {
-        self.leaks.iter().map(|leak| leak.bytes_held).sum()
+        self.leaks
+            .iter()
+            .fold(0, |sum: u64, leak| sum.saturating_add(leak.bytes_held))
     }
 }

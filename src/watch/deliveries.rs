@@ -6,7 +6,7 @@
 //! before the program goes on, but never longer than [`PATIENCE`].
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
@@ -20,6 +20,8 @@ use crate::report::model::Report;
 const PATIENCE: Duration = Duration::from_millis(200);
 /// How often a teller with nothing to tell looks whether it is needed elsewhere.
 const PATROL: Duration = Duration::from_secs(1);
+/// How often one who waits looks for signals.
+const SIGNALS: Duration = Duration::from_millis(50);
 /// More untold reports than this are not kept; the oldest go first.
 const QUEUE_LIMIT: usize = 256;
 
@@ -55,6 +57,10 @@ pub struct Deliveries {
     changed: Condvar,
     /// Cleared when the teller once took too long: then the hook no longer waits.
     wait: AtomicBool,
+    /// How many collections are waiting for their reports to be told.
+    waiting: AtomicUsize,
+    /// How many threads are about to fork: then no collection waits.
+    forking: AtomicUsize,
 }
 
 #[derive(Default)]
@@ -72,6 +78,8 @@ impl Default for Deliveries {
             queue: Mutex::default(),
             changed: Condvar::new(),
             wait: AtomicBool::new(true),
+            waiting: AtomicUsize::new(0),
+            forking: AtomicUsize::new(0),
         }
     }
 }
@@ -99,9 +107,11 @@ impl Deliveries {
             .is_some_and(|teller| teller != std::thread::current().id());
         drop(queue);
         self.changed.notify_all();
-        if wait && told_by_other && self.wait.load(Ordering::Relaxed) {
+        if wait && told_by_other && self.wait.load(Ordering::Relaxed) && !self.is_forking() {
+            self.waiting.fetch_add(1, Ordering::SeqCst);
             let in_time = py.detach(|| self.wait_until_told(last, PATIENCE));
-            if !in_time {
+            self.waiting.fetch_sub(1, Ordering::SeqCst);
+            if !in_time && !self.is_forking() {
                 self.wait.store(false, Ordering::Relaxed);
             }
         }
@@ -139,16 +149,29 @@ impl Deliveries {
     }
 
     /// Waits until everything sent so far has been told; false if that took longer than `patience`.
-    pub fn flush(&self, patience: Duration) -> bool {
+    ///
+    /// # Errors
+    /// What a signal handler of the program raises meanwhile, such as `KeyboardInterrupt`.
+    pub fn flush(&self, py: Python<'_>, patience: Duration) -> PyResult<bool> {
         let (last, teller) = {
             let queue = self.queue();
             (queue.sent, queue.teller)
         };
         // Waits also where there is no teller yet: its thread may be about to begin.
         if teller == Some(std::thread::current().id()) {
-            return last == self.queue().told;
+            return Ok(last == self.queue().told);
         }
-        self.wait_until_told(last, patience)
+        let started = Instant::now();
+        loop {
+            let left = patience.saturating_sub(started.elapsed());
+            if py.detach(|| self.wait_until_told(last, left.min(SIGNALS))) {
+                return Ok(true);
+            }
+            py.check_signals()?;
+            if left.is_zero() {
+                return Ok(false);
+            }
+        }
     }
 
     fn wait_until_told(&self, number: u64, patience: Duration) -> bool {
@@ -156,7 +179,7 @@ impl Deliveries {
         let mut queue = self.queue();
         while queue.told < number {
             let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            if left.is_zero() || self.is_forking() {
                 return false;
             }
             queue = self
@@ -165,6 +188,34 @@ impl Deliveries {
                 .map_or_else(|poisoned| poisoned.into_inner().0, |(queue, _)| queue);
         }
         true
+    }
+
+    /// Lets collections that wait end before the process is forked, and lets none wait until
+    /// [`Deliveries::after_fork`].
+    ///
+    /// A collection lets other threads run while it waits. If one of those forked then, CPython
+    /// would believe in the child, for ever, that this collection was under way (`collecting` in
+    /// `struct _gc_runtime_state`), and never collect there again.
+    pub fn before_fork(&self, py: Python<'_>) {
+        self.forking.fetch_add(1, Ordering::SeqCst);
+        self.changed.notify_all();
+        let started = Instant::now();
+        while self.waiting.load(Ordering::SeqCst) > 0 && started.elapsed() < PATIENCE {
+            py.detach(|| std::thread::sleep(Duration::from_millis(1)));
+        }
+    }
+
+    /// The fork is done, or failed; for the parent.
+    pub fn after_fork(&self) {
+        let forking = &self.forking;
+        // Nothing to take back where the watch began in between.
+        let _ended = forking.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |count| {
+            count.checked_sub(1)
+        });
+    }
+
+    fn is_forking(&self) -> bool {
+        self.forking.load(Ordering::SeqCst) > 0
     }
 
     /// True once [`Deliveries::close`] was called.

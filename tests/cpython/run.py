@@ -72,11 +72,12 @@ class Result:
 def outcomes(module: str, proof: Path | None, match: str | None = None) -> Outcomes:
     """How each test of a module ended."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(HERE), *filter(None, sys.path)])}
+    # Not named like a setting of cyclescope, which would say that it knows no such one.
     if proof is not None:
-        environment["CYCLESCOPE_PROOF"] = str(proof)
+        environment["PROOF_OF_WATCH"] = str(proof)
     # Counts of the collector's own are what test_gc is about.
     if module == "test_gc":
-        environment["CYCLESCOPE_PROOF_OFF"] = "1"
+        environment["PROOF_OF_WATCH_OFF"] = "1"
     with tempfile.TemporaryDirectory() as folder:
         results = Path(folder, "results.xml")
         command = [sys.executable, "-m", "test", "--junit-xml", str(results), "-u", "none"]
@@ -99,9 +100,15 @@ def outcomes(module: str, proof: Path | None, match: str | None = None) -> Outco
         if not results.exists():
             return {module: f"crashed, exit status {done.returncode}: {done.stderr[-2000:]}"}
         return {
-            f"{case.get('classname')}.{case.get('name')}": case[0].tag if len(case) else "passed"
+            f"{case.get('classname')}.{case.get('name')}": outcome(case)
             for case in ElementTree.parse(results).iter("testcase")
         }
+
+
+def outcome(case: ElementTree.Element) -> str:
+    """How one test ended; what it printed stands among the same elements."""
+    ends = ("failure", "error", "skipped")
+    return next((element.tag for element in case if element.tag in ends), "passed")
 
 
 def only_watched(module: str, name: str) -> bool:

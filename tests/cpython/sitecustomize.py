@@ -30,13 +30,13 @@ def count(report: cyclescope.CycleReport) -> None:
 
 def prove_that_it_watched() -> None:
     watch.flush()
-    with open(os.environ["CYCLESCOPE_PROOF"], "a", encoding="ascii") as proof:
+    with open(os.environ["PROOF_OF_WATCH"], "a", encoding="ascii") as proof:
         proof.write(f"{sum(reports)}\n")
 
 
-if not os.environ.get("CYCLESCOPE_PROOF_OFF"):
+if not os.environ.get("PROOF_OF_WATCH_OFF"):
     gc.callbacks.append(leave_garbage)
-if os.environ.get("CYCLESCOPE_PROOF"):
+if os.environ.get("PROOF_OF_WATCH"):
     watch = cyclescope.observe_tensor_cycles(count, devices="any")
     # Called before what cyclescope has registered.
     atexit.register(prove_that_it_watched)

@@ -56,9 +56,15 @@ def _files(parsed: argparse.Namespace, name: str) -> list[Path]:
     return [Path(file) for file in found]
 
 
+MAX_BYTES = 64 << 20
+"""No report is larger (`src/report/json.rs`), so no more is read of a file."""
+
+
 def _read(parsed: argparse.Namespace, file: Path) -> CycleReport:
     try:
-        return CycleReport.from_json(file.read_text(encoding="utf-8"))
+        with file.open("rb") as stream:
+            content = stream.read(MAX_BYTES + 1)
+        return CycleReport.from_json(content.decode())
     except OSError as error:
         fail(parsed, f"cannot read {file}: {error.strerror}")
     except ValueError as error:

@@ -122,7 +122,8 @@ def _settings() -> Iterator[Finding]:
     except ValueError as error:
         yield "no", "settings", str(error)
         return
-    for name in ("devices", "ignore", "report_dir", "record_history", "every", "growth_every"):
+    names = ("devices", "ignore", "report_dir", "record_history", "every", "growth_every", "redact")
+    for name in names:
         value = getattr(configured, name)
         shown = ", ".join(value) if isinstance(value, tuple) else value
         origin = configured.origins.get(name, "default")

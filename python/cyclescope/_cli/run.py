@@ -54,6 +54,11 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         help="have PyTorch record what allocates memory on a GPU",
     )
     parser.add_argument(
+        "--redact",
+        action="store_true",
+        help="leave values and strings of the program, and folders, out of all reports",
+    )
+    parser.add_argument(
         "--growth",
         action="store_true",
         help="tell what grows with the steps of the program's optimizers, or with time",
@@ -79,6 +84,7 @@ def run(parsed: argparse.Namespace) -> int:
             report_dir=parsed.report_dir,
             ignore=parsed.ignore,
             record_history=parsed.record_history,
+            redact=parsed.redact,
         )
         oom = cyclescope.on_oom(parsed.report_dir) if parsed.oom else None
         growth = _growth(parsed) if parsed.growth else None

@@ -1,0 +1,168 @@
+//! What must hold for every report, also one from elsewhere that says anything at all.
+
+use proptest::prelude::*;
+use proptest::sample::{Index, select};
+use serde_json::Value;
+
+use super::json::{from_json, to_json};
+use super::model::Report;
+use super::redact::redact;
+use super::{dot, html, markdown, merge, samples, svg, text};
+
+/// Texts that mean something to whoever reads a rendering.
+const ATTACKS: [&str; 14] = [
+    "</script><script>alert(1)</script>",
+    "\"><img src=x onerror=alert(1)>",
+    "]]>&amp;<!--",
+    "\"]; a -> b [label=\"",
+    "\\N\\l\\\"",
+    "line\nbreak\r\nforged",
+    "\u{1b}[31m\u{1b}]0;title\u{7}",
+    "\u{202e}left\u{2066}",
+    "\0\u{fffe}\u{fffd}",
+    "```\n# heading\n| a | b |",
+    "<details><summary>",
+    "",
+    " ",
+    "\u{1f600}\u{301}\u{301}\u{301}",
+];
+
+/// What moves a terminal's cursor, or the reader's eye.
+const HARMFUL: [char; 4] = ['\u{1b}', '\u{202e}', '\r', '\0'];
+
+/// One change to a model: at some place, another value of the kind that is there.
+#[derive(Clone, Debug)]
+struct Change {
+    place: Index,
+    text: String,
+    number: Value,
+    drop: bool,
+}
+
+fn changes() -> impl Strategy<Value = Vec<Change>> {
+    let text = prop_oneof![
+        4 => select(ATTACKS.as_slice()).prop_map(str::to_owned),
+        1 => "\\PC{0,12}",
+        1 => Just("x".repeat(3000)),
+    ];
+    let number = prop_oneof![
+        6 => select(vec![0, 1, 2, 7, 99, 1 << 31, u64::from(u32::MAX), u64::MAX]).prop_map(Value::from),
+        1 => select(vec![-1.0, 0.5, 1e308, -1e308]).prop_map(Value::from),
+        1 => Just(Value::Null),
+    ];
+    let change = (any::<Index>(), text, number, prop::bool::weighted(0.1));
+    let change = change.prop_map(|(place, text, number, drop)| Change {
+        place,
+        text,
+        number,
+        drop,
+    });
+    proptest::collection::vec(change, 1..12)
+}
+
+fn count(value: &Value) -> usize {
+    1 + match value {
+        Value::Array(items) => items.iter().map(count).sum(),
+        Value::Object(fields) => fields.values().map(count).sum(),
+        _ => 0,
+    }
+}
+
+/// Changes the value at a place, counted from `left` downwards; true once that is done.
+fn apply(value: &mut Value, left: &mut usize, change: &Change) -> bool {
+    if *left > 0 {
+        *left -= 1;
+        return match value {
+            Value::Array(items) => items.iter_mut().any(|item| apply(item, left, change)),
+            Value::Object(fields) => fields.values_mut().any(|field| apply(field, left, change)),
+            _ => false,
+        };
+    }
+    match value {
+        Value::String(text) => text.clone_from(&change.text),
+        Value::Number(_) | Value::Null => *value = change.number.clone(),
+        Value::Bool(is) => *is = !*is,
+        Value::Array(items) if change.drop => items.clear(),
+        Value::Array(items) => items.extend(items.first().cloned()),
+        Value::Object(_) if change.drop => *value = Value::Null,
+        Value::Object(_) => {}
+    }
+    true
+}
+
+/// A report that was changed here and there, if it is one still.
+fn changed(report: &Report, changes: &[Change]) -> Option<Report> {
+    let mut model = serde_json::to_value(report).ok()?;
+    for change in changes {
+        let mut left = change.place.index(count(&model));
+        apply(&mut model, &mut left, change);
+    }
+    from_json(&model.to_string()).ok()
+}
+
+fn samples() -> Vec<Report> {
+    vec![
+        samples::callback(),
+        samples::linked_nodes_and_exception(),
+        samples::many_buffers(3),
+        samples::seen_on_ranks(2),
+        samples::hostile(),
+        samples::dangling(),
+    ]
+}
+
+proptest! {
+    /// Nothing that a file can say makes a rendering panic, and what comes back is what was read.
+    #[test]
+    fn any_report_that_can_be_read_can_be_rendered(sample in select(samples()), changes in changes()) {
+        if let Some(report) = changed(&sample, &changes) {
+            let page = html::html(&report);
+            prop_assert!(!page.contains("<script>alert") && !page.contains("<img src"));
+            prop_assert!(page.ends_with("</html>\n"));
+            let trace = text::trace(&report);
+            prop_assert!(!trace.contains(HARMFUL), "{trace:?}");
+            let written = svg::sheet(&report);
+            prop_assert!(!written.contains("<script") && !written.contains("<img"));
+            let written = markdown::markdown(&report);
+            prop_assert!(!written.contains(HARMFUL));
+            let graph = dot::dot(&report);
+            for line in graph.lines() {
+                let bare = line.replace("\\\\", "").replace("\\\"", "");
+                prop_assert!(bare.matches('"').count().is_multiple_of(2), "{line}");
+            }
+            // A number that JSON has no word for is none of ours to keep.
+            prop_assert!(from_json(&to_json(&report)).is_ok());
+        }
+    }
+
+    #[test]
+    fn any_reports_can_be_merged_and_redacted(
+        first in select(samples()), second in select(samples()), changes in changes()
+    ) {
+        let mut reports = vec![first, second.clone()];
+        reports.extend(changed(&second, &changes));
+        let all: Vec<&Report> = reports.iter().collect();
+        let merged = merge::merge(&all).expect("there are some");
+        let leaks: usize = reports.iter().map(|report| report.leaks.len()).sum();
+        prop_assert!(merged.leaks.len() <= leaks);
+        let mut redacted = merged;
+        redact(&mut redacted);
+        html::html(&redacted);
+    }
+
+    /// Cut off or with a byte changed, a file is refused with a sentence, or read.
+    #[test]
+    fn a_damaged_file_is_refused_or_read(sample in select(samples()), at in any::<Index>(), byte: u8, cut: bool) {
+        let mut bytes = to_json(&sample).into_bytes();
+        let at = at.index(bytes.len());
+        if cut {
+            bytes.truncate(at);
+        } else {
+            bytes[at] = byte;
+        }
+        match from_json(&String::from_utf8_lossy(&bytes)) {
+            Ok(report) => drop(html::html(&report)),
+            Err(error) => prop_assert!(error.to_string().starts_with("this ")),
+        }
+    }
+}

@@ -1,0 +1,129 @@
+"""A program that leaks in every step, for as long as asked: does the watch's own memory stay flat?
+
+Each step leaks in one of several ways, some new each time; a collection frees it. What the process
+needs is sampled; after a warm-up, in which caches fill, it may not grow by more than ``--allowed``.
+
+usage: python tests/soak.py [--minutes 60]
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import itertools
+import logging
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy
+
+import cyclescope
+
+
+class Step:
+    """A training step's state, kept by a cycle."""
+
+    def __init__(self) -> None:
+        self.batch = numpy.zeros(2**12)
+        self.me: Any = self
+
+
+def attribute() -> None:
+    Step()
+
+
+def closure() -> None:
+    step = Step()
+    step.me = lambda: step
+
+
+def exception() -> None:
+    try:
+        raise ValueError("no")
+    except ValueError as error:
+        kept = error
+        batch = numpy.zeros(2**12)
+        del batch
+    assert kept
+
+
+def generator() -> None:
+    def generate() -> Any:
+        batch = numpy.zeros(2**12)
+        yield held
+        del batch
+
+    held: list[Any] = []
+    held.append(generate())
+    next(held[0])
+
+
+def new_class() -> None:
+    """A class made anew each time: its address, and so all that is cached by it, comes again."""
+    type("Step", (Step,), {})()
+
+
+def new_name() -> None:
+    """Ever new leaks, as a signature sees them."""
+    letters = "".join(chr(ord("a") + int(digit)) for digit in str(next(_numbers)))
+    type(f"Step{letters}", (Step,), {})()
+
+
+_numbers = itertools.count()
+WAYS: list[Callable[[], None]] = [attribute, closure, exception, generator, new_class, new_name]
+
+
+def resident() -> int:
+    """Bytes of this process in memory."""
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--minutes", type=float, default=60)
+    parser.add_argument("--allowed", type=float, default=8, metavar="MIB", help="growth allowed")
+    args = parser.parse_args()
+    if not os.path.exists("/proc/self/statm"):
+        sys.exit("soak.py reads /proc, which this system has not: run it on Linux")
+
+    logging.getLogger("cyclescope").addHandler(logging.NullHandler())
+    logging.getLogger("cyclescope").propagate = False
+    gc.disable()
+    begun = time.monotonic()
+    end = begun + 60 * args.minutes
+    samples: list[int] = []
+    steps = 0
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        cyclescope.warn_tensor_cycles(devices="any", report_dir=folder) as watch,
+        cyclescope.observe_tensor_cycles(lambda report: None, devices="any"),
+    ):
+        while time.monotonic() < end:
+            for way in WAYS:
+                way()
+            gc.collect(steps % 3)
+            steps += 1
+            if steps % 500 == 0:
+                cyclescope.find_tensor_cycles(devices="any")
+            # Sixty samples in all.
+            if time.monotonic() - begun > len(samples) * args.minutes:
+                samples.append(resident())
+        leaks = len(watch.leaks)
+    # The first quarter is for what is made once: pages, tallies up to their limit, caches.
+    warm = samples[len(samples) // 4 :]
+    growth = (max(warm[-3:]) - min(warm[:3])) / 2**20
+    print(f"{steps:,} steps in {args.minutes:g} minutes, {leaks:,} distinct leaks")
+    print(
+        f"resident: {warm[0] / 2**20:.1f} MiB, then {warm[-1] / 2**20:.1f} MiB ({growth:+.1f} MiB)"
+    )
+    if growth > args.allowed:
+        sys.exit(f"it grew by more than {args.allowed:g} MiB")
+
+
+if __name__ == "__main__":
+    main()

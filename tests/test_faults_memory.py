@@ -1,0 +1,148 @@
+"""What becomes of a program that runs out of memory while it is watched."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+HEAD = """
+import gc, sys
+import numpy
+import cyclescope
+
+gc.disable()
+
+
+class Node:
+    def __init__(self):
+        self.array = numpy.zeros(2**17)
+        self.me = self
+
+
+"""
+
+
+def run(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", HEAD + textwrap.dedent(program), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+
+
+EACH_ALLOCATION = """
+import _testcapi
+
+seen = []
+# The report is not read here: that is the callback's own doing, and where there is not even memory
+# for the exception, PyO3 ends the process.
+watch = cyclescope.observe_tensor_cycles(seen.append, devices="any")
+fails = int(sys.argv[1])
+for first in range(1, 250):
+    Node()
+    _testcapi.set_nomemory(first, first + fails)
+    try:
+        gc.collect()
+    except MemoryError:
+        pass
+    finally:
+        _testcapi.remove_mem_hooks()
+    watch.flush()
+    # Where CPython had no memory to call back at the end of the collection, this one ends it.
+    gc.collect()
+    watch.flush()
+    assert gc.get_debug() == 0, first
+    assert not gc.garbage, first
+    assert [c for c in gc.callbacks if "cyclescope" in repr(c)], first
+before = len(seen)
+for _ in range(5):
+    Node()
+    gc.collect()
+watch.stop()
+print(len(seen) - before)
+"""
+
+
+@pytest.mark.parametrize("fails", [1, 30, 100_000])
+def test_any_allocation_of_a_collection_may_fail(fails: int) -> None:
+    """Each in its turn, alone or with those after it; then there is memory, and all is well."""
+    pytest.importorskip("_testcapi", reason="CPython's own tests are not installed")
+    done = run(EACH_ALLOCATION, str(fails))
+    assert (done.returncode, done.stdout) == (0, "5\n"), done.stderr
+    assert "stopped watching" not in done.stderr
+
+
+EACH_CHECK = """
+import _testcapi
+from cyclescope import _native
+
+cyclescope.find_tensor_cycles(devices="any")
+failed = 0
+for first in range(1, 250):
+    Node()
+    _testcapi.set_nomemory(first, first + 1)
+    try:
+        _native.find(["any"], [])
+    except BaseException as error:
+        # Where there is no memory for what Python is to be given, PyO3 panics, and says so.
+        assert isinstance(error, MemoryError) or type(error).__name__ == "PanicException", error
+        failed += 1
+    finally:
+        _testcapi.remove_mem_hooks()
+    gc.collect()
+    assert (gc.get_debug(), gc.garbage) == (0, []), first
+assert failed
+Node()
+print(len(cyclescope.find_tensor_cycles(devices="any").leaks))
+"""
+
+
+def test_any_allocation_of_a_check_may_fail() -> None:
+    pytest.importorskip("_testcapi", reason="CPython's own tests are not installed")
+    done = run(EACH_CHECK)
+    assert (done.returncode, done.stdout) == (0, "1\n"), done.stderr
+
+
+NO_ROOM = """
+import resource
+
+watch = cyclescope.warn_tensor_cycles(devices="any")
+nodes = [Node.__new__(Node) for _ in range(300_000)]
+for node, other in zip(nodes, nodes[1:] + nodes[:1]):
+    node.me = other
+nodes[0].array = numpy.zeros(2**17)
+with open("/proc/self/statm", encoding="ascii") as file:
+    size = int(file.read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (size + int(sys.argv[1]) * 2**20, resource.RLIM_INFINITY))
+try:
+    del nodes, node, other
+    collected = gc.collect()
+except MemoryError:
+    collected = None
+assert (gc.get_debug(), gc.garbage) == (0, [])
+resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, -1))
+watch.flush()
+Node()
+gc.collect()
+watch.stop()
+print(collected, len(watch.leaks))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks Linux how much memory there is")
+@pytest.mark.parametrize("mib", [8, 20, 40, 80, 160, 240])
+def test_a_program_near_its_limit_goes_on(mib: int) -> None:
+    """What is too much to look at in the memory that is left is freed all the same."""
+    done = run(NO_ROOM, str(mib))
+    assert done.returncode == 0, done.stderr
+    collected, leaks = done.stdout.split()
+    assert int(collected) >= 300_000
+    # The ring where there was room for it, and the single node in any case.
+    assert leaks in ("1", "2")
+    if leaks == "1":
+        assert "not enough memory to look at" in done.stderr

@@ -1,0 +1,249 @@
+"""Does what the program's data is stay out of a report made with ``redact=True``?
+
+Secrets are planted wherever a report could find some, and looked for in everything that is
+written. Once asked for, ``redact`` holds for the process, so each test has a process of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAM = '''
+import collections, functools, gc, json, logging, os, sys, threading
+import numpy
+import cyclescope
+
+gc.disable()
+SECRET = sys.argv[1]
+
+
+class Node:
+    """Its attributes are named in code, their values are not."""
+
+    def __init__(self):
+        self.array = numpy.zeros(2**17)
+        self.me = self
+
+
+def in_values():
+    node = Node()
+    node.text = SECRET
+    node.raw = SECRET.encode()
+    node.parts = [SECRET, (SECRET,), {SECRET}]
+    node.more = {"key": SECRET}
+
+
+def in_keys():
+    node = Node()
+    del node.me
+    node.table = {SECRET: {(SECRET, 1): {SECRET.encode(): node}}}
+
+
+def in_key_of_subclass():
+    class Name(str):
+        pass
+
+    node = Node()
+    node.table = collections.OrderedDict({Name(SECRET): [node]})
+    node.other = collections.defaultdict(list, {SECRET: [node]})
+
+
+def in_attribute_names():
+    node = Node()
+    del node.me
+    setattr(node, "for " + SECRET, node)
+
+
+def in_class_names():
+    kind = type("Of " + SECRET, (Node,), {"__module__": "module " + SECRET})
+    kind()
+
+
+def in_exception():
+    try:
+        raise ValueError(SECRET, {SECRET: SECRET})
+    except ValueError as error:
+        kept = error
+        array = numpy.zeros(2**17)
+        secret = SECRET
+
+
+def in_closure():
+    node = Node()
+    secret = SECRET
+    node.callback = lambda: (node, secret)
+    node.bound = functools.partial(node.callback, SECRET, **{"name " + SECRET: node})
+
+
+def in_generator():
+    def generate():
+        array, secret, me = numpy.zeros(2**17), SECRET, holder
+        yield secret
+
+    holder = []
+    holder.append(generate())
+    next(holder[0])
+
+
+def in_namespace():
+    space = {"numpy": numpy, SECRET: 1, "secret": SECRET}
+    code = "array = numpy.zeros(2**17)\\ndef f(): pass"
+    exec(compile(code, "/home/" + SECRET + "/made.py", "exec"), space)
+
+
+def in_thread():
+    def target():
+        array, secret, frame = numpy.zeros(2**17), SECRET, sys._getframe()
+
+    thread = threading.Thread(target=target, name=SECRET)
+    thread.start()
+    thread.join()
+
+
+LEAKS = [in_values, in_keys, in_key_of_subclass, in_attribute_names, in_class_names, in_exception,
+         in_closure, in_generator, in_namespace, in_thread]
+'''
+
+WRITE = """
+written = {}
+
+
+def write(name, report):
+    written[name] = "\\n".join(
+        [str(report), repr(report), report.to_text(True), report.to_html(), report.to_json(),
+         report.to_dot(), report.to_svg(), report.to_markdown(), report._repr_html_(),
+         json.dumps(cyclescope.to_sarif(report)), *cyclescope.to_github_annotations(report)]
+        + [text for leak in report.leaks for text in (
+            str(leak), repr(leak), leak.summary, leak.advice, str(leak.before), str(leak.after),
+            leak.to_svg(), leak.to_markdown(),
+            repr(leak.cycle), repr(leak.cuts), repr(leak.buffers))]
+    )
+
+
+"""
+
+
+def run(
+    source: str, folder: Path, secret: str, home_name: str = "home of {}", **environment: str
+) -> str:
+    """What a program printed, from a folder that is secret as well."""
+    home = folder / home_name.format(secret)
+    home.mkdir()
+    (home / "train.py").write_text(PROGRAM + WRITE + source, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, str(home / "train.py"), secret],
+        cwd=folder,
+        env={**os.environ, "SOME_TOKEN": secret, "USER": secret, **environment},
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr
+
+
+FIND = """
+for leak in LEAKS:
+    leak()
+    report = cyclescope.find_tensor_cycles(devices="any", redact=REDACT)
+    assert report.leaks, leak
+    write(leak.__name__, report)
+    assert all(step.location is None or os.sep not in step.location for one in report.leaks
+               for step in one.cycle) or not REDACT
+print(json.dumps(sorted(name for name, text in written.items() if SECRET in text)))
+"""
+
+SECRET = "hunter2-Zq7"
+
+
+def test_no_rendering_has_a_secret(tmp_path: Path) -> None:
+    said = run(FIND.replace("REDACT", "True"), tmp_path, SECRET)
+    assert said.splitlines()[-1] == "[]"
+
+
+def test_the_secrets_would_be_found(tmp_path: Path) -> None:
+    """The test above can fail: without ``redact`` the keys and the folder are there."""
+    said = run(FIND.replace("REDACT", "False"), tmp_path, SECRET)
+    assert said.splitlines()[-1].count("in_") == 10
+
+
+def test_values_are_not_read_in_any_case(tmp_path: Path) -> None:
+    """By default keys and folders are shown, as they say where to look; values are not."""
+    source = """
+in_values()
+in_closure()
+in_thread()
+report = cyclescope.find_tensor_cycles(devices="any")
+assert sum(leak.count for leak in report.leaks) == 3
+write("all", report)
+print(written["all"].replace("name " + SECRET, "").count(SECRET))
+"""
+    assert run(source, tmp_path, SECRET, home_name="home").splitlines()[-1] == "0"
+
+
+WATCH = """
+watch = cyclescope.warn_tensor_cycles(devices="any", report_dir="pages", redact=REDACT)
+told = []
+other = cyclescope.observe_tensor_cycles(told.append, devices="any")
+for leak in LEAKS:
+    leak()
+    gc.collect()
+assert watch.flush()
+for report in told:
+    write("told", report)
+    assert SECRET not in written["told"], report
+write("watch", watch.report)
+assert SECRET not in written["watch"]
+assert len(watch.leaks) == 7
+print([tally.summary for tally in watch.leaks])
+"""
+
+
+@pytest.mark.parametrize("how", ["argument", "variable", "file", "before a fork"])
+def test_the_log_and_the_files_of_a_watch(tmp_path: Path, how: str) -> None:
+    source = WATCH.replace("REDACT", str(how == "argument"))
+    environment = {}
+    if how == "variable":
+        environment["CYCLESCOPE_REDACT"] = "1"
+    elif how == "file":
+        (tmp_path / "pyproject.toml").write_text("[tool.cyclescope]\nredact = true\n")
+    elif how == "before a fork":
+        if not hasattr(os, "fork"):
+            pytest.skip("this system has no fork")
+        source = (
+            'cyclescope.find_tensor_cycles(devices="any", redact=True)\n'
+            "if (child := os.fork()):\n"
+            "    sys.exit(os.waitpid(child, 0)[1] != 0)\n" + source
+        )
+    said = run(source, tmp_path, SECRET, **environment)
+    assert SECRET not in said
+    pages = list((tmp_path / "pages").iterdir())
+    assert len(pages) == 7 + 1
+    for page in pages:
+        assert SECRET not in page.name
+        assert SECRET not in page.read_text(encoding="utf-8"), page
+        assert os.uname().nodename not in page.name
+    # It says so, and what is left is of use.
+    (data,) = (page for page in pages if page.suffix == ".json")
+    assert "redact=True" in data.read_text(encoding="utf-8")
+    assert "Node.me → Node" in said
+    assert "Node.table" in said
+    assert "train.py" in said
+
+
+def test_a_wrong_setting_is_named(tmp_path: Path) -> None:
+    source = """
+try:
+    cyclescope.find_tensor_cycles(devices="any")
+except ValueError as error:
+    print(error)
+"""
+    said = run(source, tmp_path, SECRET, CYCLESCOPE_REDACT="maybe")
+    assert "CYCLESCOPE_REDACT: redact must be true or false, not 'maybe'" in said
