@@ -13,11 +13,19 @@ use super::modules::{imported, part};
 /// CUDA, in a forked child, for other devices, and with `cudaMallocAsync`, whose numbers are the
 /// driver's: they change when the stream gets there.
 pub fn allocated_bytes(py: Python<'_>, device: &str) -> Option<u64> {
-    allocator_bytes(py, device).map(|(allocated, _)| allocated)
+    current(&statistics(py, device)?, intern!(py, "allocated_bytes"))
 }
 
 /// As [`allocated_bytes`], and the bytes that the allocator has from the driver, in use or not.
 pub fn allocator_bytes(py: Python<'_>, device: &str) -> Option<(u64, u64)> {
+    let statistics = statistics(py, device)?;
+    Some((
+        current(&statistics, intern!(py, "allocated_bytes"))?,
+        current(&statistics, intern!(py, "reserved_bytes"))?,
+    ))
+}
+
+fn statistics<'py>(py: Python<'py>, device: &str) -> Option<Bound<'py, PyAny>> {
     let ordinal: i32 = device.strip_prefix("cuda:")?.parse().ok()?;
     let cuda = imported(intern!(py, "torch.cuda"))?;
     if !part(&cuda, "_initialized").ok()?.is_truthy().ok()? {
@@ -32,21 +40,19 @@ pub fn allocator_bytes(py: Python<'_>, device: &str) -> Option<(u64, u64)> {
     if forked.is_truthy().ok()? || backend.extract::<String>().ok()? != "native" {
         return None;
     }
-    let stats = part(&native, "_cuda_memoryStats")
+    part(&native, "_cuda_memoryStats")
         .ok()?
         .call1((ordinal,))
-        .ok()?;
-    let current = |kind: &Bound<'_, PyString>| -> Option<u64> {
-        stats
-            .get_item(kind)
-            .and_then(|stat| stat.get_item(intern!(py, "all")))
-            .and_then(|stat| stat.get_item(intern!(py, "current")))
-            .ok()?
-            .extract()
-            .ok()
-    };
-    Some((
-        current(intern!(py, "allocated_bytes"))?,
-        current(intern!(py, "reserved_bytes"))?,
-    ))
+        .ok()
+}
+
+fn current(statistics: &Bound<'_, PyAny>, kind: &Bound<'_, PyString>) -> Option<u64> {
+    let py = kind.py();
+    statistics
+        .get_item(kind)
+        .and_then(|stat| stat.get_item(intern!(py, "all")))
+        .and_then(|stat| stat.get_item(intern!(py, "current")))
+        .ok()?
+        .extract()
+        .ok()
 }
