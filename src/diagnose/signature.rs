@@ -3,15 +3,15 @@
 use sha2::{Digest, Sha256};
 
 use crate::graph::{Cycle, LeakGraph};
-use crate::heap::{Description, ObjectKind, ReferenceName};
+use crate::heap::{Description, ObjectKind, ReferenceName, is_library_file};
 
 /// 16 hexadecimal digits: a hash of the cycle's types, reference names and code locations.
 ///
 /// What differs between two occurrences of the same bug is left out: addresses, positions in lists,
 /// numbers within dict keys, folders, packages (`__main__` has none), at which object the cycle was
 /// entered, and how often equal steps come again: a ring is as long as there was data, and so is
-/// what is left out of the middle of a long one. The line counts for functions only: a frame's or
-/// traceback's is where it stopped.
+/// what is left out of the middle of a long one. The line counts for the program's functions only: a
+/// frame's or traceback's is where it stopped, and a library's moves from version to version.
 pub fn signature(graph: &LeakGraph, cycle: &Cycle) -> String {
     let steps: Vec<String> = cycle
         .nodes
@@ -48,7 +48,9 @@ fn shape(object: &Description) -> String {
         place.file.rsplit(['/', '\\']).next().unwrap_or_default()
     });
     let place = match (object.kind, &object.place) {
-        (ObjectKind::Function | ObjectKind::Method, Some(place)) => {
+        (ObjectKind::Function | ObjectKind::Method, Some(place))
+            if !is_library_file(&place.file) =>
+        {
             format!("{file}:{}", place.line)
         }
         _ => file.to_owned(),
