@@ -3,9 +3,6 @@
 from cyclescope._explain import explain
 from cyclescope._find import assert_no_tensor_cycles, find_tensor_cycles
 from cyclescope._forbid import ForbiddenCycles, TensorCycleError, forbid_tensor_cycles
-from cyclescope._live.growth import Cost, Growth, LeakMonitor, watch_growth
-from cyclescope._live.oom import OomWatch, on_oom
-from cyclescope._live.pressure import PressureRelief, Relief, collect_on_pressure
 from cyclescope._native import (
     Buffer,
     Cut,
@@ -38,6 +35,30 @@ from cyclescope._watch import (
     observe_tensor_cycles,
     warn_tensor_cycles,
 )
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from cyclescope._live.growth import Cost, Growth, LeakMonitor, watch_growth
+    from cyclescope._live.oom import OomWatch, on_oom
+    from cyclescope._live.pressure import PressureRelief, Relief, collect_on_pressure
+else:
+
+    def __getattr__(name):
+        # What looks at live memory needs more of the standard library than the watch does.
+        for module, names in _LIVE.items():
+            if name in names:
+                from importlib import import_module
+
+                globals()[name] = value = getattr(import_module(module), name)
+                return value
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+_LIVE = {
+    "cyclescope._live.growth": ("Cost", "Growth", "LeakMonitor", "watch_growth"),
+    "cyclescope._live.oom": ("OomWatch", "on_oom"),
+    "cyclescope._live.pressure": ("PressureRelief", "Relief", "collect_on_pressure"),
+}
 
 __all__ = [
     "Buffer",
