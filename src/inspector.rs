@@ -161,6 +161,7 @@ impl Inspector {
 
     /// The unreachable ones among the objects of some lists.
     fn unreachable_in(&self, lists: &[Bound<'_, PyList>]) -> PyResult<Vec<*mut ffi::PyObject>> {
+        ask_for_room(lists.iter().map(|list| list.len()).sum())?;
         let own: FxHashSet<usize> = lists.iter().map(|list| list.as_ptr() as usize).collect();
         // SAFETY: attached; the lists lend their items and outlive the pointers' use here.
         let objects: Vec<*mut ffi::PyObject> = unsafe {
@@ -171,7 +172,6 @@ impl Inspector {
                 .filter(|object| !own.contains(&(*object as usize)))
                 .collect()
         };
-        ask_for_room(objects.len())?;
         let mut table = self.table.try_borrow_mut().map_err(|_| busy())?;
         let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
         // SAFETY: attached; the types that are classified are alive.

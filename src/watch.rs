@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use pyo3::exceptions::PyMemoryError;
 use pyo3::prelude::*;
 use rustc_hash::FxHashSet;
 
@@ -389,12 +390,17 @@ impl Watcher {
 
     /// Tells of an error of our own, the first time; that the inspector was at work already is none.
     fn note_error(&self, py: Python<'_>, error: &PyErr) {
-        if !error.is_instance_of::<Busy>(py) && !self.complained.replace(true) {
-            self.complain(
-                py,
-                format!("could not look at a collection's garbage: {error}"),
-            );
+        if error.is_instance_of::<Busy>(py) || self.complained.replace(true) {
+            return;
         }
+        // To write out an exception takes memory of Python's, where there is none.
+        let sentence = if error.is_instance_of::<PyMemoryError>(py) {
+            "there was not enough memory to look at a collection's garbage; it went on unseen"
+                .to_owned()
+        } else {
+            format!("could not look at a collection's garbage: {error}")
+        };
+        self.complain(py, sentence);
     }
 
     fn complain(&self, py: Python<'_>, sentence: String) {

@@ -6,7 +6,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use rustc_hash::FxHashMap;
 
-use super::{Inspector, busy};
+use super::{Inspector, ask_for_room, busy};
 use crate::device::DeviceSelection;
 use crate::heap::{Builtins, TypeFacts, TypeTable, Verdict, for_each_referent, reference_count};
 
@@ -117,6 +117,9 @@ unsafe fn may_matter(facts: &TypeFacts, object: *mut ffi::PyObject) -> bool {
     }
 }
 
+/// Less garbage than this is looked at without asking whether there is memory for it.
+const MANY: usize = 10_000;
+
 impl Inspector {
     /// Looks whether garbage holds a buffer: one traversal, no graph.
     pub(crate) fn glance(
@@ -125,6 +128,9 @@ impl Inspector {
         garbage: &[*mut ffi::PyObject],
         devices: &DeviceSelection,
     ) -> PyResult<Glance> {
+        if garbage.len() > MANY {
+            ask_for_room(garbage.len())?;
+        }
         let mut table = self.table.try_borrow_mut().map_err(|_| busy())?;
         let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
         // SAFETY: attached; the types that are classified are alive.
