@@ -15,6 +15,21 @@
 //! collection; the Python package is made of both. Without the feature `python` only the rooms
 //! from `graph` on do anything, and no interpreter is needed.
 
+/// A Python string that is made once, as by `pyo3::intern!`, but without letting other threads run.
+///
+/// PyO3's own detaches from the interpreter while its cell is filled (`init_once_cell_py_attached` in
+/// `pyo3/src/sync/once_lock.rs`). In the middle of a collection another thread could fork just then,
+/// and in the child CPython would believe that the collection was still under way. To make a
+/// string runs no code of others, so whoever fills the cell keeps the interpreter, and nobody waits.
+#[cfg(feature = "python")]
+macro_rules! intern {
+    ($py:expr, $text:expr) => {{
+        static TEXT: std::sync::OnceLock<pyo3::Py<pyo3::types::PyString>> =
+            std::sync::OnceLock::new();
+        TEXT.get_or_init(|| pyo3::types::PyString::intern($py, $text).unbind())
+            .bind($py)
+    }};
+}
 pub mod device;
 pub mod diagnose;
 pub mod graph;

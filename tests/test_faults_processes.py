@@ -82,8 +82,6 @@ def test_forks_in_the_middle_of_reports() -> None:
             cyclescope.observe_tensor_cycles(lambda r: r.to_html(), devices="any"),
             cyclescope.warn_tensor_cycles(devices="any", report_dir=folder),
         ]
-        Node()
-        gc.collect()
         thread = threading.Thread(target=leak_on)
         thread.start()
         for number in range(40):
@@ -114,6 +112,39 @@ def test_forks_in_the_middle_of_reports() -> None:
         """
     )
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.parametrize("delay", [0, 0, 0, 0.0003, 0.0007, 0.001, 0.002, 0.004])
+def test_a_fork_in_the_middle_of_the_first_leak(delay: float) -> None:
+    """What is made once, at the first leak, does not let the thread that forks run meanwhile."""
+    done = run(
+        f"""
+        stop = threading.Event()
+
+        def leak_on():
+            while not stop.is_set():
+                Node()
+                gc.collect()
+
+        watch = cyclescope.observe_tensor_cycles(lambda report: None, devices="any")
+        thread = threading.Thread(target=leak_on)
+        thread.start()
+        time.sleep({delay})
+        child = os.fork()
+        if not child:
+            told = []
+            with cyclescope.observe_tensor_cycles(told.append, devices="any"):
+                Node()
+                gc.collect()
+            os._exit(len(told) != 1)
+        _, status = os.waitpid(child, 0)
+        stop.set()
+        thread.join()
+        print("collects" if status == 0 else "never collects")
+        """
+    )
+    assert (done.returncode, done.stdout) == (0, "collects\n"), done.stderr
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no signal comes by itself here")

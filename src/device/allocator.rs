@@ -1,6 +1,5 @@
 //! What the framework's allocator counts.
 
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 

@@ -2,7 +2,6 @@
 
 use pyo3::exceptions::{PyAttributeError, PyLookupError};
 use pyo3::ffi;
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
 

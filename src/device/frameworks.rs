@@ -1,7 +1,6 @@
 //! The frameworks in the process, and what memory their objects hold.
 
 use pyo3::ffi;
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyWeakrefReference;
 

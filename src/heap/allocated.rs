@@ -1,6 +1,5 @@
 //! Where objects were allocated, as far as the program has `tracemalloc` trace that.
 
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyDict, PyModule};
 

@@ -1,7 +1,6 @@
 //! What to call an object, and where its code is.
 
 use pyo3::ffi;
-use pyo3::intern;
 use pyo3::prelude::*;
 
 use super::builtins::Builtins;

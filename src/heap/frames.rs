@@ -1,7 +1,6 @@
 //! The frames that threads are in the midst of, and their variables.
 
 use pyo3::ffi;
-use pyo3::intern;
 use pyo3::prelude::*;
 
 use super::Place;

@@ -1,6 +1,5 @@
 //! What frameworks own behind the objects that Python sees: memory, gradients, autograd graphs.
 
-use pyo3::intern;
 use pyo3::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 

@@ -1,6 +1,5 @@
 //! What PyTorch's modules and optimizers keep tensors for.
 
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 use rustc_hash::FxHashMap;
