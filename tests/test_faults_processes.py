@@ -115,7 +115,7 @@ def test_forks_in_the_middle_of_reports() -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-@pytest.mark.parametrize("delay", [0, 0, 0, 0.0003, 0.0007, 0.001, 0.002, 0.004])
+@pytest.mark.parametrize("delay", [0, 0.0001, 0.0002, 0.0003, 0.0007, 0.001, 0.002, 0.004])
 def test_a_fork_in_the_middle_of_the_first_leak(delay: float) -> None:
     """What is made once, at the first leak, does not let the thread that forks run meanwhile."""
     done = run(
