@@ -15,7 +15,8 @@ from cyclescope import CycleReport
 RANKS = 4
 
 PROGRAM = """
-import gc, json, sys
+import gc, json
+from pathlib import Path
 import torch
 import torch.distributed as dist
 import cyclescope
@@ -48,14 +49,16 @@ for number in range(1, 7):
 
 watch.flush()
 merged = cyclescope.gather(watch.report)
-print(json.dumps({
+# A file for each: what ranks print may come in one line.
+said = json.dumps({
     "rank": rank,
     "collected": collected,
     "merged": None if merged is None else [
         [leak.summary, leak.count, leak.bytes_held] for leak in merged.leaks
     ],
     "current": [cyclescope.current_rank().rank, cyclescope.current_rank().world_size],
-}), flush=True)
+})
+Path(f"said-{rank}").write_text(said)
 nothing = cyclescope.gather(None)
 assert nothing is None
 dist.destroy_process_group()
@@ -84,7 +87,7 @@ Job = tuple[Path, subprocess.CompletedProcess[str]]
 
 
 def said(job: Job) -> dict[int, dict[str, object]]:
-    rows = [json.loads(line) for line in job[1].stdout.splitlines() if line.startswith("{")]
+    rows = [json.loads(file.read_text(encoding="utf-8")) for file in job[0].glob("said-*")]
     return {row["rank"]: row for row in rows}
 
 

@@ -58,6 +58,8 @@ def test_new_leaks_are_warned_of_once_and_amounts_are_told(
     for _ in range(6):
         Node()
         cyclescope.step(every=2, devices="any")
+    assert _step._collector is not None
+    _step._collector._watch.flush()
     warnings = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
     assert len(warnings) == 1
     assert "2.0 MiB held by 2 reference cycles alike" in warnings[0]
