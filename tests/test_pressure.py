@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -79,6 +79,12 @@ def run(seconds: float) -> None:
         pass
 
 
+def run_until(reached: Callable[[], object]) -> None:
+    """Run Python code until something has come about; if it never does, the test hangs."""
+    while not reached():
+        pass
+
+
 def test_a_full_device_is_relieved_on_the_main_thread(state: type[State]) -> None:
     threads: list[threading.Thread] = []
     gc.callbacks.append(lambda phase, info: threads.append(threading.current_thread()))
@@ -90,7 +96,7 @@ def test_a_full_device_is_relieved_on_the_main_thread(state: type[State]) -> Non
             assert relief.collections == []
             for _ in range(4):
                 Node()
-            run(0.3)
+            run_until(lambda: relief.collections)
             (done,) = relief.collections
     finally:
         gc.callbacks.pop()
@@ -102,14 +108,22 @@ def test_a_full_device_is_relieved_on_the_main_thread(state: type[State]) -> Non
 def test_collections_are_limited_and_rarer_where_they_free_nothing(
     state: type[State], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pressure, "REST", 0.05)
-    monkeypatch.setattr(pressure, "REST_FACTOR", 0)
+    now = 1000.0
+    clock = SimpleNamespace(monotonic=lambda: now, time=time.time)
+    monkeypatch.setattr(pressure, "time", clock)
+    monkeypatch.setattr(pressure, "INTERVAL", 1000.0)  # only the test looks
     state.base = 950
+    seconds = []
     with cyclescope.collect_on_pressure(0.9) as relief:
-        monkeypatch.setattr(relief, "_rest", 0.05)
-        run(1.0)
-    # At 0.05, then 0.1, 0.2, 0.4 seconds' distance and so on.
-    assert 2 <= len(relief.collections) <= 6
+        for second in range(130):
+            before = len(relief.collections)
+            relief._look(torch)
+            run_until(lambda: not relief._scheduled)
+            if len(relief.collections) > before:
+                seconds.append(second)
+            now += 1
+    # After 2 seconds, then 4, 8 and so on, a minute at the most.
+    assert seconds == [0, 2, 6, 14, 30, 62, 122]
     assert relief.bytes_freed == 0
 
 
@@ -131,11 +145,12 @@ def test_cycles_that_no_watch_has_seen_are_looked_for_first(
     monkeypatch.setattr(_native, "look", lambda devices: found)
     state.base = 950
     with cyclescope.collect_on_pressure(0.9) as relief:
+        run_until(lambda: relief.looks)
         run(0.2)
         assert (relief.looks, relief.collections) == (1, [])
         found.bytes_held = MIB
         relief._next_look = 0.0
-        run(0.2)
+        run_until(lambda: relief.collections)
         assert relief.looks == 2
         assert len(relief.collections) == 1
 
@@ -149,7 +164,7 @@ def test_a_collection_that_raises_is_told_and_harms_nothing(
     monkeypatch.setattr(cyclescope.PressureRelief, "_collect", refuse)
     state.base = 950
     with cyclescope.collect_on_pressure(0.9):
-        run(0.1)
+        run_until(lambda: caplog.text)
     assert "a collection under memory pressure failed" in caplog.text
 
 
@@ -162,7 +177,7 @@ def test_the_main_thread_is_called() -> None:
     thread = threading.Thread(target=elsewhere)
     thread.start()
     thread.join()
-    run(0.05)
+    run_until(lambda: called)
     assert called == [threading.main_thread()]
 
 
