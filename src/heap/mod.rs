@@ -55,7 +55,7 @@ pub(crate) use {
         Descriptor, class_items, dict_items, find_item, imported, int_value, items, new_text,
         text_of,
     },
-    traverse::{for_each_referent, reference_count},
+    traverse::reference_count,
     types::{TypeFacts, TypeTable, Verdict},
     unreachable::unreachable,
 };

@@ -20,6 +20,8 @@ pub struct TypeFacts {
     pub finalizes: bool,
     /// A dict or a tuple: the collector does not track one that refers to nothing it tracks.
     pub untrackable: bool,
+    /// An object of the type refers to nothing and is no buffer.
+    pub plain: bool,
     pub kind: ObjectKind,
     pub verdict: Verdict,
 }
@@ -30,6 +32,7 @@ impl TypeFacts {
         traverse: None,
         finalizes: false,
         untrackable: false,
+        plain: true,
         kind: ObjectKind::Instance,
         verdict: 0,
     };
@@ -52,7 +55,7 @@ pub struct TypeTable {
     pass: u32,
     /// Types met, each in the one place that its address allows: heaps are large and consist of few
     /// types, so nearly every question is answered here.
-    recent: Box<[Met; RECENT]>,
+    recent: [Met; RECENT],
 }
 
 /// Two to the power of `RECENT_BITS` places.
@@ -84,7 +87,7 @@ impl TypeTable {
         Self {
             entries: FxHashMap::default(),
             pass: 0,
-            recent: Box::new([NOBODY; RECENT]),
+            recent: [NOBODY; RECENT],
         }
     }
 
@@ -177,18 +180,21 @@ impl TypeTable {
             let slot = |number: c_int| ffi::PyType_GetSlot(ty, number);
             let collectable = ffi::PyType_GetFlags(ty) & ffi::Py_TPFLAGS_HAVE_GC != 0;
             let kind = builtins.kind(ty);
+            let verdict = classify(ty);
+            let traverse = collectable
+                .then(|| {
+                    std::mem::transmute::<*mut std::ffi::c_void, Option<ffi::traverseproc>>(slot(
+                        ffi::Py_tp_traverse,
+                    ))
+                })
+                .flatten();
             let facts = TypeFacts {
-                traverse: collectable
-                    .then(|| {
-                        std::mem::transmute::<*mut std::ffi::c_void, Option<ffi::traverseproc>>(
-                            slot(ffi::Py_tp_traverse),
-                        )
-                    })
-                    .flatten(),
+                traverse,
                 finalizes: !slot(ffi::Py_tp_finalize).is_null(),
                 untrackable: matches!(kind, ObjectKind::Dict | ObjectKind::Tuple),
+                plain: traverse.is_none() && verdict == 0,
                 kind,
-                verdict: classify(ty),
+                verdict,
             };
             let py = Python::assume_attached();
             let alive = if is_heap_type(ty) {

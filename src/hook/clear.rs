@@ -140,14 +140,15 @@ impl Drop for Garbage<'_> {
 /// come in rows.
 #[derive(Default)]
 struct ClearSlots<'py> {
-    /// The type of the row, which is held in its place of `recent`; null before the first.
+    /// The type of the row, which is held in `recent`; null before the first.
     row: *mut ffi::PyTypeObject,
     clear: Option<ffi::inquiry>,
     may_fail: bool,
     recent: [Option<ClearSlot<'py>>; RECENT],
+    /// How many types have taken a place in `recent`, each the one after the last.
+    taken: usize,
 }
 
-/// A power of two.
 const RECENT: usize = 8;
 
 struct ClearSlot<'py> {
@@ -155,6 +156,12 @@ struct ClearSlot<'py> {
     of: Bound<'py, PyAny>,
     clear: Option<ffi::inquiry>,
     may_fail: bool,
+}
+
+impl ClearSlot<'_> {
+    fn is_of(&self, ty: *mut ffi::PyTypeObject) -> bool {
+        self.of.as_ptr() == ty.cast()
+    }
 }
 
 impl<'py> ClearSlots<'py> {
@@ -184,25 +191,42 @@ impl<'py> ClearSlots<'py> {
         if self.may_fail {
             self.note_error();
         }
-        // Types are objects of at least 400 bytes, so that their lowest bits say little.
-        let place = &mut self.recent[(ty as usize >> 9) % RECENT];
-        // SAFETY: attached, as `py` shows, and the type is alive; the slot has the type that
-        // CPython documents.
-        let slot = match place {
-            Some(slot) if slot.of.as_ptr() == ty.cast() => slot,
-            _ => place.insert(unsafe {
-                ClearSlot {
-                    of: Bound::from_borrowed_ptr(py, ty.cast()),
-                    clear: mem::transmute::<*mut c_void, Option<ffi::inquiry>>(
-                        ffi::PyType_GetSlot(ty, ffi::Py_tp_clear),
-                    ),
-                    may_fail: ffi::PyType_GetFlags(ty) & ffi::Py_TPFLAGS_HEAPTYPE != 0,
-                }
-            }),
+        let known = self.recent.iter().flatten().find(|slot| slot.is_of(ty));
+        let (clear, may_fail) = match known {
+            Some(slot) => (slot.clear, slot.may_fail),
+            // SAFETY: attached, as `py` shows, and the type is alive.
+            None => unsafe { self.meet(py, ty) },
         };
         self.row = ty;
-        self.clear = slot.clear;
-        self.may_fail = slot.may_fail;
+        self.clear = clear;
+        self.may_fail = may_fail;
+    }
+
+    /// # Safety
+    /// The type is alive.
+    #[cold]
+    #[inline(never)]
+    unsafe fn meet(
+        &mut self,
+        py: Python<'py>,
+        ty: *mut ffi::PyTypeObject,
+    ) -> (Option<ffi::inquiry>, bool) {
+        // SAFETY: attached, as `py` shows, and the type is alive; the slot has the type that
+        // CPython documents.
+        let slot = unsafe {
+            ClearSlot {
+                of: Bound::from_borrowed_ptr(py, ty.cast()),
+                clear: mem::transmute::<*mut c_void, Option<ffi::inquiry>>(ffi::PyType_GetSlot(
+                    ty,
+                    ffi::Py_tp_clear,
+                )),
+                may_fail: ffi::PyType_GetFlags(ty) & ffi::Py_TPFLAGS_HEAPTYPE != 0,
+            }
+        };
+        let found = (slot.clear, slot.may_fail);
+        self.recent[self.taken % RECENT] = Some(slot);
+        self.taken += 1;
+        found
     }
 
     /// Writes an exception that a `tp_clear` left behind to standard error, as the collector does;

@@ -1,5 +1,6 @@
 //! The quick look that all garbage gets: does it hold a buffer?
 
+use std::ffi::{c_int, c_void};
 use std::ptr;
 
 use pyo3::ffi;
@@ -8,7 +9,7 @@ use rustc_hash::FxHashMap;
 
 use super::{Inspector, ask_for_room, busy};
 use crate::device::DeviceSelection;
-use crate::heap::{Builtins, TypeFacts, TypeTable, Verdict, for_each_referent, reference_count};
+use crate::heap::{Builtins, TypeFacts, TypeTable, Verdict, reference_count};
 
 /// What a quick look at garbage says.
 #[derive(Clone, Copy, Debug, Default)]
@@ -32,6 +33,17 @@ struct Search<'a, C> {
     /// they refer to nothing that it tracks, such as an array of NumPy's (`_PyDict_MaybeUntrack` in
     /// Objects/dictobject.c). If all references to one are from the garbage, it is garbage too.
     untracked: FxHashMap<*mut ffi::PyObject, i64>,
+    row: Row,
+    finalizer_ran: bool,
+}
+
+/// What is needed of the type of the object that was looked at last.
+struct Row {
+    /// To compare by address only.
+    ty: *mut ffi::PyTypeObject,
+    traverse: Option<ffi::traverseproc>,
+    /// It may be a buffer, or have been finalized.
+    matters: bool,
 }
 
 impl<C: Fn(*mut ffi::PyTypeObject) -> Verdict> Search<'_, C> {
@@ -45,48 +57,96 @@ impl<C: Fn(*mut ffi::PyTypeObject) -> Verdict> Search<'_, C> {
         }
     }
 
-    /// Passes a referent of the garbage. Nearly all are classes, strings and objects that others
-    /// refer to as well, so what finds that out is short enough to need no stack.
-    #[inline]
-    unsafe fn pass(&mut self, target: *mut ffi::PyObject) {
-        // SAFETY: by the contract of `facts`; the types are CPython's own.
+    /// Passes a referent of the garbage: a `visitproc`, with the search as its argument. Nearly all
+    /// are classes, strings and objects that others refer to as well, so what finds that out is short
+    /// and needs no stack; `consider` does the rest in its place.
+    ///
+    /// # Safety
+    /// As for `facts`, and `search` is the search.
+    unsafe extern "C" fn pass(target: *mut ffi::PyObject, search: *mut c_void) -> c_int {
+        // SAFETY: by this function's contract; the types are CPython's own.
         unsafe {
             let ty = ffi::Py_TYPE(target);
             // Half of all. A class refers to itself by its `__mro__`, so garbage cannot be all that
             // holds it without being found by the collector.
             if ty == &raw mut ffi::PyUnicode_Type || ty == &raw mut ffi::PyType_Type {
-                return;
+                return 0;
             }
-            match self.table.met(ty) {
-                Some(facts) if !may_matter(facts, target) => {}
-                _ => self.consider(target),
+            match (*search.cast::<Self>()).table.met(ty) {
+                Some(facts) if facts.plain => 0,
+                Some(facts) if facts.verdict == 0 && is_held_elsewhere(facts, target) => 0,
+                _ => Self::consider(target, search),
             }
         }
     }
 
+    /// Looks at what [`Search::pass`] could not pass.
+    ///
+    /// # Safety
+    /// As for `pass`.
     #[cold]
     #[inline(never)]
-    unsafe fn consider(&mut self, target: *mut ffi::PyObject) {
-        // SAFETY: by the contract of `facts`.
+    unsafe extern "C" fn consider(target: *mut ffi::PyObject, search: *mut c_void) -> c_int {
+        // SAFETY: by this function's contract.
         unsafe {
-            let facts = self.facts(target);
-            if !may_matter(&facts, target) {
-                return;
-            }
+            let search = &mut *search.cast::<Self>();
+            let facts = search.facts(target);
             if facts.verdict != 0 {
-                self.candidates.push((facts.verdict, target as usize));
-                return;
-            }
-            let references = reference_count(target);
-            if references == 1 {
-                self.held.push(target);
-            } else {
-                let found = self.untracked.entry(target).or_insert(0);
-                *found += 1;
-                if *found == references {
-                    self.held.push(target);
+                search.candidates.push((facts.verdict, target as usize));
+            } else if !facts.plain && !is_held_elsewhere(&facts, target) {
+                let references = reference_count(target);
+                if references == 1 {
+                    search.held.push(target);
+                } else if ffi::PyObject_GC_IsTracked(target) == 0 {
+                    let found = search.untracked.entry(target).or_insert(0);
+                    *found += 1;
+                    if *found == references {
+                        search.held.push(target);
+                    }
                 }
             }
+        }
+        0
+    }
+
+    /// Looks at an object of the garbage and passes its referents.
+    ///
+    /// # Safety
+    /// As for `facts`.
+    #[inline]
+    unsafe fn look(&mut self, object: *mut ffi::PyObject) {
+        // SAFETY: by this function's contract; `pass` keeps the protocol of `tp_traverse`.
+        unsafe {
+            let ty = ffi::Py_TYPE(object);
+            // Objects of one type come in rows.
+            if ty != self.row.ty {
+                let facts = self.facts(object);
+                self.row = Row {
+                    ty,
+                    traverse: facts.traverse,
+                    matters: facts.verdict != 0 || facts.finalizes,
+                };
+            }
+            if self.row.matters {
+                self.regard(object);
+            }
+            if let Some(traverse) = self.row.traverse {
+                traverse(object, Self::pass, ptr::from_mut(self).cast());
+            }
+        }
+    }
+
+    /// # Safety
+    /// As for `facts`.
+    #[inline(never)]
+    unsafe fn regard(&mut self, object: *mut ffi::PyObject) {
+        // SAFETY: by this function's contract.
+        unsafe {
+            let facts = self.facts(object);
+            if facts.verdict != 0 {
+                self.candidates.push((facts.verdict, object as usize));
+            }
+            self.finalizer_ran |= facts.finalizes && ffi::PyObject_GC_IsFinalized(object) != 0;
         }
     }
 }
@@ -94,27 +154,17 @@ impl<C: Fn(*mut ffi::PyTypeObject) -> Verdict> Search<'_, C> {
 /// A dict or tuple with more references than this is a fixture of the program, and not looked into.
 const SHARED: i64 = 64;
 
-/// True for what may be a buffer, and for what may hold one and be part of the garbage though the
-/// collector does not say so: see [`Search::held`] and [`Search::untracked`].
+/// True for what others than the garbage refer to, or what the collector would have found: all but
+/// what only one object refers to, and the few dicts and tuples that may be untracked. See
+/// [`Search::held`] and [`Search::untracked`].
 ///
 /// # Safety
 /// As for [`reference_count`].
 #[inline]
-unsafe fn may_matter(facts: &TypeFacts, object: *mut ffi::PyObject) -> bool {
-    if facts.verdict != 0 {
-        return true;
-    }
-    if facts.traverse.is_none() {
-        return false;
-    }
+unsafe fn is_held_elsewhere(facts: &TypeFacts, object: *mut ffi::PyObject) -> bool {
     // SAFETY: by this function's contract.
-    unsafe {
-        let references = reference_count(object);
-        references == 1
-            || (facts.untrackable
-                && references <= SHARED
-                && ffi::PyObject_GC_IsTracked(object) == 0)
-    }
+    let references = unsafe { reference_count(object) };
+    references != 1 && (!facts.untrackable || references > SHARED)
 }
 
 /// Less garbage than this is looked at without asking whether there is memory for it.
@@ -135,7 +185,6 @@ impl Inspector {
         let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
         // SAFETY: attached; the types that are classified are alive.
         let classify = |ty| unsafe { frameworks.classify(ty) };
-        let mut glance = Glance::default();
         let mut search = Search {
             table: &mut table,
             builtins: &self.builtins,
@@ -143,39 +192,36 @@ impl Inspector {
             candidates: Vec::new(),
             held: Vec::new(),
             untracked: FxHashMap::default(),
+            row: Row {
+                ty: ptr::null_mut(),
+                traverse: None,
+                matters: false,
+            },
+            finalizer_ran: false,
         };
         search.table.begin_pass();
-        let mut row = (ptr::null_mut(), TypeFacts::NONE);
-        let mut next = 0;
-        while let Some(object) = garbage.get(next).copied().or_else(|| search.held.pop()) {
-            next += 1;
-            // SAFETY: attached; the garbage is held by the caller, and holds what it refers to.
-            unsafe {
-                let ty = ffi::Py_TYPE(object);
-                // Objects of one type come in rows.
-                if ty != row.0 {
-                    row = (ty, search.facts(object));
-                }
-                let facts = &row.1;
-                if facts.verdict != 0 {
-                    search.candidates.push((facts.verdict, object as usize));
-                }
-                glance.finalizer_ran |=
-                    facts.finalizes && ffi::PyObject_GC_IsFinalized(object) != 0;
-                if let Some(traverse) = facts.traverse {
-                    for_each_referent(object, traverse, &mut |target| search.pass(target));
-                }
+        // SAFETY: attached; the garbage is held by the caller, and holds what it refers to.
+        unsafe {
+            for object in garbage {
+                search.look(*object);
+            }
+            while let Some(object) = search.held.pop() {
+                search.look(object);
             }
         }
+        let finalizer_ran = search.finalizer_ran;
         let mut candidates = search.candidates;
         drop(table);
         candidates.sort_unstable();
         candidates.dedup();
-        glance.holds_buffer = candidates.iter().any(|&(verdict, address)| {
+        let holds_buffer = candidates.iter().any(|&(verdict, address)| {
             // SAFETY: attached; the candidates are held by the garbage.
             let object = unsafe { Bound::from_borrowed_ptr(py, address as *mut ffi::PyObject) };
             frameworks.buffer(verdict, &object, devices).is_some()
         });
-        Ok(glance)
+        Ok(Glance {
+            holds_buffer,
+            finalizer_ran,
+        })
     }
 }
