@@ -59,26 +59,24 @@ class Figure {
     });
   }
 
-  /** Shows this drawing: that of a button, or one that opens a fold. */
+  /** Shows this drawing: that of a button, or one that opens a fold. Done when all of it is drawn. */
   async show(name) {
     this.wanted = name;
-    if (!this.drawings.has(name)) {
-      const asleep = this.asleep(name);
-      const svg = asleep ? await drawingIn(asleep) : this.view.querySelector("svg");
-      this.drawings.set(name, this.open(svg));
-      if (this.wanted !== name) return;
-    }
-    ({ svg: this.svg, selection: this.selection } = this.drawings.get(name));
-    this.view.replaceChildren(this.svg);
+    if (!this.drawings.has(name)) this.drawings.set(name, this.open(this.asleep(name)));
+    const drawing = await this.drawings.get(name);
+    if (this.wanted !== name) return;
     for (const button of this.element.querySelectorAll("button[data-view]")) {
       button.setAttribute("aria-pressed", String(button.dataset.view === name));
     }
-    this.name = name;
+    [this.name, this.svg, this.selection] = [name, drawing.svg, drawing.selection];
     const { width, height } = this.svg.viewBox.baseVal;
     this.element.classList.toggle("flat", width > FLAT * height);
+    // First the place, then the drawing: texts are laid out for the size that they have there.
     this.camera.use(this.svg);
+    this.view.replaceChildren(this.svg);
     this.selection.choose(null);
     this.find();
+    await drawing.whole;
   }
 
   /** The drawing of this name that was not asked for yet. */
@@ -86,17 +84,31 @@ class Figure {
     return this.element.querySelector(`template[data-view="${name}"]`);
   }
 
-  open(svg) {
+  /** The drawing that a template holds, or else the one that is there, and when it is whole. */
+  async open(template) {
+    const growing = template && new Growing(await unpacked(template));
+    const svg = growing?.svg ?? this.view.querySelector("svg");
     svg.tabIndex = 0;
     svg.setAttribute("role", "application");
     svg.setAttribute("aria-label", "Drawing of the leak. Arrow keys go along references.");
-    const selection = new Selection(svg, this.leak, (box) => this.describe(box));
-    for (const { element, words, node } of selection.boxes) {
-      element.setAttribute("role", "img");
-      element.setAttribute("aria-label", shortened(node?.label ?? words, 200));
-    }
     svg.addEventListener("keydown", (event) => this.key(event));
-    return { svg, selection };
+    const selection = new Selection(svg, this.leak, (box) => this.describe(box));
+    nameBoxes(selection.boxes);
+    return { svg, selection, whole: growing && this.grow(growing, selection) };
+  }
+
+  /** Draws the rest of a drawing, a part each frame. */
+  async grow(growing, selection) {
+    growing.svg.setAttribute("aria-busy", "true");
+    for (;;) {
+      nameBoxes(selection.add(growing.grow()));
+      if (growing.whole) break;
+      await frame();
+    }
+    growing.svg.removeAttribute("aria-busy");
+    if (this.selection !== selection) return;
+    if (selection.chosen) selection.choose(selection.chosen);
+    this.find();
   }
 
   /** The name of the drawing that opens a box which stands for several objects. */
@@ -110,6 +122,7 @@ class Figure {
     const name = this.opening(box);
     if (!name) return;
     await this.show(name);
+    if (this.name !== name) return;
     for (const number of box.hidden) this.selection.byNumber.get(number)?.element.classList.add("opened");
     this.camera.fit(OVERVIEW);
     const first = this.selection.byNumber.get(box.hidden[0]);
@@ -175,10 +188,12 @@ class Figure {
   }
 }
 
-/** The drawing that a template holds. */
-async function drawingIn(template) {
-  const image = new DOMParser().parseFromString(await unpacked(template), "image/svg+xml");
-  return document.importNode(image.documentElement, true);
+/** The boxes have names for who does not see them. */
+function nameBoxes(boxes) {
+  for (const { element, words, node } of boxes) {
+    element.setAttribute("role", "img");
+    element.setAttribute("aria-label", shortened(node?.label ?? words, 200));
+  }
 }
 
 /** Gives a box of a drawing that was asleep its hover text. */

@@ -18,21 +18,36 @@ class Selection {
     this.onChange = onChange;
     this.chosen = null;
     this.marked = [];
-    this.boxes = [...svg.querySelectorAll(".node[data-node], .node[data-more]")].map((element) => {
-      element.id ||= `${svg.id}-more-${element.dataset.more.slice(0, 20).replaceAll(" ", "-")}`;
-      const number = element.dataset.node === undefined ? null : Number(element.dataset.node);
-      const node = leak.graph.nodes[number];
-      const words = node ? `${node.label}\n${node.type_name}\n${place(node.location)}` : element.textContent;
-      const hidden = (element.dataset.more ?? "").split(" ").filter(Boolean).map(Number);
-      return { element, number, node, hidden, words: words.toLowerCase() };
-    });
-    this.boxOf = new Map(this.boxes.map((box) => [box.element, box]));
-    this.byNumber = new Map(this.boxes.filter((box) => box.node).map((box) => [box.number, box]));
+    this.boxes = [];
+    this.boxOf = new Map();
+    this.byNumber = new Map();
     this.lines = new Map();
-    for (const element of svg.querySelectorAll("[data-edge]")) {
-      const number = Number(element.dataset.edge);
-      this.lines.set(number, [...(this.lines.get(number) ?? []), element]);
+    this.add(svg.querySelectorAll(".node, [data-edge]"));
+  }
+
+  /** Learns of elements that were added to the drawing; the boxes among them. */
+  add(elements) {
+    const boxes = [];
+    for (const element of elements) {
+      const { edge, node, more } = element.dataset;
+      if (edge !== undefined) this.lines.set(Number(edge), [...(this.lines.get(Number(edge)) ?? []), element]);
+      else if (node !== undefined || more !== undefined) boxes.push(this.box(element));
     }
+    for (const box of boxes) {
+      this.boxes.push(box);
+      this.boxOf.set(box.element, box);
+      if (box.node) this.byNumber.set(box.number, box);
+    }
+    return boxes;
+  }
+
+  box(element) {
+    element.id ||= `${this.svg.id}-more-${element.dataset.more.slice(0, 20).replaceAll(" ", "-")}`;
+    const number = element.dataset.node === undefined ? null : Number(element.dataset.node);
+    const node = this.leak.graph.nodes[number];
+    const words = node ? `${node.label}\n${node.type_name}\n${place(node.location)}` : element.textContent;
+    const hidden = (element.dataset.more ?? "").split(" ").filter(Boolean).map(Number);
+    return { element, number, node, hidden, words: words.toLowerCase() };
   }
 
   /** The box that an element of the drawing belongs to, or null. */
