@@ -13,7 +13,6 @@ class Figure {
     this.input = element.querySelector("input");
     this.select = element.querySelector("select");
     this.camera = new Camera(this.view);
-    this.drawings = new Map();
     element.classList.add("live");
     element.querySelector(".tools").hidden = false;
     this.panel.hidden = false;
@@ -59,56 +58,61 @@ class Figure {
     });
   }
 
-  /** Shows this drawing: that of a button, or one that opens a fold. Done when all of it is drawn. */
+  /** Shows this drawing: that of a button, or one that opens a fold. True when all of it is there. */
   async show(name) {
-    this.wanted = name;
-    if (!this.drawings.has(name)) this.drawings.set(name, this.open(this.asleep(name)));
-    const drawing = await this.drawings.get(name);
-    if (this.wanted !== name) return;
+    const wanted = this.wanted = {};
+    const drawing = await this.open(name);
+    if (this.wanted !== wanted) return false;
     for (const button of this.element.querySelectorAll("button[data-view]")) {
       button.setAttribute("aria-pressed", String(button.dataset.view === name));
     }
-    [this.name, this.svg, this.selection] = [name, drawing.svg, drawing.selection];
+    Object.assign(this, { name, ...drawing });
     const { width, height } = this.svg.viewBox.baseVal;
     this.element.classList.toggle("flat", width > FLAT * height);
-    // First the place, then the drawing: texts are laid out for the size that they have there.
+    // First its place, then the drawing: texts are laid out for the size that they have there.
     this.camera.use(this.svg);
     this.view.replaceChildren(this.svg);
     this.selection.choose(null);
     this.find();
-    await drawing.whole;
+    return this.grow(drawing);
   }
 
-  /** The drawing of this name that was not asked for yet. */
+  /** What holds the drawing of this name; nothing for the one that the page came with. */
   asleep(name) {
     return this.element.querySelector(`template[data-view="${name}"]`);
   }
 
-  /** The drawing that a template holds, or else the one that is there, and when it is whole. */
-  async open(template) {
-    const growing = template && new Growing(await unpacked(template));
+  /** The drawing of this name, or the first part of it. */
+  async open(name) {
+    const asleep = this.asleep(name);
+    if (!asleep && this.first) return this.first;
+    const growing = asleep && new Growing(await unpacked(asleep));
     const svg = growing?.svg ?? this.view.querySelector("svg");
     svg.tabIndex = 0;
     svg.setAttribute("role", "application");
     svg.setAttribute("aria-label", "Drawing of the leak. Arrow keys go along references.");
     svg.addEventListener("keydown", (event) => this.key(event));
     const selection = new Selection(svg, this.leak, (box) => this.describe(box));
-    nameBoxes(selection.boxes);
-    return { svg, selection, whole: growing && this.grow(growing, selection) };
+    if (growing) selection.add(growing.grow());
+    const drawing = { svg, selection, growing };
+    if (!asleep) this.first = drawing;
+    return drawing;
   }
 
-  /** Draws the rest of a drawing, a part each frame. */
-  async grow(growing, selection) {
-    growing.svg.setAttribute("aria-busy", "true");
-    for (;;) {
-      nameBoxes(selection.add(growing.grow()));
-      if (growing.whole) break;
+  /** Draws the rest of the drawing, a part each frame, for as long as it is shown. */
+  async grow({ svg, selection, growing }) {
+    if (!growing || growing.whole) return true;
+    svg.setAttribute("aria-busy", "true");
+    while (!growing.whole) {
       await frame();
+      if (this.selection !== selection) return false;
+      selection.add(growing.grow());
     }
-    growing.svg.removeAttribute("aria-busy");
-    if (this.selection !== selection) return;
-    if (selection.chosen) selection.choose(selection.chosen);
+    svg.removeAttribute("aria-busy");
+    // What was chosen and searched for meanwhile may be among what came later.
+    selection.choose(selection.chosen);
     this.find();
+    return true;
   }
 
   /** The name of the drawing that opens a box which stands for several objects. */
@@ -121,8 +125,7 @@ class Figure {
   async unfold(box) {
     const name = this.opening(box);
     if (!name) return;
-    await this.show(name);
-    if (this.name !== name) return;
+    if (!(await this.show(name))) return;
     for (const number of box.hidden) this.selection.byNumber.get(number)?.element.classList.add("opened");
     this.camera.fit(OVERVIEW);
     const first = this.selection.byNumber.get(box.hidden[0]);
@@ -185,14 +188,6 @@ class Figure {
     else if (event.key === "Escape") this.back();
     else return;
     event.preventDefault();
-  }
-}
-
-/** The boxes have names for who does not see them. */
-function nameBoxes(boxes) {
-  for (const { element, words, node } of boxes) {
-    element.setAttribute("role", "img");
-    element.setAttribute("aria-label", shortened(node?.label ?? words, 200));
   }
 }
 

@@ -46,18 +46,13 @@ async function onSave(button) {
   const kind = button.dataset.save;
   if (kind === "svg") {
     const section = button.closest("section");
-    save(standAlone(figures.get(section)), fileName(leakOf(section), "svg"), "image/svg+xml");
+    save(await standAlone(figures.get(section)), fileName(leakOf(section), "svg"), "image/svg+xml");
   } else if (kind === "json") {
-    save(JSON.stringify(report, plain), fileName(report.leaks[0], "json"), "application/json");
+    save(document.getElementById("report").textContent, fileName(report.leaks[0], "json"), "application/json");
   } else {
     const dot = await unpacked(document.getElementById("dot"));
     save(dot, fileName(report.leaks[0], "dot"), "text/vnd.graphviz");
   }
-}
-
-/** Leaves out what the page has added to the report. */
-function plain(key, value) {
-  return key === "references" ? undefined : value;
 }
 
 document.addEventListener("click", (event) => {

@@ -25,29 +25,28 @@ class Selection {
     this.add(svg.querySelectorAll(".node, [data-edge]"));
   }
 
-  /** Learns of elements that were added to the drawing; the boxes among them. */
+  /** Learns of elements of the drawing. */
   add(elements) {
-    const boxes = [];
     for (const element of elements) {
       const { edge, node, more } = element.dataset;
       if (edge !== undefined) this.lines.set(Number(edge), [...(this.lines.get(Number(edge)) ?? []), element]);
-      else if (node !== undefined || more !== undefined) boxes.push(this.box(element));
+      else if (node !== undefined || more !== undefined) this.addBox(element);
     }
-    for (const box of boxes) {
-      this.boxes.push(box);
-      this.boxOf.set(box.element, box);
-      if (box.node) this.byNumber.set(box.number, box);
-    }
-    return boxes;
   }
 
-  box(element) {
+  addBox(element) {
     element.id ||= `${this.svg.id}-more-${element.dataset.more.slice(0, 20).replaceAll(" ", "-")}`;
     const number = element.dataset.node === undefined ? null : Number(element.dataset.node);
     const node = this.leak.graph.nodes[number];
     const words = node ? `${node.label}\n${node.type_name}\n${place(node.location)}` : element.textContent;
     const hidden = (element.dataset.more ?? "").split(" ").filter(Boolean).map(Number);
-    return { element, number, node, hidden, words: words.toLowerCase() };
+    // Who does not see it hears its name.
+    element.setAttribute("role", "img");
+    element.setAttribute("aria-label", shortened(node?.label ?? words, 200));
+    const box = { element, number, node, hidden, words: words.toLowerCase() };
+    this.boxes.push(box);
+    this.boxOf.set(element, box);
+    if (node) this.byNumber.set(number, box);
   }
 
   /** The box that an element of the drawing belongs to, or null. */
