@@ -129,3 +129,15 @@ def test_of_many_leaks_all_are_listed(
     expect(opened.page.locator("section.leak")).to_have_count(count)
     expect(opened.page.locator("nav a")).to_have_count(count if count > 1 else 0)
     assert opened.complaints == []
+    # However long the list, the leak is in sight below it; and the list follows the leak.
+    first = opened.page.locator("section.leak").first.bounding_box()
+    assert first is not None
+    assert first["y"] < 720
+    for _ in range(count - 1):
+        opened.page.keyboard.press("j")
+    if count > 1:
+        last, view = (opened.page.locator(at) for at in ("nav li:last-child", "nav"))
+        entry, area = last.bounding_box(), view.bounding_box()
+        assert entry is not None
+        assert area is not None
+        assert area["y"] <= entry["y"] < area["y"] + area["height"]

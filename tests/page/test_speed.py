@@ -128,7 +128,7 @@ def test_what_is_out_of_sight_is_not_laid_out(
     report: cyclescope.CycleReport, large: cyclescope.CycleReport, open_page: Open
 ) -> None:
     seen = "element => element.checkVisibility({ contentVisibilityAuto: true })"
-    page = open_page(repeated(report, 30).to_html(), java_script_enabled=False).page
+    page = open_page(repeated(report, 6).to_html(), java_script_enabled=False).page
     page.screenshot()  # What is in sight is known when it was painted.
     assert page.locator("svg.leak-drawing").first.evaluate(seen)
     assert not page.locator("svg.leak-drawing").last.evaluate(seen)

@@ -24,9 +24,18 @@ function showLeak(index) {
     if (other === index) entry.setAttribute("aria-current", "true");
     else entry.removeAttribute("aria-current");
   });
+  inSight(entries[index]);
   const section = sections[index];
   const element = section.querySelector("figure");
   if (element && !figures.has(section)) figures.set(section, new Figure(element, leakOf(section)));
+}
+
+/** Scrolls the list of leaks, and nothing else, until this entry is seen. */
+function inSight(entry) {
+  const list = entry?.closest("ol");
+  if (!list) return;
+  const { offsetTop, offsetHeight } = entry.parentElement;
+  list.scrollTop = Math.min(Math.max(list.scrollTop, offsetTop + offsetHeight - list.clientHeight), offsetTop);
 }
 
 function fromAddress() {
@@ -56,6 +65,12 @@ async function onSave(button) {
 }
 
 document.addEventListener("click", (event) => {
+  // In a notebook's frame a link to a leak would lead to the notebook's own address.
+  const entry = location.protocol === "about:" ? entries.indexOf(event.target.closest?.("nav a")) : -1;
+  if (entry >= 0) {
+    event.preventDefault();
+    showLeak(entry);
+  }
   const button = event.target.closest?.("button");
   if (button?.dataset.copy) onCopy(button);
   else if (button?.dataset.save) onSave(button);
