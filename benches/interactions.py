@@ -17,9 +17,10 @@ import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, ViewportSize, sync_playwright
 
 import cyclescope
 import measure
@@ -33,7 +34,7 @@ import common
 
 REPETITIONS = 5
 SETTLED_MS = 300
-VIEWPORT = {"width": 1280, "height": 900}
+VIEWPORT: ViewportSize = {"width": 1280, "height": 900}
 CATEGORIES = ["toplevel", "devtools.timeline", "blink.user_timing"]
 
 # When an event came, when the frame after it was painted, and when nothing was busy any more.
@@ -169,10 +170,10 @@ def main() -> None:
         written = write_pages(Path(folder))
         one, many = (args.page or written[0]).resolve(), (args.leaks or written[1]).resolve()
         browser = playwright.chromium.launch(executable_path=chromium(), args=FLAGS)
-        rows = [row("open a page of 2,000 objects", lambda: opened(browser, one))]
-        rows += [row(what.name, lambda w=what: measured(browser, one, w)) for what in INTERACTIONS]
-        rows += [row("open a page of 200 leaks", lambda: opened(browser, many))]
-        rows += [row(what.name, lambda w=what: measured(browser, many, w)) for what in OF_LEAKS]
+        rows = [row("open a page of 2,000 objects", partial(opened, browser, one))]
+        rows += [row(what.name, partial(measured, browser, one, what)) for what in INTERACTIONS]
+        rows += [row("open a page of 200 leaks", partial(opened, browser, many))]
+        rows += [row(what.name, partial(measured, browser, many, what)) for what in OF_LEAKS]
         browser.close()
     head = ["interaction", "longest task", "first answer", "all is there"]
     title = f"What keeps the page busy, {REPETITIONS} times each"
