@@ -86,6 +86,7 @@ bench: $(VENV)/.tested-with $(VENV)/.built ## what cyclescope costs, measured
 	$(PY) benches/hook_cost.py
 	$(PY) benches/million_ring.py
 	$(PY) benches/rendering.py
+	$(PY) benches/interactions.py
 	$(PY) benches/repeated_leak.py
 	$(PY) benches/import_time.py
 	$(PY) benches/growth_cost.py

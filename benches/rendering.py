@@ -58,7 +58,8 @@ UNFOLDED = """() => new Promise(resolve => {
   const button = document.querySelector("button[data-view=all]");
   if (!button) resolve(0);
   button?.click();
-  const look = () => button.ariaPressed === "true"
+  const whole = () => button.ariaPressed === "true" && !document.querySelector("[aria-busy]");
+  const look = () => whole()
     ? requestAnimationFrame(() => resolve(performance.now() - start)) : requestAnimationFrame(look);
   requestAnimationFrame(look);
 })"""

@@ -143,6 +143,14 @@ impl<'a> Canvas<'a> {
         ));
     }
 
+    /// A group of elements of one kind, each on a line of its own, so that the page can draw a part
+    /// of them at a time.
+    pub fn layer(&mut self, class: &str, draw: impl FnOnce(&mut Self)) {
+        _ = writeln!(self.elements, "<g class=\"{class}\">");
+        draw(self);
+        self.elements.push_str("</g>\n");
+    }
+
     pub fn line(&mut self, link: &Link, route: &Route, in_ring: bool) {
         let Route {
             start,
@@ -315,6 +323,7 @@ impl<'a> Canvas<'a> {
             }
             let width = columns(&text) * LABEL_CHAR;
             self.text("legend", (x, y), &text);
+            self.elements.push('\n');
             self.cover((x + width / 2.0, y), width / 2.0, 6.0);
             x += width + 26.0;
         }
@@ -334,7 +343,7 @@ impl<'a> Canvas<'a> {
              width=\"{width:.0}\" height=\"{height:.0}\">\n\
              <title>{}</title>\n{style}\
              <rect class=\"paper\" x=\"{left:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" height=\"{height:.1}\"/>\n\
-             <g class=\"scene\">\n{}</g>\n</svg>\n",
+             {}</svg>\n",
             markup(&format!(
                 "{} held by {}",
                 human_bytes(leak.bytes_held),

@@ -85,15 +85,21 @@ pub(super) fn draw(leak: &Leak, id: &str, look: &Look) -> Drawing {
     let mut order: Vec<usize> = (0..scene.links.len()).collect();
     order.sort_by_key(|&index| weight(scene.links[index].role));
     let mut canvas = Canvas::new(id, look.titles);
-    for &index in &order {
-        canvas.line(&scene.links[index], &routes[index], index < scene.ring);
-    }
-    for (index, (shape, spot)) in scene.boxes.iter().zip(&spots).enumerate() {
-        canvas.shape(shape, spot, index < scene.ring);
-    }
-    for (index, at) in names(&scene, &spots, &routes, &order) {
-        canvas.label(&scene.links[index], at);
-    }
+    canvas.layer("lines", |canvas| {
+        for &index in &order {
+            canvas.line(&scene.links[index], &routes[index], index < scene.ring);
+        }
+    });
+    canvas.layer("boxes", |canvas| {
+        for (index, (shape, spot)) in scene.boxes.iter().zip(&spots).enumerate() {
+            canvas.shape(shape, spot, index < scene.ring);
+        }
+    });
+    canvas.layer("names", |canvas| {
+        for (index, at) in names(&scene, &spots, &routes, &order) {
+            canvas.label(&scene.links[index], at);
+        }
+    });
     let cuts = scene
         .links
         .iter()

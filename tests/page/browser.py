@@ -46,9 +46,10 @@ class Opened:
         return section.get_by_role("button", name=name, exact=True).first
 
     def show(self, view: str) -> None:
-        """Shows another drawing of the leak."""
+        """Shows another drawing of the leak, and waits until all of it is drawn."""
         self.button(view).click()
         expect(self.button(view)).to_have_attribute("aria-pressed", "true")
+        expect(self.drawing).not_to_have_attribute("aria-busy", "true", timeout=30_000)
 
     def seen(self) -> str:
         """What part of the drawing is seen, as the browser has it."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from browser import FLAGS, Open, Opened, chromium, open_file
+from crowded import crowded
 from playwright.sync_api import Browser, BrowserContext, sync_playwright
 
 import cyclescope
@@ -110,14 +111,5 @@ def several() -> cyclescope.CycleReport:
 
 @pytest.fixture(scope="session")
 def large(report: cyclescope.CycleReport) -> cyclescope.CycleReport:
-    """The leak of ``report`` with 2,000 objects around it."""
-    data = json.loads(report.to_json())
-    graph = data["leaks"][0]["graph"]
-    first = len(graph["nodes"])
-    for index in range(first, 2000):
-        node = {**graph["nodes"][0], "label": f"Node {index}", "type_name": f"tree.Node{index % 7}"}
-        graph["nodes"].append({**node, "in_cycle": False, "kind": "object"})
-        parent = max(0, first + (index - first - 1) // 3)
-        edge = {"from": parent, "to": index, "name": f".child{index % 3}", "role": "other"}
-        graph["edges"].append(edge)
-    return cyclescope.CycleReport.from_json(json.dumps(data))
+    """The leak of ``report`` among 2,000 objects."""
+    return crowded(report, 2000)

@@ -65,3 +65,12 @@ def test_the_drawing_works_there(report: cyclescope.CycleReport, open_page: Open
     with beside.page.expect_download() as download:
         frame.get_by_role("button", name="SVG").click()
     assert download.value.suggested_filename.endswith(".svg")
+
+
+def test_the_list_of_leaks_works_there(several: cyclescope.CycleReport, open_page: Open) -> None:
+    frame = open_page(exported(several._repr_html_())).page.frame_locator("iframe")
+    frame.get_by_role("navigation", name="Leaks").get_by_role("link").nth(1).click()
+    shown = frame.locator("section.leak:visible")
+    expect(shown).to_have_count(1)
+    expect(shown).to_contain_text(several.leaks[1].signature)
+    expect(shown.locator(".node.held").first).to_be_visible()

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from browser import Open
 from conftest import leaked
+from crowded import repeated
 from playwright.sync_api import expect
 
 import common
@@ -124,10 +125,19 @@ def test_a_report_without_occurrences_is_still_read(
 def test_of_many_leaks_all_are_listed(
     report: cyclescope.CycleReport, open_page: Open, count: int
 ) -> None:
-    data = json.loads(report.to_json())
-    (leak,) = data["leaks"]
-    data["leaks"] = [{**leak, "signature": f"{index:016x}"} for index in range(count)]
-    opened = open_page(cyclescope.CycleReport.from_json(json.dumps(data)).to_html())
+    opened = open_page(repeated(report, count).to_html())
     expect(opened.page.locator("section.leak")).to_have_count(count)
     expect(opened.page.locator("nav a")).to_have_count(count if count > 1 else 0)
     assert opened.complaints == []
+    # However long the list, the leak is in sight below it; and the list follows the leak.
+    first = opened.page.locator("section.leak").first.bounding_box()
+    assert first is not None
+    assert first["y"] < 720
+    for _ in range(count - 1):
+        opened.page.keyboard.press("j")
+    if count > 1:
+        last, view = (opened.page.locator(at) for at in ("nav li:last-child", "nav"))
+        entry, area = last.bounding_box(), view.bounding_box()
+        assert entry is not None
+        assert area is not None
+        assert area["y"] <= entry["y"] < area["y"] + area["height"]

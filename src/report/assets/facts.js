@@ -80,19 +80,18 @@ function ofSeveral(leak, { element, hidden }, { choose, unfold, drawAll }) {
 
 /** The objects and references of a leak as a table, for who wants the graph itself. */
 function rawTable(leak) {
-  const ROWS = 500;
+  const [ROWS, TOGETHER] = [500, 25];
   const { nodes, edges } = leak.graph;
-  const table = make("table", "", make("thead", "", make("tr", "",
-    ...["", "Object", "Type", "Refers to"].map((text) => make("th", text)))));
-  const body = make("tbody");
+  const row = (kind, ...texts) => make("tr", "", ...texts.map((text) => make(kind, text)));
+  const table = make("table", "", make("thead", "", row("th", "", "Object", "Type", "Refers to")));
   nodes.slice(0, ROWS).forEach((node, number) => {
     const out = (referencesOf(leak)[number] ?? []).map((index) => edges[index])
       .filter((edge) => edge.from === number);
     const names = out.slice(0, 50).map((edge) => `${edge.name} → ${edge.to}`).join("; ");
-    body.append(make("tr", "", ...[String(number), node.label, node.type_name, names]
-      .map((text) => make("td", text))));
+    // The browser lays out those groups of rows that are in sight.
+    if (number % TOGETHER === 0) table.append(make("tbody"));
+    table.lastElementChild.append(row("td", String(number), node.label, node.type_name, names));
   });
-  table.append(body);
   const more = nodes.length > ROWS ? `${nodes.length - ROWS} further objects are in the JSON.` : "";
   const wide = make("div", "", table, make("p", more));
   wide.className = "wide";

@@ -13,7 +13,6 @@ class Figure {
     this.input = element.querySelector("input");
     this.select = element.querySelector("select");
     this.camera = new Camera(this.view);
-    this.drawings = new Map();
     element.classList.add("live");
     element.querySelector(".tools").hidden = false;
     this.panel.hidden = false;
@@ -59,44 +58,61 @@ class Figure {
     });
   }
 
-  /** Shows this drawing: that of a button, or one that opens a fold. */
+  /** Shows this drawing: that of a button, or one that opens a fold. True when all of it is there. */
   async show(name) {
-    this.wanted = name;
-    if (!this.drawings.has(name)) {
-      const asleep = this.asleep(name);
-      const svg = asleep ? await drawingIn(asleep) : this.view.querySelector("svg");
-      this.drawings.set(name, this.open(svg));
-      if (this.wanted !== name) return;
-    }
-    ({ svg: this.svg, selection: this.selection } = this.drawings.get(name));
-    this.view.replaceChildren(this.svg);
+    const wanted = this.wanted = {};
+    const drawing = await this.open(name);
+    if (this.wanted !== wanted) return false;
     for (const button of this.element.querySelectorAll("button[data-view]")) {
       button.setAttribute("aria-pressed", String(button.dataset.view === name));
     }
-    this.name = name;
+    Object.assign(this, { name, ...drawing });
     const { width, height } = this.svg.viewBox.baseVal;
     this.element.classList.toggle("flat", width > FLAT * height);
+    // First its place, then the drawing: texts are laid out for the size that they have there.
     this.camera.use(this.svg);
+    this.view.replaceChildren(this.svg);
     this.selection.choose(null);
     this.find();
+    return this.grow(drawing);
   }
 
-  /** The drawing of this name that was not asked for yet. */
+  /** What holds the drawing of this name; nothing for the one that the page came with. */
   asleep(name) {
     return this.element.querySelector(`template[data-view="${name}"]`);
   }
 
-  open(svg) {
+  /** The drawing of this name, or the first part of it. */
+  async open(name) {
+    const asleep = this.asleep(name);
+    if (!asleep && this.first) return this.first;
+    const growing = asleep && new Growing(await unpacked(asleep));
+    const svg = growing?.svg ?? this.view.querySelector("svg");
     svg.tabIndex = 0;
     svg.setAttribute("role", "application");
     svg.setAttribute("aria-label", "Drawing of the leak. Arrow keys go along references.");
-    const selection = new Selection(svg, this.leak, (box) => this.describe(box));
-    for (const { element, words, node } of selection.boxes) {
-      element.setAttribute("role", "img");
-      element.setAttribute("aria-label", shortened(node?.label ?? words, 200));
-    }
     svg.addEventListener("keydown", (event) => this.key(event));
-    return { svg, selection };
+    const selection = new Selection(svg, this.leak, (box) => this.describe(box));
+    if (growing) selection.add(growing.grow());
+    const drawing = { svg, selection, growing };
+    if (!asleep) this.first = drawing;
+    return drawing;
+  }
+
+  /** Draws the rest of the drawing, a part each frame, for as long as it is shown. */
+  async grow({ svg, selection, growing }) {
+    if (!growing || growing.whole) return true;
+    svg.setAttribute("aria-busy", "true");
+    while (!growing.whole) {
+      await frame();
+      if (this.selection !== selection) return false;
+      selection.add(growing.grow());
+    }
+    svg.removeAttribute("aria-busy");
+    // What was chosen and searched for meanwhile may be among what came later.
+    selection.choose(selection.chosen);
+    this.find();
+    return true;
   }
 
   /** The name of the drawing that opens a box which stands for several objects. */
@@ -109,7 +125,7 @@ class Figure {
   async unfold(box) {
     const name = this.opening(box);
     if (!name) return;
-    await this.show(name);
+    if (!(await this.show(name))) return;
     for (const number of box.hidden) this.selection.byNumber.get(number)?.element.classList.add("opened");
     this.camera.fit(OVERVIEW);
     const first = this.selection.byNumber.get(box.hidden[0]);
@@ -173,12 +189,6 @@ class Figure {
     else return;
     event.preventDefault();
   }
-}
-
-/** The drawing that a template holds. */
-async function drawingIn(template) {
-  const image = new DOMParser().parseFromString(await unpacked(template), "image/svg+xml");
-  return document.importNode(image.documentElement, true);
 }
 
 /** Gives a box of a drawing that was asleep its hover text. */

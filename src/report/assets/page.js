@@ -24,9 +24,18 @@ function showLeak(index) {
     if (other === index) entry.setAttribute("aria-current", "true");
     else entry.removeAttribute("aria-current");
   });
+  inSight(entries[index]);
   const section = sections[index];
   const element = section.querySelector("figure");
   if (element && !figures.has(section)) figures.set(section, new Figure(element, leakOf(section)));
+}
+
+/** Scrolls the list of leaks, and nothing else, until this entry is seen. */
+function inSight(entry) {
+  const list = entry?.closest("ol");
+  if (!list) return;
+  const { offsetTop, offsetHeight } = entry.parentElement;
+  list.scrollTop = Math.min(Math.max(list.scrollTop, offsetTop + offsetHeight - list.clientHeight), offsetTop);
 }
 
 function fromAddress() {
@@ -46,21 +55,22 @@ async function onSave(button) {
   const kind = button.dataset.save;
   if (kind === "svg") {
     const section = button.closest("section");
-    save(standAlone(figures.get(section)), fileName(leakOf(section), "svg"), "image/svg+xml");
+    save(await standAlone(figures.get(section)), fileName(leakOf(section), "svg"), "image/svg+xml");
   } else if (kind === "json") {
-    save(JSON.stringify(report, plain), fileName(report.leaks[0], "json"), "application/json");
+    save(document.getElementById("report").textContent, fileName(report.leaks[0], "json"), "application/json");
   } else {
     const dot = await unpacked(document.getElementById("dot"));
     save(dot, fileName(report.leaks[0], "dot"), "text/vnd.graphviz");
   }
 }
 
-/** Leaves out what the page has added to the report. */
-function plain(key, value) {
-  return key === "references" ? undefined : value;
-}
-
 document.addEventListener("click", (event) => {
+  // In a notebook's frame a link to a leak would lead to the notebook's own address.
+  const entry = location.protocol === "about:" ? entries.indexOf(event.target.closest?.("nav a")) : -1;
+  if (entry >= 0) {
+    event.preventDefault();
+    showLeak(entry);
+  }
   const button = event.target.closest?.("button");
   if (button?.dataset.copy) onCopy(button);
   else if (button?.dataset.save) onSave(button);

@@ -25,17 +25,22 @@ function save(text, name, type) {
   setTimeout(() => URL.revokeObjectURL(anchor.href), 10_000);
 }
 
-/** The drawing as an image that stands alone: whole, with its style, with nothing chosen. */
-function standAlone({ svg }) {
+/** The drawing that is shown as an image that stands alone: whole, with its style, with nothing chosen. */
+async function standAlone(figure) {
+  const asleep = figure.asleep(figure.name);
+  const image = asleep ? await unpacked(asleep) : cleaned(figure.svg);
+  const style = document.getElementById("drawing-style").textContent;
+  return image.replace(/<svg [^>]*>/, (start) => `${start}\n<style>${style}</style>`);
+}
+
+/** The drawing that the page came with, without what the page has made of it. */
+function cleaned(svg) {
   const image = svg.cloneNode(true);
   image.setAttribute("class", "leak-drawing");
   for (const name of ["style", "tabindex", "role", "aria-activedescendant"]) image.removeAttribute(name);
   for (const element of image.querySelectorAll("[class]")) {
-    element.classList.remove("near", "selected", "match", "opened");
+    element.classList.remove("near", "selected", "match", "dim");
   }
-  const style = document.createElementNS("http://www.w3.org/2000/svg", "style");
-  style.textContent = document.getElementById("drawing-style").textContent;
-  image.prepend(style);
   return new XMLSerializer().serializeToString(image);
 }
 

@@ -10,6 +10,9 @@ function referencesOf(leak) {
   return leak.references;
 }
 
+/** So many elements are marked in one frame, or dimmed. */
+const MARKED = 500;
+
 class Selection {
   /** Calls `onChange` with the chosen box, or null. */
   constructor(svg, leak, onChange) {
@@ -17,22 +20,40 @@ class Selection {
     this.leak = leak;
     this.onChange = onChange;
     this.chosen = null;
-    this.marked = [];
-    this.boxes = [...svg.querySelectorAll(".node[data-node], .node[data-more]")].map((element) => {
-      element.id ||= `${svg.id}-more-${element.dataset.more.slice(0, 20).replaceAll(" ", "-")}`;
-      const number = element.dataset.node === undefined ? null : Number(element.dataset.node);
-      const node = leak.graph.nodes[number];
-      const words = node ? `${node.label}\n${node.type_name}\n${place(node.location)}` : element.textContent;
-      const hidden = (element.dataset.more ?? "").split(" ").filter(Boolean).map(Number);
-      return { element, number, node, hidden, words: words.toLowerCase() };
-    });
-    this.boxOf = new Map(this.boxes.map((box) => [box.element, box]));
-    this.byNumber = new Map(this.boxes.filter((box) => box.node).map((box) => [box.number, box]));
+    this.near = new Set();
+    this.matches = [];
+    this.searching = false;
+    this.elements = [];
+    this.boxes = [];
+    this.boxOf = new Map();
+    this.byNumber = new Map();
     this.lines = new Map();
-    for (const element of svg.querySelectorAll("[data-edge]")) {
-      const number = Number(element.dataset.edge);
-      this.lines.set(number, [...(this.lines.get(number) ?? []), element]);
+    this.add(svg.querySelectorAll(".node, [data-edge]"));
+  }
+
+  /** Learns of elements of the drawing. */
+  add(elements) {
+    for (const element of elements) {
+      const { edge, node, more } = element.dataset;
+      this.elements.push(element);
+      if (edge !== undefined) this.lines.set(Number(edge), [...(this.lines.get(Number(edge)) ?? []), element]);
+      else if (node !== undefined || more !== undefined) this.addBox(element);
     }
+  }
+
+  addBox(element) {
+    element.id ||= `${this.svg.id}-more-${element.dataset.more.slice(0, 20).replaceAll(" ", "-")}`;
+    const number = element.dataset.node === undefined ? null : Number(element.dataset.node);
+    const node = this.leak.graph.nodes[number];
+    const words = node ? `${node.label}\n${node.type_name}\n${place(node.location)}` : element.textContent;
+    const hidden = (element.dataset.more ?? "").split(" ").filter(Boolean).map(Number);
+    // Who does not see it hears its name.
+    element.setAttribute("role", "img");
+    element.setAttribute("aria-label", shortened(node?.label ?? words, 200));
+    const box = { element, number, node, hidden, words: words.toLowerCase() };
+    this.boxes.push(box);
+    this.boxOf.set(element, box);
+    if (node) this.byNumber.set(number, box);
   }
 
   /** The box that an element of the drawing belongs to, or null. */
@@ -41,47 +62,60 @@ class Selection {
   }
 
   choose(box) {
+    this.chosen?.element.classList.remove("selected");
     this.chosen = box;
-    this.marked.forEach((element) => element.classList.remove("near", "selected"));
-    this.marked = [];
-    const mark = (element, name) => {
-      element.classList.add(name);
-      this.marked.push(element);
-    };
-    this.svg.classList.toggle("chosen", Boolean(box?.node));
+    const near = new Set();
     if (box) {
-      mark(box.element, "selected");
-      mark(box.element, "near");
+      near.add(box.element);
+      box.element.classList.add("selected");
       this.svg.setAttribute("aria-activedescendant", box.element.id);
       for (const number of referencesOf(this.leak)[box.number] ?? []) {
-        for (const line of this.lines.get(number) ?? []) mark(line, "near");
+        for (const line of this.lines.get(number) ?? []) near.add(line);
         const { from, to } = this.leak.graph.edges[number];
         const other = this.byNumber.get(from === box.number ? to : from);
-        if (other) mark(other.element, "near");
+        if (other) near.add(other.element);
       }
     } else {
       this.svg.removeAttribute("aria-activedescendant");
     }
+    for (const element of this.near) element.classList.toggle("near", near.has(element));
+    for (const element of near) element.classList.add("near");
+    this.near = near;
+    this.svg.classList.toggle("chosen", Boolean(box?.node));
+    this.mark();
     this.onChange(box);
   }
 
   /** Marks the objects that have all these letters and are of this type; how many that are. */
   find(letters, type) {
-    const searching = letters !== "" || type !== "";
-    this.svg.classList.toggle("searching", searching);
-    this.matches = [];
-    for (const box of this.boxes) {
-      const found = searching && box.words.includes(letters) && (!type || box.node?.type_name === type);
-      box.element.classList.toggle("match", found);
-      if (found) this.matches.push(box);
-    }
+    this.searching = letters !== "" || type !== "";
+    const found = (box) => box.words.includes(letters) && (!type || box.node?.type_name === type);
+    this.matches = this.searching ? this.boxes.filter(found) : [];
+    this.svg.classList.toggle("searching", this.searching);
+    this.mark();
     return this.matches.length;
+  }
+
+  /** Marks what was found and dims what does not matter now, a part of the drawing each frame. */
+  async mark() {
+    const marking = this.marking = {};
+    const matches = new Set(this.matches.map((box) => box.element));
+    const dimmed = (element) => (this.chosen?.node && !this.near.has(element))
+      || (this.searching && this.boxOf.has(element) && !matches.has(element));
+    for (let start = 0; start < this.elements.length; start += MARKED) {
+      if (start) await frame();
+      if (this.marking !== marking) return;
+      for (const element of this.elements.slice(start, start + MARKED)) {
+        element.classList.toggle("match", matches.has(element));
+        element.classList.toggle("dim", Boolean(dimmed(element)));
+      }
+    }
   }
 
   /** The match after the chosen one. */
   nextMatch() {
-    const next = (this.matches ?? []).indexOf(this.chosen) + 1;
-    return this.matches?.[next] ?? this.matches?.[0] ?? null;
+    const next = this.matches.indexOf(this.chosen) + 1;
+    return this.matches[next] ?? this.matches[0] ?? null;
   }
 
   /** The box to which an arrow key leads: along a reference, the one that lies most that way. */
