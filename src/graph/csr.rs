@@ -6,6 +6,8 @@ use petgraph::visit::{
     VisitMap, Visitable,
 };
 
+use crate::array::prefetch;
+
 /// The references between objects with the numbers 0 to `node_count() - 1`, each once per reference.
 ///
 /// A million objects with three references each take 16 MB. It can be walked by petgraph's algorithms:
@@ -74,6 +76,15 @@ impl Csr {
         match self.first.get(node..node + 2) {
             Some(&[from, to]) => &self.targets[from as usize..to as usize],
             _ => &[],
+        }
+    }
+
+    /// Says that the references of a node are asked for soon. Where the references lie is looked up, the
+    /// references are not.
+    #[inline]
+    pub(crate) fn prefetch(&self, node: u32) {
+        if let Some(&first) = self.first.get(node as usize) {
+            prefetch(&self.targets, first as usize);
         }
     }
 

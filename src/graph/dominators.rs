@@ -3,22 +3,51 @@
 //! An object dominates another if every way from the roots to that other passes through it. Then, and
 //! only then, letting go of the one frees the other.
 
+use bytemuck::{Pod, Zeroable};
 use rustc_hash::FxHashMap;
 
 use super::csr::Csr;
+use crate::array::{Array, prefetch};
 
 /// Who dominates whom, with a virtual root above all roots.
 pub struct Dominators {
-    /// The immediate dominator of each node: another node, [`Dominators::ROOT`] or
-    /// [`Dominators::UNREACHED`].
-    idom: Vec<u32>,
-    /// The nodes that can be reached, each after its dominators.
-    order: Vec<u32>,
+    /// By node.
+    places: Array<Place>,
+    /// The node with each number; the virtual root's entry means nothing.
+    order: Array<u32>,
+    /// By number: the number of the immediate dominator.
+    idom: Array<u32>,
     peak_bytes: usize,
 }
 
-/// What a node has instead of a number while it has none.
-const NONE: u32 = u32::MAX;
+/// What is known of a node, by node: it is met in no order, so it lies together.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct Place {
+    /// In the order of the walk, from 1 on; 0 for what was not reached.
+    number: u32,
+    /// The last of the references in [`Walk::late`] that lead here; 0 if none does.
+    late: u32,
+}
+
+/// A reference from a node with a higher number than its target's, in a list with the others of that
+/// target.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct Late {
+    source: u32,
+    /// The one before it, as [`Place::late`] has it.
+    before: u32,
+}
+
+/// What is known of a node that [`semi_dominators`] is done with, by number.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct Link {
+    ancestor: u32,
+    /// The lowest semi-dominator from the node upwards, the ancestor's not counted.
+    lowest: u32,
+}
 
 impl Dominators {
     /// The virtual root, as an immediate dominator.
@@ -32,65 +61,61 @@ impl Dominators {
     /// semi-dominators of Lengauer and Tarjan by path compression, then each immediate dominator as the
     /// nearest ancestor above the semi-dominator. Nothing recurses, so a list of a million objects is no
     /// danger to the stack.
+    ///
+    /// A large heap fits no cache of a processor, and time goes by waiting for memory. So the walk
+    /// itself decides most references: the one by which it enters a node, and those from the nodes it is
+    /// within. Only the others are kept, and nothing is turned round for them.
     pub fn new(graph: &Csr, roots: &[u32]) -> Self {
-        let Tree {
-            number,
+        let Walk {
+            places,
             order,
+            count,
             parent,
-            spare,
+            mut semi,
+            late,
+            late_count,
+            depth,
         } = depth_first(graph, roots);
-        let mut is_root = vec![false; order.len()];
-        for &root in roots {
-            is_root[number[root as usize] as usize] = true;
-        }
-        // Beside the references to each node: five numbers by number, one by node, and the flags.
-        let peak_bytes = size_of::<u32>() * (7 * order.len() + number.len() + graph.edge_count())
-            + is_root.len();
-        let semi = semi_dominators(graph, &number, &order, parent.clone(), spare, &is_root);
+        let links = semi_dominators(&places, &order[..count], &parent, &mut semi, &late);
+        // Beside what is kept: the semi-dominators, the links and the references.
+        let peak_bytes = size_of::<Place>() * places.len()
+            + (3 * size_of::<u32>() + size_of::<Link>()) * count
+            + size_of::<Late>() * late_count
+            + size_of::<Within<'_>>() * depth;
+        drop((late, links));
 
         // From here on `parent` becomes the immediate dominators, still in numbers.
         let mut idom = parent;
-        for node in 1..order.len() {
-            let mut candidate = idom[node];
+        let numbers = &mut idom[..count];
+        for node in 1..count {
+            let mut candidate = numbers[node];
             while candidate > semi[node] {
-                candidate = idom[candidate as usize];
+                candidate = numbers[candidate as usize];
             }
-            idom[node] = candidate;
-        }
-        let mut result = number;
-        for slot in &mut result {
-            *slot = match *slot {
-                NONE => Self::UNREACHED,
-                own => match idom[own as usize] {
-                    0 => Self::ROOT,
-                    dominator => order[dominator as usize],
-                },
-            };
+            numbers[node] = candidate;
         }
         Self {
-            idom: result,
+            places,
             order,
+            idom,
             peak_bytes,
         }
     }
 
     /// The nearest object that alone keeps `node`, [`Self::ROOT`] or [`Self::UNREACHED`].
     pub fn immediate(&self, node: u32) -> u32 {
-        self.idom
-            .get(node as usize)
-            .copied()
-            .unwrap_or(Self::UNREACHED)
+        match self.places.get(node as usize) {
+            None | Some(Place { number: 0, .. }) => Self::UNREACHED,
+            Some(place) => match self.idom[place.number as usize] {
+                0 => Self::ROOT,
+                dominator => self.order[dominator as usize],
+            },
+        }
     }
 
     /// True if a root reaches the node.
     pub fn reaches(&self, node: u32) -> bool {
         self.immediate(node) != Self::UNREACHED
-    }
-
-    /// The nodes that roots reach, each after its dominators.
-    pub fn order(&self) -> &[u32] {
-        // The first entry is the virtual root's.
-        &self.order[1..]
     }
 
     /// The most memory that finding the tree took at once, that of the graph not counted.
@@ -140,143 +165,165 @@ fn add(sum: &mut [u64; 2], more: [u64; 2]) {
     }
 }
 
-/// A depth-first walk: preorder numbers from 1 on, 0 being the virtual root.
-struct Tree {
-    /// By node; [`NONE`] for what cannot be reached.
-    number: Vec<u32>,
-    /// The node with each number; the virtual root's entry is [`NONE`].
-    order: Vec<u32>,
+/// A depth-first walk: numbers in the order in which nodes are entered, 0 being the virtual root.
+struct Walk {
+    places: Array<Place>,
+    order: Array<u32>,
+    /// How many numbers there are.
+    count: usize,
     /// By number: that of the node through which it was come to.
-    parent: Vec<u32>,
-    /// As long, to be used again.
-    spare: Vec<u32>,
+    parent: Array<u32>,
+    /// By number: the lowest of the nodes above that refer to it, or of the roots' virtual one.
+    semi: Array<u32>,
+    /// From 1 on.
+    late: Array<Late>,
+    late_count: usize,
+    /// Room for so many nodes that the walk was within at once.
+    depth: usize,
 }
 
-fn depth_first(graph: &Csr, roots: &[u32]) -> Tree {
-    let mut number = vec![NONE; graph.node_count()];
+/// A node that the walk is within, and the rest of its references.
+type Within<'a> = (u32, &'a [u32]);
+
+fn depth_first(graph: &Csr, roots: &[u32]) -> Walk {
     let room = graph.node_count() + 1;
-    let [mut order, mut parent, mut followed] = [(); 3].map(|()| Vec::with_capacity(room));
-    order.push(NONE);
-    parent.push(0u32);
-    // By number: how many of the node's references have been followed.
-    followed.push(0u32);
+    let mut walk = Walk {
+        places: Array::zeroed(graph.node_count()),
+        order: Array::zeroed(room),
+        count: 1,
+        parent: Array::zeroed(room),
+        semi: Array::zeroed(room),
+        late: Array::zeroed(graph.edge_count() + 1),
+        late_count: 1,
+        depth: 0,
+    };
+    let (places, order) = (&mut *walk.places, &mut *walk.order);
+    let (parent, semi, late) = (&mut *walk.parent, &mut *walk.semi, &mut *walk.late);
+    let (mut count, mut late_count) = (1, 1);
+    let mut within: Vec<Within<'_>> = Vec::new();
     for &root in roots {
-        if number[root as usize] != NONE {
+        let own = &mut places[root as usize].number;
+        if *own != 0 {
+            semi[*own as usize] = 0;
             continue;
         }
-        let mut current = 0;
         let mut entering = Some(root);
+        *own = count as u32;
+        let mut current = 0;
+        let mut targets: &[u32] = &[];
         loop {
             if let Some(node) = entering.take() {
-                let own = order.len() as u32;
-                number[node as usize] = own;
-                order.push(node);
-                parent.push(current);
-                followed.push(0);
-                current = own;
-            }
-            if current == 0 {
-                break;
-            }
-            let targets = graph.targets(order[current as usize]);
-            let next = &mut followed[current as usize];
-            match targets.get(*next as usize) {
-                Some(&target) => {
-                    *next += 1;
-                    if number[target as usize] == NONE {
-                        entering = Some(target);
+                order[count] = node;
+                parent[count] = current;
+                semi[count] = current;
+                let all = graph.targets(node);
+                if !all.is_empty() {
+                    for &target in all.iter().take(AHEAD) {
+                        prefetch(places, target as usize);
                     }
+                    within.push((current, targets));
+                    (current, targets) = (count as u32, all);
                 }
-                None => current = parent[current as usize],
+                count += 1;
+            }
+            let Some((&target, rest)) = targets.split_first() else {
+                match within.pop() {
+                    Some(above) => (current, targets) = above,
+                    None => break,
+                }
+                continue;
+            };
+            targets = rest;
+            let place = &mut places[target as usize];
+            match place.number {
+                0 => {
+                    place.number = count as u32;
+                    entering = Some(target);
+                }
+                number if number < current => {
+                    late[late_count] = Late {
+                        source: current,
+                        before: place.late,
+                    };
+                    place.late = late_count as u32;
+                    late_count += 1;
+                }
+                // The walk is within the source, or it would have a higher number.
+                number => {
+                    let lowest = &mut semi[number as usize];
+                    *lowest = current.min(*lowest);
+                }
             }
         }
     }
-    Tree {
-        number,
-        order,
-        parent,
-        spare: followed,
-    }
+    (walk.count, walk.late_count, walk.depth) = (count, late_count, within.capacity());
+    walk
 }
 
-/// The semi-dominators, by number: the lowest number from which a node can be come to on a way whose
-/// inner nodes all have higher numbers than its own.
+/// So many references of a node are fetched when it is entered.
+const AHEAD: usize = 16;
+/// So many nodes before its turn each part of what is known of one is fetched.
+const STRIDE: usize = 8;
+
+/// Makes of `semi` the semi-dominators, by number: the lowest number from which a node can be come to on
+/// a way whose inner nodes all have higher numbers than its own.
 fn semi_dominators(
-    graph: &Csr,
-    number: &[u32],
+    places: &[Place],
     order: &[u32],
-    mut ancestor: Vec<u32>,
-    mut label: Vec<u32>,
-    is_root: &[bool],
-) -> Vec<u32> {
-    let sources = sources_by_number(graph, number, order);
-    let mut semi: Vec<u32> = (0..order.len() as u32).collect();
-    for (own, label) in (0..).zip(&mut label) {
-        *label = own;
-    }
+    parent: &[u32],
+    semi: &mut [u32],
+    late: &[Late],
+) -> Array<Link> {
+    let mut links: Array<Link> = Array::zeroed(order.len());
+    let known = &mut *links;
     let mut stack = Vec::new();
-    for node in (1..order.len() as u32).rev() {
-        let mut lowest = ancestor[node as usize];
-        if is_root[node as usize] {
-            lowest = 0;
-        } else {
-            for &source in sources.targets(node) {
-                let best = lowest_label(
-                    source,
-                    node + 1,
-                    &mut ancestor,
-                    &mut label,
-                    &semi,
-                    &mut stack,
-                );
-                lowest = lowest.min(semi[best as usize]);
-            }
+    for node in (1..order.len()).rev() {
+        // Each step needs what the one before it has fetched.
+        if node > 3 * STRIDE {
+            prefetch(places, order[node - 3 * STRIDE] as usize);
+            let first = |node: usize| places[order[node] as usize].late as usize;
+            prefetch(late, first(node - 2 * STRIDE));
+            prefetch(known, late[first(node - STRIDE)].source as usize);
         }
-        semi[node as usize] = lowest;
+        let mut lowest = semi[node];
+        let mut next = places[order[node] as usize].late;
+        while next != 0 && lowest != 0 {
+            let Late { source, before } = late[next as usize];
+            lowest = lowest.min(lowest_above(source, node as u32, known, &mut stack));
+            next = before;
+        }
+        semi[node] = lowest;
+        known[node] = Link {
+            ancestor: parent[node],
+            lowest,
+        };
     }
-    semi
+    links
 }
 
-/// The node of the lowest semi-dominator on the way from `node` up to where the linked nodes end,
-/// which are those from `linked` on; shortens that way for the next time.
-fn lowest_label(
-    mut node: u32,
-    linked: u32,
-    ancestor: &mut [u32],
-    label: &mut [u32],
-    semi: &[u32],
-    stack: &mut Vec<u32>,
-) -> u32 {
-    if ancestor[node as usize] < linked {
-        return label[node as usize];
+/// The lowest semi-dominator on the way from `node` up to where the linked nodes end, which are those
+/// above `last`; shortens that way for the next time.
+#[inline]
+fn lowest_above(mut node: u32, last: u32, links: &mut [Link], stack: &mut Vec<u32>) -> u32 {
+    let own = links[node as usize];
+    if own.ancestor <= last {
+        return own.lowest;
     }
-    while ancestor[node as usize] >= linked {
+    loop {
+        let link = links[node as usize];
+        if link.ancestor <= last {
+            let (ancestor, mut lowest) = (link.ancestor, link.lowest);
+            while let Some(below) = stack.pop() {
+                let own = &mut links[below as usize];
+                own.ancestor = ancestor;
+                lowest = lowest.min(own.lowest);
+                own.lowest = lowest;
+            }
+            return lowest;
+        }
         stack.push(node);
-        node = ancestor[node as usize];
+        node = link.ancestor;
     }
-    let top = ancestor[node as usize];
-    let mut best = label[node as usize];
-    while let Some(below) = stack.pop() {
-        ancestor[below as usize] = top;
-        let own = &mut label[below as usize];
-        if semi[best as usize] < semi[*own as usize] {
-            *own = best;
-        } else {
-            best = *own;
-        }
-    }
-    best
-}
-
-/// The reached sources of the references to each node, all by number.
-fn sources_by_number(graph: &Csr, number: &[u32], order: &[u32]) -> Csr {
-    Csr::collected(order.len(), |put| {
-        for (from, &node) in order.iter().enumerate().skip(1) {
-            for &to in graph.targets(node) {
-                put(number[to as usize], from as u32);
-            }
-        }
-    })
 }
 
 #[cfg(test)]
@@ -397,6 +444,6 @@ mod tests {
     #[test]
     fn without_roots_nothing_is_reached() {
         let found = Dominators::new(&Csr::from_edges(2, &[(0, 1)]), &[]);
-        assert!(!found.reaches(0) && !found.reaches(1) && found.order().is_empty());
+        assert!(!found.reaches(0) && !found.reaches(1));
     }
 }

@@ -1,6 +1,7 @@
 //! How the objects of a heap are come to from its roots.
 
 use super::csr::Csr;
+use crate::array::prefetch;
 
 /// A shortest way from a root to each object that roots reach.
 pub struct Ways {
@@ -12,6 +13,11 @@ pub struct Ways {
 
 const ROOT: u32 = u32::MAX - 1;
 const NOWHERE: u32 = u32::MAX;
+
+/// So many objects before its turn each part of what is known of one is fetched.
+const STRIDE: usize = 8;
+/// So many of an object's references are fetched.
+const AHEAD: usize = 8;
 
 impl Ways {
     /// Reaches nothing yet.
@@ -52,6 +58,15 @@ impl Ways {
         let mut next = start;
         while let Some(&node) = self.order.get(next) {
             next += 1;
+            // Each step needs what the one before it has fetched.
+            if let Some(&later) = self.order.get(next + 2 * STRIDE) {
+                graph.prefetch(later);
+            }
+            if let Some(&soon) = self.order.get(next + STRIDE) {
+                for &target in graph.targets(soon).iter().take(AHEAD) {
+                    prefetch(&self.before, target as usize);
+                }
+            }
             for &target in graph.targets(node) {
                 if self.before[target as usize] == NOWHERE && follow(node, target) {
                     self.before[target as usize] = node;
