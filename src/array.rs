@@ -7,8 +7,8 @@ use std::ptr::NonNull;
 use bytemuck::Pod;
 use memmap2::MmapMut;
 
-/// From so many bytes on an array has huge pages.
-const LARGE: usize = 4 << 20;
+/// From so many bytes on an array has huge pages: that is how large those are on most machines.
+const HUGE_PAGE: usize = 2 << 20;
 /// From so many bytes on an array has memory of its own from the system.
 const OWN: usize = 1 << 20;
 
@@ -32,7 +32,7 @@ enum Memory<T> {
 
 impl<T: Pod> Array<T> {
     pub fn zeroed(len: usize) -> Self {
-        Self::new(len, size_of::<T>() * len >= LARGE)
+        Self::new(len, size_of::<T>() * len >= HUGE_PAGE)
     }
 
     /// An array of which perhaps only a small part is used: without huge pages.
@@ -41,9 +41,16 @@ impl<T: Pod> Array<T> {
     }
 
     fn new(len: usize, huge: bool) -> Self {
+        let bytes = size_of::<T>() * len;
+        // Linux puts whole huge pages, and nothing else, where such pages begin.
+        let room = if huge {
+            bytes.next_multiple_of(HUGE_PAGE)
+        } else {
+            bytes
+        };
         // Miri has no memory but the allocator's.
-        let own = (size_of::<T>() * len >= OWN && !cfg!(miri))
-            .then(|| MmapMut::map_anon(size_of::<T>() * len).ok())
+        let own = (bytes >= OWN && !cfg!(miri))
+            .then(|| MmapMut::map_anon(room).ok())
             .flatten();
         match own {
             Some(mut map) => {
@@ -52,9 +59,7 @@ impl<T: Pod> Array<T> {
                 if huge {
                     let _ = map.advise(memmap2::Advice::HugePage);
                 }
-                #[cfg(not(target_os = "linux"))]
-                let _ = huge;
-                let items: &mut [T] = bytemuck::cast_slice_mut(&mut map);
+                let items: &mut [T] = bytemuck::cast_slice_mut(&mut map[..bytes]);
                 let items = NonNull::from(items).cast();
                 Self::of(items, len, Memory::Own { _map: map })
             }
@@ -122,7 +127,7 @@ mod tests {
 
     #[test]
     fn small_or_large_it_begins_as_zeros_and_keeps_what_is_written() {
-        for len in [0, 1, 1000, LARGE / size_of::<u32>(), LARGE + 7] {
+        for len in [0, 1, 1000, HUGE_PAGE / size_of::<u32>(), HUGE_PAGE + 7] {
             for make in [Array::zeroed, Array::sparse] {
                 let mut array: Array<u32> = make(len);
                 assert_eq!(array.len(), len);

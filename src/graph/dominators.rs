@@ -220,6 +220,7 @@ fn depth_first(graph: &Csr, roots: &[u32]) -> Walk {
                 if !all.is_empty() {
                     for &target in all.iter().take(AHEAD) {
                         prefetch(places, target as usize);
+                        graph.prefetch_node(target);
                     }
                     within.push((current, targets));
                     (current, targets) = (count as u32, all);
@@ -234,6 +235,11 @@ fn depth_first(graph: &Csr, roots: &[u32]) -> Walk {
                 continue;
             };
             targets = rest;
+            if let Some(&later) = rest.get(AHEAD) {
+                prefetch(places, later as usize);
+                graph.prefetch_node(later);
+                graph.prefetch_targets(rest[AHEAD / 2]);
+            }
             let place = &mut places[target as usize];
             match place.number {
                 0 => {
@@ -260,7 +266,7 @@ fn depth_first(graph: &Csr, roots: &[u32]) -> Walk {
     walk
 }
 
-/// So many references of a node are fetched when it is entered.
+/// So many references of a node are fetched before their turn.
 const AHEAD: usize = 16;
 /// So many nodes before its turn each part of what is known of one is fetched.
 const STRIDE: usize = 8;

@@ -21,6 +21,8 @@ const BATCH: usize = 1 << 6;
 const IMMORTAL: i64 = 1 << 29;
 /// How many references an object has at a guess, to ask for memory once.
 const REFERENCES_EACH: usize = 3;
+/// One in so many objects is not among those that the collector tracks, at a guess.
+const OTHERS: usize = 16;
 
 /// The objects of the heap, held, and the references between them.
 ///
@@ -82,12 +84,14 @@ impl<'py> LiveObjects<'py> {
 
         table.begin_pass();
         let mut others: Vec<Bound<'py, PyAny>> = Vec::new();
-        let mut graph = Csr::with_capacity(count, count * REFERENCES_EACH);
+        let room = count + count / OTHERS;
+        let mut graph = Csr::with_capacity(room, room * REFERENCES_EACH);
         // References are taken off as they are met, and those that there are added when the object has
         // its turn: in between the number may have gone below zero and round.
-        let mut unaccounted: Vec<u32> = vec![0; count];
+        let mut unaccounted: Vec<u32> = Vec::with_capacity(room);
+        unaccounted.resize(count, 0);
         let mut immortal: Vec<u32> = Vec::new();
-        let mut is_class = Vec::with_capacity(count);
+        let mut is_class = Vec::with_capacity(room);
         let mut holders = Vec::new();
         let mut batch = Batch::default();
         let mut coming: Vec<*mut ffi::PyObject> = Vec::new();
@@ -267,6 +271,9 @@ impl Batch {
     }
 
     fn number(&mut self, marks: &Marks, counts: &[u32]) {
+        for &address in &self.targets {
+            marks.prefetch(address);
+        }
         let numbers = self.targets.iter().map(|&address| {
             let number = marks.raw(address);
             prefetch(counts, number as usize);

@@ -79,7 +79,7 @@ impl Marks {
     }
 
     /// The mark of an object, or [`Marks::NONE`].
-    #[inline]
+    #[inline(always)]
     pub fn raw(&self, address: usize) -> u32 {
         if is_beyond(address) {
             return self.beyond.get(&address).copied().unwrap_or(Self::NONE);
@@ -89,7 +89,7 @@ impl Marks {
     }
 
     /// Says that the mark of an object is asked for soon.
-    #[inline]
+    #[inline(always)]
     pub fn prefetch(&self, address: usize) {
         if !is_beyond(address) {
             let (chunk, place) = position(self.table(address), address);
@@ -124,7 +124,7 @@ impl Marks {
     }
 
     /// The table in which the mark of an object is, or would be; 0 if there is none.
-    #[inline]
+    #[inline(always)]
     fn table(&self, address: usize) -> u32 {
         let upper = self.top[part(address, UPPER, TOP_BITS)] as usize;
         let at = upper << DIRECTORY_BITS | part(address, LOWER, DIRECTORY_BITS);

@@ -223,11 +223,21 @@ impl<'py> Live<'py> {
         roots
     }
 
-    /// A shortest way to each node that does not pass through one of `ends`: from what has a name
-    /// first, classes through their instances later, from outside last.
-    pub fn ways(&self, ends: &[u32]) -> Ways {
+    /// A shortest way to each node: from what has a name first, classes through their instances later,
+    /// from outside last.
+    pub fn ways(&self) -> Ways {
+        let ways = Ways::new(self.graph().node_bound());
+        self.find(ways, &[])
+    }
+
+    /// As [`Live::ways`], to `wanted` and at least as far as those are; not through one of `ends`.
+    pub fn ways_to(&self, wanted: &[u32], ends: &[u32]) -> Ways {
+        let ways = Ways::until(self.graph().node_bound(), wanted.to_vec());
+        self.find(ways, ends)
+    }
+
+    fn find(&self, mut ways: Ways, ends: &[u32]) -> Ways {
         let graph = self.graph();
-        let mut ways = Ways::new(graph.node_bound());
         let passes = |from: u32| !ends.contains(&from);
         let is_type = |from, to| self.objects.is_type_reference(from, to);
         ways.extend(graph, self.named_roots(), |from, to| {
