@@ -72,17 +72,29 @@ impl Csr {
         self.targets.len()
     }
 
-    /// What a node refers to, in order; nothing for a number that no node has.
-    #[inline]
-    pub fn targets(&self, node: u32) -> &[u32] {
-        let node = node as usize;
-        match self.first.get(node..node + 2) {
-            Some(&[from, to]) => &self.targets[from as usize..to as usize],
-            _ => &[],
+    /// Where the references of a node are among those of all, for [`Csr::at`].
+    #[inline(always)]
+    pub(super) fn span(&self, node: u32) -> (u32, u32) {
+        match self.first.get(node as usize..node as usize + 2) {
+            Some(&[from, to]) => (from, to),
+            _ => (0, 0),
         }
     }
 
-    /// Says that [`Csr::prefetch_targets`] is called soon.
+    /// The references at some places, from one to before another.
+    #[inline(always)]
+    pub(super) fn at(&self, from: u32, to: u32) -> &[u32] {
+        &self.targets[from as usize..to as usize]
+    }
+
+    /// What a node refers to, in order; nothing for a number that no node has.
+    #[inline]
+    pub fn targets(&self, node: u32) -> &[u32] {
+        let (from, to) = self.span(node);
+        self.at(from, to)
+    }
+
+    /// Says that it is asked soon where the references of a node are.
     #[inline(always)]
     pub(super) fn prefetch_node(&self, node: u32) {
         prefetch(&self.first, node as usize);
@@ -91,9 +103,13 @@ impl Csr {
     /// Says that the references of a node are asked for soon.
     #[inline(always)]
     pub(super) fn prefetch_targets(&self, node: u32) {
-        if let Some(&first) = self.first.get(node as usize) {
-            prefetch(&self.targets, first as usize);
-        }
+        self.prefetch_at(self.span(node).0);
+    }
+
+    /// Says that the reference at a place is asked for soon.
+    #[inline(always)]
+    pub(super) fn prefetch_at(&self, place: u32) {
+        prefetch(&self.targets, place as usize);
     }
 
     /// The bytes of memory that the graph takes.

@@ -28,6 +28,8 @@ struct Place {
     number: u32,
     /// The last of the references in [`Walk::late`] that lead here; 0 if none does.
     late: u32,
+    /// The lowest of the nodes above that refer to it, or the virtual root.
+    highest: u32,
 }
 
 /// A reference from a node with a higher number than its target's, in a list with the others of that
@@ -71,18 +73,17 @@ impl Dominators {
             order,
             count,
             parent,
-            mut semi,
             late,
             late_count,
             depth,
         } = depth_first(graph, roots);
-        let links = semi_dominators(&places, &order[..count], &parent, &mut semi, &late);
-        // Beside what is kept: the semi-dominators, the links and the references.
+        let semi = semi_dominators(&places, &order[..count], &parent, &late);
+        // Beside what is kept: the semi-dominators, the links, the references and the walk.
         let peak_bytes = size_of::<Place>() * places.len()
             + (3 * size_of::<u32>() + size_of::<Link>()) * count
             + size_of::<Late>() * late_count
-            + size_of::<Within<'_>>() * depth;
-        drop((late, links));
+            + size_of::<Within>() * depth;
+        drop(late);
 
         // From here on `parent` becomes the immediate dominators, still in numbers.
         let mut idom = parent;
@@ -173,8 +174,6 @@ struct Walk {
     count: usize,
     /// By number: that of the node through which it was come to.
     parent: Array<u32>,
-    /// By number: the lowest of the nodes above that refer to it, or of the roots' virtual one.
-    semi: Array<u32>,
     /// From 1 on.
     late: Array<Late>,
     late_count: usize,
@@ -182,8 +181,13 @@ struct Walk {
     depth: usize,
 }
 
-/// A node that the walk is within, and the rest of its references.
-type Within<'a> = (u32, &'a [u32]);
+/// A node that the walk is within, and where the rest of its references are.
+#[derive(Clone, Copy, Default)]
+struct Within {
+    number: u32,
+    next: u32,
+    end: u32,
+}
 
 fn depth_first(graph: &Csr, roots: &[u32]) -> Walk {
     let room = graph.node_count() + 1;
@@ -192,73 +196,81 @@ fn depth_first(graph: &Csr, roots: &[u32]) -> Walk {
         order: Array::zeroed(room),
         count: 1,
         parent: Array::zeroed(room),
-        semi: Array::zeroed(room),
         late: Array::zeroed(graph.edge_count() + 1),
         late_count: 1,
         depth: 0,
     };
     let (places, order) = (&mut *walk.places, &mut *walk.order);
-    let (parent, semi, late) = (&mut *walk.parent, &mut *walk.semi, &mut *walk.late);
+    let (parent, late) = (&mut *walk.parent, &mut *walk.late);
     let (mut count, mut late_count) = (1, 1);
-    let mut within: Vec<Within<'_>> = Vec::new();
+    let mut within: Vec<Within> = Vec::new();
     for &root in roots {
-        let own = &mut places[root as usize].number;
-        if *own != 0 {
-            semi[*own as usize] = 0;
+        let place = &mut places[root as usize];
+        if place.number != 0 {
+            place.highest = 0;
             continue;
         }
         let mut entering = Some(root);
-        *own = count as u32;
-        let mut current = 0;
-        let mut targets: &[u32] = &[];
+        // The node that the walk is at, and its references from one place to another.
+        let mut current = Within::default();
         loop {
             if let Some(node) = entering.take() {
+                let own = count as u32;
+                places[node as usize] = Place {
+                    number: own,
+                    late: 0,
+                    highest: current.number,
+                };
                 order[count] = node;
-                parent[count] = current;
-                semi[count] = current;
-                let all = graph.targets(node);
-                if !all.is_empty() {
-                    for &target in all.iter().take(AHEAD) {
+                parent[count] = current.number;
+                count += 1;
+                let (next, end) = graph.span(node);
+                if next != end {
+                    within.push(current);
+                    current = Within {
+                        number: own,
+                        next,
+                        end,
+                    };
+                    for &target in graph.at(next, end).iter().take(AHEAD) {
                         prefetch(places, target as usize);
                         graph.prefetch_node(target);
                     }
-                    within.push((current, targets));
-                    (current, targets) = (count as u32, all);
                 }
-                count += 1;
             }
-            let Some((&target, rest)) = targets.split_first() else {
+            if current.next == current.end {
                 match within.pop() {
-                    Some(above) => (current, targets) = above,
+                    Some(above) => current = above,
                     None => break,
                 }
+                if let Some(far) = within.len().checked_sub(2 * STRIDE) {
+                    graph.prefetch_at(within[far].next);
+                    let Within { next, end, .. } = within[far + STRIDE];
+                    for &target in graph.at(next, end).iter().take(AHEAD) {
+                        prefetch(places, target as usize);
+                    }
+                }
                 continue;
-            };
-            targets = rest;
-            if let Some(&later) = rest.get(AHEAD) {
+            }
+            let target = graph.at(current.next, current.end)[0];
+            current.next += 1;
+            if let Some(&later) = graph.at(current.next, current.end).get(AHEAD) {
                 prefetch(places, later as usize);
                 graph.prefetch_node(later);
-                graph.prefetch_targets(rest[AHEAD / 2]);
             }
             let place = &mut places[target as usize];
             match place.number {
-                0 => {
-                    place.number = count as u32;
-                    entering = Some(target);
-                }
-                number if number < current => {
+                0 => entering = Some(target),
+                number if number < current.number => {
                     late[late_count] = Late {
-                        source: current,
+                        source: current.number,
                         before: place.late,
                     };
                     place.late = late_count as u32;
                     late_count += 1;
                 }
                 // The walk is within the source, or it would have a higher number.
-                number => {
-                    let lowest = &mut semi[number as usize];
-                    *lowest = current.min(*lowest);
-                }
+                _ => place.highest = place.highest.min(current.number),
             }
         }
     }
@@ -271,17 +283,12 @@ const AHEAD: usize = 16;
 /// So many nodes before its turn each part of what is known of one is fetched.
 const STRIDE: usize = 8;
 
-/// Makes of `semi` the semi-dominators, by number: the lowest number from which a node can be come to on
-/// a way whose inner nodes all have higher numbers than its own.
-fn semi_dominators(
-    places: &[Place],
-    order: &[u32],
-    parent: &[u32],
-    semi: &mut [u32],
-    late: &[Late],
-) -> Array<Link> {
+/// The semi-dominators, by number: the lowest number from which a node can be come to on a way whose inner
+/// nodes all have higher numbers than its own.
+fn semi_dominators(places: &[Place], order: &[u32], parent: &[u32], late: &[Late]) -> Array<u32> {
+    let mut semi = Array::zeroed(order.len());
     let mut links: Array<Link> = Array::zeroed(order.len());
-    let known = &mut *links;
+    let (known, all) = (&mut *links, &mut *semi);
     let mut stack = Vec::new();
     for node in (1..order.len()).rev() {
         // Each step needs what the one before it has fetched.
@@ -291,20 +298,23 @@ fn semi_dominators(
             prefetch(late, first(node - 2 * STRIDE));
             prefetch(known, late[first(node - STRIDE)].source as usize);
         }
-        let mut lowest = semi[node];
-        let mut next = places[order[node] as usize].late;
+        let Place {
+            late: mut next,
+            highest: mut lowest,
+            ..
+        } = places[order[node] as usize];
         while next != 0 && lowest != 0 {
             let Late { source, before } = late[next as usize];
             lowest = lowest.min(lowest_above(source, node as u32, known, &mut stack));
             next = before;
         }
-        semi[node] = lowest;
+        all[node] = lowest;
         known[node] = Link {
             ancestor: parent[node],
             lowest,
         };
     }
-    links
+    semi
 }
 
 /// The lowest semi-dominator on the way from `node` up to where the linked nodes end, which are those

@@ -57,7 +57,9 @@ impl<'py> LiveObjects<'py> {
     /// What stands for the number of references to an immortal object.
     pub const UNCOUNTED: u32 = u32::MAX;
 
-    /// Reads the objects of `tracked`, which `gc.get_objects()` has just made, and what they refer to.
+    /// Reads the objects of `tracked`, which `gc.get_objects()` has just made, and what they refer to;
+    /// those at the addresses `held` too, which are alive: frames hold them that the collector does not
+    /// track, and perhaps nothing else does.
     ///
     /// Runs no code of the program, signal handlers included: see [`interrupted`].
     ///
@@ -65,6 +67,7 @@ impl<'py> LiveObjects<'py> {
     /// If it was interrupted, or there are too many objects.
     pub fn take(
         tracked: Bound<'py, PyList>,
+        held: impl Iterator<Item = usize>,
         table: &mut TypeTable,
         builtins: &Builtins,
         classify: &impl Fn(*mut ffi::PyTypeObject) -> Verdict,
@@ -93,6 +96,17 @@ impl<'py> LiveObjects<'py> {
         let mut immortal: Vec<u32> = Vec::new();
         let mut is_class = Vec::with_capacity(room);
         let mut holders = Vec::new();
+        for address in held {
+            let object = address as *mut ffi::PyObject;
+            // SAFETY: attached; the object is alive, as the caller says.
+            if marks.get(address).is_none() && unsafe { matters(table, builtins, classify, object) }
+            {
+                marks.set(address, unaccounted.len() as u32);
+                unaccounted.push(0);
+                // SAFETY: as above.
+                others.push(unsafe { Bound::from_borrowed_ptr(py, object) });
+            }
+        }
         let mut batch = Batch::default();
         let mut coming: Vec<*mut ffi::PyObject> = Vec::new();
         let mut next = 0;
