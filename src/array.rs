@@ -36,6 +36,7 @@ impl<T: Pod> Array<T> {
     }
 
     /// An array of which perhaps only a small part is used: without huge pages.
+    #[cfg(feature = "python")]
     pub fn sparse(len: usize) -> Self {
         Self::new(len, false)
     }
@@ -128,8 +129,8 @@ mod tests {
     #[test]
     fn small_or_large_it_begins_as_zeros_and_keeps_what_is_written() {
         for len in [0, 1, 1000, HUGE_PAGE / size_of::<u32>(), HUGE_PAGE + 7] {
-            for make in [Array::zeroed, Array::sparse] {
-                let mut array: Array<u32> = make(len);
+            for huge in [false, true] {
+                let mut array: Array<u32> = Array::new(len, huge);
                 assert_eq!(array.len(), len);
                 assert!(array.iter().all(|&number| number == 0));
                 prefetch(&array, len);

@@ -373,6 +373,24 @@ mod tests {
         })
     }
 
+    /// Larger than what is fetched ahead: long lists, and ways as long as there are nodes.
+    fn large_graphs() -> impl Strategy<Value = (Csr, Vec<u32>)> {
+        (100u32..600, any::<bool>(), any::<bool>()).prop_flat_map(|(nodes, chain, list)| {
+            let node = 0..nodes;
+            (
+                vec((node.clone(), node.clone()), 0..2 * nodes as usize),
+                vec(node, 1..4),
+            )
+                .prop_map(move |(mut edges, roots)| {
+                    let steps = if chain { 1..nodes } else { 0..0 };
+                    edges.extend(steps.map(|node| (node - 1, node)));
+                    let items = if list { 0..nodes } else { 0..0 };
+                    edges.extend(items.map(|node| (nodes / 2, node)));
+                    (Csr::from_edges(nodes as usize, &edges), roots)
+                })
+        })
+    }
+
     proptest! {
         #[test]
         fn who_dominates_whom_is_who_cuts_whom_off((graph, roots) in graphs()) {
@@ -419,7 +437,7 @@ mod tests {
         }
 
         #[test]
-        fn petgraph_agrees((graph, roots) in graphs()) {
+        fn petgraph_agrees((graph, roots) in prop_oneof![graphs(), large_graphs()]) {
             let mut other = DiGraph::<(), ()>::new();
             for _ in 0..=graph.node_count() {
                 other.add_node(());
