@@ -344,7 +344,7 @@ def test_looks_while_another_thread_trains(torch: Any) -> None:
             net.zero_grad()
             loss = net(torch.ones(4, 32)).square().sum()
             loss.backward()
-            steps.append(float(loss))
+            steps.append(loss.item())
 
     thread = threading.Thread(target=train)
     thread.start()
