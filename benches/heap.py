@@ -19,8 +19,9 @@ import cyclescope
 import measure
 
 SIZES = (100_000, 1_000_000, 5_000_000)
-ROUNDS = 5
+ROUNDS = 9
 PEERS = ("refcycle", "objgraph", "guppy3", "pympler")
+PEER_SIZES = (100_000, 1_000_000)
 PATIENCE = 300
 """Seconds after which another tool is given up on."""
 
@@ -112,23 +113,35 @@ def peer_row(name: str, objects: int) -> list[str]:
     return [name, f"{timed(work) / bare:.1f}"]
 
 
-def in_process(*arguments: str) -> list[str] | None:
-    """What this file prints when run with other arguments; None if it fails or takes too long."""
+def in_process(patience: float | None, *arguments: str) -> list[str] | None:
+    """What this file prints when run with other arguments; None if it takes too long.
+
+    Raises ``CalledProcessError`` if it fails.
+    """
     command = [sys.executable, __file__, *arguments]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=patience, check=True)
     except subprocess.TimeoutExpired:
         return None
+    return done.stdout.strip().split("|")
+
+
+def peer(name: str, size: int, patience: float) -> str:
+    """A cell of the table of other tools."""
+    try:
+        row = in_process(patience, "--one", name, str(size))
     except subprocess.CalledProcessError as error:
         print(error.stderr.strip().splitlines()[-1], file=sys.stderr)
-        return None
-    return done.stdout.strip().split("|")
+        return "failed"
+    return row[1] if row is not None else f"beyond {patience:g} s"
 
 
 def main() -> None:
     parser = measure.arguments(__doc__ or "")
     parser.add_argument("--one", nargs=2, help="(for internal use) measure one row")
     parser.add_argument("--objects", type=int, nargs="*", default=SIZES)
+    parser.add_argument("--peer-objects", type=int, nargs="*", default=PEER_SIZES)
+    parser.add_argument("--patience", type=float, default=PATIENCE, metavar="SECONDS")
     args = parser.parse_args()
     if args.one:
         what, size = args.one
@@ -136,7 +149,7 @@ def main() -> None:
         print("|".join(row))
         return
     load = os.getloadavg()[0]
-    rows = [in_process("--one", "own", str(size)) for size in args.objects]
+    rows = [in_process(None, "--one", "own", str(size)) for size in args.objects]
     head = [
         "tracked objects",
         "`gc.collect()`",
@@ -146,13 +159,10 @@ def main() -> None:
         "bytes an object",
     ]
     lines = measure.table(head, [row for row in rows if row is not None])
-    size = args.objects[min(1, len(args.objects) - 1)]
-    peers = []
-    for name in PEERS:
-        peer = in_process("--one", name, str(size))
-        peers.append(peer if peer is not None else [name, f"not installed, or beyond {PATIENCE} s"])
-    lines += ["", f"Other tools, {size:,} objects, times `gc.collect()`:", ""]
-    lines += measure.table(["tool", "ratio"], peers)
+    sizes = args.peer_objects
+    peers = [[name, *(peer(name, size, args.patience) for size in sizes)] for name in PEERS]
+    lines += ["", f"Other tools, times `gc.collect()`, given up on after {args.patience:g} s:", ""]
+    lines += measure.table(["tool", *(f"{size:,} objects" for size in sizes)], peers)
     lines += ["", f"Load of the machine when it began: {load:.1f}."]
     measure.publish("A look at the live heap", lines, record=args.record)
 

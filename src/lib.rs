@@ -30,6 +30,7 @@ macro_rules! intern {
             .bind($py)
     }};
 }
+mod array;
 pub mod device;
 pub mod diagnose;
 pub mod graph;

@@ -280,3 +280,81 @@ def test_a_kept_loss_owns_what_its_graph_saved(torch: Any) -> None:
     owner = row(heap.top("owner"), "`history`")
     assert owner.host_bytes >= 64 * 1024 * 4
     assert owner.categories["activation"] >= 64 * 1024 * 4
+
+
+# During a backward pass.
+
+
+@needs_torch
+def test_a_look_from_inside_a_backward_pass(torch: Any) -> None:
+    looks: list[cyclescope.Heap] = []
+
+    def unpack(tensor: Any) -> Any:
+        looks.append(cyclescope.heap())
+        return tensor
+
+    weight = torch.ones(64, 1024, requires_grad=True)
+    with torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, unpack):
+        result = weight.exp()
+    result = (result * 2).exp()
+    result.register_hook(lambda gradient: looks.append(cyclescope.heap()))
+    weight.register_post_accumulate_grad_hook(lambda leaf: looks.append(cyclescope.heap()))
+    result.sum().backward()
+    in_hook, in_unpack, after_accumulation = looks
+    assert row(in_hook.top("category"), "activation").host_bytes >= 64 * 1024 * 4
+    assert not any("another thread" in note.lower() for look in looks for note in look.notes)
+    assert in_unpack.host_bytes >= weight.nbytes
+    assert of(after_accumulation, weight.grad.data_ptr()).category == "gradient"
+
+
+@needs_torch
+def test_a_look_while_another_thread_is_in_a_backward_pass(torch: Any) -> None:
+    reached, done = threading.Event(), threading.Event()
+    weight = torch.ones(64, 1024, requires_grad=True)
+    result = (weight * 2).exp()
+
+    def wait(gradient: Any) -> None:
+        reached.set()
+        done.wait()
+
+    result.register_hook(wait)
+    thread = threading.Thread(target=result.sum().backward)
+    thread.start()
+    try:
+        assert reached.wait(60)
+        during = cyclescope.heap()
+    finally:
+        done.set()
+        thread.join()
+    assert any(note.startswith("Another thread is in the midst of") for note in during.notes)
+    assert of(during, weight.data_ptr()).bytes == weight.nbytes
+    after = cyclescope.heap()
+    assert not any(note.startswith("Another thread") for note in after.notes)
+    assert of(after, weight.grad.data_ptr()).category == "gradient"
+
+
+@needs_torch
+def test_looks_while_another_thread_trains(torch: Any) -> None:
+    stop = threading.Event()
+    steps: list[float] = []
+    net = torch.nn.Sequential(*[torch.nn.Linear(32, 32) for _ in range(8)])
+
+    def train() -> None:
+        while not stop.is_set():
+            net.zero_grad()
+            loss = net(torch.ones(4, 32)).square().sum()
+            loss.backward()
+            steps.append(loss.item())
+
+    thread = threading.Thread(target=train)
+    thread.start()
+    try:
+        looks = [cyclescope.heap() for _ in range(10)]
+    finally:
+        stop.set()
+        thread.join()
+    # Each look sees the parameters, and each step comes to the same loss.
+    for look in looks:
+        assert of(look, net[0].weight.data_ptr()).category == "parameter"
+    assert steps
+    assert set(steps) == {steps[0]}

@@ -6,6 +6,11 @@ use petgraph::visit::{
     VisitMap, Visitable,
 };
 
+use crate::array::prefetch;
+
+/// So many references are looked through at once.
+const BLOCK: usize = 256;
+
 /// The references between objects with the numbers 0 to `node_count() - 1`, each once per reference.
 ///
 /// A million objects with three references each take 16 MB. It can be walked by petgraph's algorithms:
@@ -67,14 +72,44 @@ impl Csr {
         self.targets.len()
     }
 
+    /// Where the references of a node are among those of all, for [`Csr::at`].
+    #[inline(always)]
+    pub(super) fn span(&self, node: u32) -> (u32, u32) {
+        match self.first.get(node as usize..node as usize + 2) {
+            Some(&[from, to]) => (from, to),
+            _ => (0, 0),
+        }
+    }
+
+    /// The references at some places, from one to before another.
+    #[inline(always)]
+    pub(super) fn at(&self, from: u32, to: u32) -> &[u32] {
+        &self.targets[from as usize..to as usize]
+    }
+
     /// What a node refers to, in order; nothing for a number that no node has.
     #[inline]
     pub fn targets(&self, node: u32) -> &[u32] {
-        let node = node as usize;
-        match self.first.get(node..node + 2) {
-            Some(&[from, to]) => &self.targets[from as usize..to as usize],
-            _ => &[],
-        }
+        let (from, to) = self.span(node);
+        self.at(from, to)
+    }
+
+    /// Says that it is asked soon where the references of a node are.
+    #[inline(always)]
+    pub(super) fn prefetch_node(&self, node: u32) {
+        prefetch(&self.first, node as usize);
+    }
+
+    /// Says that the references of a node are asked for soon.
+    #[inline(always)]
+    pub(super) fn prefetch_targets(&self, node: u32) {
+        self.prefetch_at(self.span(node).0);
+    }
+
+    /// Says that the reference at a place is asked for soon.
+    #[inline(always)]
+    pub(super) fn prefetch_at(&self, place: u32) {
+        prefetch(&self.targets, place as usize);
     }
 
     /// The bytes of memory that the graph takes.
@@ -93,23 +128,26 @@ impl Csr {
         }
         let mut edges: Vec<(u32, u32)> = edges.to_vec();
         edges.sort_by_key(|edge| edge.0);
-        let mut end = self.targets.len() + edges.len();
+        let mut old_end = self.targets.len();
+        let mut end = old_end + edges.len();
         self.targets.resize(end, 0);
-        let mut old_end = *self.first.last().unwrap_or(&0) as usize;
-        // From the last node to the first, so that nothing is overwritten before it has moved.
-        for node in (0..self.node_count()).rev() {
-            let old_start = self.first[node] as usize;
-            self.first[node + 1] = end as u32;
-            while let Some(&(_, target)) = edges.last().filter(|edge| edge.0 as usize == node) {
+        let mut last = self.node_count();
+        // From the last node to the first, so that nothing is overwritten before it has moved. What lies
+        // between two nodes with new references moves at once.
+        while let Some(&(node, _)) = edges.last() {
+            let behind = node as usize + 1;
+            let shift = edges.len() as u32;
+            let start = self.first[behind] as usize;
+            end -= old_end - start;
+            self.targets.copy_within(start..old_end, end);
+            old_end = start;
+            for first in &mut self.first[behind..=last] {
+                *first += shift;
+            }
+            last = node as usize;
+            while let Some((_, target)) = edges.pop_if(|edge| edge.0 == node) {
                 end -= 1;
                 self.targets[end] = target;
-                edges.pop();
-            }
-            end -= old_end - old_start;
-            self.targets.copy_within(old_start..old_end, end);
-            old_end = old_start;
-            if edges.is_empty() {
-                break;
             }
         }
     }
@@ -117,11 +155,15 @@ impl Csr {
     /// The nodes that refer to `node`, each once, in order; looks at every reference.
     pub fn sources(&self, node: u32) -> Vec<u32> {
         let source = |place| self.first.partition_point(|&first| first as usize <= place) - 1;
-        let places = self.targets.iter().enumerate();
-        let mut found: Vec<u32> = places
-            .filter(|(_, target)| **target == node)
-            .map(|(place, _)| source(place) as u32)
-            .collect();
+        let mut found: Vec<u32> = Vec::new();
+        for (block, targets) in self.targets.chunks(BLOCK).enumerate() {
+            // Few blocks have it, and those that have not are told fast.
+            if targets.contains(&node) {
+                let places = targets.iter().enumerate();
+                let places = places.filter(|(_, target)| **target == node);
+                found.extend(places.map(|(place, _)| source(block * BLOCK + place) as u32));
+            }
+        }
         found.dedup();
         found
     }

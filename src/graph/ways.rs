@@ -1,25 +1,62 @@
 //! How the objects of a heap are come to from its roots.
 
 use super::csr::Csr;
+use crate::array::{Array, prefetch};
 
 /// A shortest way from a root to each object that roots reach.
 pub struct Ways {
     /// By node: the node before it on the way, [`ROOT`] or [`NOWHERE`].
-    before: Vec<u32>,
+    before: Array<u32>,
     /// The nodes reached, in the order of their distance within each [`Ways::extend`].
-    order: Vec<u32>,
+    order: Array<u32>,
+    count: usize,
+    /// Once these are reached, no more is looked for.
+    wanted: Option<Vec<u32>>,
 }
 
 const ROOT: u32 = u32::MAX - 1;
 const NOWHERE: u32 = u32::MAX;
 
+/// So many objects before its turn each part of what is known of one is fetched.
+const STRIDE: usize = 8;
+/// So many of an object's references are fetched.
+const AHEAD: usize = 8;
+/// After so many objects it is asked whether more is wanted.
+const STRETCH: usize = 1 << 12;
+
 impl Ways {
     /// Reaches nothing yet.
     pub fn new(nodes: usize) -> Self {
+        let mut before = Array::zeroed(nodes);
+        before.fill(NOWHERE);
         Self {
-            before: vec![NOWHERE; nodes],
-            order: Vec::with_capacity(nodes),
+            before,
+            order: Array::zeroed(nodes),
+            count: 0,
+            wanted: None,
         }
+    }
+
+    /// Reaches nothing yet; once it reaches all of `wanted`, it reaches for no more.
+    pub fn until(nodes: usize, wanted: Vec<u32>) -> Self {
+        Self {
+            wanted: Some(wanted),
+            ..Self::new(nodes)
+        }
+    }
+
+    /// True if all that is wanted is reached.
+    fn is_done(&mut self) -> bool {
+        let Some(wanted) = &mut self.wanted else {
+            return false;
+        };
+        while let Some(&last) = wanted.last() {
+            if self.before[last as usize] == NOWHERE {
+                return false;
+            }
+            wanted.pop();
+        }
+        true
     }
 
     /// Adds the nodes that `roots` reach and nothing has reached so far, breadth first.
@@ -32,12 +69,13 @@ impl Ways {
         roots: impl IntoIterator<Item = u32>,
         follow: impl FnMut(u32, u32) -> bool,
     ) {
-        let start = self.order.len();
+        let start = self.count;
         for root in roots {
             let before = &mut self.before[root as usize];
             if *before == NOWHERE {
                 *before = ROOT;
-                self.order.push(root);
+                self.order[self.count] = root;
+                self.count += 1;
             }
         }
         self.spread(graph, start, follow);
@@ -50,12 +88,29 @@ impl Ways {
 
     fn spread(&mut self, graph: &Csr, start: usize, mut follow: impl FnMut(u32, u32) -> bool) {
         let mut next = start;
-        while let Some(&node) = self.order.get(next) {
-            next += 1;
-            for &target in graph.targets(node) {
-                if self.before[target as usize] == NOWHERE && follow(node, target) {
-                    self.before[target as usize] = node;
-                    self.order.push(target);
+        while next < self.count && !self.is_done() {
+            let stretch = next + STRETCH;
+            let (before, order) = (&mut *self.before, &mut *self.order);
+            while next < self.count.min(stretch) {
+                let node = order[next];
+                next += 1;
+                // Each step needs what the one before it has fetched. Behind the last node reached lie
+                // zeros, and to fetch what node 0 has does no harm.
+                if let Some(&last) = order.get(next + 3 * STRIDE) {
+                    graph.prefetch_node(last);
+                    graph.prefetch_targets(order[next + 2 * STRIDE]);
+                }
+                if let Some(&soon) = order.get(next + STRIDE) {
+                    for &target in graph.targets(soon).iter().take(AHEAD) {
+                        prefetch(before, target as usize);
+                    }
+                }
+                for &target in graph.targets(node) {
+                    if before[target as usize] == NOWHERE && follow(node, target) {
+                        before[target as usize] = node;
+                        order[self.count] = target;
+                        self.count += 1;
+                    }
                 }
             }
         }
@@ -84,11 +139,11 @@ impl Ways {
 
     /// How many nodes are reached.
     pub fn count(&self) -> usize {
-        self.order.len()
+        self.count
     }
 
     pub fn bytes(&self) -> usize {
-        size_of::<u32>() * (self.before.capacity() + self.order.capacity())
+        size_of::<u32>() * (self.before.len() + self.count)
     }
 }
 
@@ -112,5 +167,19 @@ mod tests {
         assert!(!ways.reaches(4));
         ways.resume(&graph, |_, _| true);
         assert_eq!(ways.to(4), [0, 1, 2, 4]);
+    }
+    #[test]
+    fn no_more_is_looked_for_once_all_that_is_wanted_is_reached() {
+        let count = 10 * STRETCH as u32;
+        let edges: Vec<(u32, u32)> = (1..count).map(|node| (node - 1, node)).collect();
+        let graph = Csr::from_edges(count as usize, &edges);
+        let mut ways = Ways::until(graph.node_count(), vec![9, 3]);
+        ways.extend(&graph, [0], |_, _| true);
+        assert_eq!(ways.to(9).len(), 10);
+        assert!(ways.count() < 2 * STRETCH);
+        // What is wanted and out of reach leaves nothing out.
+        let mut ways = Ways::until(graph.node_count(), vec![9, 3]);
+        ways.extend(&graph, [5], |_, _| true);
+        assert_eq!(ways.count(), graph.node_count() - 5);
     }
 }

@@ -7,7 +7,7 @@ use super::Place;
 use super::builtins::Builtins;
 use super::describe::frame_facts;
 use super::names::{pairs_of, variable_names};
-use super::read::{dict_items, find_item, imported, int_value, printable, text_of};
+use super::read::{dict_items, find_item, imported, int_value, printable, text_of, texts_of};
 
 type Variables = Vec<(String, usize)>;
 type Parts = Vec<(&'static str, usize)>;
@@ -25,6 +25,14 @@ pub struct RunningFrame {
     pub variables: Variables,
     /// What else the frame holds, with what it is called: its function, its namespaces.
     pub parts: Parts,
+}
+
+impl RunningFrame {
+    /// The addresses of all that the frame holds.
+    pub fn held(&self) -> impl Iterator<Item = usize> {
+        let variables = self.variables.iter().map(|(_, address)| *address);
+        variables.chain(self.parts.iter().map(|(_, address)| *address))
+    }
 }
 
 /// The frames of all threads, the innermost of each thread first.
@@ -55,8 +63,7 @@ fn read(builtins: &Builtins, frame: &Bound<'_, PyAny>, thread: u64) -> RunningFr
     let (function, place) = frame_facts(builtins, frame);
     let version = frame.py().version_info();
     let (variables, parts) = match (version.major, version.minor) {
-        // Its frames are objects of the heap, which the collector tracks and traverses.
-        (3, ..=10) => Default::default(),
+        (3, ..=10) => in_frame_object(builtins, frame),
         (3, 11) => in_place(builtins, frame, &LAYOUT_3_11),
         (3, 12) => in_place(builtins, frame, &LAYOUT_3_12),
         // A proxy that copies nothing (PEP 667), or for a module's frame its namespace.
@@ -147,6 +154,55 @@ fn in_place(builtins: &Builtins, frame: &Bound<'_, PyAny>, layout: &Layout) -> (
         .into_iter()
         .filter_map(|(name, word)| Some((name, part(word)?)))
         .collect();
+        (variables, parts)
+    }
+}
+
+/// Where a frame object of 3.10 has its parts, in words (`struct _frame` in Include/cpython/frameobject.h).
+mod frame_3_10 {
+    pub const CODE: usize = 4;
+    pub const GLOBALS: usize = 6;
+    pub const LOCALS: usize = 7;
+    /// Where the calculation stack begins: behind the variables.
+    pub const STACK: usize = 8;
+    pub const VARIABLES: usize = 44;
+}
+
+/// As [`in_place`], for 3.10, where the frame object itself has the variables.
+fn in_frame_object(builtins: &Builtins, frame: &Bound<'_, PyAny>) -> (Variables, Parts) {
+    use frame_3_10::*;
+    let Some(code) = builtins.frame_code.get(frame) else {
+        return Default::default();
+    };
+    // Unlike in later versions, an argument that inner functions use has a slot of either kind.
+    let names: Vec<String> = [
+        &builtins.code_varnames,
+        &builtins.code_cellvars,
+        &builtins.code_freevars,
+    ]
+    .into_iter()
+    .filter_map(|part| part.get(&code))
+    .flat_map(|names| texts_of(&names))
+    .collect();
+    let words = frame.as_ptr().cast::<usize>();
+    // SAFETY: attached, so the frame does not move on. A frame object is larger than the parts read
+    // first, which tell whether it is laid out as we take it for: the stack begins right behind as
+    // many variables as there are names.
+    unsafe {
+        let stack = words.add(VARIABLES + names.len());
+        if *words.add(CODE) != code.as_ptr() as usize || *words.add(STACK) != stack as usize {
+            return Default::default();
+        }
+        let part = |word: usize| Some(*words.add(word)).filter(|&address| address != 0);
+        let variables = names
+            .into_iter()
+            .enumerate()
+            .filter_map(|(i, name)| Some((name, part(VARIABLES + i)?)))
+            .collect();
+        let parts = [("f_locals", LOCALS), ("f_globals", GLOBALS)]
+            .into_iter()
+            .filter_map(|(name, word)| Some((name, part(word)?)))
+            .collect();
         (variables, parts)
     }
 }

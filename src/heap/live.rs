@@ -10,6 +10,7 @@ use super::builtins::Builtins;
 use super::marks::Marks;
 use super::traverse::{for_each_referent, reference_count};
 use super::types::{TypeTable, Verdict};
+use crate::array::{prefetch, prefetch_at};
 use crate::graph::Csr;
 
 /// After so many objects, somebody who pressed Ctrl-C is heard.
@@ -20,6 +21,8 @@ const BATCH: usize = 1 << 6;
 const IMMORTAL: i64 = 1 << 29;
 /// How many references an object has at a guess, to ask for memory once.
 const REFERENCES_EACH: usize = 3;
+/// One in so many objects is not among those that the collector tracks, at a guess.
+const OTHERS: usize = 16;
 
 /// The objects of the heap, held, and the references between them.
 ///
@@ -54,7 +57,9 @@ impl<'py> LiveObjects<'py> {
     /// What stands for the number of references to an immortal object.
     pub const UNCOUNTED: u32 = u32::MAX;
 
-    /// Reads the objects of `tracked`, which `gc.get_objects()` has just made, and what they refer to.
+    /// Reads the objects of `tracked`, which `gc.get_objects()` has just made, and what they refer to;
+    /// those at the addresses `held` too, which are alive: frames hold them that the collector does not
+    /// track, and perhaps nothing else does.
     ///
     /// Runs no code of the program, signal handlers included: see [`interrupted`].
     ///
@@ -62,6 +67,7 @@ impl<'py> LiveObjects<'py> {
     /// If it was interrupted, or there are too many objects.
     pub fn take(
         tracked: Bound<'py, PyList>,
+        held: impl Iterator<Item = usize>,
         table: &mut TypeTable,
         builtins: &Builtins,
         classify: &impl Fn(*mut ffi::PyTypeObject) -> Verdict,
@@ -71,40 +77,68 @@ impl<'py> LiveObjects<'py> {
         if u32::try_from(count).is_err() {
             return Err(NotTaken::TooMany);
         }
-        let mut unaccounted: Vec<u32> = Vec::with_capacity(count);
         let mut marks = Marks::default();
-        for i in 0..count {
+        for number in 0..count {
             // SAFETY: attached; the list lends its items.
-            let (object, references) = unsafe {
-                let object = ffi::PyList_GetItem(tracked.as_ptr(), i as ffi::Py_ssize_t);
-                (object, reference_count(object) - 1)
-            };
-            marks.set(object as usize, i as u32);
-            unaccounted.push(initial(references));
+            let object =
+                unsafe { ffi::PyList_GetItem(tracked.as_ptr(), number as ffi::Py_ssize_t) };
+            marks.set(object as usize, number as u32);
         }
 
         table.begin_pass();
         let mut others: Vec<Bound<'py, PyAny>> = Vec::new();
-        let mut graph = Csr::with_capacity(count, count * REFERENCES_EACH);
-        let mut is_class = Vec::with_capacity(count);
+        let room = count + count / OTHERS;
+        let mut graph = Csr::with_capacity(room, room * REFERENCES_EACH);
+        // References are taken off as they are met, and those that there are added when the object has
+        // its turn: in between the number may have gone below zero and round.
+        let mut unaccounted: Vec<u32> = Vec::with_capacity(room);
+        unaccounted.resize(count, 0);
+        let mut immortal: Vec<u32> = Vec::new();
+        let mut is_class = Vec::with_capacity(room);
         let mut holders = Vec::new();
+        for address in held {
+            let object = address as *mut ffi::PyObject;
+            // SAFETY: attached; the object is alive, as the caller says.
+            if marks.get(address).is_none() && unsafe { matters(table, builtins, classify, object) }
+            {
+                marks.set(address, unaccounted.len() as u32);
+                unaccounted.push(0);
+                // SAFETY: as above.
+                others.push(unsafe { Bound::from_borrowed_ptr(py, object) });
+            }
+        }
         let mut batch = Batch::default();
+        let mut coming: Vec<*mut ffi::PyObject> = Vec::new();
         let mut next = 0;
         while next < unaccounted.len() {
             if next % CHUNK == 0 && interrupted(py) {
                 return Err(NotTaken::Interrupted);
             }
             batch.clear();
-            let end = unaccounted.len().min(next + BATCH);
-            for number in next..end {
-                let Some(object) = nth(&tracked, &others, number) else {
-                    break;
-                };
+            batch.objects.append(&mut coming);
+            if batch.objects.is_empty() {
+                batch.objects.extend(nth_and_on(&tracked, &others, next));
+            }
+            let first = next;
+            next += batch.objects.len();
+            coming.extend(nth_and_on(&tracked, &others, next));
+            for &object in &coming {
+                prefetch_at(object.cast());
+            }
+            for (number, &object) in (first..next).zip(&batch.objects) {
                 // SAFETY: attached; the object is held by the list or by `others`.
                 let facts = unsafe { table.facts(builtins, classify, ffi::Py_TYPE(object)) };
                 is_class.push(facts.kind == ObjectKind::Class);
                 if facts.verdict != 0 {
                     holders.push((number as u32, facts.verdict));
+                }
+                // SAFETY: as above. One reference is ours.
+                match unsafe { reference_count(object) } - 1 {
+                    IMMORTAL.. => immortal.push(number as u32),
+                    references => {
+                        let left = &mut unaccounted[number];
+                        *left = left.wrapping_add(references as u32);
+                    }
                 }
                 if let Some(traverse) = facts.traverse {
                     let targets = &mut batch.targets;
@@ -117,7 +151,7 @@ impl<'py> LiveObjects<'py> {
                 }
                 batch.ends.push(batch.targets.len());
             }
-            batch.number(&marks);
+            batch.number(&marks, &unaccounted);
             let mut from = 0;
             for &end in &batch.ends {
                 for place in from..end {
@@ -137,24 +171,26 @@ impl<'py> LiveObjects<'py> {
                             }
                             let number = unaccounted.len() as u32;
                             marks.set(address, number);
+                            unaccounted.push(0);
                             // SAFETY: as above.
-                            unsafe {
-                                unaccounted.push(initial(reference_count(target)));
-                                others.push(Bound::from_borrowed_ptr(py, target));
-                            }
+                            others.push(unsafe { Bound::from_borrowed_ptr(py, target) });
                             number
                         }
                     };
                     graph.push_target(number);
                     let left = &mut unaccounted[number as usize];
-                    if *left != Self::UNCOUNTED {
-                        *left = left.saturating_sub(1);
-                    }
+                    *left = left.wrapping_sub(1);
                 }
                 graph.finish_node();
                 from = end;
             }
-            next = end;
+        }
+        for left in &mut unaccounted {
+            // Some objects visit what others hold for them: more than all references.
+            *left = u32::try_from(*left as i32).unwrap_or(0);
+        }
+        for number in immortal {
+            unaccounted[number as usize] = Self::UNCOUNTED;
         }
         if u32::try_from(unaccounted.len()).is_err() {
             return Err(NotTaken::TooMany);
@@ -228,12 +264,13 @@ impl<'py> LiveObjects<'py> {
     }
 }
 
-/// The targets of some objects.
+/// Some objects and their targets.
 ///
 /// Their numbers are read in one go: each is somewhere else in memory, and a processor waits for many
 /// at once if nothing else is done in between.
 #[derive(Default)]
 struct Batch {
+    objects: Vec<*mut ffi::PyObject>,
     targets: Vec<usize>,
     /// Where the targets of each object end.
     ends: Vec<usize>,
@@ -242,12 +279,20 @@ struct Batch {
 
 impl Batch {
     fn clear(&mut self) {
+        self.objects.clear();
         self.targets.clear();
         self.ends.clear();
     }
 
-    fn number(&mut self, marks: &Marks) {
-        let numbers = self.targets.iter().map(|&address| marks.raw(address));
+    fn number(&mut self, marks: &Marks, counts: &[u32]) {
+        for &address in &self.targets {
+            marks.prefetch(address);
+        }
+        let numbers = self.targets.iter().map(|&address| {
+            let number = marks.raw(address);
+            prefetch(counts, number as usize);
+            number
+        });
         self.numbers.clear();
         self.numbers.extend(numbers);
     }
@@ -269,12 +314,13 @@ fn nth(
     }
 }
 
-/// The references to an object before those from the heap are taken off.
-fn initial(references: i64) -> u32 {
-    if references >= IMMORTAL {
-        return LiveObjects::UNCOUNTED;
-    }
-    u32::try_from(references).unwrap_or(0)
+/// The objects with a number and those after it, as many as a batch has.
+fn nth_and_on(
+    tracked: &Bound<'_, PyList>,
+    others: &[Bound<'_, PyAny>],
+    number: usize,
+) -> impl Iterator<Item = *mut ffi::PyObject> {
+    (number..number + BATCH).map_while(|number| nth(tracked, others, number))
 }
 
 /// True for an object that the collector did not list and that can hold something.

@@ -56,7 +56,7 @@ impl Inspector {
         let first_peak = live.bytes();
         live.objects.forget_numbers();
         clock.lap("purposes");
-        let ways = live.ways(&[]);
+        let ways = live.ways();
         clock.lap("ways");
         let dominators = Dominators::new(live.graph(), &live.roots());
         let second_peak = live.bytes() + ways.bytes() + dominators.peak_bytes();

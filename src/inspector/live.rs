@@ -121,11 +121,14 @@ impl<'py> Live<'py> {
         // SAFETY: attached; the types that are classified are alive.
         let classify = |ty| unsafe { frameworks.classify(ty) };
         let mut table = TypeTable::new();
-        let (objects, pause) = loop {
+        let builtins = &inspector.builtins;
+        let (objects, frames, pause) = loop {
             let pause = CollectionPause::new(py);
             let tracked = inspector.gc.objects(py, None)?;
-            match LiveObjects::take(tracked, &mut table, &inspector.builtins, &classify) {
-                Ok(objects) => break (objects, pause),
+            let frames = running_frames(py, builtins, &inspector.current_frames)?;
+            let held = frames.iter().flat_map(RunningFrame::held);
+            match LiveObjects::take(tracked, held, &mut table, builtins, &classify) {
+                Ok(objects) => break (objects, frames, pause),
                 Err(NotTaken::TooMany) => {
                     return Err(PyMemoryError::new_err(
                         "cyclescope: there are more than 4,294,967,295 objects, too many to number",
@@ -141,7 +144,7 @@ impl<'py> Live<'py> {
         let mut live = Self {
             objects,
             extra: Vec::new(),
-            frames: Vec::new(),
+            frames,
             threads: Vec::new(),
             buffers: Vec::new(),
             hidden: FxHashMap::default(),
@@ -158,7 +161,7 @@ impl<'py> Live<'py> {
         live.own.extend(own);
         live.find_modules(py);
         let mut edges = Edges::default();
-        live.find_frames(inspector, py, &mut edges)?;
+        live.find_frames(py, &mut edges);
         live.find_buffers(&frameworks, &mut edges);
         live.find_owned(inspector, &frameworks, &mut edges);
         live.objects.graph.insert(live.extra.len(), &edges.list);
@@ -223,11 +226,21 @@ impl<'py> Live<'py> {
         roots
     }
 
-    /// A shortest way to each node that does not pass through one of `ends`: from what has a name
-    /// first, classes through their instances later, from outside last.
-    pub fn ways(&self, ends: &[u32]) -> Ways {
+    /// A shortest way to each node: from what has a name first, classes through their instances later,
+    /// from outside last.
+    pub fn ways(&self) -> Ways {
+        let ways = Ways::new(self.graph().node_bound());
+        self.find(ways, &[])
+    }
+
+    /// As [`Live::ways`], to `wanted` and at least as far as those are; not through one of `ends`.
+    pub fn ways_to(&self, wanted: &[u32], ends: &[u32]) -> Ways {
+        let ways = Ways::until(self.graph().node_bound(), wanted.to_vec());
+        self.find(ways, ends)
+    }
+
+    fn find(&self, mut ways: Ways, ends: &[u32]) -> Ways {
         let graph = self.graph();
-        let mut ways = Ways::new(graph.node_bound());
         let passes = |from: u32| !ends.contains(&from);
         let is_type = |from, to| self.objects.is_type_reference(from, to);
         ways.extend(graph, self.named_roots(), |from, to| {
@@ -304,14 +317,8 @@ impl<'py> Live<'py> {
         self.modules = own.into_iter().map(|(_, module)| module).collect();
     }
 
-    fn find_frames(
-        &mut self,
-        inspector: &Inspector,
-        py: Python<'py>,
-        edges: &mut Edges,
-    ) -> PyResult<()> {
+    fn find_frames(&mut self, py: Python<'py>, edges: &mut Edges) {
         self.threads = thread_names(py);
-        self.frames = running_frames(py, &inspector.builtins, &inspector.current_frames)?;
         for index in 0..self.frames.len() {
             let frame = &self.frames[index];
             let is_own = frame
@@ -320,6 +327,8 @@ impl<'py> Live<'py> {
                 .is_some_and(|place| is_in_package(py, &place.file));
             let known = self.objects.number_at(frame.address);
             let node = known.unwrap_or(self.next());
+            // The frame of a generator on 3.10, say.
+            let shows_itself = !self.objects.graph.targets(node).is_empty();
             let variables = frame
                 .variables
                 .iter()
@@ -333,6 +342,9 @@ impl<'py> Live<'py> {
                 .filter_map(|(name, address)| Some((name, self.objects.number_at(address)?)))
                 .collect();
             for (name, target) in held {
+                if shows_itself {
+                    break;
+                }
                 self.account_for(target, 1);
                 if !is_own {
                     edges.add(node, target, name);
@@ -345,7 +357,6 @@ impl<'py> Live<'py> {
                 self.frame_nodes.push((node, index));
             }
         }
-        Ok(())
     }
 
     /// The number of the node that is added next.

@@ -1,15 +1,18 @@
 //! What frameworks own behind the objects that Python sees: memory, gradients, autograd graphs.
 
 use pyo3::prelude::*;
+use pyo3::types::PyCFunction;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Inspector;
 use super::live::{Extra, Live, LiveBuffer};
 use crate::device::{DeviceSelection, Frameworks, attributes_of, class};
-use crate::heap::{ReferenceName, Verdict, dict_items, imported, int_value, text_of};
+use crate::heap::{ReferenceName, RunningFrame, Verdict, dict_items, imported, int_value, text_of};
 
 /// So many autograd functions are walked through; in longer graphs the rest is left out.
 const AUTOGRAD_LIMIT: usize = 200_000;
+/// What PyTorch says on a thread that has no part in a backward pass.
+const NO_TASK: i64 = -1;
 
 impl<'py> Live<'py> {
     pub(super) fn find_buffers(&mut self, frameworks: &Frameworks, edges: &mut Edges) {
@@ -92,6 +95,14 @@ impl<'py> Live<'py> {
     ) {
         let mut functions: Vec<u32> = Vec::new();
         let holders = self.objects.holders.clone();
+        let elsewhere = self.is_backward_elsewhere(self.objects.py());
+        if elsewhere {
+            self.notes.push(
+                "Another thread is in the midst of a backward pass, which frees what autograd saved. \
+                 That and gradients are not looked at."
+                    .to_owned(),
+            );
+        }
         for (node, verdict) in holders {
             if !Frameworks::is_tensor(verdict) {
                 continue;
@@ -100,7 +111,11 @@ impl<'py> Live<'py> {
                 continue;
             };
             let mut function = None;
-            let owned = frameworks.owned(verdict, &tensor);
+            let owned = if elsewhere {
+                Vec::new()
+            } else {
+                frameworks.owned(verdict, &tensor)
+            };
             let is_leaf = !frameworks.has_grad_fn(verdict, &tensor);
             if is_leaf
                 && !frameworks.requires_grad(verdict, &tensor)
@@ -149,6 +164,29 @@ impl<'py> Live<'py> {
         if !self.functions.is_empty() {
             self.find_hook_dictionaries(self.objects.py());
         }
+    }
+
+    /// True if another thread is in the midst of a backward pass in which this one, unlike in a hook, has
+    /// no part. PyTorch's engine lets other threads run meanwhile, but waits for none of them when it
+    /// frees what a function saved, or replaces a gradient.
+    fn is_backward_elsewhere(&self, py: Python<'_>) -> bool {
+        let is_engine = |frame: &RunningFrame| {
+            frame.place.as_ref().is_some_and(|place| {
+                let file = place.file.replace('\\', "/");
+                file.ends_with("/torch/autograd/graph.py")
+                    && frame.function == "_engine_run_backward"
+                    || file.ends_with("/torch/autograd/__init__.py")
+            })
+        };
+        if !self.frames.iter().any(is_engine) {
+            return false;
+        }
+        // A function in C++, unless the program has put another in its place.
+        let task = imported(intern!(py, "torch._C"))
+            .and_then(|torch| torch.get_item(intern!(py, "_current_graph_task_id")).ok()?)
+            .and_then(|ask| ask.cast_into_exact::<PyCFunction>().ok())
+            .and_then(|ask| int_value(&ask.call0().ok()?));
+        task == Some(NO_TASK)
     }
 
     /// Finds the dictionaries of hooks that nothing accounts for. A function in C++ does not tell

@@ -211,8 +211,7 @@ fn ways_to(live: &Live<'_>, target: u32) -> Vec<Way> {
     let mut suffix = vec![target];
     for _ in 0..UPWARDS {
         let head = suffix[0];
-        let ways = live.ways(&suffix);
-        let mut found = through_referrers(live, &ways, &suffix);
+        let mut found = through_referrers(live, &suffix);
         // What comes from outside counts only where nothing else is known of it.
         let named = found.iter().any(|way| {
             way.nodes
@@ -241,8 +240,7 @@ fn ways_to(live: &Live<'_>, target: u32) -> Vec<Way> {
             _ => return found,
         }
     }
-    let ways = live.ways(&suffix);
-    through_referrers(live, &ways, &suffix)
+    through_referrers(live, &suffix)
 }
 
 /// How many nodes a way begins with whose other holders are of no interest: the root, and a module's
@@ -255,15 +253,18 @@ fn above_owner(live: &Live<'_>, way: &Way) -> usize {
 }
 
 /// The ways through each object that refers to the first of `suffix`, and on along it.
-fn through_referrers(live: &Live<'_>, ways: &Ways, suffix: &[u32]) -> Vec<Way> {
+fn through_referrers(live: &Live<'_>, suffix: &[u32]) -> Vec<Way> {
     let (Some(&head), Some(&target)) = (suffix.first(), suffix.last()) else {
         return Vec::new();
     };
-    live.graph()
-        .sources(head)
+    let mut referrers = live.graph().sources(head);
+    referrers.retain(|&referrer| {
+        !suffix.contains(&referrer) && !live.objects.is_type_reference(referrer, head)
+    });
+    let ways = live.ways_to(&referrers, suffix);
+    referrers
         .into_iter()
-        .filter(|referrer| !suffix.contains(referrer) && ways.reaches(*referrer))
-        .filter(|&referrer| !live.objects.is_type_reference(referrer, head))
+        .filter(|&referrer| ways.reaches(referrer))
         .map(|referrer| {
             let mut nodes = ways.to(referrer);
             nodes.extend(suffix);
