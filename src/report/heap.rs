@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::lines::{Ink, Lines};
-use super::model::Location;
+use super::model::{Location, Process};
+use super::owners::Branch;
 use super::words::{counted, grouped, human_bytes, name, short_location, without_indices};
 
 /// The version of the JSON.
@@ -39,6 +40,12 @@ pub struct Heap {
     pub devices: Vec<Device>,
     /// What to know about it.
     pub notes: Vec<String>,
+    /// The process that was looked at.
+    #[serde(default)]
+    pub process: Process,
+    /// The ways to all buffers, as one tree.
+    #[serde(default)]
+    pub branches: Vec<Branch>,
 }
 
 /// What a piece of memory is for.
@@ -62,6 +69,16 @@ pub enum Category {
 }
 
 impl Category {
+    /// All of them, in their order.
+    pub const ALL: [Self; 6] = [
+        Self::Parameter,
+        Self::Gradient,
+        Self::OptimizerState,
+        Self::Activation,
+        Self::Input,
+        Self::Other,
+    ];
+
     pub fn words(self) -> &'static str {
         match self {
             Self::Parameter => "parameter",
@@ -97,6 +114,12 @@ pub struct Buffer {
     /// The line that allocated it, if `tracemalloc` traced that.
     pub site: Option<Location>,
     pub category: Category,
+    /// The branch of [`Heap::branches`] at which the best way to it ends.
+    #[serde(default)]
+    pub branch: u32,
+    /// Further ways to the object that holds it; looked for where it is one of the largest.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub also: Vec<String>,
 }
 
 /// What the objects of one class keep alive: what would go if all of them went.
@@ -183,7 +206,7 @@ pub struct Row {
 }
 
 impl Row {
-    fn bytes(&self) -> u64 {
+    pub(super) fn bytes(&self) -> u64 {
         self.device_bytes.saturating_add(self.host_bytes)
     }
 }
@@ -290,6 +313,8 @@ impl Heap {
             bytes: rows.iter().map(|row| row.bytes).sum(),
             rows,
             objects: self.objects as i64 - old.objects as i64,
+            times: [old.time, self.time],
+            process: self.process.clone(),
         }
     }
 
@@ -422,12 +447,8 @@ impl Table {
                 human_bytes(self.omitted_bytes)
             ));
         }
-        for device in self
-            .devices
-            .iter()
-            .filter(|device| device.allocated.is_some())
-        {
-            out.wrapped(Ink::Plain, "", &device.words());
+        for words in self.devices.iter().filter_map(Device::words) {
+            out.wrapped(Ink::Plain, "", &words);
         }
         for note in &self.notes {
             out.wrapped(Ink::Strong, "Note: ", note);
@@ -441,8 +462,9 @@ impl Table {
 }
 
 impl Device {
-    fn words(&self) -> String {
-        let allocated = self.allocated.unwrap_or(0);
+    /// The allocator's count beside what is visible; `None` where it does not say.
+    pub(super) fn words(&self) -> Option<String> {
+        let allocated = self.allocated?;
         let mut words = format!(
             "{}: {} in use by the allocator's count, {} of it visible from Python, {} not \
              (rounding to whole blocks, work spaces, tensors that only C++ holds)",
@@ -455,7 +477,7 @@ impl Device {
             let cached = reserved.saturating_sub(allocated);
             words += &format!("; {} more cached", human_bytes(cached));
         }
-        words + "."
+        Some(words + ".")
     }
 }
 
@@ -468,6 +490,12 @@ pub struct Diff {
     pub bytes: i64,
     /// By how many objects.
     pub objects: i64,
+    /// When the earlier and when the later heap were looked at, in seconds since 1970-01-01 UTC.
+    #[serde(default)]
+    pub times: [f64; 2],
+    /// The process of the later one.
+    #[serde(default)]
+    pub process: Process,
 }
 
 /// How one owner's memory changed.
@@ -506,7 +534,7 @@ impl Diff {
 }
 
 /// A number with its sign, written by `write`.
-fn signed(number: i64, write: impl Fn(u64) -> String) -> String {
+pub(super) fn signed(number: i64, write: impl Fn(u64) -> String) -> String {
     let sign = if number < 0 { "-" } else { "+" };
     sign.to_owned() + &write(number.unsigned_abs())
 }
@@ -568,6 +596,7 @@ mod tests {
             reserved: Some(4096),
         };
         assert_eq!(device.remainder(), Some(424));
-        assert!(device.words().contains("3.0 KiB more cached"));
+        let words = device.words().unwrap_or_default();
+        assert!(words.contains("3.0 KiB more cached"));
     }
 }
