@@ -97,30 +97,25 @@ pub fn curves(
             markup(words),
         );
     }
+    let (title, middle) = (markup(title), y(most / 2));
+    let (beside, below) = (LEFT - 8.0, base + 18.0);
     format!(
-        "<div class=\"wide\"><svg class=\"chart\" role=\"img\" aria-label=\"{}\" \
+        "<div class=\"wide\"><svg class=\"chart\" role=\"img\" aria-label=\"{title}\" \
          viewBox=\"0 0 {WIDTH} {HEIGHT}\" width=\"{WIDTH}\" height=\"{HEIGHT}\">\
-         <path class=\"grid\" d=\"M{LEFT} {ABOVE}H{WIDTH}M{LEFT} {:.1}H{WIDTH}\"/>\
+         <path class=\"grid\" d=\"M{LEFT} {ABOVE}H{WIDTH}M{LEFT} {middle:.1}H{WIDTH}\"/>\
          <path class=\"axis\" d=\"M{LEFT} {ABOVE}V{base}H{WIDTH}\"/>\
-         <text x=\"{:.0}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>\
-         <text x=\"{:.0}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>\
-         <text x=\"{:.0}\" y=\"{base}\" text-anchor=\"end\">0</text>\
-         <text x=\"{LEFT}\" y=\"{:.0}\">{}</text>\
-         <text x=\"{:.0}\" y=\"{:.0}\" text-anchor=\"middle\">step</text>\
-         <text x=\"{WIDTH}\" y=\"{:.0}\" text-anchor=\"end\">{}</text>\n{drawn}</svg></div>\n{}",
-        markup(title),
-        y(most / 2),
-        LEFT - 8.0,
+         <text x=\"{beside}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>\
+         <text x=\"{beside}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>\
+         <text x=\"{beside}\" y=\"{base}\" text-anchor=\"end\">0</text>\
+         <text x=\"{LEFT}\" y=\"{below}\">{}</text>\
+         <text x=\"{:.0}\" y=\"{below}\" text-anchor=\"middle\">step</text>\
+         <text x=\"{WIDTH}\" y=\"{below}\" text-anchor=\"end\">{}</text>\n{drawn}</svg></div>\n{}",
         ABOVE + 5.0,
         measure.words(most),
-        LEFT - 8.0,
-        y(most / 2) + 4.0,
+        middle + 4.0,
         measure.words(most / 2),
-        base + 18.0,
         grouped(first),
         (LEFT + WIDTH) / 2.0,
-        base + 18.0,
-        base + 18.0,
         grouped(last),
         key(curves),
     )
