@@ -345,8 +345,8 @@ class Heap:
         """One page that needs no network: the owners as a treemap to zoom into, and tables.
 
         The treemap shows memory on devices, or that on the host if there is none on devices. A
-        block is as wide as the memory that one comes to through it, each buffer once, on the way that
-        :attr:`HeapBuffer.owner` has. At most 500 blocks are drawn, the others summed up.
+        block is as wide as the memory that one comes to through it, each buffer once, on the way
+        that :attr:`HeapBuffer.owner` has. At most 500 blocks are drawn, the others summed up.
         """
     def to_text(self) -> str:
         """What ``str()`` gives: a summary and the largest owners."""

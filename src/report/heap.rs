@@ -289,10 +289,23 @@ impl Heap {
 
     /// What grew and what shrank since `old`, by owner, the most bytes first.
     pub fn diff(&self, old: &Self) -> Diff {
+        let rows = self.changes(old, Buffer::kind);
+        Diff {
+            bytes: rows.iter().map(|row| row.bytes).sum(),
+            rows,
+            owners: self.changes(old, |buffer| without_numbers(&buffer.first_owner)),
+            objects: self.objects as i64 - old.objects as i64,
+            times: [old.time, self.time],
+            process: self.process.clone(),
+        }
+    }
+
+    /// What changed by this name of each buffer, the most bytes first.
+    fn changes(&self, old: &Self, name: impl Fn(&Buffer) -> String) -> Vec<Change> {
         let mut rows: BTreeMap<String, Change> = BTreeMap::new();
         for (heap, sign) in [(old, -1i64), (self, 1)] {
             for buffer in &heap.buffers {
-                let name = buffer.kind();
+                let name = name(buffer);
                 let row = rows.entry(name.clone()).or_insert_with(|| Change {
                     name,
                     ..Change::default()
@@ -309,13 +322,7 @@ impl Heap {
         rows.sort_by(|a, b| {
             (Reverse(a.bytes.abs()), &a.name).cmp(&(Reverse(b.bytes.abs()), &b.name))
         });
-        Diff {
-            bytes: rows.iter().map(|row| row.bytes).sum(),
-            rows,
-            objects: self.objects as i64 - old.objects as i64,
-            times: [old.time, self.time],
-            process: self.process.clone(),
-        }
+        rows
     }
 
     pub fn device_bytes(&self) -> u64 {
@@ -385,28 +392,7 @@ impl Buffer {
     /// The owner without indices and numbers of items, so that it is equal for buffers in one list,
     /// however long that has become.
     pub fn kind(&self) -> String {
-        let owner = without_indices(&self.owner);
-        let mut kept = String::with_capacity(owner.len());
-        let mut rest = owner.as_str();
-        while let Some((before, after)) = rest.split_once(", ") {
-            kept += before;
-            let digits = after.trim_start_matches(|c: char| c.is_ascii_digit() || c == ',');
-            let counted = digits.len() < after.len();
-            let end = digits
-                .strip_prefix(" items)")
-                .or_else(|| digits.strip_prefix(" item)"));
-            match end.filter(|_| counted) {
-                Some(end) => {
-                    kept.push(')');
-                    rest = end;
-                }
-                None => {
-                    kept += ", ";
-                    rest = after;
-                }
-            }
-        }
-        kept + rest
+        without_numbers(&self.owner)
     }
 
     fn group(&self, by: By) -> String {
@@ -421,6 +407,32 @@ impl Buffer {
             By::Category => self.category.words().to_owned(),
         }
     }
+}
+
+/// A way without indices and numbers of items.
+fn without_numbers(way: &str) -> String {
+    let owner = without_indices(way);
+    let mut kept = String::with_capacity(owner.len());
+    let mut rest = owner.as_str();
+    while let Some((before, after)) = rest.split_once(", ") {
+        kept += before;
+        let digits = after.trim_start_matches(|c: char| c.is_ascii_digit() || c == ',');
+        let counted = digits.len() < after.len();
+        let end = digits
+            .strip_prefix(" items)")
+            .or_else(|| digits.strip_prefix(" item)"));
+        match end.filter(|_| counted) {
+            Some(end) => {
+                kept.push(')');
+                rest = end;
+            }
+            None => {
+                kept += ", ";
+                rest = after;
+            }
+        }
+    }
+    kept + rest
 }
 
 impl Table {
@@ -484,8 +496,11 @@ impl Device {
 /// What changed between two heaps.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Diff {
-    /// The owners whose memory changed.
+    /// The ways to the memory that changed.
     pub rows: Vec<Change>,
+    /// The same by what has a name first on these ways, with all that it owns.
+    #[serde(default)]
+    pub owners: Vec<Change>,
     /// By how many bytes in all.
     pub bytes: i64,
     /// By how many objects.
@@ -501,7 +516,7 @@ pub struct Diff {
 /// How one owner's memory changed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Change {
-    /// As [`Buffer::kind`].
+    /// As [`Buffer::kind`], or [`Buffer::first_owner`] without numbers.
     pub name: String,
     pub bytes: i64,
     /// By how many buffers.

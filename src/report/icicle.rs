@@ -79,13 +79,33 @@ impl Block {
         Category::ALL.get(index).copied().filter(|_| mostly)
     }
 
-    /// The reference and what it leads to: `.weight Parameter`.
+    /// The reference and what it leads to: `.weight (Parameter)`.
     pub fn title(&self) -> String {
-        match self.edge.is_empty() {
-            true => self.label.clone(),
-            false => format!("{} {}", self.edge, self.label),
+        step(&self.edge, &self.label)
+    }
+}
+
+fn step(edge: &str, label: &str) -> String {
+    match edge.is_empty() {
+        true => label.to_owned(),
+        false => format!("{edge} ({label})"),
+    }
+}
+
+/// The way to a buffer in a line, a walk along an autograd graph as one step.
+pub fn way(heap: &Heap, buffer: &Buffer) -> String {
+    let mut steps = Vec::new();
+    let mut current = heap.branches.get(buffer.branch as usize);
+    while let Some(branch) = current {
+        steps.push(step(&branch.edge, &branch.label));
+        let above = branch.parent.map(|parent| parent as usize);
+        current = above.and_then(|parent| heap.branches.get(parent));
+        if steps.len() > heap.branches.len() {
+            break;
         }
     }
+    steps.reverse();
+    steps.join(" → ")
 }
 
 /// A branch with the memory that lies behind it.

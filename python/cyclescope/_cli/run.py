@@ -62,8 +62,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--growth",
         action="store_true",
-        help="tell what grows with the steps of the program's optimizers, or with time, and write a "
-        "page of it",
+        help="tell what grows with the steps of the program's optimizers, or with time, on a page "
+        "too",
     )
     parser.add_argument(
         "--oom", action="store_true", help="write a post-mortem when a GPU runs out of memory"

@@ -218,7 +218,7 @@ class LeakMonitor:
         return json.dumps(self._as_dict())
 
     def to_html(self) -> str:
-        """One page that needs no network: what grows, with advice, and its bytes against the step."""
+        """One page that needs no network: what grows, what to do, its bytes against the step."""
         return _native.growth_page(self.to_json())
 
     def _repr_html_(self) -> str:

@@ -131,8 +131,8 @@ def on_oom(report_dir: StrPath | None = None, *, seconds: float = SECONDS) -> Oo
     While everything is still there, it says how much memory was free, reserved and allocated, in
     pieces of what size; what unreachable cycles hold that a collection would have freed; which
     containers keep autograd graphs; what is largest; what grew, if a :class:`LeakMonitor` runs;
-    and, in the first line, why memory ran out, where the numbers prove it. Text, JSON and a page, and
-    PyTorch's own memory snapshot if the program records the history of allocations.
+    and, in the first line, why memory ran out, where the numbers prove it. Text, JSON
+    and a page, and PyTorch's own memory snapshot if the program records the history of allocations.
 
     PyTorch need not be imported yet, and CUDA is not initialised by this. PyTorch's observers
     cannot be taken away again; after ``stop()`` this one does nothing.

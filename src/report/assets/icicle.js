@@ -6,6 +6,9 @@
 const NAMED = 1.5;
 const DRAWN = 0.04;
 
+const HINT = "Point at a block for what it is and the way to it; click it to enlarge it. The arrow keys go from block " +
+  "to block, Enter enlarges one, Escape or Backspace goes back, Home shows all.";
+
 function make(tag, text, ...children) {
   const element = document.createElement(tag);
   if (text) element.textContent = text;
@@ -27,7 +30,7 @@ function percent(part, whole) {
 }
 
 function title({ edge, label }) {
-  return edge ? `${edge} ${label}` : label;
+  return edge ? `${edge} (${label})` : label;
 }
 
 class Icicle {
@@ -151,7 +154,7 @@ class Icicle {
     const block = this.blocks[index];
     if (!block) return;
     const facts = make("div", "", make("h4", title(block)), this.facts(block));
-    const way = make("div", "", make("h4", "The way to it"), this.steps(index));
+    const way = make("div", "", make("h4", "The way to it"), index ? this.steps(index) : make("p", HINT));
     if (block.also?.length) {
       way.append(make("h4", "Also held by"), make("ul", "", ...block.also.map((words) => make("li", words))));
     }

@@ -70,12 +70,20 @@ pub fn curves(
         .max()
         .unwrap_or(0)
         .max(1);
-    let top = most as f64;
+    // Where little grows on much, the axis begins below the least of it, so that it is seen.
+    let least = all().map(|sample| measure.of(sample)).min().unwrap_or(0);
+    let range = most - least;
+    let bottom = match range < most / 2 {
+        true => least.saturating_sub((range / 4).max(1)),
+        false => 0,
+    };
+    let top = (most - bottom) as f64;
     let base = HEIGHT - BELOW;
     let x = |step: u64| {
         LEFT + step.saturating_sub(first) as f64 / (last - first) as f64 * (WIDTH - LEFT - RIGHT)
     };
-    let y = |value: u64| base - value as f64 / top * (base - ABOVE);
+    let y = |value: u64| base - value.saturating_sub(bottom) as f64 / top * (base - ABOVE);
+    let half = bottom + (most - bottom) / 2;
     let mut drawn = String::new();
     for curve in curves {
         draw(&mut drawn, curve, measure, &x, &y);
@@ -97,7 +105,7 @@ pub fn curves(
             markup(words),
         );
     }
-    let (title, middle) = (markup(title), y(most / 2));
+    let (title, middle) = (markup(title), y(half));
     let (beside, below) = (LEFT - 8.0, base + 18.0);
     format!(
         "<div class=\"wide\"><svg class=\"chart\" role=\"img\" aria-label=\"{title}\" \
@@ -106,14 +114,15 @@ pub fn curves(
          <path class=\"axis\" d=\"M{LEFT} {ABOVE}V{base}H{WIDTH}\"/>\
          <text x=\"{beside}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>\
          <text x=\"{beside}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>\
-         <text x=\"{beside}\" y=\"{base}\" text-anchor=\"end\">0</text>\
+         <text x=\"{beside}\" y=\"{base}\" text-anchor=\"end\">{}</text>\
          <text x=\"{LEFT}\" y=\"{below}\">{}</text>\
          <text x=\"{:.0}\" y=\"{below}\" text-anchor=\"middle\">step</text>\
          <text x=\"{WIDTH}\" y=\"{below}\" text-anchor=\"end\">{}</text>\n{drawn}</svg></div>\n{}",
         ABOVE + 5.0,
         measure.words(most),
         middle + 4.0,
-        measure.words(most / 2),
+        measure.words(half),
+        measure.words(bottom),
         grouped(first),
         (LEFT + WIDTH) / 2.0,
         grouped(last),

@@ -5,40 +5,13 @@ use super::super::super::words::{grouped, human_bytes, utc};
 use super::super::shown;
 use super::{Page, as_text, facts, section, table};
 
-/// How many owners are listed.
-const ROWS: usize = 200;
+/// How many rows a table has.
+const ROWS: usize = 40;
 /// How wide a bar may be.
 const BAR: f64 = 150.0;
 
 /// The page of a [`Diff`]: each owner's memory before and after.
 pub fn diff(diff: &Diff) -> String {
-    let listed = &diff.rows[..diff.rows.len().min(ROWS)];
-    let most = listed
-        .iter()
-        .map(|row| row.now_bytes.max(before(row)))
-        .max()
-        .unwrap_or(0)
-        .max(1);
-    let rows: String = listed.iter().map(|row| change(row, most)).collect();
-    let mut body = table(
-        &[
-            "Before",
-            "After",
-            "Change",
-            "Pieces",
-            "Before and after",
-            "Owner",
-        ],
-        &rows,
-    );
-    let rest = &diff.rows[listed.len()..];
-    if !rest.is_empty() {
-        body += &format!(
-            "<p class=\"more\">and {} more owners, {}</p>\n",
-            grouped(rest.len() as u64),
-            signed(rest.iter().map(|row| row.bytes).sum(), human_bytes)
-        );
-    }
     let mut facts = facts(&diff.process, diff.times[1]);
     if diff.times[0] > 0.0 {
         facts.push(("Since", utc(diff.times[0])));
@@ -56,11 +29,41 @@ pub fn diff(diff: &Diff) -> String {
         facts,
         body: match diff.rows.is_empty() {
             true => String::new(),
-            false => section("By owner", &body) + &as_text(&diff.to_text()),
+            false => [
+                section("By owner", &changes(&diff.owners, "Owner")),
+                section("By the way to it", &changes(&diff.rows, "The way to it")),
+                as_text(&diff.to_text()),
+            ]
+            .concat(),
         },
         ..Page::default()
     }
     .html()
+}
+
+/// A table of changes, the largest of them.
+fn changes(all: &[Change], title: &str) -> String {
+    let (listed, rest) = all.split_at(all.len().min(ROWS));
+    let most = listed.iter().map(|row| row.now_bytes.max(before(row)));
+    let most = most.max().unwrap_or(0).max(1);
+    let rows: String = listed.iter().map(|row| change(row, most)).collect();
+    let titles = [
+        "Before",
+        "After",
+        "Change",
+        "Pieces",
+        "Before and after",
+        title,
+    ];
+    let mut out = table(&titles, &rows);
+    if !rest.is_empty() {
+        out += &format!(
+            "<p class=\"more\">and {} more, {}</p>\n",
+            grouped(rest.len() as u64),
+            signed(rest.iter().map(|row| row.bytes).sum(), human_bytes)
+        );
+    }
+    out
 }
 
 fn before(row: &Change) -> u64 {

@@ -85,11 +85,6 @@ fn group(growth: &Growth) -> String {
         human_bytes(growth.bytes),
         grouped(growth.step),
     );
-    row(
-        "Owner",
-        "",
-        with_code(&shown(&format!("`{}`", growth.owner), 400)),
-    );
     row("Held", "", shown(&held, 400));
     row("Fix", "fix", with_code(&shown(&growth.advice, 2000)));
     if let Some(line) = &growth.allocated_at {

@@ -1,7 +1,7 @@
 //! The page of a heap: who owns all memory.
 
 use super::super::super::heap::{Buffer, By, Category, Heap, Row};
-use super::super::super::icicle::elements;
+use super::super::super::icicle::{elements, way};
 use super::super::super::words::{counted, grouped, human_bytes, markup};
 use super::super::shown;
 use super::owners::owners;
@@ -17,7 +17,6 @@ pub fn heap(heap: &Heap) -> String {
     let owners = owners(heap);
     let mut facts = facts(&heap.process, heap.time);
     facts.push(("Looked at", looked_at(heap)));
-    facts.push(("Pause", format!("{:.0} ms", heap.pause_ms)));
     let mut notes = heap.notes.clone();
     if owners.icicle.on_devices && heap.host_bytes() > 0 {
         notes.push(format!(
@@ -59,9 +58,10 @@ fn title(heap: &Heap) -> String {
 
 fn looked_at(heap: &Heap) -> String {
     format!(
-        "{} with {}",
+        "{} with {}, in {:.0} ms",
         counted(heap.objects, "object", "objects"),
         counted(heap.references, "reference", "references"),
+        heap.pause_ms,
     )
 }
 
@@ -136,7 +136,12 @@ fn bar(row: &Row, most: u64) -> String {
 }
 
 fn largest_buffers(heap: &Heap) -> String {
-    let rows: String = heap.buffers.iter().take(ROWS).map(buffer).collect();
+    let rows: String = heap
+        .buffers
+        .iter()
+        .take(ROWS)
+        .map(|it| buffer(heap, it))
+        .collect();
     let rest = heap.buffers.iter().skip(ROWS);
     let bytes = rest.clone().map(|buffer| buffer.bytes).sum();
     table(
@@ -145,11 +150,11 @@ fn largest_buffers(heap: &Heap) -> String {
     ) + &more(rest.count() as u64, bytes)
 }
 
-fn buffer(buffer: &Buffer) -> String {
+fn buffer(heap: &Heap, buffer: &Buffer) -> String {
     let also: String = buffer
         .also
         .iter()
-        .take(4)
+        .take(2)
         .map(|way| format!("<p class=\"more\">also {}</p>", shown(way, 400)))
         .collect();
     format!(
@@ -162,7 +167,7 @@ fn buffer(buffer: &Buffer) -> String {
             Category::Other => "",
             category => category.words(),
         },
-        shown(&buffer.owner, 400),
+        shown(&way(heap, buffer), 400),
     )
 }
 
