@@ -126,7 +126,7 @@ def test_redacted_pages_name_neither_machine_nor_folder(tmp_path: Path) -> None:
     assert f"<dd>{os.uname().nodename}</dd>" not in done.stdout
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"found": 1}', '{"steps": -1}'])
+@pytest.mark.parametrize("text", ["", "null", '{"found": 1}', '{"steps": -1}'])
 def test_what_is_no_report_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="at line"):
         _native.growth_page(text)

@@ -192,4 +192,4 @@ class Icicle {
 }
 
 const data = JSON.parse(document.getElementById("report").textContent);
-for (const figure of document.querySelectorAll("figure.owners")) new Icicle(figure, data);
+for (const svg of document.querySelectorAll("svg.icicle")) new Icicle(svg.closest("figure"), data);

@@ -6,10 +6,10 @@ use super::super::super::growth::Sample;
 use super::super::super::words::{grouped, human_bytes, markup};
 
 const WIDTH: f64 = 900.0;
-const HEIGHT: f64 = 190.0;
+const HEIGHT: f64 = 180.0;
 /// Space for the words beside and below the chart.
 const LEFT: f64 = 92.0;
-const BELOW: f64 = 40.0;
+const BELOW: f64 = 28.0;
 const ABOVE: f64 = 14.0;
 const RIGHT: f64 = 14.0;
 /// So many points are drawn of a curve, evenly chosen.

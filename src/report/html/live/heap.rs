@@ -86,31 +86,36 @@ fn tables(heap: &Heap) -> String {
 fn largest_owners(heap: &Heap) -> String {
     let top = heap.top(By::Owner, ROWS);
     let most = top.rows.iter().map(Row::bytes).max().unwrap_or(0).max(1);
-    let rows: String = top.rows.iter().map(|row| owner(row, most)).collect();
-    table(
-        &[
-            "On devices",
-            "On the host",
-            "It alone",
-            "For what",
-            "Pieces",
-            "Owner",
-        ],
-        &rows,
-    ) + &more(top.omitted, top.omitted_bytes)
+    let row = |row: &Row| {
+        format!(
+            "<tr>{}<td class=\"number\">{}</td><td>{}</td><td>{}</td><td class=\"name\">{}</td></tr>\n",
+            sizes(heap, row),
+            human_bytes(row.retained_bytes),
+            bar(row, most),
+            grouped(row.count),
+            shown(&row.name, 200),
+        )
+    };
+    let rows: String = top.rows.iter().map(row).collect();
+    let titles = ["It alone", "For what", "Pieces", "Owner"];
+    table(&[places(heap), &titles].concat(), &rows) + &more(top.omitted, top.omitted_bytes)
 }
 
-fn owner(row: &Row, most: u64) -> String {
-    format!(
-        "<tr><td class=\"number\">{}</td><td class=\"number\">{}</td><td class=\"number\">{}</td>\
-         <td>{}</td><td>{}</td><td class=\"name\">{}</td></tr>\n",
-        human_bytes(row.device_bytes),
-        human_bytes(row.host_bytes),
-        human_bytes(row.retained_bytes),
-        bar(row, most),
-        grouped(row.count),
-        shown(&row.name, 200),
-    )
+/// Where there is memory.
+fn places(heap: &Heap) -> &'static [&'static str] {
+    match heap.device_bytes() {
+        0 => &["On the host"],
+        _ => &["On devices", "On the host"],
+    }
+}
+
+/// How much of a row is where.
+fn sizes(heap: &Heap, row: &Row) -> String {
+    let cell = |bytes| format!("<td class=\"number\">{}</td>", human_bytes(bytes));
+    match heap.device_bytes() {
+        0 => cell(row.host_bytes),
+        _ => cell(row.device_bytes) + &cell(row.host_bytes),
+    }
 }
 
 /// What an owner's memory is for, as a bar of colours.
@@ -175,16 +180,14 @@ fn classes(heap: &Heap) -> String {
     let top = heap.top(By::Class, ROWS / 2);
     let row = |row: &Row| {
         format!(
-            "<tr><td class=\"number\">{}</td><td class=\"number\">{}</td><td>{}</td>\
-             <td class=\"name\">{}</td></tr>\n",
-            human_bytes(row.device_bytes),
-            human_bytes(row.host_bytes),
+            "<tr>{}<td>{}</td><td class=\"name\">{}</td></tr>\n",
+            sizes(heap, row),
             grouped(row.count),
             shown(&row.name, 200),
         )
     };
     let rows: String = top.rows.iter().map(row).collect();
-    table(&["On devices", "On the host", "Objects", "Class"], &rows)
+    table(&[places(heap), &["Objects", "Class"]].concat(), &rows)
 }
 
 /// What is left out of a table.

@@ -172,8 +172,11 @@ fn bars(found: &PostMortem, numbers: &Numbers) -> String {
     );
     legend += &format!(
         "<li><svg width=\"14\" height=\"14\" aria-hidden=\"true\" class=\"block asked\">\
-         <rect width=\"14\" height=\"14\" rx=\"3\"/></svg>requested {}</li>",
-        human_bytes(numbers.requested)
+         <rect width=\"14\" height=\"14\" rx=\"3\"/></svg>requested {}</li>\
+         <li><svg width=\"14\" height=\"14\" aria-hidden=\"true\"><path class=\"limit\" d=\"M7 0V14\"/></svg>\
+         limit of this process {}</li>",
+        human_bytes(numbers.requested),
+        human_bytes(numbers.limit),
     );
     format!(
         "<figure class=\"owners\">\n<div class=\"wide\"><svg class=\"bars\" role=\"img\" \
