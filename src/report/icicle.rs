@@ -10,12 +10,14 @@ use std::collections::BinaryHeap;
 use serde::Serialize;
 
 use super::heap::{Buffer, Category, Heap, is_host};
-use super::words::{counted, name};
+use super::words::{counted, grouped, name, place_within};
 
 /// How many kinds of memory there are.
 const KINDS: usize = Category::ALL.len();
 /// A block that has so much of its memory for one thing is coloured for it.
 const MOSTLY: f64 = 0.9;
+/// Names longer than this are shortened in their middle.
+const NAME: usize = 160;
 /// How many further ways to a block are listed.
 const ALSO: usize = 6;
 
@@ -301,7 +303,7 @@ impl Tree {
                 rest.merge(&self.sums[child]);
             }
             let rest = Block {
-                label: format!("+ {} more", super::words::grouped(folded.len() as u64)),
+                label: format!("+ {} more", grouped(folded.len() as u64)),
                 kind: Kind::Rest,
                 ..block(&rest)
             };
@@ -315,12 +317,12 @@ impl Tree {
         let sum = &self.sums[index];
         let branch = &heap.branches[index];
         Block {
-            edge: branch.edge.clone(),
-            label: branch.label.clone(),
+            edge: name(&branch.edge, NAME),
+            label: name(&branch.label, NAME),
             place: branch
                 .location
                 .as_ref()
-                .map(ToString::to_string)
+                .map(|place| place_within(place, NAME))
                 .unwrap_or_default(),
             alone: branch
                 .retained
