@@ -144,7 +144,7 @@ fn draw(
         .samples
         .iter()
         .enumerate()
-        .filter(|(index, _)| (last - index) % every == 0)
+        .filter(|(index, _)| (last - index).is_multiple_of(every))
         .map(|(_, sample)| sample)
         .collect();
     let mut path = String::new();
