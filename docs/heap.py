@@ -54,6 +54,5 @@ with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
     browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
     page = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT}, color_scheme="light")
     page.goto(file.as_uri())
-    page.locator("svg.icicle > .block").filter(has_text=".history").first.hover()
     page.locator("figure.owners").screenshot(path=Path(__file__).with_suffix(".png"))
     browser.close()
