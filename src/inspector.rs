@@ -39,7 +39,7 @@ use crate::report::assemble;
 use crate::report::library::say_whose;
 use crate::report::model::{Buffer, Collection, Leak, Process, Report, SCHEMA};
 use crate::report::occurrences;
-use crate::report::redact::redact;
+use crate::report::redact::{redact, redact_process};
 
 /// Of groups that look alike, so many are described one by one; the rest are counted as the first.
 const DESCRIBED_ALIKE: usize = 16;
@@ -587,10 +587,7 @@ impl Inspector {
         let time = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .map_or(0.0, |t| t.as_secs_f64());
-        let mut process = self.process.clone();
-        process.pid = std::process::id();
-        process.frameworks = framework_versions(py);
-        process.gpus = gpu_names();
+        let process = self.process_now(py);
         for leak in &mut leaks {
             leak.occurrences = vec![occurrences::of(leak, &process, time)];
         }
@@ -603,6 +600,25 @@ impl Inspector {
             leaks,
             notes: Vec::new(),
         }
+    }
+
+    /// This process, as it is now.
+    fn process_now(&self, py: Python<'_>) -> Process {
+        Process {
+            pid: std::process::id(),
+            frameworks: framework_versions(py),
+            gpus: gpu_names(),
+            ..self.process.clone()
+        }
+    }
+
+    /// This process, as a page may name it.
+    pub(crate) fn process_to_tell(&self, py: Python<'_>) -> Process {
+        let mut process = self.process_now(py);
+        if self.redacts() {
+            redact_process(&mut process);
+        }
+        process
     }
 }
 

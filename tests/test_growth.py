@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import logging
 import subprocess
 import sys
@@ -70,6 +71,33 @@ def test_it_is_told_once_in_one_line_with_advice(caplog: pytest.LogCaptureFixtur
     assert "`.item()`" in found.advice
     assert found.tensors >= WINDOW
     assert "float32[] on cpu" in str(found)
+
+
+def test_there_is_a_history_of_what_grows(tmp_path: Path) -> None:
+    monitor = cyclescope.LeakMonitor(every=2, devices="any", min_bytes=0, max_share=float("inf"))
+    with monitor:
+        shared.load("container_grows").pitfall("cpu", STEPS, monitor.step)
+    (told,) = monitor.found
+    report = json.loads(monitor.to_json())
+    assert (report["schema"], report["kind"], report["steps"]) == (1, "growth", STEPS)
+    (found,) = report["found"]
+    assert found["owner"] == told.owner
+    steps = [step for step, _, _ in found["history"]]
+    assert steps == list(range(2, STEPS + 1, 2))
+    assert found["history"][-1][2] > found["history"][2][2]
+    assert [sample[2] for sample in report["all"]] >= [sample[2] for sample in found["history"]]
+    assert report["allocated"] == []
+    page = monitor.write(tmp_path / "new")
+    assert "container-grows" in page.read_text()
+    assert monitor.write(tmp_path / "new") != page
+    assert str(told) in page.with_suffix(".txt").read_text()
+    assert monitor._repr_html_().startswith("<iframe ")
+
+
+def test_nothing_that_grows_is_a_page_too() -> None:
+    with cyclescope.LeakMonitor() as monitor:
+        assert "Nothing grows" in monitor.to_html()
+        assert "Nothing grows" in monitor.to_text()
 
 
 def test_what_is_small_and_has_no_graph_is_not_told() -> None:

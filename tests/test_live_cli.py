@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -60,9 +61,16 @@ def test_what_grows_with_the_steps_of_the_optimizer_is_told(
     assert done.returncode == 1, done.stderr
     assert "`__main__.outputs` collects tensors with the autograd graph behind each" in done.stderr
     assert list((tmp_path / "reports").glob("oom-*")) == []
+    (page,) = (tmp_path / "reports").glob("growth-*.html")
+    assert f"cyclescope: what grows: {page}\n" in done.stderr
+    assert "collects tensors with the autograd graph behind each" in page.read_text()
+    (found,) = json.loads(page.with_suffix(".json").read_text())["found"]
+    assert found["owner"] == "__main__.outputs"
+    assert "kept-with-graph" in page.with_suffix(".txt").read_text()
 
 
 def test_without_the_option_nothing_is_looked_for(tmp_path: Path) -> None:
     done = run(tmp_path, "--fail-on-leak")
     assert done.returncode == 0, done.stderr
     assert "collects tensors" not in done.stderr
+    assert list((tmp_path / "reports").glob("growth-*")) == []

@@ -249,6 +249,44 @@ def test_garbage_in_cycles_is_told_with_its_trace(allocator: Allocator, tmp_path
     assert found["numbers"]["requested"] == 40 * MIB
 
 
+def test_the_page_has_the_numbers_the_owners_and_what_grew(
+    allocator: Allocator, tmp_path: Path
+) -> None:
+    kept = []
+    with (
+        cyclescope.LeakMonitor(every=1, devices="any", max_share=float("inf")) as monitor,
+        cyclescope.on_oom(tmp_path) as watch,
+    ):
+        for _ in range(16):
+            kept.append(allocator.block(torch.zeros(MIB)))
+            monitor.step()
+        allocator.fail(600 * MIB)
+    (report,) = watch.reports
+    page = report.with_suffix(".html").read_text()
+    for told in ("Out of memory on cpu", "600.0 MiB", 'role="tree"', "collects tensors", ">step<"):
+        assert told in page, told
+    found = json.loads(report.with_suffix(".json").read_text())
+    assert not {"heap", "history"} & set(found)
+    assert watch.last is not None
+    assert watch.last.heap is None, "the program is to have the memory"
+    assert "Out of memory on cpu" in watch.last.to_html()
+
+
+def test_without_a_page_text_and_json_are_there(
+    allocator: Allocator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(found: postmortem.PostMortem) -> str:
+        raise ValueError("no page today")
+
+    monkeypatch.setattr(postmortem.PostMortem, "to_html", refuse)
+    with cyclescope.on_oom(tmp_path) as watch:
+        allocator.fail(MIB)
+    (report,) = watch.reports
+    assert report.exists()
+    assert report.with_suffix(".json").exists()
+    assert not report.with_suffix(".html").exists()
+
+
 def test_kept_graphs_are_told_with_what_only_they_keep(
     allocator: Allocator, tmp_path: Path
 ) -> None:

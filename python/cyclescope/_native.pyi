@@ -27,12 +27,15 @@ __all__ = [
     "cuda_driver_present",
     "find",
     "flush",
+    "framed",
+    "growth_page",
     "heap",
     "last_look",
     "look",
     "merge",
     "next_delivery",
     "patterns",
+    "post_mortem_page",
     "redact",
     "redacts",
     "select",
@@ -286,7 +289,7 @@ class Cut:
 class Heap:
     """What memory was alive at one moment, and who owned it. Holds none of it.
 
-    ``str()`` of it is a summary and the table of the largest owners.
+    ``str()`` of it is a summary and the table of the largest owners; a notebook shows the page.
     """
 
     @property
@@ -338,8 +341,18 @@ class Heap:
         """
     def diff(self, old: Heap) -> HeapDiff:
         """What changed since ``old``, by owner."""
+    def to_html(self) -> str:
+        """One page that needs no network: the owners as a treemap to zoom into, and tables.
+
+        The treemap shows memory on devices, or that on the host if there is none on devices. A
+        block is as wide as the memory that one comes to through it, each buffer once, on the way
+        that :attr:`HeapBuffer.owner` has. At most 500 blocks are drawn, the others summed up.
+        """
+    def to_text(self) -> str:
+        """What ``str()`` gives: a summary and the largest owners."""
     def to_json(self) -> str:
         """All of it as JSON (``schema`` 1)."""
+    def _repr_html_(self) -> str: ...
 
 @final
 class HeapBuffer:
@@ -382,6 +395,9 @@ class HeapBuffer:
     @property
     def category(self) -> str:
         """Parameter, gradient, optimizer state, activation, input, or other."""
+    @property
+    def also(self) -> list[str]:
+        """Further ways to its holder, in a line each; known of the largest forty buffers only."""
 
 @final
 class HeapTable:
@@ -394,6 +410,7 @@ class HeapTable:
     @property
     def omitted(self) -> int:
         """How many rows are left out."""
+    def to_text(self) -> str: ...
     def to_json(self) -> str: ...
 
 @final
@@ -429,7 +446,11 @@ class HeapDiff:
     @property
     def rows(self) -> list[tuple[str, int, int]]:
         """Owner, bytes and number of buffers of each change, the most bytes first."""
+    def to_html(self) -> str:
+        """One page that needs no network: each owner's memory before and after."""
+    def to_text(self) -> str: ...
     def to_json(self) -> str: ...
+    def _repr_html_(self) -> str: ...
 
 @final
 class Retention:
@@ -450,8 +471,13 @@ class Retention:
     @property
     def pause_ms(self) -> float:
         """How long the program waited for it, in milliseconds."""
+    def to_html(self) -> str:
+        """One page that needs no network: each path step by step."""
+    def to_text(self) -> str:
+        """What ``str()`` gives: the paths, no line of them longer than 100 characters."""
     def to_json(self) -> str:
         """The answer as JSON (``schema`` 1)."""
+    def _repr_html_(self) -> str: ...
 
 @final
 class RetentionPath:
@@ -513,6 +539,9 @@ def select(report: CycleReport, signatures: list[str]) -> CycleReport: ...
 def redact() -> None: ...
 def redacts() -> bool: ...
 def last_look() -> None: ...
+def framed(page: str) -> str: ...
+def growth_page(growth: str) -> str: ...
+def post_mortem_page(found: str, heap: Heap | None, growth: str | None) -> str: ...
 def unreachable_objects() -> list[object]: ...
 def with_allocations(
     report: CycleReport, stacks: dict[tuple[str, int], list[tuple[str, int, str]]]

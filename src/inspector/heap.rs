@@ -13,10 +13,15 @@ use crate::graph::{Dominators, Ways};
 use crate::heap::AllocationTraces;
 use crate::report::heap::{Buffer, Category, Class, Device, Heap, SCHEMA, file_of, is_host};
 use crate::report::model::Location;
+use crate::report::owners::Branches;
 use crate::report::retention::{Beginning, Path, RootKind, Step};
+use crate::report::words::without_indices;
 
 /// So many buffers, the largest, are named; the others count where their class and device do.
 const NAMED: usize = 20_000;
+/// Of so many buffers, the largest, it is looked for further ways, and so many are told.
+const EXPLAINED: usize = 40;
+const FURTHER: usize = 4;
 /// A chain of dominators is followed so far to see who keeps a buffer alone.
 const CHAIN: usize = 10_000;
 
@@ -71,23 +76,38 @@ impl Inspector {
                 index,
             )
         });
-        let all: Vec<Vec<u32>> = order
+        let best: Vec<Vec<u32>> = order
             .iter()
             .take(NAMED)
             .map(|&index| way_to_holder(&ways, &live.buffers[index]))
             .collect();
+        let further = further_ways(&live, &ways, &best);
+        let all: Vec<Vec<u32>> = best
+            .iter()
+            .chain(further.iter().flatten())
+            .cloned()
+            .collect();
         let naming = Naming::new(self, &frameworks, &live, &all);
+        drop(all);
         let traces = AllocationTraces::new(py);
+        let mut branches = Branches::default();
         let buffers: Vec<Buffer> = order
             .iter()
             .enumerate()
             .map(|(rank, &index)| {
                 let known = &live.buffers[index];
-                let way = all.get(rank).map_or(&[][..], Vec::as_slice);
-                let mut row = describe(known, &naming, way);
+                let way = best.get(rank).map_or(&[][..], Vec::as_slice);
+                let path = match way {
+                    [] => Path::default(),
+                    way => naming.path(way, &naming.beginning(way)),
+                };
+                let mut row = describe(known, &naming, way, &path);
+                let keepers: FxHashSet<u32> = dominators.above(known.node).take(CHAIN).collect();
                 row.alone = way
                     .get(owner_index(way, &naming))
-                    .is_some_and(|&owner| is_dominated(&dominators, known.node, owner));
+                    .is_some_and(|owner| keepers.contains(owner));
+                row.branch = branches.add(&path, known.size(), |object| keepers.contains(&object));
+                row.also = distinct(further.get(rank).into_iter().flatten(), &naming, &path);
                 row.site = way
                     .last()
                     .and_then(|&holder| traces.place_of(&live.object(holder)?))
@@ -123,6 +143,8 @@ impl Inspector {
             buffers,
             classes,
             notes,
+            process: self.process_to_tell(py),
+            branches: branches.into_vec(),
         };
         drop(naming);
         drop(live);
@@ -207,26 +229,28 @@ fn outermost_first(
     dominators: &Dominators,
     retained: &FxHashMap<u32, [u64; 2]>,
 ) -> Vec<(u32, [u64; 2])> {
-    let depth = |node: u32| {
-        std::iter::successors(Some(node), |&node| Some(dominators.immediate(node)))
-            .take_while(|&node| node < Dominators::ROOT)
-            .take(CHAIN)
-            .count()
-    };
+    let depth = |node: u32| dominators.above(node).take(CHAIN).count();
     let mut all: Vec<(u32, [u64; 2])> = retained.iter().map(|(&n, &sums)| (n, sums)).collect();
     all.sort_by_cached_key(|&(node, _)| (depth(node), node));
     all
 }
 
+impl Dominators {
+    /// A node and all that dominate it, from below.
+    fn above(&self, node: u32) -> impl Iterator<Item = u32> {
+        std::iter::successors(Some(node), |&node| Some(self.immediate(node)))
+            .take_while(|&node| node < Self::ROOT)
+    }
+}
+
 impl Live<'_> {
     /// Bytes on devices and on the host, of those nodes that retain any.
     fn retained(&self, dominators: &Dominators) -> FxHashMap<u32, [u64; 2]> {
-        let size = |known: &LiveBuffer| {
-            let bytes = known.buffer.bytes;
-            let host = is_host(&known.buffer.device);
-            (known.node, if host { [0, bytes] } else { [bytes, 0] })
-        };
-        let sizes: Vec<(u32, [u64; 2])> = self.buffers.iter().map(size).collect();
+        let sizes: Vec<(u32, [u64; 2])> = self
+            .buffers
+            .iter()
+            .map(|known| (known.node, known.size()))
+            .collect();
         dominators.retained(&sizes)
     }
 
@@ -243,6 +267,62 @@ impl Live<'_> {
             .filter(|&node| !ways.reaches(node))
             .count() as u64
     }
+}
+
+impl LiveBuffer {
+    /// Its bytes on devices and on the host.
+    fn size(&self) -> [u64; 2] {
+        let bytes = self.buffer.bytes;
+        match is_host(&self.buffer.device) {
+            true => [0, bytes],
+            false => [bytes, 0],
+        }
+    }
+}
+
+/// Of the largest buffers, the ways through other objects that refer to their holder, each the shortest
+/// to that object. One pass over all references.
+fn further_ways(live: &Live<'_>, ways: &Ways, best: &[Vec<u32>]) -> Vec<Vec<Vec<u32>>> {
+    let best = &best[..best.len().min(EXPLAINED)];
+    let ranks: FxHashMap<u32, usize> = best
+        .iter()
+        .enumerate()
+        .filter_map(|(rank, way)| Some((*way.last()?, rank)))
+        .collect();
+    let mut further = vec![Vec::new(); best.len()];
+    let graph = live.graph();
+    for from in 0..graph.node_count() as u32 {
+        for to in graph.targets(from) {
+            let Some(&rank) = ranks.get(to) else { continue };
+            let is_next = best[rank].iter().rev().nth(1) == Some(&from);
+            let found: &mut Vec<Vec<u32>> = &mut further[rank];
+            if is_next || found.len() >= 2 * FURTHER || !ways.reaches(from) {
+                continue;
+            }
+            let mut way = ways.to(from);
+            if !way.contains(to) && !live.objects.is_type_reference(from, *to) {
+                way.push(*to);
+                found.push(way);
+            }
+        }
+    }
+    for found in &mut further {
+        found.sort_by_key(Vec::len);
+    }
+    further
+}
+
+/// The ways in words, without those that are like another but for an index.
+fn distinct<'w>(
+    ways: impl Iterator<Item = &'w Vec<u32>>,
+    naming: &Naming<'_, '_>,
+    best: &Path,
+) -> Vec<String> {
+    let mut seen = FxHashSet::from_iter([without_indices(&best.words)]);
+    ways.map(|way| naming.path(way, &naming.beginning(way)).words)
+        .filter(|words| seen.insert(without_indices(words)))
+        .take(FURTHER)
+        .collect()
 }
 
 /// The way to the object that holds a buffer, and comes first on the way to it.
@@ -265,11 +345,7 @@ fn owner_index(way: &[u32], naming: &Naming<'_, '_>) -> usize {
     }
 }
 
-fn describe(known: &LiveBuffer, naming: &Naming<'_, '_>, way: &[u32]) -> Buffer {
-    let path = match way {
-        [] => Path::default(),
-        way => naming.path(way, &naming.beginning(way)),
-    };
+fn describe(known: &LiveBuffer, naming: &Naming<'_, '_>, way: &[u32], path: &Path) -> Buffer {
     let holder = path.steps.last().map(|step: &Step| step.type_name.clone());
     let module = match naming.beginning(way) {
         Beginning::Module(name) => name,
@@ -295,11 +371,13 @@ fn describe(known: &LiveBuffer, naming: &Naming<'_, '_>, way: &[u32]) -> Buffer 
         } else {
             path.words.clone()
         },
-        first_owner: first_owner(&path),
+        first_owner: first_owner(path),
         module,
         alone: false,
         site: None,
         category: Category::Other,
+        branch: 0,
+        also: Vec::new(),
     }
 }
 
@@ -319,21 +397,6 @@ fn category(known: &LiveBuffer) -> Category {
         (true, false) => Category::Activation,
         _ => Category::Other,
     }
-}
-
-/// True if all ways to `node` pass through `owner`.
-fn is_dominated(dominators: &Dominators, node: u32, owner: u32) -> bool {
-    let mut current = node;
-    for _ in 0..CHAIN {
-        if current == owner {
-            return true;
-        }
-        current = dominators.immediate(current);
-        if current >= Dominators::ROOT {
-            break;
-        }
-    }
-    false
 }
 
 /// What is visible on each device beside the allocator's own numbers.

@@ -59,6 +59,7 @@ impl<'py> Live<'py> {
     ) -> Option<usize> {
         let buffer = frameworks.buffer(verdict, object, &DeviceSelection::Any)?;
         let key = (buffer.device.clone(), buffer.pointer);
+        let (dtype, shape) = (buffer.dtype.clone(), buffer.shape.clone());
         let index = match edges.memory.get(&key) {
             Some(&index) => index,
             None => {
@@ -80,6 +81,11 @@ impl<'py> Live<'py> {
         };
         let known = &mut self.buffers[index];
         known.holders += 1;
+        // A storage does not know what it is made of; a tensor on it does.
+        if known.buffer.dtype.is_none() {
+            known.buffer.dtype = dtype;
+            known.buffer.shape = shape;
+        }
         edges.list.push((node, known.node));
         edges.memory_of.insert(node, index);
         Some(index)

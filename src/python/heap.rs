@@ -8,8 +8,11 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyIterator, PyList, PyTuple};
 
 use super::state::state;
+use crate::report::growth::GrowthReport;
 use crate::report::heap::{self as model, By};
+use crate::report::html::live;
 use crate::report::human_bytes;
+use crate::report::post_mortem::PostMortem;
 use crate::report::retention as kept;
 
 /// What memory is alive, and who owns it.
@@ -100,6 +103,18 @@ impl Heap {
 
     fn to_json(&self, py: Python<'_>) -> String {
         py.detach(|| self.heap.to_json())
+    }
+
+    fn to_text(&self, py: Python<'_>) -> String {
+        py.detach(|| self.heap.to_text())
+    }
+
+    fn to_html(&self, py: Python<'_>) -> String {
+        py.detach(|| live::heap(&self.heap))
+    }
+
+    fn _repr_html_(&self, py: Python<'_>) -> String {
+        live::framed(self.to_html(py))
     }
 
     fn __str__(&self, py: Python<'_>) -> String {
@@ -197,6 +212,11 @@ impl HeapBuffer {
         self.buffer().category.words()
     }
 
+    #[getter]
+    fn also(&self) -> Vec<String> {
+        self.buffer().also.clone()
+    }
+
     fn __repr__(&self) -> String {
         let buffer = self.buffer();
         format!(
@@ -234,6 +254,10 @@ impl HeapTable {
 
     fn to_json(&self) -> String {
         self.table.to_json()
+    }
+
+    fn to_text(&self) -> String {
+        self.table.to_text()
     }
 
     fn __str__(&self) -> String {
@@ -327,6 +351,18 @@ impl HeapDiff {
         self.diff.to_json()
     }
 
+    fn to_text(&self, py: Python<'_>) -> String {
+        py.detach(|| self.diff.to_text())
+    }
+
+    fn to_html(&self, py: Python<'_>) -> String {
+        py.detach(|| live::diff(&self.diff))
+    }
+
+    fn _repr_html_(&self, py: Python<'_>) -> String {
+        live::framed(self.to_html(py))
+    }
+
     fn __str__(&self) -> String {
         self.diff.to_text()
     }
@@ -380,6 +416,18 @@ impl Retention {
 
     fn to_json(&self) -> String {
         self.retention.to_json()
+    }
+
+    fn to_text(&self, py: Python<'_>) -> String {
+        py.detach(|| self.retention.to_text())
+    }
+
+    fn to_html(&self, py: Python<'_>) -> String {
+        py.detach(|| live::retention(&self.retention))
+    }
+
+    fn _repr_html_(&self, py: Python<'_>) -> String {
+        live::framed(self.to_html(py))
     }
 
     fn __str__(&self) -> String {
@@ -512,4 +560,49 @@ pub fn heap(py: Python<'_>) -> PyResult<Heap> {
 pub fn why_alive(py: Python<'_>, objects: &Bound<'_, PyTuple>) -> PyResult<Retention> {
     let retention = state(py)?.watcher.inspector().why_alive(py, objects)?;
     Ok(Retention { retention })
+}
+
+/// A page in a frame, as a notebook shows it.
+#[pyfunction]
+pub fn framed(page: String) -> String {
+    live::framed(page)
+}
+
+/// The page of what grows, from its JSON.
+///
+/// # Errors
+/// If that is none.
+#[pyfunction]
+pub fn growth_page(py: Python<'_>, growth: &str) -> PyResult<String> {
+    let process = state(py)?.watcher.inspector().process_to_tell(py);
+    py.detach(|| Ok(live::growth(&read::<GrowthReport>(growth)?, &process)))
+}
+
+/// The page of an out-of-memory error, from its JSON, the heap, and what grew.
+///
+/// # Errors
+/// If either JSON is none.
+#[pyfunction]
+pub fn post_mortem_page(
+    py: Python<'_>,
+    found: &str,
+    heap: Option<&Bound<'_, Heap>>,
+    growth: Option<&str>,
+) -> PyResult<String> {
+    let process = state(py)?.watcher.inspector().process_to_tell(py);
+    let heap = heap.map(|heap| Arc::clone(&heap.get().heap));
+    py.detach(|| {
+        let found: PostMortem = read(found)?;
+        let growth: Option<GrowthReport> = growth.map(read).transpose()?;
+        Ok(live::post_mortem(
+            &found,
+            heap.as_deref(),
+            growth.as_ref(),
+            &process,
+        ))
+    })
+}
+
+fn read<T: serde::de::DeserializeOwned>(json: &str) -> PyResult<T> {
+    serde_json::from_str(json).map_err(|error| PyValueError::new_err(error.to_string()))
 }

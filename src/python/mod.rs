@@ -37,7 +37,7 @@ mod _native {
     #[pymodule_export]
     use super::heap::{
         Heap, HeapBuffer, HeapDiff, HeapRow, HeapTable, Retention, RetentionPath, RetentionStep,
-        heap, why_alive,
+        framed, growth_page, heap, post_mortem_page, why_alive,
     };
     #[pymodule_export]
     use super::pending::call_in_main_thread;

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::lines::{Ink, Lines};
-use super::model::Location;
+use super::model::{Location, Process};
+use super::owners::Branch;
 use super::words::{counted, grouped, human_bytes, name, short_location, without_indices};
 
 /// The version of the JSON.
@@ -39,6 +40,12 @@ pub struct Heap {
     pub devices: Vec<Device>,
     /// What to know about it.
     pub notes: Vec<String>,
+    /// The process that was looked at.
+    #[serde(default)]
+    pub process: Process,
+    /// The ways to all buffers, as one tree.
+    #[serde(default)]
+    pub branches: Vec<Branch>,
 }
 
 /// What a piece of memory is for.
@@ -62,6 +69,16 @@ pub enum Category {
 }
 
 impl Category {
+    /// All of them, in their order.
+    pub const ALL: [Self; 6] = [
+        Self::Parameter,
+        Self::Gradient,
+        Self::OptimizerState,
+        Self::Activation,
+        Self::Input,
+        Self::Other,
+    ];
+
     pub fn words(self) -> &'static str {
         match self {
             Self::Parameter => "parameter",
@@ -97,6 +114,12 @@ pub struct Buffer {
     /// The line that allocated it, if `tracemalloc` traced that.
     pub site: Option<Location>,
     pub category: Category,
+    /// The branch of [`Heap::branches`] at which the best way to it ends.
+    #[serde(default)]
+    pub branch: u32,
+    /// Further ways to the object that holds it; looked for where it is one of the largest.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub also: Vec<String>,
 }
 
 /// What the objects of one class keep alive: what would go if all of them went.
@@ -183,7 +206,7 @@ pub struct Row {
 }
 
 impl Row {
-    fn bytes(&self) -> u64 {
+    pub(super) fn bytes(&self) -> u64 {
         self.device_bytes.saturating_add(self.host_bytes)
     }
 }
@@ -266,10 +289,23 @@ impl Heap {
 
     /// What grew and what shrank since `old`, by owner, the most bytes first.
     pub fn diff(&self, old: &Self) -> Diff {
+        let rows = self.changes(old, Buffer::kind);
+        Diff {
+            bytes: rows.iter().map(|row| row.bytes).sum(),
+            rows,
+            owners: self.changes(old, |buffer| without_numbers(&buffer.first_owner)),
+            objects: self.objects as i64 - old.objects as i64,
+            times: [old.time, self.time],
+            process: self.process.clone(),
+        }
+    }
+
+    /// What changed by this name of each buffer, the most bytes first.
+    fn changes(&self, old: &Self, name: impl Fn(&Buffer) -> String) -> Vec<Change> {
         let mut rows: BTreeMap<String, Change> = BTreeMap::new();
         for (heap, sign) in [(old, -1i64), (self, 1)] {
             for buffer in &heap.buffers {
-                let name = buffer.kind();
+                let name = name(buffer);
                 let row = rows.entry(name.clone()).or_insert_with(|| Change {
                     name,
                     ..Change::default()
@@ -286,11 +322,7 @@ impl Heap {
         rows.sort_by(|a, b| {
             (Reverse(a.bytes.abs()), &a.name).cmp(&(Reverse(b.bytes.abs()), &b.name))
         });
-        Diff {
-            bytes: rows.iter().map(|row| row.bytes).sum(),
-            rows,
-            objects: self.objects as i64 - old.objects as i64,
-        }
+        rows
     }
 
     pub fn device_bytes(&self) -> u64 {
@@ -360,28 +392,7 @@ impl Buffer {
     /// The owner without indices and numbers of items, so that it is equal for buffers in one list,
     /// however long that has become.
     pub fn kind(&self) -> String {
-        let owner = without_indices(&self.owner);
-        let mut kept = String::with_capacity(owner.len());
-        let mut rest = owner.as_str();
-        while let Some((before, after)) = rest.split_once(", ") {
-            kept += before;
-            let digits = after.trim_start_matches(|c: char| c.is_ascii_digit() || c == ',');
-            let counted = digits.len() < after.len();
-            let end = digits
-                .strip_prefix(" items)")
-                .or_else(|| digits.strip_prefix(" item)"));
-            match end.filter(|_| counted) {
-                Some(end) => {
-                    kept.push(')');
-                    rest = end;
-                }
-                None => {
-                    kept += ", ";
-                    rest = after;
-                }
-            }
-        }
-        kept + rest
+        without_numbers(&self.owner)
     }
 
     fn group(&self, by: By) -> String {
@@ -396,6 +407,32 @@ impl Buffer {
             By::Category => self.category.words().to_owned(),
         }
     }
+}
+
+/// A way without indices and numbers of items.
+fn without_numbers(way: &str) -> String {
+    let owner = without_indices(way);
+    let mut kept = String::with_capacity(owner.len());
+    let mut rest = owner.as_str();
+    while let Some((before, after)) = rest.split_once(", ") {
+        kept += before;
+        let digits = after.trim_start_matches(|c: char| c.is_ascii_digit() || c == ',');
+        let counted = digits.len() < after.len();
+        let end = digits
+            .strip_prefix(" items)")
+            .or_else(|| digits.strip_prefix(" item)"));
+        match end.filter(|_| counted) {
+            Some(end) => {
+                kept.push(')');
+                rest = end;
+            }
+            None => {
+                kept += ", ";
+                rest = after;
+            }
+        }
+    }
+    kept + rest
 }
 
 impl Table {
@@ -422,12 +459,8 @@ impl Table {
                 human_bytes(self.omitted_bytes)
             ));
         }
-        for device in self
-            .devices
-            .iter()
-            .filter(|device| device.allocated.is_some())
-        {
-            out.wrapped(Ink::Plain, "", &device.words());
+        for words in self.devices.iter().filter_map(Device::words) {
+            out.wrapped(Ink::Plain, "", &words);
         }
         for note in &self.notes {
             out.wrapped(Ink::Strong, "Note: ", note);
@@ -441,8 +474,9 @@ impl Table {
 }
 
 impl Device {
-    fn words(&self) -> String {
-        let allocated = self.allocated.unwrap_or(0);
+    /// The allocator's count beside what is visible; `None` where it does not say.
+    pub(super) fn words(&self) -> Option<String> {
+        let allocated = self.allocated?;
         let mut words = format!(
             "{}: {} in use by the allocator's count, {} of it visible from Python, {} not \
              (rounding to whole blocks, work spaces, tensors that only C++ holds)",
@@ -455,25 +489,34 @@ impl Device {
             let cached = reserved.saturating_sub(allocated);
             words += &format!("; {} more cached", human_bytes(cached));
         }
-        words + "."
+        Some(words + ".")
     }
 }
 
 /// What changed between two heaps.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Diff {
-    /// The owners whose memory changed.
+    /// The ways to the memory that changed.
     pub rows: Vec<Change>,
+    /// The same by what has a name first on these ways, with all that it owns.
+    #[serde(default)]
+    pub owners: Vec<Change>,
     /// By how many bytes in all.
     pub bytes: i64,
     /// By how many objects.
     pub objects: i64,
+    /// When the earlier and when the later heap were looked at, in seconds since 1970-01-01 UTC.
+    #[serde(default)]
+    pub times: [f64; 2],
+    /// The process of the later one.
+    #[serde(default)]
+    pub process: Process,
 }
 
 /// How one owner's memory changed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Change {
-    /// As [`Buffer::kind`].
+    /// As [`Buffer::kind`], or [`Buffer::first_owner`] without numbers.
     pub name: String,
     pub bytes: i64,
     /// By how many buffers.
@@ -506,7 +549,7 @@ impl Diff {
 }
 
 /// A number with its sign, written by `write`.
-fn signed(number: i64, write: impl Fn(u64) -> String) -> String {
+pub(super) fn signed(number: i64, write: impl Fn(u64) -> String) -> String {
     let sign = if number < 0 { "-" } else { "+" };
     sign.to_owned() + &write(number.unsigned_abs())
 }
@@ -568,6 +611,7 @@ mod tests {
             reserved: Some(4096),
         };
         assert_eq!(device.remainder(), Some(424));
-        assert!(device.words().contains("3.0 KiB more cached"));
+        let words = device.words().unwrap_or_default();
+        assert!(words.contains("3.0 KiB more cached"));
     }
 }

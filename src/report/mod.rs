@@ -7,8 +7,10 @@ pub mod assemble;
 mod canvas;
 mod chosen;
 pub mod dot;
+pub mod growth;
 pub mod heap;
 pub mod html;
+mod icicle;
 pub mod json;
 pub mod known;
 mod labels;
@@ -19,6 +21,8 @@ pub mod markdown;
 pub mod merge;
 pub mod model;
 pub mod occurrences;
+pub mod owners;
+pub mod post_mortem;
 pub mod redact;
 pub mod retention;
 mod route;
@@ -32,6 +36,8 @@ pub(crate) mod words;
 
 pub use words::human_bytes;
 
+#[cfg(test)]
+mod live_samples;
 #[cfg(test)]
 mod properties;
 #[cfg(test)]

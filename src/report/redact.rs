@@ -4,7 +4,7 @@
 //! the analysis works on, and so out of all that is derived from it. What is left for here are
 //! the places in files, which the analysis needs whole: it tells a library's code by its folder.
 
-use super::model::{Leak, Location, Report};
+use super::model::{Leak, Location, Process, Report};
 
 /// Says in the report that something was left out.
 pub const NOTE: &str = "Made with redact=True: values and strings of the program, folders and \
@@ -12,14 +12,19 @@ pub const NOTE: &str = "Made with redact=True: values and strings of the program
 
 /// Takes folders, and what names the machine, out of a report.
 pub fn redact(report: &mut Report) {
-    report.process.host.clear();
-    shorten(&mut report.process.program);
+    redact_process(&mut report.process);
     for leak in &mut report.leaks {
         redact_leak(leak);
     }
     if !report.notes.iter().any(|note| note == NOTE) {
         report.notes.push(NOTE.to_owned());
     }
+}
+
+/// Takes the folder of the program and the machine's name out.
+pub fn redact_process(process: &mut Process) {
+    process.host.clear();
+    shorten(&mut process.program);
 }
 
 /// A place in a file without its folder: `/home/user/train.py:12 step` becomes `train.py:12 step`.

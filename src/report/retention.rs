@@ -108,6 +108,12 @@ pub struct Step {
     pub location: Option<Location>,
     /// The reference to the next object, as a person writes it; empty for the last.
     pub edge: String,
+    /// The object in a word or two: `list, 20 items`.
+    #[serde(skip)]
+    pub(crate) noun: String,
+    /// Its number in the look that found the way.
+    #[serde(skip)]
+    pub(crate) object: Option<u32>,
 }
 
 /// A root, as far as words need it.
@@ -150,6 +156,8 @@ impl Path {
                 label: node.description.label.clone(),
                 location: node.description.place.as_ref().map(location),
                 edge: edges.get(i).map(ToString::to_string).unwrap_or_default(),
+                noun: noun(Some(node)),
+                object: node.object,
             })
             .collect();
         Self {
@@ -416,7 +424,7 @@ impl Retention {
         out.into_text()
     }
 
-    fn verdict(&self) -> String {
+    pub(super) fn verdict(&self) -> String {
         let named = self
             .paths
             .iter()
@@ -444,7 +452,7 @@ impl Retention {
 }
 
 impl Kept {
-    fn words(&self) -> String {
+    pub(super) fn words(&self) -> String {
         match (&self.bytes, &self.device) {
             (Some(bytes), Some(device)) => {
                 format!("{} of {} on {device}", self.label, human_bytes(*bytes))

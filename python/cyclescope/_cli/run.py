@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import tempfile
 import threading
 from pathlib import Path
 
@@ -61,7 +62,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--growth",
         action="store_true",
-        help="tell what grows with the steps of the program's optimizers, or with time",
+        help="tell what grows with the steps of the program's optimizers, or with time, on a page "
+        "too",
     )
     parser.add_argument(
         "--oom", action="store_true", help="write a post-mortem when a GPU runs out of memory"
@@ -100,6 +102,7 @@ def run(parsed: argparse.Namespace) -> int:
             growth.stop()
         # Whatever ended the program, what leaked until then is told, by the watch.
         _look(watch)
+    _tell_pages(parsed, oom, growth)
     report = watch.report
     if report is not None:
         if os.environ.get("GITHUB_ACTIONS") == "true":
@@ -133,6 +136,23 @@ def _of_this_rank(output: str) -> Path:
 
 def _growth(parsed: argparse.Namespace) -> AutomaticSteps:
     return AutomaticSteps(cyclescope.watch_growth(devices=_devices(parsed)))
+
+
+def _tell_pages(
+    parsed: argparse.Namespace, oom: cyclescope.OomWatch | None, growth: AutomaticSteps | None
+) -> None:
+    """Say where the pages of live memory are, and write that of what grows."""
+    if growth is not None and growth.found:
+        folder = parsed.report_dir or cyclescope.settings().report_dir
+        try:
+            page = growth.monitor.write(folder or tempfile.mkdtemp(prefix="cyclescope-"))
+            print(f"cyclescope: what grows: {page}", file=sys.stderr)
+        except OSError as error:
+            print(f"cyclescope: no page of what grows: {error}", file=sys.stderr)
+    for report in oom.reports if oom is not None else ():
+        page = report.with_suffix(".html")
+        where = page if page.exists() else report
+        print(f"cyclescope: post-mortem: {where}", file=sys.stderr)
 
 
 def _look(watch: cyclescope.Watch) -> None:

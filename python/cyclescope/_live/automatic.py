@@ -28,6 +28,11 @@ class AutomaticSteps:
         self._waiting = Waiting(self._begin)
 
     @property
+    def monitor(self) -> LeakMonitor:
+        """Whose steps they are."""
+        return self._monitor
+
+    @property
     def found(self) -> list[Growth]:
         """What grows."""
         return self._monitor.found

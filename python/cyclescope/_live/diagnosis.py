@@ -46,6 +46,8 @@ class Diagnosis:
     allocated_at: str | None = None
     members: list[tuple[int, int]] = field(default_factory=list)
     """Address and pointer of the tensors that were looked at."""
+    history: list[tuple[int, int]] | None = None
+    """Number and bytes of the group at each sample, in the group's own list, which goes on."""
 
 
 def diagnose_group(
@@ -78,6 +80,7 @@ def diagnose_group(
         bytes_per_sample=rate,
         example=type(members[0]).__name__ if kind == "node" else example_of(members[0]),
         allocated_at=_line(torch, members[0]),
+        history=group.totals,
     )
     if kind == "node":
         return found

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
-from cyclescope import _teller
+from cyclescope import _native, _ranks, _teller
+from cyclescope._files import write_whole
 from cyclescope._live import reading
 from cyclescope._live.advice import PATTERNS
 from cyclescope._live.cohorts import WARM_UP, WINDOW, Cohorts, Group, is_growing
@@ -15,7 +18,7 @@ from cyclescope._live.diagnosis import Diagnosis, diagnose_group, diagnose_state
 from cyclescope._live.gradients import Gradients, activations_on_modules
 from cyclescope._live.graphs import sequence_now, walk
 from cyclescope._live.reading import Census, LiveTensor, Torch
-from cyclescope._selection import Devices
+from cyclescope._selection import Devices, StrPath
 from cyclescope._settings import check_every, settings
 
 MAX_NODES = 50_000
@@ -136,6 +139,11 @@ class LeakMonitor:
         self._told: dict[tuple[str, str], Growth] = {}
         self._roots: dict[int, tuple[int, ...]] = {}
         """The shapes of the tensors with graphs at the last sample, by the number of their node."""
+        self._sampled_steps: list[int] = []
+        self._allocated: list[int] = []
+        """At each sample: its step, and the bytes in use by the allocator's count."""
+        self._history: dict[tuple[str, str], list[tuple[int, int]]] = {}
+        """Of what was told: number and bytes at each sample, those to come as well."""
         self._gradients = Gradients()
         self._mark = 0
         """The number of the first autograd node that was made after the last sample."""
@@ -200,6 +208,41 @@ class LeakMonitor:
         self._next = 0
         return self.step()
 
+    def to_text(self) -> str:
+        """What grows, a paragraph each, and how much was looked at."""
+        lines = [str(growth) for growth in self.found] or ["Nothing grows."]
+        return "\n".join([*lines, f"{self._samples} samples in {self._steps} steps", ""])
+
+    def to_json(self) -> str:
+        """What grows, and how much there was of it at each sample, as JSON (``schema`` 1)."""
+        return json.dumps(self._as_dict())
+
+    def to_html(self) -> str:
+        """One page that needs no network: what grows, what to do, its bytes against the step."""
+        return _native.growth_page(self.to_json())
+
+    def _repr_html_(self) -> str:
+        return _native.framed(self.to_html())
+
+    def write(self, folder: StrPath) -> Path:
+        """Write the page into a folder, text and JSON beside it; the page's file.
+
+        Raises:
+            OSError: If the folder cannot be written to.
+        """
+        path = Path(folder)
+        path.mkdir(parents=True, exist_ok=True)
+        # No dots but that of the suffix, as a machine's name may have some.
+        stem = f"growth-{_ranks.stem()}".replace(".", "_")
+        page, number = path / f"{stem}.html", 0
+        while page.exists():
+            number += 1
+            page = path / f"{stem}-{number}.html"
+        write_whole(page.with_suffix(".json"), self.to_json())
+        write_whole(page.with_suffix(".txt"), self.to_text())
+        write_whole(page, self.to_html())
+        return page
+
     def stop(self) -> None:
         """End it. What was found stays in :attr:`found`."""
         self._running = False
@@ -215,6 +258,33 @@ class LeakMonitor:
     def __repr__(self) -> str:
         return f"<LeakMonitor step {self._steps}, {len(self._told)} found>"
 
+    def _as_dict(self) -> dict[str, Any]:
+        cost = self.cost
+        totals = [group.totals for group in self._tensors.groups.values()]
+        everything = [
+            tuple(map(sum, zip(*each, strict=True))) for each in zip(*totals, strict=False)
+        ]
+        return {
+            "schema": 1,
+            "kind": "growth",
+            "time": time.time(),
+            "steps": self._steps,
+            "every": self.every,
+            "samples": cost.samples,
+            "seconds": cost.seconds,
+            "share": cost.share,
+            "found": [
+                {**growth.as_dict(), "history": self._at_steps(self._history.get(key, []))}
+                for key, growth in self._told.items()
+            ],
+            "all": self._at_steps(everything),
+            "allocated": self._at_steps([(0, size) for size in self._allocated if size]),
+        }
+
+    def _at_steps(self, values: Iterable[tuple[int, ...]]) -> list[tuple[int, ...]]:
+        """Each value with the step of its sample in front."""
+        return [(step, *value) for step, value in zip(self._sampled_steps, values, strict=False)]
+
     def _pace(self, started: float) -> None:
         ended = time.monotonic()
         self._seconds += ended - started
@@ -227,6 +297,8 @@ class LeakMonitor:
     def _sample(self, torch: Torch) -> list[Diagnosis]:
         census = reading.take_census(torch)
         tensors = [each for each in census.tensors if self._is_wanted(each.device)]
+        self._sampled_steps.append(self._steps)
+        self._allocated.append(_allocated(torch))
         self._tensors.add(_by_kind(tensors))
         self._nodes.add(("node", id(node), 0) for node in census.nodes)
         diagnoses: list[Diagnosis] = []
@@ -327,6 +399,8 @@ class LeakMonitor:
                 allocated_at=each.allocated_at,
             )
             self._told[key] = growth
+            if each.history is not None:
+                self._history[key] = each.history
             news.append(growth)
             _teller.logger.warning("%s", growth)
         return news
@@ -341,6 +415,18 @@ def _by_kind(tensors: Iterable[LiveTensor]) -> Iterable[tuple[Hashable, Hashable
             chosen[each.storage] = each
     for each in chosen.values():
         yield (each.device, each.dtype, _kind(each)), _name(each), each.bytes
+
+
+def _allocated(torch: Torch) -> int:
+    """Bytes in use on all GPUs by PyTorch's count; 0 if it uses none, or does not say."""
+    if not reading.is_using_cuda(torch):
+        return 0
+    stats = (
+        reading.quietly(torch._C._cuda_memoryStats, device) or {}
+        for device in range(torch.cuda.device_count())
+    )
+    used = (each.get("allocated_bytes", {}).get("all", {}).get("current", 0) for each in stats)
+    return sum(map(int, used))
 
 
 def _kind(each: LiveTensor) -> str:

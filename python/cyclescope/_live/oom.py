@@ -40,7 +40,7 @@ class OomWatch:
         self.report_dir = report_dir
         """Where they go; None until there is one, if it was to be a temporary folder."""
         self.reports: list[Path] = []
-        """The texts that were written; the JSON lies beside each."""
+        """The texts that were written; JSON and page lie beside each."""
         self.last: PostMortem | None = None
         """What was found last."""
         self.errors = 0
@@ -103,6 +103,10 @@ class OomWatch:
             else:
                 found.left_out.append("PyTorch's memory snapshot: no time left")
         _write(path, found)
+        if time.monotonic() < deadline:
+            _write_page(path, found)
+        # The program is to have the memory that this is about.
+        found.heap = found.history = None
         self.last = found
         self.reports.append(path)
         _log(f"out of memory on {found.device}: {found.verdict}: {found.headline} · {path}")
@@ -127,8 +131,8 @@ def on_oom(report_dir: StrPath | None = None, *, seconds: float = SECONDS) -> Oo
     While everything is still there, it says how much memory was free, reserved and allocated, in
     pieces of what size; what unreachable cycles hold that a collection would have freed; which
     containers keep autograd graphs; what is largest; what grew, if a :class:`LeakMonitor` runs;
-    and, in the first line, why memory ran out, where the numbers prove it. Text and JSON, and
-    PyTorch's own memory snapshot if the program records the history of allocations.
+    and, in the first line, why memory ran out, where the numbers prove it. Text, JSON
+    and a page, and PyTorch's own memory snapshot if the program records the history of allocations.
 
     PyTorch need not be imported yet, and CUDA is not initialised by this. PyTorch's observers
     cannot be taken away again; after ``stop()`` this one does nothing.
@@ -204,6 +208,14 @@ def _observe(device: int, requested: int, limit: int, free: int) -> None:
 def _write(path: Path, found: PostMortem) -> None:
     write_whole(path.with_suffix(".json"), found.to_json())
     write_whole(path, as_text(found))
+
+
+def _write_page(path: Path, found: PostMortem) -> None:
+    """The page is the least of it: without one the text and the JSON are there."""
+    try:
+        write_whole(path.with_suffix(".html"), found.to_html())
+    except (OSError, ValueError) as error:
+        _log(f"cyclescope: no page of the post-mortem {path}: {error}")
 
 
 def _dump(torch: Torch, path: Path) -> None:

@@ -7,7 +7,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from types import FrameType
 from typing import Any
 
@@ -62,10 +62,23 @@ class PostMortem:
     left_out: list[str] = field(default_factory=list)
     """What was not looked at, and why."""
     seconds: float = 0.0
+    heap: _native.Heap | None = None
+    """All owners, where there was time to look at them; on the page only."""
+    history: str | None = None
+    """The report of the monitor that ran, as JSON; on the page only."""
 
     def to_json(self) -> str:
         """For programs; ``schema`` 1."""
-        return json.dumps({"schema": 1, "kind": "out-of-memory", **asdict(self)}, indent=1)
+        fields = asdict(replace(self, heap=None, history=None))
+        del fields["heap"], fields["history"]
+        return json.dumps({"schema": 1, "kind": "out-of-memory", **fields}, indent=1)
+
+    def to_html(self) -> str:
+        """One page that needs no network: the numbers, the owners as a treemap, what grew."""
+        return _native.post_mortem_page(self.to_json(), self.heap, self.history)
+
+    def _repr_html_(self) -> str:
+        return _native.framed(self.to_html())
 
 
 class Examiner:
@@ -166,6 +179,7 @@ class Examiner:
         monitor = running_monitor()
         if monitor is not None:
             self.found.growth = [growth.as_dict() for growth in monitor.found]
+            self.found.history = monitor.to_json()
 
     def _live(self, heap: float) -> None:
         torch, found = self._torch, self.found
@@ -229,7 +243,7 @@ class Examiner:
         if reading.is_backward_running(self._torch):
             # To name an owner, autograd graphs are walked too.
             raise RuntimeError("a backward pass is running")
-        heap = _native.heap()
+        self.found.heap = heap = _native.heap()
         mine = [each for each in heap.buffers if each.device == self._device]
         mine.sort(key=lambda each: -each.bytes)
         self.found.owners = [

@@ -1,6 +1,6 @@
 //! What the page begins and ends with: what happened where, the list of leaks, and notes.
 
-use super::super::model::{Leak, Occurrence, Report};
+use super::super::model::{Leak, Occurrence, Process, Report};
 use super::super::occurrences::same_process;
 use super::super::text;
 use super::super::words::{counted, human_bytes, markup, utc};
@@ -40,7 +40,12 @@ pub fn header(report: &Report) -> String {
             }
         ),
     };
-    let facts: String = facts(report)
+    head(&headline(report), &lead, &facts(report))
+}
+
+/// The header of any page: a title, a sentence as markup, and facts.
+pub fn head(title: &str, lead: &str, facts: &[(&str, String)]) -> String {
+    let facts: String = facts
         .iter()
         .filter(|(_, value)| !value.is_empty())
         .map(|(key, value)| format!("<div><dt>{key}</dt><dd>{}</dd></div>\n", shown(value, NAME)))
@@ -48,25 +53,46 @@ pub fn header(report: &Report) -> String {
     format!(
         "<header>\n<h1>{}</h1>\n<p class=\"lead\">{lead}</p>\n<dl class=\"facts\">\n{facts}</dl>\n\
          </header>\n",
-        markup(&headline(report))
+        markup(title)
     )
 }
 
-fn facts(report: &Report) -> Vec<(&'static str, String)> {
-    let process = &report.process;
+/// The program, where it ran and with what.
+pub fn process_facts(
+    process: &Process,
+    places: Vec<(&'static str, String)>,
+    time: f64,
+) -> Vec<(&'static str, String)> {
     let versions = process
         .frameworks
         .iter()
         .take(20)
         .map(|(n, v)| format!("{n} {v}"));
-    let garbage = report.collection.garbage_objects;
     let mut facts = vec![("Program", process.program.clone())];
-    facts.extend(places(report));
+    facts.extend(places);
     facts.extend([
         ("Python", process.python.clone()),
         ("Frameworks", versions.collect::<Vec<_>>().join(", ")),
         ("GPU", gpus(&process.gpus)),
-        ("When", utc(report.time)),
+        ("When", utc(time)),
+    ]);
+    facts
+}
+
+/// Host, rank and process.
+pub fn place(process: &Process) -> Vec<(&'static str, String)> {
+    let rank = process.rank.map(|rank| rank.to_string());
+    vec![
+        ("Host", process.host.clone()),
+        ("Rank", rank.unwrap_or_default()),
+        ("Process", process.pid.to_string()),
+    ]
+}
+
+fn facts(report: &Report) -> Vec<(&'static str, String)> {
+    let garbage = report.collection.garbage_objects;
+    let mut facts = process_facts(&report.process, places(report), report.time);
+    facts.extend([
         ("Found by", text::occasion(&report.collection)),
         (
             "Looked at",
@@ -85,13 +111,7 @@ fn places(report: &Report) -> Vec<(&'static str, String)> {
         }
     }
     if seen.len() < 2 {
-        let process = &report.process;
-        let rank = process.rank.map(|rank| rank.to_string());
-        return vec![
-            ("Host", process.host.clone()),
-            ("Rank", rank.unwrap_or_default()),
-            ("Process", process.pid.to_string()),
-        ];
+        return place(&report.process);
     }
     let listed = |mut values: Vec<String>| {
         values.dedup();

@@ -219,7 +219,7 @@ fn advice(leak: &Leak) -> String {
 }
 
 /// What stands between backticks, set as code; `text` is markup already.
-fn with_code(text: &str) -> String {
+pub fn with_code(text: &str) -> String {
     let parts: Vec<&str> = text.split('`').collect();
     if parts.len().is_multiple_of(2) {
         return text.to_owned();

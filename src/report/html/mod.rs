@@ -2,6 +2,7 @@
 
 mod header;
 mod leak;
+pub mod live;
 mod memory;
 mod packed;
 mod timeline;
@@ -67,7 +68,7 @@ pub fn html(report: &Report) -> String {
          <script type=\"application/json\" id=\"report\">{}</script>\n\
          {}\
          <script>{SCRIPT}</script>\n</body>\n</html>\n",
-        policy(),
+        policy(&[svg::STYLE, STYLE], &[SCRIPT]),
         markup(&format!("{} · cyclescope", header::headline(report))),
         svg::STYLE,
         header::header(report),
@@ -84,7 +85,11 @@ const HELP: &str = include_str!("../assets/help.html");
 /// The page in a frame, for a notebook: neither its style nor its script reaches the rest. It
 /// leaves out what who runs the notebook knows, so that the drawing is in sight.
 pub fn framed(report: &Report) -> String {
-    let page = html(report).replacen("<html ", "<html class=\"framed\" ", 1);
+    in_frame(html(report))
+}
+
+fn in_frame(page: String) -> String {
+    let page = page.replacen("<html ", "<html class=\"framed\" ", 1);
     format!(
         "<iframe title=\"cyclescope\" sandbox=\"allow-scripts allow-downloads\" width=\"100%\" \
          height=\"680\" frameborder=\"0\" srcdoc=\"{}\"></iframe>",
@@ -92,14 +97,20 @@ pub fn framed(report: &Report) -> String {
     )
 }
 
-fn policy() -> String {
-    let hash = |text: &str| BASE64.encode(Sha256::digest(text.as_bytes()));
+/// Allows these styles and scripts, by their hashes, and nothing else.
+fn policy(styles: &[&str], scripts: &[&str]) -> String {
+    let hashes = |texts: &[&str]| {
+        let hash = |text: &&str| format!("'sha256-{}'", BASE64.encode(Sha256::digest(text)));
+        let hashes: Vec<String> = texts.iter().map(hash).collect();
+        match hashes.is_empty() {
+            true => "'none'".to_owned(),
+            false => hashes.join(" "),
+        }
+    };
     format!(
-        "default-src 'none'; style-src 'sha256-{}' 'sha256-{}'; script-src 'sha256-{}'; \
-         base-uri 'none'; form-action 'none'",
-        hash(svg::STYLE),
-        hash(STYLE),
-        hash(SCRIPT)
+        "default-src 'none'; style-src {}; script-src {}; base-uri 'none'; form-action 'none'",
+        hashes(styles),
+        hashes(scripts)
     )
 }
 

@@ -1,0 +1,195 @@
+"use strict";
+// The owner treemap: zoom, keyboard, and what is known of a block. Without this script the blocks
+// stand there with their names. Text from the program goes through textContent only.
+
+/** Narrower blocks, in percent of the drawing, have no room for a name; or are not drawn at all. */
+const NAMED = 1.5;
+const DRAWN = 0.04;
+
+const HINT = "Point at a block for what it is and the way to it; click it to enlarge it. The arrow keys go from block " +
+  "to block, Enter enlarges one, Escape or Backspace goes back, Home shows all.";
+
+function make(tag, text, ...children) {
+  const element = document.createElement(tag);
+  if (text) element.textContent = text;
+  element.append(...children);
+  return element;
+}
+
+/** `64.0 MiB`, as the rest of the page writes it. */
+function size(bytes) {
+  const units = ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+  let unit = 0;
+  for (; bytes >= (unit ? 1023.95 : 1024) && unit < 6; unit++) bytes /= 1024;
+  return unit ? `${bytes.toFixed(1)} ${units[unit]}` : `${bytes} ${bytes === 1 ? "byte" : "bytes"}`;
+}
+
+function percent(part, whole) {
+  const share = whole ? (100 * part) / whole : 0;
+  return `${share >= 10 || share === 0 ? share.toFixed(0) : share.toPrecision(2)} %`;
+}
+
+function title({ edge, label }) {
+  return edge ? `${edge} (${label})` : label;
+}
+
+class Icicle {
+  constructor(figure, { blocks, categories }) {
+    this.blocks = blocks;
+    this.categories = categories;
+    this.svg = figure.querySelector("svg.icicle");
+    this.trail = figure.querySelector(".trail");
+    this.panel = figure.querySelector(".facts-of-block");
+    this.elements = [...this.svg.querySelectorAll(".block")];
+    this.below = blocks.map(() => []);
+    blocks.forEach(({ parent }, index) => this.below[parent]?.push(index));
+    this.svg.tabIndex = 0;
+    this.trail.hidden = this.panel.hidden = false;
+    figure.classList.add("live");
+    this.listen();
+    this.zoom(0);
+    this.choose(0);
+  }
+
+  listen() {
+    const at = (event) => this.elements.indexOf(event.target.closest(".block"));
+    this.svg.addEventListener("click", (event) => {
+      const index = at(event);
+      if (index < 0) return;
+      this.zoom(index);
+      this.choose(index);
+    });
+    this.svg.addEventListener("pointerover", (event) => this.describe(at(event)));
+    this.svg.addEventListener("pointerleave", () => this.describe(this.chosen));
+    this.svg.addEventListener("keydown", (event) => this.key(event));
+  }
+
+  /** The blocks above one, from the first on, and itself. */
+  way(index) {
+    const way = [];
+    for (let at = index; at != null; at = this.blocks[at].parent) way.unshift(at);
+    return way;
+  }
+
+  /** Shows one block as wide as the drawing, with all above it and what it is made of. */
+  zoom(index) {
+    this.zoomed = index;
+    const { start, bytes } = this.blocks[index];
+    const above = new Set(this.way(index));
+    this.shown = this.blocks.map((block, at) => {
+      const from = Math.max(block.start, start);
+      const to = Math.min(block.start + block.bytes, start + bytes);
+      const width = (100 * (to - from)) / Math.max(bytes, 1);
+      const element = this.elements[at];
+      const visible = above.has(at) || width > DRAWN;
+      element.setAttribute("display", visible ? "inline" : "none");
+      if (!visible) return false;
+      element.setAttribute("x", `${above.has(at) ? 0 : (100 * (from - start)) / bytes}%`);
+      element.setAttribute("width", `${above.has(at) ? 100 : width}%`);
+      element.classList.toggle("above", above.has(at) && at !== index);
+      this.name(element, block, above.has(at) || width >= NAMED);
+      return true;
+    });
+    const buttons = this.way(index).map((at) => {
+      const button = make("button", title(this.blocks[at]));
+      button.type = "button";
+      if (at === index) button.setAttribute("aria-current", "true");
+      button.addEventListener("click", () => {
+        this.zoom(at);
+        this.choose(at);
+        this.svg.focus({ preventScroll: true });
+      });
+      return button;
+    });
+    this.trail.replaceChildren(...buttons);
+  }
+
+  name(element, block, wanted) {
+    let text = element.querySelector("text");
+    if (wanted && !text) {
+      text = document.createElementNS("http://www.w3.org/2000/svg", "text");
+      text.setAttribute("x", "6");
+      text.setAttribute("y", "16");
+      text.textContent = `${title(block)}  ${size(block.bytes)}`;
+      element.append(text);
+    }
+    if (text) text.setAttribute("display", wanted ? "inline" : "none");
+  }
+
+  choose(index) {
+    this.elements[this.chosen]?.classList.remove("chosen");
+    this.elements[this.chosen]?.setAttribute("aria-selected", "false");
+    this.chosen = index;
+    const element = this.elements[index];
+    element.classList.add("chosen");
+    element.setAttribute("aria-selected", "true");
+    this.svg.setAttribute("aria-activedescendant", element.id);
+    this.describe(index);
+  }
+
+  key(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const { parent } = this.blocks[this.chosen];
+    const visible = (indices) => indices.filter((index) => this.shown[index]);
+    const beside = visible(this.below[parent] ?? [this.chosen]);
+    const next = beside[beside.indexOf(this.chosen) + (event.key === "ArrowRight" ? 1 : -1)];
+    if (event.key === "ArrowRight" || event.key === "ArrowLeft") this.choose(next ?? this.chosen);
+    else if (event.key === "ArrowDown") this.choose(visible(this.below[this.chosen])[0] ?? this.chosen);
+    else if (event.key === "ArrowUp") this.choose(parent ?? this.chosen);
+    else if (event.key === "Enter" || event.key === " ") this.zoom(this.chosen);
+    else if (event.key === "Escape" || event.key === "Backspace") this.out();
+    else if (event.key === "Home") this.out(0);
+    else return;
+    event.preventDefault();
+  }
+
+  /** Shows what is above the block that fills the drawing. */
+  out(to = this.blocks[this.zoomed].parent ?? 0) {
+    this.zoom(to);
+    this.choose(to);
+  }
+
+  /** Writes what is known of a block beside the way to it. */
+  describe(index) {
+    const block = this.blocks[index];
+    if (!block) return;
+    const facts = make("div", "", make("h4", title(block)), this.facts(block));
+    const way = make("div", "", make("h4", "The way to it"), index ? this.steps(index) : make("p", HINT));
+    if (block.also?.length) {
+      way.append(make("h4", "Also held by"), make("ul", "", ...block.also.map((words) => make("li", words))));
+    }
+    this.panel.replaceChildren(facts, way);
+  }
+
+  facts(block) {
+    const list = make("dl");
+    const add = (term, ...values) => list.append(make("dt", term), ...values.map((value) => make("dd", value)));
+    const pieces = `${block.buffers.toLocaleString("en")} ${block.buffers === 1 ? "piece" : "pieces"} of memory`;
+    add("Size", `${size(block.bytes)}, ${percent(block.bytes, this.blocks[0].bytes)} of all, ${pieces}`);
+    if (block.memory) add("What it is", block.memory);
+    add("What for", ...block.categories
+      .map((bytes, at) => ({ bytes, words: this.categories[at] }))
+      .filter(({ bytes }) => bytes)
+      .sort((a, b) => b.bytes - a.bytes)
+      .map(({ bytes, words }) => `${words}: ${size(bytes)}`));
+    if (block.alone != null) add("What nothing else keeps", block.alone ? size(block.alone) : "none of it");
+    if (block.place) add("Where its code or class is", block.place);
+    return list;
+  }
+
+  steps(index) {
+    const list = make("ol");
+    list.className = "way";
+    for (const at of this.way(index).slice(1)) {
+      const { edge, label, place, kind } = this.blocks[at];
+      if (edge) list.append(make("li", "", make("i", `↓ ${edge}`)));
+      const line = make("li", "", make("b", kind === "itself" ? `■ ${label}` : label));
+      if (place) line.append(" ", make("span", place));
+      list.append(line);
+    }
+    return list;
+  }
+}
+
+const data = JSON.parse(document.getElementById("report").textContent);
+for (const svg of document.querySelectorAll("svg.icicle")) new Icicle(svg.closest("figure"), data);

@@ -1,0 +1,377 @@
+"""The pages of live memory: owners as a treemap, what grows, why memory ran out."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import types
+from collections.abc import Iterator
+from typing import Any
+
+import numpy
+import pytest
+from browser import Open, Opened
+from playwright.sync_api import Locator, expect
+from test_hostile_page import CORPUS
+from test_opening import contrast
+
+import cyclescope
+from cyclescope import _native
+
+MIB = 1 << 20
+SAMPLES = [(step, step // 2, step * MIB) for step in range(10, 400, 10)]
+
+
+class Trainer:
+    """Owns a little of everything."""
+
+    def __init__(self) -> None:
+        self.weights = {"first": array(8), "second": array(4)}
+        self.history = [(array(1), index) for index in range(6)]
+        self.small = [array(0.002) for _ in range(2000)]
+
+
+def array(mebibytes: float) -> Any:
+    return numpy.zeros(int(mebibytes * MIB), dtype=numpy.uint8)
+
+
+@pytest.fixture(scope="module")
+def trainer() -> Iterator[None]:
+    module = types.ModuleType("training")
+    module.trainer = Trainer()  # type: ignore[attr-defined]
+    sys.modules["training"] = module
+    yield
+    del sys.modules["training"]
+
+
+@pytest.fixture(scope="module")
+def heap(trainer: None) -> cyclescope.Heap:
+    return cyclescope.heap()
+
+
+@pytest.fixture(scope="module")
+def page(heap: cyclescope.Heap) -> str:
+    return heap.to_html()
+
+
+def growth(text: str = "") -> str:
+    found = {
+        "pattern": "kept-with-graph",
+        "owner": f"train.history{text}",
+        "summary": f"`train.history` collects tensors with their graphs{text}",
+        "advice": f"Store `.item()`{text}",
+        "step": 130,
+        "tensors": 65,
+        "bytes": 130 * MIB,
+        "bytes_per_step": MIB,
+        "example": f"float32[] on cuda:0{text}",
+        "history": SAMPLES,
+    }
+    return json.dumps({"steps": 390, "samples": 39, "found": [found], "all": SAMPLES})
+
+
+def post_mortem(text: str = "") -> str:
+    found = {
+        "verdict": f"kept-graphs{text}",
+        "headline": f"`history` keeps 600 MiB{text}",
+        "advice": f"Store `.item()`{text}",
+        "device": f"cuda:0{text}",
+        "numbers": {
+            "requested": 512 * MIB,
+            "limit": 2048 * MIB,
+            "reserved": 1900 * MIB,
+            "allocated": 1700 * MIB,
+            "free_in_blocks": 200 * MIB,
+        },
+        "roles": {"parameters": 700 * MIB, f"gradients{text}": 900 * MIB},
+        "graphs": [{"what": f"history{text}", "bytes": 600 * MIB, "would_fit": True}],
+        "trace": f"LEAK 1 of 1{text}",
+        "cycles": {"what": "", "bytes": MIB},
+        "requested_at": [f"train.py:12 step{text}"],
+        "left_out": [f"what grew{text}"],
+    }
+    return json.dumps(found)
+
+
+@pytest.fixture(scope="module")
+def pages(heap: cyclescope.Heap, page: str) -> dict[str, str]:
+    kept = sys.modules["training"].trainer.history
+    return {
+        "heap": page,
+        "diff": heap.diff(cyclescope.heap()).to_html(),
+        "retention": cyclescope.why_alive(kept).to_html(),
+        "growth": _native.growth_page(growth()),
+        "post-mortem": _native.post_mortem_page(post_mortem(), heap, growth()),
+    }
+
+
+def block(opened: Opened, name: str) -> Locator:
+    return opened.page.locator("svg.icicle > .block").filter(has_text=name).first
+
+
+def width(element: Locator) -> float:
+    return float(element.evaluate("element => element.width.baseVal.value"))
+
+
+def chosen(opened: Opened) -> str:
+    return opened.page.locator(".block.chosen title").text_content() or ""
+
+
+def trail(opened: Opened) -> list[str]:
+    return opened.page.locator(".trail button").all_text_contents()
+
+
+KINDS = ["heap", "diff", "retention", "growth", "post-mortem"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_opens_from_a_file_without_complaint_or_request(
+    pages: dict[str, str], open_page: Open, kind: str
+) -> None:
+    opened = open_page(pages[kind])
+    opened.page.wait_for_load_state("networkidle")
+    assert opened.complaints == []
+    assert opened.requests == [opened.page.url]
+    expect(opened.page.locator("h1")).not_to_be_empty()
+    assert len(pages[kind].encode()) < 300_000
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("width", [320, 760])
+def test_a_narrow_window_scrolls_in_one_direction_only(
+    pages: dict[str, str], open_page: Open, kind: str, width: int
+) -> None:
+    opened = open_page(pages[kind], viewport={"width": width, "height": 800})
+    assert opened.page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_every_level_is_as_wide_as_the_one_above(page: str, open_page: Open) -> None:
+    opened = open_page(page, viewport={"width": 1300, "height": 900})
+    blocks = json.loads(opened.page.locator("#report").text_content() or "")["blocks"]
+    assert 100 < len(blocks) <= 500
+    drawn = opened.page.locator("svg.icicle > .block").evaluate_all(
+        "all => all.map(one => one.checkVisibility() ? one.width.baseVal.value : 0)"
+    )
+    below: dict[int, list[int]] = {}
+    for index, each in enumerate(blocks):
+        below.setdefault(each["parent"], []).append(index)
+    for index, children in ((key, value) for key, value in below.items() if key is not None):
+        assert sum(blocks[child]["bytes"] for child in children) == blocks[index]["bytes"]
+        visible = [child for child in children if drawn[child] > 0]
+        if len(visible) == len(children):
+            assert sum(drawn[child] for child in children) == pytest.approx(drawn[index], abs=0.5)
+    rest = [each for each in blocks if each["kind"] == "rest"]
+    assert any(re.fullmatch(r"\+ 1,\d{3} more", each["label"]) for each in rest)
+
+
+def test_the_widths_are_those_of_the_heap(
+    heap: cyclescope.Heap, page: str, open_page: Open
+) -> None:
+    blocks = json.loads(open_page(page).page.locator("#report").text_content() or "")["blocks"]
+    assert blocks[0]["bytes"] == heap.host_bytes
+    (mine,) = [each for each in blocks if each["edge"] == ".weights"]
+    assert mine["bytes"] == mine["alone"] == 12 * MIB
+
+
+def test_a_click_enlarges_a_block_and_the_trail_leads_back(page: str, open_page: Open) -> None:
+    opened = open_page(page)
+    whole = width(opened.page.locator("svg.icicle"))
+    assert width(block(opened, ".weights")) < 0.9 * whole
+    block(opened, ".weights").click()
+    assert width(block(opened, ".weights")) == pytest.approx(whole, abs=1)
+    assert trail(opened)[1:] == [
+        "module `training`",
+        ".trainer (Trainer)",
+        ".weights (dict, 2 items)",
+    ]
+    expect(block(opened, "['second']").locator("text")).to_be_visible()
+    expect(block(opened, ".history")).to_be_hidden()
+    opened.page.locator(".trail button").first.click()
+    expect(block(opened, ".history")).to_be_visible()
+    assert len(trail(opened)) == 1
+
+
+def test_the_chosen_block_is_told_with_the_way_to_it(page: str, open_page: Open) -> None:
+    opened = open_page(page)
+    facts = opened.page.locator(".facts-of-block")
+    expect(facts).to_contain_text("Point at a block")
+    block(opened, "['first']").hover()
+    for told in ("8.0 MiB", "uint8[8388608] on cpu", "What nothing else keeps"):
+        expect(facts).to_contain_text(told)
+    way = facts.locator(".way li").all_text_contents()
+    assert [line.split(" test_live")[0].split(" /")[0] for line in way] == [
+        "module `training`",
+        "↓ .trainer",
+        "Trainer",
+        "↓ .weights",
+        "dict, 2 items",
+        "↓ ['first']",
+        "ndarray",
+    ]
+
+
+def test_the_keyboard_does_it_all(page: str, open_page: Open) -> None:
+    opened = open_page(page)
+    press = opened.page.keyboard.press
+    opened.page.locator("svg.icicle").focus()
+    press("ArrowDown")
+    assert chosen(opened).startswith("module `training`")
+    press("ArrowDown")
+    press("ArrowDown")
+    first = chosen(opened)
+    assert first.startswith(".weights (dict, 2 items), 12.0 MiB")
+    press("ArrowRight")
+    assert chosen(opened).startswith(".history (list, 6 items), 6.0 MiB")
+    press("ArrowLeft")
+    assert chosen(opened) == first
+    press("Enter")
+    assert trail(opened)[-1] == ".weights (dict, 2 items)"
+    press("ArrowUp")
+    assert chosen(opened).startswith(".trainer (Trainer)")
+    press("Escape")
+    assert trail(opened)[-1] == ".trainer (Trainer)"
+    press("Backspace")
+    assert trail(opened)[-1] == "module `training`"
+    press("Home")
+    assert len(trail(opened)) == 1
+    active = opened.page.locator("svg.icicle").get_attribute("aria-activedescendant")
+    expect(opened.page.locator(f"#{active}")).to_have_attribute("aria-selected", "true")
+
+
+def test_a_screen_reader_is_told_of_blocks_and_levels(page: str, open_page: Open) -> None:
+    opened = open_page(page)
+    tree = opened.page.get_by_role("tree", name="Owners of memory")
+    expect(tree).to_have_count(1)
+    name = re.compile(r"\.weights \(dict, 2 items\), 12\.0 MiB, other")
+    item = tree.get_by_role("treeitem", name=name)
+    expect(item).to_have_attribute("aria-level", "4")
+
+
+def test_works_without_javascript(pages: dict[str, str], open_page: Open) -> None:
+    opened = open_page(pages["heap"], java_script_enabled=False)
+    expect(block(opened, ".weights")).to_be_visible()
+    expect(opened.page.get_by_role("button")).to_have_count(0)
+    expect(opened.page.locator("main")).to_contain_text("['first'] (ndarray)")
+    assert opened.complaints == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_names_are_readable_on_all_colours(page: str, open_page: Open, scheme: str) -> None:
+    opened = open_page(page, color_scheme=scheme)
+    ink = opened.style(".block text", "fill")
+    grounds = opened.page.evaluate(
+        "['parameter', 'gradient', 'optimizer-state', 'activation', 'input', 'other', 'several']"
+        ".map(name => getComputedStyle(document.documentElement).getPropertyValue('--' + name))"
+    )
+    for ground in grounds:
+        colour = tuple(int(ground.strip()[at : at + 2], 16) for at in (1, 3, 5))
+        assert contrast(ink, f"rgb{colour}") >= 4.5, ground
+    assert contrast(opened.style("body", "color"), opened.style("body", "backgroundColor")) >= 7
+
+
+def test_light_and_dark_differ(page: str, open_page: Open) -> None:
+    light, dark = (open_page(page, color_scheme=scheme) for scheme in ("light", "dark"))
+    for selector, name in [("body", "backgroundColor"), (".block.other rect", "fill")]:
+        assert light.style(selector, name) != dark.style(selector, name)
+
+
+def test_on_paper_there_are_no_tools(page: str, open_page: Open) -> None:
+    opened = open_page(page, viewport={"width": 688, "height": 1000})
+    block(opened, ".weights").click()
+    opened.page.emulate_media(media="print")
+    expect(opened.page.locator(".trail:visible, .facts-of-block:visible")).to_have_count(0)
+    expect(block(opened, ".weights")).to_be_visible()
+    assert opened.page.evaluate("document.documentElement.scrollWidth") <= 688
+    assert opened.page.pdf().startswith(b"%PDF")
+
+
+def test_the_growth_chart_has_axes_and_a_point_for_each_sample(
+    pages: dict[str, str], open_page: Open
+) -> None:
+    opened = open_page(pages["growth"])
+    expect(opened.page.locator("svg.chart")).to_have_count(2)
+    chart = opened.page.locator("svg.chart").first
+    for told in ("step", "390.0 MiB", "0 bytes", "10", "390", "told"):
+        expect(chart.get_by_text(told, exact=True)).to_be_visible()
+    expect(chart.locator(".dot")).to_have_count(len(SAMPLES))
+    heights = chart.locator(".dot").evaluate_all(
+        "all => all.map(dot => Number(dot.attributes.cy.value))"
+    )
+    assert heights == sorted(heights, reverse=True)
+
+
+def test_the_post_mortem_shows_the_request_to_scale(pages: dict[str, str], open_page: Open) -> None:
+    opened = open_page(pages["post-mortem"])
+    bars = opened.page.locator(".bars .block")
+    ratio = width(bars.and_(opened.page.locator(".asked"))) / width(
+        bars.and_(opened.page.locator(".parameter"))
+    )
+    assert ratio == pytest.approx(512 / 700, rel=0.02)
+    expect(opened.page.locator("svg.icicle")).to_be_visible()
+    expect(opened.page.locator("svg.chart").first).to_be_visible()
+
+
+@pytest.mark.parametrize("text", CORPUS.values(), ids=list(CORPUS))
+def test_hostile_text_stays_text(heap: cyclescope.Heap, open_page: Open, text: str) -> None:
+    for page in (
+        _native.growth_page(growth(text)),
+        _native.post_mortem_page(post_mortem(text), None, growth(text)),
+    ):
+        check_harmless(open_page(page))
+
+
+def test_hostile_names_of_a_program_stay_text(open_page: Open) -> None:
+    text = "\n".join(CORPUS.values()).replace("\x00", "")
+    kind = type(text, (), {"__module__": text})
+    owner: Any = kind()
+    setattr(owner, text, {text: [array(4), array(2)]})
+    before = cyclescope.heap()
+    module = types.ModuleType(text)
+    module.__dict__[text] = owner
+    sys.modules[text] = module
+    try:
+        after = cyclescope.heap()
+        kept = cyclescope.why_alive(getattr(owner, text))
+    finally:
+        del sys.modules[text]
+    opened = open_page(after.to_html())
+    for each in opened.page.locator("svg.icicle > .block:visible").all()[:40]:
+        each.dispatch_event("pointerover")
+    opened.page.locator("svg.icicle").focus()
+    for key in ("ArrowDown", "ArrowDown", "Enter", "ArrowDown", "Enter"):
+        opened.page.keyboard.press(key)
+    check_harmless(opened)
+    check_harmless(open_page(after.diff(before).to_html()))
+    check_harmless(open_page(kept.to_html()))
+
+
+def check_harmless(opened: Opened) -> None:
+    assert opened.page.evaluate("window.injected") is None
+    expect(opened.page.locator("#injected, img, b[id]")).to_have_count(0)
+    expect(opened.page.locator("style")).to_have_count(1)
+    expect(opened.page.get_by_text("<img src=x").first).to_be_attached()
+    assert opened.complaints == []
+    assert opened.requests == [opened.page.url]
+
+
+def test_injected_script_does_not_run(page: str, open_page: Open) -> None:
+    injection = (
+        "<script>window.injected = 1</script><img src='data:,' onerror='window.injected=2'>"
+        "<p onclick='window.injected=3' style='color: rgb(1, 2, 3)'>mine</p>"
+    )
+    opened = open_page(page.replace("</main>", f"{injection}</main>"))
+    opened.page.get_by_text("mine", exact=True).click()
+    assert opened.page.evaluate("window.injected") is None
+    assert opened.style("main > p", "color") != "rgb(1, 2, 3)"
+    assert any("Content Security Policy" in complaint for complaint in opened.complaints)
+    block(opened, ".weights").click()
+    assert trail(opened)[-1] == ".weights (dict, 2 items)"
+
+
+def test_in_a_notebook_it_is_a_frame_that_works(heap: cyclescope.Heap, open_page: Open) -> None:
+    opened = open_page(f"<!doctype html><body>{heap._repr_html_()}")
+    frame = opened.page.frame_locator("iframe")
+    frame.locator("svg.icicle > .block").filter(has_text=".weights").first.click()
+    expect(frame.locator(".trail button").last).to_have_text(".weights (dict, 2 items)")
+    assert opened.complaints == []

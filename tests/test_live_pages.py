@@ -1,0 +1,149 @@
+"""Heaps, what keeps an object, and what grows, as text, JSON and pages."""
+
+from __future__ import annotations
+
+import gc
+import json
+import sys
+import types
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+
+import cyclescope
+from cyclescope import _native
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def module() -> Iterator[Any]:
+    """A module of the program's own, to keep things in."""
+    gc.collect()
+    made = types.ModuleType("training")
+    sys.modules["training"] = made
+    yield made
+    del sys.modules["training"]
+
+
+def array(mebibytes: float = 1.0) -> Any:
+    return numpy.zeros(int(mebibytes * MIB), dtype=numpy.uint8)
+
+
+def test_branches_of_the_json_lead_to_each_buffer(module: Any) -> None:
+    module.held = {"one": [array(), array()], "two": array(2)}
+    data = json.loads(cyclescope.heap().to_json())
+    branches = data["branches"]
+
+    def way(branch: int | None) -> list[str]:
+        if branch is None:
+            return []
+        each = branches[branch]
+        return [*way(each["parent"]), f"{each['edge']} {each['label']}".strip()]
+
+    ways = [way(buffer["branch"]) for buffer in data["buffers"]]
+    mine = [each for each in ways if each[0] == "module `training`"]
+    assert sorted(mine) == [
+        [
+            "module `training`",
+            ".held dict, 2 items",
+            "['one'] list, 2 items",
+            f"[{index}] ndarray",
+        ]
+        for index in range(2)
+    ] + [["module `training`", ".held dict, 2 items", "['two'] ndarray"]]
+    assert data["process"]["python"] == ".".join(map(str, sys.version_info[:3]))
+
+
+def test_a_branch_says_what_only_its_object_keeps(module: Any) -> None:
+    shared = array(2)
+    module.first = [shared, array(4)]
+    module.second = [shared]
+    del shared
+    data = json.loads(cyclescope.heap().to_json())
+    mine = {
+        branch["edge"]: branch["retained"]
+        for branch in data["branches"]
+        if branch["edge"] in (".first", ".second", "[1]") and branch["label"] != "str"
+    }
+    assert mine[".first"] == [0, 4 * MIB]
+    assert mine.get(".second", [0, 0]) == [0, 0]
+
+
+def test_further_ways_to_the_largest_are_told(module: Any) -> None:
+    module.first = [array(64)]
+    module.second = {"also": module.first[0]}
+    (largest, *_) = cyclescope.heap().buffers
+    assert largest.owner == "module `training` → `first` (list, 1 item) → [0] → ndarray"
+    assert "module `training` → `second` (dict, 1 item) → ['also'] → ndarray" in largest.also
+    assert largest.owner not in largest.also
+
+
+def test_a_change_is_told_by_owner_too(module: Any) -> None:
+    module.kept = [array()]
+    before = cyclescope.heap()
+    module.kept += [array(), (array(),)]
+    diff = cyclescope.heap().diff(before)
+    (mine,) = [row for row in json.loads(diff.to_json())["owners"] if "`kept`" in row["name"]]
+    assert mine["name"] == "module `training` → `kept` (list)"
+    assert (mine["bytes"], mine["now_bytes"], mine["buffers"]) == (2 * MIB, 3 * MIB, 2)
+    page = diff.to_html()
+    for told in ("1.0 MiB</td>", "3.0 MiB</td>", "+2.0 MiB</td>"):
+        assert told in page
+
+
+def test_texts_are_those_that_are_printed(module: Any) -> None:
+    module.kept = [array()]
+    heap = cyclescope.heap()
+    retention = cyclescope.why_alive(module.kept)
+    diff = heap.diff(heap)
+    for each in (heap, heap.top(), retention, diff):
+        assert each.to_text() == str(each)
+    for each in (heap, retention, diff):
+        assert each.to_html().endswith("</html>\n")
+        assert each._repr_html_().startswith("<iframe ")
+
+
+def test_redacted_pages_name_neither_machine_nor_folder(tmp_path: Path) -> None:
+    import os
+    import subprocess
+
+    program = tmp_path / "train.py"
+    program.write_text(
+        "import cyclescope, numpy\n"
+        "kept = [numpy.zeros(2**20)]\n"
+        "cyclescope.find_tensor_cycles(devices='any', redact=True)\n"
+        "print(cyclescope.heap().to_html().partition('<main>')[0])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, str(program)], capture_output=True, text=True, timeout=120, check=True
+    )
+    assert "<dd>train.py</dd>" in done.stdout
+    assert str(tmp_path) not in done.stdout
+    assert f"<dd>{os.uname().nodename}</dd>" not in done.stdout
+
+
+@pytest.mark.parametrize("text", ["", "null", '{"found": 1}', '{"steps": -1}'])
+def test_what_is_no_report_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="at line"):
+        _native.growth_page(text)
+    with pytest.raises(ValueError, match="at line"):
+        _native.post_mortem_page("{}", None, text)
+
+
+def test_numbers_of_any_size_are_shown() -> None:
+    most = 2**64 - 1
+    report = {
+        "found": [{"bytes": most, "step": most, "history": [[0, 0, 0], [most, most, most]]}],
+        "all": [[most, most, most], [0, 0, 0]],
+    }
+    page = _native.growth_page(json.dumps(report))
+    numbers = {"requested": most, "limit": 0, "reserved": most, "allocated": most}
+    page += _native.post_mortem_page(
+        json.dumps({"numbers": numbers, "roles": {"a": most, "b": most}}), None, None
+    )
+    assert "16.0 EiB" in page
+    assert "NaN" not in page
