@@ -28,7 +28,8 @@ use process::{framework_versions, process};
 use crate::device::{DeviceBuffer, DeviceSelection, Frameworks, gpu_names};
 use crate::diagnose::Diagnoses;
 use crate::graph::{
-    Group, LeakEdge, LeakGraph, LeakNode, find_groups, fold, frees_group, hide_values, select,
+    Group, LeakEdge, LeakGraph, LeakNode, find_groups, fold, frees_group, hide_unless_code,
+    hide_values, select,
 };
 use crate::heap::{
     AllocationTraces, Builtins, Classes, Description, ObjectKind, ReferenceName, Snapshot,
@@ -565,7 +566,11 @@ impl Inspector {
         let mut classes = self.classes.take();
         let facts = classes.facts(&self.builtins, object.get_type().as_any());
         self.classes.set(classes);
-        facts.name.clone()
+        let mut name = facts.name.clone();
+        if self.redacts() {
+            hide_unless_code(&mut name);
+        }
+        name
     }
 
     /// A report of what was found. Whose each leak is, is left for when the program does not wait:

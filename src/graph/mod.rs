@@ -26,7 +26,7 @@ pub use dominators::Dominators;
 pub use fold::fold;
 pub use group::{Group, find_groups};
 pub use leak_graph::{Hop, LeakEdge, LeakGraph, LeakNode};
-pub use redact::hide_values;
+pub use redact::{hide_unless_code, hide_values};
 pub use selection::{NODE_LIMIT, Selection, select};
 pub use shortest::{PathToBuffer, paths_to_buffers};
 pub use ways::Ways;

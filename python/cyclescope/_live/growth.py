@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from cyclescope import _teller
+from cyclescope import _native, _teller
 from cyclescope._live import reading
 from cyclescope._live.advice import PATTERNS
 from cyclescope._live.cohorts import WARM_UP, WINDOW, Cohorts, Group, is_growing
@@ -15,6 +15,7 @@ from cyclescope._live.diagnosis import Diagnosis, diagnose_group, diagnose_state
 from cyclescope._live.gradients import Gradients, activations_on_modules
 from cyclescope._live.graphs import sequence_now, walk
 from cyclescope._live.reading import Census, LiveTensor, Torch
+from cyclescope._live.redaction import shown_error
 from cyclescope._selection import Devices
 from cyclescope._settings import check_every, settings
 
@@ -109,6 +110,7 @@ class LeakMonitor:
         min_bytes: How much a group of tensors without graphs must have grown to be told.
         max_share: The part of the program's time that samples may take; where they would take
             more, they become rarer.
+        redact: As for :func:`warn_tensor_cycles`.
 
     Raises:
         ValueError: If an argument or a setting is wrong.
@@ -121,8 +123,11 @@ class LeakMonitor:
         devices: Devices | None = None,
         min_bytes: int = MIB,
         max_share: float = MAX_SHARE,
+        redact: bool = False,
     ) -> None:
         configured = settings()
+        if redact:
+            _native.redact()
         self.every = configured.growth_every if every is None else check_every(every)
         """In every so manieth step it samples."""
         self._devices = configured.devices_or(devices, "cuda")
@@ -191,7 +196,7 @@ class LeakMonitor:
             news += self._tell(self._sample(torch))
         except Exception as error:
             self._running = False
-            _teller.logger.error("cyclescope: the search for growth ended: %r", error)
+            _teller.logger.error("cyclescope: the search for growth ended: %s", shown_error(error))
         self._pace(started)
         return news
 
@@ -367,7 +372,11 @@ def running_monitor() -> LeakMonitor | None:
 
 
 def watch_growth(
-    *, every: int | None = None, devices: Devices | None = None, min_bytes: int = MIB
+    *,
+    every: int | None = None,
+    devices: Devices | None = None,
+    min_bytes: int = MIB,
+    redact: bool = False,
 ) -> LeakMonitor:
     """Start a :class:`LeakMonitor`; call its ``step()`` once in every training step."""
-    return LeakMonitor(every=every, devices=devices, min_bytes=min_bytes)
+    return LeakMonitor(every=every, devices=devices, min_bytes=min_bytes, redact=redact)

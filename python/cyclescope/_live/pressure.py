@@ -116,7 +116,7 @@ class PressureRelief:
             try:
                 self._look(torch)
             except Exception as error:
-                _teller.logger.error("cyclescope: collect_on_pressure ended: %r", error)
+                _teller.logger.error("cyclescope: collect_on_pressure ended: %s", shown_error(error))
                 return
 
     def _look(self, torch: Torch) -> None:
