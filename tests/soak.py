@@ -117,8 +117,8 @@ def main() -> None:
             # Sixty samples in all.
             if time.monotonic() - begun > len(samples) * args.minutes:
                 samples.append(resident())
-                elapsed = (time.monotonic() - begun) / 60
-                print(f"{elapsed:5.1f} min {steps:7,} steps {samples[-1] / 2**20:.1f} MiB", flush=True)
+                minutes, used_now = (time.monotonic() - begun) / 60, samples[-1] / 2**20
+                print(f"{minutes:5.1f} min {steps:7,} steps {used_now:.1f} MiB", flush=True)
             over = time.process_time() - used - args.share * (time.monotonic() - begun)
             if over > 0:
                 time.sleep(over / args.share)

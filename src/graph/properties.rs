@@ -291,6 +291,7 @@ fn on_a_small_stack(test: fn()) {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "takes Miri hours")]
 fn a_ring_of_a_million_objects_is_one_group() {
     on_a_small_stack(|| {
         const COUNT: u32 = 1_000_000;
