@@ -173,7 +173,7 @@ def test_growth_and_post_mortems_have_no_secret(tmp_path: Path) -> None:
     assert "[]" in said.splitlines()
     # The warnings in the log.
     assert "….…" in said
-    assert "train.py:" in said
+    assert "[kept-with-graph]" in said
     assert SECRET not in said
 
 

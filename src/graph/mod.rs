@@ -5,6 +5,8 @@
 //! its references named ([`LeakGraph`]): which cycle to show, the way to each buffer, which
 //! reference to cut.
 
+#![forbid(unsafe_code)]
+
 mod csr;
 mod cut;
 mod cycle;
