@@ -46,6 +46,9 @@ use crate::report::redact::redact;
 const DESCRIBED_ALIKE: usize = 16;
 /// Of the objects that are not described, so many types are named.
 const OMITTED_TYPES: usize = 6;
+/// Of the references from one object to another, such as a list that has it a million times, so many are
+/// shown. A cut counts for all of them: it is proven for the two objects.
+const PARALLEL: usize = 64;
 
 /// Reads the objects of the interpreter that it was made in.
 ///
@@ -442,12 +445,21 @@ impl Inspector {
         }
         for &object in &selection.nodes {
             let facts = &snapshot.objects[object as usize];
-            let targets: Vec<u32> = snapshot
+            let mut alike: FxHashMap<u32, usize> = FxHashMap::default();
+            let (targets, more): (Vec<u32>, Vec<u32>) = snapshot
                 .targets(object as usize)
                 .iter()
                 .copied()
                 .filter(|target| place.contains_key(target))
-                .collect();
+                .partition(|&target| {
+                    let count = alike.entry(target).or_default();
+                    *count += 1;
+                    *count <= PARALLEL
+                });
+            if !more.is_empty() {
+                let detail = ("references left out".to_owned(), more.len().to_string());
+                graph[place[&object]].description.details.push(detail);
+            }
             let addresses: Vec<usize> = targets
                 .iter()
                 .map(|&i| snapshot.objects[i as usize].address)

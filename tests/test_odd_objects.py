@@ -120,6 +120,22 @@ def test_large_container(kind: Any) -> None:
     ]
 
 
+@pytest.mark.parametrize("kind", [dict, list, tuple, deque])
+def test_many_references_to_one_object(kind: Any) -> None:
+    """Some of them stand for all, in the report and in its cut."""
+    it: Any = Node()
+    it.many = dict.fromkeys(range(COUNT), it) if kind is dict else kind([it] * COUNT)
+    it.also = it.many
+    del it
+    report = found()
+    (leak,) = report.leaks
+    assert leak.bytes_held == 2**20
+    assert len(report.to_html()) < 2**18
+    assert str(COUNT - 64) in report.to_json()
+    assert {cut.edge for cut in leak.cuts} == {".many", ".also"}
+    assert all(cut.proven for cut in leak.cuts)
+
+
 @pytest.mark.parametrize("made_of", [list, Node, tuple, "generator"])
 def test_deep_nesting(made_of: Any) -> None:
     """A ring through 100,000 objects, and as long a chain beside it."""
