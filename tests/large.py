@@ -5,7 +5,6 @@ A million random objects against a linear account in Python, and containers of t
 
 from __future__ import annotations
 
-import gc
 import random
 import subprocess
 import sys

@@ -48,9 +48,9 @@ mod _native {
     #[pymodule_export]
     use super::{
         after_fork, before_fork, check_devices, close_deliveries, cuda_driver_present, find, flush,
-        last_look, look, merge, next_delivery, patterns, redact, redacts, select,
-        shown_name, shown_place, start_watch,
-        stop_watch, tallies, unreachable_objects, with_allocations, with_occurrences,
+        last_look, look, merge, next_delivery, patterns, redact, redacts, select, shown_name,
+        shown_place, start_watch, stop_watch, tallies, unreachable_objects, with_allocations,
+        with_occurrences,
     };
 }
 
