@@ -10,7 +10,7 @@ import subprocess
 import sys
 import textwrap
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy
@@ -83,7 +83,7 @@ def on_cycles(references: list[list[int]]) -> list[int]:
                     above = calls[-1][0]
                     low[above] = min(low[above], low[here])
                 if low[here] == number[here]:
-                    component = []
+                    component: list[int] = []
                     while not component or component[-1] != here:
                         component.append(stack.pop())
                         is_open[component[-1]] = 0
@@ -97,7 +97,7 @@ def on_cycles(references: list[list[int]]) -> list[int]:
 def test_a_million_random_objects(seed: int) -> None:
     rng = random.Random(seed)
     references = random_references(COUNT, rng)
-    roots = [rng.randrange(COUNT) for _ in range(5)]
+    roots = [rng.randrange(COUNT) for _ in range(COUNT // 20)]
     owners = [rng.randrange(COUNT) for _ in range(ARRAYS)]
     alive = reachable(roots, references)
     dead = [[] if alive[i] else refs for i, refs in enumerate(references)]
@@ -112,9 +112,13 @@ def test_a_million_random_objects(seed: int) -> None:
         here += (objects[target] for target in refs)
     gone: set[int] = set()
     arrays = []
+
+    def note(number: int) -> Callable[[object], None]:
+        return lambda _: gone.add(number)
+
     for i, owner in enumerate(owners):
         array = numpy.zeros(i + 1)
-        arrays.append(weakref.ref(array, lambda _, i=i: gone.add(i)))
+        arrays.append(weakref.ref(array, note(i)))
         objects[owner].append(array)
         del array
     still = [objects[root] for root in roots]
