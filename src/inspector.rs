@@ -28,7 +28,8 @@ use process::{framework_versions, process};
 use crate::device::{DeviceBuffer, DeviceSelection, Frameworks, gpu_names};
 use crate::diagnose::Diagnoses;
 use crate::graph::{
-    Group, LeakEdge, LeakGraph, LeakNode, find_groups, fold, frees_group, hide_values, select,
+    Group, LeakEdge, LeakGraph, LeakNode, find_groups, fold, frees_group, hide_unless_code,
+    hide_values, select,
 };
 use crate::heap::{
     AllocationTraces, Builtins, Classes, Description, ObjectKind, ReferenceName, Snapshot,
@@ -45,6 +46,9 @@ use crate::report::redact::{redact, redact_process};
 const DESCRIBED_ALIKE: usize = 16;
 /// Of the objects that are not described, so many types are named.
 const OMITTED_TYPES: usize = 6;
+/// Of the references from one object to another, such as a list that has it a million times, so many are
+/// shown. A cut counts for all of them: it is proven for the two objects.
+const PARALLEL: usize = 64;
 
 /// Reads the objects of the interpreter that it was made in.
 ///
@@ -441,12 +445,21 @@ impl Inspector {
         }
         for &object in &selection.nodes {
             let facts = &snapshot.objects[object as usize];
-            let targets: Vec<u32> = snapshot
+            let mut alike: FxHashMap<u32, usize> = FxHashMap::default();
+            let (targets, more): (Vec<u32>, Vec<u32>) = snapshot
                 .targets(object as usize)
                 .iter()
                 .copied()
                 .filter(|target| place.contains_key(target))
-                .collect();
+                .partition(|&target| {
+                    let count = alike.entry(target).or_default();
+                    *count += 1;
+                    *count <= PARALLEL
+                });
+            if !more.is_empty() {
+                let detail = ("references left out".to_owned(), more.len().to_string());
+                graph[place[&object]].description.details.push(detail);
+            }
             let addresses: Vec<usize> = targets
                 .iter()
                 .map(|&i| snapshot.objects[i as usize].address)
@@ -565,7 +578,11 @@ impl Inspector {
         let mut classes = self.classes.take();
         let facts = classes.facts(&self.builtins, object.get_type().as_any());
         self.classes.set(classes);
-        facts.name.clone()
+        let mut name = facts.name.clone();
+        if self.redacts() {
+            hide_unless_code(&mut name);
+        }
+        name
     }
 
     /// A report of what was found. Whose each leak is, is left for when the program does not wait:

@@ -40,7 +40,7 @@ for version in 3.10 3.11 3.12 3.13; do
     # The page, PyTorch, what is built on it, and types are the same on all versions; `make test`
     # is about them. What the score says of each fixture is said once.
     if "$venv/bin/python" tests/scoring.py && "$venv/bin/python" -m pytest -q -m "not gpu" \
-        -p no:cacheprovider --ignore tests/page --ignore tests/test_device.py \
+        -p no:cacheprovider --ignore tests/page --ignore-glob 'tests/test_device*.py' \
         --ignore tests/test_distributed.py --ignore tests/test_integrations.py \
         --ignore tests/test_loader_workers.py --ignore tests/test_typing.py \
         --deselect tests/test_scoring.py::test_fixture_passes; then

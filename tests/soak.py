@@ -3,7 +3,7 @@
 Each step leaks in one of several ways, some new each time; a collection frees it. What the process
 needs is sampled; after a warm-up, in which caches fill, it may not grow by more than ``--allowed``.
 
-usage: python tests/soak.py [--minutes 60]
+usage: python tests/soak.py [--minutes 60] [--share 0.33]
 """
 
 from __future__ import annotations
@@ -86,6 +86,9 @@ def resident() -> int:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--minutes", type=float, default=60)
+    parser.add_argument(
+        "--share", type=float, default=1, metavar="PART", help="of one core, at most (default: all)"
+    )
     parser.add_argument("--allowed", type=float, default=8, metavar="MIB", help="growth allowed")
     args = parser.parse_args()
     if not os.path.exists("/proc/self/statm"):
@@ -94,10 +97,11 @@ def main() -> None:
     logging.getLogger("cyclescope").addHandler(logging.NullHandler())
     logging.getLogger("cyclescope").propagate = False
     gc.disable()
-    begun = time.monotonic()
+    begun, used = time.monotonic(), time.process_time()
     end = begun + 60 * args.minutes
     samples: list[int] = []
     steps = 0
+    at_start = resident()
     with (
         tempfile.TemporaryDirectory() as folder,
         cyclescope.warn_tensor_cycles(devices="any", report_dir=folder) as watch,
@@ -113,13 +117,19 @@ def main() -> None:
             # Sixty samples in all.
             if time.monotonic() - begun > len(samples) * args.minutes:
                 samples.append(resident())
+                minutes, used_now = (time.monotonic() - begun) / 60, samples[-1] / 2**20
+                print(f"{minutes:5.1f} min {steps:7,} steps {used_now:.1f} MiB", flush=True)
+            over = time.process_time() - used - args.share * (time.monotonic() - begun)
+            if over > 0:
+                time.sleep(over / args.share)
         leaks = len(watch.leaks)
     # The first quarter is for what is made once: pages, tallies up to their limit, caches.
     warm = samples[len(samples) // 4 :]
     growth = (max(warm[-3:]) - min(warm[:3])) / 2**20
     print(f"{steps:,} steps in {args.minutes:g} minutes, {leaks:,} distinct leaks")
     print(
-        f"resident: {warm[0] / 2**20:.1f} MiB, then {warm[-1] / 2**20:.1f} MiB ({growth:+.1f} MiB)"
+        f"resident: {at_start / 2**20:.1f} MiB before the watch, {warm[0] / 2**20:.1f} MiB after a "
+        f"quarter of the time, {warm[-1] / 2**20:.1f} MiB at the end ({growth:+.1f} MiB)"
     )
     if growth > args.allowed:
         sys.exit(f"it grew by more than {args.allowed:g} MiB")

@@ -11,13 +11,14 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
-from collections.abc import Iterator
 
 import numpy
 import pytest
 
 import cyclescope
+from collector import collector_paused as collector_paused
+
+pytestmark = pytest.mark.usefixtures("collector_paused")
 
 HEAD = """
 import gc, os, sys, threading, time
@@ -51,16 +52,6 @@ def run(program: str) -> subprocess.CompletedProcess[str]:
         timeout=120,
         check=False,
     )
-
-
-@pytest.fixture(autouse=True)
-def collector_paused() -> Iterator[None]:
-    gc.collect()
-    gc.freeze()  # what is there already need not be collected each time
-    gc.disable()
-    yield
-    gc.enable()
-    gc.unfreeze()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
@@ -166,8 +157,7 @@ def test_signal_handlers_that_leak_and_collect() -> None:
     try:
         with cyclescope.observe_tensor_cycles(lambda report: None, devices="any") as watch:
             signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
-            until = time.monotonic() + 1
-            while time.monotonic() < until:
+            while len(calls) <= 10:
                 Slow()
                 gc.collect(0)
             signal.setitimer(signal.ITIMER_REAL, 0)
@@ -177,7 +167,6 @@ def test_signal_handlers_that_leak_and_collect() -> None:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-    assert len(calls) > 10
     assert gc.get_debug() == 0
     assert not gc.garbage
 
@@ -279,13 +268,19 @@ def test_greenlets() -> None:
 
 @pytest.mark.parametrize("ending", ["pass", "sys.exit(0)", "raise SystemExit"])
 def test_reports_pending_at_the_end_are_told_or_dropped_in_time(ending: str) -> None:
-    """More reports than there is time for: the program ends all the same, and soon."""
-    began = time.monotonic()
+    """More reports than there is time for, and one that is never told: the program ends."""
     done = run(
         f"""
         import cyclescope._teller
         cyclescope._teller.EXIT_SECONDS = 0.5
-        cyclescope.observe_tensor_cycles(lambda report: time.sleep(0.3), devices="any")
+        told = []
+
+        def tell(report):
+            told.append(report)
+            if len(told) == 3:
+                threading.Event().wait()
+
+        cyclescope.observe_tensor_cycles(tell, devices="any")
         for _ in range(50):
             Node()
             gc.collect()
@@ -294,4 +289,3 @@ def test_reports_pending_at_the_end_are_told_or_dropped_in_time(ending: str) -> 
         """
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "end\n", "")
-    assert time.monotonic() - began < 30

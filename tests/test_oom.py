@@ -7,7 +7,6 @@ import json
 import logging
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -328,9 +327,7 @@ def test_a_batch_that_is_too_big_is_told(allocator: Allocator, tmp_path: Path) -
 
 def test_no_time_is_said(allocator: Allocator, tmp_path: Path) -> None:
     with cyclescope.on_oom(tmp_path, seconds=1e-9) as watch:
-        started = time.monotonic()
         allocator.fail(MIB)
-        assert time.monotonic() - started < 2
     assert watch.last is not None
     assert any(each.startswith("cycles: no time") for each in watch.last.left_out)
     assert any(each.startswith("live tensors: no time") for each in watch.last.left_out)

@@ -247,3 +247,48 @@ except ValueError as error:
 """
     said = run(source, tmp_path, SECRET, CYCLESCOPE_REDACT="maybe")
     assert "CYCLESCOPE_REDACT: redact must be true or false, not 'maybe'" in said
+
+
+SUITE = """
+import os, numpy
+
+class Node:
+    def __init__(self):
+        self.array = numpy.zeros(2**17)
+        self.table = {os.environ["PLANTED"]: [self]}
+
+def test_leaks():
+    Node()
+    setattr(node := Node(), "for " + os.environ["PLANTED"], node)
+    del node.table
+"""
+
+
+@pytest.mark.parametrize("redact", [True, False])
+def test_the_pytest_plugin(tmp_path: Path, redact: bool) -> None:
+    """All that a run of pytest prints and writes; its own first lines name the folder."""
+    folder = tmp_path / "suite"
+    folder.mkdir()
+    (folder / "test_suite.py").write_text(SUITE, encoding="utf-8")
+    arguments = ["-p", "no:cyclescope", "-p", "cyclescope.pytest_plugin", "--tensor-cycles=error"]
+    for kind in ("json", "sarif"):
+        arguments.append(f"--tensor-cycles-{kind}=../leaks.{kind}")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *arguments, "--tensor-cycles-report-dir=../pages"],
+        cwd=folder,
+        env={**os.environ, "PLANTED": SECRET, "CYCLESCOPE_REDACT": "1" if redact else "0"},
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "tensors were kept alive by reference cycles" in done.stdout
+    files = [*(tmp_path / "pages").iterdir(), *tmp_path.glob("leaks.*")]
+    assert {file.suffix for file in files} == {".html", ".json", ".sarif"}
+    written = "".join(file.read_text(encoding="utf-8") for file in files)
+    assert (SECRET in done.stdout) is not redact
+    assert (SECRET in written) is not redact
+    assert (str(folder) in written) is not redact
+    assert "test_suite.py" in written

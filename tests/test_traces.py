@@ -1,7 +1,7 @@
 """Does the trace of each fixture read as it was approved, and is the code in its advice Python?
 
 ``tests/traces/NAME.txt`` is the trace of ``fixtures/NAME.py``. To approve what it has become, run
-with ``CYCLESCOPE_APPROVE=1`` and read the difference.
+with ``APPROVE_TRACES=1`` and read the difference.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ import common
 
 ROOT = Path(__file__).parent.parent
 TRACES = Path(__file__).parent / "traces"
-APPROVE = bool(os.environ.get("CYCLESCOPE_APPROVE"))
+APPROVE = bool(os.environ.get("APPROVE_TRACES"))
 
 
 def leaking() -> list[str]:

@@ -39,6 +39,8 @@ __all__ = [
     "redact",
     "redacts",
     "select",
+    "shown_name",
+    "shown_place",
     "start_watch",
     "stop_watch",
     "tallies",
@@ -538,6 +540,8 @@ def merge(reports: list[CycleReport]) -> CycleReport: ...
 def select(report: CycleReport, signatures: list[str]) -> CycleReport: ...
 def redact() -> None: ...
 def redacts() -> bool: ...
+def shown_name(name: str) -> str: ...
+def shown_place(place: str) -> str: ...
 def last_look() -> None: ...
 def framed(page: str) -> str: ...
 def growth_page(growth: str) -> str: ...
@@ -547,16 +551,27 @@ def with_allocations(
     report: CycleReport, stacks: dict[tuple[str, int], list[tuple[str, int, str]]]
 ) -> CycleReport: ...
 def with_occurrences(report: CycleReport, watch: int) -> CycleReport: ...
-def heap() -> Heap:
+def heap(*, redact: bool = False) -> Heap:
     """Look at all memory that is alive: who owns it, how much, and what for.
 
     No code of the program runs, and nothing is kept alive by the result. The program waits for as
     long as ``Heap.pause_ms`` says: about as long as ``gc.collect()`` takes.
-    """
 
-def why_alive(*objects: object) -> Retention:
-    """Say what keeps objects alive: tensors, arrays, containers, any that the collector knows.
+    Args:
+        redact: As for :func:`warn_tensor_cycles`.
 
     Raises:
+        ValueError: If a setting is wrong.
+    """
+
+def why_alive(*objects: object, redact: bool = False) -> Retention:
+    """Say what keeps objects alive: tensors, arrays, containers, any that the collector knows.
+
+    Args:
+        objects: One or more.
+        redact: As for :func:`warn_tensor_cycles`.
+
+    Raises:
+        ValueError: If a setting is wrong.
         TypeError: If none is given, or one of them holds nothing, such as a number.
     """

@@ -78,7 +78,8 @@ def to_sarif(report: CycleReport | None, *, base: StrPath | None = None) -> str:
     base = sources(base)
     leaks = [] if report is None else report.leaks
     rules = sorted({leak.pattern or UNKNOWN for leak in leaks})
-    root = base.as_uri()
+    # Without it the reader takes a root of its own.
+    root = {} if _native.redacts() else {"SRCROOT": {"uri": f"{base.as_uri()}/"}}
     log = {
         "$schema": SARIF_SCHEMA,
         "version": "2.1.0",
@@ -90,7 +91,7 @@ def to_sarif(report: CycleReport | None, *, base: StrPath | None = None) -> str:
                         "rules": [_rule(name) for name in rules],
                     }
                 },
-                "originalUriBaseIds": {"SRCROOT": {"uri": f"{root}/"}},
+                "originalUriBaseIds": root,
                 "results": [_result(leak, rules, base) for leak in leaks],
             }
         ],

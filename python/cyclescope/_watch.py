@@ -166,9 +166,9 @@ def warn_tensor_cycles(
             each, so that the first report of each leak says what allocated its tensors.
         redact: Leave out of the reports what the program's data is: dictionary keys, names that
             stand in no source code, folders, and the machine's name. Names of classes, functions,
-            attributes and variables stay. Holds for all reports of cycles in the process from then
-            on, also those of other watches and checks; not for :func:`heap`, :func:`why_alive`,
-            :class:`LeakMonitor` and :func:`on_oom`.
+            attributes and variables stay. Holds for all that cyclescope says in the process from
+            then on: of other watches and checks, :func:`heap`, :func:`why_alive`,
+            :class:`LeakMonitor` and :func:`on_oom` too.
 
     Raises:
         ValueError: If ``devices`` names no device, ``ignore`` is not a list of names, or a setting

@@ -1,6 +1,8 @@
 //! From graph facts to a leak that a person can fix: its cycle, its cut, its signature, the
 //! pattern it follows and what to change.
 
+#![forbid(unsafe_code)]
+
 mod callback;
 mod case;
 pub mod patterns;

@@ -465,6 +465,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "takes Miri hours")]
     fn a_list_of_a_million_needs_no_stack() {
         let count = 1_000_000u32;
         let edges: Vec<(u32, u32)> = (1..count).map(|node| (node - 1, node)).collect();

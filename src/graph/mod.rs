@@ -5,6 +5,8 @@
 //! its references named ([`LeakGraph`]): which cycle to show, the way to each buffer, which
 //! reference to cut.
 
+#![forbid(unsafe_code)]
+
 mod csr;
 mod cut;
 mod cycle;
@@ -26,7 +28,7 @@ pub use dominators::Dominators;
 pub use fold::fold;
 pub use group::{Group, find_groups};
 pub use leak_graph::{Hop, LeakEdge, LeakGraph, LeakNode};
-pub use redact::hide_values;
+pub use redact::{hide_unless_code, hide_values};
 pub use selection::{NODE_LIMIT, Selection, select};
 pub use shortest::{PathToBuffer, paths_to_buffers};
 pub use ways::Ways;

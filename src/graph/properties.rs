@@ -165,8 +165,22 @@ fn leak_graph() -> impl Strategy<Value = LeakGraph> {
     })
 }
 
+/// 2000 cases, unless `PROPTEST_CASES` says how many.
+fn config() -> ProptestConfig {
+    let config = ProptestConfig::default();
+    let cases = match std::env::var_os("PROPTEST_CASES") {
+        Some(_) => config.cases,
+        None => 2000,
+    };
+    ProptestConfig {
+        cases,
+        failure_persistence: None,
+        ..config
+    }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..Default::default() })]
+    #![proptest_config(config())]
 
     #[test]
     fn groups_are_the_cycles_that_reach_buffers_and_what_lies_between(graph in small()) {
@@ -291,6 +305,7 @@ fn on_a_small_stack(test: fn()) {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "takes Miri hours")]
 fn a_ring_of_a_million_objects_is_one_group() {
     on_a_small_stack(|| {
         const COUNT: u32 = 1_000_000;
@@ -320,7 +335,7 @@ fn a_ring_of_a_million_objects_is_one_group() {
 #[test]
 fn a_long_described_ring_is_analysed() {
     on_a_small_stack(|| {
-        const COUNT: usize = 10_000;
+        const COUNT: usize = if cfg!(miri) { 300 } else { 10_000 };
         let mut graph = LeakGraph::default();
         for i in 0..COUNT {
             graph.add_node(node(i, ObjectKind::Instance, i == 0));

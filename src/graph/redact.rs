@@ -68,7 +68,7 @@ const KINDS: [&str; 10] = [
 
 /// Hides the name in a label unless it is a dotted one of code, such as
 /// `function Model.fit.<locals>.<lambda>`.
-fn hide_unless_code(label: &mut String) {
+pub fn hide_unless_code(label: &mut String) {
     let kind = KINDS.iter().find(|kind| label.starts_with(**kind));
     let start = kind.map_or(0, |kind| kind.len());
     let is_code = |part: &str| {

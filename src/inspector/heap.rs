@@ -14,6 +14,7 @@ use crate::heap::AllocationTraces;
 use crate::report::heap::{Buffer, Category, Class, Device, Heap, SCHEMA, file_of, is_host};
 use crate::report::model::Location;
 use crate::report::owners::Branches;
+use crate::report::redact::{NOTE, shorten};
 use crate::report::retention::{Beginning, Path, RootKind, Step};
 use crate::report::words::without_indices;
 
@@ -111,9 +112,14 @@ impl Inspector {
                 row.site = way
                     .last()
                     .and_then(|&holder| traces.place_of(&live.object(holder)?))
-                    .map(|place| Location {
-                        file: place.file,
-                        line: place.line,
+                    .map(|mut place| {
+                        if self.redacts() {
+                            shorten(&mut place.file);
+                        }
+                        Location {
+                            file: place.file,
+                            line: place.line,
+                        }
                     });
                 row.category = purposes.get(&index).copied().unwrap_or(category(known));
                 row
@@ -127,6 +133,9 @@ impl Inspector {
                 "Only the {NAMED} largest of {} buffers are named.",
                 live.buffers.len()
             ));
+        }
+        if self.redacts() {
+            notes.push(NOTE.to_owned());
         }
         let heap = Heap {
             schema: SCHEMA,

@@ -7,8 +7,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::Inspector;
 use super::live::{Extra, Live, Root};
 use crate::device::Frameworks;
-use crate::graph::{LeakEdge, LeakGraph, LeakNode};
+use crate::graph::{LeakEdge, LeakGraph, LeakNode, fold, hide_unless_code, hide_values};
 use crate::heap::{Description, ObjectKind, ReferenceName, describe};
+use crate::report::redact::shorten;
 use crate::report::retention::{Beginning, Path};
 
 /// The names of references and the descriptions of objects on some ways.
@@ -18,6 +19,8 @@ pub struct Naming<'a, 'py> {
     live: &'a Live<'py>,
     names: FxHashMap<(u32, u32), ReferenceName>,
     descriptions: FxHashMap<u32, Description>,
+    /// Values of the program and folders are left out: see [`Inspector::redact`].
+    redacts: bool,
 }
 
 impl<'a, 'py> Naming<'a, 'py> {
@@ -32,6 +35,7 @@ impl<'a, 'py> Naming<'a, 'py> {
             live,
             names: FxHashMap::default(),
             descriptions: FxHashMap::default(),
+            redacts: inspector.redacts(),
         };
         let mut wanted: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
         let mut seen: FxHashSet<(u32, u32)> = FxHashSet::default();
@@ -131,7 +135,15 @@ impl<'a, 'py> Naming<'a, 'py> {
             }
             before = Some((here, node));
         }
-        Path::new(beginning, chain)
+        let mut chain = fold(chain);
+        if self.redacts {
+            hide_values(&mut chain);
+            let descriptions = chain.node_weights_mut().map(|node| &mut node.description);
+            for place in descriptions.filter_map(|description| description.place.as_mut()) {
+                shorten(&mut place.file);
+            }
+        }
+        Path::new(beginning, &chain)
     }
 
     /// The root of a way in words.
@@ -139,7 +151,7 @@ impl<'a, 'py> Naming<'a, 'py> {
         let root = way
             .first()
             .map_or(Root::Nothing, |&first| self.live.root(first));
-        match root {
+        let mut beginning = match root {
             Root::Module(name) => Beginning::Module(name),
             Root::Frame(index) => {
                 let frame = &self.live.frames[index];
@@ -152,7 +164,30 @@ impl<'a, 'py> Naming<'a, 'py> {
             }
             Root::Outside => Beginning::Outside,
             Root::Nothing => Beginning::Garbage,
+        };
+        if self.redacts {
+            hide(&mut beginning);
         }
+        beginning
+    }
+}
+
+/// Takes the values of the program and folders out of a root's words. A thread's name is a value.
+fn hide(beginning: &mut Beginning) {
+    match beginning {
+        Beginning::Module(name) => hide_unless_code(name),
+        Beginning::Local {
+            function,
+            place,
+            thread,
+        } => {
+            hide_unless_code(function);
+            thread.clear();
+            if let Some(place) = place {
+                shorten(&mut place.file);
+            }
+        }
+        Beginning::Outside | Beginning::Garbage | Beginning::Itself => {}
     }
 }
 

@@ -12,6 +12,7 @@ use super::naming::Naming;
 use super::{Inspector, busy};
 use crate::device::DeviceSelection;
 use crate::graph::Ways;
+use crate::report::redact::NOTE;
 use crate::report::retention::{Beginning, Kept, Path, Retention};
 use crate::report::words::without_indices;
 
@@ -127,6 +128,9 @@ impl Inspector {
         retention.notes = notes(&live, &targets);
         if loops.iter().any(|way| passes_supposed(&live, way)) {
             retention.notes.push(SUPPOSED.to_owned());
+        }
+        if self.redacts() {
+            retention.notes.push(NOTE.to_owned());
         }
         drop(naming);
         drop(live);

@@ -545,9 +545,24 @@ impl RetentionStep {
     }
 }
 
+/// Follows the settings and what the call says as to `redact`.
+///
+/// They are asked from here, as the functions below are what the program calls: one in Python that passed
+/// its arguments on would be among what holds them.
+fn settle(py: Python<'_>, redact: bool) -> PyResult<()> {
+    py.import("cyclescope._settings")?
+        .call_method0("settings")?;
+    if redact {
+        state(py)?.watcher.inspector().redact();
+    }
+    Ok(())
+}
+
 /// What memory is alive, who owns it, and what it is for.
 #[pyfunction]
-pub fn heap(py: Python<'_>) -> PyResult<Heap> {
+#[pyo3(signature = (*, redact=false))]
+pub fn heap(py: Python<'_>, redact: bool) -> PyResult<Heap> {
+    settle(py, redact)?;
     let heap = state(py)?.watcher.inspector().heap(py)?;
     Ok(Heap {
         heap: Arc::new(heap),
@@ -556,8 +571,13 @@ pub fn heap(py: Python<'_>) -> PyResult<Heap> {
 
 /// What keeps some objects alive.
 #[pyfunction]
-#[pyo3(signature = (*objects))]
-pub fn why_alive(py: Python<'_>, objects: &Bound<'_, PyTuple>) -> PyResult<Retention> {
+#[pyo3(signature = (*objects, redact=false))]
+pub fn why_alive(
+    py: Python<'_>,
+    objects: &Bound<'_, PyTuple>,
+    redact: bool,
+) -> PyResult<Retention> {
+    settle(py, redact)?;
     let retention = state(py)?.watcher.inspector().why_alive(py, objects)?;
     Ok(Retention { retention })
 }

@@ -16,9 +16,11 @@ use pyo3::types::PyList;
 
 use crate::device::{DeviceSelection, driver_present};
 use crate::diagnose::patterns::PATTERNS;
+use crate::graph::hide_unless_code;
 use crate::heap::new_text;
 use crate::hook::is_waiting_for_stop;
 use crate::inspector::Inspector;
+use crate::report::redact::shorten;
 use crate::watch::{Frequency, Ignored, News, Next, Tally, WatchId};
 use report::{CycleReport, Frame};
 use state::{existing, state};
@@ -46,8 +48,9 @@ mod _native {
     #[pymodule_export]
     use super::{
         after_fork, before_fork, check_devices, close_deliveries, cuda_driver_present, find, flush,
-        last_look, look, merge, next_delivery, patterns, redact, redacts, select, start_watch,
-        stop_watch, tallies, unreachable_objects, with_allocations, with_occurrences,
+        last_look, look, merge, next_delivery, patterns, redact, redacts, select, shown_name,
+        shown_place, start_watch, stop_watch, tallies, unreachable_objects, with_allocations,
+        with_occurrences,
     };
 }
 
@@ -264,6 +267,24 @@ fn redact(py: Python<'_>) -> PyResult<()> {
 #[pyfunction]
 fn redacts(py: Python<'_>) -> PyResult<bool> {
     Ok(state(py)?.watcher.inspector().redacts())
+}
+
+/// A name as reports of this process have it: see [`crate::graph::hide_unless_code`].
+#[pyfunction]
+fn shown_name(py: Python<'_>, mut name: String) -> PyResult<String> {
+    if redacts(py)? {
+        hide_unless_code(&mut name);
+    }
+    Ok(name)
+}
+
+/// A place in a file as reports of this process have it.
+#[pyfunction]
+fn shown_place(py: Python<'_>, mut place: String) -> PyResult<String> {
+    if redacts(py)? {
+        shorten(&mut place);
+    }
+    Ok(place)
 }
 
 /// Makes `next_delivery` return None once everything has been told.

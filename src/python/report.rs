@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use pyo3::prelude::*;
 
+use crate::graph::hide_unless_code;
 use crate::heap::is_library_file;
 use crate::report::model::{self, Report};
 use crate::report::redact::without_folder;
@@ -87,6 +88,10 @@ impl CycleReport {
                     .iter()
                     .map(|(file, line, function)| {
                         let file = if redacted { without_folder(file) } else { file };
+                        let mut function = function.clone();
+                        if redacted {
+                            hide_unless_code(&mut function);
+                        }
                         format!("{file}:{line} {function}")
                     })
                     .collect();

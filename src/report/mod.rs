@@ -3,6 +3,8 @@
 //! [`model`] is the contract. Every other file here turns a [`model::Report`] into something a
 //! person or a program reads, and adds no facts of its own.
 
+#![forbid(unsafe_code)]
+
 pub mod assemble;
 mod canvas;
 mod chosen;

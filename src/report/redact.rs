@@ -90,7 +90,8 @@ fn locations(leak: &mut Leak) -> Vec<&mut Location> {
         .collect()
 }
 
-fn shorten(place: &mut String) {
+/// Takes the folder off a place in a file: see [`without_folder`].
+pub fn shorten(place: &mut String) {
     let name = without_folder(place).len();
     place.drain(..place.len() - name);
 }

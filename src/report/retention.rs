@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::lines::{Ink, Lines};
 use super::model::Location;
 use super::words::{counted, grouped, human_bytes, name, place_within, short_location};
-use crate::graph::{LeakGraph, LeakNode, fold};
+use crate::graph::{LeakGraph, LeakNode};
 use crate::heap::{ObjectKind, Place, ReferenceName};
 
 /// The version of the JSON.
@@ -131,9 +131,8 @@ pub enum Beginning {
 }
 
 impl Path {
-    /// The path along a graph that is one chain, whose first node is the root's.
-    pub fn new(beginning: &Beginning, chain: LeakGraph) -> Self {
-        let graph = fold(chain);
+    /// The path along a folded graph that is one chain, whose first node is the root's.
+    pub fn new(beginning: &Beginning, graph: &LeakGraph) -> Self {
         let mut nodes: Vec<&LeakNode> = Vec::new();
         let mut edges: Vec<&ReferenceName> = Vec::new();
         let mut current = graph.node_indices().next();

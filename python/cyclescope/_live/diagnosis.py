@@ -17,6 +17,7 @@ from cyclescope._live.allocator import line_of_block
 from cyclescope._live.cohorts import WINDOW, Group
 from cyclescope._live.graphs import LEAF, Graph, parameters_behind, saved_by, walk
 from cyclescope._live.reading import Census, LiveTensor, Torch, attributes_of, values_of
+from cyclescope._live.redaction import shown_name, shown_place
 
 MAX_NODES = 20_000
 SECONDS = 0.2
@@ -78,7 +79,7 @@ def diagnose_group(
         tensors=count,
         bytes=size,
         bytes_per_sample=rate,
-        example=type(members[0]).__name__ if kind == "node" else example_of(members[0]),
+        example=holders.type_name(members[0]) if kind == "node" else example_of(members[0]),
         allocated_at=_line(torch, members[0]),
         history=group.totals,
     )
@@ -100,7 +101,7 @@ def _line(torch: Torch, each: Any) -> str | None:
     if line is None and tracing is not None and tracing.is_tracing():
         buffers = _native.heap().buffers
         line = next((found.site for found in buffers if found.pointer == each.pointer), None)
-    return line
+    return None if line is None else shown_place(line)
 
 
 def example_of(each: LiveTensor) -> str:
@@ -237,7 +238,7 @@ def _hook_that_fills(modules: list[Any], holder: object) -> str | None:
         for name in _HOOKS:
             for hook in values_of(attributes.get(name)):
                 if any(id(each) in wanted for each in _reach_of(hook)):
-                    return type(module).__name__
+                    return holders.type_name(module)
     return None
 
 
@@ -283,7 +284,7 @@ def _line_that_retains() -> str | None:
             ]
             for code in (frame.f_code, *called):
                 if _says(code, "retain_graph"):
-                    return f"`retain_graph` in {code.co_name} ({_base(code)})"
+                    return f"`retain_graph` in {shown_name(code.co_name)} ({_base(code)})"
         frame = frame.f_back
     return None
 

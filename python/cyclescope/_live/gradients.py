@@ -7,12 +7,14 @@ from collections.abc import Iterable
 from typing import Any
 
 from cyclescope._live.diagnosis import Diagnosis, example_of
+from cyclescope._live.holders import type_name
 from cyclescope._live.reading import (
     Torch,
     attributes_of,
     objects_of_types,
     read_tensor,
 )
+from cyclescope._live.redaction import shown_name
 
 STEPS = 100
 """In so many steps in a row a gradient must have been added to once, and nothing else done to it:
@@ -76,7 +78,7 @@ def _uncleared(torch: Torch) -> Diagnosis:
     found = list(_with_gradients(torch, modules))
     largest = max((gradient for _, gradient in found), key=lambda each: each.bytes)
     owners = {
-        type(module).__name__
+        type_name(module)
         for module in modules
         for parameter in _parameters(module)
         if any(parameter is each for each, _ in found)
@@ -138,7 +140,7 @@ def activations_on_modules(torch: Torch, modules: list[Any]) -> Iterable[Diagnos
                 if read is not None and read.has_graph:
                     yield Diagnosis(
                         pattern="activation-on-module",
-                        owner=f"{type(module).__name__}.{name}",
+                        owner=f"{type_name(module)}.{shown_name(name)}",
                         bytes=read.bytes,
                         example=example_of(read),
                     )

@@ -18,6 +18,7 @@ from cyclescope._live.diagnosis import Diagnosis, diagnose_group, diagnose_state
 from cyclescope._live.gradients import Gradients, activations_on_modules
 from cyclescope._live.graphs import sequence_now, walk
 from cyclescope._live.reading import Census, LiveTensor, Torch
+from cyclescope._live.redaction import shown_error
 from cyclescope._selection import Devices, StrPath
 from cyclescope._settings import check_every, settings
 
@@ -112,6 +113,7 @@ class LeakMonitor:
         min_bytes: How much a group of tensors without graphs must have grown to be told.
         max_share: The part of the program's time that samples may take; where they would take
             more, they become rarer.
+        redact: As for :func:`warn_tensor_cycles`.
 
     Raises:
         ValueError: If an argument or a setting is wrong.
@@ -124,8 +126,11 @@ class LeakMonitor:
         devices: Devices | None = None,
         min_bytes: int = MIB,
         max_share: float = MAX_SHARE,
+        redact: bool = False,
     ) -> None:
         configured = settings()
+        if redact:
+            _native.redact()
         self.every = configured.growth_every if every is None else check_every(every)
         """In every so manieth step it samples."""
         self._devices = configured.devices_or(devices, "cuda")
@@ -199,7 +204,7 @@ class LeakMonitor:
             news += self._tell(self._sample(torch))
         except Exception as error:
             self._running = False
-            _teller.logger.error("cyclescope: the search for growth ended: %r", error)
+            _teller.logger.error("cyclescope: the search for growth ended: %s", shown_error(error))
         self._pace(started)
         return news
 
@@ -453,7 +458,11 @@ def running_monitor() -> LeakMonitor | None:
 
 
 def watch_growth(
-    *, every: int | None = None, devices: Devices | None = None, min_bytes: int = MIB
+    *,
+    every: int | None = None,
+    devices: Devices | None = None,
+    min_bytes: int = MIB,
+    redact: bool = False,
 ) -> LeakMonitor:
     """Start a :class:`LeakMonitor`; call its ``step()`` once in every training step."""
-    return LeakMonitor(every=every, devices=devices, min_bytes=min_bytes)
+    return LeakMonitor(every=every, devices=devices, min_bytes=min_bytes, redact=redact)

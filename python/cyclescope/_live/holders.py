@@ -12,6 +12,7 @@ from types import CellType, FrameType, FunctionType, ModuleType
 from typing import Any, cast
 
 from cyclescope._live.reading import Census, LiveTensor, attributes_of
+from cyclescope._live.redaction import shown_name
 
 MAX_LEVELS = 4
 MAX_WIDTH = 64
@@ -101,7 +102,12 @@ def is_ours(referrer: object) -> bool:
 
 def name_of(holder: Any) -> str:
     """Where a program has it: ``train.history``, ``local 'losses' in fit``; else its type."""
-    return _name(holder, depth=2) or type(holder).__name__
+    return _name(holder, depth=2) or type_name(holder)
+
+
+def type_name(each: object) -> str:
+    """The name of its type, as reports have it."""
+    return shown_name(type(each).__name__)
 
 
 def _name(held: Any, depth: int) -> str | None:
@@ -130,15 +136,15 @@ def _name_in(referrer: object, holder: object) -> str | None:
             return None
         module = names_.get("__name__") if "__builtins__" in names_ else None
         if type(module) is str:
-            return f"{module}.{names[0]}"
+            return f"{shown_name(module)}.{shown_name(names[0])}"
         owner = _owner_of_dict(referrer)
-        return None if owner is None else f"{type(owner).__name__}.{names[0]}"
+        return None if owner is None else f"{type_name(owner)}.{shown_name(names[0])}"
     if kind is CellType:
         return _closure_name(referrer)
     if kind not in (list, tuple, set, frozenset, deque, FrameType, ModuleType, type):
         found = [name for name, value in attributes_of(referrer).items() if value is holder]
         if found:
-            return f"{kind.__name__}.{found[0]}"
+            return f"{type_name(referrer)}.{shown_name(found[0])}"
     return None
 
 
@@ -158,7 +164,8 @@ def _closure_name(cell: object) -> str | None:
             if type(function) is FunctionType and function.__closure__ is closure:
                 free = function.__code__.co_freevars
                 at = [i for i, each in enumerate(closure) if each is cell]
-                return f"closure variable '{free[at[0]]}' of {function.__qualname__}"
+                function_name = shown_name(function.__qualname__)
+                return f"closure variable '{shown_name(free[at[0]])}' of {function_name}"
     return None
 
 
@@ -167,8 +174,9 @@ def _local_name(holder: object) -> str | None:
     for name, value, frame in all_locals():
         if value is holder:
             if frame.f_code.co_name == "<module>":
-                return f"{frame.f_globals.get('__name__', '?')}.{name}"
-            return f"local '{name}' in {code_name(frame)}"
+                module = str(frame.f_globals.get("__name__", "?"))
+                return f"{shown_name(module)}.{shown_name(name)}"
+            return f"local '{shown_name(name)}' in {code_name(frame)}"
     return None
 
 
@@ -212,4 +220,4 @@ def code_name(frame: FrameType) -> str:
 
     code = frame.f_code
     name = getattr(code, "co_qualname", code.co_name)
-    return f"{name} ({basename(code.co_filename)}:{frame.f_lineno})"
+    return f"{shown_name(name)} ({basename(code.co_filename)}:{frame.f_lineno})"

@@ -13,12 +13,13 @@ import time
 from pathlib import Path
 from typing import Any
 
-from cyclescope import _ranks, _teller
+from cyclescope import _native, _ranks, _teller
 from cyclescope._files import write_whole
 from cyclescope._live import reading
 from cyclescope._live.imports import Waiting
 from cyclescope._live.postmortem import Examiner, PostMortem
 from cyclescope._live.reading import Torch
+from cyclescope._live.redaction import shown_error
 from cyclescope._live.verdict import as_text
 from cyclescope._selection import StrPath
 from cyclescope._settings import settings
@@ -98,7 +99,9 @@ class OomWatch:
         path = self._free_path()
         found = examiner.examine(lambda early: _write(path, early))
         if reading.quietly(torch._C._cuda_isHistoryEnabled):
-            if time.monotonic() < deadline:
+            if _native.redacts():
+                found.left_out.append("PyTorch's memory snapshot: it names folders")
+            elif time.monotonic() < deadline:
                 _dump(torch, path.with_suffix(".pickle"))
             else:
                 found.left_out.append("PyTorch's memory snapshot: no time left")
@@ -125,7 +128,9 @@ class OomWatch:
             number += 1
 
 
-def on_oom(report_dir: StrPath | None = None, *, seconds: float = SECONDS) -> OomWatch:
+def on_oom(
+    report_dir: StrPath | None = None, *, seconds: float = SECONDS, redact: bool = False
+) -> OomWatch:
     """Write a post-mortem of each CUDA out-of-memory error, before its exception unwinds.
 
     While everything is still there, it says how much memory was free, reserved and allocated, in
@@ -141,6 +146,8 @@ def on_oom(report_dir: StrPath | None = None, *, seconds: float = SECONDS) -> Oo
         report_dir: Where post-mortems go; by default as the :func:`settings` have it, or else a
             new folder among the temporary files, made when there is something to write.
         seconds: How long one may take; what there is no time for is left out, and said so.
+        redact: As for :func:`warn_tensor_cycles`; PyTorch's snapshot is then not written, as it
+            names folders.
 
     Raises:
         ValueError: If ``seconds`` is not positive, or a setting is wrong.
@@ -148,7 +155,10 @@ def on_oom(report_dir: StrPath | None = None, *, seconds: float = SECONDS) -> Oo
     """
     if not seconds > 0:
         raise ValueError(f"seconds must be a positive number, not {seconds!r}")
-    chosen = settings().report_dir if report_dir is None else Path(report_dir)
+    configured = settings()
+    if redact:
+        _native.redact()
+    chosen = configured.report_dir if report_dir is None else Path(report_dir)
     if chosen is None:
         return OomWatch(None, seconds)
     chosen.mkdir(parents=True, exist_ok=True)
@@ -198,7 +208,7 @@ def _observe(device: int, requested: int, limit: int, free: int) -> None:
     except KeyboardInterrupt:
         _thread.interrupt_main()  # again, when PyTorch's error has been raised
     except BaseException as error:
-        _log(f"cyclescope: the post-mortem failed: {error!r}")
+        _log(f"cyclescope: the post-mortem failed: {shown_error(error)}")
     finally:
         if was_enabled:
             gc.enable()

@@ -16,6 +16,7 @@ from cyclescope._live import holders, kept, reading
 from cyclescope._live.allocator import Numbers, Segment, numbers, segments_of, would_fit
 from cyclescope._live.growth import running_monitor
 from cyclescope._live.reading import Torch
+from cyclescope._live.redaction import shown_error, shown_name, shown_place
 from cyclescope._live.verdict import judge
 
 SECONDS_AN_OBJECT = 2e-6
@@ -131,7 +132,7 @@ class Examiner:
         try:
             look()
         except Exception as error:
-            self.found.left_out.append(f"{name}: {type(error).__name__}: {error}")
+            self.found.left_out.append(f"{name}: {shown_error(error)}")
 
     def _numbers(self) -> None:
         requested, limit, free = self._request
@@ -139,7 +140,7 @@ class Examiner:
         try:
             self._segments = segments_of(self._torch, self._ordinal)
         except Exception as error:
-            self.found.left_out.append(f"the allocator's map: {error}")
+            self.found.left_out.append(f"the allocator's map: {shown_error(error)}")
         stream = getattr(self._torch._C, "_cuda_getCurrentRawStream", None)
         self._stream = None if stream is None else reading.quietly(stream, self._ordinal)
         self.found.numbers = numbers(
@@ -271,6 +272,7 @@ def _stack() -> list[str]:
     while current is not None and len(lines) < MAX_FRAMES:
         if not str(current.f_globals.get("__name__", "")).startswith("cyclescope."):
             code = current.f_code
-            lines.append(f"{code.co_filename}:{current.f_lineno} {code.co_name}")
+            place = f"{shown_place(code.co_filename)}:{current.f_lineno}"
+            lines.append(f"{place} {shown_name(code.co_name)}")
         current = current.f_back
     return lines

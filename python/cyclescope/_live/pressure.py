@@ -16,6 +16,7 @@ from cyclescope import _native, _teller, _watch
 from cyclescope._live import reading
 from cyclescope._live.imports import Waiting
 from cyclescope._live.reading import Torch
+from cyclescope._live.redaction import shown_error
 
 INTERVAL = 0.1
 """Seconds between two looks at the allocator's counters."""
@@ -116,7 +117,8 @@ class PressureRelief:
             try:
                 self._look(torch)
             except Exception as error:
-                _teller.logger.error("cyclescope: collect_on_pressure ended: %r", error)
+                reason = shown_error(error)
+                _teller.logger.error("cyclescope: collect_on_pressure ended: %s", reason)
                 return
 
     def _look(self, torch: Torch) -> None:
@@ -135,7 +137,9 @@ class PressureRelief:
             if not self._stopped.is_set() and torch is not None:
                 self._collect(torch)
         except Exception as error:
-            _teller.logger.error("cyclescope: a collection under memory pressure failed: %r", error)
+            _teller.logger.error(
+                "cyclescope: a collection under memory pressure failed: %s", shown_error(error)
+            )
         finally:
             self._scheduled = False
 

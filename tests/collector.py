@@ -1,0 +1,19 @@
+"""The collector held still, for tests that say themselves when it runs."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.fixture
+def collector_paused() -> Iterator[None]:
+    """No automatic collection comes between, and none takes long."""
+    gc.collect()
+    gc.freeze()  # what is there already need not be collected each time
+    gc.disable()
+    yield
+    gc.enable()
+    gc.unfreeze()
