@@ -1,5 +1,7 @@
 //! How the objects of a heap are come to from its roots.
 
+use std::mem;
+
 use super::csr::Csr;
 use crate::array::{Array, prefetch};
 
@@ -10,6 +12,8 @@ pub struct Ways {
     /// The nodes reached, in the order of their distance within each [`Ways::extend`].
     order: Array<u32>,
     count: usize,
+    /// Nodes with references that were refused, in the order in which they were.
+    refused: Vec<u32>,
     /// Once these are reached, no more is looked for.
     wanted: Option<Vec<u32>>,
 }
@@ -33,6 +37,7 @@ impl Ways {
             before,
             order: Array::zeroed(nodes),
             count: 0,
+            refused: Vec::new(),
             wanted: None,
         }
     }
@@ -82,37 +87,57 @@ impl Ways {
     }
 
     /// Goes on from everything reached so far, along references that were refused before.
-    pub fn resume(&mut self, graph: &Csr, follow: impl FnMut(u32, u32) -> bool) {
-        self.spread(graph, 0, follow);
+    pub fn resume(&mut self, graph: &Csr, mut follow: impl FnMut(u32, u32) -> bool) {
+        let start = self.count;
+        for node in mem::take(&mut self.refused) {
+            if self.is_done() {
+                return;
+            }
+            self.reach_from(node, graph, &mut follow);
+        }
+        self.spread(graph, start, follow);
     }
 
     fn spread(&mut self, graph: &Csr, start: usize, mut follow: impl FnMut(u32, u32) -> bool) {
         let mut next = start;
         while next < self.count && !self.is_done() {
             let stretch = next + STRETCH;
-            let (before, order) = (&mut *self.before, &mut *self.order);
             while next < self.count.min(stretch) {
-                let node = order[next];
-                next += 1;
+                let node = self.order[next];
                 // Each step needs what the one before it has fetched. Behind the last node reached lie
                 // zeros, and to fetch what node 0 has does no harm.
-                if let Some(&last) = order.get(next + 3 * STRIDE) {
+                if let Some(&last) = self.order.get(next + 1 + 3 * STRIDE) {
                     graph.prefetch_node(last);
-                    graph.prefetch_targets(order[next + 2 * STRIDE]);
+                    graph.prefetch_targets(self.order[next + 1 + 2 * STRIDE]);
                 }
-                if let Some(&soon) = order.get(next + STRIDE) {
+                if let Some(&soon) = self.order.get(next + 1 + STRIDE) {
                     for &target in graph.targets(soon).iter().take(AHEAD) {
-                        prefetch(before, target as usize);
+                        prefetch(&self.before, target as usize);
                     }
                 }
-                for &target in graph.targets(node) {
-                    if before[target as usize] == NOWHERE && follow(node, target) {
-                        before[target as usize] = node;
-                        order[self.count] = target;
-                        self.count += 1;
-                    }
+                next += 1;
+                self.reach_from(node, graph, &mut follow);
+            }
+        }
+    }
+
+    #[inline]
+    fn reach_from(&mut self, node: u32, graph: &Csr, follow: &mut impl FnMut(u32, u32) -> bool) {
+        let (before, order) = (&mut *self.before, &mut *self.order);
+        let mut refused = false;
+        for &target in graph.targets(node) {
+            if before[target as usize] == NOWHERE {
+                if follow(node, target) {
+                    before[target as usize] = node;
+                    order[self.count] = target;
+                    self.count += 1;
+                } else {
+                    refused = true;
                 }
             }
+        }
+        if refused {
+            self.refused.push(node);
         }
     }
 
@@ -143,7 +168,7 @@ impl Ways {
     }
 
     pub fn bytes(&self) -> usize {
-        size_of::<u32>() * (self.before.len() + self.count)
+        size_of::<u32>() * (self.before.len() + self.count + self.refused.capacity())
     }
 }
 

@@ -7,6 +7,7 @@ use pyo3::types::PyList;
 
 use super::ObjectKind;
 use super::builtins::Builtins;
+use super::list::ListLayout;
 use super::marks::Marks;
 use super::traverse::{for_each_referent, reference_count};
 use super::types::{TypeTable, Verdict};
@@ -33,7 +34,7 @@ const OTHERS: usize = 16;
 /// Every object has a reference from here until this is dropped, so that none can die meanwhile.
 pub struct LiveObjects<'py> {
     py: Python<'py>,
-    tracked: Bound<'py, PyList>,
+    tracked: Tracked<'py>,
     others: Vec<Bound<'py, PyAny>>,
     marks: Marks,
     pub graph: Csr,
@@ -73,16 +74,19 @@ impl<'py> LiveObjects<'py> {
         classify: &impl Fn(*mut ffi::PyTypeObject) -> Verdict,
     ) -> Result<Self, NotTaken> {
         let py = tracked.py();
+        let tracked = Tracked {
+            layout: ListLayout::known(py),
+            list: tracked,
+        };
         let count = tracked.len();
         if u32::try_from(count).is_err() {
             return Err(NotTaken::TooMany);
         }
         let mut marks = Marks::default();
         for number in 0..count {
-            // SAFETY: attached; the list lends its items.
-            let object =
-                unsafe { ffi::PyList_GetItem(tracked.as_ptr(), number as ffi::Py_ssize_t) };
-            marks.set(object as usize, number as u32);
+            if let Some(object) = tracked.get(number) {
+                marks.set(object as usize, number as u32);
+            }
         }
 
         table.begin_pass();
@@ -298,25 +302,43 @@ impl Batch {
     }
 }
 
+/// The list of the objects that the collector tracks; nobody else has it, so that it stays as it is.
+struct Tracked<'py> {
+    list: Bound<'py, PyList>,
+    layout: Option<ListLayout>,
+}
+
+impl Tracked<'_> {
+    fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    #[inline]
+    fn get(&self, number: usize) -> Option<*mut ffi::PyObject> {
+        if let Some(layout) = &self.layout {
+            // SAFETY: attached, as the list shows, and nothing changes it.
+            return unsafe { layout.items(&self.list) }.get(number).copied();
+        }
+        // SAFETY: attached; within the list.
+        (number < self.len())
+            .then(|| unsafe { ffi::PyList_GetItem(self.list.as_ptr(), number as ffi::Py_ssize_t) })
+    }
+}
+
 /// The object with a number: of the list, or behind those.
 #[inline]
 fn nth(
-    tracked: &Bound<'_, PyList>,
+    tracked: &Tracked<'_>,
     others: &[Bound<'_, PyAny>],
     number: usize,
 ) -> Option<*mut ffi::PyObject> {
-    let count = tracked.len();
-    if number < count {
-        // SAFETY: attached; within the list, which nobody else has, so that it stays as long.
-        Some(unsafe { ffi::PyList_GetItem(tracked.as_ptr(), number as ffi::Py_ssize_t) })
-    } else {
-        others.get(number - count).map(Bound::as_ptr)
-    }
+    let behind = || others.get(number - tracked.len()).map(Bound::as_ptr);
+    tracked.get(number).or_else(behind)
 }
 
 /// The objects with a number and those after it, as many as a batch has.
 fn nth_and_on(
-    tracked: &Bound<'_, PyList>,
+    tracked: &Tracked<'_>,
     others: &[Bound<'_, PyAny>],
     number: usize,
 ) -> impl Iterator<Item = *mut ffi::PyObject> {

@@ -23,6 +23,8 @@ mod describe;
 #[cfg(feature = "python")]
 mod frames;
 #[cfg(feature = "python")]
+mod list;
+#[cfg(feature = "python")]
 mod live;
 #[cfg(feature = "python")]
 mod marks;
@@ -49,6 +51,7 @@ pub(crate) use {
     classes::Classes,
     describe::describe,
     frames::{RunningFrame, is_in_package, running_frames, thread_names},
+    list::ListLayout,
     live::{LiveObjects, NotTaken},
     names::name_references,
     read::{

@@ -14,7 +14,7 @@ use pyo3::types::{PyList, PyString};
 use super::clear::Garbage;
 use super::fork::fork_count;
 use super::gc_module::{DEBUG_SAVEALL, GcModule};
-use super::list::ListLayout;
+use crate::heap::ListLayout;
 
 /// What CPython says of a collection.
 #[derive(Clone, Copy, Debug, Default)]

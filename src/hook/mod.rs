@@ -14,8 +14,6 @@ mod fork;
 #[cfg(feature = "python")]
 mod gc_module;
 #[cfg(feature = "python")]
-mod list;
-
 #[cfg(feature = "python")]
 pub use {
     callback::{CollectionInfo, Handler, Hook, is_waiting_for_stop},

@@ -1,4 +1,4 @@
-//! Takes objects out of a list as they lie in its memory.
+//! The objects of a list as they lie in its memory.
 
 use std::mem::size_of;
 use std::slice;
@@ -17,6 +17,7 @@ struct ListObject {
 }
 
 /// Proof that lists lie in memory as [`ListObject`] says.
+#[derive(Clone, Copy)]
 pub struct ListLayout(());
 
 /// More than this is left to CPython's own functions, which also give memory back.
@@ -47,6 +48,23 @@ impl ListLayout {
                     .zip(&expected)
                     .all(|(item, object)| *item == object.as_ptr());
             same.then_some(Self(()))
+        }
+    }
+
+    /// The objects of a list, each alive as long as it stays there.
+    ///
+    /// # Safety
+    /// The caller is attached to the interpreter, and nothing changes the list while the slice is in use.
+    #[inline]
+    pub unsafe fn items<'a>(&self, list: &'a Bound<'_, PyList>) -> &'a [*mut ffi::PyObject] {
+        // SAFETY: by this function's contract; the list is laid out so, as `self` shows, and its first
+        // `ob_size` items are valid.
+        unsafe {
+            let list = &*list.as_ptr().cast::<ListObject>();
+            match usize::try_from(list.head.ob_size) {
+                Ok(size @ 1..) => slice::from_raw_parts(list.items, size),
+                _ => &[],
+            }
         }
     }
 
