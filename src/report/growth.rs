@@ -15,6 +15,8 @@ pub struct GrowthReport {
     pub every: u64,
     /// What the samples have taken, in seconds and of the program's time.
     pub samples: u64,
+    /// So many samples it takes to tell anything.
+    pub needed: u64,
     pub seconds: f64,
     pub share: f64,
     pub found: Vec<Growth>,

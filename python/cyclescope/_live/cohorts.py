@@ -17,6 +17,9 @@ WARM_UP = 2
 WINDOW = 10
 """So many intervals between samples are looked at."""
 
+NEEDED = WARM_UP + WINDOW + 1
+"""So many samples it takes to tell anything."""
+
 MOST = 0.8
 """The part of the intervals that must show growth."""
 
@@ -68,7 +71,7 @@ class Cohorts:
         return found
 
     def _grows(self, group: Group) -> bool:
-        if self.samples < WARM_UP + WINDOW + 1:
+        if self.samples < NEEDED:
             return False
         first = self.samples - WINDOW - 1
         counts = [count for count, _ in group.totals[first:]]

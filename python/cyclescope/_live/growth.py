@@ -13,7 +13,7 @@ from cyclescope import _native, _ranks, _teller
 from cyclescope._files import write_whole
 from cyclescope._live import reading
 from cyclescope._live.advice import PATTERNS
-from cyclescope._live.cohorts import WARM_UP, WINDOW, Cohorts, Group, is_growing
+from cyclescope._live.cohorts import NEEDED, WARM_UP, WINDOW, Cohorts, Group, is_growing
 from cyclescope._live.diagnosis import Diagnosis, diagnose_group, diagnose_state
 from cyclescope._live.gradients import Gradients, activations_on_modules
 from cyclescope._live.graphs import sequence_now, walk
@@ -215,7 +215,9 @@ class LeakMonitor:
 
     def to_text(self) -> str:
         """What grows, a paragraph each, and how much was looked at."""
-        lines = [str(growth) for growth in self.found] or ["Nothing grows."]
+        early = self._samples < NEEDED
+        nothing = f"Too early to tell: it takes {NEEDED} samples." if early else "Nothing grows."
+        lines = [str(growth) for growth in self.found] or [nothing]
         return "\n".join([*lines, f"{self._samples} samples in {self._steps} steps", ""])
 
     def to_json(self) -> str:
@@ -276,6 +278,7 @@ class LeakMonitor:
             "steps": self._steps,
             "every": self.every,
             "samples": cost.samples,
+            "needed": NEEDED,
             "seconds": cost.seconds,
             "share": cost.share,
             "found": [

@@ -24,12 +24,17 @@ pub fn growth(report: &GrowthReport, process: &Process) -> String {
         );
         facts.push(("Cost", share));
     }
+    let early = count == 0 && report.samples < report.needed;
     let lead = match count {
-        0 => "No group of tensors that are alive grows with the number of steps.",
-        _ => {
-            "These groups of tensors grow with the number of steps, and the program still refers \
+        0 if early => format!(
+            "What grows shows after {} samples: let the program make more steps, or look more \
+             often, with a smaller `every` or a larger `max_share`.",
+            report.needed
+        ),
+        0 => "No group of tensors that are alive grows with the number of steps.".to_owned(),
+        _ => "These groups of tensors grow with the number of steps, and the program still refers \
               to them: no garbage collection frees them."
-        }
+            .to_owned(),
     };
     let mut notes = Vec::new();
     if report.found.len() > GROUPS {
@@ -41,6 +46,7 @@ pub fn growth(report: &GrowthReport, process: &Process) -> String {
     }
     Page {
         title: match count {
+            0 if early => "Too early to tell".to_owned(),
             0 => "Nothing grows".to_owned(),
             _ => format!(
                 "{} grow",
@@ -48,7 +54,7 @@ pub fn growth(report: &GrowthReport, process: &Process) -> String {
             )
             .replace("1 group of tensors grow", "1 group of tensors grows"),
         },
-        lead: lead.to_owned(),
+        lead,
         facts,
         body: sections(report),
         notes,
