@@ -50,8 +50,8 @@ fn row(leak: &Leak, buffer: &Buffer) -> String {
         false => "",
     };
     format!(
-        "<tr><td class=\"number\">{}</td><td>{}</td><td>{}</td><td>{}</td>\
-         <td><code>{:#x}</code>{confirmed}</td><td>{}{}</td></tr>\n",
+        "<tr><td class=\"number\">{}</td><td>{}</td><td class=\"elements\">{}</td><td>{}</td>\
+         <td class=\"address\"><code>{:#x}</code>{confirmed}</td><td>{}{}</td></tr>\n",
         human_bytes(buffer.bytes),
         markup(&name(&buffer.type_name, 80)),
         markup(&element_type(buffer)),
