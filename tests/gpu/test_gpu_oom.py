@@ -175,3 +175,30 @@ def test_growth_is_named_on_the_gpu(name: str) -> None:
         with cyclescope.LeakMonitor(every=1, min_bytes=0, max_share=float("inf")) as monitor:
             loop("cuda", 20, monitor.step)
         assert [each.pattern for each in monitor.found] == patterns
+
+
+def test_a_redacted_post_mortem_has_no_secret_and_no_snapshot(cap: None, tmp_path: Path) -> None:
+    kept = {"the-secret": [megabytes(64)]}
+    torch.cuda.memory._record_memory_history()
+    try:
+        with (
+            cyclescope.on_oom(tmp_path / "open") as plain,
+            pytest.raises(torch.OutOfMemoryError),
+        ):
+            kept["the-secret"].extend(megabytes(64) for _ in range(100))
+        del kept["the-secret"][:]
+        with (
+            cyclescope.on_oom(tmp_path / "redacted", redact=True) as redacted,
+            pytest.raises(torch.OutOfMemoryError),
+        ):
+            kept["the-secret"].extend(megabytes(64) for _ in range(100))
+    finally:
+        torch.cuda.memory._record_memory_history(enabled=None)
+    del kept["the-secret"][:]
+    (told,), (hidden,) = plain.reports, redacted.reports
+    assert "the-secret" in told.read_text()
+    suffixes = {file.suffix for file in hidden.parent.iterdir()}
+    assert suffixes == {".txt", ".json", ".html"}
+    assert {file.suffix for file in told.parent.iterdir()} == suffixes | {".pickle"}
+    for file in hidden.parent.iterdir():
+        assert "the-secret" not in file.read_text()
