@@ -3,7 +3,7 @@
 Each step leaks in one of several ways, some new each time; a collection frees it. What the process
 needs is sampled; after a warm-up, in which caches fill, it may not grow by more than ``--allowed``.
 
-usage: python tests/soak.py [--minutes 60] [--share 0.33]
+usage: python tests/soak.py [--minutes 60] [--share 0.33] [--device cuda:0]
 """
 
 from __future__ import annotations
@@ -24,11 +24,26 @@ import numpy
 import cyclescope
 
 
+def on_host() -> Any:
+    """32 KiB."""
+    return numpy.zeros(2**12)
+
+
+make_batch: Callable[[], Any] = on_host
+
+
+def on_device(device: str) -> Callable[[], Any]:
+    """As much on a device, by PyTorch."""
+    import torch
+
+    return lambda: torch.zeros(2**13, device=device)
+
+
 class Step:
     """A training step's state, kept by a cycle."""
 
     def __init__(self) -> None:
-        self.batch = numpy.zeros(2**12)
+        self.batch: Any = make_batch()
         self.me: Any = self
 
 
@@ -46,14 +61,14 @@ def exception() -> None:
         raise ValueError("no")
     except ValueError as error:
         kept = error
-        batch = numpy.zeros(2**12)
+        batch = make_batch()
         del batch
     assert kept
 
 
 def generator() -> None:
     def generate() -> Any:
-        batch = numpy.zeros(2**12)
+        batch = make_batch()
         yield held
         del batch
 
@@ -90,7 +105,13 @@ def main() -> None:
         "--share", type=float, default=1, metavar="PART", help="of one core, at most (default: all)"
     )
     parser.add_argument("--allowed", type=float, default=8, metavar="MIB", help="growth allowed")
+    parser.add_argument("--device", help="where PyTorch's tensors live (default: NumPy's arrays)")
     args = parser.parse_args()
+    global make_batch
+    if args.device:
+        make_batch = on_device(args.device)
+        make_batch()
+    devices = args.device or "any"
     if not os.path.exists("/proc/self/statm"):
         sys.exit("soak.py reads /proc, which this system has not: run it on Linux")
 
@@ -104,8 +125,8 @@ def main() -> None:
     at_start = resident()
     with (
         tempfile.TemporaryDirectory() as folder,
-        cyclescope.warn_tensor_cycles(devices="any", report_dir=folder) as watch,
-        cyclescope.observe_tensor_cycles(lambda report: None, devices="any"),
+        cyclescope.warn_tensor_cycles(devices=devices, report_dir=folder) as watch,
+        cyclescope.observe_tensor_cycles(lambda report: None, devices=devices),
     ):
         while time.monotonic() < end:
             for way in WAYS:
@@ -113,7 +134,7 @@ def main() -> None:
             gc.collect(steps % 3)
             steps += 1
             if steps % 500 == 0:
-                cyclescope.find_tensor_cycles(devices="any")
+                cyclescope.find_tensor_cycles(devices=devices)
             # Sixty samples in all.
             if time.monotonic() - begun > len(samples) * args.minutes:
                 samples.append(resident())
