@@ -21,7 +21,7 @@ MAX_WIDTH = 64
 MOST = 0.8
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Held:
     """What holds some objects."""
 
@@ -45,7 +45,8 @@ def what_holds(objects: list[Any], ignore: Iterable[object] = ()) -> Held:
     seen = set(reaching)
     members: set[int] = set()
     for level in range(MAX_LEVELS):
-        frontier = [each for each, _ in reaching.values()][:MAX_WIDTH]
+        # A tuple, as a call makes one of anything else, which would be found as a referrer.
+        frontier = tuple(each for each, _ in list(reaching.values())[:MAX_WIDTH])
         above: dict[int, tuple[Any, set[int]]] = {}
         referrers = gc.get_referrers(*frontier)
         own |= {id(frontier), id(reaching), id(above), id(referrers)}

@@ -20,7 +20,7 @@ Torch = Any
 """The module ``torch``; typed so because cyclescope does not depend on it."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class LiveTensor:
     """A tensor that Python sees, and its storage."""
 
@@ -71,7 +71,7 @@ def is_capturing(torch: Torch) -> bool:
 # Tensors
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Census:
     """What of PyTorch's is alive: one pass over the objects of the collector."""
 
