@@ -259,3 +259,68 @@ def test_growth_that_slows_down_is_none() -> None:
     assert not is_growing([100, 150, 180, 200, 212, 220, 225, 228, 230, 231, 232])
     assert not is_growing([5] * 11)
     assert not is_growing([])
+
+
+ran: list[str] = []
+
+
+class Meta(type):
+    """A class of classes that notes what is asked of them."""
+
+    def __eq__(cls, other: object) -> bool:
+        ran.append("__eq__")
+        return False
+
+    def __hash__(cls) -> int:
+        ran.append("__hash__")
+        return 1
+
+    def __getattribute__(cls, name: str) -> object:
+        ran.append(name)
+        return super().__getattribute__(name)
+
+
+class Owner(metaclass=Meta):
+    def __init__(self) -> None:
+        self.kept: list[object] = []
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        ran.append("__class__")
+        return list
+
+
+class Text(str):
+    def __str__(self) -> str:
+        ran.append("__str__")
+        return "nothing"
+
+    def startswith(self, *arguments: object) -> bool:
+        ran.append("startswith")
+        return False
+
+
+LOOP = """
+def loop(owner, weight, step):
+    for _ in range(40):
+        owner.kept.append((inputs @ weight).tanh())
+        step()
+"""
+
+
+def test_no_code_of_the_program_runs_that_an_owner_or_a_module_brings() -> None:
+    program = {"__name__": Text("program"), "inputs": torch.ones(64, 4)}
+    exec(LOOP, program)
+    weight = torch.ones(4, 4, requires_grad=True)
+    owner = Owner()
+    with cyclescope.LeakMonitor(
+        every=1, devices="any", min_bytes=0, max_share=float("inf")
+    ) as monitor:
+        ran.clear()
+        program["loop"](owner, weight, monitor.step)  # type: ignore[operator]
+        page = monitor.to_html()
+        asked = list(ran)
+    (found,) = monitor.found
+    assert found.owner == "Owner.kept"
+    assert found.owner in page
+    assert asked == []

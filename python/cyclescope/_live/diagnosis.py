@@ -16,6 +16,7 @@ from cyclescope._live import holders
 from cyclescope._live.allocator import line_of_block
 from cyclescope._live.cohorts import WINDOW, Group
 from cyclescope._live.graphs import LEAF, Graph, parameters_behind, saved_by, walk
+from cyclescope._live.objects import module_of
 from cyclescope._live.reading import Census, LiveTensor, Torch, attributes_of, values_of
 from cyclescope._live.redaction import shown_name, shown_place
 
@@ -205,7 +206,7 @@ def _are_in_evaluation(modules: list[Any], parameters: list[Any]) -> bool:
         for attributes in map(attributes_of, modules)
         if any(id(each) in wanted for each in values_of(attributes.get("_parameters")))
     ]
-    return bool(owners) and not any(each.get("training", True) for each in owners)
+    return bool(owners) and all(each.get("training") is False for each in owners)
 
 
 def _are_copies(modules: list[Any], members: list[LiveTensor]) -> bool:
@@ -276,11 +277,11 @@ def _line_that_retains() -> str | None:
     """The running code, or a function that it calls by name, that says ``retain_graph``."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        if not frame.f_globals.get("__name__", "").startswith(("cyclescope", "torch")):
+        if not module_of(frame).startswith(("cyclescope", "torch")):
             called = [
                 each.__code__
                 for name in frame.f_code.co_names
-                if type(each := frame.f_globals.get(name)) is FunctionType
+                if type(each := dict.get(frame.f_globals, name)) is FunctionType
             ]
             for code in (frame.f_code, *called):
                 if _says(code, "retain_graph"):

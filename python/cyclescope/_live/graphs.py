@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from cyclescope._live.objects import is_one_of
 from cyclescope._live.reading import LiveTensor, Torch, read_tensor
 
 LEAF = 2**64 - 1
@@ -107,10 +108,10 @@ def _saved(torch: Torch, node: Any, name: str) -> list[LiveTensor]:
     except RuntimeError:
         return []  # released
     found = []
-    for saved in value if type(value) in (tuple, list) else (value,):
+    for saved in value if is_one_of(type(value), (tuple, list)) else (value,):
         # None if released, if nothing was saved, or if this PyTorch does not say.
         tensor = getattr(saved, "data", None)
-        if tensor is not None and type(tensor) in (torch.Tensor, torch.nn.Parameter):
+        if tensor is not None and is_one_of(type(tensor), (torch.Tensor, torch.nn.Parameter)):
             read = read_tensor(torch, tensor)
             if read is not None:
                 found.append(read)

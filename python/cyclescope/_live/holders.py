@@ -11,6 +11,7 @@ from inspect import CO_OPTIMIZED
 from types import CellType, FrameType, FunctionType, ModuleType
 from typing import Any, cast
 
+from cyclescope._live.objects import is_one_of, module_of, name_of_class
 from cyclescope._live.reading import Census, LiveTensor, attributes_of
 from cyclescope._live.redaction import shown_name
 
@@ -64,7 +65,7 @@ def what_holds(objects: list[Any], ignore: Iterable[object] = ()) -> Held:
             members = {i for i, each in enumerate(objects) if id(each) in local}
             members.update(*(indices for _, indices in above.values()))
         for holder, indices in sorted(above.values(), key=lambda each: -len(each[1])):
-            if type(holder) in NO_HOLDERS:
+            if is_one_of(type(holder), NO_HOLDERS):
                 continue
             if len(indices) >= max(2, MOST * len(members)):
                 return Held(sorted(members), holder)
@@ -80,20 +81,23 @@ def what_holds(objects: list[Any], ignore: Iterable[object] = ()) -> Held:
 NO_HOLDERS = (FrameType, ModuleType, type)
 """Types of objects that are never what a program keeps things in."""
 
+NAMELESS = (list, tuple, set, frozenset, deque, *NO_HOLDERS)
+"""Types of objects that have no attributes to name what they hold by."""
+
 
 def containers_of(held: object) -> list[Any]:
     """The lists, dicts and their like that refer to an object."""
     return [
         each
         for each in gc.get_referrers(held)
-        if type(each) in (list, tuple, set, deque) or issubclass(type(each), dict)
+        if is_one_of(type(each), (list, tuple, set, deque)) or issubclass(type(each), dict)
     ]
 
 
 def is_ours(referrer: object) -> bool:
     """True for what is cyclescope's own."""
     kind = type(referrer)
-    if kind in (LiveTensor, Census, Held):
+    if is_one_of(kind, (LiveTensor, Census, Held)):
         return True
     if kind is list:
         return bool(referrer) and type(referrer[0]) is LiveTensor  # type: ignore[index]
@@ -108,7 +112,7 @@ def name_of(holder: Any) -> str:
 
 def type_name(each: object) -> str:
     """The name of its type, as reports have it."""
-    return shown_name(type(each).__name__)
+    return shown_name(name_of_class(type(each)))
 
 
 def _name(held: Any, depth: int) -> str | None:
@@ -121,7 +125,7 @@ def _name(held: Any, depth: int) -> str | None:
         if named is not None:
             return named
     for container in referrers:
-        if depth and type(container) in (list, tuple, dict, deque):
+        if depth and is_one_of(type(container), (list, tuple, dict, deque)):
             named = _name(container, depth - 1)
             if named is not None:
                 return f"{named}[…]"
@@ -142,7 +146,7 @@ def _name_in(referrer: object, holder: object) -> str | None:
         return None if owner is None else f"{type_name(owner)}.{shown_name(names[0])}"
     if kind is CellType:
         return _closure_name(referrer)
-    if kind not in (list, tuple, set, frozenset, deque, FrameType, ModuleType, type):
+    if not is_one_of(kind, NAMELESS):
         found = [name for name, value in attributes_of(referrer).items() if value is holder]
         if found:
             return f"{type_name(referrer)}.{shown_name(found[0])}"
@@ -175,8 +179,7 @@ def _local_name(holder: object) -> str | None:
     for name, value, frame in all_locals():
         if value is holder:
             if frame.f_code.co_name == "<module>":
-                module = str(frame.f_globals.get("__name__", "?"))
-                return f"{shown_name(module)}.{shown_name(name)}"
+                return f"{shown_name(module_of(frame) or '?')}.{shown_name(name)}"
             return f"local '{shown_name(name)}' in {code_name(frame)}"
     return None
 
@@ -190,7 +193,7 @@ def all_locals() -> list[tuple[str, Any, FrameType]]:
         while tops:
             frame = tops.pop()
             while frame is not None:
-                if not str(frame.f_globals.get("__name__", "")).startswith("cyclescope."):
+                if not module_of(frame).startswith("cyclescope."):
                     found += [(name, value, frame) for name, value in locals_of(frame)]
                 frame = frame.f_back
     finally:
@@ -207,7 +210,7 @@ def locals_of(frame: FrameType) -> list[tuple[str, Any]]:
     """
     found = frame.f_locals
     if type(found) is not dict:
-        return list(found.items()) if type(found).__name__ == "FrameLocalsProxy" else []
+        return list(found.items()) if name_of_class(type(found)) == "FrameLocalsProxy" else []
     variables = list(found.items())
     # The frame, `found`, and the argument of `getrefcount` itself.
     if frame.f_code.co_flags & CO_OPTIMIZED and sys.getrefcount(found) <= 3:

@@ -15,6 +15,7 @@ from cyclescope import _native
 from cyclescope._live import holders, kept, reading
 from cyclescope._live.allocator import Numbers, Segment, numbers, segments_of, would_fit
 from cyclescope._live.growth import running_monitor
+from cyclescope._live.objects import module_of
 from cyclescope._live.reading import Torch
 from cyclescope._live.redaction import shown_error, shown_name, shown_place
 from cyclescope._live.verdict import judge
@@ -270,7 +271,7 @@ def _stack() -> list[str]:
     lines: list[str] = []
     current: FrameType | None = sys._getframe(1)
     while current is not None and len(lines) < MAX_FRAMES:
-        if not str(current.f_globals.get("__name__", "")).startswith("cyclescope."):
+        if not module_of(current).startswith("cyclescope."):
             code = current.f_code
             place = f"{shown_place(code.co_filename)}:{current.f_lineno}"
             lines.append(f"{place} {shown_name(code.co_name)}")

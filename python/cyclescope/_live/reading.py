@@ -181,7 +181,7 @@ def values_of(names: object) -> list[Any]:
 def tensors_within(torch: Torch, value: object, depth: int = 3) -> Iterable[Any]:
     """The tensors in nested built-in containers."""
     kind = type(value)
-    if kind in (list, tuple):
+    if kind is list or kind is tuple:
         inner: Iterable[object] = list(value)  # type: ignore[call-overload]
     elif issubclass(kind, torch.Tensor):
         yield value
