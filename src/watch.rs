@@ -283,7 +283,7 @@ impl Watcher {
         self.foreseen.replace(Some(foreseen));
     }
 
-    fn examine_and_destroy(&self, py: Python<'_>, mut garbage: Garbage<'_>, info: CollectionInfo) {
+    fn examine_and_destroy(&self, py: Python<'_>, garbage: &mut Garbage<'_>, info: CollectionInfo) {
         let started = Instant::now();
         let mut foreseen = self.foreseen.replace(None);
         let Some(devices) = self.devices() else {
@@ -309,7 +309,7 @@ impl Watcher {
                 .examine(py, garbage.pointers(), own, &devices)
             {
                 Ok(mut examination) => {
-                    destroy_leak_by_leak(py, &mut garbage, &mut examination);
+                    destroy_leak_by_leak(py, garbage, &mut examination);
                     found = examination.found;
                 }
                 Err(error) => self.note_error(py, &error),
@@ -334,7 +334,7 @@ impl Watcher {
         }
         let count = garbage.len();
         let ours = garbage.is_ours();
-        drop(garbage);
+        garbage.destroy();
         if ours {
             confirm_gone(py, &mut found, true);
         }
@@ -479,7 +479,7 @@ impl Handler for Shared {
         self.0.inspector.held(py, garbage.pointers(), own)
     }
 
-    fn after(&self, py: Python<'_>, garbage: Garbage<'_>, info: CollectionInfo) {
+    fn after(&self, py: Python<'_>, garbage: &mut Garbage<'_>, info: CollectionInfo) {
         self.0.examine_and_destroy(py, garbage, info);
     }
 

@@ -378,7 +378,7 @@ unsafe fn matters(
         }
         // The collector stops to track a tuple or dict that holds nothing that it tracks. Other objects
         // that it does not track are not all made yet.
-        if !facts.untrackable {
+        if !facts.is_untrackable() {
             return false;
         }
         let mut holds = false;
@@ -386,7 +386,7 @@ unsafe fn matters(
             let ty = ffi::Py_TYPE(target);
             if !holds && ty != &raw mut ffi::PyUnicode_Type {
                 let facts = table.facts(builtins, classify, ty);
-                holds = facts.verdict != 0 || facts.untrackable;
+                holds = facts.verdict != 0 || facts.is_untrackable();
             }
         });
         holds

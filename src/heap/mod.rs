@@ -33,6 +33,8 @@ mod names;
 #[cfg(feature = "python")]
 mod read;
 #[cfg(feature = "python")]
+mod slots;
+#[cfg(feature = "python")]
 mod traverse;
 #[cfg(feature = "python")]
 mod types;
@@ -58,6 +60,7 @@ pub(crate) use {
         Descriptor, class_items, dict_items, find_item, imported, int_value, items, new_text,
         text_of,
     },
+    slots::TypeLayout,
     traverse::reference_count,
     types::{TypeFacts, TypeTable, Verdict},
     unreachable::unreachable,

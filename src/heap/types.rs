@@ -18,12 +18,13 @@ pub struct TypeFacts {
     pub traverse: Option<ffi::traverseproc>,
     /// The type has a finalizer that the collector runs (`__del__`, generators, coroutines).
     pub finalizes: bool,
-    /// A dict or a tuple: the collector does not track one that refers to nothing it tracks.
-    pub untrackable: bool,
-    /// An object of the type refers to nothing and is no buffer.
-    pub plain: bool,
     pub kind: ObjectKind,
     pub verdict: Verdict,
+    /// The most references that an object of the type can have if it matters to garbage which refers
+    /// to it and of which the collector did not find it. None if it refers to nothing and is no
+    /// buffer, or is a class, which refers to itself (`__mro__`) and so is found; any number if it may
+    /// be a buffer; else one, or a few of an [untrackable](TypeFacts::is_untrackable) object.
+    pub most_references: u32,
 }
 
 impl TypeFacts {
@@ -31,12 +32,23 @@ impl TypeFacts {
     pub const NONE: Self = Self {
         traverse: None,
         finalizes: false,
-        untrackable: false,
-        plain: true,
         kind: ObjectKind::Instance,
         verdict: 0,
+        most_references: 0,
     };
+
+    /// A dict or a tuple: the collector does not track one that refers to nothing it tracks.
+    pub fn is_untrackable(&self) -> bool {
+        is_untrackable(self.kind)
+    }
 }
+
+fn is_untrackable(kind: ObjectKind) -> bool {
+    matches!(kind, ObjectKind::Dict | ObjectKind::Tuple)
+}
+
+/// A dict or tuple with more references than this is a fixture of the program.
+const FEW: u32 = 64;
 
 struct Entry {
     facts: TypeFacts,
@@ -56,29 +68,25 @@ pub struct TypeTable {
     /// Types met, each in the one place that its address allows: heaps are large and consist of few
     /// types, so nearly every question is answered here.
     recent: [Met; RECENT],
+    /// A bit for each place that a type which can die has taken in this pass.
+    mortal: [u64; RECENT / 64],
 }
 
 /// Two to the power of `RECENT_BITS` places.
 const RECENT: usize = 1 << RECENT_BITS;
 const RECENT_BITS: u32 = 8;
 
-/// Later than any pass.
-const ALWAYS: u32 = u32::MAX;
-
-/// A type that was met.
+/// A type that was met: in this pass, or earlier if it cannot die.
 #[derive(Clone, Copy)]
+#[repr(align(32))]
 struct Met {
     address: usize,
-    /// The last pass in which it is sure to be the same: the one in which it was met, or any for a
-    /// type that cannot die.
-    until: u32,
     facts: TypeFacts,
 }
 
-/// What stands in a place of `TypeTable::recent` that no type has taken yet.
+/// What stands in a place of `TypeTable::recent` that no type has taken.
 const NOBODY: Met = Met {
     address: 0,
-    until: 0,
     facts: TypeFacts::NONE,
 };
 
@@ -88,16 +96,23 @@ impl TypeTable {
             entries: FxHashMap::default(),
             pass: 0,
             recent: [NOBODY; RECENT],
+            mortal: [0; RECENT / 64],
         }
     }
 
     /// Begins a pass: a stretch of work during which the caller sees to it that no type dies.
     pub fn begin_pass(&mut self) {
-        self.pass += 1;
-        if self.pass == ALWAYS {
-            // After four thousand million passes: those of old must not look like new ones.
+        // After four thousand million passes those of old must not look like new ones.
+        if self.pass == u32::MAX {
             self.clear();
-            self.pass = 1;
+            self.pass = 0;
+        }
+        self.pass += 1;
+        for (places, mortal) in self.recent.chunks_mut(64).zip(&mut self.mortal) {
+            while *mortal != 0 {
+                places[mortal.trailing_zeros() as usize] = NOBODY;
+                *mortal &= *mortal - 1;
+            }
         }
     }
 
@@ -123,21 +138,21 @@ impl TypeTable {
         }
         // SAFETY: by this function's contract.
         let facts = unsafe { self.look_up(builtins, classify, ty) };
+        let place = place(ty);
         // SAFETY: as before.
-        let mortal = unsafe { is_heap_type(ty) };
-        self.recent[place(ty)] = Met {
+        self.mortal[place / 64] |= u64::from(unsafe { is_heap_type(ty) }) << (place % 64);
+        self.recent[place] = Met {
             address: ty as usize,
-            until: if mortal { self.pass } else { ALWAYS },
             facts,
         };
         facts
     }
 
-    /// The facts of a type if it was met in this pass and no other has taken its place since.
+    /// The facts of a type if it was met lately and no other has taken its place since.
     #[inline]
     pub fn met(&self, ty: *mut ffi::PyTypeObject) -> Option<&TypeFacts> {
         let met = &self.recent[place(ty)];
-        (met.address == ty as usize && met.until >= self.pass).then_some(&met.facts)
+        (met.address == ty as usize).then_some(&met.facts)
     }
 
     #[cold]
@@ -191,10 +206,17 @@ impl TypeTable {
             let facts = TypeFacts {
                 traverse,
                 finalizes: !slot(ffi::Py_tp_finalize).is_null(),
-                untrackable: matches!(kind, ObjectKind::Dict | ObjectKind::Tuple),
-                plain: traverse.is_none() && verdict == 0,
                 kind,
                 verdict,
+                most_references: if verdict != 0 {
+                    u32::MAX
+                } else if traverse.is_none() || ty == &raw mut ffi::PyType_Type {
+                    0
+                } else if is_untrackable(kind) {
+                    FEW
+                } else {
+                    1
+                },
             };
             let py = Python::assume_attached();
             let alive = if is_heap_type(ty) {

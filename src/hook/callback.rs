@@ -14,7 +14,7 @@ use pyo3::types::{PyList, PyString};
 use super::clear::Garbage;
 use super::fork::fork_count;
 use super::gc_module::{DEBUG_SAVEALL, GcModule};
-use crate::heap::ListLayout;
+use crate::heap::{ListLayout, TypeLayout};
 
 /// What CPython says of a collection.
 #[derive(Clone, Copy, Debug, Default)]
@@ -32,8 +32,9 @@ pub trait Handler {
     /// through others of it; all of them if there is no telling.
     fn held(&self, py: Python<'_>, garbage: &Garbage<'_>) -> Vec<usize>;
 
-    /// A collection has ended; `garbage` is what it found, none perhaps.
-    fn after(&self, py: Python<'_>, garbage: Garbage<'_>, info: CollectionInfo);
+    /// A collection has ended; `garbage` is what it found, none perhaps. It is destroyed when this
+    /// returns, if it has not been by then.
+    fn after(&self, py: Python<'_>, garbage: &mut Garbage<'_>, info: CollectionInfo);
 
     /// True if [`Handler::after`] is to be called even where there is no garbage.
     fn wants_empty(&self) -> bool;
@@ -70,6 +71,9 @@ struct Shared {
     gc: GcModule,
     /// How `gc.garbage` lies in memory, where that is known.
     layout: Option<ListLayout>,
+    types: TypeLayout,
+    /// What held the last garbage, empty, so that not every collection need ask for memory.
+    memory: Cell<Vec<*mut ffi::PyObject>>,
     handler: Box<dyn Handler>,
     phase: Cell<Phase>,
     disabled: Cell<bool>,
@@ -134,6 +138,8 @@ impl Hook {
         let shared = Rc::new(Shared {
             gc: GcModule::new(py)?,
             layout: ListLayout::known(py),
+            types: TypeLayout::new(py),
+            memory: Cell::default(),
             handler,
             phase: Cell::new(Phase::Idle),
             disabled: Cell::new(false),
@@ -370,8 +376,8 @@ impl Shared {
         let forked = self.forks != fork_count();
         let nothing = || {
             if !forked && self.handler.wants_empty() {
-                let none = Garbage::new(self.gc.garbage.bind(py), 0..0);
-                self.handler.after(py, none, about());
+                let mut none = Garbage::new(self.gc.garbage.bind(py), 0..0, self.types);
+                self.handler.after(py, &mut none, about());
             }
         };
         if now & DEBUG_SAVEALL == 0 {
@@ -401,8 +407,8 @@ impl Shared {
         }
         if !ours {
             if !forked {
-                let garbage = Garbage::new(self.gc.garbage.bind(py), start..end);
-                self.handler.after(py, garbage, about());
+                let mut garbage = Garbage::new(self.gc.garbage.bind(py), start..end, self.types);
+                self.handler.after(py, &mut garbage, about());
             }
             return;
         }
@@ -418,7 +424,11 @@ impl Shared {
         }
         // In a forked child there is nobody to tell, and CUDA is out of bounds.
         if !forked {
-            self.handler.after(py, garbage, about());
+            self.handler.after(py, &mut garbage, about());
+        }
+        let memory = garbage.into_memory();
+        if memory.capacity() <= ListLayout::FEW {
+            self.memory.set(memory);
         }
     }
 
@@ -428,11 +438,13 @@ impl Shared {
         let after = self.garbage_length(py);
         if after == end
             && let Some(layout) = &self.layout
-            && let Some(objects) = layout.split_off(list, start)
         {
-            return Some(Garbage::taken(py, objects));
+            let mut objects = self.memory.take();
+            if layout.split_off(list, start, &mut objects) {
+                return Some(Garbage::taken(py, objects, self.types));
+            }
         }
-        let mut garbage = Garbage::new(list, start..end);
+        let mut garbage = Garbage::new(list, start..end, self.types);
         let uncollectable = (after > end).then(|| self.slice(py, end, after)).flatten();
         // SAFETY: attached; removes the tail, which `garbage` and `uncollectable` hold.
         let removed = unsafe { ffi::PyList_SetSlice(list.as_ptr(), start, after, ptr::null_mut()) };

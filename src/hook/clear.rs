@@ -1,6 +1,5 @@
 //! Garbage that a collection saved, and its destruction.
 
-use std::ffi::c_void;
 use std::mem;
 use std::ops::Range;
 use std::ptr;
@@ -10,11 +9,11 @@ use pyo3::prelude::*;
 use pyo3::types::PyList;
 use rustc_hash::FxHashSet;
 
-use crate::heap::reference_count;
+use crate::heap::{TypeLayout, reference_count};
 
 /// The garbage of one collection, in the collector's order.
 ///
-/// Dropping it destroys what has been neither [cleared](Garbage::clear) nor
+/// Dropping it [destroys](Garbage::destroy) what has been neither [cleared](Garbage::clear) nor
 /// [kept](Garbage::keep), as the last phase of the collector would have (`delete_garbage` in
 /// `Modules/gcmodule.c`, since 3.13 in `Python/gc.c`): each object that is still tracked gets its
 /// type's `tp_clear`, which breaks the cycles, and reference counts do the rest. No second
@@ -27,11 +26,12 @@ pub struct Garbage<'py> {
     kept: FxHashSet<usize>,
     /// False if the program set `DEBUG_SAVEALL` itself and wants to keep its garbage.
     ours: bool,
+    layout: TypeLayout,
 }
 
 impl<'py> Garbage<'py> {
     /// The objects in a part of a list, to be looked at only.
-    pub(super) fn new(list: &Bound<'py, PyList>, part: Range<isize>) -> Self {
+    pub(super) fn new(list: &Bound<'py, PyList>, part: Range<isize>, layout: TypeLayout) -> Self {
         let objects = part
             // SAFETY: attached; the list lends its items, and null for what is not there.
             .map(|i| unsafe {
@@ -45,16 +45,22 @@ impl<'py> Garbage<'py> {
             objects,
             kept: FxHashSet::default(),
             ours: false,
+            layout,
         }
     }
 
     /// Objects that are in no list any more, each with its reference: they are to be destroyed.
-    pub(super) fn taken(py: Python<'py>, objects: Vec<*mut ffi::PyObject>) -> Self {
+    pub(super) fn taken(
+        py: Python<'py>,
+        objects: Vec<*mut ffi::PyObject>,
+        layout: TypeLayout,
+    ) -> Self {
         Self {
             py,
             objects,
             kept: FxHashSet::default(),
             ours: true,
+            layout,
         }
     }
 
@@ -100,145 +106,71 @@ impl<'py> Garbage<'py> {
         if !self.ours {
             return;
         }
-        let mut slots = ClearSlots::default();
         for index in indices {
-            if !self.kept.is_empty() && self.kept.contains(&index) {
+            if self.kept.contains(&index) {
                 continue;
             }
-            let Some(object) = self.objects.get_mut(index) else {
-                continue;
-            };
-            let object = mem::replace(object, ptr::null_mut());
-            // SAFETY: attached, as `py` shows, and the object, if there is one, is alive by the
-            // reference that was taken out with it, and given up only at the end.
-            unsafe {
-                // What nobody else holds would be dead in the collector's hands by now.
-                if !object.is_null()
-                    && reference_count(object) > 1
-                    && ffi::PyObject_GC_IsTracked(object) != 0
-                {
-                    slots.clear(self.py, object);
-                }
-                ffi::Py_XDECREF(object);
+            if let Some(object) = self.objects.get_mut(index) {
+                let object = mem::replace(object, ptr::null_mut());
+                // SAFETY: attached, as `py` shows; the reference was taken out with the object.
+                unsafe { destroy(self.py, self.layout, object) };
             }
         }
-        slots.note_error();
+    }
+
+    /// Destroys what is left.
+    pub fn destroy(&mut self) {
+        let (py, layout, kept) = (self.py, self.layout, &self.kept);
+        let all_go = self.ours && kept.is_empty();
+        for (index, object) in self.objects.drain(..).enumerate() {
+            // SAFETY: attached, as `py` shows; the reference was taken out with the object.
+            unsafe {
+                if all_go || self.ours && !kept.contains(&index) {
+                    destroy(py, layout, object);
+                } else {
+                    ffi::Py_XDECREF(object);
+                }
+            }
+        }
+    }
+
+    /// Destroys what is left, and gives the memory that held it for the next garbage.
+    pub(super) fn into_memory(mut self) -> Vec<*mut ffi::PyObject> {
+        self.destroy();
+        mem::take(&mut self.objects)
     }
 }
 
 impl Drop for Garbage<'_> {
     fn drop(&mut self) {
-        self.clear(0..self.len());
-        for object in self.objects.drain(..) {
-            // SAFETY: attached, as `py` shows; gives up the reference that this structure has.
-            unsafe { ffi::Py_XDECREF(object) };
+        self.destroy();
+    }
+}
+
+/// Clears an object, if it is alive by more than the one reference given up here, as the collector
+/// does.
+///
+/// # Safety
+/// The object is null, or alive by a reference that the caller has and no longer uses.
+#[inline]
+unsafe fn destroy(_py: Python<'_>, layout: TypeLayout, object: *mut ffi::PyObject) {
+    // SAFETY: attached, as `_py` shows; the object is held across its own `tp_clear`, which the
+    // collector would have called just so, and holds its type.
+    unsafe {
+        if object.is_null() {
+            return;
         }
-    }
-}
-
-/// The `tp_clear` of each type met lately: garbage consists of few types, and objects of one type
-/// come in rows.
-#[derive(Default)]
-struct ClearSlots<'py> {
-    /// The type of the row, which is held in `recent`; null before the first.
-    row: *mut ffi::PyTypeObject,
-    clear: Option<ffi::inquiry>,
-    may_fail: bool,
-    recent: [Option<ClearSlot<'py>>; RECENT],
-    /// How many types have taken a place in `recent`, each the one after the last.
-    taken: usize,
-}
-
-const RECENT: usize = 8;
-
-struct ClearSlot<'py> {
-    /// Held, so that no other type can be born at its address.
-    of: Bound<'py, PyAny>,
-    clear: Option<ffi::inquiry>,
-    may_fail: bool,
-}
-
-impl ClearSlot<'_> {
-    fn is_of(&self, ty: *mut ffi::PyTypeObject) -> bool {
-        self.of.as_ptr() == ty.cast()
-    }
-}
-
-impl<'py> ClearSlots<'py> {
-    /// Calls the `tp_clear` of an object's type, as the collector does.
-    ///
-    /// # Safety
-    /// The object is alive, and the caller holds a reference to it.
-    unsafe fn clear(&mut self, py: Python<'py>, object: *mut ffi::PyObject) {
-        // SAFETY: attached, as `py` shows; the object is held across its own `tp_clear`, which the
-        // collector would have called just so.
-        unsafe {
+        // What nobody else holds would be dead in the collector's hands by now.
+        if reference_count(object) > 1 && ffi::PyObject_GC_IsTracked(object) != 0 {
             let ty = ffi::Py_TYPE(object);
-            if ty != self.row {
-                self.begin_row(py, ty);
-            }
-            if let Some(clear) = self.clear {
+            if let Some(clear) = layout.clear(ty) {
                 clear(object);
-            }
-        }
-    }
-
-    /// # Safety
-    /// The type is alive.
-    unsafe fn begin_row(&mut self, py: Python<'py>, ty: *mut ffi::PyTypeObject) {
-        // CPython's own never fail; what another leaves behind is written when its row ends, or in the
-        // end.
-        if self.may_fail {
-            self.note_error();
-        }
-        let known = self.recent.iter().flatten().find(|slot| slot.is_of(ty));
-        let (clear, may_fail) = match known {
-            Some(slot) => (slot.clear, slot.may_fail),
-            // SAFETY: attached, as `py` shows, and the type is alive.
-            None => unsafe { self.meet(py, ty) },
-        };
-        self.row = ty;
-        self.clear = clear;
-        self.may_fail = may_fail;
-    }
-
-    /// # Safety
-    /// The type is alive.
-    #[cold]
-    #[inline(never)]
-    unsafe fn meet(
-        &mut self,
-        py: Python<'py>,
-        ty: *mut ffi::PyTypeObject,
-    ) -> (Option<ffi::inquiry>, bool) {
-        // SAFETY: attached, as `py` shows, and the type is alive; the slot has the type that
-        // CPython documents.
-        let slot = unsafe {
-            ClearSlot {
-                of: Bound::from_borrowed_ptr(py, ty.cast()),
-                clear: mem::transmute::<*mut c_void, Option<ffi::inquiry>>(ffi::PyType_GetSlot(
-                    ty,
-                    ffi::Py_tp_clear,
-                )),
-                may_fail: ffi::PyType_GetFlags(ty) & ffi::Py_TPFLAGS_HEAPTYPE != 0,
-            }
-        };
-        let found = (slot.clear, slot.may_fail);
-        self.recent[self.taken % RECENT] = Some(slot);
-        self.taken += 1;
-        found
-    }
-
-    /// Writes an exception that a `tp_clear` left behind to standard error, as the collector does;
-    /// asked once per row, since a `tp_clear` that fails is all but unknown.
-    fn note_error(&self) {
-        if !self.row.is_null() {
-            // SAFETY: attached, as the slots show, and the type of the row is held by its slot.
-            unsafe {
-                if !ffi::PyErr_Occurred().is_null() {
-                    ffi::PyErr_WriteUnraisable(self.row.cast());
+                // CPython's own types never fail.
+                if layout.is_heap_type(ty) && !ffi::PyErr_Occurred().is_null() {
+                    ffi::PyErr_WriteUnraisable(ty.cast());
                 }
             }
         }
+        ffi::Py_DECREF(object);
     }
 }

@@ -33,17 +33,7 @@ struct Search<'a, C> {
     /// they refer to nothing that it tracks, such as an array of NumPy's (`_PyDict_MaybeUntrack` in
     /// Objects/dictobject.c). If all references to one are from the garbage, it is garbage too.
     untracked: FxHashMap<*mut ffi::PyObject, i64>,
-    row: Row,
     finalizer_ran: bool,
-}
-
-/// What is needed of the type of the object that was looked at last.
-struct Row {
-    /// To compare by address only.
-    ty: *mut ffi::PyTypeObject,
-    traverse: Option<ffi::traverseproc>,
-    /// It may be a buffer, or have been finalized.
-    matters: bool,
 }
 
 impl<C: Fn(*mut ffi::PyTypeObject) -> Verdict> Search<'_, C> {
@@ -58,23 +48,16 @@ impl<C: Fn(*mut ffi::PyTypeObject) -> Verdict> Search<'_, C> {
     }
 
     /// Passes a referent of the garbage: a `visitproc`, with the search as its argument. Nearly all
-    /// are classes, strings and objects that others refer to as well, so what finds that out is short
-    /// and needs no stack; `consider` does the rest in its place.
+    /// are classes, strings and objects that others refer to as well, so what finds that out is short,
+    /// has no branch that is hard to foresee and needs no stack; `consider` does the rest in its place.
     ///
     /// # Safety
     /// As for `facts`, and `search` is the search.
     unsafe extern "C" fn pass(target: *mut ffi::PyObject, search: *mut c_void) -> c_int {
-        // SAFETY: by this function's contract; the types are CPython's own.
+        // SAFETY: by this function's contract.
         unsafe {
-            let ty = ffi::Py_TYPE(target);
-            // Half of all. A class refers to itself by its `__mro__`, so garbage cannot be all that
-            // holds it without being found by the collector.
-            if ty == &raw mut ffi::PyUnicode_Type || ty == &raw mut ffi::PyType_Type {
-                return 0;
-            }
-            match (*search.cast::<Self>()).table.met(ty) {
-                Some(facts) if facts.plain => 0,
-                Some(facts) if facts.verdict == 0 && is_held_elsewhere(facts, target) => 0,
+            match (*search.cast::<Self>()).table.met(ffi::Py_TYPE(target)) {
+                Some(facts) if reference_count(target) > i64::from(facts.most_references) => 0,
                 _ => Self::consider(target, search),
             }
         }
@@ -91,18 +74,18 @@ impl<C: Fn(*mut ffi::PyTypeObject) -> Verdict> Search<'_, C> {
         unsafe {
             let search = &mut *search.cast::<Self>();
             let facts = search.facts(target);
+            let references = reference_count(target);
             if facts.verdict != 0 {
                 search.candidates.push((facts.verdict, target as usize));
-            } else if !facts.plain && !is_held_elsewhere(&facts, target) {
-                let references = reference_count(target);
-                if references == 1 {
+            } else if references > i64::from(facts.most_references) {
+                // As in `pass`, of a type that was not met yet.
+            } else if references == 1 {
+                search.held.push(target);
+            } else if ffi::PyObject_GC_IsTracked(target) == 0 {
+                let found = search.untracked.entry(target).or_insert(0);
+                *found += 1;
+                if *found == references {
                     search.held.push(target);
-                } else if ffi::PyObject_GC_IsTracked(target) == 0 {
-                    let found = search.untracked.entry(target).or_insert(0);
-                    *found += 1;
-                    if *found == references {
-                        search.held.push(target);
-                    }
                 }
             }
         }
@@ -117,23 +100,29 @@ impl<C: Fn(*mut ffi::PyTypeObject) -> Verdict> Search<'_, C> {
     unsafe fn look(&mut self, object: *mut ffi::PyObject) {
         // SAFETY: by this function's contract; `pass` keeps the protocol of `tp_traverse`.
         unsafe {
-            let ty = ffi::Py_TYPE(object);
-            // Objects of one type come in rows.
-            if ty != self.row.ty {
-                let facts = self.facts(object);
-                self.row = Row {
-                    ty,
-                    traverse: facts.traverse,
-                    matters: facts.verdict != 0 || facts.finalizes,
-                };
-            }
-            if self.row.matters {
+            let (traverse, matters) = match self.table.met(ffi::Py_TYPE(object)) {
+                Some(facts) => (facts.traverse, facts.verdict != 0 || facts.finalizes),
+                None => self.meet(object),
+            };
+            if matters {
                 self.regard(object);
             }
-            if let Some(traverse) = self.row.traverse {
+            if let Some(traverse) = traverse {
                 traverse(object, Self::pass, ptr::from_mut(self).cast());
             }
         }
+    }
+
+    /// As [`Search::look`] asks, of a type that was not met in this pass.
+    ///
+    /// # Safety
+    /// As for `facts`.
+    #[cold]
+    #[inline(never)]
+    unsafe fn meet(&mut self, object: *mut ffi::PyObject) -> (Option<ffi::traverseproc>, bool) {
+        // SAFETY: by this function's contract.
+        let facts = unsafe { self.facts(object) };
+        (facts.traverse, facts.verdict != 0 || facts.finalizes)
     }
 
     /// # Safety
@@ -149,22 +138,6 @@ impl<C: Fn(*mut ffi::PyTypeObject) -> Verdict> Search<'_, C> {
             self.finalizer_ran |= facts.finalizes && ffi::PyObject_GC_IsFinalized(object) != 0;
         }
     }
-}
-
-/// A dict or tuple with more references than this is a fixture of the program, and not looked into.
-const SHARED: i64 = 64;
-
-/// True for what others than the garbage refer to, or what the collector would have found: all but
-/// what only one object refers to, and the few dicts and tuples that may be untracked. See
-/// [`Search::held`] and [`Search::untracked`].
-///
-/// # Safety
-/// As for [`reference_count`].
-#[inline]
-unsafe fn is_held_elsewhere(facts: &TypeFacts, object: *mut ffi::PyObject) -> bool {
-    // SAFETY: by this function's contract.
-    let references = unsafe { reference_count(object) };
-    references != 1 && (!facts.untrackable || references > SHARED)
 }
 
 /// Less garbage than this is looked at without asking whether there is memory for it.
@@ -192,11 +165,6 @@ impl Inspector {
             candidates: Vec::new(),
             held: Vec::new(),
             untracked: FxHashMap::default(),
-            row: Row {
-                ty: ptr::null_mut(),
-                traverse: None,
-                matters: false,
-            },
             finalizer_ran: false,
         };
         search.table.begin_pass();
