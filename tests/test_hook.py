@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -58,6 +59,10 @@ def test_a_program_cannot_tell_that_it_is_watched(name: str) -> None:
         pytest.skip("this system has no fork")
     bare = run(name)
     watched = run(name, "--watch")
+    # CPython 3.10 itself, with no watch, crashes at the end of this program in 3 of 100 runs.
+    tries = 5 if name == "daemon_threads_at_exit" and sys.version_info < (3, 11) else 1
+    while tries > 1 and -signal.SIGSEGV in (bare.returncode, watched.returncode):
+        bare, watched, tries = run(name), run(name, "--watch"), tries - 1
     assert watched == bare
 
 

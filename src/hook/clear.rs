@@ -26,6 +26,9 @@ pub struct Garbage<'py> {
     kept: FxHashSet<usize>,
     /// False if the program set `DEBUG_SAVEALL` itself and wants to keep its garbage.
     ours: bool,
+    /// Objects are being destroyed. If that never comes to its end, because the interpreter has ended
+    /// and with it this thread (`PyThread_exit_thread`), nothing may be touched any more.
+    destroying: bool,
     layout: TypeLayout,
 }
 
@@ -45,6 +48,7 @@ impl<'py> Garbage<'py> {
             objects,
             kept: FxHashSet::default(),
             ours: false,
+            destroying: false,
             layout,
         }
     }
@@ -60,6 +64,7 @@ impl<'py> Garbage<'py> {
             objects,
             kept: FxHashSet::default(),
             ours: true,
+            destroying: false,
             layout,
         }
     }
@@ -106,6 +111,7 @@ impl<'py> Garbage<'py> {
         if !self.ours {
             return;
         }
+        self.destroying = true;
         for index in indices {
             if self.kept.contains(&index) {
                 continue;
@@ -116,10 +122,12 @@ impl<'py> Garbage<'py> {
                 unsafe { destroy(self.py, self.layout, object) };
             }
         }
+        self.destroying = false;
     }
 
     /// Destroys what is left.
     pub fn destroy(&mut self) {
+        self.destroying = true;
         let (py, layout, kept) = (self.py, self.layout, &self.kept);
         let all_go = self.ours && kept.is_empty();
         for (index, object) in self.objects.drain(..).enumerate() {
@@ -132,6 +140,7 @@ impl<'py> Garbage<'py> {
                 }
             }
         }
+        self.destroying = false;
     }
 
     /// Destroys what is left, and gives the memory that held it for the next garbage.
@@ -143,7 +152,9 @@ impl<'py> Garbage<'py> {
 
 impl Drop for Garbage<'_> {
     fn drop(&mut self) {
-        self.destroy();
+        if !self.destroying {
+            self.destroy();
+        }
     }
 }
 
