@@ -100,6 +100,100 @@ impl<T> DerefMut for Array<T> {
     }
 }
 
+/// An array that grows at its end, as a `Vec`, in such memory.
+pub(crate) struct Growing<T> {
+    /// Zeros from `len` on, or what was there once.
+    room: Array<T>,
+    len: usize,
+}
+
+impl<T: Pod> Growing<T> {
+    /// Nothing yet, with room for so many items; they take no memory before they are there.
+    pub fn with_capacity(room: usize) -> Self {
+        Self {
+            room: Array::zeroed(room),
+            len: 0,
+        }
+    }
+
+    pub fn capacity(&self) -> usize {
+        self.room.len()
+    }
+
+    #[inline]
+    pub fn push(&mut self, item: T) {
+        if self.len == self.room.len() {
+            self.grow(self.len + 1);
+        }
+        self.room[self.len] = item;
+        self.len += 1;
+    }
+
+    #[inline]
+    pub fn pop(&mut self) -> Option<T> {
+        let last = self.len.checked_sub(1)?;
+        self.len = last;
+        Some(self.room[last])
+    }
+
+    /// Adds zeros at the end, or takes items away.
+    pub fn resize(&mut self, len: usize) {
+        if len > self.room.len() {
+            self.grow(len);
+        }
+        if len > self.len {
+            self.room[self.len..len].fill(T::zeroed());
+        }
+        self.len = len;
+    }
+
+    pub fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
+    }
+
+    pub fn clear(&mut self) {
+        self.len = 0;
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn grow(&mut self, least: usize) {
+        let mut room = Array::zeroed(least.max(2 * self.len).max(16));
+        room[..self.len].copy_from_slice(self);
+        self.room = room;
+    }
+}
+
+impl<T: Pod> Default for Growing<T> {
+    fn default() -> Self {
+        Self::with_capacity(0)
+    }
+}
+
+impl<T: Pod> Extend<T> for Growing<T> {
+    fn extend<I: IntoIterator<Item = T>>(&mut self, items: I) {
+        for item in items {
+            self.push(item);
+        }
+    }
+}
+
+impl<T> Deref for Growing<T> {
+    type Target = [T];
+
+    #[inline]
+    fn deref(&self) -> &[T] {
+        &self.room[..self.len]
+    }
+}
+
+impl<T> DerefMut for Growing<T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [T] {
+        &mut self.room[..self.len]
+    }
+}
+
 /// Tells the processor that an item is needed soon, so that it comes from memory while other work is
 /// done. Nothing happens if there is no such item.
 #[inline(always)]
@@ -124,7 +218,35 @@ pub(crate) fn prefetch_at(address: *const u8) {
 
 #[cfg(test)]
 mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #[test]
+        fn what_grows_is_as_a_vec(steps in vec((0..4u8, 0..40usize), 0..80)) {
+            let (mut ours, mut expected) = (Growing::with_capacity(3), Vec::new());
+            for (step, number) in steps {
+                match step {
+                    0 => {
+                        ours.extend(0..number);
+                        expected.extend(0..number);
+                    }
+                    1 => prop_assert_eq!(ours.pop(), expected.pop()),
+                    2 => {
+                        ours.resize(number);
+                        expected.resize(number, 0);
+                    }
+                    _ => {
+                        ours.truncate(number);
+                        expected.truncate(number);
+                    }
+                }
+                prop_assert_eq!(&ours[..], &expected[..]);
+            }
+        }
+    }
 
     #[test]
     fn small_or_large_it_begins_as_zeros_and_keeps_what_is_written() {

@@ -1,12 +1,14 @@
 //! A large graph in little memory: the references of each object in one array (compressed sparse rows).
 
+use std::fmt;
+
 use petgraph::Directed;
 use petgraph::visit::{
     Data, GraphBase, GraphProp, IntoNeighbors, IntoNodeIdentifiers, NodeCount, NodeIndexable,
     VisitMap, Visitable,
 };
 
-use crate::array::prefetch;
+use crate::array::{Growing, prefetch};
 
 /// So many references are looked through at once.
 const BLOCK: usize = 256;
@@ -15,30 +17,41 @@ const BLOCK: usize = 256;
 ///
 /// A million objects with three references each take 16 MB. It can be walked by petgraph's algorithms:
 /// a reference to it has the traits of `petgraph::visit`.
-#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Csr {
     /// The targets of node `i` are `targets[first[i]..first[i + 1]]`.
-    first: Vec<u32>,
-    targets: Vec<u32>,
+    first: Growing<u32>,
+    targets: Growing<u32>,
 }
 
 impl Default for Csr {
     fn default() -> Self {
-        Self {
-            first: vec![0],
-            targets: Vec::new(),
-        }
+        Self::with_capacity(0, 0)
+    }
+}
+
+impl PartialEq for Csr {
+    fn eq(&self, other: &Self) -> bool {
+        self.first[..] == other.first[..] && self.targets[..] == other.targets[..]
+    }
+}
+
+impl fmt::Debug for Csr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let nodes = 0..self.node_count() as u32;
+        f.debug_map()
+            .entries(nodes.map(|node| (node, self.targets(node))))
+            .finish()
     }
 }
 
 impl Csr {
     /// An empty graph with room for so many nodes and references.
     pub fn with_capacity(nodes: usize, references: usize) -> Self {
-        let mut first = Vec::with_capacity(nodes + 1);
+        let mut first = Growing::with_capacity(nodes + 1);
         first.push(0);
         Self {
             first,
-            targets: Vec::with_capacity(references),
+            targets: Growing::with_capacity(references),
         }
     }
 
@@ -130,7 +143,7 @@ impl Csr {
         edges.sort_by_key(|edge| edge.0);
         let mut old_end = self.targets.len();
         let mut end = old_end + edges.len();
-        self.targets.resize(end, 0);
+        self.targets.resize(end);
         let mut last = self.node_count();
         // From the last node to the first, so that nothing is overwritten before it has moved. What lies
         // between two nodes with new references moves at once.
@@ -183,12 +196,14 @@ impl Csr {
     pub(super) fn collected(nodes: usize, all: impl Fn(&mut dyn FnMut(u32, u32))) -> Self {
         // Counted two places later, so that after the sums each row's start stands one place later,
         // and after filling it is the next row's.
-        let mut first = vec![0u32; nodes + 2];
+        let mut first = Growing::default();
+        first.resize(nodes + 2);
         all(&mut |node, _| first[node as usize + 2] += 1);
         for i in 2..first.len() {
             first[i] += first[i - 1];
         }
-        let mut targets = vec![0u32; first.last().copied().unwrap_or(0) as usize];
+        let mut targets = Growing::default();
+        targets.resize(first.last().copied().unwrap_or(0) as usize);
         all(&mut |node, target| {
             let place = &mut first[node as usize + 1];
             targets[*place as usize] = target;

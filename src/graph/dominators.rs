@@ -7,7 +7,7 @@ use bytemuck::{Pod, Zeroable};
 use rustc_hash::FxHashMap;
 
 use super::csr::Csr;
-use crate::array::{Array, prefetch};
+use crate::array::{Array, Growing, prefetch};
 
 /// Who dominates whom, with a virtual root above all roots.
 pub struct Dominators {
@@ -182,7 +182,8 @@ struct Walk {
 }
 
 /// A node that the walk is within, and where the rest of its references are.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Default, Pod, Zeroable)]
+#[repr(C)]
 struct Within {
     number: u32,
     next: u32,
@@ -203,7 +204,7 @@ fn depth_first(graph: &Csr, roots: &[u32]) -> Walk {
     let (places, order) = (&mut *walk.places, &mut *walk.order);
     let (parent, late) = (&mut *walk.parent, &mut *walk.late);
     let (mut count, mut late_count) = (1, 1);
-    let mut within: Vec<Within> = Vec::new();
+    let mut within: Growing<Within> = Growing::default();
     for &root in roots {
         let place = &mut places[root as usize];
         if place.number != 0 {

@@ -11,7 +11,7 @@ use super::list::ListLayout;
 use super::marks::Marks;
 use super::traverse::{for_each_referent, reference_count};
 use super::types::{TypeTable, Verdict};
-use crate::array::{prefetch, prefetch_at};
+use crate::array::{Growing, prefetch, prefetch_at};
 use crate::graph::Csr;
 
 /// After so many objects, somebody who pressed Ctrl-C is heard.
@@ -40,7 +40,7 @@ pub struct LiveObjects<'py> {
     pub graph: Csr,
     /// For each object how many references to it come from no object here, and not from us:
     /// from C or C++; [`LiveObjects::UNCOUNTED`] for an immortal object.
-    pub unaccounted: Vec<u32>,
+    pub unaccounted: Growing<u32>,
     is_class: Vec<bool>,
     /// The objects that may hold a buffer, with what the classifier says of their type.
     pub holders: Vec<(u32, Verdict)>,
@@ -82,7 +82,7 @@ impl<'py> LiveObjects<'py> {
         if u32::try_from(count).is_err() {
             return Err(NotTaken::TooMany);
         }
-        let mut marks = Marks::default();
+        let mut marks = Marks::of_all();
         for number in 0..count {
             if let Some(object) = tracked.get(number) {
                 marks.set(object as usize, number as u32);
@@ -95,8 +95,8 @@ impl<'py> LiveObjects<'py> {
         let mut graph = Csr::with_capacity(room, room * REFERENCES_EACH);
         // References are taken off as they are met, and those that there are added when the object has
         // its turn: in between the number may have gone below zero and round.
-        let mut unaccounted: Vec<u32> = Vec::with_capacity(room);
-        unaccounted.resize(count, 0);
+        let mut unaccounted: Growing<u32> = Growing::with_capacity(room);
+        unaccounted.resize(count);
         let mut immortal: Vec<u32> = Vec::new();
         let mut is_class = Vec::with_capacity(room);
         let mut holders = Vec::new();
@@ -189,7 +189,7 @@ impl<'py> LiveObjects<'py> {
                 from = end;
             }
         }
-        for left in &mut unaccounted {
+        for left in &mut *unaccounted {
             // Some objects visit what others hold for them: more than all references.
             *left = u32::try_from(*left as i32).unwrap_or(0);
         }
@@ -275,10 +275,10 @@ impl<'py> LiveObjects<'py> {
 #[derive(Default)]
 struct Batch {
     objects: Vec<*mut ffi::PyObject>,
-    targets: Vec<usize>,
+    targets: Growing<usize>,
     /// Where the targets of each object end.
     ends: Vec<usize>,
-    numbers: Vec<u32>,
+    numbers: Growing<u32>,
 }
 
 impl Batch {
@@ -289,7 +289,7 @@ impl Batch {
     }
 
     fn number(&mut self, marks: &Marks, counts: &[u32]) {
-        for &address in &self.targets {
+        for &address in &*self.targets {
             marks.prefetch(address);
         }
         let numbers = self.targets.iter().map(|&address| {

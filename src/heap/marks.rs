@@ -34,6 +34,8 @@ pub struct Marks {
     tables: u32,
     /// By address: what lies beyond the addresses that systems use today.
     beyond: FxHashMap<usize, u32>,
+    /// Most objects of the heap are to have marks.
+    of_all: bool,
 }
 
 /// The part of an address that counts in a directory or table of `1 << bits` entries.
@@ -48,6 +50,20 @@ const UPPER: u32 = LOWER + DIRECTORY_BITS;
 
 impl Default for Marks {
     fn default() -> Self {
+        Self::new(false)
+    }
+}
+
+impl Marks {
+    /// What stands for no mark, and is none.
+    pub const NONE: u32 = u32::MAX;
+
+    /// Marks for most of the objects of the heap, however many those are.
+    pub fn of_all() -> Self {
+        Self::new(true)
+    }
+
+    fn new(of_all: bool) -> Self {
         let mut marks = Self {
             top: Box::new([0; 1 << TOP_BITS]),
             upper: vec![0; 1 << DIRECTORY_BITS],
@@ -55,15 +71,11 @@ impl Default for Marks {
             chunks: Vec::new(),
             tables: 0,
             beyond: FxHashMap::default(),
+            of_all,
         };
         marks.add_table();
         marks
     }
-}
-
-impl Marks {
-    /// What stands for no mark, and is none.
-    pub const NONE: u32 = u32::MAX;
 
     pub fn set(&mut self, address: usize, mark: u32) {
         if is_beyond(address) {
@@ -155,10 +167,11 @@ impl Marks {
         let (chunk, place) = position(own, 0);
         if chunk == self.chunks.len() {
             let entries = 1 << (CHUNK_BITS + TABLE_BITS);
-            // Most marks are of few objects, and take no more than they need of the first.
-            self.chunks.push(match chunk {
-                0 => Array::sparse(entries),
-                _ => Array::zeroed(entries),
+            // Marks of few objects take no more than they need of the first.
+            self.chunks.push(if chunk == 0 && !self.of_all {
+                Array::sparse(entries)
+            } else {
+                Array::zeroed(entries)
             });
         }
         self.chunks[chunk][place..place + (1 << TABLE_BITS)].fill(Self::NONE);
