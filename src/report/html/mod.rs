@@ -27,6 +27,7 @@ const SCRIPT: &str = concat!(
     include_str!("../assets/camera.js"),
     include_str!("../assets/asleep.js"),
     include_str!("../assets/selection.js"),
+    include_str!("../assets/sight.js"),
     include_str!("../assets/facts.js"),
     include_str!("../assets/figure.js"),
     include_str!("../assets/save.js"),
