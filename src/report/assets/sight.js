@@ -1,7 +1,6 @@
 
 // What of a large drawing is laid out: only what is in sight, and from afar its outlines. When the
-// system turns dark or light, a browser styles anew all that is there, before any script runs. It
-// leaves out what an unknown extension would be required for; not what a style does not display.
+// system turns dark or light, a browser styles anew all that is there, before any script runs.
 
 /** A drawing of fewer lines, boxes and names is laid out as a whole. */
 const LARGE = 600;
@@ -48,8 +47,12 @@ class Sight {
     }) ?? null;
   }
 
+  /** An element comes into sight, or leaves it. */
   turn(element) {
     if (!this.away.delete(element)) this.away.add(element);
+    element.classList.toggle("away", this.away.has(element));
+    // Chromium styles what is within an SVG element also where that is not displayed, unless it
+    // requires what no browser has.
     element.toggleAttribute("requiredExtensions", this.away.has(element));
   }
 
@@ -85,7 +88,7 @@ class Sight {
     if (this.stale) {
       const shapes = new Map();
       for (const element of this.svg.querySelectorAll(":is(.lines, .boxes) > g")) {
-        const kind = element.getAttribute("class");
+        const kind = [...element.classList].filter((word) => word !== "away").join(" ");
         shapes.set(kind, (shapes.get(kind) ?? "") + shape(element));
       }
       this.outlines.replaceChildren(...[...shapes].map(([kind, d]) => outline(kind, d)));

@@ -5,6 +5,7 @@ mod leak;
 pub mod live;
 mod memory;
 mod packed;
+mod plot;
 mod timeline;
 
 use base64::Engine as _;
