@@ -32,7 +32,9 @@ WATCHED = """
 
 
 def test_pytorch_imported_after_the_watch_began() -> None:
-    said = run(WATCHED + """
+    said = run(
+        WATCHED
+        + """
         Holder([])
         gc.collect()
         before = [name for name in ("torch", "numpy", "cupy") if name in sys.modules]
@@ -41,7 +43,8 @@ def test_pytorch_imported_after_the_watch_began() -> None:
         gc.collect()
         watch.stop()
         print(json.dumps([before, [leak.bytes_held for report in seen for leak in report.leaks]]))
-    """)
+    """
+    )
     assert said == [[], [4000]]
 
 
@@ -72,7 +75,9 @@ def test_a_program_without_frameworks_gets_none() -> None:
 
 def test_an_import_of_pytorch_that_is_half_done() -> None:
     """As where another thread, or the import itself, collects before the module is complete."""
-    said = run(WATCHED + """
+    said = run(
+        WATCHED
+        + """
         class Collect:
             stages = set()
 
@@ -91,7 +96,8 @@ def test_an_import_of_pytorch_that_is_half_done() -> None:
         watch.stop()
         leaks = [leak.bytes_held for report in seen for leak in report.leaks]
         print(json.dumps([len(Collect.stages) > 100, 4000 in leaks]))
-    """)
+    """
+    )
     assert said == [True, True]
 
 

@@ -11,7 +11,8 @@ AWAY = ".node.away"
 # Elements that are laid out, of those that are lines, boxes and names.
 LAID_OUT = """drawing => [...drawing.querySelectorAll(":is(.lines, .boxes, .names) > g")]
   .filter(element => element.getBoundingClientRect().width > 0).length"""
-STATE = """drawing => [drawing.style.transform, drawing.querySelector(".node.selected")?.dataset.node,
+STATE = """drawing => [drawing.style.transform,
+  drawing.querySelector(".node.selected")?.dataset.node,
   drawing.querySelectorAll(".away").length]"""
 
 
@@ -61,8 +62,10 @@ def test_from_afar_it_is_outlines(large: cyclescope.CycleReport, open_page: Open
     opened.page.get_by_placeholder("Find an object").fill("node 7")
     expect(opened.drawing.locator(".outlines .match .box")).to_have_count(1)
     expect(opened.drawing.locator(".outlines .dim .box").first).to_be_attached()
+    for _ in range(8):
+        opened.button("Zoom in").click()
     opened.drawing.locator(".outlines .held .box").click()
-    expect(opened.facts).to_contain_text("2.0 MiB")
+    expect(opened.facts).to_contain_text("2,097,152 bytes on cpu")
     expect(opened.drawing.locator(".node.selected.held")).to_be_visible()
     for _ in range(20):
         opened.button("Zoom in").click()
@@ -77,8 +80,9 @@ def test_dark_for_light_changes_only_the_colours(
     opened.drawing.locator(".node.ring").first.click()
     expect(opened.drawing.locator(".node.selected")).to_be_visible()
     expect(opened.drawing.locator(".node.dim").first).to_be_attached()
-    for view in (lambda: None, lambda: fit(opened)):
-        view()
+    for afar in (False, True):
+        if afar:
+            fit(opened)
         expect(opened.drawing.locator(".node.selected rect")).to_be_visible()
         before = opened.drawing.evaluate(STATE), opened.style(".node.selected rect", "fill")
         opened.page.emulate_media(color_scheme="dark")
