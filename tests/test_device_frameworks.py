@@ -15,11 +15,8 @@ from test_device import paused as paused
 from test_device import run
 from test_device import small_heap as small_heap
 
-# --- Frameworks come and go ---
-
-
-def test_pytorch_imported_after_the_watch_began() -> None:
-    said = run("""
+# A program that watches, and what makes its cycles.
+WATCHED = """
         import gc, json, sys
         import cyclescope
         gc.disable()
@@ -29,7 +26,15 @@ def test_pytorch_imported_after_the_watch_began() -> None:
         class Holder:
             def __init__(self, held):
                 self.held, self.me = held, self
+"""
 
+# --- Frameworks come and go ---
+
+
+def test_pytorch_imported_after_the_watch_began() -> None:
+    said = run(
+        WATCHED
+        + """
         Holder([])
         gc.collect()
         before = [name for name in ("torch", "numpy", "cupy") if name in sys.modules]
@@ -38,7 +43,8 @@ def test_pytorch_imported_after_the_watch_began() -> None:
         gc.collect()
         watch.stop()
         print(json.dumps([before, [leak.bytes_held for report in seen for leak in report.leaks]]))
-    """)
+    """
+    )
     assert said == [[], [4000]]
 
 
@@ -69,17 +75,9 @@ def test_a_program_without_frameworks_gets_none() -> None:
 
 def test_an_import_of_pytorch_that_is_half_done() -> None:
     """As where another thread, or the import itself, collects before the module is complete."""
-    said = run("""
-        import gc, json, sys
-        import cyclescope
-        gc.disable()
-        seen = []
-        watch = cyclescope.observe_tensor_cycles(seen.append, devices="any")
-
-        class Holder:
-            def __init__(self, held):
-                self.held, self.me = held, self
-
+    said = run(
+        WATCHED
+        + """
         class Collect:
             stages = set()
 
@@ -98,7 +96,8 @@ def test_an_import_of_pytorch_that_is_half_done() -> None:
         watch.stop()
         leaks = [leak.bytes_held for report in seen for leak in report.leaks]
         print(json.dumps([len(Collect.stages) > 100, 4000 in leaks]))
-    """)
+    """
+    )
     assert said == [True, True]
 
 

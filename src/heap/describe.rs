@@ -5,11 +5,11 @@ use pyo3::prelude::*;
 
 use super::builtins::Builtins;
 use super::classes::Classes;
-use super::names::suspended;
 use super::read::{
     class_items, dict_items, find_item, imported, int_value, items, module_named, printable,
     referents, text_of, texts_of,
 };
+use super::variables::suspended;
 use super::{Description, ObjectKind, Place};
 
 /// Describes one object without running its code.

@@ -6,8 +6,8 @@ use pyo3::prelude::*;
 use super::Place;
 use super::builtins::Builtins;
 use super::describe::frame_facts;
-use super::names::{pairs_of, variable_names};
 use super::read::{dict_items, find_item, imported, int_value, printable, text_of, texts_of};
+use super::variables::{pairs_of, variable_names};
 
 type Variables = Vec<(String, usize)>;
 type Parts = Vec<(&'static str, usize)>;

@@ -40,6 +40,7 @@ mod traverse;
 mod types;
 #[cfg(feature = "python")]
 mod unreachable;
+mod variables;
 
 pub use object::{
     Description, ObjectKind, Place, ReferenceName, Snapshot, SnapshotObject, is_library_file,

@@ -3,17 +3,17 @@
 use std::str::FromStr;
 use std::sync::Arc;
 
-use pyo3::exceptions::{PyIndexError, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyIterator, PyList, PyTuple};
+use pyo3::types::{PyDict, PyTuple};
 
 use super::state::state;
+use crate::report::diff::Diff;
 use crate::report::growth::GrowthReport;
 use crate::report::heap::{self as model, By};
 use crate::report::html::live;
 use crate::report::human_bytes;
 use crate::report::post_mortem::PostMortem;
-use crate::report::retention as kept;
 
 /// What memory is alive, and who owns it.
 #[pyclass(frozen, module = "cyclescope")]
@@ -324,7 +324,7 @@ impl HeapRow {
 /// What changed between two heaps.
 #[pyclass(frozen, module = "cyclescope")]
 pub struct HeapDiff {
-    diff: model::Diff,
+    diff: Diff,
 }
 
 #[pymethods]
@@ -376,180 +376,11 @@ impl HeapDiff {
     }
 }
 
-/// What keeps some objects alive.
-#[pyclass(frozen, module = "cyclescope")]
-pub struct Retention {
-    retention: kept::Retention,
-}
-
-fn paths(paths: &[kept::Path]) -> Vec<RetentionPath> {
-    let paths = paths.iter().cloned();
-    paths.map(|path| RetentionPath { path }).collect()
-}
-
-#[pymethods]
-impl Retention {
-    #[getter]
-    fn paths(&self) -> Vec<RetentionPath> {
-        paths(&self.retention.paths)
-    }
-
-    #[getter]
-    fn loops(&self) -> Vec<RetentionPath> {
-        paths(&self.retention.loops)
-    }
-
-    #[getter]
-    fn paths_omitted(&self) -> u64 {
-        self.retention.paths_omitted
-    }
-
-    #[getter]
-    fn notes(&self) -> Vec<String> {
-        self.retention.notes.clone()
-    }
-
-    #[getter]
-    fn pause_ms(&self) -> f64 {
-        self.retention.pause_ms
-    }
-
-    fn to_json(&self) -> String {
-        self.retention.to_json()
-    }
-
-    fn to_text(&self, py: Python<'_>) -> String {
-        py.detach(|| self.retention.to_text())
-    }
-
-    fn to_html(&self, py: Python<'_>) -> String {
-        py.detach(|| live::retention(&self.retention))
-    }
-
-    fn _repr_html_(&self, py: Python<'_>) -> String {
-        live::framed(self.to_html(py))
-    }
-
-    fn __str__(&self) -> String {
-        self.retention.to_text()
-    }
-
-    fn __repr__(&self) -> String {
-        let Self { retention } = self;
-        format!(
-            "<Retention: {} paths, {} loops>",
-            retention.paths.len(),
-            retention.loops.len()
-        )
-    }
-}
-
-/// A way from a root to an object: a sequence of steps.
-#[pyclass(frozen, sequence, module = "cyclescope")]
-pub struct RetentionPath {
-    path: kept::Path,
-}
-
-#[pymethods]
-impl RetentionPath {
-    #[getter]
-    fn root(&self) -> &'static str {
-        self.path.root.name()
-    }
-
-    #[getter]
-    fn root_words(&self) -> &str {
-        &self.path.root_words
-    }
-
-    #[getter]
-    fn words(&self) -> &str {
-        &self.path.words
-    }
-
-    #[getter]
-    fn alike(&self) -> u64 {
-        self.path.alike
-    }
-
-    #[getter]
-    fn steps(&self) -> Vec<RetentionStep> {
-        let steps = self.path.steps.iter().cloned();
-        steps.map(|step| RetentionStep { step }).collect()
-    }
-
-    fn __len__(&self) -> usize {
-        self.path.steps.len()
-    }
-
-    fn __getitem__(&self, index: isize) -> PyResult<RetentionStep> {
-        let length = self.path.steps.len();
-        let place = if index < 0 {
-            index + length as isize
-        } else {
-            index
-        };
-        usize::try_from(place)
-            .ok()
-            .and_then(|place| self.path.steps.get(place))
-            .cloned()
-            .map(|step| RetentionStep { step })
-            .ok_or_else(|| {
-                PyIndexError::new_err(format!("step {index} of a path of {length} steps"))
-            })
-    }
-
-    fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyIterator>> {
-        PyList::new(py, self.steps())?.try_iter()
-    }
-
-    fn __str__(&self) -> &str {
-        &self.path.words
-    }
-
-    fn __repr__(&self) -> String {
-        format!("<RetentionPath {}>", self.path.words)
-    }
-}
-
-/// One object on a way and its reference to the next.
-#[pyclass(frozen, module = "cyclescope")]
-pub struct RetentionStep {
-    step: kept::Step,
-}
-
-#[pymethods]
-impl RetentionStep {
-    #[getter]
-    fn type_name(&self) -> &str {
-        &self.step.type_name
-    }
-
-    #[getter]
-    fn label(&self) -> &str {
-        &self.step.label
-    }
-
-    #[getter]
-    fn location(&self) -> Option<String> {
-        self.step.location.as_ref().map(ToString::to_string)
-    }
-
-    #[getter]
-    fn edge(&self) -> &str {
-        &self.step.edge
-    }
-
-    fn __repr__(&self) -> String {
-        format!("<RetentionStep {} {}>", self.step.label, self.step.edge)
-    }
-}
-
 /// Follows the settings and what the call says as to `redact`.
 ///
 /// They are asked from here, as the functions below are what the program calls: one in Python that passed
 /// its arguments on would be among what holds them.
-fn settle(py: Python<'_>, redact: bool) -> PyResult<()> {
+pub(super) fn settle(py: Python<'_>, redact: bool) -> PyResult<()> {
     py.import("cyclescope._settings")?
         .call_method0("settings")?;
     if redact {
@@ -567,19 +398,6 @@ pub fn heap(py: Python<'_>, redact: bool) -> PyResult<Heap> {
     Ok(Heap {
         heap: Arc::new(heap),
     })
-}
-
-/// What keeps some objects alive.
-#[pyfunction]
-#[pyo3(signature = (*objects, redact=false))]
-pub fn why_alive(
-    py: Python<'_>,
-    objects: &Bound<'_, PyTuple>,
-    redact: bool,
-) -> PyResult<Retention> {
-    settle(py, redact)?;
-    let retention = state(py)?.watcher.inspector().why_alive(py, objects)?;
-    Ok(Retention { retention })
 }
 
 /// A page in a frame, as a notebook shows it.

@@ -3,6 +3,7 @@
 mod heap;
 mod pending;
 mod report;
+mod retention;
 mod state;
 
 use std::collections::HashMap;
@@ -38,13 +39,14 @@ mod _native {
 
     #[pymodule_export]
     use super::heap::{
-        Heap, HeapBuffer, HeapDiff, HeapRow, HeapTable, Retention, RetentionPath, RetentionStep,
-        framed, growth_page, heap, post_mortem_page, why_alive,
+        Heap, HeapBuffer, HeapDiff, HeapRow, HeapTable, framed, growth_page, heap, post_mortem_page,
     };
     #[pymodule_export]
     use super::pending::call_in_main_thread;
     #[pymodule_export]
     use super::report::{Buffer, Cut, CycleReport, Known, Leak, Library, Step};
+    #[pymodule_export]
+    use super::retention::{Retention, RetentionPath, RetentionStep, why_alive};
     #[pymodule_export]
     use super::{
         after_fork, before_fork, check_devices, close_deliveries, cuda_driver_present, find, flush,

@@ -8,6 +8,7 @@
 pub mod assemble;
 mod canvas;
 mod chosen;
+pub mod diff;
 pub mod dot;
 pub mod growth;
 pub mod heap;

@@ -43,7 +43,7 @@ def test_no_name_lies_over_a_box_or_another_name(name: str, open_page: Open) -> 
 
 
 THROUGH_BOXES = """svg => {
-  const { edges } = report.leaks[0].graph;
+  const { edges } = report().leaks[0].graph;
   const boxes = [...svg.querySelectorAll(".node[data-node]")].map(node => {
     const { x, y, width, height } = node.querySelector("rect").getBBox();
     return { number: Number(node.dataset.node), x, y, right: x + width, bottom: y + height };

@@ -40,7 +40,12 @@ class Growing {
   }
 
   get whole() {
-    return this.layers.every(({ lines }) => !lines.length);
+    return !this.size;
+  }
+
+  /** How many lines, boxes and names are not drawn yet. */
+  get size() {
+    return this.layers.reduce((size, { lines }) => size + lines.length, 0);
   }
 
   /** Draws the next part; its elements. */

@@ -13,9 +13,10 @@ const OVERVIEW = 0.3;
  * have the browser lay out every text again.
  */
 class Camera {
-  /** `view` is the element that the drawing is seen through. */
-  constructor(view) {
+  /** `view` is the element that the drawing is seen through; calls `onLook` when it shows another part. */
+  constructor(view, onLook) {
     this.view = view;
+    this.onLook = onLook;
     this.dragged = false;
     view.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
     view.addEventListener("pointerdown", (event) => this.grab(event));
@@ -47,7 +48,8 @@ class Camera {
 
   /** The view has another size: what was fitted is fitted again, what was chosen by hand stays. */
   resize() {
-    this.refit?.();
+    if (this.refit) this.refit();
+    else this.look(this.middle, this.scale);
   }
 
   command(name) {
@@ -110,8 +112,13 @@ class Camera {
   /** Puts this point of the drawing into the middle of the view. */
   look(middle, scale) {
     [this.middle, this.scale] = [middle, scale];
-    const x = this.view.clientWidth / 2 - (middle.x - this.all.x) * scale;
-    const y = this.view.clientHeight / 2 - (middle.y - this.all.y) * scale;
+    const [across, down] = [this.view.clientWidth / 2, this.view.clientHeight / 2];
+    const [x, y] = [across - (middle.x - this.all.x) * scale, down - (middle.y - this.all.y) * scale];
     this.svg.style.transform = `translate(${x}px, ${y}px) scale(${scale})`;
+    this.seen = {
+      left: middle.x - across / scale, right: middle.x + across / scale,
+      top: middle.y - down / scale, bottom: middle.y + down / scale,
+    };
+    this.onLook();
   }
 }

@@ -12,7 +12,7 @@ class Figure {
     this.view = element.querySelector(".view");
     this.input = element.querySelector("input");
     this.select = element.querySelector("select");
-    this.camera = new Camera(this.view);
+    this.camera = new Camera(this.view, () => this.sight?.update());
     element.classList.add("live");
     element.querySelector(".tools").hidden = false;
     this.panel.hidden = false;
@@ -46,16 +46,27 @@ class Figure {
       if (event.key === "Enter") this.choose(this.selection.nextMatch());
       if (event.key === "Escape") this.clear();
     });
-    this.view.addEventListener("pointerover", (event) => {
-      const box = this.selection.at(event.target);
-      if (box) nameInFull(box);
-      this.describe(box ?? this.selection.chosen);
-    });
+    for (const moved of ["pointerover", "pointermove"]) {
+      this.view.addEventListener(moved, (event) => this.hover(this.at(event)));
+    }
     this.view.addEventListener("pointerleave", () => this.describe(this.selection.chosen));
+    window.addEventListener("beforeprint", () => this.sight?.whole());
+    window.addEventListener("afterprint", () => this.sight?.update());
     this.view.addEventListener("click", (event) => {
-      const box = this.selection.at(event.target);
+      const box = this.at(event);
       if (!this.camera.dragged) this.selection.choose(box === this.selection.chosen ? null : box);
     });
+  }
+
+  /** The box at the pointer, or null. */
+  at(event) {
+    return this.sight?.far ? this.sight.at(this.camera.point(event)) : this.selection.at(event.target);
+  }
+
+  hover(box) {
+    const told = box ?? this.selection.chosen;
+    if (box) nameInFull(box);
+    if (told !== this.described) this.describe(told);
   }
 
   /** Shows this drawing: that of a button, or one that opens a fold. True when all of it is there. */
@@ -93,26 +104,35 @@ class Figure {
     svg.setAttribute("aria-label", "Drawing of the leak. Arrow keys go along references.");
     svg.addEventListener("keydown", (event) => this.key(event));
     const selection = new Selection(svg, this.leak, (box) => this.describe(box));
-    if (growing) selection.add(growing.grow());
-    const drawing = { svg, selection, growing };
+    const sight = growing?.size > LARGE ? new Sight(svg, selection, this.camera) : null;
+    selection.onMark = () => sight?.mark();
+    const drawing = { svg, selection, growing, sight };
+    if (growing) this.growPart(drawing);
     if (!asleep) this.first = drawing;
     return drawing;
   }
 
   /** Draws the rest of the drawing, a part each frame, for as long as it is shown. */
-  async grow({ svg, selection, growing }) {
+  async grow(drawing) {
+    const { svg, selection, growing } = drawing;
     if (!growing || growing.whole) return true;
     svg.setAttribute("aria-busy", "true");
     while (!growing.whole) {
       await frame();
       if (this.selection !== selection) return false;
-      selection.add(growing.grow());
+      this.growPart(drawing);
     }
     svg.removeAttribute("aria-busy");
     // What was chosen and searched for meanwhile may be among what came later.
     selection.choose(selection.chosen);
     this.find();
     return true;
+  }
+
+  growPart({ growing, selection, sight }) {
+    const part = growing.grow();
+    selection.add(part);
+    sight?.add(part);
   }
 
   /** The name of the drawing that opens a box which stands for several objects. */

@@ -1,7 +1,6 @@
 
 // The page: which leak is shown, what its buttons and keys do.
 
-const report = JSON.parse(document.getElementById("report").textContent);
 const sections = [...document.querySelectorAll("section.leak")];
 const entries = [...document.querySelectorAll("nav a")];
 const help = document.getElementById("help");
@@ -9,14 +8,22 @@ const figures = new Map();
 
 /** The leak that is shown; its drawing comes to life when it is first seen. */
 let current = 0;
+let read = null;
+
+/** The report, read when it is first needed. */
+function report() {
+  read ??= JSON.parse(document.getElementById("report").textContent);
+  return read;
+}
 
 function leakOf(section) {
-  return report.leaks[Number(section.dataset.leak)];
+  return report().leaks[Number(section.dataset.leak)];
 }
 
 function showLeak(index) {
   if (!sections[index]) return;
   current = index;
+  document.documentElement.classList.add("started");
   sections.forEach((section, other) => {
     section.hidden = other !== index;
   });
@@ -24,8 +31,13 @@ function showLeak(index) {
     if (other === index) entry.setAttribute("aria-current", "true");
     else entry.removeAttribute("aria-current");
   });
-  inSight(entries[index]);
-  const section = sections[index];
+  // Each as a task of its own: the page is painted, and answers, in between.
+  setTimeout(() => inSight(entries[index]));
+  setTimeout(() => enliven(sections[index]));
+}
+
+/** Has the drawing of a leak answer to pointer and keyboard. */
+function enliven(section) {
   const element = section.querySelector("figure");
   if (element && !figures.has(section)) figures.set(section, new Figure(element, leakOf(section)));
 }
@@ -57,10 +69,10 @@ async function onSave(button) {
     const section = button.closest("section");
     save(await standAlone(figures.get(section)), fileName(leakOf(section), "svg"), "image/svg+xml");
   } else if (kind === "json") {
-    save(document.getElementById("report").textContent, fileName(report.leaks[0], "json"), "application/json");
+    save(document.getElementById("report").textContent, fileName(report().leaks[0], "json"), "application/json");
   } else {
     const dot = await unpacked(document.getElementById("dot"));
-    save(dot, fileName(report.leaks[0], "dot"), "text/vnd.graphviz");
+    save(dot, fileName(report().leaks[0], "dot"), "text/vnd.graphviz");
   }
 }
 

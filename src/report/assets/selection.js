@@ -19,6 +19,7 @@ class Selection {
     this.svg = svg;
     this.leak = leak;
     this.onChange = onChange;
+    this.onMark = () => {};
     this.chosen = null;
     this.near = new Set();
     this.matches = [];
@@ -110,6 +111,7 @@ class Selection {
         element.classList.toggle("dim", Boolean(dimmed(element)));
       }
     }
+    this.onMark();
   }
 
   /** The match after the chosen one. */

@@ -5,6 +5,7 @@ mod leak;
 pub mod live;
 mod memory;
 mod packed;
+mod plot;
 mod timeline;
 
 use base64::Engine as _;
@@ -27,6 +28,7 @@ const SCRIPT: &str = concat!(
     include_str!("../assets/camera.js"),
     include_str!("../assets/asleep.js"),
     include_str!("../assets/selection.js"),
+    include_str!("../assets/sight.js"),
     include_str!("../assets/facts.js"),
     include_str!("../assets/figure.js"),
     include_str!("../assets/save.js"),

@@ -5,16 +5,13 @@ use std::fmt::Write as _;
 use super::super::model::{Leak, Occurrence};
 use super::super::occurrences::same_process;
 use super::super::words::{counted, human_bytes, markup, name, utc};
+use super::plot::{self, ABOVE, BELOW, LEFT, WIDTH};
 
-const WIDTH: f64 = 900.0;
 const HEIGHT: f64 = 150.0;
-/// Space for the words beside and below the chart.
-const LEFT: f64 = 84.0;
-const BELOW: f64 = 26.0;
-const ABOVE: f64 = 12.0;
-const RIGHT: f64 = 12.0;
 /// So many processes have a colour of their own.
 const COLOURS: usize = 6;
+/// So many processes are named.
+const NAMED: usize = 64;
 
 /// The chart with its heading; nothing for a leak that was seen once.
 pub fn timeline(leak: &Leak) -> String {
@@ -42,7 +39,7 @@ pub fn timeline(leak: &Leak) -> String {
             true => (one.time - begin) / (end - begin),
             false => 0.5,
         };
-        let x = LEFT + share * (WIDTH - LEFT - RIGHT);
+        let x = plot::across(share);
         let base = HEIGHT - BELOW;
         let y = base - each(one) / most * (base - ABOVE);
         // Writing to a `String` cannot fail.
@@ -117,18 +114,8 @@ fn place(one: &Occurrence) -> String {
 
 /// Which colour is which process, if there are several.
 fn key(processes: &[&Occurrence]) -> String {
-    if processes.len() < 2 {
-        return String::new();
-    }
-    let entry = |(index, one): (usize, &&Occurrence)| {
-        format!(
-            "<li class=\"p{}\">{}</li>",
-            index % COLOURS,
-            markup(&place(one))
-        )
-    };
-    let entries: String = processes.iter().take(64).enumerate().map(entry).collect();
-    format!("<ul class=\"key\">{entries}</ul>\n")
+    let named = processes.iter().take(NAMED).enumerate();
+    plot::key(named.map(|(index, one)| (index % COLOURS, place(one))))
 }
 
 /// `1.5 s`, `3 min`, `2.0 h`.

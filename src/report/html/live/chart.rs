@@ -4,14 +4,9 @@ use std::fmt::Write as _;
 
 use super::super::super::growth::Sample;
 use super::super::super::words::{grouped, human_bytes, markup};
+use super::super::plot::{self, ABOVE, BELOW, LEFT, WIDTH};
 
-const WIDTH: f64 = 900.0;
 const HEIGHT: f64 = 180.0;
-/// Space for the words beside and below the chart.
-const LEFT: f64 = 92.0;
-const BELOW: f64 = 28.0;
-const ABOVE: f64 = 14.0;
-const RIGHT: f64 = 14.0;
 /// So many points are drawn of a curve, evenly chosen.
 const POINTS: usize = 240;
 /// A curve of few points has a dot at each.
@@ -79,9 +74,7 @@ pub fn curves(
     };
     let top = (most - bottom) as f64;
     let base = HEIGHT - BELOW;
-    let x = |step: u64| {
-        LEFT + step.saturating_sub(first) as f64 / (last - first) as f64 * (WIDTH - LEFT - RIGHT)
-    };
+    let x = |step: u64| plot::across(step.saturating_sub(first) as f64 / (last - first) as f64);
     let y = |value: u64| base - value.saturating_sub(bottom) as f64 / top * (base - ABOVE);
     let half = bottom + (most - bottom) / 2;
     let mut drawn = String::new();
@@ -126,7 +119,7 @@ pub fn curves(
         grouped(first),
         (LEFT + WIDTH) / 2.0,
         grouped(last),
-        key(curves),
+        plot::key(curves.iter().map(|curve| (curve.colour, curve.name))),
     )
 }
 
@@ -168,20 +161,4 @@ fn draw(
         "<g class=\"p{}\"><path class=\"curve\" d=\"{path}\"/>{dots}</g>",
         curve.colour
     );
-}
-
-/// Which colour is what, if there are several curves.
-fn key(curves: &[Curve<'_>]) -> String {
-    if curves.len() < 2 {
-        return String::new();
-    }
-    let entry = |curve: &Curve<'_>| {
-        format!(
-            "<li class=\"p{}\">{}</li>",
-            curve.colour,
-            markup(curve.name)
-        )
-    };
-    let entries: String = curves.iter().map(entry).collect();
-    format!("<ul class=\"key\">{entries}</ul>\n")
 }

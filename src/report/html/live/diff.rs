@@ -1,6 +1,6 @@
 //! The page of what changed between two heaps.
 
-use super::super::super::heap::{Change, Diff, signed};
+use super::super::super::diff::{Change, Diff, signed};
 use super::super::super::words::{grouped, human_bytes, utc};
 use super::super::shown;
 use super::{Page, as_text, facts, section, table};

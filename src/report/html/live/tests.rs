@@ -211,7 +211,8 @@ fn ordinary_pages_are_small_and_say_what_they_are_about() {
 
 #[test]
 fn a_page_of_nothing_is_a_page_too() {
-    use super::super::super::heap::{Diff, Heap};
+    use super::super::super::diff::Diff;
+    use super::super::super::heap::Heap;
     heap(&Heap::default());
     assert!(diff(&Diff::default()).contains("No memory has changed"));
     retention(&Retention::default());
