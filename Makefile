@@ -14,7 +14,7 @@ RUST   := $(shell find src -type f) Cargo.toml Cargo.lock pyproject.toml
 # PyO3 asks this interpreter how extension modules are built.
 export PYO3_PYTHON := $(abspath $(PY))
 
-.PHONY: help demo test lint test-rust test-python test-matrix test-known test-frameworks test-workflow test-cpython test-brute test-miri test-asan soak test-gpu bench bench-peers wheel clean tools programs
+.PHONY: help demo test lint test-rust test-python test-matrix test-known test-frameworks test-workflow test-cpython test-brute test-miri test-asan test-references soak test-gpu bench bench-peers wheel clean tools programs
 
 help: ## this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 23
@@ -67,9 +67,8 @@ test-workflow: .wheel/.built $(VENV)/.tested-with ## the README's steps for GitH
 test-cpython: $(VENV)/.tested-with $(VENV)/.built ## CPython's own tests with and without the watch, compared (an hour)
 	PYTHONPATH=python $(PY) tests/cpython/run.py
 
-test-brute: $(VENV)/.tested-with $(VENV)/.built ## random and hostile heaps by the hundred thousand (hours)
-	TEST_CASES=200000 $(PY) -m pytest --timeout 0 tests/large.py tests/test_random_graphs.py \
-	    tests/test_hostile_fuzz.py
+test-brute: $(VENV)/.tested-with $(VENV)/.built ## random and hostile heaps by the hundred thousand (an hour)
+	TEST_CASES=200000 $(PY) -m pytest --timeout 0 tests/brute.py tests/test_hostile_fuzz.py tests/large.py
 	PROPTEST_CASES=100000 cargo test --release --no-default-features properties
 
 # A million objects take Miri hours: such tests are ignored there. It can start no program, so none of
@@ -93,6 +92,10 @@ test-asan: $(VENV)/.tested-with ## the extension under AddressSanitizer (nightly
 	    PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0 \
 	    PYTHONPATH=$(CURDIR)/target/asan/python $(PY) -m pytest -p no:cacheprovider --timeout 1200 \
 	    -k "not near_its_limit" $(ASAN_TESTS)
+
+DEBUG_PYTHON ?= python3-dbg
+test-references: $(VENV)/.built ## whether a reference gets lost, on a debug build of CPython ($$DEBUG_PYTHON)
+	PYTHONPATH=python $(DEBUG_PYTHON) tests/total_references.py
 
 soak: $(VENV)/.tested-with $(VENV)/.built ## an hour of leaking steps: does our own memory stay flat?
 	$(PY) tests/soak.py --minutes 60

@@ -1,9 +1,9 @@
 """Random programs by the hundred thousand, each made from one number; run by ``make test-brute``.
 
-The checks are those of ``test_random_graphs.py``. Hypothesis remembers all that it has tried, and the
-collector looks at what it remembers, so that each case takes longer than the last; these all take a
-millisecond or two. ``TEST_CASES`` says how many (default: 200,000 of each kind), ``TEST_FIRST`` from
-which number on, to go on where a run was cut off. A failure names its number.
+The checks are those of ``test_random_graphs.py``. Hypothesis remembers all that it has tried, and
+the collector looks at what it remembers, so that each case takes longer than the last; these all
+take a millisecond or two. ``TEST_CASES`` says how many (default: 200,000 of each kind),
+``TEST_FIRST`` from which number on, to go on where a run was cut off. A failure names its number.
 """
 
 from __future__ import annotations

@@ -7,7 +7,8 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use rustc_hash::FxHashMap;
 
-use super::{Inspector, ask_for_room, busy};
+use super::room::{ROOM_TO_MARK, ask_for_room};
+use super::{Inspector, busy};
 use crate::device::DeviceSelection;
 use crate::heap::{Builtins, TypeFacts, TypeTable, Verdict, reference_count};
 
@@ -179,7 +180,7 @@ impl Inspector {
         devices: &DeviceSelection,
     ) -> PyResult<Glance> {
         if garbage.len() > MANY {
-            ask_for_room(garbage.len())?;
+            ask_for_room(garbage.len(), ROOM_TO_MARK)?;
         }
         let mut table = self.table.try_borrow_mut().map_err(|_| busy())?;
         let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
