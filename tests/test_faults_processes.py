@@ -147,7 +147,7 @@ def test_signal_handlers_that_leak_and_collect() -> None:
         calls.append(number)
         Node()
         gc.collect(0)
-        # Asked for one by one: where a handler takes longer than the next signal, they would pile up.
+        # One at a time: where a handler takes longer than the next signal, they would pile up.
         signal.setitimer(signal.ITIMER_REAL, 0 if len(calls) > 10 else 0.001)
 
     class Slow(Node):
