@@ -25,7 +25,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 pub(crate) use found::{Examination, Found, Held, Occurrence, confirm_gone, prefer};
 use process::{framework_versions, process};
-use room::{ROOM_TO_EXAMINE, ROOM_TO_MARK, ask_for_room};
+use room::{MANY, ROOM_FOR_BUFFER, ROOM_FOR_OBJECT, ask_for_room};
 
 use crate::device::{DeviceBuffer, DeviceSelection, Frameworks, gpu_names};
 use crate::diagnose::Diagnoses;
@@ -167,7 +167,7 @@ impl Inspector {
 
     /// The unreachable ones among the objects of some lists.
     fn unreachable_in(&self, lists: &[Bound<'_, PyList>]) -> PyResult<Vec<*mut ffi::PyObject>> {
-        ask_for_room(lists.iter().map(|list| list.len()).sum(), ROOM_TO_MARK)?;
+        ask_for_room(lists.iter().map(|list| list.len()).sum(), ROOM_FOR_OBJECT)?;
         let own: FxHashSet<usize> = lists.iter().map(|list| list.as_ptr() as usize).collect();
         // SAFETY: attached; the lists lend their items and outlive the pointers' use here.
         let objects: Vec<*mut ffi::PyObject> = unsafe {
@@ -274,7 +274,7 @@ impl Inspector {
         own_references: i64,
         devices: &DeviceSelection,
     ) -> PyResult<Examination> {
-        ask_for_room(garbage.len(), ROOM_TO_EXAMINE)?;
+        ask_for_room(garbage.len(), ROOM_FOR_OBJECT)?;
         let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
         let snapshot = {
             let mut table = self.table.try_borrow_mut().map_err(|_| busy())?;
@@ -303,6 +303,10 @@ impl Inspector {
             })
             .collect();
         let is_buffer: Vec<bool> = buffers.iter().map(Option::is_some).collect();
+        let count = is_buffer.iter().filter(|&&is| is).count();
+        if count > MANY {
+            ask_for_room(count, ROOM_FOR_BUFFER)?;
+        }
         let groups = find_groups(&snapshot, &is_buffer);
 
         let mut found: Vec<Found> = Vec::new();

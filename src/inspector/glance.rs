@@ -7,7 +7,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use rustc_hash::FxHashMap;
 
-use super::room::{ROOM_TO_MARK, ask_for_room};
+use super::room::{MANY, ROOM_FOR_OBJECT, ask_for_room};
 use super::{Inspector, busy};
 use crate::device::DeviceSelection;
 use crate::heap::{Builtins, TypeFacts, TypeTable, Verdict, reference_count};
@@ -168,9 +168,6 @@ unsafe fn is_held_elsewhere(facts: &TypeFacts, object: *mut ffi::PyObject) -> bo
     references != 1 && (!facts.untrackable || references > SHARED)
 }
 
-/// Less garbage than this is looked at without asking whether there is memory for it.
-const MANY: usize = 10_000;
-
 impl Inspector {
     /// Looks whether garbage holds a buffer: one traversal, no graph.
     pub(crate) fn glance(
@@ -180,7 +177,7 @@ impl Inspector {
         devices: &DeviceSelection,
     ) -> PyResult<Glance> {
         if garbage.len() > MANY {
-            ask_for_room(garbage.len(), ROOM_TO_MARK)?;
+            ask_for_room(garbage.len(), ROOM_FOR_OBJECT)?;
         }
         let mut table = self.table.try_borrow_mut().map_err(|_| busy())?;
         let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;

@@ -3,11 +3,13 @@
 use pyo3::exceptions::PyMemoryError;
 use pyo3::prelude::*;
 
-/// What telling whether an object is garbage takes at most, in bytes.
-pub(super) const ROOM_TO_MARK: usize = 512;
-/// What examining an object of the garbage takes at most, in bytes: most if each is a cycle of its own
-/// that holds a buffer, as its occurrence is then kept, twice where there was a look beforehand.
-pub(super) const ROOM_TO_EXAMINE: usize = 4096;
+/// What looking at one object takes at most, in bytes.
+pub(super) const ROOM_FOR_OBJECT: usize = 512;
+/// What keeping a buffer, and the cycle that holds it if it is the only one, takes at most besides; twice,
+/// where there was a look before the collection.
+pub(super) const ROOM_FOR_BUFFER: usize = 4096;
+/// Less garbage than this, and fewer buffers, are glanced at and kept without asking whether there is memory.
+pub(super) const MANY: usize = 10_000;
 /// What a look takes besides: its report, and the drawing of it meanwhile on another thread.
 const ROOM_FOR_REPORT: usize = 64 << 20;
 
