@@ -341,10 +341,10 @@ def test_a_look_while_another_thread_sets_an_attribute(torch: Any) -> None:
 
     class Setter:
         # Called with the object and the value, for a lock: whether to wait, and how long.
-        __set__: Any = lock.acquire
+        __set__ = lock.acquire
 
     class Slow(int):
-        attribute = Setter()
+        attribute: Any = Setter()
 
     def set_attribute() -> None:
         Slow(1).attribute = 60.0
