@@ -14,7 +14,7 @@ RUST   := $(shell find src -type f) Cargo.toml Cargo.lock pyproject.toml
 # PyO3 asks this interpreter how extension modules are built.
 export PYO3_PYTHON := $(abspath $(PY))
 
-.PHONY: help demo test lint test-rust test-python test-matrix test-known test-frameworks test-workflow test-cpython test-brute test-miri test-asan soak test-gpu bench bench-peers wheel clean tools programs
+.PHONY: help demo test lint test-rust test-python test-matrix test-known test-frameworks test-workflow test-cpython test-brute test-miri test-asan test-references soak test-gpu bench bench-peers wheel clean tools programs
 
 help: ## this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 23
@@ -67,9 +67,8 @@ test-workflow: .wheel/.built $(VENV)/.tested-with ## the README's steps for GitH
 test-cpython: $(VENV)/.tested-with $(VENV)/.built ## CPython's own tests with and without the watch, compared (an hour)
 	PYTHONPATH=python $(PY) tests/cpython/run.py
 
-test-brute: $(VENV)/.tested-with $(VENV)/.built ## random and hostile heaps by the hundred thousand (hours)
-	TEST_CASES=200000 $(PY) -m pytest --timeout 0 tests/large.py tests/test_random_graphs.py \
-	    tests/test_hostile_fuzz.py
+test-brute: $(VENV)/.tested-with $(VENV)/.built ## random and hostile heaps by the hundred thousand (an hour)
+	TEST_CASES=200000 $(PY) -m pytest --timeout 0 tests/brute.py tests/test_hostile_fuzz.py tests/large.py
 	PROPTEST_CASES=100000 cargo test --release --no-default-features properties
 
 # A million objects take Miri hours: such tests are ignored there. It can start no program, so none of
@@ -79,20 +78,26 @@ test-miri: ## the plain Rust rooms under Miri, which finds undefined behaviour (
 	PROPTEST_CASES=2 MIRIFLAGS=-Zmiri-disable-isolation INSTA_WORKSPACE_ROOT=$(CURDIR) INSTA_UPDATE=no \
 	    cargo +nightly miri test --no-default-features --lib -- --skip graphviz
 
-# Without the tests of a limit on address space, of which AddressSanitizer takes terabytes. It has to find
-# the C++ library, which PyTorch brings in late, when it begins.
+# Without the tests of a limit on address space, of which AddressSanitizer takes terabytes, and of greenlets,
+# which copy what lies on the stack from under it. It has to find the C++ library, which PyTorch brings in
+# late, when it begins. What it finds ends the process, before pytest shows what the process has written:
+# it is in files of its own.
 ASAN_TESTS := $(addprefix tests/test_,hook.py odd_objects.py hostile.py hostile_fuzz.py faults_callbacks.py \
     faults_files.py faults_memory.py faults_processes.py heap.py random_graphs.py report_files.py)
 test-asan: $(VENV)/.tested-with ## the extension under AddressSanitizer (nightly Rust, the C compiler's libasan)
 	host=$$(rustc -vV | sed -n 's/^host: //p'); \
 	CARGO_PROFILE_RELEASE_LTO=off RUSTFLAGS=-Zsanitizer=address \
 	    cargo +nightly build --release --lib --target "$$host" --target-dir target/asan; \
-	rm -rf target/asan/python; cp -r python target/asan/python; \
+	rm -rf target/asan/python target/asan/found.*; cp -r python target/asan/python; \
 	cp target/asan/"$$host"/release/libcyclescope.so target/asan/python/cyclescope/_native.abi3.so
 	LD_PRELOAD="$$(cc -print-file-name=libasan.so) $$(cc -print-file-name=libstdc++.so)" \
-	    PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0 \
+	    PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0:log_path=$(CURDIR)/target/asan/found \
 	    PYTHONPATH=$(CURDIR)/target/asan/python $(PY) -m pytest -p no:cacheprovider --timeout 1200 \
-	    -k "not near_its_limit" $(ASAN_TESTS)
+	    -k "not near_its_limit and not greenlets" $(ASAN_TESTS)
+
+DEBUG_PYTHON ?= python3-dbg
+test-references: $(VENV)/.built ## whether a reference gets lost, on a debug build of CPython ($$DEBUG_PYTHON)
+	PYTHONPATH=python $(DEBUG_PYTHON) tests/total_references.py
 
 soak: $(VENV)/.tested-with $(VENV)/.built ## an hour of leaking steps: does our own memory stay flat?
 	$(PY) tests/soak.py --minutes 60

@@ -9,6 +9,7 @@ mod naming;
 mod owned;
 mod process;
 mod purpose;
+mod room;
 mod why;
 
 use std::cell::{Cell, RefCell};
@@ -16,7 +17,7 @@ use std::rc::Rc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use petgraph::graph::NodeIndex;
-use pyo3::exceptions::{PyMemoryError, PyRuntimeError};
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
@@ -24,6 +25,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 pub(crate) use found::{Examination, Found, Held, Occurrence, confirm_gone, prefer};
 use process::{framework_versions, process};
+use room::{MANY, ROOM_FOR_BUFFER, ROOM_FOR_OBJECT, ask_for_room};
 
 use crate::device::{DeviceBuffer, DeviceSelection, Frameworks, gpu_names};
 use crate::diagnose::Diagnoses;
@@ -117,7 +119,7 @@ impl Inspector {
         oldest: Option<u32>,
     ) -> PyResult<Report> {
         let started = Instant::now();
-        let (found, count) = self.look(py, devices, oldest)?;
+        let (found, count) = self.look(py, devices, oldest, usize::MAX)?;
         let collection = Collection {
             trigger: "look".to_owned(),
             generation: oldest,
@@ -165,7 +167,7 @@ impl Inspector {
 
     /// The unreachable ones among the objects of some lists.
     fn unreachable_in(&self, lists: &[Bound<'_, PyList>]) -> PyResult<Vec<*mut ffi::PyObject>> {
-        ask_for_room(lists.iter().map(|list| list.len()).sum())?;
+        ask_for_room(lists.iter().map(|list| list.len()).sum(), ROOM_FOR_OBJECT)?;
         let own: FxHashSet<usize> = lists.iter().map(|list| list.as_ptr() as usize).collect();
         // SAFETY: attached; the lists lend their items and outlive the pointers' use here.
         let objects: Vec<*mut ffi::PyObject> = unsafe {
@@ -219,12 +221,13 @@ impl Inspector {
     }
 
     /// The leaks that are garbage now in generations up to `oldest` (all if `None`), and the
-    /// number of unreachable objects.
+    /// number of unreachable objects. If these are more than `most`, there is no search for leaks.
     pub(crate) fn look(
         &self,
         py: Python<'_>,
         devices: &DeviceSelection,
         oldest: Option<u32>,
+        most: usize,
     ) -> PyResult<(Vec<Found>, usize)> {
         self.refresh(py);
         if !self.frameworks_known() {
@@ -237,7 +240,7 @@ impl Inspector {
             _ => vec![self.gc.objects(py, None)?],
         };
         let garbage = self.unreachable_in(&lists)?;
-        if !self.glance(py, &garbage, devices)?.holds_buffer {
+        if garbage.len() > most || !self.glance(py, &garbage, devices)?.holds_buffer {
             return Ok((Vec::new(), garbage.len()));
         }
         let examination = self.examine(py, &garbage, 1, devices)?;
@@ -271,7 +274,7 @@ impl Inspector {
         own_references: i64,
         devices: &DeviceSelection,
     ) -> PyResult<Examination> {
-        ask_for_room(garbage.len())?;
+        ask_for_room(garbage.len(), ROOM_FOR_OBJECT)?;
         let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
         let snapshot = {
             let mut table = self.table.try_borrow_mut().map_err(|_| busy())?;
@@ -300,6 +303,10 @@ impl Inspector {
             })
             .collect();
         let is_buffer: Vec<bool> = buffers.iter().map(Option::is_some).collect();
+        let count = is_buffer.iter().filter(|&&is| is).count();
+        if count > MANY {
+            ask_for_room(count, ROOM_FOR_BUFFER)?;
+        }
         let groups = find_groups(&snapshot, &is_buffer);
 
         let mut found: Vec<Found> = Vec::new();
@@ -637,34 +644,6 @@ impl Inspector {
         }
         process
     }
-}
-
-/// What looking at one object takes at most, in bytes.
-const ROOM_FOR_OBJECT: usize = 512;
-/// What a look takes besides: its report, and the drawing of it meanwhile on another thread.
-const ROOM_FOR_REPORT: usize = 64 << 20;
-
-/// Whether there is memory enough to look at so many objects: where Rust's collections find none, they
-/// end the process, and a program that runs out of memory is to meet its own `MemoryError`, not
-/// that.
-///
-/// The memory is asked for and given back untouched, which takes some microseconds.
-///
-/// # Errors
-/// `MemoryError` if there is not.
-fn ask_for_room(objects: usize) -> PyResult<()> {
-    let mut room: Vec<u8> = Vec::new();
-    let bytes = objects
-        .saturating_mul(ROOM_FOR_OBJECT)
-        .saturating_add(ROOM_FOR_REPORT);
-    let there = room.try_reserve_exact(bytes);
-    // Or the compiler would leave out an allocation that nobody uses.
-    std::hint::black_box(room.as_ptr());
-    there.map_err(|_| {
-        PyMemoryError::new_err(format!(
-            "there is not enough memory to look at {objects} objects; the collection goes on unseen"
-        ))
-    })
 }
 
 pyo3::create_exception!(

@@ -37,6 +37,13 @@ use crate::report::model::{Collection, Leak, Report};
 /// end must not make it remember without end.
 const LEAK_LIMIT: usize = 1000;
 
+/// Garbage of more objects than this is not examined before its collection, only after it: to do both
+/// would take twice as long, and cycles of so many that a finalizer breaks are hardly to be met.
+const FORESEEN: usize = 250_000;
+/// Garbage of more objects than this goes unexamined, which is said once: it would take the program
+/// seconds, and gigabytes, in the middle of whatever it does.
+const MOST: usize = 2_000_000;
+
 /// Names a watch.
 pub type WatchId = u64;
 
@@ -72,6 +79,8 @@ pub struct Watcher {
     requests: RefCell<Vec<Rc<Request>>>,
     /// An error of our own has been told; one is enough.
     complained: Cell<bool>,
+    /// It has been said that there was more garbage than [`MOST`].
+    shied: Cell<bool>,
 }
 
 struct Foreseen {
@@ -110,6 +119,7 @@ impl Watcher {
             foreseen: RefCell::new(None),
             requests: RefCell::default(),
             complained: Cell::new(false),
+            shied: Cell::new(false),
         }))
     }
 
@@ -211,7 +221,7 @@ impl Watcher {
         let Some(devices) = self.devices() else {
             return;
         };
-        if let Ok((found, objects)) = self.inspector.look(py, &devices, None)
+        if let Ok((found, objects)) = self.inspector.look(py, &devices, None, MOST)
             && !found.is_empty()
         {
             let collection = Collection {
@@ -270,8 +280,12 @@ impl Watcher {
             request,
         };
         if asked || due {
-            let oldest = if asked { None } else { Some(generation) };
-            match self.inspector.look(py, &devices, oldest) {
+            let (oldest, most) = if asked {
+                (None, usize::MAX)
+            } else {
+                (Some(generation), FORESEEN)
+            };
+            match self.inspector.look(py, &devices, oldest, most) {
                 Ok((found, objects)) => {
                     foreseen.found = found;
                     foreseen.objects = objects;
@@ -302,7 +316,10 @@ impl Watcher {
             Err(error) => return self.note_error(py, &error),
         };
         let mut found = Vec::new();
-        if glance.holds_buffer {
+        let asked = foreseen.as_ref().is_some_and(|f| f.request.is_some());
+        if glance.holds_buffer && garbage.len() > MOST && !asked {
+            self.note_too_many(py, garbage.len());
+        } else if glance.holds_buffer {
             let own = garbage.own_references();
             match self
                 .inspector
@@ -401,6 +418,20 @@ impl Watcher {
             format!("could not look at a collection's garbage: {error}")
         };
         self.complain(py, sentence);
+    }
+
+    /// Says, the first time, that there was too much garbage to examine.
+    fn note_too_many(&self, py: Python<'_>, objects: usize) {
+        if !self.shied.replace(true) {
+            self.complain(
+                py,
+                format!(
+                    "a collection freed {objects} objects at once, tensors among them. Garbage of more than \
+                     {MOST} objects is not searched for cycles, as that would hold the program up for \
+                     seconds; cyclescope.find_tensor_cycles() searches any"
+                ),
+            );
+        }
     }
 
     fn complain(&self, py: Python<'_>, sentence: String) {

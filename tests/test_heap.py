@@ -8,6 +8,7 @@ import json
 import signal
 import sys
 import threading
+import time
 import tracemalloc
 import types
 import weakref
@@ -328,6 +329,37 @@ def test_a_look_while_another_thread_is_in_a_backward_pass(torch: Any) -> None:
         thread.join()
     assert any(note.startswith("Another thread is in the midst of") for note in during.notes)
     assert of(during, weight.data_ptr()).bytes == weight.nbytes
+    after = cyclescope.heap()
+    assert not any(note.startswith("Another thread") for note in after.notes)
+    assert of(after, weight.grad.data_ptr()).category == "gradient"
+
+
+@needs_torch
+def test_a_look_while_another_thread_sets_an_attribute(torch: Any) -> None:
+    """It may be a gradient, whose memory PyTorch lets others see while it goes."""
+    lock = threading.Lock()
+
+    class Setter:
+        # Called with the object and the value, for a lock: whether to wait, and how long.
+        __set__ = lock.acquire
+
+    class Slow(int):
+        attribute: Any = Setter()
+
+    def set_attribute() -> None:
+        Slow(1).attribute = 60.0
+
+    weight = torch.ones(64, requires_grad=True)
+    weight.sum().backward()
+    thread = threading.Thread(target=set_attribute)
+    with lock:
+        thread.start()
+        notes: list[str] = []
+        until = time.monotonic() + 30
+        while not notes and time.monotonic() < until:
+            notes = [n for n in cyclescope.heap().notes if n.startswith("Another thread")]
+    thread.join()
+    assert len(notes) == 1
     after = cyclescope.heap()
     assert not any(note.startswith("Another thread") for note in after.notes)
     assert of(after, weight.grad.data_ptr()).category == "gradient"

@@ -1,27 +1,27 @@
 """Random object graphs, against a slow and obvious account of what is garbage and what it holds.
 
-``TEST_CASES`` says how many (default: 400 of each kind); ``make test-brute`` tries very many.
+Here hypothesis makes some, and makes what fails smaller; ``brute.py`` makes very many.
 """
 
 from __future__ import annotations
 
 import gc
-import os
 import string
 import sys
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from random import Random
 from typing import Any
 
 import numpy
 import pytest
-from hypothesis import HealthCheck, event, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import cyclescope
 
-CASES = int(os.environ.get("TEST_CASES", "400"))
+CASES = 400
 
 Reference = tuple[int, str, int]
 """Owner, name, target."""
@@ -50,9 +50,7 @@ class Program:
     roots: set[int]
 
 
-@st.composite
-def programs(draw: st.DrawFn) -> Program:
-    random = draw(st.randoms(use_true_random=False))
+def program_of(random: Random) -> Program:
     count = random.randint(1, random.choice([8, 24, 24, 60]))
     kinds = random.choices(["Node", "Slotted", "list", "dict", "tuple", "closure"], k=count)
     ends = [
@@ -70,6 +68,10 @@ def programs(draw: st.DrawFn) -> Program:
     arrays = [random.choice(owners) for _ in range(random.randint(1, 4)) if owners]
     roots = {random.randrange(count) for _ in range(random.choice([0, 0, 1, 2]))}
     return Program(kinds, references, arrays, roots)
+
+
+def programs() -> st.SearchStrategy[Program]:
+    return st.randoms(use_true_random=False).map(program_of)
 
 
 def letters(number: int) -> str:
@@ -170,16 +172,54 @@ def step(program: Program, at: Place, edge: str) -> Place | None:
     return None
 
 
-def closes(program: Program, edges: list[str], lost: set[int]) -> bool:
-    """True if the references, followed from some lost object, lead back to it."""
+def is_shortest(program: Program, edges: list[str], lost: set[int]) -> bool:
+    """True if the references, followed from some lost object, lead back to it, and some object that
+    they pass is on no cycle of fewer."""
     starts: list[Place] = [(inside, node) for node in lost for inside in ("object", "cells")]
     for start in starts:
         at: Place | None = start
+        passed: list[Place] = []
         for edge in edges:
-            at = step(program, at, edge) if at is not None else None
-        if at == start:
+            if at is not None:
+                passed.append(at)
+                at = step(program, at, edge)
+        if at == start and any(steps_back(program, one) == len(edges) for one in passed):
             return True
     return False
+
+
+def steps_back(program: Program, start: Place) -> int:
+    """The length of a shortest cycle through an object that is on one."""
+    found, length = {start}, 0
+    while True:
+        length += 1
+        after = {target for here in found for target in onwards(program, here)}
+        if start in after:
+            return length
+        assert not after <= found, "it is on no cycle"
+        found |= after
+
+
+def onwards(program: Program, place: Place) -> list[Place]:
+    """What an object refers to: a function the dict of its variables, and that what is in it."""
+    inside, node = place
+    if program.kinds[node] == "closure" and inside == "object":
+        return [("cells", node)]
+    return [("object", target) for owner, _, target in program.references if owner == node]
+
+
+def groups(program: Program, lost: set[int]) -> int:
+    """How many sets of objects there are that hold arrays by cycles and have nothing in common."""
+    backwards = [(target, name, owner) for owner, name, target in program.references]
+    holders = reachable(set(program.arrays) & lost, backwards)
+    members = reachable(on_cycles(program.references, lost) & holders, program.references) & holders
+    links = [r for r in program.references if {r[0], r[2]} <= members]
+    links += [(target, name, owner) for owner, name, target in links]
+    left, count = set(members), 0
+    while left:
+        left -= reachable({left.pop()}, links)
+        count += 1
+    return count
 
 
 def freed_by_cuts(program: Program, leak: cyclescope.Leak, lost: set[int]) -> bool:
@@ -197,26 +237,32 @@ def freed_by_cuts(program: Program, leak: cyclescope.Leak, lost: set[int]) -> bo
     return not owners & held
 
 
-@settings(max_examples=CASES, deadline=None, suppress_health_check=list(HealthCheck))
-@given(programs())
-def test_bytes_cycles_and_cuts(program: Program) -> None:
-    gc.collect()  # what an example before this one left, if it failed
+def check_report(program: Program) -> None:
+    """Bytes, groups, cycles and cuts are those that the account has."""
     alive = build(program)
     report = cyclescope.find_tensor_cycles(devices="any")
 
     lost = garbage(program)
-    event(f"{len(report.leaks)} leaks, {len(lost)} objects lost" if report.leaks else "no leak")
     expected = {i for i, owner in enumerate(program.arrays) if owner in lost}
-    assert sum(leak.bytes_held for leak in report.leaks) == sum(8 * (i + 1) for i in expected)
+    assert report.bytes_held == sum(8 * (i + 1) for i in expected)
     assert sorted(b.bytes for leak in report.leaks for b in leak.buffers) == sorted(
         8 * (i + 1) for i in expected
     )
+    assert sum(leak.count for leak in report.leaks) == groups(program, lost)
     for leak in report.leaks:
-        assert closes(program, [step.edge for step in leak.cycle], lost), leak
+        assert is_shortest(program, [step.edge for step in leak.cycle], lost), leak
         if all(cut.proven for cut in leak.cuts):
             assert freed_by_cuts(program, leak, lost), leak
     assert not cyclescope.find_tensor_cycles(devices="any").leaks
     del alive
+    gc.collect()
+
+
+@settings(max_examples=CASES, deadline=None, suppress_health_check=list(HealthCheck))
+@given(programs())
+def test_bytes_groups_cycles_and_cuts(program: Program) -> None:
+    gc.collect()  # what an example before this one left, if it failed
+    check_report(program)
 
 
 def aftermath(program: Program, collect: Callable[[], object]) -> tuple[list[int], dict[int, int]]:
@@ -244,15 +290,19 @@ def watched() -> None:
         gc.collect()
 
 
-@settings(max_examples=CASES, deadline=None, suppress_health_check=list(HealthCheck))
-@given(programs())
-def test_the_heap_is_afterwards_as_without_us(program: Program) -> None:
+def check_aftermath(program: Program) -> None:
     """Nothing is kept alive, nothing freed too early, and no reference is too many or too few."""
-    gc.collect()
     expected = aftermath(program, gc.collect)
     assert aftermath(program, lambda: cyclescope.find_tensor_cycles(devices="any")) == expected
     assert aftermath(program, watched) == expected
     assert gc.garbage == []
+
+
+@settings(max_examples=CASES, deadline=None, suppress_health_check=list(HealthCheck))
+@given(programs())
+def test_the_heap_is_afterwards_as_without_us(program: Program) -> None:
+    gc.collect()
+    check_aftermath(program)
 
 
 def test_a_dict_that_the_collector_does_not_track() -> None:

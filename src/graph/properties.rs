@@ -335,7 +335,7 @@ fn a_ring_of_a_million_objects_is_one_group() {
 #[test]
 fn a_long_described_ring_is_analysed() {
     on_a_small_stack(|| {
-        const COUNT: usize = if cfg!(miri) { 300 } else { 10_000 };
+        const COUNT: usize = if cfg!(miri) { 30 } else { 10_000 };
         let mut graph = LeakGraph::default();
         for i in 0..COUNT {
             graph.add_node(node(i, ObjectKind::Instance, i == 0));

@@ -2,6 +2,7 @@
 
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 
 use super::Place;
 use super::builtins::Builtins;
@@ -25,6 +26,9 @@ pub struct RunningFrame {
     pub variables: Variables,
     /// What else the frame holds, with what it is called: its function, its namespaces.
     pub parts: Parts,
+    /// The call is the innermost of its thread and sets or deletes an attribute. A thread stops only
+    /// between such instructions, so what it is in the midst of is C that lets others run.
+    pub sets_attribute: bool,
 }
 
 impl RunningFrame {
@@ -51,7 +55,9 @@ pub fn running_frames(
         let thread = thread.extract().unwrap_or(0);
         let mut frame = Some(top.clone());
         while let Some(current) = frame {
-            frames.push(read(builtins, &current, thread));
+            let mut read = read(builtins, &current, thread);
+            read.sets_attribute = current.is(top) && sets_attribute(builtins, top);
+            frames.push(read);
             frame = builtins.frame_back.get(&current);
         }
         true
@@ -86,7 +92,28 @@ fn read(builtins: &Builtins, frame: &Bound<'_, PyAny>, thread: u64) -> RunningFr
         address: frame.as_ptr() as usize,
         variables,
         parts,
+        sets_attribute: false,
     }
+}
+
+/// True if the instruction that a frame runs is `STORE_ATTR` or `DELETE_ATTR` (Include/opcode.h); not known
+/// of versions after 3.13.
+fn sets_attribute(builtins: &Builtins, frame: &Bound<'_, PyAny>) -> bool {
+    let version = frame.py().version_info();
+    let opcodes = match (version.major, version.minor) {
+        (3, ..=12) => [95, 96],
+        (3, 13) => [108, 63],
+        _ => return false,
+    };
+    let code = builtins.frame_code.get(frame);
+    let instructions = code.and_then(|code| builtins.code_bytes.get(&code));
+    let at = builtins.frame_last_instruction.get(frame);
+    let at = at.and_then(|at| usize::try_from(int_value(&at)?).ok());
+    let opcode = instructions.zip(at).and_then(|(instructions, at)| {
+        let instructions = instructions.cast::<PyBytes>().ok()?;
+        instructions.as_bytes().get(at).copied()
+    });
+    opcode.is_some_and(|opcode| opcodes.contains(&opcode))
 }
 
 /// Where `_PyInterpreterFrame` has its parts, in words (Include/internal/pycore_frame.h). It does not

@@ -7,7 +7,8 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use rustc_hash::FxHashMap;
 
-use super::{Inspector, ask_for_room, busy};
+use super::room::{MANY, ROOM_FOR_OBJECT, ask_for_room};
+use super::{Inspector, busy};
 use crate::device::DeviceSelection;
 use crate::heap::{Builtins, TypeFacts, TypeTable, Verdict, reference_count};
 
@@ -140,8 +141,6 @@ impl<C: Fn(*mut ffi::PyTypeObject) -> Verdict> Search<'_, C> {
     }
 }
 
-/// Less garbage than this is looked at without asking whether there is memory for it.
-const MANY: usize = 10_000;
 
 impl Inspector {
     /// Looks whether garbage holds a buffer: one traversal, no graph.
@@ -152,7 +151,7 @@ impl Inspector {
         devices: &DeviceSelection,
     ) -> PyResult<Glance> {
         if garbage.len() > MANY {
-            ask_for_room(garbage.len())?;
+            ask_for_room(garbage.len(), ROOM_FOR_OBJECT)?;
         }
         let mut table = self.table.try_borrow_mut().map_err(|_| busy())?;
         let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;

@@ -7,7 +7,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::Inspector;
 use super::live::{Extra, Live, LiveBuffer};
 use crate::device::{DeviceSelection, Frameworks, attributes_of, class};
-use crate::heap::{ReferenceName, RunningFrame, Verdict, dict_items, imported, int_value, text_of};
+use crate::heap::{
+    ReferenceName, RunningFrame, Verdict, dict_items, imported, int_value, running_frames, text_of,
+};
 
 /// So many autograd functions are walked through; in longer graphs the rest is left out.
 const AUTOGRAD_LIMIT: usize = 200_000;
@@ -101,27 +103,25 @@ impl<'py> Live<'py> {
     ) {
         let mut functions: Vec<u32> = Vec::new();
         let holders = self.objects.holders.clone();
-        let elsewhere = self.is_backward_elsewhere(self.objects.py());
-        if elsewhere {
-            self.notes.push(
-                "Another thread is in the midst of a backward pass, which frees what autograd saved. \
-                 That and gradients are not looked at."
-                    .to_owned(),
-            );
-        }
-        for (node, verdict) in holders {
-            if !Frameworks::is_tensor(verdict) {
-                continue;
-            }
-            let Some(tensor) = self.objects.object(node) else {
-                continue;
-            };
+        let tensors: Vec<(u32, Verdict, Bound<'py, PyAny>)> = holders
+            .into_iter()
+            .filter(|&(_, verdict)| Frameworks::is_tensor(verdict))
+            .filter_map(|(node, verdict)| Some((node, verdict, self.objects.object(node)?)))
+            .collect();
+        // All at once, and held from then on: what comes after may let other threads run.
+        let elsewhere = self.is_autograd_at_work_elsewhere(inspector);
+        let owned: Vec<Vec<(&str, Bound<'py, PyAny>)>> = tensors
+            .iter()
+            .map(|(_, verdict, tensor)| {
+                if elsewhere {
+                    Vec::new()
+                } else {
+                    frameworks.owned(*verdict, tensor)
+                }
+            })
+            .collect();
+        for ((node, verdict, tensor), owned) in tensors.into_iter().zip(&owned) {
             let mut function = None;
-            let owned = if elsewhere {
-                Vec::new()
-            } else {
-                frameworks.owned(verdict, &tensor)
-            };
             let is_leaf = !frameworks.has_grad_fn(verdict, &tensor);
             if is_leaf
                 && !frameworks.requires_grad(verdict, &tensor)
@@ -130,15 +130,15 @@ impl<'py> Live<'py> {
                 self.buffers[index].is_plain_leaf = true;
             }
             for (name, target) in owned {
-                let target = if name == "grad_fn" {
-                    let found = self.function_node(&target, edges, &mut functions);
+                let target = if *name == "grad_fn" {
+                    let found = self.function_node(target, edges, &mut functions);
                     function = Some(found);
                     Some(found)
                 } else {
-                    self.tensor_node(frameworks, &target, edges)
+                    self.tensor_node(frameworks, target, edges)
                 };
                 let Some(target) = target else { continue };
-                if name == "grad"
+                if *name == "grad"
                     && let Some(&index) = edges.memory_of.get(&target)
                 {
                     self.buffers[index].is_gradient = true;
@@ -146,7 +146,7 @@ impl<'py> Live<'py> {
                 self.add_hidden(
                     node,
                     target,
-                    ReferenceName::Attribute(name.to_owned()),
+                    ReferenceName::Attribute((*name).to_owned()),
                     edges,
                 );
             }
@@ -166,16 +166,30 @@ impl<'py> Live<'py> {
                 self.add_attributes(node, &tensor, edges);
             }
         }
-        self.follow_functions(inspector, frameworks, functions, edges);
+        if elsewhere || self.is_autograd_at_work_elsewhere(inspector) {
+            self.notes.push(
+                "Another thread is in the midst of a backward pass, or replaces a gradient. Gradients, or \
+                 what autograd saved, are not looked at."
+                    .to_owned(),
+            );
+            self.functions = functions;
+        } else {
+            self.follow_functions(inspector, frameworks, functions, edges);
+        }
         if !self.functions.is_empty() {
             self.find_hook_dictionaries(self.objects.py());
         }
     }
 
     /// True if another thread is in the midst of a backward pass in which this one, unlike in a hook, has
-    /// no part. PyTorch's engine lets other threads run meanwhile, but waits for none of them when it
-    /// frees what a function saved, or replaces a gradient.
-    fn is_backward_elsewhere(&self, py: Python<'_>) -> bool {
+    /// no part, or of setting an attribute, such as a gradient. PyTorch lets other threads run meanwhile,
+    /// but waits for none of them when it frees what a function saved or replaces a gradient: who reads
+    /// that in between reads what is gone.
+    fn is_autograd_at_work_elsewhere(&self, inspector: &Inspector) -> bool {
+        let py = self.objects.py();
+        let Ok(frames) = running_frames(py, &inspector.builtins, &inspector.current_frames) else {
+            return true;
+        };
         let is_engine = |frame: &RunningFrame| {
             frame.place.as_ref().is_some_and(|place| {
                 let file = place.file.replace('\\', "/");
@@ -184,7 +198,10 @@ impl<'py> Live<'py> {
                     || file.ends_with("/torch/autograd/__init__.py")
             })
         };
-        if !self.frames.iter().any(is_engine) {
+        if frames.iter().any(|frame| frame.sets_attribute) {
+            return true;
+        }
+        if !frames.iter().any(is_engine) {
             return false;
         }
         // A function in C++, unless the program has put another in its place.

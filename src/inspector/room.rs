@@ -1,0 +1,37 @@
+//! Is there memory enough for a look?
+
+use pyo3::exceptions::PyMemoryError;
+use pyo3::prelude::*;
+
+/// What looking at one object takes at most, in bytes.
+pub(super) const ROOM_FOR_OBJECT: usize = 512;
+/// What keeping a buffer, and the cycle that holds it if it is the only one, takes at most besides; twice,
+/// where there was a look before the collection.
+pub(super) const ROOM_FOR_BUFFER: usize = 4096;
+/// Less garbage than this, and fewer buffers, are glanced at and kept without asking whether there is memory.
+pub(super) const MANY: usize = 10_000;
+/// What a look takes besides: its report, and the drawing of it meanwhile on another thread.
+const ROOM_FOR_REPORT: usize = 64 << 20;
+
+/// Whether there is memory enough to look at so many objects: where Rust's collections find none, they
+/// end the process, and a program that runs out of memory is to meet its own `MemoryError`, not
+/// that.
+///
+/// The memory is asked for and given back untouched, which takes some microseconds.
+///
+/// # Errors
+/// `MemoryError` if there is not.
+pub(super) fn ask_for_room(objects: usize, for_each: usize) -> PyResult<()> {
+    let mut room: Vec<u8> = Vec::new();
+    let bytes = objects
+        .saturating_mul(for_each)
+        .saturating_add(ROOM_FOR_REPORT);
+    let there = room.try_reserve_exact(bytes);
+    // Or the compiler would leave out an allocation that nobody uses.
+    std::hint::black_box(room.as_ptr());
+    there.map_err(|_| {
+        PyMemoryError::new_err(format!(
+            "there is not enough memory to look at {objects} objects; the collection goes on unseen"
+        ))
+    })
+}
