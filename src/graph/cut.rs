@@ -1,5 +1,7 @@
 //! Which references to remove so that the buffers go.
 
+use std::cmp::Reverse;
+
 use petgraph::Direction;
 use petgraph::algo::kosaraju_scc;
 use petgraph::graph::{DiGraph, EdgeIndex, NodeIndex};
@@ -47,25 +49,26 @@ pub fn find_cuts(graph: &LeakGraph, cycle: &Cycle) -> CutSet {
             return cuts;
         }
         rounds += 1;
-        let mut candidates: Vec<(u32, EdgeIndex)> = cycle
+        // Of equally good references the last of the cycle as it is shown, which leads back: the order of
+        // the heap, which is not the same on each Python, decides nothing.
+        let mut candidates: Vec<(u32, Reverse<usize>, EdgeIndex)> = cycle
             .edges
             .iter()
-            .map(|&edge| (preference(&rest, edge), edge))
+            .enumerate()
+            .map(|(step, &edge)| (preference(&rest, edge), Reverse(step), edge))
             .collect();
         let paths = paths_to_buffers(&rest, &cycle);
-        candidates.extend(
-            paths
-                .iter()
-                .flat_map(|path| &path.edges)
-                .map(|&edge| (preference(&rest, edge).saturating_add(OUTSIDE_CYCLE), edge)),
-        );
+        candidates.extend(paths.iter().flat_map(|path| &path.edges).map(|&edge| {
+            let preference = preference(&rest, edge).saturating_add(OUTSIDE_CYCLE);
+            (preference, Reverse(0), edge)
+        }));
         candidates.sort_unstable();
         candidates.dedup();
         candidates.truncate(CANDIDATE_LIMIT);
-        let Some(&(_, best)) = candidates.first() else {
+        let Some(&(.., best)) = candidates.first() else {
             return cuts;
         };
-        let enough = candidates.iter().find_map(|&(_, edge)| {
+        let enough = candidates.iter().find_map(|&(.., edge)| {
             let all = alike(&rest, edge);
             let together = all.len() > 1 && is_way_back(&rest, edge);
             let frees = |edges: &Vec<EdgeIndex>| !cycle_reaches_buffer(&without(&rest, edges));

@@ -8,6 +8,7 @@ use petgraph::visit::EdgeRef;
 use super::group::is_cyclic;
 use super::leak_graph::LeakGraph;
 use super::shortest::{cost, distances};
+use crate::heap::ReferenceName;
 
 /// A closed way: `nodes[i]` refers to `nodes[i + 1]` by `edges[i]`, the last to the first.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,8 +53,28 @@ pub fn first_cycle(graph: &LeakGraph) -> Option<Cycle> {
             })?;
             Some((length.saturating_add(distance), anchor, cycle))
         })
-        .min_by_key(|(total, anchor, _)| (*total, *anchor))
+        // What decides between the equally long is the same on each Python; the order of the heap is not.
+        .min_by(
+            |(total, anchor, cycle), (other_total, other_anchor, other)| {
+                total
+                    .cmp(other_total)
+                    .then_with(|| steps(graph, cycle).cmp(steps(graph, other)))
+                    .then_with(|| anchor.cmp(other_anchor))
+            },
+        )
         .map(|(_, _, cycle)| cycle)
+}
+
+/// What a person reads of a cycle.
+fn steps<'a>(
+    graph: &'a LeakGraph,
+    cycle: &'a Cycle,
+) -> impl Iterator<Item = (&'a str, &'a ReferenceName)> {
+    let types = cycle
+        .nodes
+        .iter()
+        .map(|&node| &*graph[node].description.type_name);
+    types.zip(cycle.edges.iter().map(|&edge| &graph[edge].name))
 }
 
 /// A shortest cycle through `anchor` among the nodes that `inside` allows, and its cost.

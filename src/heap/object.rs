@@ -120,7 +120,7 @@ pub struct Description {
 }
 
 /// The name of a reference from one object to another.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ReferenceName {
     /// An attribute, also one of the interpreter's own such as `__closure__`.
     Attribute(String),

@@ -42,7 +42,8 @@ fn recognise(case: &Case<'_>) -> Option<Advice> {
             format!("`{name}`{} uses `{variable}`", at(step.object))
         })
         .collect();
-    let variable = variables.first()?;
+    // Of references as good as each other the last is cut.
+    let variable = variables.last()?;
     Some(Advice::new(
         format!(
             "The inner functions keep each other: {}. Define them at module level and pass what \
