@@ -9,6 +9,7 @@ use rustc_hash::FxHashMap;
 
 use super::room::{MANY, ROOM_FOR_OBJECT, ask_for_room};
 use super::{Inspector, busy};
+use crate::array::prefetch_at;
 use crate::device::DeviceSelection;
 use crate::heap::{Builtins, TypeFacts, TypeTable, Verdict, reference_count};
 
@@ -141,6 +142,8 @@ impl<C: Fn(*mut ffi::PyTypeObject) -> Verdict> Search<'_, C> {
     }
 }
 
+/// So many objects before its turn the memory of one is fetched.
+const AHEAD: usize = 4;
 
 impl Inspector {
     /// Looks whether garbage holds a buffer: one traversal, no graph.
@@ -169,7 +172,10 @@ impl Inspector {
         search.table.begin_pass();
         // SAFETY: attached; the garbage is held by the caller, and holds what it refers to.
         unsafe {
-            for object in garbage {
+            for (index, object) in garbage.iter().enumerate() {
+                if let Some(soon) = garbage.get(index + AHEAD) {
+                    prefetch_at(soon.cast());
+                }
                 search.look(*object);
             }
             while let Some(object) = search.held.pop() {
