@@ -151,6 +151,7 @@ impl<T: Pod> Growing<T> {
         self.len = self.len.min(len);
     }
 
+    #[cfg(feature = "python")]
     pub fn clear(&mut self) {
         self.len = 0;
     }

@@ -40,6 +40,7 @@ mod traverse;
 mod types;
 #[cfg(feature = "python")]
 mod unreachable;
+#[cfg(feature = "python")]
 mod variables;
 
 pub use object::{
