@@ -34,8 +34,8 @@ use crate::graph::{
     hide_values, select,
 };
 use crate::heap::{
-    AllocationTraces, Builtins, Classes, Description, ObjectKind, ReferenceName, Snapshot,
-    TypeTable, capture, describe, name_references, unreachable,
+    AllocationTraces, Builtins, Classes, Description, ListLayout, ObjectKind, ReferenceName,
+    Snapshot, TypeTable, capture, describe, name_references, unreachable,
 };
 use crate::hook::GcModule;
 use crate::report::assemble;
@@ -68,6 +68,7 @@ const PARALLEL: usize = 64;
 /// ```
 pub struct Inspector {
     builtins: Builtins,
+    lists: Option<ListLayout>,
     table: RefCell<TypeTable>,
     frameworks: RefCell<Frameworks>,
     classes: Cell<Classes>,
@@ -85,6 +86,7 @@ impl Inspector {
     pub fn new(py: Python<'_>) -> PyResult<Self> {
         Ok(Self {
             builtins: Builtins::new(py)?,
+            lists: ListLayout::known(py),
             table: RefCell::new(TypeTable::new()),
             classes: Cell::default(),
             diagnoses: Cell::default(),

@@ -51,16 +51,17 @@ impl ListLayout {
         }
     }
 
-    /// The objects of a list, each alive as long as it stays there.
+    /// The objects of a list, each alive as long as it stays there; null for one not put in yet.
     ///
     /// # Safety
-    /// The caller is attached to the interpreter, and nothing changes the list while the slice is in use.
+    /// The caller is attached to the interpreter, `list` is a list, alive, and nothing changes it while
+    /// the slice is in use.
     #[inline]
-    pub unsafe fn items<'a>(&self, list: &'a Bound<'_, PyList>) -> &'a [*mut ffi::PyObject] {
+    pub unsafe fn items<'a>(&self, list: *mut ffi::PyObject) -> &'a [*mut ffi::PyObject] {
         // SAFETY: by this function's contract; the list is laid out so, as `self` shows, and its first
         // `ob_size` items are valid.
         unsafe {
-            let list = &*list.as_ptr().cast::<ListObject>();
+            let list = &*list.cast::<ListObject>();
             match usize::try_from(list.head.ob_size) {
                 Ok(size @ 1..) => slice::from_raw_parts(list.items, size),
                 _ => &[],

@@ -317,7 +317,9 @@ impl Tracked<'_> {
     fn get(&self, number: usize) -> Option<*mut ffi::PyObject> {
         if let Some(layout) = &self.layout {
             // SAFETY: attached, as the list shows, and nothing changes it.
-            return unsafe { layout.items(&self.list) }.get(number).copied();
+            return unsafe { layout.items(self.list.as_ptr()) }
+                .get(number)
+                .copied();
         }
         // SAFETY: attached; within the list.
         (number < self.len())

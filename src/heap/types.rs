@@ -18,6 +18,8 @@ pub struct TypeFacts {
     pub traverse: Option<ffi::traverseproc>,
     /// The type has a finalizer that the collector runs (`__del__`, generators, coroutines).
     pub finalizes: bool,
+    /// The type is `list` itself, whose items [`ListLayout`](super::ListLayout) may know without a call.
+    pub is_list: bool,
     pub kind: ObjectKind,
     pub verdict: Verdict,
     /// The most references that an object of the type can have if it matters to garbage which refers
@@ -32,6 +34,7 @@ impl TypeFacts {
     pub const NONE: Self = Self {
         traverse: None,
         finalizes: false,
+        is_list: false,
         kind: ObjectKind::Instance,
         verdict: 0,
         most_references: 0,
@@ -206,6 +209,7 @@ impl TypeTable {
             let facts = TypeFacts {
                 traverse,
                 finalizes: !slot(ffi::Py_tp_finalize).is_null(),
+                is_list: ty == &raw mut ffi::PyList_Type,
                 kind,
                 verdict,
                 most_references: if verdict != 0 {

@@ -11,7 +11,7 @@ use super::room::{MANY, ROOM_FOR_OBJECT, ask_for_room};
 use super::{Inspector, busy};
 use crate::array::prefetch_at;
 use crate::device::DeviceSelection;
-use crate::heap::{Builtins, TypeFacts, TypeTable, Verdict, reference_count};
+use crate::heap::{Builtins, ListLayout, TypeFacts, TypeTable, Verdict, reference_count};
 
 /// What a quick look at garbage says.
 #[derive(Clone, Copy, Debug, Default)]
@@ -27,6 +27,7 @@ struct Search<'a, C> {
     table: &'a mut TypeTable,
     builtins: &'a Builtins,
     classify: &'a C,
+    lists: Option<ListLayout>,
     candidates: Vec<(Verdict, usize)>,
     /// Objects that only one object of the garbage refers to, and which the collector did not find
     /// because they are of an older generation or not tracked.
@@ -100,9 +101,21 @@ impl<C: Fn(*mut ffi::PyTypeObject) -> Verdict> Search<'_, C> {
     /// As for `facts`.
     #[inline]
     unsafe fn look(&mut self, object: *mut ffi::PyObject) {
-        // SAFETY: by this function's contract; `pass` keeps the protocol of `tp_traverse`.
+        // SAFETY: by this function's contract; `pass` keeps the protocol of `tp_traverse`, changes
+        // nothing and is called as `list_traverse` (Objects/listobject.c) would call it.
         unsafe {
             let (traverse, matters) = match self.table.met(ffi::Py_TYPE(object)) {
+                Some(facts)
+                    if facts.is_list
+                        && let Some(lists) = self.lists =>
+                {
+                    for &item in lists.items(object) {
+                        if !item.is_null() {
+                            Self::pass(item, ptr::from_mut(self).cast());
+                        }
+                    }
+                    return;
+                }
                 Some(facts) => (facts.traverse, facts.verdict != 0 || facts.finalizes),
                 None => self.meet(object),
             };
@@ -164,6 +177,7 @@ impl Inspector {
             table: &mut table,
             builtins: &self.builtins,
             classify: &classify,
+            lists: self.lists,
             candidates: Vec::new(),
             held: Vec::new(),
             untracked: FxHashMap::default(),
