@@ -2,10 +2,14 @@
 
 Trains a small transformer in bfloat16, with a record kept of each step, as a data loader and
 a logger do, so that a young collection comes with every step or two. Times steps with no detector,
-with cyclescope's watch and with PyTorch's own detector (``torch.utils.viz._cycles``), in
-interleaved rounds of one run. Prints the median step of each and its ratio to the bare step.
+with cyclescope's watch and with PyTorch's own detector (``torch.utils.viz._cycles``): of training
+as it is, with 20 reference cycles a step that hold no tensor, and with 20 that each hold one.
 
-    python benches/gpu_step.py [--rounds 5] [--steps 40] [--batch 16] [--records 300]
+A step's time drifts with the machine's clocks, by more than a watch costs. So the detectors take
+turns in short rounds, and each is compared with the bare steps of the same round: printed are the
+median of these ratios and their quartiles.
+
+    python benches/gpu_step.py [--rounds 40] [--steps 10] [--batch 16] [--records 300]
 """
 
 from __future__ import annotations
@@ -15,7 +19,8 @@ import gc
 import statistics
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -24,6 +29,9 @@ from torch import nn
 import cyclescope
 
 Step = Callable[[], None]
+CYCLES = 20
+SETTLING = 3
+"""Steps not timed after a detector has begun or ended."""
 
 
 def training_step(batch: int, records: int) -> Step:
@@ -54,21 +62,21 @@ def training_step(batch: int, records: int) -> Step:
     return step
 
 
-def milliseconds(step: Step, count: int) -> list[float]:
-    """The wall-clock time of each of ``count`` steps, the GPU's work included."""
-    times = []
-    torch.cuda.synchronize()
-    for _ in range(count):
-        start = time.perf_counter()
+class Owner:
+    """An instance that keeps a closure which captures it: the cycle that programs have most."""
+
+    def __init__(self, value: object) -> None:
+        self.value = value
+        self.callback = lambda: self.value
+
+
+def with_cycles(step: Step, value: Callable[[], object]) -> Step:
+    def step_with_cycles() -> None:
+        for _ in range(CYCLES):
+            Owner(value())
         step()
-        torch.cuda.synchronize()
-        times.append((time.perf_counter() - start) * 1e3)
-    return times
 
-
-@contextmanager
-def nothing() -> Iterator[None]:
-    yield
+    return step_with_cycles
 
 
 @contextmanager
@@ -91,45 +99,95 @@ def pytorch_detector() -> Iterator[None]:
         torch.cuda.memory._record_memory_history(enabled=None)
 
 
+@dataclass
+class Detector:
+    """A way to watch, and the time of its steps, round by round, in milliseconds."""
+
+    watch: Callable[[], AbstractContextManager[None]]
+    steps: int
+    rounds: int
+    times: list[list[float]] = field(default_factory=list)
+    collections: int = 0
+
+    def run(self, step: Step) -> None:
+        with self.watch():
+            timed(step, SETTLING)
+            before = collections()
+            self.times.append(timed(step, self.steps))
+            self.collections += collections() - before
+        timed(step, SETTLING)
+
+    def beside(self, bare: Detector) -> tuple[float, float, float]:
+        """The quartiles of the ratios to the bare step, each within its round."""
+        ratios = [
+            statistics.median(ours) / statistics.median(theirs)
+            for ours, theirs in zip(self.times, bare.times, strict=False)
+        ]
+        low, median, high = statistics.quantiles(ratios, n=4, method="inclusive")
+        return low, median, high
+
+
+def timed(step: Step, count: int) -> list[float]:
+    """The wall-clock time of each of ``count`` steps, the GPU's work included."""
+    times = []
+    torch.cuda.synchronize()
+    for _ in range(count):
+        start = time.perf_counter()
+        step()
+        torch.cuda.synchronize()
+        times.append((time.perf_counter() - start) * 1e3)
+    return times
+
+
 def collections() -> int:
     return sum(generation["collections"] for generation in gc.get_stats())
 
 
+def compare(step: Step, rounds: int, steps: int, slow_rounds: int) -> dict[str, Detector]:
+    """The detectors in turns, the first two in changing order."""
+    bare = Detector(nullcontext, steps, rounds)
+    ours = Detector(cyclescope_watch, steps, rounds)
+    theirs = Detector(pytorch_detector, max(steps // 3, 1), slow_rounds)
+    for turn in range(rounds):
+        for detector in (bare, ours)[:: 1 if turn % 2 else -1]:
+            detector.run(step)
+        if turn < theirs.rounds:
+            theirs.run(step)
+    return {"no detector": bare, "cyclescope": ours, "torch.utils.viz._cycles": theirs}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=40, help="steps a round (default: 40)")
-    parser.add_argument("--slow-steps", type=int, default=6, help="the same for PyTorch's detector")
+    parser.add_argument("--rounds", type=int, default=40)
+    parser.add_argument("--steps", type=int, default=10, help="steps a round (default: 10)")
+    parser.add_argument("--slow-rounds", type=int, default=2, help="PyTorch's, at least 2")
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--records", type=int, default=300, help="records kept of each step")
     args = parser.parse_args()
 
     step = training_step(args.batch, args.records)
-    milliseconds(step, 20)
-    detectors = {
-        "no detector": (nothing, args.steps),
-        "cyclescope": (cyclescope_watch, args.steps),
-        "torch.utils.viz._cycles": (pytorch_detector, args.slow_steps),
+    scenarios = {
+        "training": step,
+        f"training, {CYCLES} cycles a step": with_cycles(step, lambda: None),
+        f"training, {CYCLES} cycles a step that hold a tensor": with_cycles(
+            step, lambda: torch.empty(1024, device="cuda")
+        ),
     }
-    times: dict[str, list[float]] = {name: [] for name in detectors}
-    seen = dict.fromkeys(detectors, 0)
-    for _ in range(args.rounds):
-        for name, (detector, steps) in detectors.items():
-            with detector():
-                before = collections()
-                times[name] += milliseconds(step, steps)
-                seen[name] += collections() - before
-            milliseconds(step, 3)
-
-    bare = statistics.median(times["no detector"])
+    timed(step, 2 * args.steps)
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, batch {args.batch}")
-    print(f"{'':24} {'median':>9} {'mean':>9} {'longest':>9} {'steps':>6} {'gc':>5} {'ratio':>7}")
-    for name, all_times in times.items():
-        median = statistics.median(all_times)
-        print(
-            f"{name:24} {median:6.2f} ms {statistics.fmean(all_times):6.2f} ms "
-            f"{max(all_times):6.2f} ms {len(all_times):6} {seen[name]:5} {median / bare:6.2f}x"
-        )
+    for scenario, its_step in scenarios.items():
+        detectors = compare(its_step, args.rounds, args.steps, args.slow_rounds)
+        bare = detectors["no detector"]
+        print(f"\n{scenario}")
+        print(f"{'':24} {'median':>9} {'longest':>9} {'steps':>6} {'gc':>5}  ratio (quartiles)")
+        for name, detector in detectors.items():
+            all_times = [time for times in detector.times for time in times]
+            low, ratio, high = detector.beside(bare)
+            print(
+                f"{name:24} {statistics.median(all_times):6.2f} ms {max(all_times):6.1f} ms "
+                f"{len(all_times):6} {detector.collections:5}  "
+                f"{ratio:.3f} ({low:.3f} to {high:.3f})"
+            )
 
 
 if __name__ == "__main__":
