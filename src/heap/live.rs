@@ -121,11 +121,11 @@ impl<'py> LiveObjects<'py> {
             batch.clear();
             batch.objects.append(&mut coming);
             if batch.objects.is_empty() {
-                batch.objects.extend(nth_and_on(&tracked, &others, next));
+                put_from(&tracked, &others, next, &mut batch.objects);
             }
             let first = next;
             next += batch.objects.len();
-            coming.extend(nth_and_on(&tracked, &others, next));
+            put_from(&tracked, &others, next, &mut coming);
             for &object in &coming {
                 prefetch_at(object.cast());
             }
@@ -292,13 +292,11 @@ impl Batch {
         for &address in &*self.targets {
             marks.prefetch(address);
         }
-        let numbers = self.targets.iter().map(|&address| {
-            let number = marks.raw(address);
-            prefetch(counts, number as usize);
-            number
-        });
-        self.numbers.clear();
-        self.numbers.extend(numbers);
+        self.numbers.resize(self.targets.len());
+        for (number, &address) in self.numbers.iter_mut().zip(&*self.targets) {
+            *number = marks.raw(address);
+            prefetch(counts, *number as usize);
+        }
     }
 }
 
@@ -313,13 +311,18 @@ impl Tracked<'_> {
         self.list.len()
     }
 
+    /// All of them, if it is known how they lie in the list's memory.
+    #[inline]
+    fn items(&self) -> Option<&[*mut ffi::PyObject]> {
+        // SAFETY: attached, as the list shows, and nothing changes it.
+        let items = |layout: &ListLayout| unsafe { layout.items(self.list.as_ptr()) };
+        self.layout.as_ref().map(items)
+    }
+
     #[inline]
     fn get(&self, number: usize) -> Option<*mut ffi::PyObject> {
-        if let Some(layout) = &self.layout {
-            // SAFETY: attached, as the list shows, and nothing changes it.
-            return unsafe { layout.items(self.list.as_ptr()) }
-                .get(number)
-                .copied();
+        if let Some(items) = self.items() {
+            return items.get(number).copied();
         }
         // SAFETY: attached; within the list.
         (number < self.len())
@@ -338,13 +341,19 @@ fn nth(
     tracked.get(number).or_else(behind)
 }
 
-/// The objects with a number and those after it, as many as a batch has.
-fn nth_and_on(
+/// Puts the object with a number and those after it into `batch`, as many as a batch has.
+fn put_from(
     tracked: &Tracked<'_>,
     others: &[Bound<'_, PyAny>],
     number: usize,
-) -> impl Iterator<Item = *mut ffi::PyObject> {
-    (number..number + BATCH).map_while(|number| nth(tracked, others, number))
+    batch: &mut Vec<*mut ffi::PyObject>,
+) {
+    match tracked.items() {
+        Some(items) if number < items.len() => {
+            batch.extend_from_slice(&items[number..items.len().min(number + BATCH)]);
+        }
+        _ => batch.extend((number..number + BATCH).map_while(|n| nth(tracked, others, n))),
+    }
 }
 
 /// True for an object that the collector did not list and that can hold something.

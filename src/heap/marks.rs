@@ -29,7 +29,8 @@ pub struct Marks {
     /// empty.
     upper: Vec<u32>,
     lower: Vec<u32>,
-    /// The tables, of which the first is empty.
+    /// The tables, of which the first is empty. Marks lie there with all bits turned, so that memory
+    /// as the system gives it, all zeros, has none.
     chunks: Vec<Array<u32>>,
     tables: u32,
     /// By address: what lies beyond the addresses that systems use today.
@@ -87,7 +88,7 @@ impl Marks {
             table = self.make_table(address);
         }
         let (chunk, place) = position(table, address);
-        self.chunks[chunk][place] = mark;
+        self.chunks[chunk][place] = !mark;
     }
 
     /// The mark of an object, or [`Marks::NONE`].
@@ -97,7 +98,7 @@ impl Marks {
             return self.beyond.get(&address).copied().unwrap_or(Self::NONE);
         }
         let (chunk, place) = position(self.table(address), address);
-        self.chunks[chunk][place]
+        !self.chunks[chunk][place]
     }
 
     /// Says that the mark of an object is asked for soon.
@@ -115,16 +116,21 @@ impl Marks {
         Some(self.raw(address)).filter(|mark| *mark != Self::NONE)
     }
 
-    /// As [`Marks::get`], to change it.
+    /// Lets `change` alter the mark of an object that was given one, and returns what that returns.
     #[inline]
-    pub fn get_mut(&mut self, address: usize) -> Option<&mut u32> {
-        let mark = if is_beyond(address) {
-            self.beyond.get_mut(&address)?
-        } else {
-            let (chunk, place) = position(self.table(address), address);
-            &mut self.chunks[chunk][place]
-        };
-        Some(mark).filter(|mark| **mark != Self::NONE)
+    pub fn change<R>(&mut self, address: usize, change: impl FnOnce(&mut u32) -> R) -> Option<R> {
+        if is_beyond(address) {
+            return self.beyond.get_mut(&address).map(change);
+        }
+        let (chunk, place) = position(self.table(address), address);
+        let turned = &mut self.chunks[chunk][place];
+        let mut mark = !*turned;
+        if mark == Self::NONE {
+            return None;
+        }
+        let result = change(&mut mark);
+        *turned = !mark;
+        Some(result)
     }
 
     /// The bytes of memory that the marks take.
@@ -164,7 +170,7 @@ impl Marks {
     /// Adds an empty table; its number.
     fn add_table(&mut self) -> u32 {
         let own = self.tables;
-        let (chunk, place) = position(own, 0);
+        let (chunk, _) = position(own, 0);
         if chunk == self.chunks.len() {
             let entries = 1 << (CHUNK_BITS + TABLE_BITS);
             // Marks of few objects take no more than they need of the first.
@@ -174,7 +180,6 @@ impl Marks {
                 Array::zeroed(entries)
             });
         }
-        self.chunks[chunk][place..place + (1 << TABLE_BITS)].fill(Self::NONE);
         self.tables += 1;
         own
     }
@@ -222,12 +227,17 @@ mod tests {
                 marks.set(granule(bits, shift), mark);
                 expected.insert(granule(bits, shift), mark);
             }
+            for &(bits, shift, mark) in &all {
+                let address = granule(bits, shift);
+                marks.change(address, |known| *known ^= mark & 1);
+                expected.entry(address).and_modify(|known| *known ^= mark & 1);
+            }
             for &(bits, shift, _) in &all {
                 let address = granule(bits, shift);
                 for address in [address, address ^ 1 << GRANULE_BITS, address ^ 1 << 30] {
                     let known = expected.get(&address).copied();
                     prop_assert_eq!(marks.get(address), known);
-                    prop_assert_eq!(marks.get_mut(address).copied(), known);
+                    prop_assert_eq!(marks.change(address, |mark| *mark), known);
                 }
             }
         }

@@ -51,11 +51,11 @@ pub unsafe fn unreachable(
         unsafe {
             walk.for_each_target(object, |target| {
                 // Where there are too many to count, the object is never garbage.
-                if let Some(mark) = marks.get_mut(target)
-                    && *mark < MANY
-                {
-                    *mark = mark.saturating_sub(1);
-                }
+                marks.change(target, |mark| {
+                    if *mark < MANY {
+                        *mark = mark.saturating_sub(1);
+                    }
+                });
             });
         }
     }
@@ -63,26 +63,25 @@ pub unsafe fn unreachable(
     // In the order of the list as far as possible: neighbours in it are neighbours in memory.
     let mut pending: Vec<*mut ffi::PyObject> = Vec::new();
     for &object in objects {
-        let Some(mark) = marks.get_mut(object as usize) else {
-            continue;
-        };
-        let reachable = *mark != 0;
-        *mark |= PASSED;
-        if reachable {
-            *mark |= REACHED;
+        let reachable = marks.change(object as usize, |mark| {
+            let reachable = *mark != 0;
+            *mark |= if reachable { PASSED | REACHED } else { PASSED };
+            reachable
+        });
+        if reachable == Some(true) {
             pending.push(object);
         }
         while let Some(object) = pending.pop() {
             // SAFETY: live and attached, by this function's contract.
             unsafe {
                 walk.for_each_target(object, |target| {
-                    if let Some(mark) = marks.get_mut(target)
-                        && *mark & REACHED == 0
-                    {
+                    let passed = marks.change(target, |mark| {
+                        let new = *mark & REACHED == 0;
                         *mark |= REACHED;
-                        if *mark & PASSED != 0 {
-                            pending.push(target as *mut ffi::PyObject);
-                        }
+                        new && *mark & PASSED != 0
+                    });
+                    if passed == Some(true) {
+                        pending.push(target as *mut ffi::PyObject);
                     }
                 });
             }
@@ -93,8 +92,8 @@ pub unsafe fn unreachable(
         .copied()
         .filter(|&object| {
             marks
-                .get_mut(object as usize)
-                .is_some_and(|mark| *mark & REACHED == 0)
+                .get(object as usize)
+                .is_some_and(|mark| mark & REACHED == 0)
         })
         .collect()
 }
