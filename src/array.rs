@@ -129,6 +129,12 @@ impl<T: Pod> Growing<T> {
         self.len += 1;
     }
 
+    pub fn push_all(&mut self, items: &[T]) {
+        let len = self.len;
+        self.resize(len + items.len());
+        self[len..].copy_from_slice(items);
+    }
+
     #[inline]
     pub fn pop(&mut self) -> Option<T> {
         let last = self.len.checked_sub(1)?;
@@ -226,10 +232,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_grows_is_as_a_vec(steps in vec((0..4u8, 0..40usize), 0..80)) {
+        fn what_grows_is_as_a_vec(steps in vec((0..5u8, 0..40usize), 0..80)) {
             let (mut ours, mut expected) = (Growing::with_capacity(3), Vec::new());
             for (step, number) in steps {
                 match step {
+                    4 => {
+                        let all: Vec<usize> = (0..number).collect();
+                        ours.push_all(&all);
+                        expected.extend_from_slice(&all);
+                    }
                     0 => {
                         ours.extend(0..number);
                         expected.extend(0..number);

@@ -58,23 +58,18 @@ impl Csr {
     /// A graph of so many nodes with these references, in their order from each node.
     pub fn from_edges(nodes: usize, edges: &[(u32, u32)]) -> Self {
         let mut graph = Self::with_capacity(nodes, 0);
-        for _ in 0..nodes {
-            graph.finish_node();
-        }
-        graph.insert(0, edges);
+        graph.insert(nodes, edges);
         graph
     }
 
-    /// Adds a reference from the node that [`Csr::finish_node`] will make.
-    #[inline]
-    pub fn push_target(&mut self, target: u32) {
-        self.targets.push(target);
-    }
-
-    /// Makes a node of the references pushed since the last. Past 2^32 references the rest is left out.
-    pub fn finish_node(&mut self) {
-        self.targets.truncate(u32::MAX as usize);
-        self.first.push(self.targets.len() as u32);
+    /// Adds a node for each of `ends`: its references are those of `targets` from the end of the node
+    /// before up to its own. Past 2^32 references of all nodes the rest is left out.
+    pub fn push_nodes(&mut self, targets: &[u32], ends: &[usize]) {
+        let before = self.targets.len();
+        let room = u32::MAX as usize - before;
+        self.targets.push_all(&targets[..targets.len().min(room)]);
+        let first = ends.iter().map(|&end| (before + end.min(room)) as u32);
+        self.first.extend(first);
     }
 
     pub fn node_count(&self) -> usize {
@@ -133,9 +128,8 @@ impl Csr {
     /// Adds `nodes` nodes at the end and these references, behind those that their sources have, in
     /// place.
     pub fn insert(&mut self, nodes: usize, edges: &[(u32, u32)]) {
-        for _ in 0..nodes {
-            self.finish_node();
-        }
+        let end = self.targets.len() as u32;
+        self.first.extend(std::iter::repeat_n(end, nodes));
         if edges.is_empty() {
             return;
         }

@@ -156,38 +156,30 @@ impl<'py> LiveObjects<'py> {
                 batch.ends.push(batch.targets.len());
             }
             batch.number(&marks, &unaccounted);
-            let mut from = 0;
-            for &end in &batch.ends {
-                for place in from..end {
-                    let address = batch.targets[place];
-                    // What was met for the first time in this batch has a number by now.
-                    let known = match batch.numbers[place] {
-                        Marks::NONE => marks.get(address),
-                        number => Some(number),
-                    };
-                    let number = match known {
-                        Some(number) => number,
-                        None => {
-                            let target = address as *mut ffi::PyObject;
-                            // SAFETY: attached; the object that was traversed refers to the target.
-                            if !unsafe { matters(table, builtins, classify, target) } {
-                                continue;
-                            }
-                            let number = unaccounted.len() as u32;
-                            marks.set(address, number);
-                            unaccounted.push(0);
-                            // SAFETY: as above.
-                            others.push(unsafe { Bound::from_borrowed_ptr(py, target) });
-                            number
-                        }
-                    };
-                    graph.push_target(number);
-                    let left = &mut unaccounted[number as usize];
-                    *left = left.wrapping_sub(1);
-                }
-                graph.finish_node();
-                from = end;
-            }
+            batch.keep(|address, number| {
+                // What was met for the first time in this batch has a number by now.
+                let number = match number {
+                    Marks::NONE => marks.get(address),
+                    number => Some(number),
+                };
+                let number = number.or_else(|| {
+                    let target = address as *mut ffi::PyObject;
+                    // SAFETY: attached; the object that was traversed refers to the target.
+                    if !unsafe { matters(table, builtins, classify, target) } {
+                        return None;
+                    }
+                    let number = unaccounted.len() as u32;
+                    marks.set(address, number);
+                    unaccounted.push(0);
+                    // SAFETY: as above.
+                    others.push(unsafe { Bound::from_borrowed_ptr(py, target) });
+                    Some(number)
+                })?;
+                let left = &mut unaccounted[number as usize];
+                *left = left.wrapping_sub(1);
+                Some(number)
+            });
+            graph.push_nodes(&batch.numbers, &batch.ends);
         }
         for left in &mut *unaccounted {
             // Some objects visit what others hold for them: more than all references.
@@ -297,6 +289,24 @@ impl Batch {
             *number = marks.raw(address);
             prefetch(counts, *number as usize);
         }
+    }
+
+    /// Leaves of the numbers, and of the references that they stand for, those that `number` says,
+    /// which is given each target's address and the number read for it.
+    #[inline(always)]
+    fn keep(&mut self, mut number: impl FnMut(usize, u32) -> Option<u32>) {
+        let (mut from, mut kept) = (0, 0);
+        for end in &mut self.ends {
+            for place in from..*end {
+                if let Some(number) = number(self.targets[place], self.numbers[place]) {
+                    self.numbers[kept] = number;
+                    kept += 1;
+                }
+            }
+            from = *end;
+            *end = kept;
+        }
+        self.numbers.truncate(kept);
     }
 }
 
