@@ -109,7 +109,16 @@ impl<'py> Live<'py> {
             .filter_map(|(node, verdict)| Some((node, verdict, self.objects.object(node)?)))
             .collect();
         // All at once, and held from then on: what comes after may let other threads run.
-        let elsewhere = self.is_autograd_at_work_elsewhere(inspector);
+        let elsewhere = self.is_autograd_at_work_elsewhere(inspector, || {
+            let tracked = tensors.iter().filter(|(_, verdict, tensor)| {
+                frameworks.has_grad_fn(*verdict, tensor)
+                    || frameworks.requires_grad(*verdict, tensor)
+            });
+            let memory = tracked.filter_map(|(node, ..)| edges.memory_of.get(node));
+            let mut devices = memory.map(|&index| self.buffers[index].buffer.device.as_str());
+            let first = devices.next();
+            devices.any(|device| Some(device) != first)
+        });
         let owned: Vec<Vec<(&str, Bound<'py, PyAny>)>> = tensors
             .iter()
             .map(|(_, verdict, tensor)| {
@@ -166,7 +175,7 @@ impl<'py> Live<'py> {
                 self.add_attributes(node, &tensor, edges);
             }
         }
-        if elsewhere || self.is_autograd_at_work_elsewhere(inspector) {
+        if elsewhere || self.is_autograd_at_work_elsewhere(inspector, || false) {
             self.notes.push(
                 "Another thread is in the midst of a backward pass, or replaces a gradient. Gradients, or \
                  what autograd saved, are not looked at."
@@ -185,7 +194,15 @@ impl<'py> Live<'py> {
     /// no part, or of setting an attribute, such as a gradient. PyTorch lets other threads run meanwhile,
     /// but waits for none of them when it frees what a function saved or replaces a gradient: who reads
     /// that in between reads what is gone.
-    fn is_autograd_at_work_elsewhere(&self, inspector: &Inspector) -> bool {
+    ///
+    /// A backward pass has a thread for each device (`Engine::start_device_threads` in
+    /// torch/csrc/autograd/engine.cpp), so that even in a hook this is not the only one if tensors that
+    /// need gradients are `on_several_devices`.
+    fn is_autograd_at_work_elsewhere(
+        &self,
+        inspector: &Inspector,
+        on_several_devices: impl FnOnce() -> bool,
+    ) -> bool {
         let py = self.objects.py();
         let Ok(frames) = running_frames(py, &inspector.builtins, &inspector.current_frames) else {
             return true;
@@ -209,7 +226,7 @@ impl<'py> Live<'py> {
             .and_then(|torch| torch.get_item(intern!(py, "_current_graph_task_id")).ok()?)
             .and_then(|ask| ask.cast_into_exact::<PyCFunction>().ok())
             .and_then(|ask| int_value(&ask.call0().ok()?));
-        task == Some(NO_TASK)
+        task == Some(NO_TASK) || on_several_devices()
     }
 
     /// Finds the dictionaries of hooks that nothing accounts for. A function in C++ does not tell

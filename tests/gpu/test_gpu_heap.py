@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import threading
+from typing import Any
 
 import pytest
 import torch
@@ -83,3 +85,47 @@ def test_a_loop_through_the_gpus_autograd_graph() -> None:
     answer = cyclescope.why_alive(output)
     assert answer.loops
     assert "no collection can free" in str(answer)
+
+
+def test_a_look_from_the_thread_of_a_backward_pass() -> None:
+    """Hooks of tensors on the GPU run on a thread that PyTorch made, for its device."""
+    weight = torch.ones(1024, 1024, device="cuda", requires_grad=True)
+    looks: list[tuple[int, cyclescope.Heap, cyclescope.Retention]] = []
+
+    def look(gradient: torch.Tensor) -> None:
+        looks.append(
+            (threading.get_ident(), cyclescope.heap(), cyclescope.why_alive(weight, gradient))
+        )
+        gc.collect()
+
+    result: Any = (weight * 2).exp()
+    result.register_hook(look)
+    for _ in range(3):
+        result.sum().backward(retain_graph=True)
+    assert len(looks) == 3
+    for thread, heap, why in looks:
+        assert thread != threading.get_ident()
+        assert weight.data_ptr() in {each.pointer for each in heap.buffers}
+        assert heap.device_bytes >= weight.nbytes
+        assert not any(note.startswith("Another thread") for note in heap.notes)
+        assert any("weight" in str(path) for path in why.paths), str(why)
+    categories = {each.pointer: each.category for each in looks[-1][1].buffers}
+    assert weight.grad is not None
+    assert categories[weight.grad.data_ptr()] == "gradient"
+
+
+def test_a_look_from_one_of_the_threads_of_a_backward_pass() -> None:
+    """Another may free a gradient on its device at any time: none is read."""
+    near = torch.ones(256, 256, requires_grad=True)
+    far = torch.ones(256, 256, device="cuda", requires_grad=True)
+    looks: list[cyclescope.Heap] = []
+    for _ in range(10):
+        result: Any = (far * 2).exp()
+        result.register_hook(lambda gradient: looks.append(cyclescope.heap()))
+        loss: Any = result.sum().cpu() + (near * 2).exp().sum()
+        loss.backward()
+    assert len(looks) == 10
+    for look in looks:
+        assert any(note.startswith("Another thread") for note in look.notes)
+        assert {near.data_ptr(), far.data_ptr()} <= {each.pointer for each in look.buffers}
+    assert not any(note.startswith("Another thread") for note in cyclescope.heap().notes)
