@@ -107,7 +107,7 @@ test-gpu: .wheel/.built ## the tests that need an NVIDIA GPU, with the PyTorch o
 
 bench: $(VENV)/.tested-with $(VENV)/.built ## what cyclescope costs, measured
 	$(PY) benches/hook_cost.py
-	$(PY) benches/million_ring.py
+	$(PY) benches/large_leaks.py
 	$(PY) benches/rendering.py
 	$(PY) benches/interactions.py
 	$(PY) benches/repeated_leak.py
