@@ -10,6 +10,7 @@ mod owned;
 mod process;
 mod purpose;
 mod room;
+mod unreachable;
 mod why;
 
 use std::cell::{Cell, RefCell};
@@ -20,7 +21,6 @@ use petgraph::graph::NodeIndex;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::PyList;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 pub(crate) use found::{Examination, Found, Held, Occurrence, confirm_gone, prefer};
@@ -34,8 +34,8 @@ use crate::graph::{
     hide_values, select,
 };
 use crate::heap::{
-    AllocationTraces, Builtins, Classes, Description, ListLayout, ObjectKind, ReferenceName,
-    Snapshot, TypeTable, capture, describe, name_references, unreachable,
+    AllocationTraces, Builtins, Classes, Description, ListLayout, Marks, ObjectKind, ReferenceName,
+    Snapshot, TypeTable, capture, describe, name_references,
 };
 use crate::hook::GcModule;
 use crate::report::assemble;
@@ -70,6 +70,8 @@ pub struct Inspector {
     builtins: Builtins,
     lists: Option<ListLayout>,
     table: RefCell<TypeTable>,
+    /// Empty, with memory for the next look.
+    marks: Cell<Option<Marks>>,
     frameworks: RefCell<Frameworks>,
     classes: Cell<Classes>,
     diagnoses: Cell<Diagnoses>,
@@ -88,6 +90,7 @@ impl Inspector {
             builtins: Builtins::new(py)?,
             lists: ListLayout::known(py),
             table: RefCell::new(TypeTable::new()),
+            marks: Cell::default(),
             classes: Cell::default(),
             diagnoses: Cell::default(),
             frameworks: RefCell::default(),
@@ -151,75 +154,6 @@ impl Inspector {
         if redacted {
             redact(report);
         }
-    }
-
-    /// The objects that a full collection would find unreachable, before it ran any finalizer.
-    ///
-    /// # Errors
-    /// As [`Inspector::find`].
-    pub fn unreachable<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        let lists = [self.gc.objects(py, None)?];
-        let garbage = self.unreachable_in(&lists)?;
-        let result = PyList::empty(py);
-        for object in garbage {
-            result.append(self.object(py, object as usize))?;
-        }
-        Ok(result)
-    }
-
-    /// The unreachable ones among the objects of some lists.
-    fn unreachable_in(&self, lists: &[Bound<'_, PyList>]) -> PyResult<Vec<*mut ffi::PyObject>> {
-        ask_for_room(lists.iter().map(|list| list.len()).sum(), ROOM_FOR_OBJECT)?;
-        let own: FxHashSet<usize> = lists.iter().map(|list| list.as_ptr() as usize).collect();
-        // SAFETY: attached; the lists lend their items and outlive the pointers' use here.
-        let objects: Vec<*mut ffi::PyObject> = unsafe {
-            lists
-                .iter()
-                .flat_map(|list| (0..list.len()).map(move |i| (list, i as ffi::Py_ssize_t)))
-                .map(|(list, i)| ffi::PyList_GetItem(list.as_ptr(), i))
-                .filter(|object| !own.contains(&(*object as usize)))
-                .collect()
-        };
-        let mut table = self.table.try_borrow_mut().map_err(|_| busy())?;
-        let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
-        // SAFETY: attached; the types that are classified are alive.
-        let classify = |ty| unsafe { frameworks.classify(ty) };
-        // SAFETY: attached; the lists hold each object, once.
-        Ok(unsafe { unreachable(&mut table, &self.builtins, &classify, &objects, 1) })
-    }
-
-    /// Which of the objects, by index, something outside of them refers to, directly or through
-    /// others of them; all if the inspector is at work already.
-    ///
-    /// `own_references` is how many references to each are the caller's own.
-    pub(crate) fn held(
-        &self,
-        _py: Python<'_>,
-        objects: &[*mut ffi::PyObject],
-        own_references: i64,
-    ) -> Vec<usize> {
-        let (Ok(mut table), Ok(frameworks)) =
-            (self.table.try_borrow_mut(), self.frameworks.try_borrow())
-        else {
-            return (0..objects.len()).collect();
-        };
-        // SAFETY: attached; the types that are classified are alive.
-        let classify = |ty| unsafe { frameworks.classify(ty) };
-        // SAFETY: attached; the caller holds the objects, which are distinct.
-        let free: FxHashSet<_> = unsafe {
-            unreachable(
-                &mut table,
-                &self.builtins,
-                &classify,
-                objects,
-                own_references,
-            )
-        }
-        .into_iter()
-        .collect();
-        (0..objects.len())
-            .filter(|&index| !free.contains(&objects[index]))
-            .collect()
     }
 
     /// The leaks that are garbage now in generations up to `oldest` (all if `None`), and the

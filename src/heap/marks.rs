@@ -91,6 +91,15 @@ impl Marks {
         self.chunks[chunk][place] = !mark;
     }
 
+    /// Takes an object's mark away. The memory stays, for others.
+    pub fn forget(&mut self, address: usize) {
+        if is_beyond(address) {
+            self.beyond.remove(&address);
+        } else if self.table(address) != 0 {
+            self.set(address, Self::NONE);
+        }
+    }
+
     /// The mark of an object, or [`Marks::NONE`].
     #[inline(always)]
     pub fn raw(&self, address: usize) -> u32 {
@@ -239,6 +248,13 @@ mod tests {
                     prop_assert_eq!(marks.get(address), known);
                     prop_assert_eq!(marks.change(address, |mark| *mark), known);
                 }
+            }
+            for &(bits, shift, _) in &all {
+                marks.forget(granule(bits, shift));
+                marks.forget(granule(bits, shift) ^ 1 << 40);
+            }
+            for &(bits, shift, _) in &all {
+                prop_assert_eq!(marks.get(granule(bits, shift)), None);
             }
         }
     }

@@ -57,6 +57,7 @@ pub(crate) use {
     frames::{RunningFrame, is_in_package, running_frames, thread_names},
     list::ListLayout,
     live::{LiveObjects, NotTaken},
+    marks::Marks,
     names::name_references,
     read::{
         Descriptor, class_items, dict_items, find_item, imported, int_value, items, new_text,

@@ -21,8 +21,8 @@ const PASSED: u32 = 1 << 31;
 /// keeps a reference is reachable, and so is all it refers to. Nothing is changed and no finalizer
 /// runs, so this also finds the cycles that a finalizer would break.
 ///
-/// `own_references` is how many references to each object are the caller's own (the list that
-/// holds them, say).
+/// `marks` are empty, and are so again afterwards. `own_references` is how many references to each
+/// object are the caller's own (the list that holds them, say).
 ///
 /// # Safety
 /// The caller is attached to the interpreter; `objects` are live and distinct.
@@ -30,10 +30,10 @@ pub unsafe fn unreachable(
     table: &mut TypeTable,
     builtins: &Builtins,
     classify: &impl Fn(*mut ffi::PyTypeObject) -> Verdict,
+    marks: &mut Marks,
     objects: &[*mut ffi::PyObject],
     own_references: i64,
 ) -> Vec<*mut ffi::PyObject> {
-    let mut marks = Marks::default();
     for &object in objects {
         // SAFETY: live and attached, by this function's contract.
         let outside = unsafe { reference_count(object) } - own_references;
@@ -87,15 +87,15 @@ pub unsafe fn unreachable(
             }
         }
     }
-    objects
-        .iter()
-        .copied()
-        .filter(|&object| {
-            marks
-                .get(object as usize)
-                .is_some_and(|mark| mark & REACHED == 0)
-        })
-        .collect()
+    let is_free = |&object: &*mut ffi::PyObject| {
+        let mark = marks.get(object as usize);
+        mark.is_some_and(|mark| mark & REACHED == 0)
+    };
+    let free = objects.iter().copied().filter(is_free).collect();
+    for &object in objects {
+        marks.forget(object as usize);
+    }
+    free
 }
 
 /// What is needed to step from an object to its referents.
