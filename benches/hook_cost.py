@@ -177,8 +177,8 @@ SCENARIOS = [
         amid_survivors(owners_of_closures),
         16,
         4 * LOOK_EVERY,
-        lambda ours, bare: ours.beside(bare) <= 1.4,
-        "at most 1.4 × bare",
+        lambda ours, bare: ours.beside(bare) <= 1.3,
+        "at most 1.3 × bare",
     ),
     Scenario(
         "automatic young collection, 200 instances are garbage among others",
@@ -186,8 +186,8 @@ SCENARIOS = [
         amid_survivors(pairs_of_instances),
         16,
         4 * LOOK_EVERY,
-        lambda ours, bare: ours.beside(bare) <= 1.4,
-        "at most 1.4 × bare",
+        lambda ours, bare: ours.beside(bare) <= 1.3,
+        "at most 1.3 × bare",
     ),
     Scenario(
         "automatic young collection, 200 lists are garbage among others",
@@ -195,8 +195,8 @@ SCENARIOS = [
         amid_survivors(pairs_of_lists),
         16,
         4 * LOOK_EVERY,
-        lambda ours, bare: ours.beside(bare) <= 1.4,
-        "at most 1.4 × bare",
+        lambda ours, bare: ours.beside(bare) <= 1.3,
+        "at most 1.3 × bare",
     ),
     Scenario(
         "full collection, 20,000 instances are garbage",
