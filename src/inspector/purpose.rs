@@ -1,4 +1,7 @@
 //! What PyTorch's modules and optimizers keep tensors for.
+//!
+//! The post-mortem of an out-of-memory error sorts tensors again (`roles` in `_live/kept.py`), and to the
+//! same end: there may be no time for the graph of the heap that this needs.
 
 use pyo3::prelude::*;
 use pyo3::types::PyType;
@@ -7,11 +10,11 @@ use rustc_hash::FxHashMap;
 use super::Inspector;
 use super::live::Live;
 use crate::device::{Frameworks, attributes_of, class};
-use crate::heap::{dict_items, find_item, imported};
+use crate::heap::{dict_items, find_item, imported, items};
 use crate::report::heap::Category;
 
 /// In an optimizer's state, tensors are looked for so deep: `state[parameter]['exp_avg']`, or one
-/// dictionary or list deeper.
+/// dictionary, list or tuple deeper, such as `['old_dirs'][0]` of LBFGS.
 const DEPTH: usize = 3;
 
 impl Inspector {
@@ -98,7 +101,7 @@ impl<'py> Classes<'py> {
     }
 }
 
-/// Calls `f` with each tensor among the values of a dictionary, and of those in it.
+/// Calls `f` with each tensor among the values of a dictionary, list or tuple, and of those in it.
 fn tensors_in(
     frameworks: &Frameworks,
     live: &Live<'_>,
@@ -117,5 +120,8 @@ fn tensors_in(
             tensors_in(frameworks, live, value, depth - 1, f);
             true
         });
+        for item in items(object) {
+            tensors_in(frameworks, live, &item, depth - 1, f);
+        }
     }
 }

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import signal
 import subprocess
 import sys
 import tempfile
@@ -155,6 +156,8 @@ def main() -> None:
     parser.add_argument("modules", nargs="*", help="such as test_gc (default: all that matter)")
     args = parser.parse_args()
 
+    # A job in the background of a script ignores interrupts, and would hand that down to the tests.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     print(f"CPython {platform.python_version()}\n")
     print("| module | tests | passed | skipped | failed without | failed only with | reports |")
     print("| ------ | ----: | -----: | ------: | -------------: | ---------------: | ------: |")

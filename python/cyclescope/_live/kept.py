@@ -38,7 +38,12 @@ class Roles:
 
 
 def roles(torch: Torch, census: Census, device: str) -> Roles:
-    """Sort what is on a device."""
+    """Sort what is on a device.
+
+    As the categories of :func:`cyclescope.heap` do (its parameters include the buffers, and its
+    gradients those of leaves that are in no module), but from the census alone: those come with
+    the graph of the whole heap, for which there may be no time when memory has run out.
+    """
     found = Roles()
     base = torch._C.TensorBase
     taken: set[int] = set()
