@@ -1,7 +1,7 @@
 //! What PyTorch's modules and optimizers keep tensors for.
 //!
-//! The post-mortem of an out-of-memory error sorts tensors again (`roles` in `_live/kept.py`), and to the
-//! same end: there may be no time for the graph of the heap that this needs.
+//! The post-mortem of an out-of-memory error sorts tensors again (`roles` in `_live/kept.py`), to the same
+//! end but without a look at autograd's graphs: memory often runs out in a backward pass.
 
 use pyo3::prelude::*;
 use pyo3::types::PyType;

@@ -9,6 +9,7 @@ without the watch too says nothing.
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import os
 import platform
 import signal
@@ -163,6 +164,9 @@ def main() -> None:
     print("| ------ | ----: | -----: | ------: | -------------: | ---------------: | ------: |")
     guilty: list[str] = []
     for module in args.modules or MODULES:
+        if importlib.util.find_spec(f"test.{module}") is None:
+            guilty.append(f"{module}: this Python came without it")
+            continue
         result = compare(module)
         guilty += [f"{module}: {name}" for name in result.only_watched]
         print(

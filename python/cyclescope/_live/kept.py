@@ -42,7 +42,8 @@ def roles(torch: Torch, census: Census, device: str) -> Roles:
 
     As the categories of :func:`cyclescope.heap` do (its parameters include the buffers, and its
     gradients those of leaves that are in no module), but from the census alone: those come with
-    the graph of the whole heap, for which there may be no time when memory has run out.
+    a walk of autograd's graphs, which are left alone in a backward pass, and memory often runs out
+    in one.
     """
     found = Roles()
     base = torch._C.TensorBase
