@@ -309,6 +309,19 @@ def test_the_post_mortem_sorts_as_the_categories(
 
 
 @needs_torch
+def test_a_state_that_holds_itself_over_and_over_takes_no_longer(torch: Any) -> None:
+    optimizing = torch.optim.SGD([torch.nn.Parameter(torch.ones(64, 64))])
+    moment = torch.ones(64, 64)
+    ring: list[Any] = [moment]
+    ring += [ring] * 30_000
+    optimizing.state["ring"] = ring
+    # Way by way it would be a billion, and hours.
+    sorted_ = kept.roles(torch, take_census(torch), "cpu")
+    assert moment.data_ptr() in sorted_.optimizer
+    assert of(cyclescope.heap(), moment.data_ptr()).category == "optimizer state"
+
+
+@needs_torch
 def test_what_is_not_kept_by_autograd_is_no_activation(torch: Any) -> None:
     with torch.no_grad():
         history.append((torch.ones(8, 64) * 2).exp())
