@@ -40,6 +40,7 @@ MODULES = [
     "test_multiprocessing_fork",
     "test_multiprocessing_spawn",
     "test_multiprocessing_forkserver",
+    "test_multiprocessing_main_handling",
     "test_io",
     "test_subprocess",
     "test_inspect",
