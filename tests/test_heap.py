@@ -19,6 +19,8 @@ import numpy
 import pytest
 
 import cyclescope
+from cyclescope._live import kept
+from cyclescope._live.reading import take_census
 
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 needs_torch = pytest.mark.skipif(not HAS_TORCH, reason="no PyTorch here")
@@ -262,6 +264,61 @@ def test_categories_of_a_training_step(torch: Any) -> None:
     assert purpose(batch) == "input"
     assert row(heap.top("category"), "activation").count >= 1
     assert loss.requires_grad
+
+
+@needs_torch
+@pytest.mark.parametrize(
+    ("optimizer", "options"),
+    [
+        ("Adam", {}),
+        ("SGD", {"momentum": 0.9}),
+        # Its state has lists of tensors.
+        ("LBFGS", {"history_size": 4}),
+    ],
+)
+def test_the_post_mortem_sorts_as_the_categories(
+    torch: Any, optimizer: str, options: dict[str, Any]
+) -> None:
+    global model
+    model = torch.nn.Sequential(
+        torch.nn.Linear(64, 64), torch.nn.BatchNorm1d(64), torch.nn.Linear(64, 1)
+    )
+    optimizing = getattr(torch.optim, optimizer)(model.parameters(), **options)
+    batch = torch.randn(32, 64, generator=torch.Generator().manual_seed(0))
+
+    def closure() -> Any:
+        optimizing.zero_grad()
+        loss = model(batch).square().mean()
+        loss.backward()
+        return loss
+
+    for _ in range(3):
+        optimizing.step(closure)
+    sorted_ = kept.roles(torch, take_census(torch), "cpu")
+    categories = {buffer.pointer: buffer.category for buffer in cyclescope.heap().buffers}
+
+    def of_role(pointers: dict[int, int]) -> set[str]:
+        assert pointers
+        return {categories[pointer] for pointer in pointers}
+
+    assert of_role(sorted_.parameters) == {"parameter"}
+    assert of_role(sorted_.buffers) == {"parameter"}
+    assert of_role(sorted_.gradients) == {"gradient"}
+    assert of_role(sorted_.optimizer) == {"optimizer state"}
+    assert not of_role(sorted_.other) & {"parameter", "optimizer state"}
+
+
+@needs_torch
+def test_a_state_that_holds_itself_over_and_over_takes_no_longer(torch: Any) -> None:
+    optimizing = torch.optim.SGD([torch.nn.Parameter(torch.ones(64, 64))])
+    moment = torch.ones(64, 64)
+    ring: list[Any] = [moment]
+    ring += [ring] * 30_000
+    optimizing.state["ring"] = ring
+    # Way by way it would be a billion, and hours.
+    sorted_ = kept.roles(torch, take_census(torch), "cpu")
+    assert moment.data_ptr() in sorted_.optimizer
+    assert of(cyclescope.heap(), moment.data_ptr()).category == "optimizer state"
 
 
 @needs_torch

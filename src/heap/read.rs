@@ -226,17 +226,23 @@ pub fn texts_of(tuple: &Bound<'_, PyAny>) -> Vec<String> {
         .collect()
 }
 
-/// The items of a tuple; empty for anything else.
-pub fn items<'py>(tuple: &Bound<'py, PyAny>) -> Vec<Bound<'py, PyAny>> {
-    let py = tuple.py();
-    // SAFETY: attached; the check is by type flag and the items are lent by the tuple.
+/// The items of a tuple or a list, also of a subclass; empty for anything else.
+pub fn items<'py>(sequence: &Bound<'py, PyAny>) -> Vec<Bound<'py, PyAny>> {
+    let (py, object) = (sequence.py(), sequence.as_ptr());
+    // SAFETY: attached; the checks are by type flag. The items are lent, and given references of their
+    // own before any other code runs.
     unsafe {
-        if ffi::PyTuple_Check(tuple.as_ptr()) == 0 {
-            return Vec::new();
+        if ffi::PyTuple_Check(object) != 0 {
+            (0..ffi::PyTuple_Size(object))
+                .map(|i| Bound::from_borrowed_ptr(py, ffi::PyTuple_GetItem(object, i)))
+                .collect()
+        } else if ffi::PyList_Check(object) != 0 {
+            (0..ffi::PyList_Size(object))
+                .map(|i| Bound::from_borrowed_ptr(py, ffi::PyList_GetItem(object, i)))
+                .collect()
+        } else {
+            Vec::new()
         }
-        (0..ffi::PyTuple_Size(tuple.as_ptr()))
-            .map(|i| Bound::from_borrowed_ptr(py, ffi::PyTuple_GetItem(tuple.as_ptr(), i)))
-            .collect()
     }
 }
 

@@ -1,17 +1,20 @@
 //! What PyTorch's modules and optimizers keep tensors for.
+//!
+//! The post-mortem of an out-of-memory error sorts tensors again (`roles` in `_live/kept.py`), to the same
+//! end but without a look at autograd's graphs: memory often runs out in a backward pass.
 
 use pyo3::prelude::*;
-use pyo3::types::PyType;
-use rustc_hash::FxHashMap;
+use pyo3::types::{PyDict, PyList, PyTuple, PyType};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Inspector;
 use super::live::Live;
 use crate::device::{Frameworks, attributes_of, class};
-use crate::heap::{dict_items, find_item, imported};
+use crate::heap::{dict_items, find_item, imported, items};
 use crate::report::heap::Category;
 
 /// In an optimizer's state, tensors are looked for so deep: `state[parameter]['exp_avg']`, or one
-/// dictionary or list deeper.
+/// dictionary, list or tuple deeper, such as `['old_dirs'][0]` of LBFGS.
 const DEPTH: usize = 3;
 
 impl Inspector {
@@ -53,7 +56,7 @@ impl Inspector {
             for (name, category) in parts {
                 let part = find_item(name, |f| dict_items(attributes.as_any(), f));
                 if let Some(part) = part {
-                    tensors_in(frameworks, live, &part, DEPTH, &mut |tensor| {
+                    tensors_in(frameworks, live, part, &mut |tensor| {
                         found.push((tensor, *category));
                     });
                 }
@@ -98,24 +101,38 @@ impl<'py> Classes<'py> {
     }
 }
 
-/// Calls `f` with each tensor among the values of a dictionary, and of those in it.
-fn tensors_in(
+/// Calls `f` with each tensor in a dictionary, list or tuple, and in those within it.
+fn tensors_in<'py>(
     frameworks: &Frameworks,
     live: &Live<'_>,
-    object: &Bound<'_, PyAny>,
-    depth: usize,
+    container: Bound<'py, PyAny>,
     f: &mut dyn FnMut(u32),
 ) {
-    if Frameworks::is_tensor(frameworks.verdict_of(object)) {
-        if let Some(node) = live.objects.number_of(object) {
-            f(node);
+    // Each is looked into once: one that holds itself a thousand times takes no longer for it.
+    let mut seen = FxHashSet::from_iter([container.as_ptr() as usize]);
+    let mut level = vec![container];
+    for _ in 0..DEPTH {
+        let mut below = Vec::new();
+        let mut look_at = |value: &Bound<'py, PyAny>| {
+            if Frameworks::is_tensor(frameworks.verdict_of(value)) {
+                live.objects.number_of(value).into_iter().for_each(&mut *f);
+            } else if is_container(value) && seen.insert(value.as_ptr() as usize) {
+                below.push(value.clone());
+            }
+        };
+        for container in &level {
+            dict_items(container, &mut |_, value| {
+                look_at(value);
+                true
+            });
+            items(container).iter().for_each(&mut look_at);
         }
-        return;
+        level = below;
     }
-    if depth > 0 {
-        dict_items(object, &mut |_, value| {
-            tensors_in(frameworks, live, value, depth - 1, f);
-            true
-        });
-    }
+}
+
+fn is_container(object: &Bound<'_, PyAny>) -> bool {
+    object.is_instance_of::<PyDict>()
+        || object.is_instance_of::<PyList>()
+        || object.is_instance_of::<PyTuple>()
 }

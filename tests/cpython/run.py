@@ -9,8 +9,10 @@ without the watch too says nothing.
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import os
 import platform
+import signal
 import subprocess
 import sys
 import tempfile
@@ -38,6 +40,7 @@ MODULES = [
     "test_multiprocessing_fork",
     "test_multiprocessing_spawn",
     "test_multiprocessing_forkserver",
+    "test_multiprocessing_main_handling",
     "test_io",
     "test_subprocess",
     "test_inspect",
@@ -155,11 +158,16 @@ def main() -> None:
     parser.add_argument("modules", nargs="*", help="such as test_gc (default: all that matter)")
     args = parser.parse_args()
 
+    # A job in the background of a script ignores interrupts, and would hand that down to the tests.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     print(f"CPython {platform.python_version()}\n")
     print("| module | tests | passed | skipped | failed without | failed only with | reports |")
     print("| ------ | ----: | -----: | ------: | -------------: | ---------------: | ------: |")
     guilty: list[str] = []
     for module in args.modules or MODULES:
+        if importlib.util.find_spec(f"test.{module}") is None:
+            guilty.append(f"{module}: this Python came without it")
+            continue
         result = compare(module)
         guilty += [f"{module}: {name}" for name in result.only_watched]
         print(

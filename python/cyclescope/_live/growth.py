@@ -438,6 +438,11 @@ def _allocated(torch: Torch) -> int:
 
 
 def _kind(each: LiveTensor) -> str:
+    """What autograd does with a tensor, which the patterns go by.
+
+    Not what it is for, as the categories of :func:`cyclescope.heap` say: a loss, a metric and an
+    output that are kept with their graphs are one mistake.
+    """
     return "graph" if each.has_graph else "parameter" if each.is_parameter else "plain"
 
 

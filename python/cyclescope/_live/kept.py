@@ -38,7 +38,13 @@ class Roles:
 
 
 def roles(torch: Torch, census: Census, device: str) -> Roles:
-    """Sort what is on a device."""
+    """Sort what is on a device.
+
+    As the categories of :func:`cyclescope.heap` do (its parameters include the buffers, and its
+    gradients those of leaves that are in no module), but from the census alone: those come with
+    a walk of autograd's graphs, which are left alone in a backward pass, and memory often runs out
+    in one.
+    """
     found = Roles()
     base = torch._C.TensorBase
     taken: set[int] = set()

@@ -178,19 +178,29 @@ def values_of(names: object) -> list[Any]:
     return list(dict.values(names)) if issubclass(type(names), dict) else []  # type: ignore[arg-type]
 
 
-def tensors_within(torch: Torch, value: object, depth: int = 3) -> Iterable[Any]:
-    """The tensors in nested built-in containers."""
-    kind = type(value)
-    if kind is list or kind is tuple:
-        inner: Iterable[object] = list(value)  # type: ignore[call-overload]
-    elif issubclass(kind, torch.Tensor):
-        yield value
-        return
-    else:
-        inner = values_of(value)  # also of a `defaultdict`, as optimizers keep their state in
-    if depth:
-        for each in inner:
-            yield from tensors_within(torch, each, depth - 1)
+def tensors_within(torch: Torch, container: object, depth: int = 3) -> Iterable[Any]:
+    """The tensors in nested built-in containers, of which each is looked into once."""
+    seen = {id(container)}
+    level = [container]
+    for _ in range(depth):
+        below: list[object] = []
+        for each in level:
+            for value in _items_of(each):
+                if issubclass(type(value), torch.Tensor):
+                    yield value
+                elif id(value) not in seen and issubclass(type(value), (list, tuple, dict)):
+                    seen.add(id(value))
+                    below.append(value)
+        level = below
+
+
+def _items_of(container: object) -> Iterable[object]:
+    kind = type(container)
+    if issubclass(kind, list):
+        return list.__iter__(container)  # type: ignore[arg-type]
+    if issubclass(kind, tuple):
+        return tuple.__iter__(container)  # type: ignore[arg-type]
+    return values_of(container)  # also of a `defaultdict`, as optimizers keep their state in
 
 
 # Threads
