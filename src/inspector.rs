@@ -34,8 +34,8 @@ use crate::graph::{
     hide_values, select,
 };
 use crate::heap::{
-    AllocationTraces, Builtins, Classes, Description, ListLayout, Marks, ObjectKind, ReferenceName,
-    Snapshot, TypeTable, capture, describe, name_references,
+    AllocationTraces, Builtins, Classes, Description, HeadLayout, ListLayout, Marks, ObjectKind,
+    ReferenceName, Snapshot, TypeTable, capture, describe, name_references,
 };
 use crate::hook::GcModule;
 use crate::report::assemble;
@@ -69,6 +69,7 @@ const PARALLEL: usize = 64;
 pub struct Inspector {
     builtins: Builtins,
     lists: Option<ListLayout>,
+    heads: HeadLayout,
     table: RefCell<TypeTable>,
     /// Empty, with memory for the next look.
     marks: Cell<Option<Marks>>,
@@ -89,6 +90,7 @@ impl Inspector {
         Ok(Self {
             builtins: Builtins::new(py)?,
             lists: ListLayout::known(py),
+            heads: HeadLayout::new(py),
             table: RefCell::new(TypeTable::new()),
             marks: Cell::default(),
             classes: Cell::default(),

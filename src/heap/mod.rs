@@ -63,7 +63,7 @@ pub(crate) use {
         Descriptor, class_items, dict_items, find_item, imported, int_value, items, new_text,
         text_of,
     },
-    slots::TypeLayout,
+    slots::{HeadLayout, TypeLayout},
     traverse::reference_count,
     types::{TypeFacts, TypeTable, Verdict},
     unreachable::unreachable,

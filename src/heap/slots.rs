@@ -1,4 +1,4 @@
-//! The slots of a type as they lie in its memory.
+//! The slots of a type, and whether an object is tracked, as they lie in memory.
 
 use std::ffi::{c_char, c_ulong, c_void};
 use std::mem;
@@ -6,6 +6,11 @@ use std::mem;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFrozenSet, PyList, PyString, PyType};
+
+/// What lies before an object that the collector can track: `PyGC_Head` in
+/// `Include/internal/pycore_gc.h`, the same in CPython 3.10 to 3.14. The first word is zero where it does
+/// not (`_PyObject_GC_IS_TRACKED`).
+type CollectorHead = [usize; 2];
 
 /// The memory of a type up to its `tp_clear`: `PyTypeObject` in `Include/cpython/object.h`, the same
 /// in CPython 3.10 to 3.14. It is not part of the stable ABI, hence [`TypeLayout`].
@@ -27,6 +32,43 @@ struct TypeObject {
 #[derive(Clone, Copy)]
 pub struct TypeLayout {
     known: bool,
+}
+
+/// Whether the collector's head lies before objects as [`CollectorHead`] says.
+#[derive(Clone, Copy)]
+pub struct HeadLayout {
+    known: bool,
+}
+
+impl HeadLayout {
+    /// Compares objects, tracked and not, with what CPython says of them.
+    pub fn new(py: Python<'_>) -> Self {
+        let list = PyList::empty(py);
+        let layout = Self { known: true };
+        // SAFETY: attached. Nobody else has the list, and it is tracked again before it goes.
+        let known = unsafe {
+            let object = list.as_ptr();
+            let tracked = layout.tracks(object) && ffi::PyObject_GC_IsTracked(object) != 0;
+            ffi::PyObject_GC_UnTrack(object.cast());
+            let untracked = !layout.tracks(object) && ffi::PyObject_GC_IsTracked(object) == 0;
+            ffi::PyObject_GC_Track(object.cast());
+            tracked && untracked && layout.tracks(object)
+        };
+        Self {
+            known: known && py.version_info() < (3, 15),
+        }
+    }
+
+    /// True if the collector tracks an object; false also if it is not known how to tell.
+    ///
+    /// # Safety
+    /// The caller is attached to the interpreter, and the object is alive and of a type with
+    /// `Py_TPFLAGS_HAVE_GC`.
+    #[inline]
+    pub unsafe fn tracks(&self, object: *mut ffi::PyObject) -> bool {
+        // SAFETY: by this function's contract; the head lies before the object, as `self` says.
+        self.known && unsafe { (*object.cast::<CollectorHead>().sub(1))[0] != 0 }
+    }
 }
 
 impl TypeLayout {

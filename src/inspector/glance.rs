@@ -11,7 +11,9 @@ use super::room::{MANY, ROOM_FOR_OBJECT, ask_for_room};
 use super::{Inspector, busy};
 use crate::array::prefetch_at;
 use crate::device::DeviceSelection;
-use crate::heap::{Builtins, ListLayout, TypeFacts, TypeTable, Verdict, reference_count};
+use crate::heap::{
+    Builtins, HeadLayout, ListLayout, TypeFacts, TypeTable, Verdict, reference_count,
+};
 
 /// What a quick look at garbage says.
 #[derive(Clone, Copy, Debug, Default)]
@@ -28,6 +30,7 @@ struct Search<'a, C> {
     builtins: &'a Builtins,
     classify: &'a C,
     lists: Option<ListLayout>,
+    heads: HeadLayout,
     candidates: Vec<(Verdict, usize)>,
     /// Objects that only one object of the garbage refers to, and which the collector did not find
     /// because they are of an older generation or not tracked.
@@ -59,8 +62,19 @@ impl<C: Fn(*mut ffi::PyTypeObject) -> Verdict> Search<'_, C> {
     unsafe extern "C" fn pass(target: *mut ffi::PyObject, search: *mut c_void) -> c_int {
         // SAFETY: by this function's contract.
         unsafe {
-            match (*search.cast::<Self>()).table.met(ffi::Py_TYPE(target)) {
-                Some(facts) if reference_count(target) > i64::from(facts.most_references) => 0,
+            let this = search.cast::<Self>();
+            let references = reference_count(target);
+            match (*this).table.met(ffi::Py_TYPE(target)) {
+                Some(facts) if references > i64::from(facts.most_references) => 0,
+                // The closure of a function, say, which the collector has found as well.
+                Some(facts)
+                    if facts.is_untrackable()
+                        && facts.verdict == 0
+                        && references > 1
+                        && (*this).heads.tracks(target) =>
+                {
+                    0
+                }
                 _ => Self::consider(target, search),
             }
         }
@@ -178,6 +192,7 @@ impl Inspector {
             builtins: &self.builtins,
             classify: &classify,
             lists: self.lists,
+            heads: self.heads,
             candidates: Vec::new(),
             held: Vec::new(),
             untracked: FxHashMap::default(),
