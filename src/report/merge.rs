@@ -1,6 +1,6 @@
 //! Several reports as one: of the collections of a run, or of the ranks of a job.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::assemble::BUFFER_LIMIT;
 use super::model::{Leak, Report};
@@ -21,6 +21,7 @@ pub fn merge(reports: &[&Report]) -> Option<Report> {
     for (index, leak) in merged.leaks.iter().enumerate() {
         places.insert(leak.signature.clone(), index);
     }
+    let mut notes: HashSet<&String> = first.notes.iter().collect();
     for report in rest {
         merged.time = merged.time.max(report.time);
         let collection = &mut merged.collection;
@@ -34,7 +35,7 @@ pub fn merge(reports: &[&Report]) -> Option<Report> {
             collection.generation = None;
         }
         for note in &report.notes {
-            if !merged.notes.contains(note) {
+            if notes.insert(note) {
                 merged.notes.push(note.clone());
             }
         }

@@ -1,6 +1,6 @@
 //! When a leak was seen.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use super::model::{Leak, Occurrence, Process};
 use super::words::{counted, grouped, human_bytes, utc};
@@ -70,23 +70,28 @@ pub fn in_words(all: &[Occurrence]) -> Option<String> {
 }
 
 fn in_pairs(all: Vec<Occurrence>) -> Vec<Occurrence> {
-    let mut paired: Vec<(Occurrence, bool)> = Vec::with_capacity(all.len() / 2 + 1);
+    let mut paired: Vec<Occurrence> = Vec::with_capacity(all.len() / 2 + 1);
+    // Where the latest of each process stands, and whether that is a pair.
+    let mut latest: HashMap<(String, u32, Option<u32>), (usize, bool)> = HashMap::new();
     for next in all {
-        let mut earlier = paired.iter_mut().rev();
-        match earlier.find(|(one, _)| same_process(one, &next)) {
-            Some((one, is_pair @ false)) => {
+        let process = (next.host.clone(), next.pid, next.rank);
+        match latest.get_mut(&process) {
+            Some((place, is_pair @ false)) => {
+                let one = &mut paired[*place];
                 one.time = next.time;
                 one.collections = one.collections.saturating_add(next.collections);
                 one.count = one.count.saturating_add(next.count);
                 one.bytes = one.bytes.saturating_add(next.bytes);
                 *is_pair = true;
             }
-            _ => paired.push((next, false)),
+            _ => {
+                latest.insert(process, (paired.len(), false));
+                paired.push(next);
+            }
         }
     }
-    let mut all: Vec<Occurrence> = paired.into_iter().map(|(one, _)| one).collect();
-    all.sort_by(|a, b| a.time.total_cmp(&b.time));
-    all
+    paired.sort_by(|a, b| a.time.total_cmp(&b.time));
+    paired
 }
 
 /// True if both were seen in the same process.
