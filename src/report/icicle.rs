@@ -472,6 +472,11 @@ mod tests {
         }
         let few = drawn(&icicle(&heap, 8));
         assert!(few.contains("more"), "{few}");
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "takes Miri hours")]
+    fn of_very_many_a_few_are_shown() {
         let many = samples::kept_losses(5_000);
         let icicle = icicle(&many, 500);
         check(&many, &icicle, 500);

@@ -114,7 +114,7 @@ fn some_report() -> impl Strategy<Value = Report> {
         samples::linked_nodes_and_exception(),
         samples::many_buffers(3),
         samples::seen_on_ranks(2),
-        samples::hostile_and_long(1_200),
+        samples::hostile_and_long(if cfg!(miri) { 100 } else { 1_200 }),
         samples::dangling(),
     ];
     prop_oneof![

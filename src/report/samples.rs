@@ -375,7 +375,7 @@ pub fn no_leaks() -> Report {
 
 /// Every string tries to break out of the text, the drawing or the page it is put in, and is long.
 pub fn hostile() -> Report {
-    hostile_and_long(10_000)
+    hostile_and_long(if cfg!(miri) { 400 } else { 10_000 })
 }
 
 /// As [`hostile`], each string with so many characters more than its attack needs.

@@ -291,6 +291,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "takes Miri hours")]
     fn the_largest_leak_comes_first_and_many_leaks_are_bounded() {
         let mut report = samples::linked_nodes_and_exception();
         report.leaks.reverse();
