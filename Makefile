@@ -110,6 +110,8 @@ test-asan: $(VENV)/.tested-with ## the extension under AddressSanitizer (nightly
 
 DEBUG_PYTHON ?= python3-dbg
 test-references: $(VENV)/.built ## whether a reference gets lost, on a debug build of CPython ($$DEBUG_PYTHON)
+	@command -v $(DEBUG_PYTHON) >/dev/null || { echo "There is no $(DEBUG_PYTHON) here: install a debug build of" \
+	    "CPython (Debian: apt-get install python3-dbg), or name one: make $@ DEBUG_PYTHON=..." >&2; exit 1; }
 	PYTHONPATH=python $(DEBUG_PYTHON) tests/total_references.py
 
 soak: $(VENV)/.tested-with $(VENV)/.built ## an hour of leaking steps: does our own memory stay flat?

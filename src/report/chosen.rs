@@ -263,7 +263,7 @@ mod tests {
     }
 
     /// So many objects that most are folded.
-    const MANY: u32 = if cfg!(miri) { 100 } else { 500 };
+    const MANY: u32 = if cfg!(miri) { 60 } else { 500 };
 
     #[test]
     fn the_rest_of_a_large_component_is_folded() {
