@@ -14,7 +14,7 @@ RUST   := $(shell find src -type f) Cargo.toml Cargo.lock pyproject.toml
 # PyO3 asks this interpreter how extension modules are built.
 export PYO3_PYTHON := $(abspath $(PY))
 
-.PHONY: help demo test lint test-rust test-python test-matrix test-known test-frameworks test-workflow test-cpython test-brute test-miri test-asan test-references soak test-gpu bench bench-peers wheel clean tools programs
+.PHONY: help demo test lint test-rust test-python test-matrix test-known test-frameworks test-workflow test-cpython test-brute fuzz test-miri test-asan test-references soak test-gpu bench bench-peers wheel clean tools programs
 
 help: ## this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 23
@@ -27,6 +27,7 @@ test: lint test-rust test-python ## all checks and tests that need no GPU
 
 lint: $(VENV)/.tested-with $(VENV)/.built ## formatting, warnings and types, of Rust and Python
 	cargo fmt --check
+	cargo fmt --check --manifest-path fuzz/Cargo.toml
 	cargo clippy --quiet --all-targets -- -D warnings
 	cargo clippy --quiet --all-targets --no-default-features -- -D warnings
 	$(PY) -m ruff check
@@ -71,6 +72,18 @@ test-brute: $(VENV)/.tested-with $(VENV)/.built ## random and hostile heaps by t
 	TEST_CASES=200000 $(PY) -m pytest --timeout 0 tests/brute.py tests/test_hostile_fuzz.py tests/large.py
 	PROPTEST_CASES=100000 cargo test --release --no-default-features properties
 
+# Without AddressSanitizer, which makes it slower by three, as these rooms forbid unsafe code. What each
+# target has learnt stays in fuzz/corpus, and an input that breaks it in fuzz/artifacts.
+FUZZ_SECONDS ?= 300
+fuzz: tools ## the report readers and renderings under cargo-fuzz, $$FUZZ_SECONDS (300) each (nightly Rust)
+	command -v cargo-fuzz >/dev/null || cargo install --locked cargo-fuzz
+	CYCLESCOPE_SEEDS=$(CURDIR)/fuzz/seeds cargo test --quiet --no-default-features --lib seeds -- --ignored
+	cd fuzz; for target in read:reports merge:sets dot:reports html:reports text:reports live:live; do \
+	    name=$${target%:*}; seeds=seeds/$${target#*:}; mkdir -p corpus/$$name; \
+	    cargo +nightly fuzz run --sanitizer none $$name corpus/$$name $$seeds -- \
+	        -max_total_time=$(FUZZ_SECONDS) -timeout=20 -rss_limit_mb=4096 -max_len=100000; \
+	done
+
 # A million objects take Miri hours: such tests are ignored there. It can start no program, so none of
 # Graphviz's run, and insta does not ask cargo where the snapshots are.
 test-miri: ## the plain Rust rooms under Miri, which finds undefined behaviour (nightly Rust; hours)
@@ -97,6 +110,8 @@ test-asan: $(VENV)/.tested-with ## the extension under AddressSanitizer (nightly
 
 DEBUG_PYTHON ?= python3-dbg
 test-references: $(VENV)/.built ## whether a reference gets lost, on a debug build of CPython ($$DEBUG_PYTHON)
+	@command -v $(DEBUG_PYTHON) >/dev/null || { echo "There is no $(DEBUG_PYTHON) here: install a debug build of" \
+	    "CPython (Debian: apt-get install python3-dbg), or name one: make $@ DEBUG_PYTHON=..." >&2; exit 1; }
 	PYTHONPATH=python $(DEBUG_PYTHON) tests/total_references.py
 
 soak: $(VENV)/.tested-with $(VENV)/.built ## an hour of leaking steps: does our own memory stay flat?

@@ -76,10 +76,13 @@ impl Heap {
     pub fn diff(&self, old: &Self) -> Diff {
         let rows = self.changes(old, Buffer::kind);
         Diff {
-            bytes: rows.iter().map(|row| row.bytes).sum(),
+            bytes: rows
+                .iter()
+                .map(|row| row.bytes)
+                .fold(0, i64::saturating_add),
             rows,
             owners: self.changes(old, |buffer| without_numbers(&buffer.first_owner)),
-            objects: self.objects as i64 - old.objects as i64,
+            objects: (self.objects as i64).saturating_sub(old.objects as i64),
             times: [old.time, self.time],
             process: self.process.clone(),
         }
@@ -96,16 +99,18 @@ impl Heap {
                     ..Change::default()
                 });
                 row.buffers += sign;
-                row.bytes += sign * i64::try_from(buffer.bytes).unwrap_or(i64::MAX);
+                let bytes = sign * i64::try_from(buffer.bytes).unwrap_or(i64::MAX);
+                row.bytes = row.bytes.saturating_add(bytes);
                 if sign > 0 {
-                    row.now_bytes += buffer.bytes;
+                    row.now_bytes = row.now_bytes.saturating_add(buffer.bytes);
                 }
             }
         }
         let mut rows: Vec<Change> = rows.into_values().collect();
         rows.retain(|row| row.bytes != 0 || row.buffers != 0);
         rows.sort_by(|a, b| {
-            (Reverse(a.bytes.abs()), &a.name).cmp(&(Reverse(b.bytes.abs()), &b.name))
+            (Reverse(a.bytes.unsigned_abs()), &a.name)
+                .cmp(&(Reverse(b.bytes.unsigned_abs()), &b.name))
         });
         rows
     }

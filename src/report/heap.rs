@@ -251,7 +251,7 @@ impl Heap {
             by: by.words().to_owned(),
             rows,
             omitted: rest.len() as u64,
-            omitted_bytes: rest.iter().map(Row::bytes).sum(),
+            omitted_bytes: rest.iter().map(Row::bytes).fold(0, u64::saturating_add),
             devices: self.devices.clone(),
             notes,
         }
@@ -267,15 +267,15 @@ impl Heap {
             });
             row.count += 1;
             if is_host(&buffer.device) {
-                row.host_bytes += buffer.bytes;
+                row.host_bytes = row.host_bytes.saturating_add(buffer.bytes);
             } else {
-                row.device_bytes += buffer.bytes;
+                row.device_bytes = row.device_bytes.saturating_add(buffer.bytes);
             }
             if buffer.alone {
-                row.retained_bytes += buffer.bytes;
+                row.retained_bytes = row.retained_bytes.saturating_add(buffer.bytes);
             }
             match row.categories.iter_mut().find(|it| it.0 == buffer.category) {
-                Some((_, bytes)) => *bytes += buffer.bytes,
+                Some((_, bytes)) => *bytes = bytes.saturating_add(buffer.bytes),
                 None => row.categories.push((buffer.category, buffer.bytes)),
             }
         }
@@ -300,7 +300,7 @@ impl Heap {
             .iter()
             .filter(|buffer| choose(buffer))
             .map(|buffer| buffer.bytes)
-            .sum()
+            .fold(0, u64::saturating_add)
     }
 
     /// A few lines and the table of owners.

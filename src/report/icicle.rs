@@ -467,11 +467,16 @@ mod tests {
     #[test]
     fn what_is_too_small_is_summed_up_and_no_byte_is_lost() {
         let heap = samples::training();
-        for limit in 3..30 {
+        for limit in 3..if cfg!(miri) { 6 } else { 30 } {
             check(&heap, &icicle(&heap, limit), limit);
         }
         let few = drawn(&icicle(&heap, 8));
         assert!(few.contains("more"), "{few}");
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "takes Miri hours")]
+    fn of_very_many_a_few_are_shown() {
         let many = samples::kept_losses(5_000);
         let icicle = icicle(&many, 500);
         check(&many, &icicle, 500);

@@ -373,12 +373,17 @@ pub fn no_leaks() -> Report {
     report(vec![], 37)
 }
 
-/// Every string tries to break out of the text, the drawing or the page it is put in.
+/// Every string tries to break out of the text, the drawing or the page it is put in, and is long.
 pub fn hostile() -> Report {
+    hostile_and_long(if cfg!(miri) { 400 } else { 10_000 })
+}
+
+/// As [`hostile`], each string with so many characters more than its attack needs.
+pub fn hostile_and_long(more: usize) -> Report {
     let evil = format!(
         "</script><img src=x onerror=alert(1)>\"'`\\\\N\\\"}}{{|<!--]]>&amp;\n{FORGED_LINE}\r\n\
          \u{1b}[2J\u{9b}31m\u{202e}drow\u{2066}\u{2028}\u{0}\u{ffff}模型{}",
-        "x".repeat(10_000)
+        "x".repeat(more)
     );
     let mut report = linked_nodes_and_exception();
     report.tool = evil.clone();

@@ -229,7 +229,7 @@ mod tests {
             samples::million_ring(),
             samples::hostile(),
             samples::dangling(),
-            samples::dense(500),
+            samples::dense(if cfg!(miri) { 40 } else { 500 }),
         ];
         let mut empty = samples::callback();
         empty.leaks[0].graph = Default::default();
@@ -334,6 +334,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "takes Miri hours")]
     fn a_large_dense_graph_is_drawn_at_once() {
         let report = samples::dense(500);
         let start = std::time::Instant::now();

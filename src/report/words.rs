@@ -105,7 +105,7 @@ fn push_printable(out: &mut String, c: char) {
 
 /// Control characters, line separators, and the invisible characters that change the direction
 /// or the look of what follows. XML forbids U+FFFE and U+FFFF.
-fn is_hazard(c: char) -> bool {
+pub fn is_hazard(c: char) -> bool {
     c.is_control()
         || matches!(
             c,

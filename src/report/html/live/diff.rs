@@ -57,10 +57,11 @@ fn changes(all: &[Change], title: &str) -> String {
     ];
     let mut out = table(&titles, &rows);
     if !rest.is_empty() {
+        let bytes = rest.iter().map(|row| row.bytes);
         out += &format!(
             "<p class=\"more\">and {} more, {}</p>\n",
             grouped(rest.len() as u64),
-            signed(rest.iter().map(|row| row.bytes).sum(), human_bytes)
+            signed(bytes.fold(0, i64::saturating_add), human_bytes)
         );
     }
     out

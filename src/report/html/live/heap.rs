@@ -148,7 +148,8 @@ fn largest_buffers(heap: &Heap) -> String {
         .map(|it| buffer(heap, it))
         .collect();
     let rest = heap.buffers.iter().skip(ROWS);
-    let bytes = rest.clone().map(|buffer| buffer.bytes).sum();
+    let sizes = rest.clone().map(|buffer| buffer.bytes);
+    let bytes = sizes.fold(0, u64::saturating_add);
     table(
         &["Size", "What", "Device", "For what", "The way to it"],
         &rows,

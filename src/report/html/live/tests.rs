@@ -220,3 +220,28 @@ fn a_page_of_nothing_is_a_page_too() {
     assert!(growth(&GrowthReport::default(), &process).contains("Nothing grows"));
     post_mortem(&PostMortem::default(), None, None, &process);
 }
+
+/// Writes what `make fuzz` begins with to the folder that `CYCLESCOPE_SEEDS` names.
+#[test]
+#[ignore = "writes files for the fuzzer"]
+fn seeds() {
+    let folder = std::env::var_os("CYCLESCOPE_SEEDS").expect("CYCLESCOPE_SEEDS, a folder");
+    let folder = std::path::Path::new(&folder).join("live");
+    std::fs::create_dir_all(&folder).expect("a folder for the seeds");
+    let (training, losses) = (samples::training(), samples::kept_losses(3));
+    for (index, heap) in [&training, &losses, &samples::hostile()]
+        .into_iter()
+        .enumerate()
+    {
+        let text = ["", "<", HOSTILE][index];
+        let models = serde_json::json!({
+            "heap": heap,
+            "earlier": &losses,
+            "growth": grew(text),
+            "post_mortem": died(text),
+            "retention": kept(text),
+        });
+        let file = folder.join(format!("{index}.json"));
+        std::fs::write(file, models.to_string()).expect("room for a seed");
+    }
+}

@@ -1,0 +1,67 @@
+//! The pages and texts of what is alive, what grows and what filled the memory, of any model of them.
+
+#![no_main]
+
+use cyclescope::report::growth::GrowthReport;
+use cyclescope::report::heap::{By, Heap};
+use cyclescope::report::html::live;
+use cyclescope::report::model::Process;
+use cyclescope::report::post_mortem::PostMortem;
+use cyclescope::report::retention::Retention;
+use cyclescope_fuzz::HARMFUL;
+use cyclescope_fuzz::markup::check;
+use cyclescope_fuzz::mutate::mutate;
+use libfuzzer_sys::{Corpus, fuzz_mutator, fuzz_target};
+use serde_json::Value;
+use serde_json::from_value as read;
+
+fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
+    mutate(data, size, max_size, seed)
+});
+
+fuzz_target!(|data: &[u8]| -> Corpus {
+    let Ok(mut models) = serde_json::from_slice::<Value>(data) else {
+        return Corpus::Reject;
+    };
+    let mut take = |name: &str| models.get_mut(name).map(Value::take).unwrap_or_default();
+    let heap: Option<Heap> = read(take("heap")).ok();
+    let earlier: Option<Heap> = read(take("earlier")).ok();
+    let growth: Option<GrowthReport> = read(take("growth")).ok();
+    let found: Option<PostMortem> = read(take("post_mortem")).ok();
+    let retention: Option<Retention> = read(take("retention")).ok();
+    let process = heap
+        .as_ref()
+        .map_or_else(Process::default, |heap| heap.process.clone());
+    if let Some(heap) = &heap {
+        check(&live::heap(heap));
+        for by in [By::Owner, By::Class, By::Module, By::Site, By::Category] {
+            check_text(&heap.top(by, 10).to_text());
+        }
+        check_text(&heap.to_text());
+        if let Some(earlier) = &earlier {
+            let diff = heap.diff(earlier);
+            check(&live::diff(&diff));
+            check_text(&diff.to_text());
+        }
+    }
+    if let Some(growth) = &growth {
+        check(&live::growth(growth, &process));
+    }
+    if let Some(found) = &found {
+        check(&live::post_mortem(
+            found,
+            heap.as_ref(),
+            growth.as_ref(),
+            &process,
+        ));
+    }
+    if let Some(retention) = &retention {
+        check(&live::retention(retention));
+        check_text(&retention.to_text());
+    }
+    Corpus::Keep
+});
+
+fn check_text(text: &str) {
+    assert!(!text.contains(HARMFUL), "{text:?}");
+}
