@@ -15,7 +15,10 @@ from pathlib import Path
 
 import pytest
 
+import interrupts
 from cyclescope import CycleReport
+
+interrupts.hear()
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 

@@ -19,8 +19,11 @@ import numpy
 import pytest
 
 import cyclescope
+import interrupts
 from cyclescope._live import kept
 from cyclescope._live.reading import take_census
+
+interrupts.hear()
 
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 needs_torch = pytest.mark.skipif(not HAS_TORCH, reason="no PyTorch here")

@@ -18,6 +18,9 @@ import numpy as np
 import pytest
 
 import cyclescope
+import interrupts
+
+interrupts.hear()
 
 COMMANDS = {
     "report": ["report", "one.json", "late.json", "-o", "out.html"],
