@@ -160,9 +160,14 @@ def main() -> None:
     ]
     lines = measure.table(head, [row for row in rows if row is not None])
     sizes = args.peer_objects
-    peers = [[name, *(peer(name, size, args.patience) for size in sizes)] for name in PEERS]
-    lines += ["", f"Other tools, times `gc.collect()`, given up on after {args.patience:g} s:", ""]
-    lines += measure.table(["tool", *(f"{size:,} objects" for size in sizes)], peers)
+    if sizes:
+        peers = [[name, *(peer(name, size, args.patience) for size in sizes)] for name in PEERS]
+        lines += [
+            "",
+            f"Other tools, times `gc.collect()`, given up on after {args.patience:g} s:",
+            "",
+        ]
+        lines += measure.table(["tool", *(f"{size:,} objects" for size in sizes)], peers)
     lines += ["", f"Load of the machine when it began: {load:.1f}."]
     measure.publish("A look at the live heap", lines, record=args.record)
 
