@@ -67,6 +67,7 @@ async function onSave(button) {
   const kind = button.dataset.save;
   if (kind === "svg") {
     const section = button.closest("section");
+    enliven(section);
     save(await standAlone(figures.get(section)), fileName(leakOf(section), "svg"), "image/svg+xml");
   } else if (kind === "json") {
     save(document.getElementById("report").textContent, fileName(report().leaks[0], "json"), "application/json");
@@ -93,6 +94,8 @@ document.addEventListener("click", (event) => {
 document.addEventListener("keydown", (event) => {
   const typing = event.target.closest?.("input, select, textarea");
   if (typing || event.ctrlKey || event.metaKey || event.altKey || help.open) return;
+  // Whoever is quicker than the drawing waits for it.
+  if (event.key === "/") enliven(sections[current]);
   const figure = figures.get(sections[current]);
   if (event.key === "/" && figure) figure.input.focus();
   else if (event.key === "?") help.showModal();
