@@ -21,8 +21,8 @@ const PASSED: u32 = 1 << 31;
 /// keeps a reference is reachable, and so is all it refers to. Nothing is changed and no finalizer
 /// runs, so this also finds the cycles that a finalizer would break.
 ///
-/// `marks` are empty, and are so again afterwards. `own_references` is how many references to each
-/// object are the caller's own (the list that holds them, say).
+/// `marks` are empty; afterwards the objects, and nothing else, have some. `own_references` is how many
+/// references to each object are the caller's own (the list that holds them, say).
 ///
 /// # Safety
 /// The caller is attached to the interpreter; `objects` are live and distinct.
@@ -91,11 +91,7 @@ pub unsafe fn unreachable(
         let mark = marks.get(object as usize);
         mark.is_some_and(|mark| mark & REACHED == 0)
     };
-    let free = objects.iter().copied().filter(is_free).collect();
-    for &object in objects {
-        marks.forget(object as usize);
-    }
-    free
+    objects.iter().copied().filter(is_free).collect()
 }
 
 /// What is needed to step from an object to its referents.

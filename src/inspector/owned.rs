@@ -175,6 +175,7 @@ impl<'py> Live<'py> {
                 self.add_attributes(node, &tensor, edges);
             }
         }
+        // Another pass may have begun meanwhile; this thread's, if it is in one, has the devices it had.
         if elsewhere || self.is_autograd_at_work_elsewhere(inspector, || false) {
             self.notes.push(
                 "Another thread is in the midst of a backward pass, or replaces a gradient. Gradients, or \

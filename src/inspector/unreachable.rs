@@ -94,6 +94,9 @@ impl Inspector {
             )
         };
         if marks.bytes() <= MARKS {
+            for &object in objects {
+                marks.forget(object as usize);
+            }
             self.marks.set(Some(marks));
         }
         Ok(free)
