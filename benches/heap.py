@@ -1,13 +1,17 @@
 """What a look at the live heap costs, beside ``gc.collect()`` on the same heap and other tools.
 
 Each figure is a ratio of processor time to that of the ``gc.collect()`` before it, and the median
-of a few, so that other work on the machine touches both alike.
+of a few, so that other work on the machine touches both alike. The last two columns are the time of
+a whole look for each object: its own, and the system's, which is that of handing out memory and
+taking it back. The latter depends on the machine: a virtual one may have to ask its host for each
+page, and wait twenty times as long for it as for one that it has.
 """
 
 from __future__ import annotations
 
 import gc
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -18,7 +22,7 @@ from typing import Any
 import cyclescope
 import measure
 
-SIZES = (100_000, 1_000_000, 5_000_000)
+SIZES = (100_000, 1_000_000, 2_000_000, 5_000_000)
 ROUNDS = 9
 PEERS = ("refcycle", "objgraph", "guppy3", "pympler")
 PEER_SIZES = (100_000, 1_000_000)
@@ -63,20 +67,31 @@ def own_row(objects: int) -> list[str]:
     gc.disable()
     target = kept[0][tracked // 4]
     ratios: dict[str, list[float]] = {"graph": [], "dominators": [], "path": []}
+    own, systems = [], []
     heap = cyclescope.heap()
     for _ in range(ROUNDS):
         bare = timed(gc.collect)
-        start = time.process_time()
+        before = resource.getrusage(resource.RUSAGE_SELF)
         heap = cyclescope.heap()
-        took = time.process_time() - start
+        after = resource.getrusage(resource.RUSAGE_SELF)
+        own.append(after.ru_utime - before.ru_utime)
+        systems.append(after.ru_stime - before.ru_stime)
+        took = own[-1] + systems[-1]
         share = {name: part / heap.pause_ms for name, part in heap.phases.items()}
         ratios["graph"].append(took * share["graph"] / bare)
         ratios["dominators"].append(took * (share["graph"] + share["dominators"]) / bare)
         bare = timed(gc.collect)
         ratios["path"].append(timed(lambda: cyclescope.why_alive(target)) / bare)
     numbers = [f"{statistics.median(ratio):.2f}" for ratio in ratios.values()]
-    each = heap.working_bytes / tracked
-    return [f"{tracked:,}", measure.duration(bare * 1e9), *numbers, f"{each:.0f}"]
+    each = [statistics.median(times) / tracked * 1e9 for times in (own, systems)]
+    bytes_each = heap.working_bytes / tracked
+    return [
+        f"{tracked:,}",
+        measure.duration(bare * 1e9),
+        *numbers,
+        f"{bytes_each:.0f}",
+        *(f"{time:.0f} ns" for time in each),
+    ]
 
 
 def refcycle() -> None:
@@ -157,6 +172,8 @@ def main() -> None:
         "dominators, retained sizes",
         "one named path",
         "bytes an object",
+        "own time an object",
+        "the system's",
     ]
     lines = measure.table(head, [row for row in rows if row is not None])
     sizes = args.peer_objects

@@ -34,7 +34,7 @@ use crate::graph::{
     hide_values, select,
 };
 use crate::heap::{
-    AllocationTraces, Builtins, Classes, Description, HeadLayout, ListLayout, Marks, ObjectKind,
+    AllocationTraces, Builtins, Classes, Description, HeadLayout, Layouts, Marks, ObjectKind,
     ReferenceName, Snapshot, TypeTable, capture, describe, name_references,
 };
 use crate::hook::GcModule;
@@ -68,7 +68,7 @@ const PARALLEL: usize = 64;
 /// ```
 pub struct Inspector {
     builtins: Builtins,
-    lists: Option<ListLayout>,
+    layouts: Layouts,
     heads: HeadLayout,
     table: RefCell<TypeTable>,
     /// Empty, with memory for the next look.
@@ -89,7 +89,7 @@ impl Inspector {
     pub fn new(py: Python<'_>) -> PyResult<Self> {
         Ok(Self {
             builtins: Builtins::new(py)?,
-            lists: ListLayout::known(py),
+            layouts: Layouts::known(py),
             heads: HeadLayout::new(py),
             table: RefCell::new(TypeTable::new()),
             marks: Cell::default(),

@@ -21,6 +21,8 @@ mod classes;
 #[cfg(feature = "python")]
 mod describe;
 #[cfg(feature = "python")]
+mod fields;
+#[cfg(feature = "python")]
 mod frames;
 #[cfg(feature = "python")]
 mod list;
@@ -54,6 +56,7 @@ pub(crate) use {
     capture::capture,
     classes::Classes,
     describe::describe,
+    fields::{Fields, Layouts},
     frames::{RunningFrame, is_in_package, running_frames, thread_names},
     list::ListLayout,
     live::{LiveObjects, NotTaken},
@@ -65,6 +68,6 @@ pub(crate) use {
     },
     slots::{HeadLayout, TypeLayout},
     traverse::reference_count,
-    types::{TypeFacts, TypeTable, Verdict},
+    types::{Form, TypeFacts, TypeTable, Verdict},
     unreachable::unreachable,
 };

@@ -18,8 +18,7 @@ pub struct TypeFacts {
     pub traverse: Option<ffi::traverseproc>,
     /// The type has a finalizer that the collector runs (`__del__`, generators, coroutines).
     pub finalizes: bool,
-    /// The type is `list` itself, whose items [`ListLayout`](super::ListLayout) may know without a call.
-    pub is_list: bool,
+    pub form: Form,
     pub kind: ObjectKind,
     pub verdict: Verdict,
     /// The most references that an object of the type can have if it matters to garbage which refers
@@ -29,12 +28,35 @@ pub struct TypeFacts {
     pub most_references: u32,
 }
 
+/// The types themselves, none that derives from them, whose memory [`Layouts`](super::Layouts) may know.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Form {
+    List,
+    Tuple,
+    Function,
+    Cell,
+    Other,
+}
+
+impl Form {
+    pub(super) fn of(ty: *mut ffi::PyTypeObject, kind: ObjectKind) -> Self {
+        match kind {
+            // No class can derive from these.
+            ObjectKind::Function => Self::Function,
+            ObjectKind::Cell => Self::Cell,
+            _ if ty == &raw mut ffi::PyList_Type => Self::List,
+            _ if ty == &raw mut ffi::PyTuple_Type => Self::Tuple,
+            _ => Self::Other,
+        }
+    }
+}
+
 impl TypeFacts {
     /// What stands for no type at all.
     pub const NONE: Self = Self {
         traverse: None,
         finalizes: false,
-        is_list: false,
+        form: Form::Other,
         kind: ObjectKind::Instance,
         verdict: 0,
         most_references: 0,
@@ -209,7 +231,7 @@ impl TypeTable {
             let facts = TypeFacts {
                 traverse,
                 finalizes: !slot(ffi::Py_tp_finalize).is_null(),
-                is_list: ty == &raw mut ffi::PyList_Type,
+                form: Form::of(ty, kind),
                 kind,
                 verdict,
                 most_references: if verdict != 0 {

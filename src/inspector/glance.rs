@@ -12,7 +12,7 @@ use super::{Inspector, busy};
 use crate::array::prefetch_at;
 use crate::device::DeviceSelection;
 use crate::heap::{
-    Builtins, HeadLayout, ListLayout, TypeFacts, TypeTable, Verdict, reference_count,
+    Builtins, Fields, Form, HeadLayout, Layouts, TypeFacts, TypeTable, Verdict, reference_count,
 };
 
 /// What a quick look at garbage says.
@@ -29,8 +29,11 @@ struct Search<'a, C> {
     table: &'a mut TypeTable,
     builtins: &'a Builtins,
     classify: &'a C,
-    lists: Option<ListLayout>,
+    layouts: Layouts,
     heads: HeadLayout,
+    /// What the last function referred to, as far as it could be passed: the next one mostly refers to
+    /// the same globals, built-ins, code and name.
+    passed: [*mut ffi::PyObject; Fields::MOST],
     candidates: Vec<(Verdict, usize)>,
     /// Objects that only one object of the garbage refers to, and which the collector did not find
     /// because they are of an older generation or not tracked.
@@ -53,29 +56,43 @@ impl<C: Fn(*mut ffi::PyTypeObject) -> Verdict> Search<'_, C> {
         }
     }
 
-    /// Passes a referent of the garbage: a `visitproc`, with the search as its argument. Nearly all
-    /// are classes, strings and objects that others refer to as well, so what finds that out is short,
-    /// has no branch that is hard to foresee and needs no stack; `consider` does the rest in its place.
+    /// True if a referent of the garbage can be passed. Nearly all are classes, strings and objects that
+    /// others refer to as well, so what finds that out is short and has no branch that is hard to foresee;
+    /// `consider` does the rest.
+    ///
+    /// # Safety
+    /// As for `facts`.
+    #[inline(always)]
+    unsafe fn passes(&self, target: *mut ffi::PyObject) -> bool {
+        // SAFETY: by this function's contract.
+        unsafe {
+            let references = reference_count(target);
+            match self.table.met(ffi::Py_TYPE(target)) {
+                Some(facts) if references > i64::from(facts.most_references) => true,
+                // The closure of a function, say, which the collector has found as well.
+                Some(facts) => {
+                    facts.is_untrackable()
+                        && facts.verdict == 0
+                        && references > 1
+                        && self.heads.tracks(target)
+                }
+                None => false,
+            }
+        }
+    }
+
+    /// Passes or considers a referent of the garbage: a `visitproc`, with the search as its argument. It
+    /// needs no stack: `consider` takes its place.
     ///
     /// # Safety
     /// As for `facts`, and `search` is the search.
     unsafe extern "C" fn pass(target: *mut ffi::PyObject, search: *mut c_void) -> c_int {
         // SAFETY: by this function's contract.
         unsafe {
-            let this = search.cast::<Self>();
-            let references = reference_count(target);
-            match (*this).table.met(ffi::Py_TYPE(target)) {
-                Some(facts) if references > i64::from(facts.most_references) => 0,
-                // The closure of a function, say, which the collector has found as well.
-                Some(facts)
-                    if facts.is_untrackable()
-                        && facts.verdict == 0
-                        && references > 1
-                        && (*this).heads.tracks(target) =>
-                {
-                    0
-                }
-                _ => Self::consider(target, search),
+            if (*search.cast::<Self>()).passes(target) {
+                0
+            } else {
+                Self::consider(target, search)
             }
         }
     }
@@ -115,43 +132,107 @@ impl<C: Fn(*mut ffi::PyTypeObject) -> Verdict> Search<'_, C> {
     /// As for `facts`.
     #[inline]
     unsafe fn look(&mut self, object: *mut ffi::PyObject) {
-        // SAFETY: by this function's contract; `pass` keeps the protocol of `tp_traverse`, changes
-        // nothing and is called as `list_traverse` (Objects/listobject.c) would call it.
+        // SAFETY: by this function's contract; `pass` keeps the protocol of `tp_traverse` and changes
+        // nothing.
         unsafe {
-            let (traverse, matters) = match self.table.met(ffi::Py_TYPE(object)) {
-                Some(facts)
-                    if facts.is_list
-                        && let Some(lists) = self.lists =>
-                {
-                    for &item in lists.items(object) {
-                        if !item.is_null() {
-                            Self::pass(item, ptr::from_mut(self).cast());
-                        }
-                    }
-                    return;
-                }
-                Some(facts) => (facts.traverse, facts.verdict != 0 || facts.finalizes),
+            let facts = match self.table.met(ffi::Py_TYPE(object)) {
+                Some(facts) => *facts,
                 None => self.meet(object),
             };
-            if matters {
+            if facts.form != Form::Other && self.read(object, facts.form) {
+                return;
+            }
+            if facts.verdict != 0 || facts.finalizes {
                 self.regard(object);
             }
-            if let Some(traverse) = traverse {
+            if let Some(traverse) = facts.traverse {
                 traverse(object, Self::pass, ptr::from_mut(self).cast());
             }
         }
     }
 
-    /// As [`Search::look`] asks, of a type that was not met in this pass.
+    /// Passes what an object refers to without its `tp_traverse`; false if it is not known where that is.
+    ///
+    /// # Safety
+    /// As for `facts`, and the object is of that form.
+    #[inline]
+    unsafe fn read(&mut self, object: *mut ffi::PyObject, form: Form) -> bool {
+        let layouts = self.layouts;
+        // SAFETY: by this function's contract.
+        unsafe {
+            match (form, layouts) {
+                (
+                    Form::List,
+                    Layouts {
+                        lists: Some(lists), ..
+                    },
+                ) => {
+                    self.pass_all(lists.items(object).iter().copied());
+                }
+                (
+                    Form::Tuple,
+                    Layouts {
+                        tuples: Some(tuples),
+                        ..
+                    },
+                ) => {
+                    self.pass_all(tuples.items(object).iter().copied());
+                }
+                (
+                    Form::Cell,
+                    Layouts {
+                        cells: Some(cells), ..
+                    },
+                ) => {
+                    self.pass_all(cells.of(object));
+                }
+                (
+                    Form::Function,
+                    Layouts {
+                        functions: Some(functions),
+                        ..
+                    },
+                ) => {
+                    for (place, target) in functions.of(object).enumerate() {
+                        if target == self.passed[place] || target.is_null() {
+                            continue;
+                        }
+                        if self.passes(target) {
+                            self.passed[place] = target;
+                        } else {
+                            Self::consider(target, ptr::from_mut(self).cast());
+                        }
+                    }
+                }
+                _ => return false,
+            }
+        }
+        true
+    }
+
+    /// # Safety
+    /// As for `facts`; a null pointer is no object.
+    #[inline(always)]
+    unsafe fn pass_all(&mut self, targets: impl Iterator<Item = *mut ffi::PyObject>) {
+        for target in targets {
+            // SAFETY: by this function's contract.
+            unsafe {
+                if !target.is_null() && !self.passes(target) {
+                    Self::consider(target, ptr::from_mut(self).cast());
+                }
+            }
+        }
+    }
+
+    /// As `facts`, of a type that was not met in this pass.
     ///
     /// # Safety
     /// As for `facts`.
     #[cold]
     #[inline(never)]
-    unsafe fn meet(&mut self, object: *mut ffi::PyObject) -> (Option<ffi::traverseproc>, bool) {
+    unsafe fn meet(&mut self, object: *mut ffi::PyObject) -> TypeFacts {
         // SAFETY: by this function's contract.
-        let facts = unsafe { self.facts(object) };
-        (facts.traverse, facts.verdict != 0 || facts.finalizes)
+        unsafe { self.facts(object) }
     }
 
     /// # Safety
@@ -191,8 +272,9 @@ impl Inspector {
             table: &mut table,
             builtins: &self.builtins,
             classify: &classify,
-            lists: self.lists,
+            layouts: self.layouts,
             heads: self.heads,
+            passed: [ptr::null_mut(); Fields::MOST],
             candidates: Vec::new(),
             held: Vec::new(),
             untracked: FxHashMap::default(),

@@ -36,7 +36,7 @@ impl Inspector {
         ask_for_room(count, ROOM_FOR_OBJECT)?;
         let mut objects: Vec<*mut ffi::PyObject> = Vec::with_capacity(count);
         for list in lists {
-            match self.lists {
+            match self.layouts.lists {
                 // SAFETY: attached; nothing changes the list while it is copied.
                 Some(layout) => objects.extend_from_slice(unsafe { layout.items(list.as_ptr()) }),
                 // SAFETY: attached; within the list, which lends its items.

@@ -1,0 +1,232 @@
+//! What built-in objects of a few types refer to, as it lies in their memory.
+
+use std::ffi::c_void;
+use std::{mem, slice};
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyTuple, PyType};
+
+use super::list::ListLayout;
+use super::traverse::for_each_referent;
+
+/// Where in an object's memory the references lie that its `tp_traverse` visits.
+///
+/// Learnt from an object that has all of them, each to something else: so nothing is taken from a header,
+/// and an interpreter that lays its objects out otherwise is found out.
+#[derive(Clone, Copy)]
+pub struct Fields {
+    /// In words from the object's beginning, in the order of the visits.
+    words: [u8; Self::MOST],
+    count: u8,
+}
+
+impl Fields {
+    /// No object here has more.
+    pub const MOST: usize = 16;
+
+    /// `None` unless the object refers to so many things, each from one word of its memory.
+    ///
+    /// # Errors
+    /// If its type's `__basicsize__` or `__itemsize__` is no number.
+    fn learn(object: &Bound<'_, PyAny>, count: usize) -> PyResult<Option<Self>> {
+        let ty = object.get_type();
+        let size = |name| ty.getattr(name)?.extract::<usize>();
+        let variable = match object.cast_exact::<PyTuple>() {
+            Ok(tuple) => tuple.len() * size("__itemsize__")?,
+            Err(_) => 0,
+        };
+        let words = (size("__basicsize__")? + variable) / size_of::<usize>();
+        let mut fields = Self {
+            words: [0; Self::MOST],
+            count: 0,
+        };
+        let visited = visited(object);
+        // SAFETY: the object, which is alive, is at least as large as its type says.
+        let memory: &[*mut ffi::PyObject] =
+            unsafe { slice::from_raw_parts(object.as_ptr().cast(), words) };
+        if visited.len() != count || count > Self::MOST {
+            return Ok(None);
+        }
+        for target in visited {
+            let mut places = (0u8..).zip(memory).filter(|(_, word)| **word == target);
+            let (Some((place, _)), None) = (places.next(), places.next()) else {
+                return Ok(None);
+            };
+            fields.words[usize::from(fields.count)] = place;
+            fields.count += 1;
+        }
+        Ok(Some(fields))
+    }
+
+    /// What an object refers to, null for what it has not got, each alive as long as it stays there.
+    ///
+    /// # Safety
+    /// The caller is attached to the interpreter, the object is alive and of the very type that the
+    /// fields are of, and nothing changes it meanwhile.
+    #[inline(always)]
+    pub unsafe fn of(
+        &self,
+        object: *mut ffi::PyObject,
+    ) -> impl Iterator<Item = *mut ffi::PyObject> {
+        let words = self.words.iter().take(self.count.into());
+        // SAFETY: by this function's contract; each is a word of the object, as `learn` has seen.
+        words.map(move |&word| unsafe { *object.cast::<*mut ffi::PyObject>().add(word.into()) })
+    }
+}
+
+/// What the `tp_traverse` of an object's type visits, in its order.
+fn visited(object: &Bound<'_, PyAny>) -> Vec<*mut ffi::PyObject> {
+    let mut visited = Vec::new();
+    // SAFETY: attached; the slot is cast to the type that CPython documents, and the object is alive.
+    unsafe {
+        let slot = ffi::PyType_GetSlot(ffi::Py_TYPE(object.as_ptr()), ffi::Py_tp_traverse);
+        if let Some(traverse) = mem::transmute::<*mut c_void, Option<ffi::traverseproc>>(slot) {
+            for_each_referent(object.as_ptr(), traverse, &mut |target| {
+                visited.push(target)
+            });
+        }
+    }
+    visited
+}
+
+/// Where the items of a tuple begin in its memory.
+#[derive(Clone, Copy)]
+pub struct TupleLayout {
+    /// In words from its beginning.
+    first: u8,
+}
+
+impl TupleLayout {
+    fn known(py: Python<'_>) -> PyResult<Option<Self>> {
+        let items = (py.None(), py.get_type::<PyType>(), py.get_type::<PyList>());
+        let probe = items.into_pyobject(py)?;
+        let Some(fields) = Fields::learn(probe.as_any(), 3)? else {
+            return Ok(None);
+        };
+        let mut words = [fields.words[0], fields.words[1], fields.words[2]];
+        words.sort_unstable();
+        let [first, second, third] = words;
+        // SAFETY: attached; these are words of the tuple.
+        let holds = |at: u8, item: *mut ffi::PyObject| unsafe {
+            *probe.as_ptr().cast::<*mut ffi::PyObject>().add(at.into()) == item
+        };
+        let known = second == first + 1
+            && third == first + 2
+            && holds(first, py.None().as_ptr())
+            && holds(third, py.get_type::<PyList>().as_ptr());
+        Ok(known.then_some(Self { first }))
+    }
+
+    /// The items of a tuple, each alive as long as the tuple is; null for one not put in yet.
+    ///
+    /// # Safety
+    /// The caller is attached to the interpreter, and `tuple` is a tuple, alive while the slice is in
+    /// use.
+    #[inline]
+    pub unsafe fn items<'a>(&self, tuple: *mut ffi::PyObject) -> &'a [*mut ffi::PyObject] {
+        // SAFETY: by this function's contract; the items begin there, as `known` has seen.
+        unsafe {
+            let size = usize::try_from(ffi::Py_SIZE(tuple)).unwrap_or(0);
+            let first = tuple.cast::<*mut ffi::PyObject>().add(self.first.into());
+            slice::from_raw_parts(first, size)
+        }
+    }
+}
+
+/// What is known of the memory of built-in types whose objects are much of all garbage: to read it takes
+/// less time than to call `tp_traverse`, which calls back for each reference. `None` where an
+/// interpreter is of a later version than known, or lays the objects out otherwise.
+#[derive(Clone, Copy)]
+pub struct Layouts {
+    pub lists: Option<ListLayout>,
+    pub tuples: Option<TupleLayout>,
+    pub functions: Option<Fields>,
+    pub cells: Option<Fields>,
+}
+
+impl Layouts {
+    pub fn known(py: Python<'_>) -> Self {
+        let known = |learn: fn(Python<'_>) -> PyResult<Option<Fields>>| learn(py).ok().flatten();
+        Self {
+            lists: ListLayout::known(py),
+            tuples: TupleLayout::known(py).ok().flatten(),
+            functions: known(fields_of_functions),
+            cells: known(fields_of_cells),
+        }
+    }
+}
+
+/// From 3.14 on no function has all of its fields at once: either its annotations or what makes them.
+fn fields_of_functions(py: Python<'_>) -> PyResult<Option<Fields>> {
+    // The fields that `func_traverse` (Objects/funcobject.c) visits.
+    let count = match py.version_info() {
+        version if version < (3, 12) => 12,
+        version if version < (3, 14) => 13,
+        _ => return Ok(None),
+    };
+    let make = c"(lambda value: lambda first=(), *, second=(): value)(())";
+    let function = py.eval(make, None, None)?;
+    function.setattr("__qualname__", "a name of its own")?;
+    function.setattr("__doc__", "a text of its own")?;
+    function.setattr("__annotations__", PyDict::new(py))?;
+    function.setattr("attribute", 0)?;
+    if py.version_info() >= (3, 12) {
+        function.setattr("__type_params__", PyTuple::new(py, [0])?)?;
+    }
+    Fields::learn(&function, count)
+}
+
+fn fields_of_cells(py: Python<'_>) -> PyResult<Option<Fields>> {
+    let cell = py
+        .import("types")?
+        .getattr("CellType")?
+        .call1((PyList::empty(py),))?;
+    Fields::learn(&cell, 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::heap::Builtins;
+    use crate::heap::types::Form;
+
+    #[test]
+    fn what_is_read_is_what_traversal_visits() {
+        Python::attach(|py| {
+            let layouts = Layouts::known(py);
+            assert_eq!(layouts.functions.is_some(), py.version_info() < (3, 14));
+            let builtins = Builtins::new(py).expect("CPython has all of them");
+            let objects = py
+                .import("gc")
+                .and_then(|gc| gc.call_method0("get_objects"));
+            let objects = objects
+                .expect("gc is there")
+                .cast_into::<PyList>()
+                .expect("a list");
+            let mut compared = 0;
+            for object in &objects {
+                let (pointer, ty) = (object.as_ptr(), object.get_type_ptr());
+                // SAFETY: attached; the object is held and of the form that is asked for.
+                let mut read: Vec<*mut ffi::PyObject> = unsafe {
+                    match Form::of(ty, builtins.kind(ty)) {
+                        Form::List => layouts.lists.map(|it| it.items(pointer).to_vec()),
+                        Form::Tuple => layouts.tuples.map(|it| it.items(pointer).to_vec()),
+                        Form::Cell => layouts.cells.map(|it| it.of(pointer).collect()),
+                        Form::Function if layouts.functions.is_none() => continue,
+                        Form::Function => layouts.functions.map(|it| it.of(pointer).collect()),
+                        Form::Other => continue,
+                    }
+                }
+                .expect("the layout is known");
+                read.retain(|target| !target.is_null());
+                read.sort_unstable();
+                let mut visited = visited(&object);
+                visited.sort_unstable();
+                assert_eq!(read, visited, "{object:?}");
+                compared += 1;
+            }
+            assert!(compared > 1000);
+        });
+    }
+}
