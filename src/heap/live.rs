@@ -7,6 +7,7 @@ use pyo3::types::PyList;
 
 use super::ObjectKind;
 use super::builtins::Builtins;
+use super::fields::Layouts;
 use super::list::ListLayout;
 use super::marks::Marks;
 use super::traverse::{for_each_referent, reference_count};
@@ -71,11 +72,12 @@ impl<'py> LiveObjects<'py> {
         held: impl Iterator<Item = usize>,
         table: &mut TypeTable,
         builtins: &Builtins,
+        layouts: &Layouts,
         classify: &impl Fn(*mut ffi::PyTypeObject) -> Verdict,
     ) -> Result<Self, NotTaken> {
         let py = tracked.py();
         let tracked = Tracked {
-            layout: ListLayout::known(py),
+            layout: layouts.lists,
             list: tracked,
         };
         let count = tracked.len();
@@ -148,9 +150,11 @@ impl<'py> LiveObjects<'py> {
                     let targets = &mut batch.targets;
                     // SAFETY: attached; the object is alive and `traverse` its type's own.
                     unsafe {
-                        for_each_kept(object, facts.kind, traverse, &mut |target| {
-                            targets.push(target as usize);
-                        });
+                        if !layouts.visit(object, facts.form, |it| targets.push(it as usize)) {
+                            for_each_kept(object, facts.kind, traverse, &mut |target| {
+                                targets.push(target as usize);
+                            });
+                        }
                     }
                 }
                 batch.ends.push(batch.targets.len());

@@ -160,39 +160,8 @@ impl<C: Fn(*mut ffi::PyTypeObject) -> Verdict> Search<'_, C> {
         let layouts = self.layouts;
         // SAFETY: by this function's contract.
         unsafe {
-            match (form, layouts) {
-                (
-                    Form::List,
-                    Layouts {
-                        lists: Some(lists), ..
-                    },
-                ) => {
-                    self.pass_all(lists.items(object).iter().copied());
-                }
-                (
-                    Form::Tuple,
-                    Layouts {
-                        tuples: Some(tuples),
-                        ..
-                    },
-                ) => {
-                    self.pass_all(tuples.items(object).iter().copied());
-                }
-                (
-                    Form::Cell,
-                    Layouts {
-                        cells: Some(cells), ..
-                    },
-                ) => {
-                    self.pass_all(cells.of(object));
-                }
-                (
-                    Form::Function,
-                    Layouts {
-                        functions: Some(functions),
-                        ..
-                    },
-                ) => {
+            match (form, layouts.functions) {
+                (Form::Function, Some(functions)) => {
                     for (place, target) in functions.of(object).enumerate() {
                         if target == self.passed[place] || target.is_null() {
                             continue;
@@ -203,23 +172,13 @@ impl<C: Fn(*mut ffi::PyTypeObject) -> Verdict> Search<'_, C> {
                             Self::consider(target, ptr::from_mut(self).cast());
                         }
                     }
+                    true
                 }
-                _ => return false,
-            }
-        }
-        true
-    }
-
-    /// # Safety
-    /// As for `facts`; a null pointer is no object.
-    #[inline(always)]
-    unsafe fn pass_all(&mut self, targets: impl Iterator<Item = *mut ffi::PyObject>) {
-        for target in targets {
-            // SAFETY: by this function's contract.
-            unsafe {
-                if !target.is_null() && !self.passes(target) {
-                    Self::consider(target, ptr::from_mut(self).cast());
-                }
+                _ => layouts.visit(object, form, |target| {
+                    if !self.passes(target) {
+                        Self::consider(target, ptr::from_mut(self).cast());
+                    }
+                }),
             }
         }
     }

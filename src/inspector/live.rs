@@ -127,7 +127,14 @@ impl<'py> Live<'py> {
             let tracked = inspector.gc.objects(py, None)?;
             let frames = running_frames(py, builtins, &inspector.current_frames)?;
             let held = frames.iter().flat_map(RunningFrame::held);
-            match LiveObjects::take(tracked, held, &mut table, builtins, &classify) {
+            match LiveObjects::take(
+                tracked,
+                held,
+                &mut table,
+                builtins,
+                &inspector.layouts,
+                &classify,
+            ) {
                 Ok(objects) => break (objects, frames, pause),
                 Err(NotTaken::TooMany) => {
                     return Err(PyMemoryError::new_err(
