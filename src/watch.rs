@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use pyo3::exceptions::PyMemoryError;
+use pyo3::ffi;
 use pyo3::prelude::*;
 use rustc_hash::FxHashSet;
 
@@ -297,6 +298,30 @@ impl Watcher {
         self.foreseen.replace(Some(foreseen));
     }
 
+    /// A quick look at garbage of which nothing was foreseen; true if it holds a buffer.
+    fn glance(&self, py: Python<'_>, garbage: &[*mut ffi::PyObject], generation: u32) -> bool {
+        let Some(devices) = self.devices() else {
+            return false;
+        };
+        self.inspector.refresh(py);
+        if garbage.is_empty() || !self.inspector.frameworks_known() {
+            return false;
+        }
+        match self.inspector.glance(py, garbage, &devices) {
+            Ok(glance) => {
+                if !glance.holds_buffer {
+                    self.arming
+                        .learn(generation, false, false, glance.finalizer_ran);
+                }
+                glance.holds_buffer
+            }
+            Err(error) => {
+                self.note_error(py, &error);
+                false
+            }
+        }
+    }
+
     fn examine_and_destroy(&self, py: Python<'_>, garbage: &mut Garbage<'_>, info: CollectionInfo) {
         let started = Instant::now();
         let mut foreseen = self.foreseen.replace(None);
@@ -503,6 +528,14 @@ impl Watch {
 impl Handler for Shared {
     fn before(&self, py: Python<'_>, info: CollectionInfo) {
         self.0.foresee(py, info.generation);
+    }
+
+    fn needs_glance_only(&self) -> bool {
+        !self.wants_empty()
+    }
+
+    fn glance(&self, py: Python<'_>, garbage: &[*mut ffi::PyObject], info: CollectionInfo) -> bool {
+        self.0.glance(py, garbage, info.generation)
     }
 
     fn held(&self, py: Python<'_>, garbage: &Garbage<'_>) -> Vec<usize> {

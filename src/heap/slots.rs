@@ -60,6 +60,20 @@ impl HeadLayout {
         Self { known }
     }
 
+    /// True if an object is garbage of the collection under way, so far as that is known.
+    ///
+    /// # Safety
+    /// As for [`HeadLayout::tracks`].
+    #[inline]
+    pub unsafe fn is_being_collected(&self, object: *mut ffi::PyObject) -> bool {
+        // SAFETY: by this function's contract; the head lies before the object, as `self` says.
+        self.known && unsafe { (*object.cast::<CollectorHead>().sub(1))[1] & COLLECTING != 0 }
+    }
+
+    pub fn is_known(&self) -> bool {
+        self.known
+    }
+
     /// True if the collector tracks an object; false also if it is not known how to tell.
     ///
     /// # Safety
@@ -71,6 +85,10 @@ impl HeadLayout {
         self.known && unsafe { (*object.cast::<CollectorHead>().sub(1))[0] != 0 }
     }
 }
+
+/// The collector has found the object unreachable, in the collection under way
+/// (`_PyGC_PREV_MASK_COLLECTING`).
+const COLLECTING: usize = 2;
 
 impl TypeLayout {
     /// Compares types of several kinds with what CPython says of them.

@@ -14,10 +14,11 @@ use pyo3::types::{PyList, PyString};
 use super::clear::Garbage;
 use super::fork::fork_count;
 use super::gc_module::{DEBUG_SAVEALL, GcModule};
+use super::witness::Witness;
 use crate::heap::{ListLayout, TypeLayout};
 
 /// What CPython says of a collection.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CollectionInfo {
     /// The generation collected, 0 to 2.
     pub generation: u32,
@@ -27,6 +28,13 @@ pub struct CollectionInfo {
 pub trait Handler {
     /// A collection is about to begin.
     fn before(&self, py: Python<'_>, info: CollectionInfo);
+
+    /// True if all that is asked of the coming collection is a [`Handler::glance`] at its garbage.
+    fn needs_glance_only(&self) -> bool;
+
+    /// Looks at garbage, before any of it is destroyed and after all finalizers; true if it is wanted, and
+    /// so to be saved for [`Handler::after`]. Must run no code of the program.
+    fn glance(&self, py: Python<'_>, garbage: &[*mut ffi::PyObject], info: CollectionInfo) -> bool;
 
     /// The objects of the garbage, by index, that something outside of it refers to, directly or
     /// through others of it; all of them if there is no telling.
@@ -55,6 +63,10 @@ enum Phase {
     /// The program set `DEBUG_SAVEALL` itself.
     Observing {
         older: Older,
+    },
+    /// The witness stands in the collection, which saves nothing so far.
+    Witnessing {
+        info: CollectionInfo,
     },
 }
 
@@ -87,7 +99,26 @@ struct Shared {
     proven: Cell<bool>,
     /// Collections that collected something and saved nothing, before that.
     misses: Cell<u32>,
+    /// `None` where the interpreter is not known well enough.
+    witness: Option<Witness>,
+    trust: Cell<Trust>,
+    /// What the witness saw: only for memory, unless that is still to be compared with what is saved.
+    seen: RefCell<Vec<*mut ffi::PyObject>>,
 }
+
+/// Whether the witness is relied on.
+#[derive(Clone, Copy, PartialEq)]
+enum Trust {
+    /// What it saw was what the collector saved, so many times.
+    Growing(u32),
+    /// It is enough to ask the witness.
+    Full,
+    /// It once saw something else, or was not called.
+    Lost,
+}
+
+/// So many times what the witness saw is compared with what the collector saved.
+const PROOFS: u32 = 3;
 
 /// The names in what CPython says of a collection, made beforehand: there may be no memory for them
 /// when a collection runs.
@@ -149,6 +180,9 @@ impl Hook {
             keys: Keys::new(py),
             proven: Cell::new(false),
             misses: Cell::new(0),
+            witness: Witness::new(py)?,
+            trust: Cell::new(Trust::Growing(0)),
+            seen: RefCell::default(),
         });
         // SAFETY: attached. The capsule owns one count of `shared` and gives it up in its
         // destructor; the callable owns the capsule; `gc.callbacks` owns the callable. The method
@@ -263,6 +297,26 @@ unsafe extern "C" fn called(
     }
 }
 
+/// What the witness calls.
+///
+/// # Safety
+/// The interpreter is attached, and `state` is that of a hook, alive.
+unsafe fn witnessed(state: *const c_void) {
+    // SAFETY: by this function's contract. The state must outlive the call.
+    unsafe {
+        let py = Python::assume_attached();
+        let state = state.cast::<Shared>();
+        Rc::increment_strong_count(state);
+        let shared = Rc::from_raw(state);
+        if catch_unwind(AssertUnwindSafe(|| shared.witness_garbage(py))).is_err() {
+            shared.disable(py, "an internal error (a panic) in cyclescope");
+        }
+        if !ffi::PyErr_Occurred().is_null() {
+            ffi::PyErr_Clear();
+        }
+    }
+}
+
 /// The callable is gone from `gc.callbacks`, perhaps between "start" and "stop".
 unsafe extern "C" fn capsule_gone(capsule: *mut ffi::PyObject) {
     // SAFETY: CPython calls with the interpreter attached and the capsule that `install` made, once.
@@ -304,6 +358,12 @@ impl Shared {
         }
     }
 
+    /// True if there is no other callback.
+    fn is_alone(&self) -> bool {
+        // SAFETY: attached (called from the hook only); this is a list.
+        unsafe { ffi::PyList_Size(self.gc.callbacks.as_ptr()) == 1 }
+    }
+
     /// Moves the callable to the front, so that at the end of the collection nobody comes between
     /// the collector and this hook, and nobody sees garbage in `gc.garbage` that would not be there
     /// without it. Safe in the middle of "start": CPython walks the list by index, and those that
@@ -336,19 +396,86 @@ impl Shared {
         if flags < 0 {
             return;
         }
-        let length = self.garbage_length(py);
-        let last = self.garbage_entry(py, length - 1);
-        let older = Older { length, last };
+        let generation = number(info, self.keys.generation.bind(py));
+        let info = CollectionInfo { generation };
+        let older = self.older(py);
         self.set_phase(if flags & DEBUG_SAVEALL != 0 {
             Phase::Observing { older }
         } else {
             Phase::Taking { flags, older }
         });
-        let generation = number(info, self.keys.generation.bind(py));
-        self.handler.before(py, CollectionInfo { generation });
-        if flags & DEBUG_SAVEALL == 0 {
+        self.handler.before(py, info);
+        if flags & DEBUG_SAVEALL != 0 {
+            return;
+        }
+        // What other callbacks make would come behind the witness.
+        if let Some(witness) = &self.witness
+            && generation == 0
+            && flags == 0
+            && self.trust.get() != Trust::Lost
+            && self.is_alone()
+            && self.handler.needs_glance_only()
+        {
+            self.set_phase(Phase::Witnessing { info });
+            // SAFETY: the witness belongs to this hook, and calls nobody when that is gone.
+            unsafe { witness.stand(py, witnessed, ptr::from_ref(self).cast()) };
+        } else {
             self.gc.set_debug_flags(py, flags | DEBUG_SAVEALL);
         }
+    }
+
+    /// The witness is among the garbage, and no finalizer is still to run: has the garbage saved if the
+    /// handler wants it, or to prove the witness.
+    fn witness_garbage(&self, py: Python<'_>) {
+        let Phase::Witnessing { info } = self.phase.get() else {
+            return;
+        };
+        let (Ok(_busy), Ok(mut seen), Some(witness)) = (
+            self.busy.try_borrow_mut(),
+            self.seen.try_borrow_mut(),
+            &self.witness,
+        ) else {
+            return;
+        };
+        if self.disabled.get() || self.forks != fork_count() {
+            return;
+        }
+        // SAFETY: attached, and called by the witness.
+        let known = unsafe { witness.garbage(&mut seen) };
+        let wanted = match self.trust.get() {
+            _ if !known => {
+                self.trust.set(Trust::Lost);
+                true
+            }
+            Trust::Full => self.handler.glance(py, &seen, info),
+            _ => !seen.is_empty(),
+        };
+        if wanted && self.gc.debug_flags(py) == 0 {
+            let older = self.older(py);
+            self.set_phase(Phase::Taking { flags: 0, older });
+            self.gc.set_debug_flags(py, DEBUG_SAVEALL);
+        }
+        if seen.capacity() > ListLayout::FEW && self.trust.get() == Trust::Full {
+            *seen = Vec::new();
+        }
+    }
+
+    /// Compares what the witness saw with what was saved of it: all but what finalizers brought back.
+    fn prove(&self, garbage: &Garbage<'_>) {
+        let (Trust::Growing(proofs), Ok(mut seen)) = (self.trust.get(), self.seen.try_borrow_mut())
+        else {
+            return;
+        };
+        seen.sort_unstable();
+        let known = |object| seen.binary_search(object).is_ok();
+        self.trust.set(if !garbage.pointers().iter().all(known) {
+            Trust::Lost
+        } else if proofs + 1 == PROOFS {
+            Trust::Full
+        } else {
+            Trust::Growing(proofs + 1)
+        });
+        seen.clear();
     }
 
     fn stop(&self, py: Python<'_>, info: *mut ffi::PyObject) {
@@ -356,9 +483,18 @@ impl Shared {
             return;
         };
         let phase = self.set_phase(Phase::Idle);
+        let witnessed = self.witness.as_ref().is_some_and(Witness::stands);
+        if let Some(witness) = &self.witness
+            && !witness.leave(py)
+        {
+            self.trust.set(Trust::Lost);
+        }
+        if let Phase::Idle | Phase::Witnessing { .. } = phase {
+            return;
+        }
         let now = self.gc.debug_flags(py);
         let (flags, older, ours) = match phase {
-            Phase::Idle => return,
+            Phase::Idle | Phase::Witnessing { .. } => return,
             Phase::Observing { older } => (now, older, false),
             Phase::Taking { flags, older } => {
                 // If they changed in the middle, by a finalizer, then they are the program's now,
@@ -415,6 +551,9 @@ impl Shared {
         let Some(mut garbage) = self.take(py, start, end) else {
             return;
         };
+        if witnessed {
+            self.prove(&garbage);
+        }
         // Somebody else may have taken hold of the garbage: a callback that came first, or
         // `sys.stderr`, to which CPython prints after it has saved if the program set flags.
         if !first || changed || flags != 0 {
@@ -491,6 +630,12 @@ impl Shared {
         }
     }
 
+    fn older(&self, py: Python<'_>) -> Older {
+        let length = self.garbage_length(py);
+        let last = self.garbage_entry(py, length - 1);
+        Older { length, last }
+    }
+
     fn garbage_length(&self, _py: Python<'_>) -> isize {
         // SAFETY: attached; this is a list.
         unsafe { ffi::PyList_Size(self.gc.garbage.as_ptr()) }
@@ -539,6 +684,9 @@ impl Shared {
     /// What nobody holds is garbage for the next collection; its finalizers have run and will
     /// not run again.
     fn undo(&self, py: Python<'_>) {
+        if let Some(witness) = &self.witness {
+            witness.leave(py);
+        }
         let Phase::Taking { older, .. } = self.phase.get() else {
             self.set_phase(Phase::Idle);
             return;

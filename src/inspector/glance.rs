@@ -69,12 +69,14 @@ impl<C: Fn(*mut ffi::PyTypeObject) -> Verdict> Search<'_, C> {
             let references = reference_count(target);
             match self.table.met(ffi::Py_TYPE(target)) {
                 Some(facts) if references > i64::from(facts.most_references) => true,
-                // The closure of a function, say, which the collector has found as well.
+                // What the collector has found as well, the closure of a function, say.
                 Some(facts) => {
-                    facts.is_untrackable()
-                        && facts.verdict == 0
-                        && references > 1
-                        && self.heads.tracks(target)
+                    facts.verdict == 0
+                        && facts.traverse.is_some()
+                        && (self.heads.is_being_collected(target)
+                            || facts.is_untrackable()
+                                && references > 1
+                                && self.heads.tracks(target))
                 }
                 None => false,
             }
@@ -113,6 +115,8 @@ impl<C: Fn(*mut ffi::PyTypeObject) -> Verdict> Search<'_, C> {
                 search.candidates.push((facts.verdict, target as usize));
             } else if references > i64::from(facts.most_references) {
                 // As in `pass`, of a type that was not met yet.
+            } else if facts.traverse.is_some() && search.heads.is_being_collected(target) {
+                // As there, too.
             } else if references == 1 {
                 search.held.push(target);
             } else if ffi::PyObject_GC_IsTracked(target) == 0 {
