@@ -1,7 +1,9 @@
 """Host programs that must not notice cyclescope: each is run bare and watched, and compared.
 
-``python hosts.py NAME`` runs one bare, with ``--watch`` under the always-on watch. A program prints
-what it can see. Where the watch still has to be there at the end, it is asked for a last leak.
+``python hosts.py NAME`` runs one bare, with ``--watch`` under the always-on watch. With ``--young``
+each collection is one of the youngest generation first, after a few that let the watch find out
+that its witness can be relied on. A program prints what it can see. Where the watch still has to be
+there at the end, it is asked for a last leak.
 """
 
 from __future__ import annotations
@@ -18,6 +20,15 @@ import hosts_garbage as hosts_garbage
 from hosts_parts import EARLY, ENDINGS, UNWATCHED, WATCHES, Node
 from hosts_parts import PROGRAMS as PROGRAMS
 
+ONCE = {
+    "callbacks_cleared_at_stop_by_a_newcomer",
+    "fork",
+    "fork_in_thread",
+    "fork_in_finalizer",
+    "garbage_left_at_exit",
+}
+"""Programs that count the collections or reports, and so are not run with ``--young``."""
+
 
 def main() -> None:
     name, watched = sys.argv[1], "--watch" in sys.argv
@@ -30,6 +41,12 @@ def main() -> None:
 
         WATCHES.append(cyclescope.observe_tensor_cycles(reports.append, devices="any"))
     gc.collect()
+    if "--young" in sys.argv:
+        for _ in range(10):
+            Node()
+            gc.collect(0)
+        collect = gc.collect
+        gc.collect = lambda generation=2: collect(0) + collect(generation)
     if name not in EARLY:
         PROGRAMS[name]()
     if watched and name not in UNWATCHED | ENDINGS | EARLY:

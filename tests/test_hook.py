@@ -53,16 +53,21 @@ def comparable(stderr: str) -> str:
     return re.sub(r"^gc: (objects in each|collecting) generation.*\n", "", stderr, flags=re.M)
 
 
-@pytest.mark.parametrize("name", hosts.PROGRAMS)
-def test_a_program_cannot_tell_that_it_is_watched(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "ages"),
+    [(name, ()) for name in hosts.PROGRAMS]
+    + [(name, ("--young",)) for name in hosts.PROGRAMS if name not in hosts.ONCE],
+)
+def test_a_program_cannot_tell_that_it_is_watched(name: str, ages: tuple[str, ...]) -> None:
     if not hasattr(os, "fork") and "fork" in hosts.PROGRAMS[name].__code__.co_names:
         pytest.skip("this system has no fork")
-    bare = run(name)
-    watched = run(name, "--watch")
+    bare = run(name, *ages)
+    watched = run(name, "--watch", *ages)
     # CPython 3.10 itself, with no watch, crashes at the end of this program in 3 of 100 runs.
     tries = 5 if name == "daemon_threads_at_exit" and sys.version_info < (3, 11) else 1
     while tries > 1 and -signal.SIGSEGV in (bare.returncode, watched.returncode):
-        bare, watched, tries = run(name), run(name, "--watch"), tries - 1
+        bare, watched = run(name, *ages), run(name, "--watch", *ages)
+        tries -= 1
     assert watched == bare
 
 

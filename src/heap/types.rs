@@ -62,6 +62,12 @@ impl TypeFacts {
         most_references: 0,
     };
 
+    /// An object of the type may be a buffer, or have had its finalizer called.
+    #[inline]
+    pub fn matters(&self) -> bool {
+        self.verdict != 0 || self.finalizes
+    }
+
     /// A dict or a tuple: the collector does not track one that refers to nothing it tracks.
     pub fn is_untrackable(&self) -> bool {
         is_untrackable(self.kind)

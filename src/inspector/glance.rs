@@ -139,17 +139,17 @@ impl<C: Fn(*mut ffi::PyTypeObject) -> Verdict> Search<'_, C> {
         // SAFETY: by this function's contract; `pass` keeps the protocol of `tp_traverse` and changes
         // nothing.
         unsafe {
-            let facts = match self.table.met(ffi::Py_TYPE(object)) {
-                Some(facts) => *facts,
+            let (form, traverse, matters) = match self.table.met(ffi::Py_TYPE(object)) {
+                Some(facts) => (facts.form, facts.traverse, facts.matters()),
                 None => self.meet(object),
             };
-            if facts.form != Form::Other && self.read(object, facts.form) {
+            if form != Form::Other && self.read(object, form) {
                 return;
             }
-            if facts.verdict != 0 || facts.finalizes {
+            if matters {
                 self.regard(object);
             }
-            if let Some(traverse) = facts.traverse {
+            if let Some(traverse) = traverse {
                 traverse(object, Self::pass, ptr::from_mut(self).cast());
             }
         }
@@ -187,15 +187,19 @@ impl<C: Fn(*mut ffi::PyTypeObject) -> Verdict> Search<'_, C> {
         }
     }
 
-    /// As `facts`, of a type that was not met in this pass.
+    /// What [`Search::look`] asks, of a type that was not met in this pass.
     ///
     /// # Safety
     /// As for `facts`.
     #[cold]
     #[inline(never)]
-    unsafe fn meet(&mut self, object: *mut ffi::PyObject) -> TypeFacts {
+    unsafe fn meet(
+        &mut self,
+        object: *mut ffi::PyObject,
+    ) -> (Form, Option<ffi::traverseproc>, bool) {
         // SAFETY: by this function's contract.
-        unsafe { self.facts(object) }
+        let facts = unsafe { self.facts(object) };
+        (facts.form, facts.traverse, facts.matters())
     }
 
     /// # Safety

@@ -1,0 +1,188 @@
+"""Young garbage is seen from among it, and none of it saved: does that show, or miss anything?
+
+The witness is relied on after a few collections in which what it saw was compared with what the
+collector saved. ``test_hook.py`` runs all its programs with it too.
+"""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import numpy
+import pytest
+
+import cyclescope
+
+PLENTY = 10
+"""Collections after which the witness is relied on."""
+
+
+class Node:
+    """A cycle of one, also in CPython 3.10, where a ``__dict__`` is an object of its own."""
+
+    __slots__ = ("__weakref__", "held", "itself", "last")
+
+    def __init__(self, held: Any = None) -> None:
+        self.itself, self.held = self, held
+        self.last: Any = None
+
+
+class Acts(Node):
+    """One with a finalizer."""
+
+    __slots__ = ("act",)
+
+    def __init__(self, act: Callable[[], object]) -> None:
+        super().__init__()
+        self.act = act
+
+    def __del__(self) -> None:
+        self.act()
+
+
+@pytest.fixture
+def reports() -> Iterator[list[cyclescope.CycleReport]]:
+    """Those of a watch that relies on its witness, with no collections but the test's own."""
+    gc.collect()
+    gc.disable()
+    found: list[cyclescope.CycleReport] = []
+    with cyclescope.observe_tensor_cycles(found.append, devices="any"):
+        for _ in range(PLENTY):
+            Node()
+            gc.collect(0)
+        while not is_relied_on():
+            pass
+        gc.collect()
+        yield found
+    gc.enable()
+
+
+def is_relied_on() -> bool:
+    """Whether nothing is to be saved of a collection. A few are looked at otherwise, in turn."""
+    flags: list[int] = []
+    Acts(lambda: flags.append(gc.get_debug()))
+    gc.collect(0)
+    return flags == [0]
+
+
+def sizes(reports: list[cyclescope.CycleReport]) -> list[int]:
+    return [leak.bytes_held for report in reports for leak in report.leaks]
+
+
+def test_garbage_without_a_buffer_is_never_saved(reports: list[cyclescope.CycleReport]) -> None:
+    relied_on = [is_relied_on() for _ in range(1000)]
+    # The others have a look beforehand, for the cycles that finalizers break.
+    assert relied_on.count(True) > 900
+    assert (gc.garbage, gc.get_debug(), sizes(reports)) == ([], 0, [])
+
+
+@pytest.mark.parametrize("plain", [0, 1, 50])
+def test_a_buffer_among_garbage_is_reported(
+    plain: int, reports: list[cyclescope.CycleReport]
+) -> None:
+    for _ in range(20):
+        reports.clear()
+        before, leak, after = [Node() for _ in range(plain)], Node(numpy.ones(1000)), Node()
+        gone = weakref.ref(leak)
+        del before, leak, after
+        # CPython counts weak references that die as well, and a look beforehand has some.
+        assert gc.collect(0) - (1 + plain + 1) in (0, 1)
+        assert gone() is None
+        assert sizes(reports) == [8000]
+    assert (gc.garbage, gc.get_debug()) == ([], 0)
+
+
+def test_what_collections_count_is_the_garbage_alone(
+    reports: list[cyclescope.CycleReport],
+) -> None:
+    counts, collected = [], gc.get_stats()[0]["collected"]
+    for count in range(50):
+        made = [Node() for _ in range(count)]
+        del made
+        counts.append(gc.collect(0))
+    assert counts == list(range(50))
+    assert gc.get_stats()[0]["collected"] == collected + sum(counts)
+
+
+def test_nobody_finds_the_witness(reports: list[cyclescope.CycleReport]) -> None:
+    def ours(objects: list[Any]) -> list[Any]:
+        return [it for it in objects if type(it).__name__ == "Witness"]
+
+    assert ours(gc.get_objects()) == []
+    inside: list[Any] = []
+    Acts(lambda: inside.extend(ours(gc.get_objects())))
+    gc.collect(0)
+    assert inside == [] == ours(gc.get_objects())
+
+
+def test_what_a_finalizer_brings_back_stays(reports: list[cyclescope.CycleReport]) -> None:
+    kept: list[Any] = []
+    for held in [None, numpy.ones(1000)]:
+        node = Node(held)
+        node.last = Acts(partial(kept.append, node))
+        del node
+        gc.collect(0)
+    del held
+    assert [node.held is None for node in kept] == [True, False]
+    assert all(node.itself is node for node in kept)
+    assert (gc.garbage, gc.get_debug()) == ([], 0)
+
+
+def test_a_finalizer_may_change_the_flags(reports: list[cyclescope.CycleReport]) -> None:
+    Acts(lambda: gc.set_debug(gc.DEBUG_SAVEALL))
+    try:
+        gc.collect(0)
+        assert [type(it) for it in gc.garbage if isinstance(it, Node)] == [Acts]
+        assert gc.get_debug() == gc.DEBUG_SAVEALL
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+
+
+def test_a_finalizer_may_end_the_watch(reports: list[cyclescope.CycleReport]) -> None:
+    for held in [None, numpy.ones(1000)]:
+        watch = cyclescope.observe_tensor_cycles(reports.append, devices="any")
+        for _ in range(PLENTY):
+            Node()
+            gc.collect(0)
+        node = Node(held)
+        gone = weakref.ref(node)
+        node.last = Acts(watch.stop)
+        del node, held
+        gc.collect(0)
+        gc.collect(0)
+        assert gone() is None
+        assert (gc.garbage, gc.get_debug()) == ([], 0)
+
+
+def test_with_other_callbacks_garbage_is_saved(reports: list[cyclescope.CycleReport]) -> None:
+    # What they make would come behind the witness.
+    made: list[Any] = []
+
+    def other(phase: str, info: dict[str, int]) -> None:
+        if phase == "start":
+            Node(numpy.ones(500))
+
+    gc.callbacks.append(other)
+    try:
+        assert not is_relied_on()
+        reports.clear()
+        Node(made)
+        gc.collect(0)
+    finally:
+        gc.callbacks.remove(other)
+    assert sizes(reports) == [4000]
+    assert is_relied_on()
+
+
+def test_watches_come_and_go_without_end() -> None:
+    for _ in range(300):
+        with cyclescope.observe_tensor_cycles(lambda report: None, devices="any"):
+            for _ in range(5):
+                Node()
+                gc.collect(0)
+    assert (gc.garbage, gc.get_debug()) == ([], 0)
