@@ -272,6 +272,10 @@ impl Watcher {
         let Some(devices) = self.devices() else {
             return;
         };
+        self.inspector.refresh(py);
+        if !asked && !self.inspector.frameworks_known() {
+            return;
+        }
         let mut foreseen = Foreseen {
             found: Vec::new(),
             objects: 0,
