@@ -112,11 +112,20 @@ def test_nobody_finds_the_witness(reports: list[cyclescope.CycleReport]) -> None
     def ours(objects: list[Any]) -> list[Any]:
         return [it for it in objects if type(it).__name__ == "Witness"]
 
+    class Last:
+        """Dies by its count of references, when the garbage that holds it is destroyed."""
+
+        __slots__ = ()
+
+        def __del__(self) -> None:
+            inside.append(ours(gc.get_objects()))
+
     assert ours(gc.get_objects()) == []
     inside: list[Any] = []
-    Acts(lambda: inside.extend(ours(gc.get_objects())))
+    Acts(lambda: inside.append(ours(gc.get_objects())))
+    Node(Last())
     gc.collect(0)
-    assert inside == [] == ours(gc.get_objects())
+    assert (inside, ours(gc.get_objects())) == ([[], []], [])
 
 
 def test_what_a_finalizer_brings_back_stays(reports: list[cyclescope.CycleReport]) -> None:

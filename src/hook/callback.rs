@@ -489,23 +489,19 @@ impl Shared {
         {
             self.trust.set(Trust::Lost);
         }
-        if let Phase::Idle | Phase::Witnessing { .. } = phase {
-            return;
-        }
-        let now = self.gc.debug_flags(py);
-        let (flags, older, ours) = match phase {
+        let (flags, older) = match phase {
             Phase::Idle | Phase::Witnessing { .. } => return,
-            Phase::Observing { older } => (now, older, false),
-            Phase::Taking { flags, older } => {
-                // If they changed in the middle, by a finalizer, then they are the program's now,
-                // and so is what DEBUG_SAVEALL among them has saved.
-                let ours = now == flags | DEBUG_SAVEALL;
-                if ours {
-                    self.gc.set_debug_flags(py, flags);
-                }
-                (flags, older, ours)
-            }
+            Phase::Observing { older } => (None, older),
+            Phase::Taking { flags, older } => (Some(flags), older),
         };
+        let now = self.gc.debug_flags(py);
+        // If they changed in the middle, by a finalizer, then they are the program's now, and so is what
+        // DEBUG_SAVEALL among them has saved.
+        let ours = flags.is_some_and(|flags| now == flags | DEBUG_SAVEALL);
+        let flags = flags.unwrap_or(now);
+        if ours {
+            self.gc.set_debug_flags(py, flags);
+        }
         let about = || CollectionInfo {
             generation: number(info, self.keys.generation.bind(py)),
         };

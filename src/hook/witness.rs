@@ -39,8 +39,8 @@ struct Object {
 /// A reference cycle of a single object, which is put among the youngest objects as a collection of those
 /// begins, and is found unreachable there. The collector then calls its finalizer, after all others, as it
 /// is the youngest of all, and before it destroys anything (`finalize_garbage` in `Modules/gcmodule.c`, since
-/// 3.13 in `Python/gc.c`): the list that it stands in is that of all the garbage. Being referred to once
-/// more by then it is no garbage, and is not counted as such (`handle_resurrected_objects`).
+/// 3.13 in `Python/gc.c`): the list that it stands in is that of all the garbage. It leaves that list at
+/// once, and so is not counted.
 ///
 /// So garbage is seen without any of it being saved, which takes CPython twice as long as the look.
 pub struct Witness {
@@ -229,12 +229,13 @@ unsafe extern "C" fn clear(_object: *mut ffi::PyObject) -> c_int {
 
 unsafe extern "C" fn finalize(object: *mut ffi::PyObject) {
     // SAFETY: CPython calls with an object of this type, attached. The reference is the one that
-    // `stand` gave up.
+    // `stand` gave up. A finalizer may take any object out of the collector's lists, as destruction does.
     unsafe {
         let witness = object.cast::<Object>();
         if let Some(call) = (*witness).call.take() {
             ffi::Py_INCREF(object);
             call((*witness).state);
+            ffi::PyObject_GC_UnTrack(object.cast());
         }
     }
 }
