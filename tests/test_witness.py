@@ -44,6 +44,16 @@ class Acts(Node):
         self.act()
 
 
+class Reports(list[cyclescope.CycleReport]):
+    """What a watch has told of, which comes a little later than the collection."""
+
+    watch: cyclescope.Watch
+
+    def sizes(self) -> list[int]:
+        self.watch.flush()
+        return [leak.bytes_held for report in self for leak in report.leaks]
+
+
 @pytest.fixture
 def alone() -> Iterator[None]:
     """No collections but the test's own, and no callbacks of others (Hypothesis has one)."""
@@ -57,10 +67,10 @@ def alone() -> Iterator[None]:
 
 
 @pytest.fixture
-def reports(alone: None) -> Iterator[list[cyclescope.CycleReport]]:
+def reports(alone: None) -> Iterator[Reports]:
     """Those of a watch that relies on its witness."""
-    found: list[cyclescope.CycleReport] = []
-    with cyclescope.observe_tensor_cycles(found.append, devices="any"):
+    found = Reports()
+    with cyclescope.observe_tensor_cycles(found.append, devices="any") as found.watch:
         for _ in range(PLENTY):
             Node()
             gc.collect(0)
@@ -77,21 +87,15 @@ def is_relied_on() -> bool:
     return flags == [0]
 
 
-def sizes(reports: list[cyclescope.CycleReport]) -> list[int]:
-    return [leak.bytes_held for report in reports for leak in report.leaks]
-
-
-def test_garbage_without_a_buffer_is_never_saved(reports: list[cyclescope.CycleReport]) -> None:
+def test_garbage_without_a_buffer_is_never_saved(reports: Reports) -> None:
     relied_on = [is_relied_on() for _ in range(1000)]
     # The others have a look beforehand, for the cycles that finalizers break.
     assert relied_on.count(True) > 900
-    assert (gc.garbage, gc.get_debug(), sizes(reports)) == ([], 0, [])
+    assert (gc.garbage, gc.get_debug(), reports.sizes()) == ([], 0, [])
 
 
 @pytest.mark.parametrize("plain", [0, 1, 50])
-def test_a_buffer_among_garbage_is_reported(
-    plain: int, reports: list[cyclescope.CycleReport]
-) -> None:
+def test_a_buffer_among_garbage_is_reported(plain: int, reports: Reports) -> None:
     for _ in range(20):
         reports.clear()
         before, leak, after = [Node() for _ in range(plain)], Node(numpy.ones(1000)), Node()
@@ -100,12 +104,12 @@ def test_a_buffer_among_garbage_is_reported(
         # CPython counts weak references that die as well, and a look beforehand has some.
         assert gc.collect(0) - (1 + plain + 1) in (0, 1)
         assert gone() is None
-        assert sizes(reports) == [8000]
+        assert reports.sizes() == [8000]
     assert (gc.garbage, gc.get_debug()) == ([], 0)
 
 
 def test_what_collections_count_is_the_garbage_alone(
-    reports: list[cyclescope.CycleReport],
+    reports: Reports,
 ) -> None:
     counts, collected = [], gc.get_stats()[0]["collected"]
     for count in range(50):
@@ -116,7 +120,7 @@ def test_what_collections_count_is_the_garbage_alone(
     assert gc.get_stats()[0]["collected"] == collected + sum(counts)
 
 
-def test_nobody_finds_the_witness(reports: list[cyclescope.CycleReport]) -> None:
+def test_nobody_finds_the_witness(reports: Reports) -> None:
     def ours(objects: list[Any]) -> list[Any]:
         return [it for it in objects if type(it).__name__ == "Witness"]
 
@@ -136,7 +140,7 @@ def test_nobody_finds_the_witness(reports: list[cyclescope.CycleReport]) -> None
     assert (inside, ours(gc.get_objects())) == ([[], []], [])
 
 
-def test_what_a_finalizer_brings_back_stays(reports: list[cyclescope.CycleReport]) -> None:
+def test_what_a_finalizer_brings_back_stays(reports: Reports) -> None:
     kept: list[Any] = []
     for held in [None, numpy.ones(1000)]:
         node = Node(held)
@@ -149,7 +153,7 @@ def test_what_a_finalizer_brings_back_stays(reports: list[cyclescope.CycleReport
     assert (gc.garbage, gc.get_debug()) == ([], 0)
 
 
-def test_a_finalizer_may_change_the_flags(reports: list[cyclescope.CycleReport]) -> None:
+def test_a_finalizer_may_change_the_flags(reports: Reports) -> None:
     Acts(lambda: gc.set_debug(gc.DEBUG_SAVEALL))
     try:
         gc.collect(0)
@@ -160,7 +164,7 @@ def test_a_finalizer_may_change_the_flags(reports: list[cyclescope.CycleReport])
         gc.garbage.clear()
 
 
-def test_a_finalizer_may_end_the_watch(reports: list[cyclescope.CycleReport]) -> None:
+def test_a_finalizer_may_end_the_watch(reports: Reports) -> None:
     for held in [None, numpy.ones(1000)]:
         watch = cyclescope.observe_tensor_cycles(reports.append, devices="any")
         for _ in range(PLENTY):
@@ -176,7 +180,7 @@ def test_a_finalizer_may_end_the_watch(reports: list[cyclescope.CycleReport]) ->
         assert (gc.garbage, gc.get_debug()) == ([], 0)
 
 
-def test_with_other_callbacks_garbage_is_saved(reports: list[cyclescope.CycleReport]) -> None:
+def test_with_other_callbacks_garbage_is_saved(reports: Reports) -> None:
     # What they make would come behind the witness.
     made: list[Any] = []
 
@@ -187,12 +191,13 @@ def test_with_other_callbacks_garbage_is_saved(reports: list[cyclescope.CycleRep
     gc.callbacks.append(other)
     try:
         assert not is_relied_on()
+        assert reports.sizes() == [4000]
         reports.clear()
         Node(made)
         gc.collect(0)
     finally:
         gc.callbacks.remove(other)
-    assert sizes(reports) == [4000]
+    assert reports.sizes() == [4000]
     assert is_relied_on()
 
 
