@@ -10,13 +10,14 @@ from __future__ import annotations
 import gc
 import sys
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy
 import pytest
 
 import cyclescope
+from collector import collector_paused as collector_paused
 
 SOME = 20
 """Objects of each kind before and after the one that holds the buffer."""
@@ -70,14 +71,6 @@ HOLDERS: dict[str, Callable[[], Any]] = {
 }
 if sys.version_info >= (3, 12):
     HOLDERS["type parameter"] = lambda: with_attribute("__type_params__", (buffer(),))
-
-
-@pytest.fixture
-def collector_paused() -> Iterator[None]:
-    gc.collect()
-    gc.disable()
-    yield
-    gc.enable()
 
 
 PLAIN: list[Callable[[], Any]] = [function, lambda: types.CellType([]), lambda: ([], 1), list]

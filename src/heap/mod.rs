@@ -66,7 +66,7 @@ pub(crate) use {
         Descriptor, class_items, dict_items, find_item, imported, int_value, items, new_text,
         text_of,
     },
-    slots::{HeadLayout, TypeLayout},
+    slots::{CollectorHead, HeadLayout, TypeLayout},
     traverse::reference_count,
     types::{Form, TypeFacts, TypeTable, Verdict},
     unreachable::unreachable,

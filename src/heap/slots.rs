@@ -8,9 +8,33 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFrozenSet, PyList, PyString, PyType};
 
 /// What lies before an object that the collector can track: `PyGC_Head` in
-/// `Include/internal/pycore_gc.h`, the same in CPython 3.10 to 3.14. The first word is zero where it does
-/// not (`_PyObject_GC_IS_TRACKED`).
-type CollectorHead = [usize; 2];
+/// `Include/internal/pycore_gc.h`, the same in CPython 3.10 to 3.14.
+#[repr(C)]
+pub struct CollectorHead {
+    /// The next one in a list of the collector's; zero where it does not track the object
+    /// (`_PyObject_GC_IS_TRACKED`).
+    pub next: usize,
+    /// The one before, with flags in the lowest bits.
+    pub previous: usize,
+}
+
+impl CollectorHead {
+    /// The finalizer has run (`_PyGC_PREV_MASK_FINALIZED`).
+    pub const FINALIZED: usize = 1;
+    /// The collector has found the object unreachable, in the collection under way
+    /// (`_PyGC_PREV_MASK_COLLECTING`).
+    pub const COLLECTING: usize = 2;
+
+    /// That of an object.
+    ///
+    /// # Safety
+    /// The object has one: its type has `Py_TPFLAGS_HAVE_GC`, and it is no class of a library's own.
+    #[inline(always)]
+    pub unsafe fn of(object: *mut ffi::PyObject) -> *mut Self {
+        // SAFETY: by this function's contract.
+        unsafe { object.cast::<Self>().sub(1) }
+    }
+}
 
 /// The memory of a type up to its `tp_clear`: `PyTypeObject` in `Include/cpython/object.h`, the same
 /// in CPython 3.10 to 3.14. It is not part of the stable ABI, hence [`TypeLayout`].
@@ -67,7 +91,8 @@ impl HeadLayout {
     #[inline]
     pub unsafe fn is_being_collected(&self, object: *mut ffi::PyObject) -> bool {
         // SAFETY: by this function's contract; the head lies before the object, as `self` says.
-        self.known && unsafe { (*object.cast::<CollectorHead>().sub(1))[1] & COLLECTING != 0 }
+        self.known
+            && unsafe { (*CollectorHead::of(object)).previous & CollectorHead::COLLECTING != 0 }
     }
 
     pub fn is_known(&self) -> bool {
@@ -77,18 +102,13 @@ impl HeadLayout {
     /// True if the collector tracks an object; false also if it is not known how to tell.
     ///
     /// # Safety
-    /// The caller is attached to the interpreter, and the object is alive and of a type with
-    /// `Py_TPFLAGS_HAVE_GC`.
+    /// The caller is attached to the interpreter, and the object is alive and has a [`CollectorHead`].
     #[inline]
     pub unsafe fn tracks(&self, object: *mut ffi::PyObject) -> bool {
         // SAFETY: by this function's contract; the head lies before the object, as `self` says.
-        self.known && unsafe { (*object.cast::<CollectorHead>().sub(1))[0] != 0 }
+        self.known && unsafe { (*CollectorHead::of(object)).next != 0 }
     }
 }
-
-/// The collector has found the object unreachable, in the collection under way
-/// (`_PyGC_PREV_MASK_COLLECTING`).
-const COLLECTING: usize = 2;
 
 impl TypeLayout {
     /// Compares types of several kinds with what CPython says of them.

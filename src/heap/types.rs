@@ -242,7 +242,7 @@ impl TypeTable {
                 verdict,
                 most_references: if verdict != 0 {
                     u32::MAX
-                } else if traverse.is_none() || ty == &raw mut ffi::PyType_Type {
+                } else if traverse.is_none() || kind == ObjectKind::Class {
                     0
                 } else if is_untrackable(kind) {
                     FEW

@@ -1,5 +1,8 @@
 //! The callable in `gc.callbacks`, and what it does around each collection.
 
+mod saved;
+mod trust;
+
 use std::cell::{Cell, RefCell};
 use std::ffi::{CStr, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,13 +12,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyString};
+use pyo3::types::PyString;
 
 use super::clear::Garbage;
 use super::fork::fork_count;
 use super::gc_module::{DEBUG_SAVEALL, GcModule};
 use super::witness::Witness;
 use crate::heap::{ListLayout, TypeLayout};
+use saved::Older;
+use trust::{Trust, witnessed};
 
 /// What CPython says of a collection.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -70,14 +75,6 @@ enum Phase {
     },
 }
 
-/// What `gc.garbage` held when the collection began.
-#[derive(Clone, Copy, PartialEq)]
-struct Older {
-    length: isize,
-    /// The last entry, to compare by address only; null if there was none.
-    last: *mut ffi::PyObject,
-}
-
 /// What the callable and the handle share.
 struct Shared {
     gc: GcModule,
@@ -105,20 +102,6 @@ struct Shared {
     /// What the witness saw: only for memory, unless that is still to be compared with what is saved.
     seen: RefCell<Vec<*mut ffi::PyObject>>,
 }
-
-/// Whether the witness is relied on.
-#[derive(Clone, Copy, PartialEq)]
-enum Trust {
-    /// What it saw was what the collector saved, so many times.
-    Growing(u32),
-    /// It is enough to ask the witness.
-    Full,
-    /// It once saw something else, or was not called.
-    Lost,
-}
-
-/// So many times what the witness saw is compared with what the collector saved.
-const PROOFS: u32 = 3;
 
 /// The names in what CPython says of a collection, made beforehand: there may be no memory for them
 /// when a collection runs.
@@ -280,7 +263,7 @@ unsafe extern "C" fn called(
             let start = ffi::PyUnicode_GetLength(phase) == 5;
             let outcome = catch_unwind(AssertUnwindSafe(|| {
                 if start {
-                    shared.start(py, info)
+                    shared.start(py, info, state)
                 } else {
                     shared.stop(py, info)
                 }
@@ -294,26 +277,6 @@ unsafe extern "C" fn called(
             ffi::PyErr_Clear();
         }
         ffi::Py_NewRef(ffi::Py_None())
-    }
-}
-
-/// What the witness calls.
-///
-/// # Safety
-/// The interpreter is attached, and `state` is that of a hook, alive.
-unsafe fn witnessed(state: *const c_void) {
-    // SAFETY: by this function's contract. The state must outlive the call.
-    unsafe {
-        let py = Python::assume_attached();
-        let state = state.cast::<Shared>();
-        Rc::increment_strong_count(state);
-        let shared = Rc::from_raw(state);
-        if catch_unwind(AssertUnwindSafe(|| shared.witness_garbage(py))).is_err() {
-            shared.disable(py, "an internal error (a panic) in cyclescope");
-        }
-        if !ffi::PyErr_Occurred().is_null() {
-            ffi::PyErr_Clear();
-        }
     }
 }
 
@@ -382,7 +345,8 @@ impl Shared {
         }
     }
 
-    fn start(&self, py: Python<'_>, info: *mut ffi::PyObject) {
+    /// `own` is the pointer to this that the capsule has.
+    fn start(&self, py: Python<'_>, info: *mut ffi::PyObject, own: *const Self) {
         if self.disabled.get() || self.forks != fork_count() {
             return;
         }
@@ -418,64 +382,10 @@ impl Shared {
         {
             self.set_phase(Phase::Witnessing { info });
             // SAFETY: the witness belongs to this hook, and calls nobody when that is gone.
-            unsafe { witness.stand(py, witnessed, ptr::from_ref(self).cast()) };
+            unsafe { witness.stand(py, witnessed, own.cast()) };
         } else {
             self.gc.set_debug_flags(py, flags | DEBUG_SAVEALL);
         }
-    }
-
-    /// The witness is among the garbage, and no finalizer is still to run: has the garbage saved if the
-    /// handler wants it, or to prove the witness.
-    fn witness_garbage(&self, py: Python<'_>) {
-        let Phase::Witnessing { info } = self.phase.get() else {
-            return;
-        };
-        let (Ok(_busy), Ok(mut seen), Some(witness)) = (
-            self.busy.try_borrow_mut(),
-            self.seen.try_borrow_mut(),
-            &self.witness,
-        ) else {
-            return;
-        };
-        if self.disabled.get() || self.forks != fork_count() {
-            return;
-        }
-        // SAFETY: attached, and called by the witness.
-        let known = unsafe { witness.garbage(&mut seen) };
-        let wanted = match self.trust.get() {
-            _ if !known => {
-                self.trust.set(Trust::Lost);
-                true
-            }
-            Trust::Full => self.handler.glance(py, &seen, info),
-            _ => !seen.is_empty(),
-        };
-        if wanted && self.gc.debug_flags(py) == 0 {
-            let older = self.older(py);
-            self.set_phase(Phase::Taking { flags: 0, older });
-            self.gc.set_debug_flags(py, DEBUG_SAVEALL);
-        }
-        if seen.capacity() > ListLayout::FEW && self.trust.get() == Trust::Full {
-            *seen = Vec::new();
-        }
-    }
-
-    /// Compares what the witness saw with what was saved of it: all but what finalizers brought back.
-    fn prove(&self, garbage: &Garbage<'_>) {
-        let (Trust::Growing(proofs), Ok(mut seen)) = (self.trust.get(), self.seen.try_borrow_mut())
-        else {
-            return;
-        };
-        seen.sort_unstable();
-        let known = |object| seen.binary_search(object).is_ok();
-        self.trust.set(if !garbage.pointers().iter().all(known) {
-            Trust::Lost
-        } else if proofs + 1 == PROOFS {
-            Trust::Full
-        } else {
-            Trust::Growing(proofs + 1)
-        });
-        seen.clear();
     }
 
     fn stop(&self, py: Python<'_>, info: *mut ffi::PyObject) {
@@ -565,98 +475,6 @@ impl Shared {
         if memory.capacity() <= ListLayout::FEW {
             self.memory.set(memory);
         }
-    }
-
-    /// Takes out of `gc.garbage` what was saved, and what came after that and is no garbage.
-    fn take<'py>(&self, py: Python<'py>, start: isize, end: isize) -> Option<Garbage<'py>> {
-        let list = self.gc.garbage.bind(py);
-        let after = self.garbage_length(py);
-        if after == end
-            && let Some(layout) = &self.layout
-        {
-            let mut objects = self.memory.take();
-            if layout.split_off(list, start, &mut objects) {
-                return Some(Garbage::taken(py, objects, self.types));
-            }
-        }
-        let mut garbage = Garbage::new(list, start..end, self.types);
-        let uncollectable = (after > end).then(|| self.slice(py, end, after)).flatten();
-        // SAFETY: attached; removes the tail, which `garbage` and `uncollectable` hold.
-        let removed = unsafe { ffi::PyList_SetSlice(list.as_ptr(), start, after, ptr::null_mut()) };
-        if removed != 0 {
-            // SAFETY: attached.
-            unsafe { ffi::PyErr_Clear() };
-            return None;
-        }
-        garbage.take_over();
-        if let Some(uncollectable) = uncollectable {
-            self.put_back_uncollectable(py, &uncollectable);
-        }
-        Some(garbage)
-    }
-
-    /// Where in `gc.garbage` begins what the collection saved, given where it ends.
-    ///
-    /// Directly after the older entries, as a rule. How many there are cannot be told for certain:
-    /// CPython counts as collected also the weak references that died of their callbacks
-    /// (`handle_weakrefs`). If a finalizer or a weak reference's callback changed the list, the
-    /// saved objects still come last, since the collector saves after it has run those.
-    fn start_of_saved(&self, py: Python<'_>, older: Older, end: isize, collected: isize) -> isize {
-        let untouched = end >= older.length
-            && end - older.length <= collected
-            && self.garbage_entry(py, older.length - 1) == older.last;
-        if untouched {
-            older.length
-        } else {
-            (end - collected).max(0)
-        }
-    }
-
-    /// Puts back what CPython keeps in `gc.garbage` without `DEBUG_SAVEALL` too: the objects with a
-    /// finalizer of the old kind, but not what they refer to (`handle_legacy_finalizers`).
-    fn put_back_uncollectable(&self, py: Python<'_>, uncollected: &Bound<'_, PyList>) {
-        for object in uncollected.iter() {
-            // SAFETY: attached, and the object and its type are alive.
-            let legacy =
-                unsafe { ffi::PyType_GetSlot(ffi::Py_TYPE(object.as_ptr()), ffi::Py_tp_del) };
-            if !legacy.is_null() {
-                let appended = self.gc.garbage.bind(py).append(object);
-                drop(appended);
-            }
-        }
-    }
-
-    fn older(&self, py: Python<'_>) -> Older {
-        let length = self.garbage_length(py);
-        let last = self.garbage_entry(py, length - 1);
-        Older { length, last }
-    }
-
-    fn garbage_length(&self, _py: Python<'_>) -> isize {
-        // SAFETY: attached; this is a list.
-        unsafe { ffi::PyList_Size(self.gc.garbage.as_ptr()) }
-    }
-
-    /// The entry at an index, borrowed; null if there is none.
-    fn garbage_entry(&self, py: Python<'_>, index: isize) -> *mut ffi::PyObject {
-        if index < 0 || index >= self.garbage_length(py) {
-            return ptr::null_mut();
-        }
-        // SAFETY: attached; this is a list, and the index is within it.
-        unsafe { ffi::PyList_GetItem(self.gc.garbage.as_ptr(), index) }
-    }
-
-    fn slice<'py>(&self, py: Python<'py>, from: isize, to: isize) -> Option<Bound<'py, PyList>> {
-        // SAFETY: attached; a new list, or null with an exception set.
-        let slice = unsafe {
-            let slice = ffi::PyList_GetSlice(self.gc.garbage.as_ptr(), from, to);
-            Bound::from_owned_ptr_or_opt(py, slice)
-        };
-        if slice.is_none() {
-            // SAFETY: attached.
-            unsafe { ffi::PyErr_Clear() };
-        }
-        slice?.cast_into::<PyList>().ok()
     }
 
     fn set_phase(&self, phase: Phase) -> Phase {

@@ -8,22 +8,10 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-use crate::heap::HeadLayout;
+use crate::heap::{CollectorHead, HeadLayout};
 
-/// What lies before an object that the collector can track: `PyGC_Head` in
-/// `Include/internal/pycore_gc.h`, the same in CPython 3.10 to 3.13.
-#[repr(C)]
-struct Head {
-    next: usize,
-    /// With flags in its lowest bits.
-    previous: usize,
-}
-
-/// The finalizer has run (`_PyGC_PREV_MASK_FINALIZED`).
-const FINALIZED: usize = 1;
-/// The object may be garbage of the collection under way (`_PyGC_PREV_MASK_COLLECTING`).
-const COLLECTING: usize = 2;
-const FLAGS: usize = FINALIZED | COLLECTING;
+/// What is no address in a collector's head.
+const FLAGS: usize = CollectorHead::FINALIZED | CollectorHead::COLLECTING;
 
 /// The memory of a witness.
 #[repr(C)]
@@ -88,7 +76,7 @@ impl Witness {
         unsafe {
             (*self.object).call = Some(call);
             (*self.object).state = state;
-            (*head(object)).previous &= !FINALIZED;
+            (*CollectorHead::of(object)).previous &= !CollectorHead::FINALIZED;
             ffi::PyObject_GC_Track(object.cast());
             ffi::Py_DECREF(object);
         }
@@ -127,16 +115,16 @@ impl Witness {
         // object and comes behind it, and nothing changes the list meanwhile. All others are objects
         // that the collector has found unreachable and not yet destroyed.
         unsafe {
-            let own = head(self.object.cast());
+            let own = CollectorHead::of(self.object.cast());
             let end = (*own).next & !FLAGS;
-            if (*own).previous & COLLECTING == 0 {
+            if (*own).previous & CollectorHead::COLLECTING == 0 {
                 return false;
             }
             let mut at = (*own).previous & !FLAGS;
             while at != end {
-                let head = at as *mut Head;
+                let head = at as *mut CollectorHead;
                 let previous = (*head).previous;
-                if previous & COLLECTING == 0
+                if previous & CollectorHead::COLLECTING == 0
                     || into.len() == into.capacity() && into.try_reserve(1).is_err()
                 {
                     return false;
@@ -163,13 +151,6 @@ impl Drop for Witness {
             SPARE.store(self.object, Ordering::Relaxed);
         }
     }
-}
-
-/// # Safety
-/// The object is of a type with `Py_TPFLAGS_HAVE_GC`.
-unsafe fn head(object: *mut ffi::PyObject) -> *mut Head {
-    // SAFETY: by this function's contract.
-    unsafe { object.cast::<Head>().sub(1) }
 }
 
 /// A new one, not tracked, with two references: its own and ours.

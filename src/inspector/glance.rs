@@ -69,7 +69,8 @@ impl<C: Fn(*mut ffi::PyTypeObject) -> Verdict> Search<'_, C> {
             let references = reference_count(target);
             match self.table.met(ffi::Py_TYPE(target)) {
                 Some(facts) if references > i64::from(facts.most_references) => true,
-                // What the collector has found as well, the closure of a function, say.
+                // What the collector has found as well, the closure of a function, say. No class comes here,
+                // and so nothing without a collector's head.
                 Some(facts) => {
                     facts.verdict == 0
                         && facts.traverse.is_some()
