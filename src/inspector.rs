@@ -24,6 +24,7 @@ use pyo3::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 pub(crate) use found::{Examination, Found, Held, Occurrence, confirm_gone, prefer};
+pub(crate) use glance::in_turn;
 use process::{framework_versions, process};
 use room::{MANY, ROOM_FOR_BUFFER, ROOM_FOR_OBJECT, ask_for_room};
 
@@ -178,7 +179,7 @@ impl Inspector {
             _ => vec![self.gc.objects(py, None)?],
         };
         let garbage = self.unreachable_in(&lists)?;
-        if garbage.len() > most || !self.glance(py, &garbage, devices)?.holds_buffer {
+        if garbage.len() > most || !self.glance(py, in_turn(&garbage), devices)?.holds_buffer {
             return Ok((Vec::new(), garbage.len()));
         }
         let examination = self.examine(py, &garbage, 1, devices)?;

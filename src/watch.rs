@@ -19,7 +19,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use pyo3::exceptions::PyMemoryError;
-use pyo3::ffi;
 use pyo3::prelude::*;
 use rustc_hash::FxHashSet;
 
@@ -30,8 +29,8 @@ pub use ignored::Ignored;
 pub use tally::Tally;
 
 use crate::device::DeviceSelection;
-use crate::hook::{CollectionInfo, Garbage, Handler, Hook};
-use crate::inspector::{Busy, Found, Inspector, confirm_gone, prefer};
+use crate::hook::{CollectionInfo, Garbage, Handler, Hook, Unreachable};
+use crate::inspector::{Busy, Found, Inspector, confirm_gone, in_turn, prefer};
 use crate::report::model::{Collection, Leak, Report};
 
 /// A watch tells of, and remembers, at most so many distinct leaks: a program that makes classes without
@@ -303,7 +302,7 @@ impl Watcher {
     }
 
     /// A quick look at garbage of which nothing was foreseen; true if it holds a buffer.
-    fn glance(&self, py: Python<'_>, garbage: &[*mut ffi::PyObject], generation: u32) -> bool {
+    fn glance(&self, py: Python<'_>, garbage: &mut Unreachable<'_>, generation: u32) -> bool {
         let Some(devices) = self.devices() else {
             return false;
         };
@@ -340,7 +339,7 @@ impl Watcher {
         let in_collection = foreseen
             .as_ref()
             .map_or(0, |f| freed_since(py, &f.allocated));
-        let glance = match self.inspector.glance(py, pointers, &devices) {
+        let glance = match self.inspector.glance(py, in_turn(pointers), &devices) {
             Ok(glance) => glance,
             Err(error) => return self.note_error(py, &error),
         };
@@ -538,7 +537,7 @@ impl Handler for Shared {
         !self.wants_empty()
     }
 
-    fn glance(&self, py: Python<'_>, garbage: &[*mut ffi::PyObject], info: CollectionInfo) -> bool {
+    fn glance(&self, py: Python<'_>, garbage: &mut Unreachable<'_>, info: CollectionInfo) -> bool {
         self.0.glance(py, garbage, info.generation)
     }
 

@@ -24,7 +24,7 @@ pub struct Fields {
 
 impl Fields {
     /// No object here has more.
-    pub const MOST: usize = 16;
+    const MOST: usize = 16;
 
     /// `None` unless the object refers to so many things, each from one word of its memory.
     ///
@@ -73,6 +73,97 @@ impl Fields {
         let words = self.words.iter().take(self.count.into());
         // SAFETY: by this function's contract; each is a word of the object, as `learn` has seen.
         words.map(move |&word| unsafe { *object.cast::<*mut ffi::PyObject>().add(word.into()) })
+    }
+}
+
+/// Where in its memory a cell has what it holds.
+#[derive(Clone, Copy)]
+pub struct CellLayout {
+    /// In words from its beginning.
+    word: u8,
+}
+
+impl CellLayout {
+    fn known(py: Python<'_>) -> PyResult<Option<Self>> {
+        let cell = py.import("types")?.getattr("CellType")?;
+        let cell = cell.call1((PyList::empty(py),))?;
+        let fields = Fields::learn(&cell, 1)?;
+        Ok(fields.map(|fields| Self {
+            word: fields.words[0],
+        }))
+    }
+
+    /// What a cell holds, as the only item; null if that is nothing. It is alive as long as it stays there.
+    ///
+    /// # Safety
+    /// The caller is attached to the interpreter, and `cell` is a cell, alive and unchanged while the slice is
+    /// in use.
+    #[inline]
+    pub unsafe fn items<'a>(&self, cell: *mut ffi::PyObject) -> &'a [*mut ffi::PyObject] {
+        // SAFETY: by this function's contract; this is a word of the cell, as `learn` has seen.
+        unsafe { slice::from_ref(&*cell.cast::<*mut ffi::PyObject>().add(self.word.into())) }
+    }
+}
+
+/// The references of functions, which lie in the first words of each.
+#[derive(Clone, Copy)]
+pub struct FunctionLayout {
+    fields: Fields,
+    /// A bit for each word that is a reference.
+    visited: u32,
+}
+
+impl FunctionLayout {
+    /// A function has at least so many words.
+    pub const WORDS: usize = 16;
+
+    /// From 3.14 on no function has all of its fields at once: either its annotations or what makes them.
+    fn known(py: Python<'_>) -> PyResult<Option<Self>> {
+        // The fields that `func_traverse` (Objects/funcobject.c) visits.
+        let count = match py.version_info() {
+            version if version < (3, 12) => 12,
+            version if version < (3, 14) => 13,
+            _ => return Ok(None),
+        };
+        let make = c"(lambda value: lambda first=(), *, second=(): value)(())";
+        let function = py.eval(make, None, None)?;
+        function.setattr("__qualname__", "a name of its own")?;
+        function.setattr("__doc__", "a text of its own")?;
+        function.setattr("__annotations__", PyDict::new(py))?;
+        function.setattr("attribute", 0)?;
+        if py.version_info() >= (3, 12) {
+            function.setattr("__type_params__", PyTuple::new(py, [0])?)?;
+        }
+        let size: usize = function.get_type().getattr("__basicsize__")?.extract()?;
+        let Some(fields) = Fields::learn(&function, count)? else {
+            return Ok(None);
+        };
+        let words = &fields.words[..count];
+        let near = |&word: &u8| usize::from(word) < Self::WORDS;
+        let known = size >= Self::WORDS * size_of::<usize>() && words.iter().all(near);
+        let visited = words.iter().fold(0, |visited, word| visited | 1 << word);
+        Ok(known.then_some(Self { fields, visited }))
+    }
+
+    /// The first words of a function, and by a bit for each which of its references are others than those of
+    /// `one`, the words of another function. Whether it has a reference at all is not said.
+    ///
+    /// # Safety
+    /// The caller is attached to the interpreter, the object is a function, alive while the words are in use,
+    /// and nothing changes it meanwhile.
+    #[inline(always)]
+    pub unsafe fn beside<'a>(
+        &self,
+        function: *mut ffi::PyObject,
+        one: &[*mut ffi::PyObject; Self::WORDS],
+    ) -> (&'a [*mut ffi::PyObject; Self::WORDS], u32) {
+        // SAFETY: by this function's contract; a function has so many words, as `known` has seen.
+        let words = unsafe { &*function.cast::<[*mut ffi::PyObject; Self::WORDS]>() };
+        // All of them, as there is nothing to foresee wrongly then.
+        let differ = (0..Self::WORDS).fold(0, |differ, word| {
+            differ | u32::from(words[word] != one[word]) << word
+        });
+        (words, differ & self.visited)
     }
 }
 
@@ -142,18 +233,17 @@ impl TupleLayout {
 pub struct Layouts {
     pub lists: Option<ListLayout>,
     pub tuples: Option<TupleLayout>,
-    pub functions: Option<Fields>,
-    pub cells: Option<Fields>,
+    pub functions: Option<FunctionLayout>,
+    pub cells: Option<CellLayout>,
 }
 
 impl Layouts {
     pub fn known(py: Python<'_>) -> Self {
-        let known = |learn: fn(Python<'_>) -> PyResult<Option<Fields>>| learn(py).ok().flatten();
         Self {
             lists: ListLayout::known(py),
             tuples: TupleLayout::known(py).ok().flatten(),
-            functions: known(fields_of_functions),
-            cells: known(fields_of_cells),
+            functions: FunctionLayout::known(py).ok().flatten(),
+            cells: CellLayout::known(py).ok().flatten(),
         }
     }
 }
@@ -177,8 +267,13 @@ impl Layouts {
             match form {
                 Form::List => self.lists.map(|it| it.items(object)),
                 Form::Tuple => self.tuples.map(|it| it.items(object)),
-                Form::Function => return self.functions.map(|it| each(it.of(object), f)).is_some(),
-                Form::Cell => return self.cells.map(|it| each(it.of(object), f)).is_some(),
+                Form::Function => {
+                    return self
+                        .functions
+                        .map(|it| each(it.fields.of(object), f))
+                        .is_some();
+                }
+                Form::Cell => self.cells.map(|it| it.items(object)),
                 Form::Other => None,
             }
             .map(|items| each(items.iter().rev().copied(), f))
@@ -191,34 +286,6 @@ impl Layouts {
 #[inline(always)]
 fn each(targets: impl Iterator<Item = *mut ffi::PyObject>, f: impl FnMut(*mut ffi::PyObject)) {
     targets.filter(|target| !target.is_null()).for_each(f);
-}
-
-/// From 3.14 on no function has all of its fields at once: either its annotations or what makes them.
-fn fields_of_functions(py: Python<'_>) -> PyResult<Option<Fields>> {
-    // The fields that `func_traverse` (Objects/funcobject.c) visits.
-    let count = match py.version_info() {
-        version if version < (3, 12) => 12,
-        version if version < (3, 14) => 13,
-        _ => return Ok(None),
-    };
-    let make = c"(lambda value: lambda first=(), *, second=(): value)(())";
-    let function = py.eval(make, None, None)?;
-    function.setattr("__qualname__", "a name of its own")?;
-    function.setattr("__doc__", "a text of its own")?;
-    function.setattr("__annotations__", PyDict::new(py))?;
-    function.setattr("attribute", 0)?;
-    if py.version_info() >= (3, 12) {
-        function.setattr("__type_params__", PyTuple::new(py, [0])?)?;
-    }
-    Fields::learn(&function, count)
-}
-
-fn fields_of_cells(py: Python<'_>) -> PyResult<Option<Fields>> {
-    let cell = py
-        .import("types")?
-        .getattr("CellType")?
-        .call1((PyList::empty(py),))?;
-    Fields::learn(&cell, 1)
 }
 
 #[cfg(test)]

@@ -56,7 +56,7 @@ pub(crate) use {
     capture::capture,
     classes::Classes,
     describe::describe,
-    fields::{Fields, Layouts},
+    fields::{FunctionLayout, Layouts},
     frames::{RunningFrame, is_in_package, running_frames, thread_names},
     list::ListLayout,
     live::{LiveObjects, NotTaken},

@@ -17,7 +17,7 @@ use pyo3::types::PyString;
 use super::clear::Garbage;
 use super::fork::fork_count;
 use super::gc_module::{DEBUG_SAVEALL, GcModule};
-use super::witness::Witness;
+use super::witness::{Unreachable, Witness};
 use crate::heap::{ListLayout, TypeLayout};
 use saved::Older;
 use trust::{Trust, witnessed};
@@ -39,7 +39,7 @@ pub trait Handler {
 
     /// Looks at garbage, before any of it is destroyed and after all finalizers; true if it is wanted, and
     /// so to be saved for [`Handler::after`]. Must run no code of the program.
-    fn glance(&self, py: Python<'_>, garbage: &[*mut ffi::PyObject], info: CollectionInfo) -> bool;
+    fn glance(&self, py: Python<'_>, garbage: &mut Unreachable<'_>, info: CollectionInfo) -> bool;
 
     /// The objects of the garbage, by index, that something outside of it refers to, directly or
     /// through others of it; all of them if there is no telling.

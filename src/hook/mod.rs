@@ -23,4 +23,5 @@ pub use {
     clear::Garbage,
     fork::fork_count,
     gc_module::GcModule,
+    witness::Unreachable,
 };

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
+use std::marker::PhantomData;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -104,36 +105,73 @@ impl Witness {
         self.standing.get()
     }
 
-    /// The garbage of the collection under way; false, and only part of it, if it does not look as it should.
-    /// To be called from `call` only.
+    /// The garbage of the collection under way. To be called from `call` only, and over before that returns.
     ///
     /// # Safety
     /// The caller is attached, and was called by the witness.
-    pub unsafe fn garbage(&self, into: &mut Vec<*mut ffi::PyObject>) -> bool {
-        into.clear();
+    pub unsafe fn garbage(&self) -> Unreachable<'_> {
         // SAFETY: by this function's contract the object is the last of a list, whose head is no
-        // object and comes behind it, and nothing changes the list meanwhile. All others are objects
-        // that the collector has found unreachable and not yet destroyed.
-        unsafe {
+        // object and comes behind it.
+        let (end, last, found) = unsafe {
             let own = CollectorHead::of(self.object.cast());
-            let end = (*own).next & !FLAGS;
-            if (*own).previous & CollectorHead::COLLECTING == 0 {
-                return false;
-            }
-            let mut at = (*own).previous & !FLAGS;
-            while at != end {
-                let head = at as *mut CollectorHead;
-                let previous = (*head).previous;
-                if previous & CollectorHead::COLLECTING == 0
-                    || into.len() == into.capacity() && into.try_reserve(1).is_err()
-                {
-                    return false;
-                }
-                into.push(head.add(1).cast());
-                at = previous & !FLAGS;
-            }
+            let previous = (*own).previous;
+            (
+                (*own).next & !FLAGS,
+                previous & !FLAGS,
+                previous & CollectorHead::COLLECTING != 0,
+            )
+        };
+        Unreachable {
+            at: if found { last } else { end },
+            end,
+            whole: found,
+            witness: PhantomData,
         }
-        true
+    }
+}
+
+/// The objects that a collection has found unreachable and not yet destroyed, from the witness back to the
+/// first. Whoever goes through them runs no code that could make or destroy one.
+pub struct Unreachable<'a> {
+    /// The address of the next one's [`CollectorHead`].
+    at: usize,
+    /// The address of the list's own head, which is no object's.
+    end: usize,
+    whole: bool,
+    witness: PhantomData<&'a Witness>,
+}
+
+impl Unreachable<'_> {
+    /// True if there are no more.
+    pub fn is_empty(&self) -> bool {
+        self.at == self.end
+    }
+
+    /// False if the list did not look as it should, and was left there.
+    pub fn is_whole(&self) -> bool {
+        self.whole
+    }
+}
+
+impl Iterator for Unreachable<'_> {
+    type Item = *mut ffi::PyObject;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.is_empty() {
+            return None;
+        }
+        let head = self.at as *mut CollectorHead;
+        // SAFETY: the witness was in the list with it, and each object of the list so far had the flag of
+        // those that the collector found with the witness; nothing changes the list meanwhile.
+        let (previous, object) = unsafe { ((*head).previous, head.add(1).cast()) };
+        if previous & CollectorHead::COLLECTING == 0 {
+            self.whole = false;
+            self.at = self.end;
+            return None;
+        }
+        self.at = previous & !FLAGS;
+        Some(object)
     }
 }
 

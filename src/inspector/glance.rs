@@ -12,7 +12,8 @@ use super::{Inspector, busy};
 use crate::array::prefetch_at;
 use crate::device::DeviceSelection;
 use crate::heap::{
-    Builtins, Fields, Form, HeadLayout, Layouts, TypeFacts, TypeTable, Verdict, reference_count,
+    Builtins, Form, FunctionLayout, HeadLayout, Layouts, TypeFacts, TypeTable, Verdict,
+    reference_count,
 };
 
 /// What a quick look at garbage says.
@@ -31,9 +32,9 @@ struct Search<'a, C> {
     classify: &'a C,
     layouts: Layouts,
     heads: HeadLayout,
-    /// What the last function referred to, as far as it could be passed: the next one mostly refers to
-    /// the same globals, built-ins, code and name.
-    passed: [*mut ffi::PyObject; Fields::MOST],
+    /// What the last function referred to, in its words and as far as it could be passed: the next one mostly
+    /// refers to the same globals, built-ins, code and name.
+    passed: [*mut ffi::PyObject; FunctionLayout::WORDS],
     candidates: Vec<(Verdict, usize)>,
     /// Objects that only one object of the garbage refers to, and which the collector did not find
     /// because they are of an older generation or not tracked.
@@ -167,12 +168,16 @@ impl<C: Fn(*mut ffi::PyTypeObject) -> Verdict> Search<'_, C> {
         unsafe {
             match (form, layouts.functions) {
                 (Form::Function, Some(functions)) => {
-                    for (place, target) in functions.of(object).enumerate() {
-                        if target == self.passed[place] || target.is_null() {
+                    let (words, mut others) = functions.beside(object, &self.passed);
+                    while others != 0 {
+                        let word = others.trailing_zeros() as usize % FunctionLayout::WORDS;
+                        others &= others - 1;
+                        let target = words[word];
+                        if target.is_null() {
                             continue;
                         }
                         if self.passes(target) {
-                            self.passed[place] = target;
+                            self.passed[word] = target;
                         } else {
                             Self::consider(target, ptr::from_mut(self).cast());
                         }
@@ -218,7 +223,18 @@ impl<C: Fn(*mut ffi::PyTypeObject) -> Verdict> Search<'_, C> {
     }
 }
 
-/// So many objects before its turn the memory of one is fetched.
+/// The objects of a list, of each of which the memory is fetched before its turn.
+pub(crate) fn in_turn(
+    objects: &[*mut ffi::PyObject],
+) -> impl Iterator<Item = *mut ffi::PyObject> + '_ {
+    objects.iter().enumerate().map(|(index, object)| {
+        if let Some(soon) = objects.get(index + AHEAD) {
+            prefetch_at(soon.cast());
+        }
+        *object
+    })
+}
+
 const AHEAD: usize = 4;
 
 impl Inspector {
@@ -226,12 +242,9 @@ impl Inspector {
     pub(crate) fn glance(
         &self,
         py: Python<'_>,
-        garbage: &[*mut ffi::PyObject],
+        garbage: impl Iterator<Item = *mut ffi::PyObject>,
         devices: &DeviceSelection,
     ) -> PyResult<Glance> {
-        if garbage.len() > MANY {
-            ask_for_room(garbage.len(), ROOM_FOR_OBJECT)?;
-        }
         let mut table = self.table.try_borrow_mut().map_err(|_| busy())?;
         let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
         // SAFETY: attached; the types that are classified are alive.
@@ -242,20 +255,22 @@ impl Inspector {
             classify: &classify,
             layouts: self.layouts,
             heads: self.heads,
-            passed: [ptr::null_mut(); Fields::MOST],
+            passed: [ptr::null_mut(); FunctionLayout::WORDS],
             candidates: Vec::new(),
             held: Vec::new(),
             untracked: FxHashMap::default(),
             finalizer_ran: false,
         };
         search.table.begin_pass();
+        let mut room = MANY;
         // SAFETY: attached; the garbage is held by the caller, and holds what it refers to.
         unsafe {
-            for (index, object) in garbage.iter().enumerate() {
-                if let Some(soon) = garbage.get(index + AHEAD) {
-                    prefetch_at(soon.cast());
+            for (index, object) in garbage.enumerate() {
+                if index == room {
+                    room *= 2;
+                    ask_for_room(room, ROOM_FOR_OBJECT)?;
                 }
-                search.look(*object);
+                search.look(object);
             }
             while let Some(object) = search.held.pop() {
                 search.look(object);

@@ -11,7 +11,6 @@ use super::super::clear::Garbage;
 use super::super::fork::fork_count;
 use super::super::gc_module::DEBUG_SAVEALL;
 use super::{Phase, Shared};
-use crate::heap::ListLayout;
 
 /// Whether the witness is relied on.
 #[derive(Clone, Copy, PartialEq)]
@@ -65,22 +64,28 @@ impl Shared {
             return;
         }
         // SAFETY: attached, and called by the witness.
-        let known = unsafe { witness.garbage(&mut seen) };
-        let wanted = match self.trust.get() {
-            _ if !known => {
-                self.trust.set(Trust::Lost);
-                true
+        let mut garbage = unsafe { witness.garbage() };
+        let mut wanted = if self.trust.get() == Trust::Full {
+            self.handler.glance(py, &mut garbage, info)
+        } else {
+            // If there is no memory to remember all, what is saved proves nothing.
+            seen.clear();
+            for object in &mut garbage {
+                if seen.len() == seen.capacity() && seen.try_reserve(1).is_err() {
+                    break;
+                }
+                seen.push(object);
             }
-            Trust::Full => self.handler.glance(py, &seen, info),
-            _ => !seen.is_empty(),
+            !seen.is_empty()
         };
+        if !garbage.is_whole() {
+            self.trust.set(Trust::Lost);
+            wanted = true;
+        }
         if wanted && self.gc.debug_flags(py) == 0 {
             let older = self.older(py);
             self.set_phase(Phase::Taking { flags: 0, older });
             self.gc.set_debug_flags(py, DEBUG_SAVEALL);
-        }
-        if seen.capacity() > ListLayout::FEW && self.trust.get() == Trust::Full {
-            *seen = Vec::new();
         }
     }
 
@@ -99,6 +104,6 @@ impl Shared {
         } else {
             Trust::Growing(proofs + 1)
         });
-        seen.clear();
+        *seen = Vec::new();
     }
 }
