@@ -65,8 +65,9 @@ test-frameworks: $(VENV)/.built $(FRAMEWORKS)/.made ## the integrations with Wei
 test-workflow: .wheel/.built $(VENV)/.tested-with ## the README's steps for GitHub, in a fresh environment, from the package index
 	$(PY) -m pytest tests/workflow.py
 
-test-cpython: $(VENV)/.tested-with $(VENV)/.built ## CPython's own tests with and without the watch, compared (an hour)
+test-cpython: $(VENV)/.tested-with $(VENV)/.built ## CPython's own tests with and without the watch, compared (two hours)
 	PYTHONPATH=python $(PY) tests/cpython/run.py
+	PYTHONPATH=python $(PY) tests/cpython/run.py --alone
 
 test-brute: $(VENV)/.tested-with $(VENV)/.built ## random and hostile heaps by the hundred thousand (an hour)
 	TEST_CASES=200000 $(PY) -m pytest --timeout 0 tests/brute.py tests/test_hostile_fuzz.py tests/large.py

@@ -150,8 +150,8 @@ SCENARIOS = [
         owners_of_closures(200),
         16,
         4 * LOOK_EVERY,
-        lambda ours, bare: ours.beside(bare) <= 1.4,
-        "at most 1.4 × bare",
+        lambda ours, bare: ours.beside(bare) <= 1.3,
+        "at most 1.3 × bare",
     ),
     Scenario(
         "young collection, 200 instances are garbage",
@@ -159,8 +159,8 @@ SCENARIOS = [
         pairs_of_instances(200),
         16,
         4 * LOOK_EVERY,
-        lambda ours, bare: ours.beside(bare) <= 1.4,
-        "at most 1.4 × bare",
+        lambda ours, bare: ours.beside(bare) <= 1.3,
+        "at most 1.3 × bare",
     ),
     Scenario(
         "young collection, 200 lists are garbage",
@@ -168,8 +168,8 @@ SCENARIOS = [
         pairs_of_lists(200),
         16,
         4 * LOOK_EVERY,
-        lambda ours, bare: ours.beside(bare) <= 1.4,
-        "at most 1.4 × bare",
+        lambda ours, bare: ours.beside(bare) <= 1.3,
+        "at most 1.3 × bare",
     ),
     Scenario(
         "automatic young collection, 200 objects of captured owners are garbage among others",

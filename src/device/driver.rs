@@ -216,8 +216,8 @@ fn driver() -> Option<&'static Driver> {
     found.as_ref()
 }
 
-/// How many libraries the process has ever loaded; `None` if there is no telling. It takes a tenth of a
-/// microsecond, where a search for one takes twenty, and waits for no library that is being initialised.
+/// How many libraries the process has ever loaded; `None` if there is no telling. It takes 20 ns, where a
+/// search for one takes as many microseconds or more, and waits for no library that is being initialised.
 #[cfg(target_os = "linux")]
 fn loads() -> Option<u64> {
     unsafe extern "C" fn read(
@@ -264,6 +264,12 @@ fn loaded_library() -> Option<libloading::os::windows::Library> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn loaded_libraries_are_counted() {
+        assert!(loads().is_some_and(|loads| loads > 0));
+    }
 
     /// A driver that knows four pointers.
     unsafe extern "C" fn stand_in(

@@ -223,23 +223,24 @@ mod tests {
     };
 
     fn all_drawings() -> Vec<String> {
+        let (many, some) = if cfg!(miri) { (6, 6) } else { (500, 20) };
         let mut reports = vec![
             samples::callback(),
             samples::linked_nodes_and_exception(),
             samples::million_ring(),
             samples::hostile(),
             samples::dangling(),
-            samples::dense(if cfg!(miri) { 40 } else { 500 }),
+            samples::dense(many),
         ];
         let mut empty = samples::callback();
         empty.leaks[0].graph = Default::default();
         reports.push(empty.clone());
         empty.leaks[0].cycle.clear();
         reports.push(empty);
-        let mut alone = samples::dense(20);
+        let mut alone = samples::dense(some);
         alone.leaks[0].cycle.truncate(1);
         reports.push(alone);
-        let mut no_cycle = samples::dense(20);
+        let mut no_cycle = samples::dense(some);
         no_cycle.leaks[0].cycle.clear();
         reports.push(no_cycle);
         reports

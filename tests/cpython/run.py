@@ -79,8 +79,9 @@ def outcomes(module: str, proof: Path | None, match: str | None = None) -> Outco
     if proof is not None:
         environment["PROOF_OF_WATCH"] = str(proof)
     # Counts of the collector's own are what test_gc is about.
+    environment.setdefault("GARBAGE_FROM", "callback")
     if module == "test_gc":
-        environment["PROOF_OF_WATCH_OFF"] = "1"
+        environment["GARBAGE_FROM"] = "nothing"
     with tempfile.TemporaryDirectory() as folder:
         results = Path(folder, "results.xml")
         command = [sys.executable, "-m", "test", "--junit-xml", str(results), "-u", "none"]
@@ -156,7 +157,14 @@ def compare(module: str) -> Result:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
     parser.add_argument("modules", nargs="*", help="such as test_gc (default: all that matter)")
+    parser.add_argument(
+        "--alone",
+        action="store_true",
+        help="no other callback than the watch's, so that it looks at young garbage unsaved",
+    )
     args = parser.parse_args()
+    if args.alone:
+        os.environ["GARBAGE_FROM"] = "finalizer"
 
     # A job in the background of a script ignores interrupts, and would hand that down to the tests.
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,7 +1,9 @@
 """Start-up code of an interpreter that runs CPython's own tests; see ``run.py``.
 
 Every collection leaves a little garbage for the next, with an array in it, so that a watch has
-something to report each time and reads whatever else is garbage with it.
+something to report each time and reads whatever else is garbage with it. It is left by a callback,
+beside which a watch has all garbage saved; or, as a watch that is alone in ``gc.callbacks`` looks
+at young garbage without that, by a finalizer, and with an array every other time.
 """
 
 import atexit
@@ -19,6 +21,18 @@ def leave_garbage(phase: str, info: dict[str, int]) -> None:
         ring.append(ring)
 
 
+class Phoenix:
+    """Garbage that leaves the next one."""
+
+    __slots__ = ("array", "itself")
+
+    def __init__(self, array: numpy.ndarray | None) -> None:
+        self.array, self.itself = array, self
+
+    def __del__(self) -> None:
+        Phoenix(numpy.zeros(8) if self.array is None else None)
+
+
 reports: list[int] = []
 
 
@@ -34,8 +48,11 @@ def prove_that_it_watched() -> None:
         proof.write(f"{sum(reports)}\n")
 
 
-if not os.environ.get("PROOF_OF_WATCH_OFF"):
-    gc.callbacks.append(leave_garbage)
+match os.environ["GARBAGE_FROM"]:
+    case "callback":
+        gc.callbacks.append(leave_garbage)
+    case "finalizer":
+        Phoenix(None)
 if os.environ.get("PROOF_OF_WATCH"):
     watch = cyclescope.observe_tensor_cycles(count, devices="any")
     # Called before what cyclescope has registered.
