@@ -96,8 +96,8 @@ test-miri: ## the plain Rust rooms under Miri, which finds undefined behaviour (
 # which copy what lies on the stack from under it. It has to find the C++ library, which PyTorch brings in
 # late, when it begins. What it finds ends the process, before pytest shows what the process has written:
 # it is in files of its own.
-ASAN_TESTS := $(addprefix tests/test_,hook.py odd_objects.py hostile.py hostile_fuzz.py faults_callbacks.py \
-    faults_files.py faults_memory.py faults_processes.py heap.py random_graphs.py report_files.py)
+ASAN_TESTS := $(addprefix tests/test_,hook.py witness.py glance.py odd_objects.py hostile.py hostile_fuzz.py \
+    faults_callbacks.py faults_files.py faults_memory.py faults_processes.py heap.py random_graphs.py report_files.py)
 test-asan: $(VENV)/.tested-with ## the extension under AddressSanitizer (nightly Rust, the C compiler's libasan)
 	host=$$(rustc -vV | sed -n 's/^host: //p'); \
 	CARGO_PROFILE_RELEASE_LTO=off RUSTFLAGS=-Zsanitizer=address \
