@@ -15,7 +15,8 @@ from random import Random
 
 import pytest
 
-from test_random_graphs import Program, check_aftermath, check_report, program_of
+from test_random_graphs import Program, Young, check_aftermath, check_report, program_of
+from test_random_graphs import check_young as check_young
 from test_random_graphs import paused as paused
 
 CASES = int(os.environ.get("TEST_CASES", "200000"))
@@ -32,3 +33,8 @@ def test_random_programs(check: Callable[[Program], None], lot: int) -> None:
             check(program_of(Random(number)))
         except BaseException as error:
             raise AssertionError(f"the program of number {number}") from error
+
+
+@pytest.mark.parametrize("lot", range(FIRST, FIRST + CASES, LOT))
+def test_young_garbage_of_random_programs(lot: int, check_young: Young) -> None:
+    test_random_programs(check_young, lot)

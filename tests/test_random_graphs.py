@@ -20,6 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import cyclescope
+from test_witness import PLENTY, is_relied_on
 
 CASES = 400
 
@@ -303,6 +304,52 @@ def check_aftermath(program: Program) -> None:
 def test_the_heap_is_afterwards_as_without_us(program: Program) -> None:
     gc.collect()
     check_aftermath(program)
+
+
+Young = Callable[[Program], None]
+
+
+@pytest.fixture
+def check_young() -> Iterator[Young]:
+    """A check of what a watch sees of young garbage that nobody saves for it.
+
+    It is alone in ``gc.callbacks``, where Hypothesis has one, and so relies on its witness.
+    """
+    others = gc.callbacks[:]
+    gc.callbacks.clear()
+    reports: list[cyclescope.CycleReport] = []
+
+    def check(program: Program) -> None:
+        gone: set[int] = set()
+        references: dict[int, weakref.ref[Any]] = {}
+
+        def note(number: int, made: Any) -> None:
+            references[number] = weakref.ref(made, lambda _: gone.add(number))
+
+        alive = build(program, note)
+        lost = garbage(program)
+        left = {number for number, reference in references.items() if reference() is not None}
+        gc.collect(0)
+        watch.flush()
+        expected = [8 * (i + 1) for i, owner in enumerate(program.arrays) if owner in lost]
+        assert sum(report.bytes_held for report in reports) == sum(expected)
+        assert left & gone == left & lost
+        assert (gc.garbage, gc.get_debug()) == ([], 0)
+        reports.clear()
+        del alive
+        gc.collect()
+        watch.flush()
+        reports.clear()
+
+    with cyclescope.observe_tensor_cycles(reports.append, devices="any") as watch:
+        assert any(is_relied_on() for _ in range(PLENTY))
+        yield check
+    gc.callbacks.extend(others)
+
+
+def test_young_garbage(check_young: Young) -> None:
+    for number in range(CASES):
+        check_young(program_of(Random(number)))
 
 
 def test_a_dict_that_the_collector_does_not_track() -> None:

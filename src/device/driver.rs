@@ -8,7 +8,6 @@
 //! where a function is missing.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
-use std::mem;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -227,7 +226,7 @@ fn loads() -> Option<u64> {
     ) -> c_int {
         // SAFETY: called with a description of so many bytes, and with what is given below.
         unsafe {
-            if size > mem::offset_of!(libc::dl_phdr_info, dlpi_adds) {
+            if size > std::mem::offset_of!(libc::dl_phdr_info, dlpi_adds) {
                 *loads.cast() = Some((*info).dlpi_adds);
             }
         }

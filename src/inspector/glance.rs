@@ -223,7 +223,7 @@ impl<C: Fn(*mut ffi::PyTypeObject) -> Verdict> Search<'_, C> {
     }
 }
 
-/// The objects of a list, of each of which the memory is fetched before its turn.
+/// The objects of a list, the memory of each of which is fetched [`AHEAD`] of its turn.
 pub(crate) fn in_turn(
     objects: &[*mut ffi::PyObject],
 ) -> impl Iterator<Item = *mut ffi::PyObject> + '_ {
@@ -235,6 +235,7 @@ pub(crate) fn in_turn(
     })
 }
 
+/// In objects.
 const AHEAD: usize = 4;
 
 impl Inspector {
