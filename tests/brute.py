@@ -15,6 +15,7 @@ from random import Random
 
 import pytest
 
+from collector import no_other_callbacks as no_other_callbacks
 from test_random_graphs import Program, Young, check_aftermath, check_report, program_of
 from test_random_graphs import check_young as check_young
 from test_random_graphs import paused as paused

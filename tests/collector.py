@@ -17,3 +17,12 @@ def collector_paused() -> Iterator[None]:
     yield
     gc.enable()
     gc.unfreeze()
+
+
+@pytest.fixture
+def no_other_callbacks() -> Iterator[None]:
+    """A watch that begins now is alone in ``gc.callbacks``, where Hypothesis has one, too."""
+    others = gc.callbacks[:]
+    gc.callbacks.clear()
+    yield
+    gc.callbacks.extend(others)

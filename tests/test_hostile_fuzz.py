@@ -21,7 +21,9 @@ import numpy
 import pytest
 
 import cyclescope
+from collector import no_other_callbacks as no_other_callbacks
 from test_hostile import BASES, Alarm, hostile, put, render
+from test_witness import PLENTY, is_relied_on
 
 CASES = int(os.environ.get("TEST_CASES", "3000"))
 FIRST = int(os.environ.get("TEST_FIRST", "0"))
@@ -246,6 +248,33 @@ def test_no_heap_harms_or_is_harmed(lot: int) -> None:
             assert not [c for c in gc.callbacks if getattr(c, "__name__", "") == "cyclescope_hook"]
         except BaseException as error:
             raise AssertionError(f"the heap of number {seed}") from error
+    assert found > CASES // LOTS // 4
+
+
+@pytest.mark.parametrize("lot", range(LOTS))
+def test_no_young_heap_harms_or_is_harmed(lot: int, no_other_callbacks: None) -> None:
+    """The same, where a watch that is alone sees young garbage unsaved."""
+    reports: list[cyclescope.CycleReport] = []
+    found = 0
+    with cyclescope.observe_tensor_cycles(reports.append, devices="any") as watch:
+        assert any(is_relied_on() for _ in range(PLENTY))
+        for seed in range(FIRST + lot, FIRST + CASES, LOTS):
+            heap = Heap(seed)
+            alive = [weakref.ref(part) for part in heap.parts if type(part) is Finalized]
+            survivors = heap.survivors
+            del heap
+            try:
+                with Alarm.set():
+                    gc.collect(0)
+                    watch.flush()
+                found += sum(len(report.leaks) for report in reports)
+                reports.clear()
+                settle(survivors)
+                assert (gc.garbage, gc.get_debug()) == ([], 0)
+                assert [ref() for ref in alive if ref() is not None] == []
+            except BaseException as error:
+                raise AssertionError(f"the heap of number {seed}") from error
+        assert any(is_relied_on() for _ in range(PLENTY))
     assert found > CASES // LOTS // 4
 
 

@@ -20,6 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import cyclescope
+from collector import no_other_callbacks as no_other_callbacks
 from test_witness import PLENTY, is_relied_on
 
 CASES = 400
@@ -310,13 +311,8 @@ Young = Callable[[Program], None]
 
 
 @pytest.fixture
-def check_young() -> Iterator[Young]:
-    """A check of what a watch sees of young garbage that nobody saves for it.
-
-    It is alone in ``gc.callbacks``, where Hypothesis has one, and so relies on its witness.
-    """
-    others = gc.callbacks[:]
-    gc.callbacks.clear()
+def check_young(no_other_callbacks: None) -> Iterator[Young]:
+    """A check of what a watch that relies on its witness sees of young garbage."""
     reports: list[cyclescope.CycleReport] = []
 
     def check(program: Program) -> None:
@@ -344,7 +340,6 @@ def check_young() -> Iterator[Young]:
     with cyclescope.observe_tensor_cycles(reports.append, devices="any") as watch:
         assert any(is_relied_on() for _ in range(PLENTY))
         yield check
-    gc.callbacks.extend(others)
 
 
 def test_young_garbage(check_young: Young) -> None:

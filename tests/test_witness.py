@@ -16,6 +16,7 @@ import numpy
 import pytest
 
 import cyclescope
+from collector import no_other_callbacks as no_other_callbacks
 
 PLENTY = 10
 """Collections after which the witness is relied on."""
@@ -55,15 +56,12 @@ class Reports(list[cyclescope.CycleReport]):
 
 
 @pytest.fixture
-def alone() -> Iterator[None]:
-    """No collections but the test's own, and no callbacks of others (Hypothesis has one)."""
-    others = gc.callbacks[:]
-    gc.callbacks.clear()
+def alone(no_other_callbacks: None) -> Iterator[None]:
+    """And no collections but the test's own."""
     gc.collect()
     gc.disable()
     yield
     gc.enable()
-    gc.callbacks.extend(others)
 
 
 @pytest.fixture
