@@ -216,15 +216,22 @@ def silent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: None)
 
 
+def leave_heap(seed: int) -> tuple[list[weakref.ref[Any]], list[Any]]:
+    """Makes a heap that is garbage then.
+
+    Returns references that tell of its end, and the list where finalizers put what they bring back.
+    """
+    heap = Heap(seed)
+    alive = [weakref.ref(part) for part in heap.parts if type(part) is Finalized]
+    return alive, heap.survivors
+
+
 @pytest.mark.parametrize("lot", range(LOTS))
 def test_no_heap_harms_or_is_harmed(lot: int) -> None:
     reports: list[cyclescope.CycleReport] = []
     found = 0
     for seed in range(FIRST + lot, FIRST + CASES, LOTS):
-        heap = Heap(seed)
-        alive = [weakref.ref(part) for part in heap.parts if type(part) is Finalized]
-        survivors = heap.survivors
-        del heap
+        alive, survivors = leave_heap(seed)
         try:
             if seed % 3:
                 with Alarm.set():
@@ -259,10 +266,7 @@ def test_no_young_heap_harms_or_is_harmed(lot: int, no_other_callbacks: None) ->
     with cyclescope.observe_tensor_cycles(reports.append, devices="any") as watch:
         assert any(is_relied_on() for _ in range(PLENTY))
         for seed in range(FIRST + lot, FIRST + CASES, LOTS):
-            heap = Heap(seed)
-            alive = [weakref.ref(part) for part in heap.parts if type(part) is Finalized]
-            survivors = heap.survivors
-            del heap
+            alive, survivors = leave_heap(seed)
             try:
                 with Alarm.set():
                     gc.collect(0)

@@ -105,10 +105,11 @@ impl Witness {
         self.standing.get()
     }
 
-    /// The garbage of the collection under way. To be called from `call` only, and over before that returns.
+    /// The garbage of the collection under way.
     ///
     /// # Safety
-    /// The caller is attached, and was called by the witness.
+    /// The caller is attached, and was called by the witness. Until it has gone through the garbage, and that
+    /// is before it returns, no code runs that could make or destroy an object of it.
     pub unsafe fn garbage(&self) -> Unreachable<'_> {
         // SAFETY: by this function's contract the object is the last of a list, whose head is no
         // object and comes behind it.
@@ -131,7 +132,7 @@ impl Witness {
 }
 
 /// The objects that a collection has found unreachable and not yet destroyed, from the witness back to the
-/// first. Whoever goes through them runs no code that could make or destroy one.
+/// first. See what [`Witness::garbage`] asks of whoever goes through them.
 pub struct Unreachable<'a> {
     /// The address of the next one's [`CollectorHead`].
     at: usize,
@@ -163,7 +164,8 @@ impl Iterator for Unreachable<'_> {
         }
         let head = self.at as *mut CollectorHead;
         // SAFETY: the witness was in the list with it, and each object of the list so far had the flag of
-        // those that the collector found with the witness; nothing changes the list meanwhile.
+        // those that the collector found with the witness; nothing changes the list meanwhile, by the contract
+        // of `Witness::garbage`.
         let (previous, object) = unsafe { ((*head).previous, head.add(1).cast()) };
         if previous & CollectorHead::COLLECTING == 0 {
             self.whole = false;

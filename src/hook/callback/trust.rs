@@ -63,7 +63,8 @@ impl Shared {
         if self.disabled.get() || self.forks != fork_count() {
             return;
         }
-        // SAFETY: attached, and called by the witness.
+        // SAFETY: attached, and called by the witness; a handler's glance runs no code of the program, and what
+        // is done here makes no object.
         let mut garbage = unsafe { witness.garbage() };
         let mut wanted = if self.trust.get() == Trust::Full {
             self.handler.glance(py, &mut garbage, info)
