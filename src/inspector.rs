@@ -23,7 +23,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-pub(crate) use found::{Examination, Found, Held, Occurrence, confirm_gone, prefer};
+pub(crate) use found::{Fate, Found, Held, Occurrence, confirm_gone, prefer};
 pub(crate) use glance::in_turn;
 use process::{framework_versions, process};
 use room::{MANY, ROOM_FOR_BUFFER, ROOM_FOR_OBJECT, ask_for_room};
@@ -172,18 +172,42 @@ impl Inspector {
         if !self.frameworks_known() {
             return Ok((Vec::new(), 0));
         }
-        let lists = match oldest {
-            Some(oldest) if oldest < 2 => (0..=oldest)
-                .map(|generation| self.gc.objects(py, Some(generation)))
-                .collect::<PyResult<Vec<_>>>()?,
-            _ => vec![self.gc.objects(py, None)?],
-        };
-        let garbage = self.unreachable_in(&lists)?;
-        if garbage.len() > most || !self.glance(py, in_turn(&garbage), devices)?.holds_buffer {
+        // Nobody knows which classes died since the last look.
+        self.forget_classes();
+        let garbage = self.unreachable_up_to(py, oldest)?;
+        if garbage.len() > most {
             return Ok((Vec::new(), garbage.len()));
         }
-        let examination = self.examine(py, &garbage, 1, devices)?;
-        Ok((examination.found, garbage.len()))
+        // Frameworks are asked about objects, and may let other threads run, which may collect.
+        let _held: Vec<Bound<'_, PyAny>> = garbage
+            .iter()
+            .map(|&object| self.object(py, object as usize))
+            .collect();
+        if !self.glance(py, in_turn(&garbage), devices)?.holds_buffer {
+            return Ok((Vec::new(), garbage.len()));
+        }
+        let found = self.examine(py, &garbage, 1, devices)?;
+        Ok((found, garbage.len()))
+    }
+
+    /// The collector that the objects belong to.
+    pub(crate) fn gc(&self) -> &GcModule {
+        &self.gc
+    }
+
+    /// Forgets what was remembered of classes: one may have died.
+    pub(crate) fn forget_classes(&self) {
+        let mut classes = self.classes.take();
+        classes.forget();
+        self.classes.set(classes);
+    }
+
+    /// Whether there is memory for an examination of so many objects.
+    ///
+    /// # Errors
+    /// `MemoryError` if there is not.
+    pub(crate) fn ask_for_room(&self, objects: usize) -> PyResult<()> {
+        ask_for_room(objects, ROOM_FOR_OBJECT)
     }
 
     /// Takes note of frameworks that the program has imported since the last look.
@@ -212,8 +236,7 @@ impl Inspector {
         garbage: &[*mut ffi::PyObject],
         own_references: i64,
         devices: &DeviceSelection,
-    ) -> PyResult<Examination> {
-        ask_for_room(garbage.len(), ROOM_FOR_OBJECT)?;
+    ) -> PyResult<Vec<Found>> {
         let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
         let snapshot = {
             let mut table = self.table.try_borrow_mut().map_err(|_| busy())?;
@@ -281,7 +304,7 @@ impl Inspector {
                 entry.occurrences.push(occurrence);
             }
         }
-        Ok(Examination { found, snapshot })
+        Ok(found)
     }
 
     fn object<'py>(&self, py: Python<'py>, address: usize) -> Bound<'py, PyAny> {
@@ -480,7 +503,11 @@ impl Inspector {
             let has_grad_fn = frameworks.has_grad_fn(facts.verdict, &holder);
             let storage = (buffer.device.as_str(), buffer.pointer);
             if let Some(&index) = seen.get(&storage) {
-                held[index].buffer.has_grad_fn |= has_grad_fn;
+                let known = &mut held[index];
+                known.buffer.has_grad_fn |= has_grad_fn;
+                known
+                    .watch
+                    .join(|| frameworks.watch_storage(facts.verdict, &holder));
                 continue;
             }
             seen.insert(storage, held.len());
@@ -514,7 +541,6 @@ impl Inspector {
             .map(|&object| snapshot.objects[object as usize].address)
             .collect();
         Occurrence {
-            members: group.nodes.clone(),
             addresses,
             buffers: held,
         }

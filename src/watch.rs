@@ -1,12 +1,13 @@
 //! The always-on watch: every collection is looked at, and what leaked is delivered.
 //!
-//! A [`Watcher`] is the [`Handler`] of the hook. It has any number of watches, each for some devices
+//! A [`Watcher`] has any number of watches, each for some devices
 //! and each either told of every collection that freed a leak or of each distinct leak once. What
 //! it finds goes into a queue, as plain data; see [`Deliveries`].
 
 mod arming;
+mod collections;
 mod deliveries;
-mod destroy;
+mod freed;
 mod ignored;
 mod tally;
 
@@ -20,26 +21,22 @@ use std::time::Instant;
 
 use pyo3::exceptions::PyMemoryError;
 use pyo3::prelude::*;
-use rustc_hash::FxHashSet;
 
-use arming::Arming;
+use collections::Collections;
 pub use deliveries::{Deliveries, Delivery, News, Next};
-use destroy::{allocated, destroy_leak_by_leak, freed_since};
+use freed::Counters;
 pub use ignored::Ignored;
 pub use tally::Tally;
 
 use crate::device::DeviceSelection;
-use crate::hook::{CollectionInfo, Garbage, Handler, Hook, Unreachable};
-use crate::inspector::{Busy, Found, Inspector, confirm_gone, in_turn, prefer};
+use crate::hook::Hook;
+use crate::inspector::{Busy, Fate, Inspector, confirm_gone};
 use crate::report::model::{Collection, Leak, Report};
 
 /// A watch tells of, and remembers, at most so many distinct leaks: a program that makes classes without
 /// end must not make it remember without end.
 const LEAK_LIMIT: usize = 1000;
 
-/// Garbage of more objects than this is not examined before its collection, only after it: to do both
-/// would take twice as long, and cycles of so many that a finalizer breaks are hardly to be met.
-const FORESEEN: usize = 250_000;
 /// Garbage of more objects than this goes unexamined, which is said once: it would take the program
 /// seconds, and gigabytes, in the middle of whatever it does.
 const MOST: usize = 2_000_000;
@@ -71,39 +68,14 @@ pub struct Watcher {
     inspector: Inspector,
     watches: RefCell<Vec<Watch>>,
     deliveries: Arc<Deliveries>,
-    arming: Arming,
-    /// What the look before the collection found, if there was one.
-    foreseen: RefCell<Option<Foreseen>>,
-    /// The explicit checks under way; several if one waits for its collection while others run
-    /// on other threads. A collection answers the latest.
-    requests: RefCell<Vec<Rc<Request>>>,
+    collections: Collections,
+    /// An explicit check runs its own collection, and tells of it itself.
+    checking: Cell<bool>,
     /// An error of our own has been told; one is enough.
     complained: Cell<bool>,
     /// It has been said that there was more garbage than [`MOST`].
     shied: Cell<bool>,
 }
-
-struct Foreseen {
-    found: Vec<Found>,
-    /// Unreachable objects there were before finalizers ran.
-    objects: usize,
-    /// The allocator's count, by device, before the collection.
-    allocated: Vec<(String, u64)>,
-    /// True if objects were looked at, false if only the allocator was asked.
-    looked: bool,
-    started: Instant,
-    /// The explicit check that the collection is for.
-    request: Option<Rc<Request>>,
-}
-
-/// An explicit check: the devices it is for, and its outcome.
-struct Request {
-    devices: DeviceSelection,
-    report: RefCell<Option<Report>>,
-}
-
-/// The handler that the hook owns.
-struct Shared(Rc<Watcher>);
 
 impl Watcher {
     /// # Errors
@@ -115,20 +87,33 @@ impl Watcher {
             inspector: Inspector::new(py)?,
             watches: RefCell::default(),
             deliveries: Arc::default(),
-            arming: Arming::new(),
-            foreseen: RefCell::new(None),
-            requests: RefCell::default(),
+            collections: Collections::default(),
+            checking: Cell::new(false),
             complained: Cell::new(false),
             shied: Cell::new(false),
         }))
     }
 
-    /// Installs a hook for this watcher.
+    /// A hook for this watcher.
     ///
     /// # Errors
-    /// As [`Hook::install`].
-    pub fn install(self: &Rc<Self>, py: Python<'_>) -> PyResult<Hook> {
-        Hook::install(py, Box::new(Shared(Rc::clone(self))))
+    /// As [`Hook::new`].
+    pub fn hook(self: &Rc<Self>, py: Python<'_>) -> PyResult<Hook> {
+        Hook::new(py, collections::handler(Rc::clone(self)))
+    }
+
+    /// True if the collector is one that can be watched; says once if it is not.
+    pub fn can_watch(&self) -> bool {
+        let can = self.inspector.gc().state.is_some();
+        if !can && !self.complained.replace(true) {
+            self.complain(
+                "the garbage collector of this Python cannot be watched, as it keeps no lists of generations. Only \
+                 explicit checks work here: cyclescope.find_tensor_cycles(), cyclescope.step(), \
+                 cyclescope.forbid_tensor_cycles() and the pytest plugin"
+                    .to_owned(),
+            );
+        }
+        can
     }
 
     /// What the watcher looks with.
@@ -187,32 +172,51 @@ impl Watcher {
         tallies
     }
 
-    /// True if there is no watch and no explicit check under way.
+    /// True if there is no watch.
     pub fn is_idle(&self) -> bool {
-        self.watches.borrow().is_empty() && self.requests.borrow().is_empty()
+        self.watches.borrow().is_empty()
     }
 
-    /// Looks for leaks before finalizers run, collects, and reports what went.
+    /// Looks for leaks before finalizers run, collects, and reports what went. Where nothing can be
+    /// collected (a collection is under way, or the program saves all garbage) it reports what is there.
     ///
     /// # Errors
-    /// If a collection is under way already, or the inspector is at work on another thread.
-    pub fn find(&self, py: Python<'_>, hook: &Hook, devices: DeviceSelection) -> PyResult<Report> {
-        let request = Rc::new(Request {
-            devices: devices.clone(),
-            report: RefCell::new(None),
-        });
-        self.requests.borrow_mut().push(Rc::clone(&request));
-        let collected = hook.collect(py);
-        self.requests
-            .borrow_mut()
-            .retain(|other| !Rc::ptr_eq(other, &request));
-        let report = request.report.take();
-        collected?;
-        match report {
-            Some(report) => Ok(report),
-            // Called from within a collection: nothing was collected, so only look.
-            None => self.inspector.find(py, &devices),
+    /// If the inspector is at work on another thread, or memory runs out.
+    pub fn find(&self, py: Python<'_>, devices: &DeviceSelection) -> PyResult<Report> {
+        let started = Instant::now();
+        let all = self.devices().map_or_else(|| devices.clone(), |all| all.with(devices));
+        let (mut found, objects) = self.inspector.look(py, &all, None, usize::MAX)?;
+        let before = Counters::of(py, &found);
+        self.checking.set(true);
+        let collected = self.inspector.gc().collect(py);
+        self.checking.set(false);
+        let collected = collected?;
+        let saved = collected && self.inspector.gc().saves_garbage(py);
+        let went = collected && !saved;
+        let mut notes = Vec::new();
+        if went {
+            let alive = self.inspector.tracked_addresses(py);
+            confirm_gone(py, &mut found, Fate::BeforeFinalizers(&alive));
+            notes.extend(before.share_out(py, &mut found));
+        } else if saved && !found.is_empty() {
+            notes.push(
+                "The program set gc.DEBUG_SAVEALL: its garbage stays in gc.garbage, and nothing \
+                 was freed."
+                    .to_owned(),
+            );
         }
+        let collection = Collection {
+            trigger: if collected { "find" } else { "look" }.to_owned(),
+            generation: Some(2),
+            garbage_objects: objects as u64,
+            pause_us: 0,
+        };
+        let mut report = self.inspector.report(py, found, collection, started);
+        report.notes = notes;
+        if went {
+            self.tell(py, &report);
+        }
+        Ok(about(&report, devices))
     }
 
     /// Reports what is garbage now to every watch, without collecting.
@@ -231,19 +235,17 @@ impl Watcher {
                 pause_us: 0,
             };
             let report = self.inspector.report(py, found, collection, started);
-            self.tell(py, &report, false);
+            self.tell(py, &report);
         }
     }
 
-    /// The devices that some watch, or the explicit check under way, is about.
+    /// The devices that some watch is about.
     fn devices(&self) -> Option<DeviceSelection> {
         let watches = self.watches.try_borrow().ok()?;
-        let requests = self.requests.try_borrow().ok()?;
-        requests
+        watches
             .iter()
-            .map(|request| &request.devices)
-            .chain(watches.iter().map(|watch| &watch.devices))
-            .fold(None, |all: Option<DeviceSelection>, one| {
+            .fold(None, |all: Option<DeviceSelection>, watch| {
+                let one = &watch.devices;
                 Some(all.map_or_else(|| one.clone(), |all| all.with(one)))
             })
     }
@@ -252,185 +254,6 @@ impl Watcher {
         self.watches
             .try_borrow()
             .is_ok_and(|watches| watches.iter().any(|watch| watch.thorough))
-    }
-
-    fn request(&self) -> Option<Rc<Request>> {
-        self.requests.try_borrow().ok()?.last().cloned()
-    }
-
-    /// The look before a collection: see `Arming`.
-    fn foresee(&self, py: Python<'_>, generation: u32) {
-        let due = self.arming.begin(generation) || self.is_thorough();
-        let request = self.request();
-        let asked = request.is_some();
-        // The older generations are collected rarely enough to ask the allocator each time.
-        if !due && !asked && generation == 0 {
-            return;
-        }
-        let started = Instant::now();
-        let Some(devices) = self.devices() else {
-            return;
-        };
-        self.inspector.refresh(py);
-        if !asked && !self.inspector.frameworks_known() {
-            return;
-        }
-        let mut foreseen = Foreseen {
-            found: Vec::new(),
-            objects: 0,
-            allocated: allocated(py, &devices),
-            looked: false,
-            started,
-            request,
-        };
-        if asked || due {
-            let (oldest, most) = if asked {
-                (None, usize::MAX)
-            } else {
-                (Some(generation), FORESEEN)
-            };
-            match self.inspector.look(py, &devices, oldest, most) {
-                Ok((found, objects)) => {
-                    foreseen.found = found;
-                    foreseen.objects = objects;
-                    foreseen.looked = true;
-                }
-                Err(error) => self.note_error(py, &error),
-            }
-        }
-        self.foreseen.replace(Some(foreseen));
-    }
-
-    /// A quick look at garbage of which nothing was foreseen; true if it holds a buffer.
-    fn glance(&self, py: Python<'_>, garbage: &mut Unreachable<'_>, generation: u32) -> bool {
-        let Some(devices) = self.devices() else {
-            return false;
-        };
-        self.inspector.refresh(py);
-        if garbage.is_empty() || !self.inspector.frameworks_known() {
-            return false;
-        }
-        match self.inspector.glance(py, garbage, &devices) {
-            Ok(glance) => {
-                if !glance.holds_buffer {
-                    self.arming
-                        .learn(generation, false, false, glance.finalizer_ran);
-                }
-                glance.holds_buffer
-            }
-            Err(error) => {
-                self.note_error(py, &error);
-                false
-            }
-        }
-    }
-
-    fn examine_and_destroy(&self, py: Python<'_>, garbage: &mut Garbage<'_>, info: CollectionInfo) {
-        let started = Instant::now();
-        let mut foreseen = self.foreseen.replace(None);
-        let Some(devices) = self.devices() else {
-            return;
-        };
-        self.inspector.refresh(py);
-        if !self.inspector.frameworks_known() {
-            return;
-        }
-        let pointers = garbage.pointers();
-        let in_collection = foreseen
-            .as_ref()
-            .map_or(0, |f| freed_since(py, &f.allocated));
-        let glance = match self.inspector.glance(py, in_turn(pointers), &devices) {
-            Ok(glance) => glance,
-            Err(error) => return self.note_error(py, &error),
-        };
-        let mut found = Vec::new();
-        let asked = foreseen.as_ref().is_some_and(|f| f.request.is_some());
-        if glance.holds_buffer && garbage.len() > MOST && !asked {
-            self.note_too_many(py, garbage.len());
-        } else if glance.holds_buffer {
-            let own = garbage.own_references();
-            match self
-                .inspector
-                .examine(py, garbage.pointers(), own, &devices)
-            {
-                Ok(mut examination) => {
-                    destroy_leak_by_leak(py, garbage, &mut examination);
-                    found = examination.found;
-                }
-                Err(error) => self.note_error(py, &error),
-            }
-        }
-        // What is in `found` is told from there. A cycle may have been saved and still not be in
-        // it: if a finalizer dropped the buffer and left the cycle, only the look before saw it.
-        let told: FxHashSet<usize> = found
-            .iter()
-            .flat_map(|entry| &entry.occurrences)
-            .flat_map(|occurrence| &occurrence.addresses)
-            .copied()
-            .collect();
-        if let Some(foreseen) = &mut foreseen {
-            prefer(&foreseen.found, &mut found);
-            // The first watch on such a buffer ends here: it would keep some buffers alive.
-            for entry in &mut foreseen.found {
-                entry
-                    .occurrences
-                    .retain(|o| !o.addresses.iter().any(|address| told.contains(address)));
-            }
-        }
-        let count = garbage.len();
-        let ours = garbage.is_ours();
-        garbage.destroy();
-        if ours {
-            confirm_gone(py, &mut found, true);
-        }
-
-        let looked = foreseen.as_ref().is_some_and(|foreseen| foreseen.looked);
-        let mut broken_early = Vec::new();
-        let mut objects = count;
-        let mut began = started;
-        let mut request = None;
-        if let Some(foreseen) = foreseen {
-            request = foreseen.request;
-            objects = objects.max(foreseen.objects);
-            began = foreseen.started;
-            broken_early = foreseen.found;
-            confirm_gone(py, &mut broken_early, false);
-        }
-        let unexplained = in_collection > 0 && broken_early.is_empty();
-        if let ([only], true) = (broken_early.as_mut_slice(), in_collection > 0) {
-            only.set_freed(in_collection);
-        }
-        self.arming.learn(
-            info.generation,
-            looked,
-            !broken_early.is_empty(),
-            glance.finalizer_ran || unexplained,
-        );
-        found.append(&mut broken_early);
-
-        if found.is_empty() && request.is_none() {
-            return;
-        }
-        let collection = Collection {
-            trigger: if request.is_some() { "find" } else { "watch" }.to_owned(),
-            generation: Some(info.generation),
-            garbage_objects: objects as u64,
-            pause_us: 0,
-        };
-        let mut report = self.inspector.report(py, found, collection, began);
-        if !ours && count > 0 {
-            report.notes.push(
-                "The program set gc.DEBUG_SAVEALL: its garbage stays in gc.garbage, and nothing \
-                 was freed."
-                    .to_owned(),
-            );
-        }
-        // Answered before telling, which lets other threads run.
-        if let Some(request) = request {
-            let answer = about(&report, &request.devices);
-            request.report.replace(Some(answer));
-        }
-        self.tell(py, &report, true);
     }
 
     /// Tells of an error of our own, the first time; that the inspector was at work already is none.
@@ -445,31 +268,27 @@ impl Watcher {
         } else {
             format!("could not look at a collection's garbage: {error}")
         };
-        self.complain(py, sentence);
+        self.complain(sentence);
     }
 
     /// Says, the first time, that there was too much garbage to examine.
-    fn note_too_many(&self, py: Python<'_>, objects: usize) {
+    fn note_too_many(&self, objects: usize) {
         if !self.shied.replace(true) {
-            self.complain(
-                py,
-                format!(
-                    "a collection freed {objects} objects at once, tensors among them. Garbage of more than \
-                     {MOST} objects is not searched for cycles, as that would hold the program up for \
-                     seconds; cyclescope.find_tensor_cycles() searches any"
-                ),
-            );
+            self.complain(format!(
+                "a collection freed {objects} objects at once, tensors among them. Garbage of more than \
+                 {MOST} objects is not searched for cycles, as that would hold the program up for \
+                 seconds; cyclescope.find_tensor_cycles() searches any"
+            ));
         }
     }
 
-    fn complain(&self, py: Python<'_>, sentence: String) {
+    fn complain(&self, sentence: String) {
         let news = News::Trouble(sentence);
-        self.deliveries
-            .send(py, vec![Delivery { watch: 0, news }], false);
+        self.deliveries.send([Delivery { watch: 0, news }]);
     }
 
     /// Brings a report to the watches that it concerns.
-    fn tell(&self, py: Python<'_>, report: &Report, wait: bool) {
+    fn tell(&self, _py: Python<'_>, report: &Report) {
         let mut news = Vec::new();
         if let Ok(mut watches) = self.watches.try_borrow_mut() {
             for watch in watches.iter_mut() {
@@ -505,7 +324,7 @@ impl Watcher {
             }
         }
         if !news.is_empty() {
-            self.deliveries.send(py, news, wait);
+            self.deliveries.send(news);
         }
     }
 }
@@ -525,40 +344,6 @@ impl Watch {
                 self.frequency == Frequency::EveryCollection
             }
         }
-    }
-}
-
-impl Handler for Shared {
-    fn before(&self, py: Python<'_>, info: CollectionInfo) {
-        self.0.foresee(py, info.generation);
-    }
-
-    fn needs_glance_only(&self) -> bool {
-        !self.wants_empty()
-    }
-
-    fn glance(&self, py: Python<'_>, garbage: &mut Unreachable<'_>, info: CollectionInfo) -> bool {
-        self.0.glance(py, garbage, info.generation)
-    }
-
-    fn held(&self, py: Python<'_>, garbage: &Garbage<'_>) -> Vec<usize> {
-        let own = garbage.own_references();
-        self.0.inspector.held(py, garbage.pointers(), own)
-    }
-
-    fn after(&self, py: Python<'_>, garbage: &mut Garbage<'_>, info: CollectionInfo) {
-        self.0.examine_and_destroy(py, garbage, info);
-    }
-
-    fn wants_empty(&self) -> bool {
-        self.0
-            .foreseen
-            .try_borrow()
-            .is_ok_and(|foreseen| foreseen.is_some())
-    }
-
-    fn disabled(&self, py: Python<'_>, reason: &str) {
-        self.0.complain(py, format!("stopped watching: {reason}"));
     }
 }
 

@@ -128,8 +128,4 @@ def _after_fork_in_child() -> None:
 
 atexit.register(_at_exit)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_native.before_fork,
-        after_in_parent=_native.after_fork,
-        after_in_child=_after_fork_in_child,
-    )
+    os.register_at_fork(after_in_child=_after_fork_in_child)

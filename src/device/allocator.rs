@@ -15,6 +15,15 @@ pub fn allocated_bytes(py: Python<'_>, device: &str) -> Option<u64> {
     current(&statistics(py, device)?, intern!(py, "allocated_bytes"))
 }
 
+/// As [`allocated_bytes`], and the bytes that were asked for, without what the allocator adds to each.
+pub fn allocator_counts(py: Python<'_>, device: &str) -> Option<(u64, u64)> {
+    let statistics = statistics(py, device)?;
+    Some((
+        current(&statistics, intern!(py, "allocated_bytes"))?,
+        current(&statistics, intern!(py, "requested_bytes"))?,
+    ))
+}
+
 /// As [`allocated_bytes`], and the bytes that the allocator has from the driver, in use or not.
 pub fn allocator_bytes(py: Python<'_>, device: &str) -> Option<(u64, u64)> {
     let statistics = statistics(py, device)?;

@@ -15,13 +15,9 @@ pub struct Autograd {
     grad: Option<Descriptor>,
     grad_fn: Option<Descriptor>,
     base: Option<Descriptor>,
-    /// By address of the type. Types of autograd functions written in Python may die, so they are
-    /// held.
-    functions: RefCell<FxHashMap<usize, KnownType>>,
+    /// By address of the type, for those that are part of PyTorch: others may die.
+    functions: RefCell<FxHashMap<usize, Rc<FunctionType>>>,
 }
-
-/// A type of functions, held, and how its parts are read.
-type KnownType = (Py<PyAny>, Rc<FunctionType>);
 
 /// A reference in C++: what it is called, and the Python object for what it leads to.
 pub type Owned<'py> = (String, Bound<'py, PyAny>);
@@ -124,7 +120,7 @@ impl Autograd {
     fn type_of(&self, builtins: &Builtins, function: &Bound<'_, PyAny>) -> Rc<FunctionType> {
         let class = function.get_type();
         let address = class.as_ptr() as usize;
-        if let Some((_, known)) = self.functions.borrow().get(&address) {
+        if let Some(known) = self.functions.borrow().get(&address) {
             return Rc::clone(known);
         }
         let mut found = FunctionType::default();
@@ -151,8 +147,12 @@ impl Autograd {
             });
         }
         let found = Rc::new(found);
-        let entry = (class.into_any().unbind(), Rc::clone(&found));
-        self.functions.borrow_mut().insert(address, entry);
+        // SAFETY: attached, and the type is alive.
+        let flags = unsafe { ffi::PyType_GetFlags(class.as_type_ptr()) };
+        if flags & ffi::Py_TPFLAGS_HEAPTYPE == 0 {
+            let mut functions = self.functions.borrow_mut();
+            functions.insert(address, Rc::clone(&found));
+        }
         found
     }
 }

@@ -69,21 +69,21 @@ impl Cupy {
         unsafe { ffi::PyType_IsSubtype(ty, self.array.as_ptr().cast()) != 0 }
     }
 
-    /// The object that an array's memory belongs to: the block of memory, or what lent it to CuPy.
-    /// `None` for memory of other origin, such as DLPack: nobody here knows when it goes.
-    pub fn lender<'py>(&self, array: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
+    /// An array, its pointer, the block of memory that this leads into, and if that is not CuPy's own what lent it to
+    /// CuPy. `None` for memory of other origin, such as DLPack: nobody here knows when it goes.
+    pub fn chain<'py>(&self, array: &Bound<'py, PyAny>) -> Option<Vec<Bound<'py, PyAny>>> {
         let py = array.py();
-        let memory = self.memory.get(&self.data.get(array)?)?;
+        let pointer = self.data.get(array)?;
+        let memory = self.memory.get(&pointer)?;
         let class = memory.get_type();
         if let Some((unowned, owner)) = &self.unowned
             && class.is(unowned.bind(py))
         {
-            return owner.get(&memory);
+            let owner = owner.get(&memory)?;
+            return Some(vec![array.clone(), pointer, memory, owner]);
         }
-        self.owned
-            .iter()
-            .any(|owned| class.is(owned.bind(py)))
-            .then_some(memory)
+        let is_owned = self.owned.iter().any(|owned| class.is(owned.bind(py)));
+        is_owned.then(|| vec![array.clone(), pointer, memory])
     }
 
     /// What memory an array has: the whole block that it is in.

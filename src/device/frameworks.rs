@@ -2,7 +2,7 @@
 
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::PyWeakrefReference;
+use pyo3::types::{PyByteArray, PyBytes, PyWeakrefReference};
 
 use super::autograd::FunctionParts;
 use super::cupy::Cupy;
@@ -167,8 +167,8 @@ impl Frameworks {
         array: &Bound<'py, PyAny>,
     ) -> Option<Bound<'py, PyAny>> {
         let lender = match verdict {
-            NUMPY_ARRAY => self.numpy.as_ref()?.lender(array),
-            _ => return self.cupy.as_ref()?.lender(array),
+            NUMPY_ARRAY => self.numpy.as_ref()?.chain(array).pop()?,
+            _ => return self.cupy.as_ref()?.chain(array)?.pop(),
         };
         let known = self.tensor_verdict(&lender) != 0 || self.numpy.as_ref()?.is_owner(&lender);
         known.then_some(lender)
@@ -278,81 +278,164 @@ impl Frameworks {
 
     /// Starts to watch the memory of a buffer's holder, where the framework can.
     pub fn watch_storage(&self, verdict: Verdict, holder: &Bound<'_, PyAny>) -> StorageWatch {
-        let lender = match verdict {
-            NUMPY_ARRAY | CUPY_ARRAY => self.lender(verdict, holder),
-            _ => Some(holder.clone()),
+        let chain = match verdict {
+            NUMPY_ARRAY => self.numpy.as_ref().map(|numpy| numpy.chain(holder)),
+            CUPY_ARRAY => self.cupy.as_ref().and_then(|cupy| cupy.chain(holder)),
+            _ => Some(vec![holder.clone()]),
         };
-        match (lender, &self.torch) {
-            (Some(lender), Some(torch)) if self.tensor_verdict(&lender) != 0 => torch
-                .weak_storage(&lender)
+        let Some(chain) = chain else {
+            return StorageWatch::Blind;
+        };
+        match (chain.last(), &self.torch) {
+            (Some(lender), Some(torch)) if self.tensor_verdict(lender) != 0 => torch
+                .weak_storage(lender)
                 .map_or(StorageWatch::Blind, StorageWatch::Torch),
-            (Some(lender), _) => watch_object(&lender),
-            (None, _) => StorageWatch::Blind,
+            _ => Lent::watch(chain).map_or(StorageWatch::Blind, StorageWatch::Lent),
         }
     }
 }
 
-/// A hold on a buffer's memory that keeps nothing from being freed by the collector: tells
-/// afterwards whether the memory really went.
+/// A weak hold on a buffer's memory, which keeps nothing from being freed: tells afterwards whether
+/// the memory really went.
 pub enum StorageWatch {
     /// PyTorch's own weak handle of a storage.
     Torch(WeakStorage),
-    /// A weak reference to the object that the memory belongs to.
-    Weak {
-        reference: Py<PyAny>,
-        /// The collector clears weak references to objects that it means to free, also if
-        /// a finalizer then saves them: a dead one says nothing of the object.
-        collectable: bool,
-    },
-    /// The object that the memory belongs to. The collector does not know it, so holding it
-    /// keeps alive nothing else that the collector would free.
-    Held(Py<PyAny>),
+    Lent(Lent),
     /// The framework offers nothing.
     Blind,
 }
 
+/// Memory of a Python object, the lender, which goes with it.
+pub struct Lent {
+    /// The address of the lender.
+    lender: usize,
+    /// How many references there are to the lender.
+    references: i64,
+    /// The objects that have these references, or the lender itself; weakly.
+    holders: Vec<Holder>,
+}
+
+struct Holder {
+    address: usize,
+    weak: Py<PyAny>,
+    /// The collector clears weak references to objects that it means to free before it runs finalizers, and one of
+    /// those may save the object.
+    collectable: bool,
+}
+
 impl StorageWatch {
-    /// Whether the memory is gone, or goes with this watch; `None` if there is no telling.
-    pub fn into_gone(self, py: Python<'_>) -> Option<bool> {
+    /// Takes account of another holder of the same memory.
+    pub fn join(&mut self, other: impl FnOnce() -> Self) {
+        if let Self::Lent(lent) = self
+            && !lent.is_known_whole()
+            && let Self::Lent(other) = other()
+            && other.lender == lent.lender
+        {
+            for holder in other.holders {
+                if lent
+                    .holders
+                    .iter()
+                    .all(|known| known.address != holder.address)
+                {
+                    lent.holders.push(holder);
+                }
+            }
+        }
+    }
+
+    /// Whether the memory is gone; `None` if there is no telling.
+    ///
+    /// Of an object to which weak references were cleared, `is_alive` says by its address whether the collector
+    /// still knows it.
+    pub fn into_gone(
+        self,
+        py: Python<'_>,
+        is_alive: &dyn Fn(usize) -> Option<bool>,
+    ) -> Option<bool> {
         match self {
             Self::Torch(storage) => storage.is_gone(py),
-            Self::Weak {
-                reference,
-                collectable,
-            } => match reference
-                .bind(py)
-                .cast::<PyWeakrefReference>()
-                .ok()?
-                .upgrade()
-            {
-                Some(_) => Some(false),
-                None => (!collectable).then_some(true),
-            },
-            // SAFETY: attached, and the object is held.
-            Self::Held(object) => Some(unsafe { reference_count(object.as_ptr()) } == 1),
+            Self::Lent(lent) => lent.is_gone(py, is_alive),
             Self::Blind => None,
         }
     }
 }
 
-/// A watch for an object that owns memory.
-fn watch_object(object: &Bound<'_, PyAny>) -> StorageWatch {
-    // SAFETY: attached; without a callback, a weak reference runs no code.
-    unsafe {
-        let flags = ffi::PyType_GetFlags(ffi::Py_TYPE(object.as_ptr()));
-        let collectable = flags & ffi::Py_TPFLAGS_HAVE_GC != 0;
-        let weak = ffi::PyWeakref_NewRef(object.as_ptr(), std::ptr::null_mut());
-        if let Some(weak) = Bound::from_owned_ptr_or_opt(object.py(), weak) {
-            return StorageWatch::Weak {
-                reference: weak.unbind(),
-                collectable,
-            };
+impl Lent {
+    /// A watch on what the last of a chain of objects lends, each of which refers to the next.
+    fn watch(mut chain: Vec<Bound<'_, PyAny>>) -> Option<Self> {
+        let lender = chain.pop()?;
+        if let Some(holder) = Holder::new(&lender) {
+            return Some(Self {
+                lender: lender.as_ptr() as usize,
+                references: 1,
+                holders: vec![holder],
+            });
         }
-        ffi::PyErr_Clear();
-        if collectable {
-            StorageWatch::Blind
-        } else {
-            StorageWatch::Held(object.clone().unbind())
+        // SAFETY: attached, and each is alive. One reference to each is ours.
+        let references = |object: &Bound<'_, PyAny>| unsafe { reference_count(object.as_ptr()) } - 1;
+        let count = references(&lender);
+        while let Some(object) = chain.pop() {
+            if let Some(holder) = Holder::new(&object) {
+                return Some(Self {
+                    lender: lender.as_ptr() as usize,
+                    references: count,
+                    holders: vec![holder],
+                });
+            }
+            // It goes with the one before if nobody else has it.
+            if references(&object) != 1 {
+                return None;
+            }
+        }
+        None
+    }
+
+    /// True if all that keeps the lender is known.
+    fn is_known_whole(&self) -> bool {
+        self.holders.len() as i64 >= self.references
+    }
+
+    fn is_gone(&self, py: Python<'_>, is_alive: &dyn Fn(usize) -> Option<bool>) -> Option<bool> {
+        if !self.is_known_whole() {
+            return None;
+        }
+        for holder in &self.holders {
+            let weak = holder.weak.bind(py).cast::<PyWeakrefReference>().ok()?;
+            if weak.upgrade().is_some() {
+                return Some(false);
+            }
+            if holder.collectable && is_alive(holder.address)? {
+                return Some(false);
+            }
+        }
+        Some(true)
+    }
+}
+
+impl Holder {
+    /// `None` for an object that no weak reference can refer to.
+    fn new(object: &Bound<'_, PyAny>) -> Option<Self> {
+        if object.is_exact_instance_of::<PyBytes>() || object.is_exact_instance_of::<PyByteArray>()
+        {
+            return None;
+        }
+        // SAFETY: attached; without a callback, a weak reference runs no code. If nobody else has it, the collector
+        // need not know it: it refers to nothing.
+        unsafe {
+            let weak = ffi::PyWeakref_NewRef(object.as_ptr(), std::ptr::null_mut());
+            let Some(weak) = Bound::from_owned_ptr_or_opt(object.py(), weak) else {
+                ffi::PyErr_Clear();
+                return None;
+            };
+            if reference_count(weak.as_ptr()) == 1 {
+                ffi::PyObject_GC_UnTrack(weak.as_ptr().cast());
+            }
+            let flags = ffi::PyType_GetFlags(ffi::Py_TYPE(object.as_ptr()));
+            Some(Self {
+                address: object.as_ptr() as usize,
+                weak: weak.unbind(),
+                collectable: flags & ffi::Py_TPFLAGS_HAVE_GC != 0,
+            })
         }
     }
 }

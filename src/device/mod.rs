@@ -26,7 +26,7 @@ pub use selection::{DeviceSelection, UnknownDevice};
 
 #[cfg(feature = "python")]
 pub(crate) use {
-    allocator::{allocated_bytes, allocator_bytes},
+    allocator::{allocated_bytes, allocator_bytes, allocator_counts},
     autograd::attributes_of,
     driver::{driver_present, gpu_names},
     frameworks::{Frameworks, StorageWatch},

@@ -55,16 +55,16 @@ impl Numpy {
         unsafe { ffi::PyType_IsSubtype(ty, self.array.as_ptr().cast()) != 0 }
     }
 
-    /// The object that the memory of an array belongs to: itself, the array that it is a view of,
-    /// or what lent its memory to that one.
-    pub fn lender<'py>(&self, array: &Bound<'py, PyAny>) -> Bound<'py, PyAny> {
-        let mut lender = array.clone();
-        while self.is_array(&lender)
-            && let Some(base) = self.base.get(&lender)
+    /// An array, the array that it is a view of, and so on, up to the object that the memory belongs to: an array
+    /// or what lent its memory to one.
+    pub fn chain<'py>(&self, array: &Bound<'py, PyAny>) -> Vec<Bound<'py, PyAny>> {
+        let mut chain = vec![array.clone()];
+        while let Some(last) = chain.last().filter(|last| self.is_array(last))
+            && let Some(base) = self.base.get(last)
         {
-            lender = base;
+            chain.push(base);
         }
-        lender
+        chain
     }
 
     /// True if a lender's memory goes when the lender does: an array, or bytes. A mapping of a file,

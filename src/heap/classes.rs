@@ -2,14 +2,13 @@
 
 use std::rc::Rc;
 
-use pyo3::ffi;
 use pyo3::prelude::*;
 use rustc_hash::FxHashMap;
 
 use super::Place;
 use super::builtins::Builtins;
 use super::describe::{class_in_file, class_name, class_place, is_weakly_referable};
-use super::types::{is_heap_type, refers_to};
+use super::types::is_heap_type;
 
 /// How to present a class to a person.
 #[derive(Debug)]
@@ -25,15 +24,13 @@ pub struct ClassFacts {
 }
 
 /// The facts of the classes met lately.
+///
+/// A class made at run time can die and another be born at its address, and no weak reference tells of it, as the
+/// program would see that. Classes die in collections, being cycles: whoever keeps this over a collection
+/// [forgets](Classes::forget) all unless there was no class in its garbage.
 #[derive(Default)]
 pub struct Classes {
-    by_address: FxHashMap<usize, Class>,
-}
-
-struct Class {
-    facts: Rc<ClassFacts>,
-    /// Tells whether a class made at run time is still the one the facts are about.
-    alive: Option<Py<PyAny>>,
+    by_address: FxHashMap<usize, Rc<ClassFacts>>,
 }
 
 /// So many classes are remembered; then it starts afresh.
@@ -43,11 +40,8 @@ impl Classes {
     /// The facts of a class, read without running its code.
     pub fn facts(&mut self, builtins: &Builtins, class: &Bound<'_, PyAny>) -> Rc<ClassFacts> {
         let address = class.as_ptr() as usize;
-        if let Some(known) = self.by_address.get(&address)
-            // SAFETY: attached, as `class` shows.
-            && known.alive.as_ref().is_none_or(|weak| unsafe { refers_to(weak, class.as_ptr().cast()) })
-        {
-            return Rc::clone(&known.facts);
+        if let Some(known) = self.by_address.get(&address) {
+            return Rc::clone(known);
         }
         // SAFETY: attached, and a class is a live type.
         let mortal = unsafe { is_heap_type(class.as_ptr().cast()) };
@@ -58,31 +52,15 @@ impl Classes {
             in_file: class_in_file(builtins, class),
             weakly_referable: is_weakly_referable(builtins, class),
         });
-        let alive = mortal.then(|| weak_reference(class));
-        if alive.as_ref().is_some_and(Option::is_none) {
-            return facts;
-        }
         if self.by_address.len() >= LIMIT {
             self.by_address.clear();
         }
-        let class = Class {
-            facts: Rc::clone(&facts),
-            alive: alive.flatten(),
-        };
-        self.by_address.insert(address, class);
+        self.by_address.insert(address, Rc::clone(&facts));
         facts
     }
-}
 
-/// A weak reference without a callback, which runs no code; `None` if there is no memory for it.
-fn weak_reference(class: &Bound<'_, PyAny>) -> Option<Py<PyAny>> {
-    // SAFETY: attached, as `class` shows; a new reference, or null with an exception set.
-    unsafe {
-        let weak = ffi::PyWeakref_NewRef(class.as_ptr(), std::ptr::null_mut());
-        let weak = Bound::from_owned_ptr_or_opt(class.py(), weak);
-        if weak.is_none() {
-            ffi::PyErr_Clear();
-        }
-        weak.map(Bound::unbind)
+    /// Forgets all classes.
+    pub fn forget(&mut self) {
+        self.by_address.clear();
     }
 }

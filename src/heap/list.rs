@@ -21,9 +21,6 @@ struct ListObject {
 pub struct ListLayout(());
 
 impl ListLayout {
-    /// More objects than this are left to CPython's own functions, which also give memory back.
-    pub const FEW: usize = 4096;
-
     /// `None` if this interpreter is of a later version than known, or its lists look different.
     pub fn known(py: Python<'_>) -> Option<Self> {
         let size = py.get_type::<PyList>().getattr("__basicsize__").ok()?;
@@ -66,33 +63,6 @@ impl ListLayout {
                 Ok(size @ 1..) => slice::from_raw_parts(list.items, size),
                 _ => &[],
             }
-        }
-    }
-
-    /// Moves the tail of a list into `tail`, each object with the reference that the list had. The list
-    /// keeps its memory for next time: no reference and no memory changes hands, where `del list[at:]`
-    /// would touch each object twice.
-    ///
-    /// False, and nothing has happened, if there is no such tail or it has more than [`ListLayout::FEW`] objects.
-    pub fn split_off(
-        &self,
-        list: &Bound<'_, PyList>,
-        at: isize,
-        tail: &mut Vec<*mut ffi::PyObject>,
-    ) -> bool {
-        // SAFETY: attached, and nothing between here and the end runs code of anybody else, so the
-        // list is ours alone; it is laid out so, as `self` shows. Its first `ob_size` items are valid.
-        unsafe {
-            let list = list.as_ptr().cast::<ListObject>();
-            let size = (*list).head.ob_size;
-            let count = usize::try_from(size - at).unwrap_or(0);
-            if at < 0 || count == 0 || count > Self::FEW {
-                return false;
-            }
-            tail.reserve_exact(count);
-            tail.extend_from_slice(slice::from_raw_parts((*list).items.offset(at), count));
-            (*list).head.ob_size = at;
-            true
         }
     }
 }

@@ -1,11 +1,8 @@
-//! The slots of a type, and whether an object is tracked, as they lie in memory.
-
-use std::ffi::{c_char, c_ulong, c_void};
-use std::mem;
+//! What lies before an object that the collector can track.
 
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyFrozenSet, PyList, PyString, PyType};
+use pyo3::types::PyList;
 
 /// What lies before an object that the collector can track: `PyGC_Head` in
 /// `Include/internal/pycore_gc.h`, the same in CPython 3.10 to 3.14.
@@ -24,6 +21,8 @@ impl CollectorHead {
     /// The collector has found the object unreachable, in the collection under way
     /// (`_PyGC_PREV_MASK_COLLECTING`).
     pub const COLLECTING: usize = 2;
+    /// What is no address in either link.
+    const FLAGS: usize = Self::FINALIZED | Self::COLLECTING;
 
     /// That of an object.
     ///
@@ -34,28 +33,24 @@ impl CollectorHead {
         // SAFETY: by this function's contract.
         unsafe { object.cast::<Self>().sub(1) }
     }
-}
 
-/// The memory of a type up to its `tp_clear`: `PyTypeObject` in `Include/cpython/object.h`, the same
-/// in CPython 3.10 to 3.14. It is not part of the stable ABI, hence [`TypeLayout`].
-#[repr(C)]
-struct TypeObject {
-    head: ffi::PyVarObject,
-    name: *const c_char,
-    sizes: [ffi::Py_ssize_t; 2],
-    /// `tp_dealloc` to `tp_as_buffer`.
-    others: [*mut c_void; 15],
-    flags: c_ulong,
-    doc: *const c_char,
-    traverse: Option<ffi::traverseproc>,
-    clear: Option<ffi::inquiry>,
-}
+    /// The next head, be it an object's or that of the list itself.
+    #[inline(always)]
+    pub fn next(&self) -> *mut Self {
+        (self.next & !Self::FLAGS) as *mut Self
+    }
 
-/// Whether types lie in memory as [`TypeObject`] says; where they do not, CPython is asked for their
-/// slots, which takes several times as long.
-#[derive(Clone, Copy)]
-pub struct TypeLayout {
-    known: bool,
+    /// The head before.
+    #[inline(always)]
+    pub fn previous(&self) -> *mut Self {
+        (self.previous & !Self::FLAGS) as *mut Self
+    }
+
+    /// True if the collection under way is about the object and has not found it reachable.
+    #[inline(always)]
+    pub fn is_collecting(&self) -> bool {
+        self.previous & Self::COLLECTING != 0
+    }
 }
 
 /// Whether the collector's head lies before objects as [`CollectorHead`] says.
@@ -67,9 +62,6 @@ pub struct HeadLayout {
 impl HeadLayout {
     /// Compares objects, tracked and not, with what CPython says of them.
     pub fn new(py: Python<'_>) -> Self {
-        if py.version_info() >= (3, 15) {
-            return Self { known: false };
-        }
         let list = PyList::empty(py);
         let layout = Self { known: true };
         // SAFETY: attached. Nobody else has the list, and it is tracked again before it goes.
@@ -92,7 +84,7 @@ impl HeadLayout {
     pub unsafe fn is_being_collected(&self, object: *mut ffi::PyObject) -> bool {
         // SAFETY: by this function's contract; the head lies before the object, as `self` says.
         self.known
-            && unsafe { (*CollectorHead::of(object)).previous & CollectorHead::COLLECTING != 0 }
+            && unsafe { (*CollectorHead::of(object)).is_collecting() }
     }
 
     pub fn is_known(&self) -> bool {
@@ -108,73 +100,4 @@ impl HeadLayout {
         // SAFETY: by this function's contract; the head lies before the object, as `self` says.
         self.known && unsafe { (*CollectorHead::of(object)).next != 0 }
     }
-}
-
-impl TypeLayout {
-    /// Compares types of several kinds with what CPython says of them.
-    pub fn new(py: Python<'_>) -> Self {
-        let types = [
-            py.get_type::<PyDict>(),
-            py.get_type::<PyFrozenSet>(),
-            py.get_type::<PyList>(),
-            py.get_type::<PyString>(),
-            py.get_type::<PyType>(),
-        ];
-        let known = py.version_info() < (3, 15) && types.iter().all(lies_as_known);
-        Self { known }
-    }
-
-    /// The `tp_clear` of a type, if it has one.
-    ///
-    /// # Safety
-    /// The caller is attached to the interpreter, and the type is alive.
-    #[inline]
-    pub unsafe fn clear(&self, ty: *mut ffi::PyTypeObject) -> Option<ffi::inquiry> {
-        // SAFETY: by this function's contract; the type is laid out so, as `self` says, or the slot is
-        // of the type that CPython documents.
-        unsafe {
-            if self.known {
-                (*ty.cast::<TypeObject>()).clear
-            } else {
-                mem::transmute::<*mut c_void, Option<ffi::inquiry>>(ffi::PyType_GetSlot(
-                    ty,
-                    ffi::Py_tp_clear,
-                ))
-            }
-        }
-    }
-
-    /// True for a type made at run time, false for one that is part of a library.
-    ///
-    /// # Safety
-    /// As for [`TypeLayout::clear`].
-    #[inline]
-    pub unsafe fn is_heap_type(&self, ty: *mut ffi::PyTypeObject) -> bool {
-        // SAFETY: by this function's contract; the type is laid out so, as `self` says.
-        let flags = unsafe {
-            if self.known {
-                (*ty.cast::<TypeObject>()).flags
-            } else {
-                ffi::PyType_GetFlags(ty)
-            }
-        };
-        flags & ffi::Py_TPFLAGS_HEAPTYPE != 0
-    }
-}
-
-fn lies_as_known(ty: &Bound<'_, PyType>) -> bool {
-    let ty = ty.as_type_ptr();
-    // SAFETY: attached, and the type is alive; in every version it is larger than what is read of it.
-    unsafe {
-        let lies = &*ty.cast::<TypeObject>();
-        lies.flags == ffi::PyType_GetFlags(ty)
-            && address(lies.traverse) == ffi::PyType_GetSlot(ty, ffi::Py_tp_traverse)
-            && address(lies.clear) == ffi::PyType_GetSlot(ty, ffi::Py_tp_clear)
-    }
-}
-
-fn address<F>(slot: Option<F>) -> *mut c_void {
-    const { assert!(mem::size_of::<Option<F>>() == mem::size_of::<*mut c_void>()) };
-    // SAFETY: both are pointers, by the assertion; no function is null, as `None`.
-    unsafe { mem::transmute_copy(&slot) }
 }

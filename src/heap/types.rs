@@ -3,7 +3,6 @@
 use std::ffi::c_int;
 
 use pyo3::ffi;
-use pyo3::prelude::*;
 use rustc_hash::FxHashMap;
 
 use super::ObjectKind;
@@ -62,10 +61,10 @@ impl TypeFacts {
         most_references: 0,
     };
 
-    /// An object of the type may be a buffer, or have had its finalizer called.
+    /// An object of the type may be a buffer, have had its finalizer called, or be a class.
     #[inline]
     pub fn matters(&self) -> bool {
-        self.verdict != 0 || self.finalizes
+        self.verdict != 0 || self.finalizes || self.kind == ObjectKind::Class
     }
 
     /// A dict or a tuple: the collector does not track one that refers to nothing it tracks.
@@ -81,27 +80,24 @@ fn is_untrackable(kind: ObjectKind) -> bool {
 /// A dict or tuple with more references than this is a fixture of the program.
 const FEW: u32 = 64;
 
-struct Entry {
-    facts: TypeFacts,
-    /// Tells whether a type made at run time is still the one the facts are about.
-    alive: Option<Py<PyAny>>,
-    /// The pass in which `alive` was last looked at.
-    pass: u32,
-}
-
-/// The facts of every type seen so far.
+/// The facts of every type seen so far, or if the type was made at run time, in this pass.
 ///
-/// A type made at run time can die and another be born at its address, so such an entry holds
-/// a weak reference, looked at once per pass: no type can die in the middle of one.
+/// A type made at run time can die and another be born at its address. To be told of its death takes a weak
+/// reference, which the program would see; to learn its facts anew takes a tenth of a microsecond.
 pub struct TypeTable {
-    entries: FxHashMap<usize, Entry>,
-    pass: u32,
+    /// Types that are part of a library.
+    lasting: FxHashMap<usize, TypeFacts>,
+    /// Types made at run time, met in this pass.
+    passing: FxHashMap<usize, TypeFacts>,
     /// Types met, each in the one place that its address allows: heaps are large and consist of few
     /// types, so nearly every question is answered here.
     recent: [Met; RECENT],
     /// A bit for each place that a type which can die has taken in this pass.
     mortal: [u64; RECENT / 64],
 }
+
+/// A pass that met more types made at run time than this gives their memory back.
+const MANY: usize = 1024;
 
 /// Two to the power of `RECENT_BITS` places.
 const RECENT: usize = 1 << RECENT_BITS;
@@ -124,8 +120,8 @@ const NOBODY: Met = Met {
 impl TypeTable {
     pub fn new() -> Self {
         Self {
-            entries: FxHashMap::default(),
-            pass: 0,
+            lasting: FxHashMap::default(),
+            passing: FxHashMap::default(),
             recent: [NOBODY; RECENT],
             mortal: [0; RECENT / 64],
         }
@@ -133,12 +129,11 @@ impl TypeTable {
 
     /// Begins a pass: a stretch of work during which the caller sees to it that no type dies.
     pub fn begin_pass(&mut self) {
-        // After four thousand million passes those of old must not look like new ones.
-        if self.pass == u32::MAX {
-            self.clear();
-            self.pass = 0;
+        if self.passing.capacity() > MANY {
+            self.passing = FxHashMap::default();
+        } else {
+            self.passing.clear();
         }
-        self.pass += 1;
         for (places, mortal) in self.recent.chunks_mut(64).zip(&mut self.mortal) {
             while *mortal != 0 {
                 places[mortal.trailing_zeros() as usize] = NOBODY;
@@ -149,7 +144,8 @@ impl TypeTable {
 
     /// Forgets everything; for when the classifier's opinions change.
     pub fn clear(&mut self) {
-        self.entries.clear();
+        self.lasting.clear();
+        self.passing.clear();
         self.recent.fill(NOBODY);
     }
 
@@ -168,10 +164,9 @@ impl TypeTable {
             return *facts;
         }
         // SAFETY: by this function's contract.
-        let facts = unsafe { self.look_up(builtins, classify, ty) };
+        let (facts, is_mortal) = unsafe { self.look_up(builtins, classify, ty) };
         let place = place(ty);
-        // SAFETY: as before.
-        self.mortal[place / 64] |= u64::from(unsafe { is_heap_type(ty) }) << (place % 64);
+        self.mortal[place / 64] |= u64::from(is_mortal) << (place % 64);
         self.recent[place] = Met {
             address: ty as usize,
             facts,
@@ -186,6 +181,7 @@ impl TypeTable {
         (met.address == ty as usize).then_some(&met.facts)
     }
 
+    /// The facts of a type, and whether it can die.
     #[cold]
     #[inline(never)]
     unsafe fn look_up(
@@ -193,86 +189,60 @@ impl TypeTable {
         builtins: &Builtins,
         classify: &impl Fn(*mut ffi::PyTypeObject) -> Verdict,
         ty: *mut ffi::PyTypeObject,
-    ) -> TypeFacts {
-        if let Some(entry) = self.entries.get_mut(&(ty as usize)) {
-            if entry.pass == self.pass {
-                return entry.facts;
-            }
-            // SAFETY: attached, by this function's contract.
-            if entry
-                .alive
-                .as_ref()
-                .is_none_or(|weak| unsafe { refers_to(weak, ty) })
-            {
-                entry.pass = self.pass;
-                return entry.facts;
-            }
-        }
+    ) -> (TypeFacts, bool) {
         // SAFETY: by this function's contract.
-        unsafe { self.learn(builtins, classify, ty) }
+        let is_mortal = unsafe { is_heap_type(ty) };
+        let known = if is_mortal {
+            &mut self.passing
+        } else {
+            &mut self.lasting
+        };
+        let facts = known
+            .entry(ty as usize)
+            // SAFETY: by this function's contract.
+            .or_insert_with(|| unsafe { learn(builtins, classify, ty) });
+        (*facts, is_mortal)
     }
+}
 
-    #[cold]
-    unsafe fn learn(
-        &mut self,
-        builtins: &Builtins,
-        classify: &impl Fn(*mut ffi::PyTypeObject) -> Verdict,
-        ty: *mut ffi::PyTypeObject,
-    ) -> TypeFacts {
-        // SAFETY: `ty` is a live type, and each slot is cast to the type that CPython documents
-        // for it; an empty slot is a null pointer, which is `None`. A weak reference without a
-        // callback runs no code, now or later.
-        unsafe {
-            let slot = |number: c_int| ffi::PyType_GetSlot(ty, number);
-            let collectable = ffi::PyType_GetFlags(ty) & ffi::Py_TPFLAGS_HAVE_GC != 0;
-            let kind = builtins.kind(ty);
-            let verdict = classify(ty);
-            let traverse = collectable
-                .then(|| {
-                    std::mem::transmute::<*mut std::ffi::c_void, Option<ffi::traverseproc>>(slot(
-                        ffi::Py_tp_traverse,
-                    ))
-                })
-                .flatten();
-            let facts = TypeFacts {
-                traverse,
-                finalizes: !slot(ffi::Py_tp_finalize).is_null(),
-                form: Form::of(ty, kind),
-                kind,
-                verdict,
-                most_references: if verdict != 0 {
-                    u32::MAX
-                } else if traverse.is_none() || kind == ObjectKind::Class {
-                    0
-                } else if is_untrackable(kind) {
-                    FEW
-                } else {
-                    1
-                },
-            };
-            let py = Python::assume_attached();
-            let alive = if is_heap_type(ty) {
-                let weak = ffi::PyWeakref_NewRef(ty.cast(), std::ptr::null_mut());
-                match Bound::from_owned_ptr_or_opt(py, weak) {
-                    Some(weak) => Some(weak.unbind()),
-                    None => {
-                        // Out of memory, most likely. The facts are right now; do not keep them.
-                        ffi::PyErr_Clear();
-                        return facts;
-                    }
-                }
+/// What a type says of itself.
+///
+/// # Safety
+/// `ty` is a live type and the caller is attached to the interpreter.
+unsafe fn learn(
+    builtins: &Builtins,
+    classify: &impl Fn(*mut ffi::PyTypeObject) -> Verdict,
+    ty: *mut ffi::PyTypeObject,
+) -> TypeFacts {
+    // SAFETY: by this function's contract; each slot is cast to the type that CPython documents
+    // for it; an empty slot is a null pointer, which is `None`.
+    unsafe {
+        let slot = |number: c_int| ffi::PyType_GetSlot(ty, number);
+        let collectable = ffi::PyType_GetFlags(ty) & ffi::Py_TPFLAGS_HAVE_GC != 0;
+        let kind = builtins.kind(ty);
+        let verdict = classify(ty);
+        let traverse = collectable
+            .then(|| {
+                std::mem::transmute::<*mut std::ffi::c_void, Option<ffi::traverseproc>>(slot(
+                    ffi::Py_tp_traverse,
+                ))
+            })
+            .flatten();
+        TypeFacts {
+            traverse,
+            finalizes: !slot(ffi::Py_tp_finalize).is_null(),
+            form: Form::of(ty, kind),
+            kind,
+            verdict,
+            most_references: if verdict != 0 {
+                u32::MAX
+            } else if traverse.is_none() || kind == ObjectKind::Class {
+                0
+            } else if is_untrackable(kind) {
+                FEW
             } else {
-                None
-            };
-            self.entries.insert(
-                ty as usize,
-                Entry {
-                    facts,
-                    alive,
-                    pass: self.pass,
-                },
-            );
-            facts
+                1
+            },
         }
     }
 }
@@ -293,28 +263,4 @@ fn place(ty: *mut ffi::PyTypeObject) -> usize {
 pub(super) unsafe fn is_heap_type(ty: *mut ffi::PyTypeObject) -> bool {
     // SAFETY: by this function's contract.
     unsafe { ffi::PyType_GetFlags(ty) & ffi::Py_TPFLAGS_HEAPTYPE != 0 }
-}
-
-/// True if the weak reference is alive and refers to `ty`.
-///
-/// # Safety
-/// The caller is attached to the interpreter.
-pub(super) unsafe fn refers_to(weak: &Py<PyAny>, ty: *mut ffi::PyTypeObject) -> bool {
-    let mut target = std::ptr::null_mut();
-    // SAFETY: attached; on success `target` is a new reference, given up here. The type cannot
-    // die of that: the caller holds it.
-    unsafe {
-        match ffi::compat::PyWeakref_GetRef(weak.as_ptr(), &mut target) {
-            1 => {
-                let same = target == ty.cast();
-                ffi::Py_DecRef(target);
-                same
-            }
-            0 => false,
-            _ => {
-                ffi::PyErr_Clear();
-                false
-            }
-        }
-    }
 }

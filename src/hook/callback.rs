@@ -1,26 +1,24 @@
 //! The callable in `gc.callbacks`, and what it does around each collection.
 
-mod saved;
-mod trust;
-
 use std::cell::{Cell, RefCell};
-use std::ffi::{CStr, c_void};
+use std::ffi::{c_char, c_int, c_void};
+use std::mem::offset_of;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::PyString;
 
-use super::clear::Garbage;
 use super::fork::fork_count;
-use super::gc_module::{DEBUG_SAVEALL, GcModule};
-use super::witness::{Unreachable, Witness};
-use crate::heap::{ListLayout, TypeLayout};
-use saved::Older;
-use trust::{Trust, witnessed};
+use super::gc_module::GcModule;
+use super::gc_state::{DEBUG_COLLECTABLE, GcState};
+use super::witness::{Seen, Unreachable, Witness};
+
+/// The collector prints how many objects there are (`gc.DEBUG_STATS`).
+const DEBUG_STATS: i64 = 1 << 0;
 
 /// What CPython says of a collection.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -29,521 +27,370 @@ pub struct CollectionInfo {
     pub generation: u32,
 }
 
-/// What to do with the garbage. Nothing of it may raise; a panic is caught and disables the hook.
+/// What to do around a collection. Nothing of it may run code of the program, raise, or keep a reference to an
+/// object; a panic is caught and ends the watch.
 pub trait Handler {
     /// A collection is about to begin.
     fn before(&self, py: Python<'_>, info: CollectionInfo);
 
-    /// True if all that is asked of the coming collection is a [`Handler::glance`] at its garbage.
-    fn needs_glance_only(&self) -> bool;
+    /// All finalizers have run, and nothing is destroyed yet. What is made here must not be tracked by the
+    /// collector when this returns.
+    fn look(&self, py: Python<'_>, garbage: &mut Unreachable<'_>, info: CollectionInfo);
 
-    /// Looks at garbage, before any of it is destroyed and after all finalizers; true if it is wanted, and
-    /// so to be saved for [`Handler::after`]. Must run no code of the program.
-    fn glance(&self, py: Python<'_>, garbage: &mut Unreachable<'_>, info: CollectionInfo) -> bool;
+    /// The collection has ended; `seen` says whether [`Handler::look`] was called.
+    fn after(&self, py: Python<'_>, info: CollectionInfo, seen: Seen);
 
-    /// The objects of the garbage, by index, that something outside of it refers to, directly or
-    /// through others of it; all of them if there is no telling.
-    fn held(&self, py: Python<'_>, garbage: &Garbage<'_>) -> Vec<usize>;
-
-    /// A collection has ended; `garbage` is what it found, none perhaps. It is destroyed when this
-    /// returns, if it has not been by then.
-    fn after(&self, py: Python<'_>, garbage: &mut Garbage<'_>, info: CollectionInfo);
-
-    /// True if [`Handler::after`] is to be called even where there is no garbage.
-    fn wants_empty(&self) -> bool;
-
-    /// The hook had to be disabled.
-    fn disabled(&self, py: Python<'_>, reason: &str);
+    /// There will be no further calls, because of a panic.
+    fn failed(&self, py: Python<'_>);
 }
 
-/// Where between "start" and "stop" the hook is.
-#[derive(Clone, Copy, PartialEq)]
-enum Phase {
-    Idle,
-    /// The hook set `DEBUG_SAVEALL`; `flags` are the program's, `older` its garbage.
-    Taking {
-        flags: i64,
-        older: Older,
-    },
-    /// The program set `DEBUG_SAVEALL` itself.
-    Observing {
-        older: Older,
-    },
-    /// The witness stands in the collection, which saves nothing so far.
-    Witnessing {
-        info: CollectionInfo,
-    },
+/// The hook in `gc.callbacks`. There is no need for more than one.
+pub struct Hook {
+    shared: Rc<Shared>,
+    callable: Py<PyAny>,
 }
 
 /// What the callable and the handle share.
 struct Shared {
     gc: GcModule,
-    /// How `gc.garbage` lies in memory, where that is known.
-    layout: Option<ListLayout>,
-    types: TypeLayout,
-    /// What held the last garbage, empty, so that not every collection need ask for memory.
-    memory: Cell<Vec<*mut ffi::PyObject>>,
+    state: GcState,
     handler: Box<dyn Handler>,
-    phase: Cell<Phase>,
-    disabled: Cell<bool>,
+    witness: Witness,
+    /// The collection that has begun and not ended.
+    info: Cell<Option<CollectionInfo>>,
+    /// False while nobody needs it; the callable may be in `gc.callbacks` still.
+    active: Cell<bool>,
+    failed: Cell<bool>,
     forks: u32,
-    /// The callable itself, borrowed: only `gc.callbacks` refers to it, so that its end shows that
-    /// it was removed.
-    callable: Cell<*mut ffi::PyObject>,
     busy: RefCell<()>,
-    keys: Keys,
-    /// A collection has saved garbage in our list, so it is the collector's.
-    proven: Cell<bool>,
-    /// Collections that collected something and saved nothing, before that.
-    misses: Cell<u32>,
-    /// `None` where the interpreter is not known well enough.
-    witness: Option<Witness>,
-    trust: Cell<Trust>,
-    /// What the witness saw: only for memory, unless that is still to be compared with what is saved.
-    seen: RefCell<Vec<*mut ffi::PyObject>>,
 }
 
-/// The names in what CPython says of a collection, made beforehand: there may be no memory for them
-/// when a collection runs.
-struct Keys {
-    generation: Py<PyString>,
-    collected: Py<PyString>,
-    uncollectable: Py<PyString>,
+/// A hook has something to put right that it could not in the middle of a collection.
+static UNDONE: AtomicBool = AtomicBool::new(false);
+
+/// True if [`Hook::mend`] may be due: a collection has begun and not yet ended, or ended without telling us.
+/// Any thread may ask.
+pub fn may_need_mending() -> bool {
+    UNDONE.load(Ordering::Relaxed)
 }
-
-impl Keys {
-    fn new(py: Python<'_>) -> Self {
-        let name = |text| PyString::intern(py, text).unbind();
-        Self {
-            generation: name("generation"),
-            collected: name("collected"),
-            uncollectable: name("uncollectable"),
-        }
-    }
-}
-
-/// After so many misses the list must be another. One proves nothing: what was collected may all have
-/// been weak references that died of their callbacks.
-const MISSES: u32 = 8;
-
-/// The hook in `gc.callbacks`. Dropping it leaves the callable in place; see [`Hook::remove`].
-pub struct Hook {
-    shared: Rc<Shared>,
-}
-
-static WAITING: AtomicBool = AtomicBool::new(false);
-
-/// True if a hook has seen a collection begin and not yet seen it end. Any thread may ask.
-///
-/// If that lasts, the callable may have been taken out of `gc.callbacks` in the middle of a
-/// collection; then [`Hook::mend`] is due.
-pub fn is_waiting_for_stop() -> bool {
-    WAITING.load(Ordering::Relaxed)
-}
-
-const CAPSULE: &CStr = c"cyclescope.hook";
 
 impl Hook {
-    /// Installs the hook as the first callback, so that at the end of a collection it comes first.
+    /// A hook that is not in `gc.callbacks` yet.
     ///
     /// # Errors
-    /// If `gc` is not CPython's, or memory runs out.
-    pub fn install(py: Python<'_>, handler: Box<dyn Handler>) -> PyResult<Self> {
+    /// If `gc` is not CPython's, its collector is not a generational one, or memory runs out.
+    pub fn new(py: Python<'_>, handler: Box<dyn Handler>) -> PyResult<Self> {
+        let gc = GcModule::new(py)?;
+        let Some(state) = gc.state else {
+            return Err(PyRuntimeError::new_err(
+                "the garbage collector of this Python keeps no lists of generations as it runs, so what it \
+                 frees cannot be watched",
+            ));
+        };
         let shared = Rc::new(Shared {
-            gc: GcModule::new(py)?,
-            layout: ListLayout::known(py),
-            types: TypeLayout::new(py),
-            memory: Cell::default(),
+            gc,
+            state,
             handler,
-            phase: Cell::new(Phase::Idle),
-            disabled: Cell::new(false),
+            witness: Witness::new(py, state)?,
+            info: Cell::default(),
+            active: Cell::new(false),
+            failed: Cell::new(false),
             forks: fork_count(),
-            callable: Cell::new(ptr::null_mut()),
             busy: RefCell::new(()),
-            keys: Keys::new(py),
-            proven: Cell::new(false),
-            misses: Cell::new(0),
-            witness: Witness::new(py)?,
-            trust: Cell::new(Trust::Growing(0)),
-            seen: RefCell::default(),
         });
-        // SAFETY: attached. The capsule owns one count of `shared` and gives it up in its
-        // destructor; the callable owns the capsule; `gc.callbacks` owns the callable. The method
-        // definition is static, and its flags are those of `called`.
-        unsafe {
-            let state = Rc::into_raw(Rc::clone(&shared)).cast_mut().cast::<c_void>();
-            let capsule = ffi::PyCapsule_New(state, CAPSULE.as_ptr(), Some(capsule_gone));
-            if capsule.is_null() {
-                drop(Rc::from_raw(state.cast::<Shared>()));
-                return Err(PyErr::fetch(py));
-            }
-            let capsule = Bound::from_owned_ptr(py, capsule);
-            let callable = ffi::PyCFunction_NewEx(
-                (&raw const DEFINITION.0).cast_mut(),
-                capsule.as_ptr(),
-                ptr::null_mut(),
-            );
-            let callable = Bound::from_owned_ptr_or_err(py, callable)?;
-            shared.callable.set(callable.as_ptr());
-            shared.gc.callbacks.bind(py).insert(0, callable)?;
-        }
-        Ok(Self { shared })
+        let callable = make_callable(py, Rc::clone(&shared))?;
+        Ok(Self { shared, callable })
     }
 
-    /// True if the callable is still in `gc.callbacks` of this process and working.
+    /// Puts the callable at the end of `gc.callbacks`, unless it is there, and has it work.
+    ///
+    /// # Errors
+    /// If memory runs out, or the hook was made before a fork or has failed.
+    pub fn install(&self, py: Python<'_>) -> PyResult<()> {
+        let shared = &self.shared;
+        if shared.failed.get() || shared.forks != fork_count() {
+            return Err(PyRuntimeError::new_err("the hook works no more"));
+        }
+        if self.position(py).is_none() {
+            shared.gc.callbacks.bind(py).append(&self.callable)?;
+        }
+        shared.active.set(true);
+        Ok(())
+    }
+
+    /// True if the callable is in `gc.callbacks` of this process and working.
     pub fn is_installed(&self, py: Python<'_>) -> bool {
-        !self.shared.disabled.get()
-            && self.shared.forks == fork_count()
-            && self.shared.position(py).is_some()
+        let shared = &self.shared;
+        shared.active.get()
+            && !shared.failed.get()
+            && shared.forks == fork_count()
+            && self.position(py).is_some()
     }
 
-    /// Takes the callable out of `gc.callbacks`, for good: if the program puts a copy of it back,
-    /// it does nothing. Also right in the middle of a collection.
+    /// Ends its work. The callable leaves `gc.callbacks` now, or if a collection is under way after that: CPython
+    /// goes through the list by index (`invoke_gc_callback`), and would pass over another's.
     pub fn remove(&self, py: Python<'_>) {
-        self.shared.disabled.set(true);
-        if let Some(position) = self.shared.position(py) {
-            let removed = self.shared.gc.callbacks.bind(py).del_item(position);
-            drop(removed);
-        }
+        self.shared.active.set(false);
         self.mend(py);
     }
 
-    /// Undoes what "start" did if the callable is no longer in `gc.callbacks`, so that no "stop"
-    /// will come, and has not noticed because the program holds a copy of the list.
+    /// Does what could not be done in the middle of a collection, if none is under way.
     pub fn mend(&self, py: Python<'_>) {
-        if self.shared.position(py).is_none() {
-            self.shared.undo(py);
+        if self.shared.state.is_collecting(py) {
+            UNDONE.store(true, Ordering::Relaxed);
+            return;
         }
+        // A "stop" that never came: the callable was taken out in between.
+        self.shared.witness.leave(py);
+        if !self.shared.active.get()
+            && let Some(position) = self.position(py)
+        {
+            let removed = self.shared.gc.callbacks.bind(py).del_item(position);
+            drop(removed);
+        }
+        UNDONE.store(false, Ordering::Relaxed);
     }
 
-    /// Runs a full collection, with the hook looking on.
-    ///
-    /// # Errors
-    /// As [`GcModule::collect`].
-    pub fn collect(&self, py: Python<'_>) -> PyResult<()> {
-        self.shared.gc.collect(py)
+    /// Where in `gc.callbacks` the callable is, compared by identity.
+    fn position(&self, py: Python<'_>) -> Option<usize> {
+        let callbacks = self.shared.gc.callbacks.bind(py);
+        callbacks.iter().position(|other| other.is(&self.callable))
     }
 }
 
-/// A method definition that can be shared: nothing in it is ever changed.
-struct Definition(ffi::PyMethodDef);
-// SAFETY: only read, by CPython, which keeps such definitions in static memory itself.
-unsafe impl Sync for Definition {}
+/// Calls `f` attached as PyO3 knows it: what it drops of Python's is given back at once, and not
+/// kept until somebody attaches (`register_decref` in pyo3/src/internal/state.rs).
+///
+/// `None` on a thread whose state is not the one that `PyGILState_Ensure` knows, where that would wait for ever for
+/// a lock that the thread itself has.
+///
+/// # Safety
+/// The caller is attached to the interpreter.
+unsafe fn attached<R>(f: impl FnOnce(Python<'_>) -> R) -> Option<R> {
+    // SAFETY: by this function's contract.
+    let is_known = unsafe { ffi::PyGILState_GetThisThreadState() == ffi::PyThreadState_Get() };
+    is_known.then(|| Python::attach(f))
+}
 
-static DEFINITION: Definition = Definition(ffi::PyMethodDef {
-    ml_name: c"cyclescope_hook".as_ptr(),
-    ml_meth: ffi::PyMethodDefPointer {
-        PyCFunctionFast: called,
-    },
-    ml_flags: ffi::METH_FASTCALL,
-    ml_doc: c"Watches collections for cyclescope.".as_ptr(),
-});
+/// The memory of the callable: an object with a vectorcall and no more, as a call of it makes neither a frame nor a
+/// tuple, and asks nobody whether the stack is deep enough.
+#[repr(C)]
+struct Callable {
+    head: ffi::PyObject,
+    vectorcall: Option<ffi::vectorcallfunc>,
+    /// From `Rc::into_raw`.
+    shared: *const Shared,
+}
 
-/// The C function behind the callable: `hook(phase, info)`. Never raises.
-unsafe extern "C" fn called(
-    capsule: *mut ffi::PyObject,
-    arguments: *mut *mut ffi::PyObject,
-    count: ffi::Py_ssize_t,
-) -> *mut ffi::PyObject {
-    // SAFETY: CPython calls with the interpreter attached, with the capsule that `install` made and
-    // with `count` arguments, which it lends.
+fn make_callable(py: Python<'_>, shared: Rc<Shared>) -> PyResult<Py<PyAny>> {
+    // `T_PYSSIZET` and `READONLY` of Include/structmember.h.
+    const SIZE: c_int = 19;
+    const READONLY: c_int = 1;
+    let member = |name: *const c_char, offset| ffi::PyMemberDef {
+        name,
+        type_code: SIZE,
+        offset,
+        flags: READONLY,
+        doc: ptr::null(),
+    };
+    let mut members = [
+        member(
+            c"__vectorcalloffset__".as_ptr(),
+            offset_of!(Callable, vectorcall) as ffi::Py_ssize_t,
+        ),
+        member(ptr::null(), 0),
+    ];
+    let mut slots = [
+        (ffi::Py_tp_members, members.as_mut_ptr().cast()),
+        (ffi::Py_tp_call, called_by_hand as *mut c_void),
+        (ffi::Py_tp_dealloc, deallocate as *mut c_void),
+        (0, ptr::null_mut()),
+    ]
+    .map(|(slot, pfunc)| ffi::PyType_Slot { slot, pfunc });
+    // `Py_TPFLAGS_HAVE_VECTORCALL`, part of the stable ABI since 3.12 and the same before.
+    const HAVE_VECTORCALL: std::ffi::c_ulong = 1 << 11;
+    let mut spec = ffi::PyType_Spec {
+        name: c"cyclescope.Hook".as_ptr(),
+        basicsize: size_of::<Callable>() as c_int,
+        itemsize: 0,
+        flags: (ffi::Py_TPFLAGS_DEFAULT
+            | HAVE_VECTORCALL
+            | ffi::Py_TPFLAGS_IMMUTABLETYPE
+            | ffi::Py_TPFLAGS_DISALLOW_INSTANTIATION) as u32,
+        slots: slots.as_mut_ptr(),
+    };
+    // SAFETY: attached; each slot has a function of its kind, the members are copied, and the object is as large as
+    // it says. It owns one count of `shared`, given up in its destructor.
     unsafe {
-        let py = Python::assume_attached();
-        let state = ffi::PyCapsule_GetPointer(capsule, CAPSULE.as_ptr()).cast::<Shared>();
-        if count == 2
-            && let Some(shared) = state.as_ref()
+        let ty = Bound::from_owned_ptr_or_err(py, ffi::PyType_FromSpec(&mut spec))?;
+        let callable = ffi::PyType_GenericAlloc(ty.as_ptr().cast(), 0);
+        let callable = Bound::from_owned_ptr_or_err(py, callable)?;
+        let memory = callable.as_ptr().cast::<Callable>();
+        (*memory).vectorcall = Some(called);
+        (*memory).shared = Rc::into_raw(shared);
+        Ok(callable.unbind())
+    }
+}
+
+unsafe extern "C" fn deallocate(callable: *mut ffi::PyObject) {
+    // SAFETY: CPython calls with an object of this type that nobody refers to, attached, once. It is not tracked and
+    // has a reference to its type.
+    unsafe {
+        let ty = ffi::Py_TYPE(callable);
+        let shared = (*callable.cast::<Callable>()).shared;
+        if !shared.is_null() {
+            attached(|_py| drop(Rc::from_raw(shared)));
+        }
+        ffi::PyObject_Free(callable.cast());
+        ffi::Py_DECREF(ty.cast());
+    }
+}
+
+/// What a program that calls the callable itself gets.
+unsafe extern "C" fn called_by_hand(
+    _callable: *mut ffi::PyObject,
+    _arguments: *mut ffi::PyObject,
+    _keywords: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    // SAFETY: attached.
+    unsafe { ffi::Py_NewRef(ffi::Py_None()) }
+}
+
+/// `hook(phase, info)`, as CPython calls it. Never raises.
+unsafe extern "C" fn called(
+    callable: *mut ffi::PyObject,
+    arguments: *const *mut ffi::PyObject,
+    count: usize,
+    _keywords: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    // SAFETY: CPython calls with an object of this type, attached, and with so many arguments (the highest bit is a
+    // flag), which it lends.
+    unsafe {
+        let shared = (*callable.cast::<Callable>()).shared;
+        if count << 1 == 4
+            && !shared.is_null()
             && let (phase, info) = (*arguments, *arguments.add(1))
             && ffi::PyUnicode_Check(phase) != 0
             && ffi::PyDict_Check(info) != 0
         {
-            // The state must outlive the call even if it removes the callable.
-            Rc::increment_strong_count(state);
-            let shared_for_call = Rc::from_raw(state);
             // "start" has five letters and "stop" four.
-            let start = ffi::PyUnicode_GetLength(phase) == 5;
-            let outcome = catch_unwind(AssertUnwindSafe(|| {
-                if start {
-                    shared.start(py, info, state)
+            let is_start = ffi::PyUnicode_GetLength(phase) == 5;
+            enter(shared, |shared, py| {
+                if is_start {
+                    shared.start(py, info);
                 } else {
-                    shared.stop(py, info)
+                    shared.stop(py);
                 }
-            }));
-            if outcome.is_err() {
-                shared.disable(py, "an internal error (a panic) in cyclescope");
-            }
-            drop(shared_for_call);
-        }
-        if !ffi::PyErr_Occurred().is_null() {
-            ffi::PyErr_Clear();
+            });
         }
         ffi::Py_NewRef(ffi::Py_None())
     }
 }
 
-/// The callable is gone from `gc.callbacks`, perhaps between "start" and "stop".
-unsafe extern "C" fn capsule_gone(capsule: *mut ffi::PyObject) {
-    // SAFETY: CPython calls with the interpreter attached and the capsule that `install` made, once.
+/// What the witness calls.
+///
+/// # Safety
+/// The interpreter is attached, and `shared` is that of a hook, alive.
+unsafe fn witnessed(shared: *const c_void) {
+    // SAFETY: by this function's contract.
+    unsafe { enter(shared.cast(), Shared::look) };
+}
+
+/// Has a hook do something when the collector calls, which is never with an exception in hand. Leaves none.
+///
+/// # Safety
+/// The interpreter is attached, and `shared` is alive.
+unsafe fn enter(shared: *const Shared, work: impl FnOnce(&Shared, Python<'_>)) {
+    // SAFETY: by this function's contract. The state outlives the call even if that removes the callable.
     unsafe {
-        let state = ffi::PyCapsule_GetPointer(capsule, CAPSULE.as_ptr()).cast::<Shared>();
-        if state.is_null() {
-            ffi::PyErr_Clear();
-            return;
-        }
-        let shared = Rc::from_raw(state);
-        shared.callable.set(ptr::null_mut());
-        // In the middle of a collection, before the garbage is saved: CPython goes on without us.
-        // Later, because the program held a copy of the list: what was saved must go.
-        shared.undo(Python::assume_attached());
+        attached(|py| {
+            Rc::increment_strong_count(shared);
+            let shared = Rc::from_raw(shared);
+            if catch_unwind(AssertUnwindSafe(|| work(&shared, py))).is_err() {
+                shared.fail(py);
+            }
+            if !ffi::PyErr_Occurred().is_null() {
+                ffi::PyErr_Clear();
+            }
+        });
     }
 }
 
 impl Shared {
-    /// Where in `gc.callbacks` the callable is, compared by identity.
-    fn position(&self, py: Python<'_>) -> Option<usize> {
-        let callable = self.callable.get();
-        if callable.is_null() {
-            return None;
-        }
-        self.gc
-            .callbacks
-            .bind(py)
-            .iter()
-            .position(|other| other.as_ptr() == callable)
+    fn works(&self) -> bool {
+        self.active.get() && !self.failed.get() && self.forks == fork_count()
     }
 
-    fn is_first(&self) -> bool {
-        let callbacks = self.gc.callbacks.as_ptr();
-        // SAFETY: attached (called from the hook only); this is a list, which lends its first item
-        // if it has one.
-        unsafe {
-            ffi::PyList_Size(callbacks) > 0
-                && ffi::PyList_GetItem(callbacks, 0) == self.callable.get()
-        }
-    }
-
-    /// True if there is no other callback.
-    fn is_alone(&self) -> bool {
-        // SAFETY: attached (called from the hook only); this is a list.
-        unsafe { ffi::PyList_Size(self.gc.callbacks.as_ptr()) == 1 }
-    }
-
-    /// Moves the callable to the front, so that at the end of the collection nobody comes between
-    /// the collector and this hook, and nobody sees garbage in `gc.garbage` that would not be there
-    /// without it. Safe in the middle of "start": CPython walks the list by index, and those that
-    /// move up have been called (`invoke_gc_callback`).
-    fn come_first(&self, py: Python<'_>) {
-        if self.is_first() {
-            return;
-        }
-        let callbacks = self.gc.callbacks.bind(py);
-        if let Some(position) = self.position(py)
-            && let Ok(callable) = callbacks.get_item(position)
-            && callbacks.insert(0, callable).is_ok()
-        {
-            let removed = callbacks.del_item(position + 1);
-            drop(removed);
-        }
-    }
-
-    /// `own` is the pointer to this that the capsule has.
-    fn start(&self, py: Python<'_>, info: *mut ffi::PyObject, own: *const Self) {
-        if self.disabled.get() || self.forks != fork_count() {
-            return;
-        }
+    fn start(&self, py: Python<'_>, info: *mut ffi::PyObject) {
+        // A "stop" that never came.
+        self.witness.leave(py);
+        self.info.set(None);
         let Ok(_busy) = self.busy.try_borrow_mut() else {
             return;
         };
-        // A "stop" that never came: the callable was taken out and put back.
-        self.undo(py);
-        self.come_first(py);
-        let flags = self.gc.debug_flags(py);
-        if flags < 0 {
+        // What is not known to be a collection is left alone, such as a call by other callbacks.
+        if !self.works() || !self.state.is_collecting(py) {
             return;
         }
-        let generation = number(info, self.keys.generation.bind(py));
-        let info = CollectionInfo { generation };
-        let older = self.older(py);
-        self.set_phase(if flags & DEBUG_SAVEALL != 0 {
-            Phase::Observing { older }
-        } else {
-            Phase::Taking { flags, older }
-        });
+        let info = CollectionInfo {
+            generation: generation(info),
+        };
+        self.info.set(Some(info));
         self.handler.before(py, info);
-        if flags & DEBUG_SAVEALL != 0 {
-            return;
-        }
-        // What other callbacks make would come behind the witness.
-        if let Some(witness) = &self.witness
-            && generation == 0
-            && flags == 0
-            && self.trust.get() != Trust::Lost
-            && self.is_alone()
-            && self.handler.needs_glance_only()
-        {
-            self.set_phase(Phase::Witnessing { info });
-            // SAFETY: the witness belongs to this hook, and calls nobody when that is gone.
-            unsafe { witness.stand(py, witnessed, own.cast()) };
-        } else {
-            self.gc.set_debug_flags(py, flags | DEBUG_SAVEALL);
+        // The witness would be counted, or printed.
+        if self.gc.debug_flags(py) & (DEBUG_STATS | DEBUG_COLLECTABLE) == 0 {
+            UNDONE.store(true, Ordering::Relaxed);
+            // SAFETY: the witness belongs to this hook, and leaves before that is gone.
+            unsafe { self.witness.stand(py, witnessed, ptr::from_ref(self).cast()) };
         }
     }
 
-    fn stop(&self, py: Python<'_>, info: *mut ffi::PyObject) {
+    /// The witness is among the garbage.
+    fn look(&self, py: Python<'_>) {
         let Ok(_busy) = self.busy.try_borrow_mut() else {
             return;
         };
-        let phase = self.set_phase(Phase::Idle);
-        let witnessed = self.witness.as_ref().is_some_and(Witness::stands);
-        if let Some(witness) = &self.witness
-            && !witness.leave(py)
+        if self.works()
+            && let Some(info) = self.info.get()
         {
-            self.trust.set(Trust::Lost);
-        }
-        let (flags, older) = match phase {
-            Phase::Idle | Phase::Witnessing { .. } => return,
-            Phase::Observing { older } => (None, older),
-            Phase::Taking { flags, older } => (Some(flags), older),
-        };
-        let now = self.gc.debug_flags(py);
-        // If they changed in the middle, by a finalizer, then they are the program's now, and so is what
-        // DEBUG_SAVEALL among them has saved.
-        let ours = flags.is_some_and(|flags| now == flags | DEBUG_SAVEALL);
-        let flags = flags.unwrap_or(now);
-        if ours {
-            self.gc.set_debug_flags(py, flags);
-        }
-        let about = || CollectionInfo {
-            generation: number(info, self.keys.generation.bind(py)),
-        };
-        let forked = self.forks != fork_count();
-        let nothing = || {
-            if !forked && self.handler.wants_empty() {
-                let mut none = Garbage::new(self.gc.garbage.bind(py), 0..0, self.types);
-                self.handler.after(py, &mut none, about());
-            }
-        };
-        if now & DEBUG_SAVEALL == 0 {
-            return nothing();
-        }
-
-        let collected = number(info, self.keys.collected.bind(py)) as isize;
-        let uncollectable = number(info, self.keys.uncollectable.bind(py)) as isize;
-        let end = self.garbage_length(py) - uncollectable;
-        let first = self.is_first();
-        let start = self.start_of_saved(py, older, end, collected);
-        let changed = start != older.length;
-        if start < end {
-            self.proven.set(true);
-        } else if collected > 0 && !self.proven.get() {
-            self.misses.set(self.misses.get() + 1);
-            if self.misses.get() == MISSES {
-                return self.disable(
-                    py,
-                    "gc.garbage was replaced by another list, so that what a collection saves \
-                     cannot be found; put the original back before starting a watch",
-                );
-            }
-        }
-        if start >= end && end == self.garbage_length(py) || (changed && !first) {
-            return nothing();
-        }
-        if !ours {
-            if !forked {
-                let mut garbage = Garbage::new(self.gc.garbage.bind(py), start..end, self.types);
-                self.handler.after(py, &mut garbage, about());
-            }
-            return;
-        }
-        let Some(mut garbage) = self.take(py, start, end) else {
-            return;
-        };
-        if witnessed {
-            self.prove(&garbage);
-        }
-        // Somebody else may have taken hold of the garbage: a callback that came first, or
-        // `sys.stderr`, to which CPython prints after it has saved if the program set flags.
-        if !first || changed || flags != 0 {
-            for index in self.handler.held(py, &garbage) {
-                garbage.keep(index);
-            }
-        }
-        // In a forked child there is nobody to tell, and CUDA is out of bounds.
-        if !forked {
-            self.handler.after(py, &mut garbage, about());
-        }
-        let memory = garbage.into_memory();
-        if memory.capacity() <= ListLayout::FEW {
-            self.memory.set(memory);
+            // SAFETY: attached, and called by the witness; a handler's look runs no code of the program and
+            // makes no object that the collector tracks.
+            let mut garbage = unsafe { self.witness.garbage() };
+            self.handler.look(py, &mut garbage, info);
         }
     }
 
-    fn set_phase(&self, phase: Phase) -> Phase {
-        WAITING.store(phase != Phase::Idle, Ordering::Relaxed);
-        self.phase.replace(phase)
-    }
-
-    /// Puts the program's flags back, if that has not been done.
-    fn restore_flags(&self, py: Python<'_>) {
-        if let Phase::Taking { flags, .. } = self.set_phase(Phase::Idle)
-            && self.gc.debug_flags(py) == flags | DEBUG_SAVEALL
+    fn stop(&self, py: Python<'_>) {
+        let seen = self.witness.leave(py);
+        // The callable is still to leave `gc.callbacks` if it is not active: see `Hook::remove`.
+        UNDONE.store(!self.active.get(), Ordering::Relaxed);
+        if let Some(info) = self.info.take()
+            && self.works()
+            && let Ok(_busy) = self.busy.try_borrow_mut()
         {
-            self.gc.set_debug_flags(py, flags);
+            self.handler.after(py, info, seen);
         }
     }
 
-    /// Puts the program's flags back, and takes what was saved out of `gc.garbage`, if there was
-    /// no "stop" to do it.
-    ///
-    /// The garbage is only let go, not cleared: anybody may have found it in `gc.garbage` by now.
-    /// What nobody holds is garbage for the next collection; its finalizers have run and will
-    /// not run again.
-    fn undo(&self, py: Python<'_>) {
-        if let Some(witness) = &self.witness {
-            witness.leave(py);
+    fn fail(&self, py: Python<'_>) {
+        if !self.failed.replace(true) {
+            let told = catch_unwind(AssertUnwindSafe(|| self.handler.failed(py)));
+            drop(told);
         }
-        let Phase::Taking { older, .. } = self.phase.get() else {
-            self.set_phase(Phase::Idle);
-            return;
-        };
-        self.restore_flags(py);
-        let end = self.garbage_length(py);
-        if end > older.length
-            && let Some(left) = self.slice(py, older.length, end)
-        {
-            // SAFETY: attached; removes the tail, which `left` holds.
-            unsafe {
-                if ffi::PyList_SetSlice(
-                    self.gc.garbage.as_ptr(),
-                    older.length,
-                    end,
-                    ptr::null_mut(),
-                ) != 0
-                {
-                    ffi::PyErr_Clear();
-                }
-            }
-            self.put_back_uncollectable(py, &left);
-        }
-    }
-
-    fn disable(&self, py: Python<'_>, reason: &str) {
-        if self.disabled.replace(true) {
-            return;
-        }
-        self.restore_flags(py);
-        let told = catch_unwind(AssertUnwindSafe(|| self.handler.disabled(py, reason)));
-        drop(told);
     }
 }
 
-/// A number of the information that CPython passes to callbacks; 0 if it is not there.
-fn number(info: *mut ffi::PyObject, key: &Bound<'_, PyString>) -> u32 {
-    // SAFETY: attached, as the key shows; the value is lent by the dict. The key is of a built-in
-    // type and its hash is known, so that no code of the program runs.
+/// The generation that CPython tells callbacks of; 0 if it is not where CPython puts it, before all else
+/// (`invoke_gc_callback`).
+fn generation(info: *mut ffi::PyObject) -> u32 {
+    let (mut position, mut key, mut value) = (0, ptr::null_mut(), ptr::null_mut());
+    // SAFETY: attached, and this is a dict, which lends its first item. Exact types run no code of the program.
     unsafe {
-        let value = ffi::PyDict_GetItemWithError(info, key.as_ptr());
-        if value.is_null() {
-            ffi::PyErr_Clear();
+        let found = ffi::PyDict_Next(info, &mut position, &mut key, &mut value) != 0
+            && ffi::PyUnicode_CheckExact(key) != 0
+            && ffi::PyUnicode_GetLength(key) == "generation".len() as ffi::Py_ssize_t
+            && ffi::PyLong_CheckExact(value) != 0;
+        if !found {
             return 0;
         }
         let number = ffi::PyLong_AsLongLong(value);

@@ -1,4 +1,4 @@
-//! The parts of CPython's `gc` module that the hook uses, called without detours.
+//! The parts of CPython's `gc` module that are used, called without detours.
 
 use std::ffi::c_int;
 
@@ -7,25 +7,28 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
-/// `gc.DEBUG_SAVEALL` (Include/internal/pycore_gc.h, `_PyGC_DEBUG_SAVEALL`).
-pub const DEBUG_SAVEALL: i64 = 1 << 5;
+use super::gc_state::GcState;
 
-/// The `gc` module: its lists, and its functions as C pointers.
+/// The program keeps all garbage in `gc.garbage` (`gc.DEBUG_SAVEALL`; Include/internal/pycore_gc.h).
+const DEBUG_SAVEALL: i64 = 1 << 5;
+
+/// The `gc` module: its lists and functions, and where known the collector's state.
 pub struct GcModule {
-    /// `gc.garbage`, the list that the collector appends to.
-    pub garbage: Py<PyList>,
     /// `gc.callbacks`.
     pub callbacks: Py<PyList>,
+    /// `None` where the collector is not a generational one, or not laid out as known.
+    pub state: Option<GcState>,
     collect: Py<PyAny>,
     get_objects: Py<PyAny>,
+    get_stats: Py<PyAny>,
     get_debug: BuiltinFunction,
-    set_debug: BuiltinFunction,
 }
 
-/// A built-in function of at most one argument, and the C function behind it.
-struct BuiltinFunction {
-    object: Py<PyAny>,
+/// A built-in function of at most one argument: the C function behind it, and its module, which is never let go.
+#[derive(Clone, Copy)]
+pub struct BuiltinFunction {
     function: ffi::PyCFunction,
+    module: *mut ffi::PyObject,
 }
 
 impl BuiltinFunction {
@@ -37,7 +40,8 @@ impl BuiltinFunction {
                  cannot be watched"
             ))
         };
-        // SAFETY: attached; the check makes sure that this is a C function before it is asked for.
+        // SAFETY: attached; the check makes sure that this is a C function before it is asked for. The function and
+        // its module have one reference more from now on.
         unsafe {
             if ffi::PyCFunction_CheckExact(object.as_ptr()) == 0
                 || ffi::PyCFunction_GetFlags(object.as_ptr()) & (ffi::METH_O | ffi::METH_NOARGS)
@@ -46,29 +50,26 @@ impl BuiltinFunction {
                 return Err(unsuitable());
             }
             let function = ffi::PyCFunction_GetFunction(object.as_ptr()).ok_or_else(unsuitable)?;
-            Ok(Self {
-                object: object.unbind(),
-                function,
-            })
+            let module = ffi::PyCFunction_GetSelf(object.into_ptr());
+            Ok(Self { function, module })
         }
     }
 
     /// Calls it, with a borrowed argument or null, and gives its result as a number; -1 and no
     /// exception if it fails.
-    fn call(&self, _py: Python<'_>, argument: *mut ffi::PyObject) -> i64 {
+    ///
+    /// # Safety
+    /// The caller is attached to the interpreter.
+    pub unsafe fn call_unchecked(&self, argument: *mut ffi::PyObject) -> i64 {
         // SAFETY: attached; the flags checked in `of` are those of a function that takes its
         // module and this argument.
         unsafe {
-            let result = (self.function)(ffi::PyCFunction_GetSelf(self.object.as_ptr()), argument);
+            let result = (self.function)(self.module, argument);
             if result.is_null() {
                 ffi::PyErr_Clear();
                 return -1;
             }
-            let number = if result == ffi::Py_None() {
-                0
-            } else {
-                ffi::PyLong_AsLongLong(result)
-            };
+            let number = ffi::PyLong_AsLongLong(result);
             ffi::Py_DecRef(result);
             number
         }
@@ -80,47 +81,57 @@ impl GcModule {
     /// If the module's functions have been replaced.
     pub fn new(py: Python<'_>) -> PyResult<Self> {
         let module = py.import("gc")?;
+        let callbacks = module.getattr("callbacks")?.cast_into::<PyList>()?;
+        let garbage = module.getattr("garbage")?.cast_into::<PyList>()?;
+        let get_debug = BuiltinFunction::of(&module, "get_debug", ffi::METH_NOARGS)?;
+        let (first, second, third) = module.getattr("get_threshold")?.call0()?.extract()?;
+        let thresholds = [first, second, third];
         Ok(Self {
-            garbage: module.getattr("garbage")?.cast_into::<PyList>()?.unbind(),
-            callbacks: module.getattr("callbacks")?.cast_into::<PyList>()?.unbind(),
+            state: GcState::find(py, &garbage, &callbacks, thresholds, get_debug),
+            callbacks: callbacks.unbind(),
             collect: module.getattr("collect")?.unbind(),
             get_objects: module.getattr("get_objects")?.unbind(),
-            get_debug: BuiltinFunction::of(&module, "get_debug", ffi::METH_NOARGS)?,
-            set_debug: BuiltinFunction::of(&module, "set_debug", ffi::METH_O)?,
+            get_stats: module.getattr("get_stats")?.unbind(),
+            get_debug,
         })
     }
 
-    pub fn debug_flags(&self, py: Python<'_>) -> i64 {
-        self.get_debug.call(py, std::ptr::null_mut())
+    /// True if the program has garbage saved in place of destroyed.
+    pub fn saves_garbage(&self, py: Python<'_>) -> bool {
+        self.debug_flags(py) & DEBUG_SAVEALL != 0
     }
 
-    pub fn set_debug_flags(&self, py: Python<'_>, flags: i64) {
-        // SAFETY: attached; a new reference, given up after the call. Null (no memory) is not
-        // passed on.
-        unsafe {
-            let number = ffi::PyLong_FromLongLong(flags);
-            if number.is_null() {
-                ffi::PyErr_Clear();
-                return;
-            }
-            self.set_debug.call(py, number);
-            ffi::Py_DecRef(number);
-        }
+    /// The flags that `gc.set_debug` set.
+    pub fn debug_flags(&self, _py: Python<'_>) -> i64 {
+        // SAFETY: attached.
+        unsafe { self.get_debug.call_unchecked(std::ptr::null_mut()) }
     }
 
-    /// Runs a full collection, also where automatic collection is off.
+    /// Runs a full collection, also where automatic collection is off. False if none took place: one was under
+    /// way already.
     ///
     /// # Errors
     /// If the interpreter is shutting down.
-    pub fn collect(&self, py: Python<'_>) -> PyResult<()> {
-        self.collect.bind(py).call0().map(drop)
+    pub fn collect(&self, py: Python<'_>) -> PyResult<bool> {
+        let before = self.collections(py)?;
+        self.collect.bind(py).call0()?;
+        Ok(self.collections(py)? != before)
     }
 
-    /// The objects of one generation, or of all.
+    /// How many collections there were, of all generations.
+    fn collections(&self, py: Python<'_>) -> PyResult<u64> {
+        let mut sum = 0;
+        for generation in self.get_stats.bind(py).call0()?.try_iter()? {
+            sum += generation?.get_item("collections")?.extract::<u64>()?;
+        }
+        Ok(sum)
+    }
+
+    /// The objects of the generations up to `oldest`, or of all, as `gc.get_objects` lists them.
     ///
     /// # Errors
     /// If the interpreter has no such generation, or not enough memory for the list.
-    pub fn objects<'py>(
+    pub fn listed<'py>(
         &self,
         py: Python<'py>,
         generation: Option<u32>,

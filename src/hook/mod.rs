@@ -1,27 +1,24 @@
-//! Watching collections: taking the garbage that CPython found, and destroying it as CPython would.
+//! Watching collections: seeing the garbage that CPython found, from among it, and leaving it alone.
 //!
-//! [`Hook`] puts one native callable into `gc.callbacks`. Of a collection of the youngest objects, which is
-//! what nearly all are, it sees the garbage through a [`Witness`](witness::Witness) among it, and if a
-//! [`Handler`] wants none of it, CPython destroys it as ever. Else, and around other collections, it sets
-//! `DEBUG_SAVEALL`, so that the collector runs finalizers and weak reference callbacks as ever but
-//! saves the garbage in place of destroying it; it hands the garbage to the handler, and whatever
-//! the handler leaves is destroyed when [`Garbage`] is dropped.
+//! [`Hook`] puts one native callable into `gc.callbacks`. To each collection it adds a
+//! [`Witness`](witness::Witness), a reference cycle of its own, whose finalizer CPython calls after all others and
+//! before it destroys anything. There a [`Handler`] looks at the garbage. With a hook, collections do exactly
+//! what they do without: nothing is saved, cleared, held or put in another order.
 
 #[cfg(feature = "python")]
 mod callback;
-#[cfg(feature = "python")]
-mod clear;
 #[cfg(feature = "python")]
 mod fork;
 #[cfg(feature = "python")]
 mod gc_module;
 #[cfg(feature = "python")]
+mod gc_state;
+#[cfg(feature = "python")]
 mod witness;
 #[cfg(feature = "python")]
 pub use {
-    callback::{CollectionInfo, Handler, Hook, is_waiting_for_stop},
-    clear::Garbage,
+    callback::{CollectionInfo, Handler, Hook, may_need_mending},
     fork::fork_count,
     gc_module::GcModule,
-    witness::Unreachable,
+    witness::{Seen, Unreachable},
 };

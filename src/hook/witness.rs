@@ -9,100 +9,135 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-use crate::heap::{CollectorHead, HeadLayout};
+use super::gc_state::GcState;
+use crate::heap::CollectorHead;
 
-/// What is no address in a collector's head.
-const FLAGS: usize = CollectorHead::FINALIZED | CollectorHead::COLLECTING;
+/// Called with its argument from among the garbage; see [`Witness::stand`].
+pub type Call = unsafe fn(*const c_void);
 
-/// The memory of a witness.
+/// What became of a witness in a collection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// It was called, and all the garbage stood before it.
+    All,
+    /// It was called, but something stood behind it: there may be more garbage, and finalizers still to run.
+    Some,
+    /// It was not called, or did not stand.
+    Nothing,
+}
+
+/// A reference cycle of a single object, which joins the youngest objects as a collection begins.
+///
+/// CPython finds it unreachable with the rest and calls its finalizer, in the order of its list
+/// (`finalize_garbage` in `Modules/gcmodule.c`, since 3.13 in `Python/gc.c`). If it is the last of the list, that
+/// is after all other finalizers and before anything is destroyed, and the objects before it in the list are
+/// all the garbage. It leaves the list in its finalizer, so it is neither counted nor destroyed.
+///
+/// A second object, the usher, sees to it that the witness is the last. It stands directly before it, and
+/// CPython calls its `tp_traverse` in `subtract_refs`, when the lists of all generations that are collected have
+/// been merged and only the forward links of the list are in use (`update_refs` keeps counts in the others,
+/// `move_unreachable` makes them anew). There it moves the witness to the end. The `tp_traverse` of the witness
+/// then checks that nothing stands behind it; that check is what makes [`Seen::All`] true.
+pub struct Witness {
+    pair: *mut Pair,
+}
+
+/// The two objects, and what they know of the collection. Never freed: the collector may have one of them in its
+/// hands.
+struct Pair {
+    witness: *mut Object,
+    usher: *mut Object,
+    gc: Cell<GcState>,
+    stands: Cell<bool>,
+    /// The usher has had its turn.
+    ushered: Cell<bool>,
+    /// Whether nothing stands behind the witness, once its own turn has come.
+    is_last: Cell<Option<bool>>,
+    was_called: Cell<bool>,
+    call: Cell<Option<Call>>,
+    argument: Cell<*const c_void>,
+}
+
+/// The memory of a witness or an usher.
 #[repr(C)]
 struct Object {
     head: ffi::PyObject,
     /// The reference that makes it a cycle.
     itself: *mut ffi::PyObject,
-    /// Called from the finalizer, with `state`; null while it does not stand in a collection.
-    call: Option<unsafe fn(*const c_void)>,
-    state: *const c_void,
+    /// Null in an object that is not one of ours.
+    pair: *const Pair,
+    /// The other reference to it, ours, is given up until it leaves the collection.
+    is_lent: Cell<bool>,
 }
 
-/// A reference cycle of a single object, which is put among the youngest objects as a collection of those
-/// begins, and is found unreachable there. The collector then calls its finalizer, after all others, as it
-/// is the youngest of all, and before it destroys anything (`finalize_garbage` in `Modules/gcmodule.c`, since
-/// 3.13 in `Python/gc.c`): the list that it stands in is that of all the garbage. It leaves that list at
-/// once, and so is not counted.
-///
-/// So garbage is seen without any of it being saved, which takes CPython twice as long as the look.
-pub struct Witness {
-    object: *mut Object,
-    standing: Cell<bool>,
-}
-
-/// A witness of a hook that is gone. They are never destroyed: the collector may have one in its hands.
-static SPARE: AtomicPtr<Object> = AtomicPtr::new(ptr::null_mut());
+/// A pair that no witness uses.
+static SPARE: AtomicPtr<Pair> = AtomicPtr::new(ptr::null_mut());
 
 impl Witness {
-    /// `None` if this interpreter is of a later version than known, or lays its objects out otherwise.
-    ///
     /// # Errors
     /// If memory runs out.
-    pub fn new(py: Python<'_>) -> PyResult<Option<Self>> {
-        if py.version_info() >= (3, 14) || !HeadLayout::new(py).is_known() {
-            return Ok(None);
-        }
+    pub fn new(py: Python<'_>, gc: GcState) -> PyResult<Self> {
         let spare = SPARE.swap(ptr::null_mut(), Ordering::Relaxed);
-        let object = if spare.is_null() { make(py)? } else { spare };
-        Ok(Some(Self {
-            object,
-            standing: Cell::new(false),
-        }))
+        let pair = if spare.is_null() { make(py, gc)? } else { spare };
+        let witness = Self { pair };
+        witness.pair().gc.set(gc);
+        Ok(witness)
     }
 
-    /// Has `call` called with `state` from the collection that is about to begin, if that is of the youngest
-    /// generation and nothing is made before it.
+    fn pair(&self) -> &Pair {
+        // SAFETY: a pair is never freed, and only threads attached to the interpreter have a witness.
+        unsafe { &*self.pair }
+    }
+
+    /// Has `call` called with `argument` from among the garbage of the collection that is about to begin.
+    /// False, and nothing has changed, if the collector's lists are not what they should be.
     ///
     /// # Safety
-    /// `call` may be called so until [`Witness::leave`] or the end of the witness.
-    pub unsafe fn stand(
-        &self,
-        _py: Python<'_>,
-        call: unsafe fn(*const c_void),
-        state: *const c_void,
-    ) {
-        if self.standing.replace(true) {
-            return;
-        }
-        let object = self.object.cast::<ffi::PyObject>();
-        // SAFETY: attached; the object is ours, alive by two references, and not tracked, so that its head
-        // holds nothing but the flag, and nobody else knows of it.
-        unsafe {
-            (*self.object).call = Some(call);
-            (*self.object).state = state;
-            (*CollectorHead::of(object)).previous &= !CollectorHead::FINALIZED;
-            ffi::PyObject_GC_Track(object.cast());
-            ffi::Py_DECREF(object);
-        }
-    }
-
-    /// Ends what [`Witness::stand`] began; true if the collector has called.
-    pub fn leave(&self, _py: Python<'_>) -> bool {
-        if !self.standing.replace(false) {
-            return true;
-        }
-        let object = self.object.cast::<ffi::PyObject>();
-        // SAFETY: attached; the object is ours and alive, if only by its own reference.
-        unsafe {
-            let called = (*self.object).call.take().is_none();
-            if !called {
-                ffi::Py_INCREF(object);
+    /// `call` may be called so until [`Witness::leave`].
+    pub unsafe fn stand(&self, py: Python<'_>, call: Call, argument: *const c_void) -> bool {
+        self.leave(py);
+        let pair = self.pair();
+        pair.stands.set(true);
+        pair.ushered.set(false);
+        pair.is_last.set(None);
+        pair.was_called.set(false);
+        pair.call.set(Some(call));
+        pair.argument.set(argument);
+        // SAFETY: attached; both objects are ours, alive by two references each and not tracked, so that their
+        // heads hold nothing but the flag.
+        let in_place = unsafe {
+            for object in [pair.usher, pair.witness] {
+                (*head_of(object)).previous &= !CollectorHead::FINALIZED;
+                ffi::PyObject_GC_Track(object.cast());
+                (*object).is_lent.set(true);
+                ffi::Py_DECREF(object.cast());
             }
-            ffi::PyObject_GC_UnTrack(object.cast());
-            called
+            let witness = head_of(pair.witness);
+            (*head_of(pair.usher)).next() == witness
+                && (*witness).next() == pair.gc.get().head(0)
+        };
+        if !in_place {
+            self.leave(py);
         }
+        in_place
     }
 
-    /// True between [`Witness::stand`] and [`Witness::leave`].
-    pub fn stands(&self) -> bool {
-        self.standing.get()
+    /// Ends what [`Witness::stand`] began, wherever the collection is.
+    pub fn leave(&self, _py: Python<'_>) -> Seen {
+        let pair = self.pair();
+        if !pair.stands.replace(false) {
+            return Seen::Nothing;
+        }
+        pair.call.set(None);
+        for object in [pair.usher, pair.witness] {
+            // SAFETY: attached; the object is ours and alive, if only by its own reference.
+            unsafe { take_out(object) };
+        }
+        match (pair.was_called.get(), pair.is_last.get()) {
+            (true, Some(true)) => Seen::All,
+            (true, _) => Seen::Some,
+            (false, _) => Seen::Nothing,
+        }
     }
 
     /// The garbage of the collection under way.
@@ -114,13 +149,8 @@ impl Witness {
         // SAFETY: by this function's contract the object is the last of a list, whose head is no
         // object and comes behind it.
         let (end, last, found) = unsafe {
-            let own = CollectorHead::of(self.object.cast());
-            let previous = (*own).previous;
-            (
-                (*own).next & !FLAGS,
-                previous & !FLAGS,
-                previous & CollectorHead::COLLECTING != 0,
-            )
+            let own = &*head_of(self.pair().witness);
+            (own.next(), own.previous(), own.is_collecting())
         };
         Unreachable {
             at: if found { last } else { end },
@@ -131,13 +161,84 @@ impl Witness {
     }
 }
 
+impl Drop for Witness {
+    fn drop(&mut self) {
+        // Whoever drops a witness is attached; where there is no interpreter any more nothing is in its lists.
+        Python::try_attach(|py| self.leave(py));
+        SPARE.store(self.pair, Ordering::Relaxed);
+    }
+}
+
+impl Pair {
+    /// The usher's turn: moves the witness from directly behind the usher to the end of the list.
+    ///
+    /// # Safety
+    /// The collector is in `subtract_refs`, at the usher.
+    unsafe fn usher(&self) {
+        if self.ushered.replace(true) {
+            return;
+        }
+        // SAFETY: by this function's contract all objects of the list are alive and linked forward, and so is its
+        // head, which knows its last. The collector reads the next link of the usher after this.
+        unsafe {
+            let (usher, witness) = (head_of(self.usher), head_of(self.witness));
+            let Some(list) = self.gc.get().list_under_collection() else {
+                return;
+            };
+            let last = (*list).previous();
+            if (*usher).next() != witness || last == witness || (*last).next() != list {
+                return;
+            }
+            (*usher).next = (*witness).next;
+            (*last).next = witness as usize;
+            (*witness).next = list as usize;
+            (*list).previous = witness as usize;
+        }
+    }
+
+    /// The witness's turn: is anything behind it?
+    ///
+    /// # Safety
+    /// The collector is in `subtract_refs`, at the witness.
+    unsafe fn look_behind(&self) {
+        if self.is_last.get().is_none() {
+            // SAFETY: by this function's contract the link is to an object or a list's head.
+            let next = unsafe { (*head_of(self.witness)).next() };
+            self.is_last.set(Some(self.gc.get().is_head(next)));
+        }
+    }
+}
+
+/// That of one of our objects.
+fn head_of(object: *mut Object) -> *mut CollectorHead {
+    // SAFETY: our objects have one, as their type says.
+    unsafe { CollectorHead::of(object.cast()) }
+}
+
+/// Takes one of our objects out of whatever list of the collector's it is in, and has our reference back.
+///
+/// Any code that runs in a collection may do so, as the destruction of an object does.
+///
+/// # Safety
+/// The caller is attached to the interpreter.
+unsafe fn take_out(object: *mut Object) {
+    // SAFETY: attached; the object is alive by its own reference at least.
+    unsafe {
+        if (*object).is_lent.replace(false) {
+            ffi::Py_INCREF(object.cast());
+        }
+        ffi::PyObject_GC_UnTrack(object.cast());
+    }
+}
+
 /// The objects that a collection has found unreachable and not yet destroyed, from the witness back to the
 /// first. See what [`Witness::garbage`] asks of whoever goes through them.
+#[derive(Clone)]
 pub struct Unreachable<'a> {
-    /// The address of the next one's [`CollectorHead`].
-    at: usize,
-    /// The address of the list's own head, which is no object's.
-    end: usize,
+    /// The head of the next one.
+    at: *mut CollectorHead,
+    /// The list's own head, which is no object's.
+    end: *mut CollectorHead,
     whole: bool,
     witness: PhantomData<&'a Witness>,
 }
@@ -162,39 +263,22 @@ impl Iterator for Unreachable<'_> {
         if self.is_empty() {
             return None;
         }
-        let head = self.at as *mut CollectorHead;
         // SAFETY: the witness was in the list with it, and each object of the list so far had the flag of
         // those that the collector found with the witness; nothing changes the list meanwhile, by the contract
         // of `Witness::garbage`.
-        let (previous, object) = unsafe { ((*head).previous, head.add(1).cast()) };
-        if previous & CollectorHead::COLLECTING == 0 {
+        let (head, object) = unsafe { (&*self.at, self.at.add(1).cast()) };
+        if !head.is_collecting() {
             self.whole = false;
             self.at = self.end;
             return None;
         }
-        self.at = previous & !FLAGS;
+        self.at = head.previous();
         Some(object)
     }
 }
 
-impl Drop for Witness {
-    fn drop(&mut self) {
-        // One that stands in a collection stays there, alive, and calls nobody.
-        if self.standing.get() {
-            // SAFETY: the object is alive; whoever drops a hook is attached.
-            unsafe {
-                if (*self.object).call.take().is_some() {
-                    ffi::Py_INCREF(self.object.cast());
-                }
-            }
-        } else {
-            SPARE.store(self.object, Ordering::Relaxed);
-        }
-    }
-}
-
-/// A new one, not tracked, with two references: its own and ours.
-fn make(py: Python<'_>) -> PyResult<*mut Object> {
+/// A new pair, neither of which is tracked, with two references to each: its own and ours.
+fn make(py: Python<'_>, gc: GcState) -> PyResult<*mut Pair> {
     let mut slots = [
         slot(ffi::Py_tp_traverse, traverse as *mut c_void),
         slot(ffi::Py_tp_clear, clear as *mut c_void),
@@ -207,21 +291,40 @@ fn make(py: Python<'_>) -> PyResult<*mut Object> {
         itemsize: 0,
         flags: (ffi::Py_TPFLAGS_DEFAULT
             | ffi::Py_TPFLAGS_HAVE_GC
+            | ffi::Py_TPFLAGS_IMMUTABLETYPE
             | ffi::Py_TPFLAGS_DISALLOW_INSTANTIATION) as u32,
         slots: slots.as_mut_ptr(),
     };
     // SAFETY: attached; each slot has a function of its kind, and the object is as large as it says. What is
-    // not a pointer to itself in new memory is zero, which is `None`.
+    // not set in new memory is zero. The reference to the type is never given up: were it held by its
+    // instances alone, it would be garbage with them.
     unsafe {
-        let ty = Bound::from_owned_ptr_or_err(py, ffi::PyType_FromSpec(&mut spec))?;
-        let object = ffi::PyType_GenericAlloc(ty.as_ptr().cast(), 0);
-        if object.is_null() {
-            return Err(PyErr::fetch(py));
+        let ty = Bound::from_owned_ptr_or_err(py, ffi::PyType_FromSpec(&mut spec))?.into_ptr();
+        let object = || {
+            let object = ffi::PyType_GenericAlloc(ty.cast(), 0);
+            if object.is_null() {
+                return Err(PyErr::fetch(py));
+            }
+            ffi::PyObject_GC_UnTrack(object.cast());
+            ffi::Py_INCREF(object);
+            (*object.cast::<Object>()).itself = object;
+            Ok(object.cast::<Object>())
+        };
+        let pair = Box::into_raw(Box::new(Pair {
+            usher: object()?,
+            witness: object()?,
+            gc: Cell::new(gc),
+            stands: Cell::new(false),
+            ushered: Cell::new(false),
+            is_last: Cell::new(None),
+            was_called: Cell::new(false),
+            call: Cell::new(None),
+            argument: Cell::new(ptr::null()),
+        }));
+        for object in [(*pair).usher, (*pair).witness] {
+            (*object).pair = pair;
         }
-        ffi::PyObject_GC_UnTrack(object.cast());
-        ffi::Py_INCREF(object);
-        (*object.cast::<Object>()).itself = object;
-        Ok(object.cast())
+        Ok(pair)
     }
 }
 
@@ -229,17 +332,45 @@ fn slot(slot: c_int, pfunc: *mut c_void) -> ffi::PyType_Slot {
     ffi::PyType_Slot { slot, pfunc }
 }
 
+/// The pair that one of our objects belongs to, if it stands in a collection that has begun.
+///
+/// # Safety
+/// `object` is one of our type, and the caller is attached.
+unsafe fn pair_in_collection<'a>(object: *mut Object) -> Option<&'a Pair> {
+    // SAFETY: by this function's contract; a pair is never freed.
+    unsafe {
+        let pair = (*object).pair.as_ref()?;
+        (pair.stands.get() && (*head_of(object)).is_collecting()).then_some(pair)
+    }
+}
+
 unsafe extern "C" fn traverse(
     object: *mut ffi::PyObject,
     visit: ffi::visitproc,
     argument: *mut c_void,
 ) -> c_int {
-    // SAFETY: CPython calls with an object of this type, and with what it wants to be called.
+    // SAFETY: CPython calls with an object of this type, attached, and with what it wants to be called. The first
+    // to do so in a collection that has begun is `subtract_refs`.
     unsafe {
-        match visit((*object.cast::<Object>()).itself, argument) {
-            0 => visit(ffi::Py_TYPE(object).cast(), argument),
-            stopped => stopped,
+        let own = object.cast::<Object>();
+        if let Some(pair) = pair_in_collection(own) {
+            if own == pair.usher {
+                pair.usher();
+            } else {
+                pair.look_behind();
+            }
+            // The flag was set after the callbacks were called. Reachable objects are not printed.
+            if pair.gc.get().prints_garbage() {
+                return 0;
+            }
         }
+        let itself = (*own).itself;
+        if !itself.is_null()
+            && let stopped @ (..=-1 | 1..) = visit(itself, argument)
+        {
+            return stopped;
+        }
+        visit(ffi::Py_TYPE(object).cast(), argument)
     }
 }
 
@@ -249,14 +380,20 @@ unsafe extern "C" fn clear(_object: *mut ffi::PyObject) -> c_int {
 }
 
 unsafe extern "C" fn finalize(object: *mut ffi::PyObject) {
-    // SAFETY: CPython calls with an object of this type, attached. The reference is the one that
-    // `stand` gave up. A finalizer may take any object out of the collector's lists, as destruction does.
+    // SAFETY: CPython calls with an object of this type, attached; whoever else does (`__del__`, by a program that
+    // has got hold of it) does so outside of a collection that found it. A finalizer may take any
+    // object out of the collector's lists, as destruction does.
     unsafe {
-        let witness = object.cast::<Object>();
-        if let Some(call) = (*witness).call.take() {
-            ffi::Py_INCREF(object);
-            call((*witness).state);
-            ffi::PyObject_GC_UnTrack(object.cast());
+        let own = object.cast::<Object>();
+        let Some(pair) = pair_in_collection(own) else {
+            return;
+        };
+        if own == pair.witness
+            && let Some(call) = pair.call.take()
+        {
+            pair.was_called.set(true);
+            call(pair.argument.get());
         }
+        take_out(own);
     }
 }

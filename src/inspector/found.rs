@@ -4,15 +4,9 @@ use pyo3::prelude::*;
 use rustc_hash::FxHashSet;
 
 use crate::device::StorageWatch;
-use crate::heap::{ReferenceName, Snapshot};
+use crate::heap::ReferenceName;
 use crate::report::assemble::{self, BUFFER_LIMIT};
 use crate::report::model::{Buffer, Leak};
-
-/// Garbage, examined: its leaks, and what is needed to destroy it leak by leak.
-pub(crate) struct Examination {
-    pub found: Vec<Found>,
-    pub snapshot: Snapshot,
-}
 
 /// A leak and all its occurrences in one lot of garbage.
 pub(crate) struct Found {
@@ -23,8 +17,6 @@ pub(crate) struct Found {
 
 /// One group of cycles.
 pub(crate) struct Occurrence {
-    /// The group's objects, as indices in the snapshot.
-    pub members: Vec<u32>,
     /// Addresses of the objects in cycles.
     pub addresses: Vec<usize>,
     pub buffers: Vec<Held>,
@@ -42,14 +34,16 @@ impl Found {
         self.leak.bytes_freed = Some(bytes);
     }
 
+    /// The buffers of all occurrences.
+    pub fn buffers(&self) -> impl Iterator<Item = &Buffer> {
+        let held = self.occurrences.iter().flat_map(|one| &one.buffers);
+        held.map(|held| &held.buffer)
+    }
+
     /// The devices of the leak's buffers.
     pub fn devices(&self) -> Vec<String> {
-        let mut devices: Vec<String> = self
-            .occurrences
-            .iter()
-            .flat_map(|occurrence| &occurrence.buffers)
-            .map(|held| held.buffer.device.clone())
-            .collect();
+        let mut devices: Vec<String> =
+            self.buffers().map(|buffer| buffer.device.clone()).collect();
         devices.sort_unstable();
         devices.dedup();
         devices
@@ -95,15 +89,27 @@ impl Found {
     }
 }
 
-/// Drops from each leak the buffers that are still there, and leaks that have none left.
-///
-/// A buffer of which there is no telling counts as gone if `benefit_of_doubt`.
-pub(crate) fn confirm_gone(py: Python<'_>, found: &mut Vec<Found>, benefit_of_doubt: bool) {
+/// When the looks were made whose finds are to be confirmed.
+#[derive(Clone, Copy)]
+pub(crate) enum Fate<'a> {
+    /// Before finalizers ran, each of which may have saved what was found. Then the collector has cleared weak
+    /// references all the same, and only the addresses of the objects that it still knows tell, if they are known.
+    BeforeFinalizers(&'a Option<FxHashSet<usize>>),
+    AfterFinalizers,
+}
+
+/// Drops from each leak the buffers that are still there, or of which there is no telling, and leaks that
+/// have none left.
+pub(crate) fn confirm_gone(py: Python<'_>, found: &mut Vec<Found>, fate: Fate<'_>) {
+    let is_alive = |address: usize| match fate {
+        Fate::BeforeFinalizers(alive) => Some(alive.as_ref()?.contains(&address)),
+        Fate::AfterFinalizers => Some(false),
+    };
     for entry in found.iter_mut() {
         for occurrence in &mut entry.occurrences {
             occurrence.buffers.retain_mut(|held| {
                 let watch = std::mem::replace(&mut held.watch, StorageWatch::Blind);
-                watch.into_gone(py).unwrap_or(benefit_of_doubt)
+                watch.into_gone(py, &is_alive) == Some(true)
             });
         }
         entry

@@ -124,7 +124,7 @@ impl<'py> Live<'py> {
         let builtins = &inspector.builtins;
         let (objects, frames, pause) = loop {
             let pause = CollectionPause::new(py);
-            let tracked = inspector.gc.objects(py, None)?;
+            let tracked = inspector.gc.listed(py, None)?;
             let frames = running_frames(py, builtins, &inspector.current_frames)?;
             let held = frames.iter().flat_map(RunningFrame::held);
             match LiveObjects::take(

@@ -27,9 +27,9 @@ pub(super) fn ask_for_room(objects: usize, for_each: usize) -> PyResult<()> {
     let bytes = objects
         .saturating_mul(for_each)
         .saturating_add(ROOM_FOR_REPORT);
-    MmapMut::map_anon(bytes).map(drop).map_err(|_| {
-        PyMemoryError::new_err(format!(
-            "there is not enough memory to look at {objects} objects; the collection goes on unseen"
-        ))
-    })
+    MmapMut::map_anon(bytes).map(drop).map_err(|_| no_room())
+}
+
+pub(super) fn no_room() -> PyErr {
+    PyMemoryError::new_err("there is not enough memory to look at the heap")
 }

@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyList;
 use rustc_hash::FxHashSet;
 
-use super::room::{ROOM_FOR_OBJECT, ask_for_room};
+use super::room::{ROOM_FOR_OBJECT, ask_for_room, no_room};
 use super::{Inspector, busy};
 use crate::heap::unreachable;
 
@@ -18,8 +18,7 @@ impl Inspector {
     /// # Errors
     /// As [`Inspector::find`].
     pub fn unreachable<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        let lists = [self.gc.objects(py, None)?];
-        let garbage = self.unreachable_in(&lists)?;
+        let garbage = self.unreachable_up_to(py, None)?;
         let result = PyList::empty(py);
         for object in garbage {
             result.append(self.object(py, object as usize))?;
@@ -27,24 +26,43 @@ impl Inspector {
         Ok(result)
     }
 
-    /// The unreachable ones among the objects of some lists.
-    pub(super) fn unreachable_in(
+    /// The unreachable ones among the objects of the generations up to `oldest`, or of all.
+    pub(super) fn unreachable_up_to(
         &self,
-        lists: &[Bound<'_, PyList>],
+        py: Python<'_>,
+        oldest: Option<u32>,
     ) -> PyResult<Vec<*mut ffi::PyObject>> {
+        let Some(state) = &self.gc.state else {
+            return self.unreachable_listed(py, oldest);
+        };
+        let objects = state.objects(py, oldest.unwrap_or(u32::MAX));
+        let objects = objects.ok_or_else(no_room)?;
+        ask_for_room(objects.len(), ROOM_FOR_OBJECT)?;
+        // SAFETY: nothing that runs here destroys an object, and each is in one list, once.
+        unsafe { self.unreachable_among(&objects, 0) }
+    }
+
+    /// As `unreachable_up_to`, where it is not known how the collector has its lists.
+    fn unreachable_listed(
+        &self,
+        py: Python<'_>,
+        oldest: Option<u32>,
+    ) -> PyResult<Vec<*mut ffi::PyObject>> {
+        let lists = match oldest {
+            Some(oldest) if oldest < 2 => (0..=oldest)
+                .map(|generation| self.gc.listed(py, Some(generation)))
+                .collect::<PyResult<Vec<_>>>()?,
+            _ => vec![self.gc.listed(py, None)?],
+        };
         let count = lists.iter().map(|list| list.len()).sum();
         ask_for_room(count, ROOM_FOR_OBJECT)?;
         let mut objects: Vec<*mut ffi::PyObject> = Vec::with_capacity(count);
-        for list in lists {
-            match self.layouts.lists {
-                // SAFETY: attached; nothing changes the list while it is copied.
-                Some(layout) => objects.extend_from_slice(unsafe { layout.items(list.as_ptr()) }),
-                // SAFETY: attached; within the list, which lends its items.
-                None => objects.extend(
-                    (0..list.len() as ffi::Py_ssize_t)
-                        .map(|i| unsafe { ffi::PyList_GetItem(list.as_ptr(), i) }),
-                ),
-            }
+        for list in &lists {
+            // SAFETY: attached; within the list, which lends its items.
+            objects.extend(
+                (0..list.len() as ffi::Py_ssize_t)
+                    .map(|i| unsafe { ffi::PyList_GetItem(list.as_ptr(), i) }),
+            );
         }
         // One list may be among the objects of another.
         objects.retain(|&object| lists.iter().all(|list| list.as_ptr() != object));
@@ -52,22 +70,11 @@ impl Inspector {
         unsafe { self.unreachable_among(&objects, 1) }
     }
 
-    /// Which of the objects, by index, something outside of them refers to, directly or through
-    /// others of them; all if the inspector is at work already.
-    pub(crate) fn held(
-        &self,
-        _py: Python<'_>,
-        objects: &[*mut ffi::PyObject],
-        own_references: i64,
-    ) -> Vec<usize> {
-        // SAFETY: attached; the caller holds the objects, which are distinct.
-        let Ok(free) = (unsafe { self.unreachable_among(objects, own_references) }) else {
-            return (0..objects.len()).collect();
-        };
-        let free: FxHashSet<_> = free.into_iter().collect();
-        (0..objects.len())
-            .filter(|&index| !free.contains(&objects[index]))
-            .collect()
+    /// The addresses of all objects that the collector knows; `None` if that is not to be had.
+    pub(crate) fn tracked_addresses(&self, py: Python<'_>) -> Option<FxHashSet<usize>> {
+        let objects = self.gc.state?.objects(py, u32::MAX)?;
+        ask_for_room(objects.len(), ROOM_FOR_OBJECT).ok()?;
+        Some(objects.iter().map(|&object| object as usize).collect())
     }
 
     /// # Safety

@@ -19,12 +19,12 @@ use crate::device::{DeviceSelection, driver_present};
 use crate::diagnose::patterns::PATTERNS;
 use crate::graph::hide_unless_code;
 use crate::heap::new_text;
-use crate::hook::is_waiting_for_stop;
+use crate::hook::may_need_mending;
 use crate::inspector::Inspector;
 use crate::report::redact::shorten;
 use crate::watch::{Frequency, Ignored, News, Next, Tally, WatchId};
 use report::{CycleReport, Frame};
-use state::{existing, state};
+use state::state;
 
 /// The native half of cyclescope. Use the package `cyclescope`, not this module.
 #[pymodule]
@@ -49,7 +49,7 @@ mod _native {
     use super::retention::{Retention, RetentionPath, RetentionStep, why_alive};
     #[pymodule_export]
     use super::{
-        after_fork, before_fork, check_devices, close_deliveries, cuda_driver_present, find, flush,
+        check_devices, close_deliveries, cuda_driver_present, find, flush,
         last_look, look, merge, next_delivery, patterns, redact, redacts, select, shown_name,
         shown_place, start_watch, stop_watch, tallies, unreachable_objects, with_allocations,
         with_occurrences,
@@ -194,7 +194,7 @@ fn next_delivery(py: Python<'_>) -> PyResult<Py<PyAny>> {
     let state_of_process = state(py)?;
     let deliveries = state_of_process.watcher.deliveries();
     let next = loop {
-        match py.detach(|| deliveries.next(is_waiting_for_stop)) {
+        match py.detach(|| deliveries.next(may_need_mending)) {
             Next::Delivery(delivery) => break Some(delivery),
             Next::Closed => break None,
             Next::Elsewhere => {
@@ -228,22 +228,6 @@ fn patterns() -> Vec<(&'static str, String)> {
         .iter()
         .map(|pattern| (pattern.name, pattern.page()))
         .collect()
-}
-
-/// Lets collections that wait for their reports to be told end; to be called before a fork.
-#[pyfunction]
-fn before_fork(py: Python<'_>) {
-    if let Some(state) = existing(py) {
-        state.watcher.deliveries().before_fork(py);
-    }
-}
-
-/// Lets collections wait again; to be called in the parent after a fork.
-#[pyfunction]
-fn after_fork(py: Python<'_>) {
-    if let Some(state) = existing(py) {
-        state.watcher.deliveries().after_fork();
-    }
 }
 
 /// Waits until everything found so far has been told; False if that took longer than `seconds`.
@@ -302,10 +286,7 @@ fn close_deliveries(py: Python<'_>) -> PyResult<()> {
 fn find(py: Python<'_>, devices: Vec<String>, ignore: Vec<String>) -> PyResult<CycleReport> {
     let devices = selection(&devices)?;
     let state = state(py)?;
-    let hook = state.ensure_hook(py)?;
-    let report = state.watcher.find(py, &hook, devices);
-    state.rest(py);
-    let mut report = report?;
+    let mut report = state.watcher.find(py, &devices)?;
     let ignored = Ignored::new(ignore);
     report.leaks.retain(|leak| !ignored.contains(leak));
     let redacted = state.watcher.inspector().redacts();

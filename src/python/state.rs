@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use crate::hook::{Hook, fork_count};
 use crate::watch::Watcher;
 
-/// The watcher and its hook.
+/// The watcher and its hook, made with the first watch.
 pub struct State {
     pub watcher: Rc<Watcher>,
     hook: RefCell<Option<Rc<Hook>>>,
@@ -52,61 +52,49 @@ pub fn state(py: Python<'_>) -> PyResult<Rc<State>> {
         if parents.watcher.inspector().redacts() {
             made.watcher.inspector().redact();
         }
-        parents.remove_hook(py);
+        if let Some(hook) = parents.hook() {
+            hook.remove(py);
+        }
         // Its locks may be held by threads that do not exist here. Leave it be.
         std::mem::forget(parents);
     }
     Ok(made)
 }
 
-/// The state, if this process has one.
-pub fn existing(_py: Python<'_>) -> Option<Rc<State>> {
-    let forks = fork_count();
-    let state = STATE.0.borrow().clone();
-    state.filter(|state| state.forks == forks)
-}
-
 impl State {
-    /// The hook, installed unless it is there and working.
+    /// Has the hook work, made and put into `gc.callbacks` if it is not there. Where collections cannot be
+    /// watched, says so once.
     ///
     /// # Errors
-    /// As [`Watcher::install`].
-    pub fn ensure_hook(&self, py: Python<'_>) -> PyResult<Rc<Hook>> {
-        if let Some(hook) = self.working_hook(py) {
-            return Ok(hook);
+    /// As [`Watcher::hook`] and [`Hook::install`].
+    pub fn ensure_hook(&self, py: Python<'_>) -> PyResult<()> {
+        if !self.watcher.can_watch() {
+            return Ok(());
         }
-        let hook = Rc::new(self.watcher.install(py)?);
-        // Installing it ran Python code, and another thread may have installed one meanwhile.
-        if let Some(other) = self.working_hook(py) {
-            hook.remove(py);
-            return Ok(other);
+        let hook = match self.hook() {
+            Some(hook) => hook,
+            None => {
+                let made = Rc::new(self.watcher.hook(py)?);
+                // Making it ran Python code, and another thread may have made one meanwhile.
+                Rc::clone(self.hook.borrow_mut().get_or_insert(made))
+            }
+        };
+        if hook.is_installed(py) {
+            return Ok(());
         }
-        let old = self.hook.borrow_mut().replace(Rc::clone(&hook));
-        if let Some(old) = old {
-            old.remove(py);
-        }
-        Ok(hook)
+        hook.install(py)
     }
 
-    pub fn remove_hook(&self, py: Python<'_>) {
-        let hook = self.hook.borrow_mut().take();
-        if let Some(hook) = hook {
-            hook.remove(py);
-        }
-    }
-
-    /// Removes the hook if nobody needs it.
+    /// Ends the work of the hook if nobody needs it.
     pub fn rest(&self, py: Python<'_>) {
-        if self.watcher.is_idle() {
-            self.remove_hook(py);
+        if self.watcher.is_idle()
+            && let Some(hook) = self.hook()
+        {
+            hook.remove(py);
         }
     }
 
     pub fn hook(&self) -> Option<Rc<Hook>> {
         self.hook.borrow().clone()
-    }
-
-    fn working_hook(&self, py: Python<'_>) -> Option<Rc<Hook>> {
-        self.hook().filter(|hook| hook.is_installed(py))
     }
 }

@@ -1,13 +1,11 @@
 //! The queue between the hook and whoever tells the user.
 //!
 //! A collection can happen anywhere, also in the middle of code that holds a lock which a log handler
-//! or a callback wants. So nothing is told from within the hook: a thread of its own takes deliveries
-//! from this queue. The hook waits a moment for it, so that what a collection leaked is told
-//! before the program goes on, but never longer than [`PATIENCE`].
+//! or a callback wants. So nothing is told from within the hook, and the hook waits for nobody: a thread of its
+//! own takes deliveries from this queue, as soon as it gets to run.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
@@ -16,13 +14,11 @@ use pyo3::prelude::*;
 use super::WatchId;
 use crate::report::model::Report;
 
-/// How long a collection waits for its report to be told.
-const PATIENCE: Duration = Duration::from_millis(200);
 /// How often a teller with nothing to tell looks whether it is needed elsewhere.
 const PATROL: Duration = Duration::from_secs(1);
 /// How often one who waits looks for signals.
 const SIGNALS: Duration = Duration::from_millis(50);
-/// More untold reports than this are not kept; the oldest go first.
+/// More untold reports than this are not kept, but counted.
 const QUEUE_LIMIT: usize = 256;
 
 /// Something to tell.
@@ -36,7 +32,7 @@ pub struct Delivery {
 #[derive(Clone, Debug)]
 pub enum News {
     /// A collection freed leaks.
-    Report(Arc<Report>),
+    Report(std::sync::Arc<Report>),
     /// Something went wrong inside, as a sentence.
     Trouble(String),
 }
@@ -51,16 +47,11 @@ pub enum Next {
     Closed,
 }
 
-/// The queue.
+/// The queue. Its lock is held for moments only, in which nothing else is waited for.
+#[derive(Default)]
 pub struct Deliveries {
     queue: Mutex<Queue>,
     changed: Condvar,
-    /// Cleared when the teller once took too long: then the hook no longer waits.
-    wait: AtomicBool,
-    /// How many collections are waiting for their reports to be told.
-    waiting: AtomicUsize,
-    /// How many threads are about to fork: then no collection waits.
-    forking: AtomicUsize,
 }
 
 #[derive(Default)]
@@ -68,19 +59,32 @@ struct Queue {
     waiting: VecDeque<(u64, Delivery)>,
     sent: u64,
     told: u64,
+    /// What did not fit, and was not said yet.
+    lost: u64,
     teller: Option<ThreadId>,
     closed: bool,
 }
 
-impl Default for Deliveries {
-    fn default() -> Self {
-        Self {
-            queue: Mutex::default(),
-            changed: Condvar::new(),
-            wait: AtomicBool::new(true),
-            waiting: AtomicUsize::new(0),
-            forking: AtomicUsize::new(0),
+impl Queue {
+    /// The next thing to tell, what was lost first of all once there is room again.
+    fn take(&mut self) -> Option<Delivery> {
+        let (_, delivery) = self.waiting.pop_front()?;
+        if self.lost > 0 && self.waiting.is_empty() {
+            let lost = std::mem::take(&mut self.lost);
+            self.push(Delivery {
+                watch: 0,
+                news: News::Trouble(format!(
+                    "{lost} reports were not told, as more came than could be told in time. The counts of the \
+                     watches have them"
+                )),
+            });
         }
+        Some(delivery)
+    }
+
+    fn push(&mut self, delivery: Delivery) {
+        self.sent += 1;
+        self.waiting.push_back((self.sent, delivery));
     }
 }
 
@@ -90,31 +94,18 @@ impl Deliveries {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts news into the queue and, if asked to, waits a moment until they are told.
-    pub(super) fn send(&self, py: Python<'_>, news: Vec<Delivery>, wait: bool) {
+    /// Puts news into the queue, as far as they fit.
+    pub(super) fn send(&self, news: impl IntoIterator<Item = Delivery>) {
         let mut queue = self.queue();
         for delivery in news {
-            queue.sent += 1;
-            let number = queue.sent;
-            queue.waiting.push_back((number, delivery));
-            if queue.waiting.len() > QUEUE_LIMIT {
-                queue.waiting.pop_front();
+            if queue.waiting.len() < QUEUE_LIMIT {
+                queue.push(delivery);
+            } else {
+                queue.lost += 1;
             }
         }
-        let last = queue.sent;
-        let told_by_other = queue
-            .teller
-            .is_some_and(|teller| teller != std::thread::current().id());
         drop(queue);
         self.changed.notify_all();
-        if wait && told_by_other && self.wait.load(Ordering::Relaxed) && !self.is_forking() {
-            self.waiting.fetch_add(1, Ordering::SeqCst);
-            let in_time = py.detach(|| self.wait_until_told(last, PATIENCE));
-            self.waiting.fetch_sub(1, Ordering::SeqCst);
-            if !in_time && !self.is_forking() {
-                self.wait.store(false, Ordering::Relaxed);
-            }
-        }
     }
 
     /// The next delivery, for the teller: blocks until there is one, or until `is_needed`, asked
@@ -129,7 +120,7 @@ impl Deliveries {
             .map_or(queue.sent, |(number, _)| number - 1);
         self.changed.notify_all();
         loop {
-            if let Some((_, delivery)) = queue.waiting.pop_front() {
+            if let Some(delivery) = queue.take() {
                 return Next::Delivery(delivery);
             }
             if queue.closed {
@@ -179,7 +170,7 @@ impl Deliveries {
         let mut queue = self.queue();
         while queue.told < number {
             let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() || self.is_forking() {
+            if left.is_zero() {
                 return false;
             }
             queue = self
@@ -188,34 +179,6 @@ impl Deliveries {
                 .map_or_else(|poisoned| poisoned.into_inner().0, |(queue, _)| queue);
         }
         true
-    }
-
-    /// Lets collections that wait end before the process is forked, and lets none wait until
-    /// [`Deliveries::after_fork`].
-    ///
-    /// A collection lets other threads run while it waits. If one of those forked then, CPython
-    /// would believe in the child, for ever, that this collection was under way (`collecting` in
-    /// `struct _gc_runtime_state`), and never collect there again.
-    pub fn before_fork(&self, py: Python<'_>) {
-        self.forking.fetch_add(1, Ordering::SeqCst);
-        self.changed.notify_all();
-        let started = Instant::now();
-        while self.waiting.load(Ordering::SeqCst) > 0 && started.elapsed() < PATIENCE {
-            py.detach(|| std::thread::sleep(Duration::from_millis(1)));
-        }
-    }
-
-    /// The fork is done, or failed; for the parent.
-    pub fn after_fork(&self) {
-        let forking = &self.forking;
-        // Nothing to take back where the watch began in between.
-        let _ended = forking.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |count| {
-            count.checked_sub(1)
-        });
-    }
-
-    fn is_forking(&self) -> bool {
-        self.forking.load(Ordering::SeqCst) > 0
     }
 
     /// True once [`Deliveries::close`] was called.

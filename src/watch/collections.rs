@@ -1,0 +1,310 @@
+//! What the watch does around each collection.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Instant;
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+use rustc_hash::FxHashSet;
+
+use super::arming::Arming;
+use super::freed::{Counters, allocated, freed_since};
+use super::{MOST, Watcher};
+use crate::device::DeviceSelection;
+use crate::hook::{CollectionInfo, Handler, Seen, Unreachable};
+use crate::inspector::{Fate, Found, confirm_gone, prefer};
+use crate::report::model::Collection;
+
+/// Garbage of more objects than this is not examined before its collection, only in it: to do both
+/// would take twice as long, and cycles of so many that a finalizer breaks are hardly to be met.
+const FORESEEN: usize = 250_000;
+/// After so many collections in a row that could not be seen, that is said.
+const UNSEEN: u32 = 64;
+
+/// What is known of the collection under way, and of those before.
+pub(super) struct Collections {
+    arming: Arming,
+    /// What the look before the collection found, if there was one.
+    foreseen: RefCell<Option<Foreseen>>,
+    /// What the look from among the garbage found, if there was garbage.
+    looked: RefCell<Option<Looked>>,
+    /// So many in a row were not seen, and whether that was said.
+    unseen: Cell<u32>,
+    unseen_said: Cell<bool>,
+}
+
+impl Default for Collections {
+    fn default() -> Self {
+        Self {
+            arming: Arming::new(),
+            foreseen: RefCell::new(None),
+            looked: RefCell::new(None),
+            unseen: Cell::new(0),
+            unseen_said: Cell::new(false),
+        }
+    }
+}
+
+struct Foreseen {
+    found: Vec<Found>,
+    /// Unreachable objects there were before finalizers ran.
+    objects: usize,
+    /// The allocator's count, by device, before the collection.
+    allocated: Vec<(String, u64)>,
+    /// True if objects were looked at, false if only the allocator was asked.
+    looked: bool,
+    started: Instant,
+}
+
+struct Looked {
+    found: Vec<Found>,
+    /// Unreachable objects after finalizers ran; 0 if nothing was found.
+    objects: usize,
+    /// What the allocator had before anything was destroyed.
+    before: Counters,
+    /// What finalizers gave back to the allocator.
+    freed_early: u64,
+    finalizer_ran: bool,
+    started: Instant,
+}
+
+/// The handler that the hook owns.
+struct Shared(Rc<Watcher>);
+
+pub(super) fn handler(watcher: Rc<Watcher>) -> Box<dyn Handler> {
+    Box::new(Shared(watcher))
+}
+
+impl Handler for Shared {
+    fn before(&self, py: Python<'_>, info: CollectionInfo) {
+        let collections = &self.0.collections;
+        // Of a collection whose end was not told.
+        collections.looked.replace(None);
+        collections.foreseen.replace(None);
+        if !self.0.checking.get() {
+            let foreseen = self.0.foresee(py, info.generation);
+            collections.foreseen.replace(foreseen);
+        }
+    }
+
+    fn look(&self, py: Python<'_>, garbage: &mut Unreachable<'_>, _info: CollectionInfo) {
+        if garbage.is_empty() {
+            return;
+        }
+        let looked = if self.0.checking.get() {
+            None
+        } else {
+            self.0.look_at(py, garbage)
+        };
+        if looked.is_none() {
+            self.0.inspector.forget_classes();
+        }
+        self.0.collections.looked.replace(looked);
+    }
+
+    fn after(&self, py: Python<'_>, info: CollectionInfo, seen: Seen) {
+        if seen != Seen::All {
+            self.0.inspector.forget_classes();
+        }
+        if self.0.checking.get() {
+            return;
+        }
+        self.0.count_unseen(seen);
+        let foreseen = self.0.collections.foreseen.take();
+        let looked = self.0.collections.looked.take();
+        if foreseen.is_some() || looked.is_some() {
+            self.0.conclude(py, foreseen, looked, info);
+        }
+    }
+
+    fn failed(&self, _py: Python<'_>) {
+        self.0
+            .complain("stopped watching: an internal error (a panic) in cyclescope".to_owned());
+    }
+}
+
+impl Watcher {
+    /// The look before a collection: see `Arming`.
+    fn foresee(&self, py: Python<'_>, generation: u32) -> Option<Foreseen> {
+        let due = self.collections.arming.begin(generation) || self.is_thorough();
+        // The older generations are collected rarely enough to ask the allocator each time.
+        if !due && generation == 0 {
+            return None;
+        }
+        let started = Instant::now();
+        let devices = self.devices()?;
+        self.inspector.refresh(py);
+        if !self.inspector.frameworks_known() {
+            return None;
+        }
+        let mut foreseen = Foreseen {
+            found: Vec::new(),
+            objects: 0,
+            allocated: allocated(py, &devices),
+            looked: false,
+            started,
+        };
+        if due {
+            match self
+                .inspector
+                .look(py, &devices, Some(generation), FORESEEN)
+            {
+                Ok((found, objects)) => {
+                    foreseen.found = found;
+                    foreseen.objects = objects;
+                    foreseen.looked = true;
+                }
+                Err(error) => self.note_error(py, &error),
+            }
+        }
+        Some(foreseen)
+    }
+
+    /// The look from among the garbage.
+    fn look_at(&self, py: Python<'_>, garbage: &Unreachable<'_>) -> Option<Looked> {
+        let devices = self.devices()?;
+        self.inspector.refresh(py);
+        if !self.inspector.frameworks_known() {
+            return None;
+        }
+        let glance = match self.inspector.glance(py, garbage.clone(), &devices) {
+            Ok(glance) => glance,
+            Err(error) => {
+                self.note_error(py, &error);
+                return None;
+            }
+        };
+        let mut looked = Looked {
+            found: Vec::new(),
+            objects: 0,
+            before: Counters::default(),
+            freed_early: 0,
+            finalizer_ran: glance.finalizer_ran,
+            started: Instant::now(),
+        };
+        if let Ok(foreseen) = self.collections.foreseen.try_borrow()
+            && let Some(foreseen) = &*foreseen
+        {
+            looked.freed_early = freed_since(py, &foreseen.allocated);
+        }
+        if glance.holds_buffer && glance.objects > MOST {
+            self.note_too_many(glance.objects);
+        } else if glance.holds_buffer {
+            looked.objects = glance.objects;
+            match self.examine(py, garbage, glance.objects, &devices) {
+                Ok(found) => looked.found = found,
+                Err(error) => self.note_error(py, &error),
+            }
+            looked.before = Counters::of(py, &looked.found);
+        }
+        if glance.class_dies {
+            self.inspector.forget_classes();
+        }
+        Some(looked)
+    }
+
+    fn examine(
+        &self,
+        py: Python<'_>,
+        garbage: &Unreachable<'_>,
+        count: usize,
+        devices: &DeviceSelection,
+    ) -> PyResult<Vec<Found>> {
+        self.inspector.ask_for_room(count)?;
+        let mut objects: Vec<*mut ffi::PyObject> = garbage.clone().collect();
+        // As the collector's list has them.
+        objects.reverse();
+        self.inspector.examine(py, &objects, 0, devices)
+    }
+
+    /// The collection has ended: tells of what went in it.
+    fn conclude(
+        &self,
+        py: Python<'_>,
+        foreseen: Option<Foreseen>,
+        looked: Option<Looked>,
+        info: CollectionInfo,
+    ) {
+        let mut foreseen = foreseen.unwrap_or_else(|| Foreseen {
+            found: Vec::new(),
+            objects: 0,
+            allocated: Vec::new(),
+            looked: false,
+            started: Instant::now(),
+        });
+        let (mut found, mut notes) = (Vec::new(), Vec::new());
+        let (mut objects, mut hint, mut freed_early) = (foreseen.objects, false, 0);
+        let mut began = foreseen.started;
+        if let Some(looked) = looked {
+            found = looked.found;
+            began = began.min(looked.started);
+            objects = objects.max(looked.objects);
+            freed_early = looked.freed_early;
+            hint = looked.finalizer_ran;
+            // What is in `found` is told from there. A cycle may be there and still not be in
+            // it: if a finalizer dropped the buffer and left the cycle, only the look before saw it.
+            let told: FxHashSet<usize> = addresses(&found).collect();
+            prefer(&foreseen.found, &mut found);
+            for entry in &mut foreseen.found {
+                entry
+                    .occurrences
+                    .retain(|o| !o.addresses.iter().any(|address| told.contains(address)));
+            }
+            confirm_gone(py, &mut found, Fate::AfterFinalizers);
+            notes.extend(looked.before.share_out(py, &mut found));
+        }
+        let mut broken_early = foreseen.found;
+        confirm_gone(py, &mut broken_early, Fate::BeforeFinalizers(&None));
+        let unexplained = freed_early > 0 && broken_early.is_empty();
+        if let ([only], true) = (broken_early.as_mut_slice(), freed_early > 0) {
+            only.set_freed(freed_early);
+        }
+        self.collections.arming.learn(
+            info.generation,
+            foreseen.looked,
+            !broken_early.is_empty(),
+            hint || unexplained,
+        );
+        found.append(&mut broken_early);
+        if found.is_empty() {
+            return;
+        }
+        let collection = Collection {
+            trigger: "watch".to_owned(),
+            generation: Some(info.generation),
+            garbage_objects: objects as u64,
+            pause_us: 0,
+        };
+        let mut report = self.inspector.report(py, found, collection, began);
+        report.notes = notes;
+        self.tell(py, &report);
+    }
+
+    /// Says once if collections come that cannot be seen.
+    fn count_unseen(&self, seen: Seen) {
+        let unseen = &self.collections.unseen;
+        if seen == Seen::All {
+            unseen.set(0);
+            return;
+        }
+        if unseen.get() < UNSEEN {
+            unseen.set(unseen.get() + 1);
+            if unseen.get() == UNSEEN && !self.collections.unseen_said.replace(true) {
+                self.complain(format!(
+                    "{UNSEEN} collections in a row could not be seen, as happens with gc.DEBUG_STATS or \
+                     gc.DEBUG_COLLECTABLE set. cyclescope.find_tensor_cycles() still works"
+                ));
+            }
+        }
+    }
+}
+
+/// The addresses of all objects in cycles.
+fn addresses(found: &[Found]) -> impl Iterator<Item = usize> + '_ {
+    found
+        .iter()
+        .flat_map(|entry| &entry.occurrences)
+        .flat_map(|occurrence| &occurrence.addresses)
+        .copied()
+}

@@ -1,0 +1,88 @@
+//! How much memory the allocator got back.
+
+use pyo3::prelude::*;
+
+use crate::device::{DeviceSelection, allocated_bytes, allocator_counts};
+use crate::inspector::Found;
+
+/// What PyTorch's allocator had handed out on the CUDA devices of some leaks.
+#[derive(Default)]
+pub(super) struct Counters {
+    /// By device: bytes of the blocks handed out, and the bytes that were asked for.
+    devices: Vec<(String, u64, u64)>,
+}
+
+impl Counters {
+    pub fn of(py: Python<'_>, found: &[Found]) -> Self {
+        let mut devices: Vec<String> = found.iter().flat_map(Found::devices).collect();
+        devices.sort_unstable();
+        devices.dedup();
+        let count = |device: String| {
+            let (allocated, requested) = allocator_counts(py, &device)?;
+            Some((device, allocated, requested))
+        };
+        Self {
+            devices: devices.into_iter().filter_map(count).collect(),
+        }
+    }
+
+    /// Says of each leak how much the allocator got back since, with what C++ held behind its tensors.
+    ///
+    /// Of a single leak that is what the counters say. Of several, each gave back what its own storages had; what
+    /// went besides, such as an autograd graph, belongs to the only one that has such a graph, or
+    /// else the sentence that this returns says that nobody knows whose it was.
+    pub fn share_out(&self, py: Python<'_>, found: &mut [Found]) -> Option<String> {
+        if self.devices.is_empty() {
+            return None;
+        }
+        let (mut blocks, mut bytes) = (0, 0u64);
+        for (device, allocated, requested) in &self.devices {
+            let (allocated_now, requested_now) = allocator_counts(py, device)?;
+            blocks += allocated.saturating_sub(allocated_now);
+            bytes += requested.saturating_sub(requested_now);
+        }
+        let is_counted = |device: &str| self.devices.iter().any(|(counted, ..)| counted == device);
+        let own = |leak: &Found| -> u64 {
+            let buffers = leak.buffers();
+            let counted = buffers.filter(|buffer| is_counted(&buffer.device));
+            counted.map(|buffer| buffer.bytes).sum()
+        };
+        let mut leaks: Vec<&mut Found> = found.iter_mut().filter(|leak| own(leak) > 0).collect();
+        if let [only] = leaks.as_mut_slice() {
+            only.set_freed(blocks);
+            return None;
+        }
+        let rest = bytes.saturating_sub(leaks.iter().map(|leak| own(leak)).sum());
+        let with_graph = |leak: &Found| leak.buffers().any(|buffer| buffer.has_grad_fn);
+        let graphs = leaks.iter().filter(|leak| with_graph(leak)).count();
+        for leak in &mut leaks {
+            let graph = if graphs == 1 && with_graph(leak) { rest } else { 0 };
+            let freed = own(leak) + graph;
+            leak.set_freed(freed);
+        }
+        (rest > 0 && graphs > 1).then(|| {
+            format!(
+                "{rest} bytes more were freed with these leaks, held by the autograd graphs of {graphs} of them."
+            )
+        })
+    }
+}
+
+/// The allocator's counts of the CUDA devices that are watched.
+pub(super) fn allocated(py: Python<'_>, devices: &DeviceSelection) -> Vec<(String, u64)> {
+    if !devices.includes_kind("cuda") {
+        return Vec::new();
+    }
+    (0..16)
+        .map(|i| format!("cuda:{i}"))
+        .map_while(|device| allocated_bytes(py, &device).map(|bytes| (device, bytes)))
+        .collect()
+}
+
+/// How many bytes fewer are allocated now, over all devices.
+pub(super) fn freed_since(py: Python<'_>, before: &[(String, u64)]) -> u64 {
+    before
+        .iter()
+        .filter_map(|(device, bytes)| Some(bytes.saturating_sub(allocated_bytes(py, device)?)))
+        .sum()
+}
