@@ -15,7 +15,8 @@
 //! collection; the Python package is made of both. Without the feature `python` only the rooms
 //! from `graph` on do anything, and no interpreter is needed.
 
-/// A Python string that is made once, as by `pyo3::intern!`, but without letting other threads run.
+/// A Python string that is made once, as by `pyo3::intern!`, but without letting other threads run, and where
+/// there is no memory for it the empty string, for this once: no name of anything.
 ///
 /// PyO3's own detaches from the interpreter while its cell is filled (`init_once_cell_py_attached` in
 /// `pyo3/src/sync/once_lock.rs`). In the middle of a collection another thread could fork just then,
@@ -26,8 +27,7 @@ macro_rules! intern {
     ($py:expr, $text:expr) => {{
         static TEXT: std::sync::OnceLock<pyo3::Py<pyo3::types::PyString>> =
             std::sync::OnceLock::new();
-        TEXT.get_or_init(|| pyo3::types::PyString::intern($py, $text).unbind())
-            .bind($py)
+        crate::heap::interned($py, &TEXT, $text)
     }};
 }
 mod array;

@@ -75,7 +75,7 @@ def alive(kind: type = Node) -> int:
 
 def state() -> None:
     """Print all that a program can see of the collector after a collection."""
-    others = [c for c in gc.callbacks if getattr(c, "__name__", "") != "cyclescope_hook"]
+    others = [c for c in gc.callbacks if type(c).__name__ != "Hook"]
     print("flags", gc.get_debug(), "garbage", len(gc.garbage), "callbacks", len(others))
     print("nodes", alive(), alive(Loud), alive(Acts), "enabled", gc.isenabled())
 

@@ -318,16 +318,16 @@ print("done")
     assert (end.returncode, end.stdout) == (0, "done\n")
 
 
-def test_trouble_inside_is_logged_once_and_harms_nobody() -> None:
+def test_a_watch_raises_no_audit_events() -> None:
     end = run(
         CLASS
         + """
-import sys, traceback
+import sys
 def audit(event, arguments):
-    if event == "gc.get_objects":
-        raise RuntimeError("no list for you")
-sys.addaudithook(audit)
+    if event.startswith("gc."):
+        raise RuntimeError(event)
 with cyclescope.observe_tensor_cycles(print, devices="any"):
+    sys.addaudithook(audit)
     for _ in range(3):
         Node()
         gc.collect()
@@ -337,5 +337,4 @@ print(len(gc.garbage), gc.get_debug())
     assert end.returncode == 0
     assert end.stdout.splitlines()[-1] == "0 0"
     assert end.stdout.count("LEAK 1 of 1") == 3
-    assert end.stderr.count("cyclescope:") == 1
-    assert "no list for you" in end.stderr
+    assert end.stderr == ""

@@ -62,8 +62,8 @@ pub(crate) use {
     marks::Marks,
     names::name_references,
     read::{
-        Descriptor, class_items, dict_items, find_item, imported, int_value, items, new_text,
-        text_of,
+        Descriptor, class_items, dict_items, find_item, imported, int_value, interned, items,
+        new_text, text_of,
     },
     slots::{CollectorHead, HeadLayout},
     traverse::reference_count,

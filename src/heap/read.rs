@@ -1,6 +1,7 @@
 //! Reading parts of objects through C code only.
 
 use std::ffi::c_void;
+use std::sync::OnceLock;
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
@@ -310,6 +311,23 @@ pub fn new_text<'py>(py: Python<'py>, text: &str) -> Option<Bound<'py, PyString>
             return None;
         }
         Some(Bound::from_owned_ptr(py, string).cast_into_unchecked())
+    }
+}
+
+/// The string that a cell is for, made at the first call; see the macro `intern`.
+pub fn interned<'py>(
+    py: Python<'py>,
+    cell: &'static OnceLock<Py<PyString>>,
+    text: &str,
+) -> &'py Bound<'py, PyString> {
+    // There is one empty string, for which no memory is asked (`PyUnicode_New` in Objects/unicodeobject.c).
+    static EMPTY: OnceLock<Py<PyString>> = OnceLock::new();
+    if let Some(known) = cell.get() {
+        return known.bind(py);
+    }
+    match new_text(py, text) {
+        Some(made) => cell.get_or_init(|| made.unbind()).bind(py),
+        None => EMPTY.get_or_init(|| PyString::new(py, "").unbind()).bind(py),
     }
 }
 

@@ -148,8 +148,9 @@ def run(args: argparse.Namespace) -> None:
     # The most that is in use at any time, short of the noise of a single sample.
     growth = (sorted(samples)[-2] - samples[0]) / 2**20
     print(
-        f"{kind}: {args.count:,} leaks of {args.bytes:,} bytes, {1e6 * seconds / args.count:.1f} µs "
-        f"each: resident {samples[0] / 2**20:.1f} MiB, then at most {growth:+.1f} MiB",
+        f"{kind}: {args.count:,} leaks of {args.bytes:,} bytes, "
+        f"{1e6 * seconds / args.count:.1f} µs each: "
+        f"resident {samples[0] / 2**20:.1f} MiB, then at most {growth:+.1f} MiB",
         flush=True,
     )
     if not args.bare:

@@ -7,6 +7,7 @@ type and number.
 from __future__ import annotations
 
 import collections
+import contextlib
 import functools
 import itertools
 import pickle
@@ -14,7 +15,7 @@ import random
 import sys
 import types
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,7 +31,7 @@ class World:
         self.kept: list[Any] = []
         """What finalizers have resurrected, and other things the program holds on to."""
         self.held: list[Any] = []
-        """Weak references, which must outlive what they refer to for their callbacks to be called."""
+        """Weak references: each must outlive what it refers to, or its callback is not called."""
         self.arrays: list[weakref.ref[Any]] = []
         """Object arrays. The collector does not know them, so their cycles are cut at the end."""
         self.serial = 0
@@ -231,7 +232,17 @@ def array_with_attributes() -> Any:
     return numpy.zeros(world.random.randint(1, 9)).view(Array)
 
 
-COMMON: list[Callable[[], Any]] = [Node, Node, Final, Final, Final, Slotted, SlottedFinal, list, dict]
+COMMON: list[Callable[[], Any]] = [
+    Node,
+    Node,
+    Final,
+    Final,
+    Final,
+    Slotted,
+    SlottedFinal,
+    list,
+    dict,
+]
 CONTAINERS: list[Callable[[], Any]] = [
     *COMMON,
     collections.deque,
@@ -294,7 +305,7 @@ def method_of(target: Any) -> Any:
 
 
 def partial_of(target: Any) -> Any:
-    return functools.partial(label, target, key=(target,))
+    return functools.partial(print, target, key=(target,))
 
 
 def generator_of(target: Any) -> Any:
@@ -313,7 +324,7 @@ def generator_of(target: Any) -> Any:
 
 
 class Suspend:
-    def __await__(self) -> Iterator[None]:
+    def __await__(self) -> Generator[None, None, None]:
         yield
 
 
@@ -341,10 +352,8 @@ def async_generator_of(target: Any) -> Any:
                 world.event("finally of an async generator", n)
 
     it: Any = generate(world.number())
-    try:
+    with contextlib.suppress(StopIteration):
         it.__anext__().send(None)
-    except StopIteration:
-        pass
     return it
 
 
@@ -510,7 +519,7 @@ def add_torch() -> None:
 
     def hooked() -> Any:
         leaf = torch.ones(3, requires_grad=True)
-        leaf.register_hook(label)
+        leaf.register_hook(label)  # type: ignore[no-untyped-call]
         return leaf
 
     tensors: list[Callable[[], Any]] = [

@@ -12,6 +12,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 PROGRAMS: dict[str, Callable[[], None]] = {}
@@ -82,7 +83,7 @@ def entries_of_garbage() -> None:
 @program
 def resurrected_into_garbage() -> None:
     """Each puts itself there while its entry in a weak set dies."""
-    weak = weakref.WeakSet()
+    weak: weakref.WeakSet[Acts] = weakref.WeakSet()
     for number in range(3):
         one = Acts(gc.garbage.append)
         one.name = number
@@ -209,8 +210,12 @@ def at_the_limit_of_recursion() -> None:
 @program
 def callbacks_are_called_each_once() -> None:
     seen: list[Any] = []
+
+    def note(name: str, phase: str, info: dict[str, int]) -> None:
+        seen.append((name, phase, info.copy()))
+
     for name in "abc":
-        gc.callbacks.append(lambda phase, info, name=name: seen.append((name, phase, info.copy())))
+        gc.callbacks.append(partial(note, name))
     for generation in range(3):
         Thing()
         gc.collect(generation)
