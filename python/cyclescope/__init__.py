@@ -8,6 +8,8 @@ reference to remove, and where the page with the details is.
 import os
 import sys
 
+# Reads the switch.
+from cyclescope import _off as _off
 from cyclescope._find import assert_no_tensor_cycles as assert_no_tensor_cycles
 from cyclescope._find import find_tensor_cycles as find_tensor_cycles
 

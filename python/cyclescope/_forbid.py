@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from cyclescope import _native
 from cyclescope._native import CycleReport
+from cyclescope._off import OFF
 from cyclescope._selection import Devices
 from cyclescope._watch import Watch, resolve
 
@@ -43,7 +44,8 @@ class Recorder:
         self._ignore = list(ignore)
         self._seen: list[CycleReport] = []
         self._answered: set[float] = set()
-        _clean_up()
+        if not OFF:
+            _clean_up()
         self._watch = Watch(
             self._devices,
             self._seen.append,

@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from cyclescope import _native, _teller
+from cyclescope._off import OFF
 
 MAX_ENTRIES = 100_000
 """How many of the latest allocations and frees PyTorch keeps, where cyclescope has it record."""
@@ -195,5 +196,5 @@ def _after_fork_in_child() -> None:
     _recording = False
 
 
-if hasattr(os, "register_at_fork"):
+if not OFF and hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -8,6 +8,7 @@ from typing import Any
 
 from cyclescope import _watch
 from cyclescope._native import CycleReport
+from cyclescope._off import OFF
 from cyclescope._selection import Devices, StrPath
 
 
@@ -61,6 +62,8 @@ def patch_torch(
     Raises:
         RuntimeError: If PyTorch is not installed, or has no such module.
     """
+    if OFF:
+        return TorchPatch(None, {})
     try:
         from torch.utils.viz import _cycles
     except ImportError as error:

@@ -9,6 +9,7 @@ from typing import Any
 
 from cyclescope import _native, _teller
 from cyclescope._native import CycleReport
+from cyclescope._off import OFF
 
 # What torchrun, Slurm, Open MPI, MPICH (and Intel MPI) set, the first that is there counts.
 _RANK = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
@@ -90,11 +91,14 @@ def gather(report: CycleReport | None, *, group: Any | None = None) -> CycleRepo
 
     Returns:
         On rank 0 of the group one report of all, or None if no rank found anything. None on the
-        other ranks. In a program that is not distributed, the report itself.
+        other ranks. In a program that is not distributed, the report itself. With
+        ``CYCLESCOPE_OFF`` set, which all ranks must agree on, nothing is sent, and it is None.
     """
     distributed = process_group()
     if distributed is None:
         return report
+    if OFF:
+        return None
     mine = None if report is None or not report.leaks else to_json(report)
     ranks = distributed.get_world_size(group)
     first = distributed.get_rank(group) == 0

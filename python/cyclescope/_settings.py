@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cyclescope import _native, _teller
+from cyclescope import _native, _off, _teller
 from cyclescope._selection import Devices, StrPath, device_names, ignored_names
 
 PREFIX = "CYCLESCOPE_"
@@ -22,6 +22,9 @@ class Settings:
 
     Each comes from the environment variable ``CYCLESCOPE_`` and its name in capitals (lists with
     commas), or else from ``[tool.cyclescope]`` of the nearest ``pyproject.toml`` that has it.
+
+    ``CYCLESCOPE_OFF`` is none of them. It is read once, when cyclescope is imported, and makes
+    every function do nothing.
     """
 
     devices: tuple[str, ...] | None = None
@@ -96,7 +99,7 @@ _Found = dict[str, tuple[Any, str]]
 def _from_environment() -> _Found:
     found: _Found = {}
     for variable, text in sorted(os.environ.items()):
-        if not variable.startswith(PREFIX):
+        if not variable.startswith(PREFIX) or variable == _off.VARIABLE:
             continue
         name = variable.removeprefix(PREFIX).lower()
         if name not in _READERS:
@@ -245,7 +248,7 @@ _said: set[str] = set()
 
 def _say_unknown_variable(variable: str) -> None:
     # A later version may know it, so it is no error.
-    if variable not in _said:
+    if not _off.OFF and variable not in _said:
         _said.add(variable)
         name = variable.removeprefix(PREFIX).lower()
         _teller.logger.warning("the variable %s has no effect: %s", variable, _known(name))

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from cyclescope import _native, _teller, _watch
 from cyclescope._native import CycleReport
+from cyclescope._off import OFF
 from cyclescope._selection import Devices, StrPath, ignored_names
 from cyclescope._settings import check_every, settings
 
@@ -90,6 +91,8 @@ class StepCollector:
 
     def step(self) -> StepReport | None:
         """Count a step; in every so manieth, collect and return what was found."""
+        if OFF:
+            return None
         self._steps += 1
         if self._steps % self.every:
             return None
@@ -167,7 +170,7 @@ def _after_fork_in_child() -> None:
     _lock = threading.Lock()
 
 
-if hasattr(os, "register_at_fork"):
+if not OFF and hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork_in_child)
 
 

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable
 
 from cyclescope import _native
+from cyclescope._off import OFF
 
 logger = logging.getLogger("cyclescope")
 
@@ -126,6 +127,7 @@ def _after_fork_in_child() -> None:
     _farewells.clear()
 
 
-atexit.register(_at_exit)
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork_in_child)
+if not OFF:
+    atexit.register(_at_exit)
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from cyclescope import _history, _native, _teller
 from cyclescope._native import CycleReport
+from cyclescope._off import OFF
 from cyclescope._selection import Devices, StrPath, ignored_names
 from cyclescope._settings import settings
 
@@ -42,7 +43,13 @@ STOP_SECONDS = 30.0
 
 
 class Watch:
-    """A running watch. Stop it with :meth:`stop`, or use it as a context manager."""
+    """A running watch. Stop it with :meth:`stop`, or use it as a context manager.
+
+    With ``CYCLESCOPE_OFF`` set it never runs: see :func:`warn_tensor_cycles`.
+    """
+
+    _final: list[LeakTally] | None = None
+    """What was seen, once it is stopped."""
 
     def __init__(
         self,
@@ -58,8 +65,10 @@ class Watch:
         reporter: Reporter | None = None,
     ) -> None:
         self._reporter = reporter
+        if OFF:
+            self._final = []
+            return
         self._history = _history.start() if record_history else None
-        self._final: list[LeakTally] | None = None
         self._number = _native.start_watch(devices, once_per_leak, list(ignore), thorough)
         self._farewell = farewell
         self._closing = closing
@@ -99,7 +108,7 @@ class Watch:
         Returns:
             False if that took longer than ``timeout`` seconds.
         """
-        return _native.flush(timeout)
+        return OFF or _native.flush(timeout)
 
     def stop(self) -> None:
         """End the watch, after reporting what it has found. Stopping twice does nothing."""
@@ -135,7 +144,7 @@ class Watch:
         self.stop()
 
     def __repr__(self) -> str:
-        state = "running" if self._final is None else "stopped"
+        state = "off" if OFF else "running" if self._final is None else "stopped"
         return f"<Watch {state}, {len(self.leaks)} leaks>"
 
 
@@ -152,6 +161,9 @@ def warn_tensor_cycles(
     Call it once, at training start. Each distinct leak is reported once, on the logger
     ``cyclescope``, with an HTML page in ``report_dir``; later occurrences are counted, and
     summed up when the program ends. What is not given comes from the :func:`settings`.
+
+    With the variable ``CYCLESCOPE_OFF`` set, every function of cyclescope does nothing and returns
+    an empty result. This one returns a watch that is stopped already.
 
     Args:
         devices: Which memory to watch: ``"cuda"`` (the default), ``"any"`` (host memory too, for
@@ -180,6 +192,8 @@ def warn_tensor_cycles(
         _native.redact()
     way_out = "Pass warn_tensor_cycles(devices='any')"
     names, ignored = resolve(devices, ignore, "cuda", way_out)
+    if OFF:
+        return Watch(names, lambda _: None, once_per_leak=True)
     from cyclescope._reporter import Reporter
 
     reporter = Reporter(configured.report_dir if report_dir is None else report_dir)
@@ -212,7 +226,7 @@ def running_warner() -> Watch | None:
 
 
 # A forked child inherits the objects, but none of the watches.
-if hasattr(os, "register_at_fork"):
+if not OFF and hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_warners.clear)
 
 
@@ -304,7 +318,7 @@ def blindness(names: list[str]) -> str | None:
 def _say_if_blind(names: list[str], way_out: str) -> None:
     """Say once that there is no GPU, where only GPUs are looked at."""
     global _said
-    if not _said and (reason := blindness(names)) is not None:
+    if not OFF and not _said and (reason := blindness(names)) is not None:
         _said = True
         _teller.logger.warning(
             "%s, so there can be no CUDA tensors to find. "

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from cyclescope._off import OFF, VARIABLE
 from cyclescope._pytest import options
 
 if TYPE_CHECKING:
@@ -31,19 +32,26 @@ def pytest_configure(config: pytest.Config) -> None:
                 f"--tensor-cycles needs pytest 8 or later, and this is {pytest.__version__}"
             )
         return
-    # Imported here so that nobody pays for it who only asks for the help.
-    from cyclescope._pytest.checker import Checker
-    from cyclescope._pytest.summary import Summary
-
     config.addinivalue_line(
         "markers",
         "no_tensor_cycles(devices=..., allow=[...]): fail the test if a reference cycle keeps a "
         "tensor alive, unless its signature, pattern or library is allowed",
     )
+    if OFF:
+        return
+    # Imported here so that nobody pays for it who only asks for the help.
+    from cyclescope._pytest.checker import Checker
+    from cyclescope._pytest.summary import Summary
+
     choices = options.read(config)
     config.pluginmanager.register(Checker(choices), "cyclescope-checker")
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Summary(choices), "cyclescope-summary")
+
+
+def pytest_report_header() -> str | None:
+    """Say that nothing is checked, where that is so."""
+    return f"cyclescope: off ({VARIABLE} is set), no test is checked" if OFF else None
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
+use super::off;
 use super::state::state;
 use crate::report::diff::Diff;
 use crate::report::growth::GrowthReport;
@@ -394,7 +395,12 @@ pub(super) fn settle(py: Python<'_>, redact: bool) -> PyResult<()> {
 #[pyo3(signature = (*, redact=false))]
 pub fn heap(py: Python<'_>, redact: bool) -> PyResult<Heap> {
     settle(py, redact)?;
-    let heap = state(py)?.watcher.inspector().heap(py)?;
+    let state = state(py)?;
+    let inspector = state.watcher.inspector();
+    let heap = match off(py)? {
+        Some(note) => model::Heap::nothing(inspector.process_to_tell(py), note),
+        None => inspector.heap(py)?,
+    };
     Ok(Heap {
         heap: Arc::new(heap),
     })

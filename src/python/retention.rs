@@ -5,6 +5,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyIterator, PyList, PyTuple};
 
 use super::heap::settle;
+use super::off;
 use super::state::state;
 use crate::report::html::live;
 use crate::report::retention as kept;
@@ -187,6 +188,10 @@ pub fn why_alive(
     redact: bool,
 ) -> PyResult<Retention> {
     settle(py, redact)?;
+    if let Some(note) = off(py)? {
+        let retention = kept::Retention::nothing(note);
+        return Ok(Retention { retention });
+    }
     let retention = state(py)?.watcher.inspector().why_alive(py, objects)?;
     Ok(Retention { retention })
 }

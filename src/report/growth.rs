@@ -24,6 +24,8 @@ pub struct GrowthReport {
     pub all: Vec<Sample>,
     /// What PyTorch's allocator had handed out on all GPUs; empty where none is used.
     pub allocated: Vec<Sample>,
+    /// What to know about it.
+    pub notes: Vec<String>,
 }
 
 /// A group that grows.

@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
@@ -330,6 +331,18 @@ impl Heap {
         }
         out.line("");
         out.into_text() + &self.top(By::Owner, 10).to_text()
+    }
+
+    /// The heap where nothing was looked at, and why.
+    pub fn nothing(process: Process, note: &str) -> Self {
+        let time = SystemTime::now().duration_since(UNIX_EPOCH);
+        Self {
+            schema: SCHEMA,
+            time: time.map_or(0.0, |time| time.as_secs_f64()),
+            notes: vec![note.to_owned()],
+            process,
+            ..Self::default()
+        }
     }
 
     /// All of it as JSON (`schema` 1).

@@ -384,15 +384,25 @@ impl Retention {
         }
     }
 
+    /// The answer where nothing was looked at, and why.
+    pub fn nothing(note: &str) -> Self {
+        Self {
+            notes: vec![note.to_owned()],
+            ..Self::about(Vec::new())
+        }
+    }
+
     /// The answer as text, no line of it longer than 100 characters.
     pub fn to_text(&self) -> String {
         let mut out = Lines::new(false);
         let what: Vec<String> = self.objects.iter().map(Kept::words).collect();
-        out.wrapped(
-            Ink::Strong,
-            "",
-            &format!("{}: {}.", what.join(", "), self.verdict()),
-        );
+        if !what.is_empty() {
+            out.wrapped(
+                Ink::Strong,
+                "",
+                &format!("{}: {}.", what.join(", "), self.verdict()),
+            );
+        }
         for (index, path) in self.loops.iter().enumerate() {
             out.line("");
             let title = format!(
@@ -424,6 +434,9 @@ impl Retention {
     }
 
     pub(super) fn verdict(&self) -> String {
+        if self.objects.is_empty() {
+            return "nothing was looked at".to_owned();
+        }
         let named = self
             .paths
             .iter()

@@ -16,6 +16,7 @@ from typing import Any
 import cyclescope
 from cyclescope import _native
 from cyclescope._cli.common import colored, version
+from cyclescope._off import OFF, VARIABLE
 from cyclescope._settings import settings
 
 FRAMEWORKS = ("torch", "numpy", "cupy", "jax", "lightning", "transformers", "pytest")
@@ -55,13 +56,21 @@ def findings(*, gpu: bool) -> Iterator[Finding]:
     driver = _native.cuda_driver_present()
     yield ("ok" if driver else ""), "CUDA driver", "found" if driver else "none on this machine"
     yield _collector()
+    if OFF:
+        what = f"{VARIABLE} is {os.environ.get(VARIABLE)!r}: nothing is watched or looked at"
+        yield "", "off", what
+    else:
+        yield from _trials(gpu=gpu)
+    yield from _settings()
+
+
+def _trials(*, gpu: bool) -> Iterator[Finding]:
     if importlib.util.find_spec("numpy") is not None:
         yield _trial("host memory (NumPy)", "import numpy; tensor = numpy.zeros(2**20)", "any")
     if importlib.util.find_spec("torch") is not None:
         yield _trial("host memory (PyTorch)", "import torch; tensor = torch.zeros(2**20)", "any")
         if gpu:
             yield _gpu()
-    yield from _settings()
 
 
 def _installed(name: str) -> str | None:

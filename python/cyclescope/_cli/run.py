@@ -15,6 +15,7 @@ from cyclescope._cli.common import FORMATS, check_output, fail, write
 from cyclescope._cli.program import Program, ProgramError
 from cyclescope._counts import nothing_found
 from cyclescope._live.automatic import AutomaticSteps
+from cyclescope._off import OFF, VARIABLE
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
@@ -22,7 +23,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.usage = "cyclescope run [options] SCRIPT|-m MODULE [arguments]"
     parser.epilog = (
         "Exits with the status of the program. With --fail-on-leak, if that is 0, with 1 if "
-        "there were leaks. On many GPUs: torchrun ... -m cyclescope run SCRIPT."
+        "there were leaks. On many GPUs: torchrun ... -m cyclescope run SCRIPT. With "
+        "CYCLESCOPE_OFF set, the program is not watched, and nothing is written."
     )
     parser.add_argument(
         "--devices",
@@ -81,6 +83,14 @@ def run(parsed: argparse.Namespace) -> int:
     try:
         program = Program.find(parsed.program, parsed.arguments, is_module=parsed.module)
         program.announce()
+    except (ProgramError, ValueError, OSError) as error:
+        fail(parsed, str(error))
+    if OFF:
+        print(
+            f"cyclescope: off ({VARIABLE} is set), nothing is watched or written", file=sys.stderr
+        )
+        return program.run()
+    try:
         watch = cyclescope.warn_tensor_cycles(
             devices=_devices(parsed),
             report_dir=parsed.report_dir,
@@ -90,7 +100,7 @@ def run(parsed: argparse.Namespace) -> int:
         )
         oom = cyclescope.on_oom(parsed.report_dir) if parsed.oom else None
         growth = _growth(parsed) if parsed.growth else None
-    except (ProgramError, ValueError, OSError) as error:
+    except (ValueError, OSError) as error:
         fail(parsed, str(error))
     try:
         status = program.run()

@@ -19,6 +19,7 @@ from cyclescope._live.gradients import Gradients, activations_on_modules
 from cyclescope._live.graphs import sequence_now, walk
 from cyclescope._live.reading import Census, LiveTensor, Torch
 from cyclescope._live.redaction import shown_error
+from cyclescope._off import NOTE, OFF
 from cyclescope._selection import Devices, StrPath
 from cyclescope._settings import check_every, settings
 
@@ -158,7 +159,7 @@ class LeakMonitor:
         self._sampled_at = self._began
         self._seconds = 0.0
         self._samples = 0
-        self._running = True
+        self._running = not OFF
         self._busy = False
         _running.append(self)
 
@@ -217,7 +218,7 @@ class LeakMonitor:
         """What grows, a paragraph each, and how much was looked at."""
         early = self._samples < NEEDED
         nothing = f"Too early to tell: it takes {NEEDED} samples." if early else "Nothing grows."
-        lines = [str(growth) for growth in self.found] or [nothing]
+        lines = [str(growth) for growth in self.found] or [NOTE or nothing]
         return "\n".join([*lines, f"{self._samples} samples in {self._steps} steps", ""])
 
     def to_json(self) -> str:
@@ -287,6 +288,7 @@ class LeakMonitor:
             ],
             "all": self._at_steps(everything),
             "allocated": self._at_steps([(0, size) for size in self._allocated if size]),
+            "notes": [] if NOTE is None else [NOTE],
         }
 
     def _at_steps(self, values: Iterable[tuple[int, ...]]) -> list[tuple[int, ...]]:

@@ -6,17 +6,23 @@ import threading
 from collections.abc import Callable
 
 from cyclescope._live.reading import Torch, imported_torch
+from cyclescope._off import OFF
 
 INTERVAL = 0.05
 """Seconds between looks."""
 
 
 class Waiting:
-    """Calls a function with the module ``torch`` as soon as it is imported, at once if it is."""
+    """Calls a function with the module ``torch`` as soon as it is imported, at once if it is.
+
+    Never with ``CYCLESCOPE_OFF`` set, so that what waits installs nothing.
+    """
 
     def __init__(self, then: Callable[[Torch], None]) -> None:
         self._then = then
         self._stopped = threading.Event()
+        if OFF:
+            return
         torch = imported_torch()
         if torch is not None:
             then(torch)

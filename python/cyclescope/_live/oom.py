@@ -21,6 +21,7 @@ from cyclescope._live.postmortem import Examiner, PostMortem
 from cyclescope._live.reading import Torch
 from cyclescope._live.redaction import shown_error
 from cyclescope._live.verdict import as_text
+from cyclescope._off import OFF
 from cyclescope._selection import StrPath
 from cyclescope._settings import settings
 
@@ -46,10 +47,10 @@ class OomWatch:
         """What was found last."""
         self.errors = 0
         """How many out-of-memory errors there were, those without a report too."""
-        self.state = "waiting for PyTorch to be imported"
-        """``installed``, or what is missing."""
+        self.state = "off" if OFF else "waiting for PyTorch to be imported"
+        """``installed``, or what is missing; ``off`` with ``CYCLESCOPE_OFF`` set."""
         self._seconds = seconds
-        self._running = True
+        self._running = not OFF
         self._waiting = Waiting(self._install)
 
     @property
@@ -159,7 +160,7 @@ def on_oom(
     if redact:
         _native.redact()
     chosen = configured.report_dir if report_dir is None else Path(report_dir)
-    if chosen is None:
+    if OFF or chosen is None:
         return OomWatch(None, seconds)
     chosen.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryFile(dir=chosen):
@@ -253,5 +254,5 @@ def _after_fork_in_child() -> None:
     _watches.clear()
 
 
-if hasattr(os, "register_at_fork"):
+if not OFF and hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -17,6 +17,7 @@ from cyclescope._live import reading
 from cyclescope._live.imports import Waiting
 from cyclescope._live.reading import Torch
 from cyclescope._live.redaction import shown_error
+from cyclescope._off import OFF
 
 INTERVAL = 0.1
 """Seconds between two looks at the allocator's counters."""
@@ -233,5 +234,5 @@ def _after_fork_in_child() -> None:
     _handles.clear()
 
 
-if hasattr(os, "register_at_fork"):
+if not OFF and hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -9,6 +9,7 @@ import pytest
 
 from cyclescope._forbid import Recorder, TensorCycleError
 from cyclescope._native import CycleReport
+from cyclescope._off import OFF
 from cyclescope._pytest.checker import CHECK, Checker
 
 
@@ -37,6 +38,9 @@ class TensorCycles:
 @contextlib.contextmanager
 def opened(request: pytest.FixtureRequest) -> Iterator[TensorCycles]:
     """The fixture's value, on the recorder of the test's own check if it has one."""
+    if OFF:
+        yield TensorCycles(Recorder(["any"], []))
+        return
     item: pytest.Item = request.node
     check = item.stash.get(CHECK, None)
     if check is not None:

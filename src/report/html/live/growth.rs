@@ -36,7 +36,7 @@ pub fn growth(report: &GrowthReport, process: &Process) -> String {
               to them: no garbage collection frees them."
             .to_owned(),
     };
-    let mut notes = Vec::new();
+    let mut notes = report.notes.clone();
     if report.found.len() > GROUPS {
         let more = (report.found.len() - GROUPS) as u64;
         notes.push(format!(

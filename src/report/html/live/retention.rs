@@ -19,7 +19,10 @@ pub fn retention(retention: &Retention) -> String {
         .take(NAMED)
         .map(|it| it.words())
         .collect();
-    let mut title = named.join(", ");
+    let mut title = match named.is_empty() {
+        true => "No objects".to_owned(),
+        false => named.join(", "),
+    };
     let more = retention.objects.len().saturating_sub(NAMED) as u64;
     if more > 0 {
         title += &format!(" and {} more", grouped(more));
