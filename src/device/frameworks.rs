@@ -7,7 +7,7 @@ use pyo3::types::{PyByteArray, PyBytes, PyWeakrefReference};
 use super::autograd::FunctionParts;
 use super::cupy::Cupy;
 use super::driver::{PointerKind, pointer_kind};
-use super::modules::imported;
+use super::modules::{imported, module_count};
 use super::numpy::Numpy;
 use super::torch::{Torch, WeakStorage};
 use super::{DeviceBuffer, DeviceSelection};
@@ -43,6 +43,8 @@ pub struct Frameworks {
     torch: Option<Torch>,
     numpy: Option<Numpy>,
     cupy: Option<Cupy>,
+    /// How many modules there were at the last look for frameworks; 0 if one of them was not all there.
+    modules: usize,
 }
 
 impl Frameworks {
@@ -51,25 +53,34 @@ impl Frameworks {
     /// Never imports anything itself. A module that is still being imported is tried again at the
     /// next call.
     pub fn refresh(&mut self, py: Python<'_>) -> bool {
-        let mut found = false;
+        // While a module is being imported it is there, but not all of it: then this is asked again.
+        let modules = module_count(py);
+        if modules == self.modules {
+            return false;
+        }
+        let (mut found, mut unfinished) = (false, false);
         if self.torch.is_none()
             && let Some(native) = imported(intern!(py, "torch._C"))
         {
             self.torch = Torch::new(&native).ok();
             found |= self.torch.is_some();
+            unfinished |= self.torch.is_none();
         }
         if self.numpy.is_none()
             && let Some(numpy) = imported(intern!(py, "numpy"))
         {
             self.numpy = Numpy::new(&numpy).ok();
             found |= self.numpy.is_some();
+            unfinished |= self.numpy.is_none();
         }
         if self.cupy.is_none()
             && let Some(cupy) = imported(intern!(py, "cupy"))
         {
             self.cupy = Cupy::new(&cupy).ok();
             found |= self.cupy.is_some();
+            unfinished |= self.cupy.is_none();
         }
+        self.modules = if unfinished { 0 } else { modules };
         found
     }
 

@@ -63,7 +63,7 @@ pub(crate) use {
     names::name_references,
     read::{
         Descriptor, class_items, dict_items, find_item, imported, int_value, interned, items,
-        new_text, text_of,
+        module_count, new_text, text_of,
     },
     slots::{CollectorHead, HeadLayout},
     traverse::reference_count,

@@ -300,6 +300,13 @@ fn modules(py: Python<'_>) -> Option<Bound<'_, PyAny>> {
     unsafe { Bound::from_borrowed_ptr_or_opt(py, ffi::PyImport_GetModuleDict()) }
 }
 
+/// How many modules the program has imported, or begun to.
+pub fn module_count(_py: Python<'_>) -> usize {
+    // SAFETY: attached; the dict is borrowed from the interpreter.
+    let count = unsafe { ffi::PyDict_Size(ffi::PyImport_GetModuleDict()) };
+    usize::try_from(count).unwrap_or(0)
+}
+
 /// A new string; `None` where there is no memory for it (`PyString::new` would panic).
 pub fn new_text<'py>(py: Python<'py>, text: &str) -> Option<Bound<'py, PyString>> {
     // SAFETY: attached; CPython copies the text, and what it makes of it is a string or null.

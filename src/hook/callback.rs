@@ -30,6 +30,9 @@ pub struct CollectionInfo {
 /// What to do around a collection. Nothing of it may run code of the program, raise, or keep a reference to an
 /// object; a panic is caught and ends the watch.
 pub trait Handler {
+    /// Whether [`Handler::before`] is to be called for the collection that is about to begin.
+    fn wants_before(&self, info: CollectionInfo) -> bool;
+
     /// A collection is about to begin.
     fn before(&self, py: Python<'_>, info: CollectionInfo);
 
@@ -37,7 +40,11 @@ pub trait Handler {
     /// collector when this returns.
     fn look(&self, py: Python<'_>, garbage: &mut Unreachable<'_>, info: CollectionInfo);
 
-    /// The collection has ended; `seen` says whether [`Handler::look`] was called.
+    /// Whether [`Handler::after`] is to be called for the collection that has ended.
+    fn wants_after(&self, seen: Seen) -> bool;
+
+    /// The collection has ended; `seen` says whether all its garbage was to be seen. If there was any,
+    /// [`Handler::look`] was called.
     fn after(&self, py: Python<'_>, info: CollectionInfo, seen: Seen);
 
     /// There will be no further calls, because of a panic.
@@ -264,7 +271,7 @@ unsafe extern "C" fn called(
     _keywords: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
     // SAFETY: CPython calls with an object of this type, attached, and with so many arguments (the highest bit is a
-    // flag), which it lends.
+    // flag), which it lends. The state outlives the call even if that removes the callable.
     unsafe {
         let shared = (*callable.cast::<Callable>()).shared;
         if count << 1 == 4
@@ -273,15 +280,17 @@ unsafe extern "C" fn called(
             && ffi::PyUnicode_Check(phase) != 0
             && ffi::PyDict_Check(info) != 0
         {
+            Rc::increment_strong_count(shared);
+            let shared = Rc::from_raw(shared);
             // "start" has five letters and "stop" four.
-            let is_start = ffi::PyUnicode_GetLength(phase) == 5;
-            enter(shared, |shared, py| {
-                if is_start {
-                    shared.start(py, info);
-                } else {
-                    shared.stop(py);
-                }
-            });
+            if ffi::PyUnicode_GetLength(phase) == 5 {
+                shared.start(info);
+            } else {
+                shared.stop();
+            }
+            if Rc::strong_count(&shared) == 1 {
+                attached(|_py| drop(shared));
+            }
         }
         ffi::Py_NewRef(ffi::Py_None())
     }
@@ -292,36 +301,38 @@ unsafe extern "C" fn called(
 /// # Safety
 /// The interpreter is attached, and `shared` is that of a hook, alive.
 unsafe fn witnessed(shared: *const c_void) {
-    // SAFETY: by this function's contract.
-    unsafe { enter(shared.cast(), Shared::look) };
+    // SAFETY: by this function's contract; the hook leaves before it goes.
+    unsafe { (*shared.cast::<Shared>()).look() };
 }
 
-/// Has a hook do something when the collector calls, which is never with an exception in hand. Leaves none.
+/// What a collection calls. Most have nothing to show, and then nothing of PyO3's is attached; nor is there then
+/// anything of Python's to be dropped.
 ///
-/// # Safety
-/// The interpreter is attached, and `shared` is alive.
-unsafe fn enter(shared: *const Shared, work: impl FnOnce(&Shared, Python<'_>)) {
-    // SAFETY: by this function's contract. The state outlives the call even if that removes the callable.
-    unsafe {
-        attached(|py| {
-            Rc::increment_strong_count(shared);
-            let shared = Rc::from_raw(shared);
-            if catch_unwind(AssertUnwindSafe(|| work(&shared, py))).is_err() {
-                shared.fail(py);
-            }
-            if !ffi::PyErr_Occurred().is_null() {
-                ffi::PyErr_Clear();
-            }
-        });
-    }
-}
-
+/// All of these are called attached to the interpreter, by CPython.
 impl Shared {
     fn works(&self) -> bool {
         self.active.get() && !self.failed.get() && self.forks == fork_count()
     }
 
-    fn start(&self, py: Python<'_>, info: *mut ffi::PyObject) {
+    /// Has the handler do something. What it raises or panics with ends here: the collector calls with no exception
+    /// in hand, and goes on with none.
+    fn enter(&self, work: impl FnOnce(&Self, Python<'_>)) {
+        // SAFETY: attached.
+        unsafe {
+            attached(|py| {
+                if catch_unwind(AssertUnwindSafe(|| work(self, py))).is_err() {
+                    self.fail(py);
+                }
+                if !ffi::PyErr_Occurred().is_null() {
+                    ffi::PyErr_Clear();
+                }
+            });
+        }
+    }
+
+    fn start(&self, info: *mut ffi::PyObject) {
+        // SAFETY: attached.
+        let py = unsafe { Python::assume_attached() };
         // A "stop" that never came.
         self.witness.leave(py);
         self.info.set(None);
@@ -336,7 +347,9 @@ impl Shared {
             generation: generation(info),
         };
         self.info.set(Some(info));
-        self.handler.before(py, info);
+        if self.handler.wants_before(info) {
+            self.enter(|shared, py| shared.handler.before(py, info));
+        }
         // The witness would be counted, or printed.
         if self.gc.debug_flags(py) & (DEBUG_STATS | DEBUG_COLLECTABLE) == 0 {
             UNDONE.store(true, Ordering::Relaxed);
@@ -346,29 +359,32 @@ impl Shared {
     }
 
     /// The witness is among the garbage.
-    fn look(&self, py: Python<'_>) {
+    fn look(&self) {
         let Ok(_busy) = self.busy.try_borrow_mut() else {
             return;
         };
-        if self.works()
+        // SAFETY: attached, and called by the witness; a handler's look runs no code of the program and
+        // makes no object that the collector tracks.
+        let mut garbage = unsafe { self.witness.garbage() };
+        if !garbage.is_empty()
+            && self.works()
             && let Some(info) = self.info.get()
         {
-            // SAFETY: attached, and called by the witness; a handler's look runs no code of the program and
-            // makes no object that the collector tracks.
-            let mut garbage = unsafe { self.witness.garbage() };
-            self.handler.look(py, &mut garbage, info);
+            self.enter(|shared, py| shared.handler.look(py, &mut garbage, info));
         }
     }
 
-    fn stop(&self, py: Python<'_>) {
-        let seen = self.witness.leave(py);
+    fn stop(&self) {
+        // SAFETY: attached.
+        let seen = self.witness.leave(unsafe { Python::assume_attached() });
         // The callable is still to leave `gc.callbacks` if it is not active: see `Hook::remove`.
         UNDONE.store(!self.active.get(), Ordering::Relaxed);
         if let Some(info) = self.info.take()
             && self.works()
+            && self.handler.wants_after(seen)
             && let Ok(_busy) = self.busy.try_borrow_mut()
         {
-            self.handler.after(py, info, seen);
+            self.enter(|shared, py| shared.handler.after(py, info, seen));
         }
     }
 

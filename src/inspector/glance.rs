@@ -39,6 +39,10 @@ struct Search<'a, C> {
     /// What the last function referred to, in its words and as far as it could be passed: the next one mostly
     /// refers to the same globals, built-ins, code and name.
     passed: [*mut ffi::PyObject; FunctionLayout::WORDS],
+    /// The type of the object that is being looked at, and what is known of it. Instances refer to their classes, and
+    /// stand in the list beside others of the same.
+    ty: *mut ffi::PyTypeObject,
+    facts: TypeFacts,
     candidates: Vec<(Verdict, usize)>,
     /// Objects that only one object of the garbage refers to, and which the collector did not find
     /// because they are of an older generation or not tracked.
@@ -98,7 +102,8 @@ impl<C: Fn(*mut ffi::PyTypeObject) -> Verdict> Search<'_, C> {
     unsafe extern "C" fn pass(target: *mut ffi::PyObject, search: *mut c_void) -> c_int {
         // SAFETY: by this function's contract.
         unsafe {
-            if (*search.cast::<Self>()).passes(target) {
+            let own = search.cast::<Self>();
+            if target == (*own).ty.cast() || (*own).passes(target) {
                 0
             } else {
                 Self::consider(target, search)
@@ -146,17 +151,19 @@ impl<C: Fn(*mut ffi::PyTypeObject) -> Verdict> Search<'_, C> {
         // SAFETY: by this function's contract; `pass` keeps the protocol of `tp_traverse` and changes
         // nothing.
         unsafe {
-            let (form, traverse, matters) = match self.table.met(ffi::Py_TYPE(object)) {
-                Some(facts) => (facts.form, facts.traverse, facts.matters()),
-                None => self.meet(object),
-            };
+            let ty = ffi::Py_TYPE(object);
+            if ty != self.ty {
+                self.facts = self.facts(object);
+                self.ty = ty;
+            }
+            let form = self.facts.form;
             if form != Form::Other && self.read(object, form) {
                 return;
             }
-            if matters {
+            if self.facts.matters() {
                 self.regard(object);
             }
-            if let Some(traverse) = traverse {
+            if let Some(traverse) = self.facts.traverse {
                 traverse(object, Self::pass, ptr::from_mut(self).cast());
             }
         }
@@ -196,21 +203,6 @@ impl<C: Fn(*mut ffi::PyTypeObject) -> Verdict> Search<'_, C> {
                 }),
             }
         }
-    }
-
-    /// What [`Search::look`] asks, of a type that was not met in this pass.
-    ///
-    /// # Safety
-    /// As for `facts`.
-    #[cold]
-    #[inline(never)]
-    unsafe fn meet(
-        &mut self,
-        object: *mut ffi::PyObject,
-    ) -> (Form, Option<ffi::traverseproc>, bool) {
-        // SAFETY: by this function's contract.
-        let facts = unsafe { self.facts(object) };
-        (facts.form, facts.traverse, facts.matters())
     }
 
     /// # Safety
@@ -263,6 +255,8 @@ impl Inspector {
             layouts: self.layouts,
             heads: self.heads,
             passed: [ptr::null_mut(); FunctionLayout::WORDS],
+            ty: ptr::null_mut(),
+            facts: TypeFacts::NONE,
             candidates: Vec::new(),
             held: Vec::new(),
             untracked: FxHashMap::default(),

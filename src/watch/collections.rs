@@ -25,6 +25,8 @@ const UNSEEN: u32 = 64;
 /// What is known of the collection under way, and of those before.
 pub(super) struct Collections {
     arming: Arming,
+    /// There is to be a look before the collection.
+    due: Cell<bool>,
     /// What the look before the collection found, if there was one.
     foreseen: RefCell<Option<Foreseen>>,
     /// What the look from among the garbage found, if there was garbage.
@@ -38,6 +40,7 @@ impl Default for Collections {
     fn default() -> Self {
         Self {
             arming: Arming::new(),
+            due: Cell::new(false),
             foreseen: RefCell::new(None),
             looked: RefCell::new(None),
             unseen: Cell::new(0),
@@ -77,21 +80,23 @@ pub(super) fn handler(watcher: Rc<Watcher>) -> Box<dyn Handler> {
 }
 
 impl Handler for Shared {
-    fn before(&self, py: Python<'_>, info: CollectionInfo) {
+    fn wants_before(&self, info: CollectionInfo) -> bool {
         let collections = &self.0.collections;
         // Of a collection whose end was not told.
         collections.looked.replace(None);
         collections.foreseen.replace(None);
-        if !self.0.checking.get() {
-            let foreseen = self.0.foresee(py, info.generation);
-            collections.foreseen.replace(foreseen);
-        }
+        let due = collections.arming.begin(info.generation) || self.0.is_thorough();
+        collections.due.set(due);
+        // The older generations are collected rarely enough to ask the allocator each time.
+        !self.0.checking.get() && (due || info.generation > 0)
+    }
+
+    fn before(&self, py: Python<'_>, info: CollectionInfo) {
+        let foreseen = self.0.foresee(py, info.generation);
+        self.0.collections.foreseen.replace(foreseen);
     }
 
     fn look(&self, py: Python<'_>, garbage: &mut Unreachable<'_>, _info: CollectionInfo) {
-        if garbage.is_empty() {
-            return;
-        }
         let looked = if self.0.checking.get() {
             None
         } else {
@@ -101,6 +106,12 @@ impl Handler for Shared {
             self.0.inspector.forget_classes();
         }
         self.0.collections.looked.replace(looked);
+    }
+
+    fn wants_after(&self, seen: Seen) -> bool {
+        let collections = &self.0.collections;
+        let is_new = collections.foreseen.borrow().is_some() || collections.looked.borrow().is_some();
+        is_new || seen != Seen::All || collections.unseen.get() > 0
     }
 
     fn after(&self, py: Python<'_>, info: CollectionInfo, seen: Seen) {
@@ -125,13 +136,8 @@ impl Handler for Shared {
 }
 
 impl Watcher {
-    /// The look before a collection: see `Arming`.
+    /// The look before a collection, if it is due: see `Arming`.
     fn foresee(&self, py: Python<'_>, generation: u32) -> Option<Foreseen> {
-        let due = self.collections.arming.begin(generation) || self.is_thorough();
-        // The older generations are collected rarely enough to ask the allocator each time.
-        if !due && generation == 0 {
-            return None;
-        }
         let started = Instant::now();
         let devices = self.devices()?;
         self.inspector.refresh(py);
@@ -145,7 +151,7 @@ impl Watcher {
             looked: false,
             started,
         };
-        if due {
+        if self.collections.due.get() {
             match self
                 .inspector
                 .look(py, &devices, Some(generation), FORESEEN)
