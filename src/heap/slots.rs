@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFrozenSet, PyList, PyString, PyType};
 
 /// What lies before an object that the collector can track: `PyGC_Head` in
-/// `Include/internal/pycore_gc.h`, the same in CPython 3.10 to 3.14.
+/// `Include/internal/pycore_gc.h` (from 3.14 on `pycore_interp_structs.h`), the same in CPython 3.10 to 3.15.
 #[repr(C)]
 pub struct CollectorHead {
     /// The next one in a list of the collector's; zero where it does not track the object
@@ -25,6 +25,28 @@ impl CollectorHead {
     /// (`_PyGC_PREV_MASK_COLLECTING`).
     pub const COLLECTING: usize = 2;
 
+    /// The bits of either word that are flags: two of `previous`, and in the incremental collector some of
+    /// `next`.
+    const FLAGS: usize = 3;
+
+    /// True if both neighbours in the list refer back to this head.
+    ///
+    /// # Safety
+    /// The caller is attached to the interpreter, and this is the head of a tracked object, if objects have
+    /// one.
+    unsafe fn is_linked(&self) -> bool {
+        let [next, previous] = [self.next, self.previous].map(|word| word & !Self::FLAGS);
+        if next < 0x1_0000 || previous < 0x1_0000 {
+            return false;
+        }
+        let own = std::ptr::from_ref(self) as usize;
+        // SAFETY: by this function's contract, these are heads, or the list's own.
+        unsafe {
+            (*(next as *const Self)).previous & !Self::FLAGS == own
+                && (*(previous as *const Self)).next & !Self::FLAGS == own
+        }
+    }
+
     /// That of an object.
     ///
     /// # Safety
@@ -37,7 +59,7 @@ impl CollectorHead {
 }
 
 /// The memory of a type up to its `tp_clear`: `PyTypeObject` in `Include/cpython/object.h`, the same
-/// in CPython 3.10 to 3.14. It is not part of the stable ABI, hence [`TypeLayout`].
+/// in CPython 3.10 to 3.15. It is not part of the stable ABI, hence [`TypeLayout`].
 #[repr(C)]
 struct TypeObject {
     head: ffi::PyVarObject,
@@ -65,17 +87,17 @@ pub struct HeadLayout {
 }
 
 impl HeadLayout {
-    /// Compares objects, tracked and not, with what CPython says of them.
+    /// Compares objects, tracked and not, with what CPython says of them. A tracked one must stand between
+    /// its neighbours in the list.
     pub fn new(py: Python<'_>) -> Self {
-        if py.version_info() >= (3, 15) {
-            return Self { known: false };
-        }
         let list = PyList::empty(py);
         let layout = Self { known: true };
         // SAFETY: attached. Nobody else has the list, and it is tracked again before it goes.
         let known = unsafe {
             let object = list.as_ptr();
-            let tracked = layout.tracks(object) && ffi::PyObject_GC_IsTracked(object) != 0;
+            let tracked = layout.tracks(object)
+                && ffi::PyObject_GC_IsTracked(object) != 0
+                && (*CollectorHead::of(object)).is_linked();
             ffi::PyObject_GC_UnTrack(object.cast());
             let untracked = !layout.tracks(object) && ffi::PyObject_GC_IsTracked(object) == 0;
             ffi::PyObject_GC_Track(object.cast());
@@ -120,7 +142,9 @@ impl TypeLayout {
             py.get_type::<PyString>(),
             py.get_type::<PyType>(),
         ];
-        let known = py.version_info() < (3, 15) && types.iter().all(lies_as_known);
+        let made = py.eval(c"type('Probe', (), {})", None, None);
+        let made = made.ok().and_then(|made| made.cast_into::<PyType>().ok());
+        let known = types.iter().chain(&made).all(lies_as_known) && made.is_some();
         Self { known }
     }
 
