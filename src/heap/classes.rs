@@ -1,15 +1,14 @@
-//! What is known of each class, remembered: a class says the same of itself in every collection.
+//! What is known of each class, remembered for the time of a look.
 
 use std::rc::Rc;
 
-use pyo3::ffi;
 use pyo3::prelude::*;
 use rustc_hash::FxHashMap;
 
 use super::Place;
 use super::builtins::Builtins;
 use super::describe::{class_in_file, class_name, class_place, is_weakly_referable};
-use super::types::{is_heap_type, refers_to};
+use super::types::is_heap_type;
 
 /// How to present a class to a person.
 #[derive(Debug)]
@@ -24,30 +23,21 @@ pub struct ClassFacts {
     pub weakly_referable: bool,
 }
 
-/// The facts of the classes met lately.
+/// The facts of the classes met in a look, none of which can die meanwhile.
+///
+/// Nothing is remembered longer: to tell whether a class is still the same would take a weak reference, which
+/// may be garbage with the class, and which the collector would then leave alive.
 #[derive(Default)]
 pub struct Classes {
-    by_address: FxHashMap<usize, Class>,
+    by_address: FxHashMap<usize, Rc<ClassFacts>>,
 }
-
-struct Class {
-    facts: Rc<ClassFacts>,
-    /// Tells whether a class made at run time is still the one the facts are about.
-    alive: Option<Py<PyAny>>,
-}
-
-/// So many classes are remembered; then it starts afresh.
-const LIMIT: usize = 1024;
 
 impl Classes {
     /// The facts of a class, read without running its code.
     pub fn facts(&mut self, builtins: &Builtins, class: &Bound<'_, PyAny>) -> Rc<ClassFacts> {
         let address = class.as_ptr() as usize;
-        if let Some(known) = self.by_address.get(&address)
-            // SAFETY: attached, as `class` shows.
-            && known.alive.as_ref().is_none_or(|weak| unsafe { refers_to(weak, class.as_ptr().cast()) })
-        {
-            return Rc::clone(&known.facts);
+        if let Some(known) = self.by_address.get(&address) {
+            return Rc::clone(known);
         }
         // SAFETY: attached, and a class is a live type.
         let mortal = unsafe { is_heap_type(class.as_ptr().cast()) };
@@ -58,31 +48,7 @@ impl Classes {
             in_file: class_in_file(builtins, class),
             weakly_referable: is_weakly_referable(builtins, class),
         });
-        let alive = mortal.then(|| weak_reference(class));
-        if alive.as_ref().is_some_and(Option::is_none) {
-            return facts;
-        }
-        if self.by_address.len() >= LIMIT {
-            self.by_address.clear();
-        }
-        let class = Class {
-            facts: Rc::clone(&facts),
-            alive: alive.flatten(),
-        };
-        self.by_address.insert(address, class);
+        self.by_address.insert(address, Rc::clone(&facts));
         facts
-    }
-}
-
-/// A weak reference without a callback, which runs no code; `None` if there is no memory for it.
-fn weak_reference(class: &Bound<'_, PyAny>) -> Option<Py<PyAny>> {
-    // SAFETY: attached, as `class` shows; a new reference, or null with an exception set.
-    unsafe {
-        let weak = ffi::PyWeakref_NewRef(class.as_ptr(), std::ptr::null_mut());
-        let weak = Bound::from_owned_ptr_or_opt(class.py(), weak);
-        if weak.is_none() {
-            ffi::PyErr_Clear();
-        }
-        weak.map(Bound::unbind)
     }
 }

@@ -299,7 +299,7 @@ pub(super) unsafe fn is_heap_type(ty: *mut ffi::PyTypeObject) -> bool {
 ///
 /// # Safety
 /// The caller is attached to the interpreter.
-pub(super) unsafe fn refers_to(weak: &Py<PyAny>, ty: *mut ffi::PyTypeObject) -> bool {
+unsafe fn refers_to(weak: &Py<PyAny>, ty: *mut ffi::PyTypeObject) -> bool {
     let mut target = std::ptr::null_mut();
     // SAFETY: attached; on success `target` is a new reference, given up here. The type cannot
     // die of that: the caller holds it.
