@@ -36,7 +36,7 @@ use crate::graph::{
 };
 use crate::heap::{
     AllocationTraces, Builtins, Classes, Description, HeadLayout, Layouts, Marks, ObjectKind,
-    ReferenceName, Snapshot, TypeTable, capture, describe, name_references,
+    ReferenceName, Snapshot, TypeTable, capture, class_name, describe, name_references,
 };
 use crate::hook::GcModule;
 use crate::report::assemble;
@@ -75,7 +75,6 @@ pub struct Inspector {
     /// Empty, with memory for the next look.
     marks: Cell<Option<Marks>>,
     frameworks: RefCell<Frameworks>,
-    classes: Cell<Classes>,
     diagnoses: Cell<Diagnoses>,
     gc: GcModule,
     /// `sys._current_frames`.
@@ -94,7 +93,6 @@ impl Inspector {
             heads: HeadLayout::new(py),
             table: RefCell::new(TypeTable::new()),
             marks: Cell::default(),
-            classes: Cell::default(),
             diagnoses: Cell::default(),
             frameworks: RefCell::default(),
             gc: GcModule::new(py)?,
@@ -172,8 +170,6 @@ impl Inspector {
         if !self.frameworks_known() {
             return Ok((Vec::new(), 0));
         }
-        // Nobody knows which classes died since the last look.
-        self.forget_classes();
         let garbage = self.unreachable_up_to(py, oldest)?;
         if garbage.len() > most {
             return Ok((Vec::new(), garbage.len()));
@@ -193,13 +189,6 @@ impl Inspector {
     /// The collector that the objects belong to.
     pub(crate) fn gc(&self) -> &GcModule {
         &self.gc
-    }
-
-    /// Forgets what was remembered of classes: one may have died.
-    pub(crate) fn forget_classes(&self) {
-        let mut classes = self.classes.take();
-        classes.forget();
-        self.classes.set(classes);
     }
 
     /// Whether there is memory for an examination of so many objects.
@@ -398,7 +387,7 @@ impl Inspector {
         selection: &crate::graph::Selection,
     ) -> LeakGraph {
         let mut graph = LeakGraph::default();
-        let mut classes = self.classes.take();
+        let mut classes = Classes::default();
         let mut place: FxHashMap<u32, NodeIndex> = FxHashMap::default();
         for &object in &selection.nodes {
             let facts = &snapshot.objects[object as usize];
@@ -473,7 +462,6 @@ impl Inspector {
                 graph.add_edge(from, to, LeakEdge::new(name));
             }
         }
-        self.classes.set(classes);
         graph
     }
 
@@ -547,10 +535,7 @@ impl Inspector {
     }
 
     fn type_name(&self, object: &Bound<'_, PyAny>) -> String {
-        let mut classes = self.classes.take();
-        let facts = classes.facts(&self.builtins, object.get_type().as_any());
-        self.classes.set(classes);
-        let mut name = facts.name.clone();
+        let mut name = class_name(&self.builtins, object.get_type().as_any());
         if self.redacts() {
             hide_unless_code(&mut name);
         }

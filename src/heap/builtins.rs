@@ -6,7 +6,10 @@ use pyo3::types::PyType;
 use rustc_hash::FxHashMap;
 
 use super::ObjectKind;
-use super::read::{BaseIterator, Descriptor};
+use super::fields::MemberLayout;
+use super::frames::{FrameLayout, VariableNames};
+use super::inline_values::AttributeLayout;
+use super::read::{Descriptor, length_of};
 
 /// Built-in types by kind, and the C descriptors through which their parts are read.
 ///
@@ -19,8 +22,13 @@ pub struct Builtins {
     /// Keeps the types of `kinds` alive, so that their addresses stay theirs.
     _types: Vec<Py<PyType>>,
     pub member_descriptor: Py<PyType>,
-    /// What `f_locals` of a function's frame is: a dict, from 3.13 on a proxy.
-    pub locals_proxy: Py<PyType>,
+    /// Where member descriptors say which part of an object they stand for.
+    pub members: Option<MemberLayout>,
+    /// Where instances have their attributes, from 3.11 on.
+    pub attributes: Option<AttributeLayout>,
+    /// Where frames and suspended objects have their variables, from 3.11 on.
+    pub frames: Option<FrameLayout>,
+    pub variable_names: VariableNames,
     pub type_qualname: Descriptor,
     pub type_module: Descriptor,
     pub type_mro: Descriptor,
@@ -28,9 +36,10 @@ pub struct Builtins {
     pub type_base: Descriptor,
     pub type_dict: Descriptor,
     pub type_dictoffset: Descriptor,
+    pub type_basicsize: Descriptor,
+    pub type_itemsize: Descriptor,
     pub type_weakrefoffset: Descriptor,
     pub function_module: Descriptor,
-    pub function_code: Descriptor,
     pub function_qualname: Descriptor,
     pub function_closure: Descriptor,
     pub function_defaults: Descriptor,
@@ -39,18 +48,14 @@ pub struct Builtins {
     pub code_first_line: Descriptor,
     pub code_name: Descriptor,
     pub code_consts: Descriptor,
-    pub code_varnames: Descriptor,
     pub code_argcount: Descriptor,
-    pub code_keyword_only_argcount: Descriptor,
     pub code_bytes: Descriptor,
-    pub code_freevars: Descriptor,
-    pub code_cellvars: Descriptor,
     pub code_flags: Descriptor,
     pub cell_contents: Descriptor,
     pub method_function: Descriptor,
     pub frame_code: Descriptor,
     pub frame_line: Descriptor,
-    pub frame_locals: Descriptor,
+    pub frame_globals: Descriptor,
     pub frame_back: Descriptor,
     pub frame_last_instruction: Descriptor,
     pub traceback_next: Descriptor,
@@ -67,15 +72,15 @@ pub struct Builtins {
     pub builtin_self: Descriptor,
     pub builtin_name: Descriptor,
     pub module_dict: Descriptor,
-    pub set_elements: BaseIterator,
-    pub deque_items: BaseIterator,
+    /// How many items a deque has.
+    pub deque_length: ffi::lenfunc,
     pub partial_function: Descriptor,
 }
 
 /// How the parts of a suspended object are read.
 pub struct Suspended {
+    /// Creates the frame object, from 3.11 on.
     pub frame: Descriptor,
-    pub code: Descriptor,
     pub qualname: Descriptor,
     /// What it waits for, and the name of the attribute that says so.
     pub awaited: (Descriptor, &'static str),
@@ -108,15 +113,6 @@ impl Builtins {
         let partial = named(&py.import("functools")?, "partial")?;
         let deque = named(&py.import("collections")?, "deque")?;
         let weakref = py.import("weakref")?;
-
-        let locals_proxy = py
-            .eval(
-                c"(lambda: type(__import__('sys')._getframe().f_locals))()",
-                None,
-                None,
-            )?
-            .cast_into::<PyType>()?
-            .unbind();
 
         let module = named(&types, "ModuleType")?;
         let set = named(&base, "set")?;
@@ -159,11 +155,16 @@ impl Builtins {
         }
         all.push((member_descriptor.clone_ref(py), ObjectKind::Descriptor));
 
-        let of = |ty: &Py<PyType>, name: &str| Descriptor::of(ty.bind(py), name);
+        let members = MemberLayout::known(py)?;
+        let of = |ty: &Py<PyType>, name: &str| {
+            PyResult::Ok(Descriptor::of(ty.bind(py), name)?.in_place(py, members))
+        };
+        // Their getters would tell the program's audit hooks.
+        let example = py.eval(c"lambda first=(), *, second=(): first", None, None)?;
+        let of_function = |name| Descriptor::learnt(function.bind(py), name, &example);
         let suspended = |ty: &Py<PyType>, prefix: &str, awaited: &'static str| {
             PyResult::Ok(Suspended {
                 frame: of(ty, &format!("{prefix}_frame"))?,
-                code: of(ty, &format!("{prefix}_code"))?,
                 qualname: of(ty, "__qualname__")?,
                 awaited: (of(ty, awaited)?, awaited),
             })
@@ -176,29 +177,26 @@ impl Builtins {
             type_base: of(&type_type, "__base__")?,
             type_dict: of(&type_type, "__dict__")?,
             type_dictoffset: of(&type_type, "__dictoffset__")?,
+            type_basicsize: of(&type_type, "__basicsize__")?,
+            type_itemsize: of(&type_type, "__itemsize__")?,
             type_weakrefoffset: of(&type_type, "__weakrefoffset__")?,
             function_module: of(&function, "__module__")?,
-            function_code: of(&function, "__code__")?,
             function_qualname: of(&function, "__qualname__")?,
             function_closure: of(&function, "__closure__")?,
-            function_defaults: of(&function, "__defaults__")?,
-            function_kwdefaults: of(&function, "__kwdefaults__")?,
+            function_defaults: of_function("__defaults__")?,
+            function_kwdefaults: of_function("__kwdefaults__")?,
             code_filename: of(&code, "co_filename")?,
             code_first_line: of(&code, "co_firstlineno")?,
             code_name: of(&code, "co_name")?,
             code_consts: of(&code, "co_consts")?,
-            code_varnames: of(&code, "co_varnames")?,
             code_argcount: of(&code, "co_argcount")?,
-            code_keyword_only_argcount: of(&code, "co_kwonlyargcount")?,
             code_bytes: of(&code, "co_code")?,
-            code_freevars: of(&code, "co_freevars")?,
-            code_cellvars: of(&code, "co_cellvars")?,
             code_flags: of(&code, "co_flags")?,
             cell_contents: of(&cell, "cell_contents")?,
             method_function: of(&method, "__func__")?,
             frame_code: of(&frame, "f_code")?,
             frame_line: of(&frame, "f_lineno")?,
-            frame_locals: of(&frame, "f_locals")?,
+            frame_globals: of(&frame, "f_globals")?,
             frame_back: of(&frame, "f_back")?,
             frame_last_instruction: of(&frame, "f_lasti")?,
             traceback_next: of(&traceback, "tb_next")?,
@@ -217,12 +215,14 @@ impl Builtins {
             builtin_self: of(&builtin, "__self__")?,
             builtin_name: of(&builtin, "__name__")?,
             module_dict: of(&module, "__dict__")?,
-            set_elements: BaseIterator::of(set.bind(py))?,
-            deque_items: BaseIterator::of(deque.bind(py))?,
+            deque_length: length_of(deque.bind(py))?,
             bases,
             partial_function: of(&partial, "func")?,
             member_descriptor,
-            locals_proxy,
+            members,
+            attributes: AttributeLayout::known(py)?,
+            frames: FrameLayout::known(py)?,
+            variable_names: VariableNames::known(py)?,
             kinds: all
                 .iter()
                 .map(|(ty, kind)| (ty.as_ptr() as usize, *kind))

@@ -5,9 +5,10 @@ use pyo3::prelude::*;
 
 use super::builtins::Builtins;
 use super::classes::Classes;
+use super::frames::{code_of_frame, variable_names};
 use super::read::{
-    class_items, dict_items, find_item, imported, int_value, items, module_named, printable,
-    referents, text_of, texts_of,
+    class_items, dict_items, find_item, first_of_kind, imported, int_value, items, module_named,
+    printable, referents, text_of,
 };
 use super::variables::suspended;
 use super::{Description, ObjectKind, Place};
@@ -28,13 +29,13 @@ pub fn describe(
     let label = match kind {
         ObjectKind::Function => {
             place = function_place(builtins, object);
-            if let Some(code) = builtins.function_code.get(object) {
-                free_variables = builtins
-                    .code_freevars
-                    .get(&code)
-                    .map(|v| texts_of(&v))
-                    .unwrap_or_default();
-                default_arguments = defaulted_parameters(builtins, object, &code);
+            if let Some(code) = function_code(builtins, object) {
+                let mut names = variable_names(builtins, &code);
+                default_arguments = defaulted_parameters(builtins, object, &code, &names);
+                // The last variables of a function are those from around it, one for each cell.
+                let cells = builtins.function_closure.get(object);
+                let cells = cells.map_or(0, |cells| items(&cells).len());
+                free_variables = names.split_off(names.len().saturating_sub(cells));
             }
             format!("function {}", qualname(&builtins.function_qualname, object))
         }
@@ -77,9 +78,7 @@ pub fn describe(
         }
         ObjectKind::Generator | ObjectKind::Coroutine | ObjectKind::AsyncGenerator => {
             let parts = suspended(builtins, kind);
-            place = parts
-                .code
-                .get(object)
+            place = first_of_kind(builtins, object, ObjectKind::Code)
                 .and_then(|code| code_place(builtins, &code));
             let what = match kind {
                 ObjectKind::Coroutine => "coroutine",
@@ -156,7 +155,7 @@ pub(super) fn is_weakly_referable(builtins: &Builtins, class: &Bound<'_, PyAny>)
 }
 
 /// Qualified name of a class with its module, unless that is `builtins` or `__main__`.
-pub(super) fn class_name(builtins: &Builtins, class: &Bound<'_, PyAny>) -> String {
+pub fn class_name(builtins: &Builtins, class: &Bound<'_, PyAny>) -> String {
     let name = qualname(&builtins.type_qualname, class);
     match class_module(builtins, class).as_deref() {
         None | Some("" | "builtins" | "__main__") => name,
@@ -208,10 +207,19 @@ pub(super) fn qualname(descriptor: &super::Descriptor, object: &Bound<'_, PyAny>
 }
 
 fn function_place(builtins: &Builtins, function: &Bound<'_, PyAny>) -> Option<Place> {
-    builtins
-        .function_code
-        .get(function)
-        .and_then(|code| code_place(builtins, &code))
+    function_code(builtins, function).and_then(|code| code_place(builtins, &code))
+}
+
+/// The code of a function; `None` for anything else.
+fn function_code<'py>(
+    builtins: &Builtins,
+    function: &Bound<'py, PyAny>,
+) -> Option<Bound<'py, PyAny>> {
+    // SAFETY: attached, the object and its type are alive.
+    let kind = unsafe { builtins.kind(ffi::Py_TYPE(function.as_ptr())) };
+    (kind == ObjectKind::Function)
+        .then(|| first_of_kind(builtins, function, ObjectKind::Code))
+        .flatten()
 }
 
 /// The names of the positional parameters that have a default: the last ones.
@@ -219,6 +227,7 @@ fn defaulted_parameters(
     builtins: &Builtins,
     function: &Bound<'_, PyAny>,
     code: &Bound<'_, PyAny>,
+    variables: &[String],
 ) -> Vec<String> {
     let Some(defaults) = builtins.function_defaults.get(function) else {
         return Vec::new();
@@ -231,13 +240,8 @@ fn defaulted_parameters(
     let parameters = parameters
         .and_then(|count| usize::try_from(count).ok())
         .unwrap_or(0);
-    let mut names = builtins
-        .code_varnames
-        .get(code)
-        .map(|v| texts_of(&v))
-        .unwrap_or_default();
-    names.truncate(parameters);
-    names.split_off(names.len().saturating_sub(count))
+    let parameters = &variables[..parameters.min(variables.len())];
+    parameters[parameters.len().saturating_sub(count)..].to_vec()
 }
 
 /// The place of a function, or of the function of a bound method.
@@ -270,7 +274,7 @@ pub(super) fn frame_facts(
     builtins: &Builtins,
     frame: &Bound<'_, PyAny>,
 ) -> (String, Option<Place>) {
-    let Some(code) = builtins.frame_code.get(frame) else {
+    let Some(code) = code_of_frame(builtins, frame) else {
         return (String::new(), None);
     };
     let name = qualname(&builtins.code_name, &code);
@@ -351,7 +355,9 @@ fn first_method(
 fn function_of_context(builtins: &Builtins, class: &Bound<'_, PyAny>) -> Option<Place> {
     let forward = find_item("_forward_cls", |f| class_items(builtins, class, f))?;
     let own = find_item("_forward_cls", |f| class_items(builtins, &forward, f));
-    own.is_none().then(|| class_place(builtins, &forward))?
+    // SAFETY: attached; the check is by type flag.
+    let is_class = unsafe { ffi::PyType_Check(forward.as_ptr()) != 0 };
+    (is_class && own.is_none()).then(|| class_place(builtins, &forward))?
 }
 
 /// The place of the body of a class that is defined in a function, found by the class's qualified name:
@@ -364,7 +370,7 @@ fn class_body_place(builtins: &Builtins, class: &Bound<'_, PyAny>, module: &str)
         .get(&module_named(class.py(), module)?)?;
     let outermost = names.next()?;
     let function = find_item(outermost, |f| dict_items(&globals, f))?;
-    let mut code = builtins.function_code.get(&function)?;
+    let mut code = function_code(builtins, &function)?;
     for name in names {
         let constants = builtins.code_consts.get(&code)?;
         let mut inner = items(&constants).into_iter().filter(|constant| {
@@ -385,9 +391,7 @@ fn has_name_of_code(
     name: &Bound<'_, PyAny>,
     function: &Bound<'_, PyAny>,
 ) -> bool {
-    let written = builtins
-        .function_code
-        .get(function)
+    let written = function_code(builtins, function)
         .and_then(|code| builtins.code_name.get(&code))
         .and_then(|name| text_of(&name));
     match (text_of(name), written) {
@@ -411,16 +415,16 @@ fn container_size(
             ObjectKind::List => ffi::PyList_Size(object.as_ptr()),
             ObjectKind::Tuple => ffi::PyTuple_Size(object.as_ptr()),
             ObjectKind::Set => ffi::PySet_Size(object.as_ptr()),
-            ObjectKind::Deque => {
-                let mut count = 0;
-                builtins.deque_items.for_each(object, &mut |_| {
-                    count += 1;
-                    true
-                });
-                count
-            }
+            ObjectKind::Deque => return Some(deque_length(builtins, object)),
             _ => return None,
         }
     };
     usize::try_from(size).ok()
+}
+
+/// How many items a deque has, or an object of a subclass.
+pub(super) fn deque_length(builtins: &Builtins, deque: &Bound<'_, PyAny>) -> usize {
+    // SAFETY: attached; the function is that of the deque's own type, whatever a subclass says.
+    let length = unsafe { (builtins.deque_length)(deque.as_ptr()) };
+    usize::try_from(length).unwrap_or(0)
 }

@@ -11,6 +11,96 @@ use super::list::ListLayout;
 use super::traverse::for_each_referent;
 use super::types::Form;
 
+/// The memory of an object as far as every object of its type has it.
+///
+/// # Errors
+/// If its type's `__basicsize__` is no number.
+pub fn words<'a>(object: &'a Bound<'_, PyAny>) -> PyResult<&'a [usize]> {
+    let size: usize = object.get_type().getattr("__basicsize__")?.extract()?;
+    // SAFETY: the object is alive and at least as large as its type says.
+    Ok(unsafe { slice::from_raw_parts(object.as_ptr().cast(), size / size_of::<usize>()) })
+}
+
+/// The place of the only word that is `value`.
+pub fn only_word(words: &[usize], value: usize) -> Option<usize> {
+    let mut places = (0..words.len()).filter(|&place| words[place] == value);
+    places.next().filter(|_| places.next().is_none())
+}
+
+/// Where a descriptor that stands for a reference says at which offset an object has it: `PyMemberDescrObject`
+/// in Include/cpython/descrobject.h.
+///
+/// Reading it in place makes no `AttributeError` where the member is unset, and tells no audit hook.
+#[derive(Clone, Copy)]
+pub struct MemberLayout {
+    descriptor_type: usize,
+    /// Which word of a descriptor is the type whose objects have the member.
+    owner: usize,
+    /// Which word of a descriptor is the address of its [`ffi::PyMemberDef`].
+    definition: usize,
+}
+
+impl MemberLayout {
+    const OBJECT: i32 = 6;
+    const OBJECT_EX: i32 = 16;
+    const RELATIVE_OFFSET: i32 = 8;
+
+    /// `None` if a descriptor made for a slot is not laid out so.
+    ///
+    /// # Errors
+    /// If the class to learn from cannot be made.
+    pub fn known(py: Python<'_>) -> PyResult<Option<Self>> {
+        let class = py.eval(
+            c"type('Probe', (), {'__slots__': ('first', 'second')})",
+            None,
+            None,
+        )?;
+        let descriptor = class.getattr("second")?;
+        let value = PyList::empty(py);
+        let probe = class.call0()?;
+        probe.setattr("second", &value)?;
+        let lies = words(&descriptor)?;
+        // The definitions of a class's slots follow the class (`PyHeapType_GET_MEMBERS` in
+        // Objects/typeobject.c).
+        let first = class.as_ptr() as usize + size_of_val(words(&class)?);
+        let second = first + size_of::<ffi::PyMemberDef>();
+        let owner = only_word(lies, class.as_ptr() as usize);
+        let (Some(owner), Some(definition)) = (owner, only_word(lies, second)) else {
+            return Ok(None);
+        };
+        let layout = Self {
+            descriptor_type: descriptor.get_type().as_ptr() as usize,
+            owner,
+            definition,
+        };
+        let place = only_word(words(&probe)?, value.as_ptr() as usize);
+        let found = layout
+            .offset(&descriptor)
+            .map(|(_, offset)| offset / size_of::<usize>());
+        Ok((place.is_some() && found == place).then_some(layout))
+    }
+
+    /// The address of the type whose objects have the member, and where in bytes they have it; `None` unless
+    /// `descriptor` stands for a reference.
+    pub fn offset(&self, descriptor: &Bound<'_, PyAny>) -> Option<(usize, usize)> {
+        if descriptor.get_type().as_ptr() as usize != self.descriptor_type {
+            return None;
+        }
+        let lies = descriptor.as_ptr().cast::<usize>();
+        // SAFETY: attached; the type is that of the descriptor that `known` has read, and a definition is
+        // alive as long as the type whose descriptor refers to it (`PyDescr_NewMember` in
+        // Objects/descrobject.c).
+        unsafe {
+            let definition = *lies.add(self.definition) as *const ffi::PyMemberDef;
+            let (code, flags) = ((*definition).type_code, (*definition).flags);
+            let is_reference = matches!(code, Self::OBJECT | Self::OBJECT_EX);
+            let offset = usize::try_from((*definition).offset).ok()?;
+            (is_reference && flags & Self::RELATIVE_OFFSET == 0)
+                .then(|| (*lies.add(self.owner), offset))
+        }
+    }
+}
+
 /// Where in an object's memory the references lie that its `tp_traverse` visits.
 ///
 /// Learnt from an object that has all of them, each to something else: so nothing is taken from a header,
@@ -228,7 +318,7 @@ impl TupleLayout {
 
 /// What is known of the memory of built-in types whose objects are much of all garbage: to read it takes
 /// less time than to call `tp_traverse`, which calls back for each reference. `None` where an
-/// interpreter is of a later version than known, or lays the objects out otherwise.
+/// interpreter lays the objects out otherwise.
 #[derive(Clone, Copy)]
 pub struct Layouts {
     pub lists: Option<ListLayout>,

@@ -2,13 +2,17 @@
 
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{IntoPyDict, PyBytes, PyDict, PyList, PyTuple};
 
-use super::Place;
 use super::builtins::Builtins;
 use super::describe::frame_facts;
-use super::read::{dict_items, find_item, imported, int_value, printable, text_of, texts_of};
-use super::variables::{pairs_of, variable_names};
+use super::fields::{only_word, words};
+use super::inline_values::attribute;
+use super::read::{
+    dict_items, find_item, first_of_kind, imported, int_value, printable, referents, text_of,
+    texts_of,
+};
+use super::{Descriptor, ObjectKind, Place};
 
 type Variables = Vec<(String, usize)>;
 type Parts = Vec<(&'static str, usize)>;
@@ -41,9 +45,8 @@ impl RunningFrame {
 
 /// The frames of all threads, the innermost of each thread first.
 ///
-/// `current_frames` is `sys._current_frames`. No frame is changed: on 3.11 and 3.12, where asking for
-/// `f_locals` would write the variables into a dict that the frame then keeps, they are read where
-/// the interpreter has them.
+/// `current_frames` is `sys._current_frames`. No frame is changed: the variables are read where the
+/// interpreter has them.
 pub fn running_frames(
     py: Python<'_>,
     builtins: &Builtins,
@@ -67,31 +70,22 @@ pub fn running_frames(
 
 fn read(builtins: &Builtins, frame: &Bound<'_, PyAny>, thread: u64) -> RunningFrame {
     let (function, place) = frame_facts(builtins, frame);
-    let version = frame.py().version_info();
-    let (variables, parts) = match (version.major, version.minor) {
-        (3, ..=10) => in_frame_object(builtins, frame),
-        (3, 11) => in_place(builtins, frame, &LAYOUT_3_11),
-        (3, 12) => in_place(builtins, frame, &LAYOUT_3_12),
-        // A proxy that copies nothing (PEP 667), or for a module's frame its namespace.
-        _ => match builtins.frame_locals.get(frame) {
-            Some(locals) if locals.get_type().is(builtins.locals_proxy.bind(frame.py())) => (
-                pairs_of(builtins, &locals)
-                    .into_iter()
-                    .map(|(name, value)| (name, value.as_ptr() as usize))
-                    .collect(),
-                Vec::new(),
-            ),
-            Some(namespace) => (Vec::new(), vec![("f_locals", namespace.as_ptr() as usize)]),
-            None => Default::default(),
-        },
-    };
+    let inner = inner_frame(builtins, frame).unwrap_or_default();
+    let parts = [
+        ("f_locals", inner.locals),
+        ("f_globals", inner.globals),
+        ("f_func", inner.function),
+    ];
     RunningFrame {
         thread,
         function,
         place,
         address: frame.as_ptr() as usize,
-        variables,
-        parts,
+        variables: inner.variables,
+        parts: parts
+            .into_iter()
+            .filter(|(_, address)| *address != 0)
+            .collect(),
         sets_attribute: false,
     }
 }
@@ -105,7 +99,7 @@ fn sets_attribute(builtins: &Builtins, frame: &Bound<'_, PyAny>) -> bool {
         (3, 13) => [108, 63],
         _ => return false,
     };
-    let code = builtins.frame_code.get(frame);
+    let code = code_of_frame(builtins, frame);
     let instructions = code.and_then(|code| builtins.code_bytes.get(&code));
     let at = builtins.frame_last_instruction.get(frame);
     let at = at.and_then(|at| usize::try_from(int_value(&at)?).ok());
@@ -116,9 +110,63 @@ fn sets_attribute(builtins: &Builtins, frame: &Bound<'_, PyAny>) -> bool {
     opcode.is_some_and(|opcode| opcodes.contains(&opcode))
 }
 
-/// Where `_PyInterpreterFrame` has its parts, in words (Include/internal/pycore_frame.h). It does not
-/// change within a minor version: debuggers and profilers rely on that.
-struct Layout {
+/// Addresses of what a frame refers to, zero for what it has not got.
+#[derive(Default)]
+pub struct InnerFrame {
+    pub function: usize,
+    pub globals: usize,
+    pub locals: usize,
+    pub frame_object: usize,
+    /// The calling frame, if the frame object refers to it.
+    pub back: usize,
+    pub variables: Variables,
+}
+
+/// What a frame refers to, read where the interpreter has it; `None` if that is not known.
+pub fn inner_frame(builtins: &Builtins, frame: &Bound<'_, PyAny>) -> Option<InnerFrame> {
+    if builtins.frames_await {
+        in_frame_object(builtins, frame)
+    } else {
+        builtins.frames?.of_frame(builtins, frame)
+    }
+}
+
+/// The code of a frame. The getter `f_code`, which would tell the program's audit hooks, is the last resort.
+pub fn code_of_frame<'py>(
+    builtins: &Builtins,
+    frame: &Bound<'py, PyAny>,
+) -> Option<Bound<'py, PyAny>> {
+    // SAFETY: attached, the object and its type are alive.
+    if unsafe { builtins.kind(ffi::Py_TYPE(frame.as_ptr())) } != ObjectKind::Frame {
+        return None;
+    }
+    if builtins.frames_await {
+        return first_of_kind(builtins, frame, ObjectKind::Code);
+    }
+    let Some(layout) = builtins.frames else {
+        return builtins.frame_code.get(frame);
+    };
+    let (code, _) = layout.checked(builtins, frame)?;
+    // SAFETY: attached; the frame refers to its code.
+    Some(unsafe { Bound::from_borrowed_ptr(frame.py(), code as *mut ffi::PyObject) })
+}
+
+/// Where frames have their parts from 3.11 on, in words: `_PyInterpreterFrame` and `struct _frame`
+/// (Include/internal/pycore_frame.h; from 3.14 on pycore_interpframe_structs.h), and `_PyGenObject_HEAD`
+/// (same files).
+///
+/// Learnt from a suspended generator, in which such a structure is embedded, and from the frame of a
+/// call that is over.
+#[derive(Clone, Copy)]
+pub struct FrameLayout {
+    /// Which word of a frame object is the calling frame.
+    back: usize,
+    /// Which word of a frame object is the address of the structure.
+    inner: usize,
+    /// Where the structure begins in a suspended object.
+    in_suspended: usize,
+    /// Where it begins in the frame object of a call that is over.
+    in_frame: usize,
     code: usize,
     function: usize,
     globals: usize,
@@ -127,66 +175,292 @@ struct Layout {
     variables: usize,
 }
 
-/// Where a frame object has the address of that, after `f_back` (`struct _frame`, same file).
-const INTERPRETER_FRAME: usize = 3;
+/// The bits of a `_PyStackRef` that are no part of the address (Include/internal/pycore_stackref.h, from 3.14
+/// on); in any other word these are zero.
+const TAG: usize = 3;
 
-const LAYOUT_3_11: Layout = Layout {
-    code: 4,
-    function: 0,
-    globals: 1,
-    locals: 3,
-    frame_object: 5,
-    variables: 9,
-};
+impl FrameLayout {
+    /// `None` on 3.10, or if the parts are not where they are looked for.
+    ///
+    /// # Errors
+    /// If what to learn from cannot be made.
+    pub fn known(py: Python<'_>) -> PyResult<Option<Self>> {
+        let made = PyDict::new(py);
+        let program = cr"
+import sys, types
+def suspend(value):
+    yield
+def complete(namespace, names):
+    exec('import sys; frame = sys._getframe()', namespace, names)
+    return names.pop('frame')
+value, namespace, names = object(), {}, {}
+generator = suspend(value)
+suspended = generator.gi_frame
+completed = complete(namespace, names)
+back = completed.f_back
+sizes = {t.__basicsize__ for t in (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)}
+";
+        py.run(program, Some(&made), None)?;
+        let layout = Self::learn(&made);
+        made.clear();
+        layout
+    }
 
-const LAYOUT_3_12: Layout = Layout {
-    code: 0,
-    function: 2,
-    globals: 3,
-    locals: 5,
-    frame_object: 6,
-    variables: 9,
-};
-
-/// The variables of a running frame and the other objects that it holds; none if the interpreter does
-/// not have them where the release of that number has.
-fn in_place(builtins: &Builtins, frame: &Bound<'_, PyAny>, layout: &Layout) -> (Variables, Parts) {
-    let Some(code) = builtins.frame_code.get(frame) else {
-        return Default::default();
-    };
-    let words = frame.as_ptr().cast::<usize>();
-    // SAFETY: attached, so the frame does not move on. A frame object has at least four words, and
-    // what the fourth refers to is alive as long as the frame runs; that this is the structure we
-    // take it for is checked by two of its parts before any other is read.
-    unsafe {
-        let inner = *words.add(INTERPRETER_FRAME) as *const usize;
-        if inner.is_null()
-            || !inner.is_aligned()
-            || *inner.add(layout.frame_object) != frame.as_ptr() as usize
-            || *inner.add(layout.code) != code.as_ptr() as usize
-        {
-            return Default::default();
+    fn learn(made: &Bound<'_, PyDict>) -> PyResult<Option<Self>> {
+        let py = made.py();
+        let get = |name: &str| made.as_any().get_item(name);
+        if py.version_info() < (3, 11) || get("sizes")?.len()? != 1 {
+            return Ok(None);
         }
-        let part = |word: usize| Some(*inner.add(word)).filter(|&address| address != 0);
-        let variables = variable_names(builtins, &code)
-            .into_iter()
-            .enumerate()
-            .filter_map(|(i, name)| Some((name, part(layout.variables + i)?)))
+        let address = |name: &str| PyResult::Ok(get(name)?.as_ptr() as usize);
+        let (generator, suspended, completed) =
+            (get("generator")?, get("suspended")?, get("completed")?);
+        let (of_generator, of_frame) = (words(&generator)?, words(&suspended)?);
+        // What is embedded ends where the variables begin (`PyGen_Type` in Objects/genobject.c).
+        let within = |owner: &[usize], word: usize| {
+            let offset = word.checked_sub(owner.as_ptr() as usize)? / size_of::<usize>();
+            (offset > 1 && offset < owner.len()).then_some(offset)
+        };
+        let inner = of_frame
+            .iter()
+            .position(|&word| within(of_generator, word).is_some());
+        let Some((inner, in_suspended)) =
+            inner.and_then(|inner| Some((inner, within(of_generator, of_frame[inner])?)))
+        else {
+            return Ok(None);
+        };
+        let embedded: Vec<usize> = of_generator[in_suspended..]
+            .iter()
+            .map(|word| word & !TAG)
             .collect();
-        let parts = [
-            ("f_locals", layout.locals),
-            ("f_globals", layout.globals),
-            ("f_func", layout.function),
-        ]
-        .into_iter()
-        .filter_map(|(name, word)| Some((name, part(word)?)))
-        .collect();
-        (variables, parts)
+        let part = |value: usize| only_word(&embedded, value);
+        let function = address("suspend")?;
+        let code = get("suspend")?.getattr("__code__")?.as_ptr() as usize;
+        let own_globals = get("suspend")?.getattr("__globals__")?.as_ptr() as usize;
+        // A call that is over has left all of this in its frame object.
+        let of_completed = words(&completed)?;
+        let Some(start) = within(of_completed, of_completed[inner]) else {
+            return Ok(None);
+        };
+        let moved: Vec<usize> = of_completed[start..]
+            .iter()
+            .map(|word| word & !TAG)
+            .collect();
+        let moved_code = completed.getattr("f_code")?.as_ptr() as usize;
+        let found = (
+            only_word(&of_completed[..inner], address("back")?),
+            part(code),
+            part(function),
+            part(own_globals),
+            part(suspended.as_ptr() as usize),
+            only_word(&moved, address("names")?),
+        );
+        let (
+            Some(back),
+            Some(code),
+            Some(function),
+            Some(globals),
+            Some(frame_object),
+            Some(locals),
+        ) = found
+        else {
+            return Ok(None);
+        };
+        let variables = embedded.len();
+        // SAFETY: the generator has a variable, which follows the part that all generators have.
+        let variable = unsafe { *generator.as_ptr().cast::<usize>().add(of_generator.len()) };
+        let is_known = variable & !TAG == address("value")?
+            && embedded.get(locals) == Some(&0)
+            && moved.get(code) == Some(&moved_code)
+            && moved.get(globals) == Some(&address("namespace")?)
+            && moved.get(frame_object) == Some(&0);
+        Ok(is_known.then_some(Self {
+            back,
+            inner,
+            in_suspended,
+            in_frame: start,
+            code,
+            function,
+            globals,
+            locals,
+            frame_object,
+            variables,
+        }))
+    }
+
+    /// The address of a frame's code and that of the structure, if that is what it should be: it knows the
+    /// frame object or is a part of it, and has the globals that `f_globals` returns.
+    fn checked(
+        &self,
+        builtins: &Builtins,
+        frame: &Bound<'_, PyAny>,
+    ) -> Option<(usize, *const usize)> {
+        let globals = builtins.frame_globals.get(frame)?;
+        // SAFETY: attached, so the frame does not move on. The structure is alive as long as the frame
+        // object: if the call ends first, it is moved there (`take_ownership` in Python/frame.c).
+        unsafe {
+            let inner = *frame.as_ptr().cast::<usize>().add(self.inner) as *const usize;
+            if inner.is_null() || !inner.is_aligned() {
+                return None;
+            }
+            let own = frame
+                .as_ptr()
+                .cast::<usize>()
+                .add(self.in_frame)
+                .cast_const();
+            let linked = match *inner.add(self.frame_object) {
+                0 => inner == own,
+                object => object == frame.as_ptr() as usize,
+            };
+            let is_it = linked && *inner.add(self.globals) == globals.as_ptr() as usize;
+            is_it.then(|| (*inner.add(self.code) & !TAG, inner))
+        }
+    }
+
+    fn of_frame(&self, builtins: &Builtins, frame: &Bound<'_, PyAny>) -> Option<InnerFrame> {
+        let (_, inner) = self.checked(builtins, frame)?;
+        // SAFETY: the structure has been checked; the word before it is the frame object's own.
+        unsafe {
+            let mut read = self.read(builtins, frame.py(), inner);
+            read.back = *frame.as_ptr().cast::<usize>().add(self.back);
+            Some(read)
+        }
+    }
+
+    /// What a generator, coroutine or asynchronous generator refers to, without making its frame object.
+    ///
+    /// `None` if it has come to its end. Else it refers to its function and its code, one after the other
+    /// (`_PyFrame_Traverse` in Python/frame.c), and these are two words of the structure.
+    pub fn of_suspended(
+        &self,
+        builtins: &Builtins,
+        object: &Bound<'_, PyAny>,
+    ) -> Option<InnerFrame> {
+        // SAFETY: attached; every suspended object has the structure, up to the variables.
+        unsafe {
+            let inner = object
+                .as_ptr()
+                .cast::<usize>()
+                .add(self.in_suspended)
+                .cast_const();
+            let pair = [self.function, self.code].map(|word| *inner.add(word) & !TAG);
+            let is_it = referents(object).windows(2).any(|next| next == pair);
+            is_it.then(|| self.read(builtins, object.py(), inner))
+        }
+    }
+
+    /// # Safety
+    /// The caller is attached, and `inner` is such a structure, with as many variables as its code has.
+    unsafe fn read(&self, builtins: &Builtins, py: Python<'_>, inner: *const usize) -> InnerFrame {
+        // SAFETY: by this function's contract.
+        unsafe {
+            let part = |word: usize| *inner.add(word) & !TAG;
+            let code = Bound::from_borrowed_ptr(py, part(self.code) as *mut ffi::PyObject);
+            InnerFrame {
+                function: part(self.function),
+                globals: part(self.globals),
+                locals: part(self.locals),
+                frame_object: part(self.frame_object),
+                back: 0,
+                variables: variable_names(builtins, &code)
+                    .into_iter()
+                    .enumerate()
+                    .map(|(i, name)| (name, part(self.variables + i)))
+                    .filter(|(_, address)| *address != 0)
+                    .collect(),
+            }
+        }
+    }
+}
+
+/// How the variables of a function are found in its code object.
+pub enum VariableNames {
+    /// `co_varnames`, `co_cellvars` and `co_freevars` are there (3.10).
+    Stored([Descriptor; 3]),
+    /// A word of the code object is the tuple of all, in the order of a frame's slots (`co_localsplusnames` in
+    /// Include/cpython/code.h, from 3.11 on). `co_varnames` would make a tuple, and from 3.12 on keep it.
+    InPlace {
+        code_type: usize,
+        word: usize,
+    },
+    Unknown,
+}
+
+impl VariableNames {
+    /// # Errors
+    /// If what to learn from cannot be made.
+    pub fn known(py: Python<'_>) -> PyResult<Self> {
+        let made = PyDict::new(py);
+        let program = cr"
+def around(free):
+    def function(argument, cell):
+        local = 0
+        return lambda: (cell, free)
+    return function
+code = around(0).__code__
+";
+        py.run(program, Some(&made), None)?;
+        let code = made.as_any().get_item("code")?;
+        let ty = code.get_type();
+        if py.version_info() < (3, 11) {
+            let stored = |name| Descriptor::of(&ty, name);
+            let [locals, cells, free] = ["co_varnames", "co_cellvars", "co_freevars"].map(stored);
+            return Ok(Self::Stored([locals?, cells?, free?]));
+        }
+        // A copy has a new tuple, which the collector tracks and so can show. It untracks tuples when it
+        // next runs, which it may do just here; hence the second and third try.
+        let youngest = [("generation", 0)].into_py_dict(py)?;
+        let get_objects = py.import("gc")?.getattr("get_objects")?;
+        let renamed = [("co_name", "renamed")].into_py_dict(py)?;
+        let replace = code.getattr("replace")?;
+        for _ in 0..3 {
+            let copy = replace.call((), Some(&renamed))?;
+            let tracked = get_objects.call((), Some(&youngest))?;
+            let code_words = words(&copy)?;
+            let found = tracked.cast::<PyList>()?.iter().find_map(|it| {
+                let names = it
+                    .is_exact_instance_of::<PyTuple>()
+                    .then(|| texts_of(&it))?;
+                let is_it = names == ["argument", "cell", "local", "free"];
+                is_it
+                    .then(|| only_word(code_words, it.as_ptr() as usize))
+                    .flatten()
+            });
+            if let Some(word) = found {
+                let code_type = ty.as_ptr() as usize;
+                return Ok(Self::InPlace { code_type, word });
+            }
+        }
+        Ok(Self::Unknown)
+    }
+}
+
+/// The variables of a function in the order of its frame's slots: its own, beginning with the arguments,
+/// then further ones that inner functions use too, then those it has from functions around it.
+pub fn variable_names(builtins: &Builtins, code: &Bound<'_, PyAny>) -> Vec<String> {
+    match &builtins.variable_names {
+        VariableNames::Stored(parts) => parts
+            .iter()
+            .filter_map(|part| part.get(code))
+            .flat_map(|names| texts_of(&names))
+            .collect(),
+        VariableNames::InPlace { code_type, word }
+            if *code_type == code.get_type().as_ptr() as usize =>
+        {
+            // SAFETY: attached; every code object has the tuple there, as `known` has seen.
+            let names = unsafe {
+                let names = *code.as_ptr().cast::<*mut ffi::PyObject>().add(*word);
+                Bound::from_borrowed_ptr(code.py(), names)
+            };
+            texts_of(&names)
+        }
+        _ => Vec::new(),
     }
 }
 
 /// Where a frame object of 3.10 has its parts, in words (`struct _frame` in Include/cpython/frameobject.h).
 mod frame_3_10 {
+    pub const BACK: usize = 3;
     pub const CODE: usize = 4;
     pub const GLOBALS: usize = 6;
     pub const LOCALS: usize = 7;
@@ -195,22 +469,11 @@ mod frame_3_10 {
     pub const VARIABLES: usize = 44;
 }
 
-/// As [`in_place`], for 3.10, where the frame object itself has the variables.
-fn in_frame_object(builtins: &Builtins, frame: &Bound<'_, PyAny>) -> (Variables, Parts) {
+/// As [`FrameLayout::of_frame`], for 3.10, where the frame object itself has the variables.
+fn in_frame_object(builtins: &Builtins, frame: &Bound<'_, PyAny>) -> Option<InnerFrame> {
     use frame_3_10::*;
-    let Some(code) = builtins.frame_code.get(frame) else {
-        return Default::default();
-    };
-    // Unlike in later versions, an argument that inner functions use has a slot of either kind.
-    let names: Vec<String> = [
-        &builtins.code_varnames,
-        &builtins.code_cellvars,
-        &builtins.code_freevars,
-    ]
-    .into_iter()
-    .filter_map(|part| part.get(&code))
-    .flat_map(|names| texts_of(&names))
-    .collect();
+    let code = code_of_frame(builtins, frame)?;
+    let names = variable_names(builtins, &code);
     let words = frame.as_ptr().cast::<usize>();
     // SAFETY: attached, so the frame does not move on. A frame object is larger than the parts read
     // first, which tell whether it is laid out as we take it for: the stack begins right behind as
@@ -218,24 +481,25 @@ fn in_frame_object(builtins: &Builtins, frame: &Bound<'_, PyAny>) -> (Variables,
     unsafe {
         let stack = words.add(VARIABLES + names.len());
         if *words.add(CODE) != code.as_ptr() as usize || *words.add(STACK) != stack as usize {
-            return Default::default();
+            return None;
         }
-        let part = |word: usize| Some(*words.add(word)).filter(|&address| address != 0);
-        let variables = names
-            .into_iter()
-            .enumerate()
-            .filter_map(|(i, name)| Some((name, part(VARIABLES + i)?)))
-            .collect();
-        let parts = [("f_locals", LOCALS), ("f_globals", GLOBALS)]
-            .into_iter()
-            .filter_map(|(name, word)| Some((name, part(word)?)))
-            .collect();
-        (variables, parts)
+        Some(InnerFrame {
+            globals: *words.add(GLOBALS),
+            locals: *words.add(LOCALS),
+            back: *words.add(BACK),
+            variables: names
+                .into_iter()
+                .enumerate()
+                .map(|(i, name)| (name, *words.add(VARIABLES + i)))
+                .filter(|(_, address)| *address != 0)
+                .collect(),
+            ..InnerFrame::default()
+        })
     }
 }
 
 /// The names of threads, by number, as far as `threading` knows them.
-pub fn thread_names(py: Python<'_>) -> Vec<(u64, String)> {
+pub fn thread_names(py: Python<'_>, builtins: &Builtins) -> Vec<(u64, String)> {
     let mut names = Vec::new();
     let Some(active) = imported(intern!(py, "threading"))
         .and_then(|threading| threading.get_item(intern!(py, "_active")).ok()?)
@@ -243,20 +507,8 @@ pub fn thread_names(py: Python<'_>) -> Vec<(u64, String)> {
         return names;
     };
     dict_items(&active, &mut |number, thread| {
-        // SAFETY: attached; reads or makes the object's own dict without asking its class.
-        let attributes = unsafe {
-            let dict = ffi::PyObject_GenericGetDict(thread.as_ptr(), std::ptr::null_mut());
-            Bound::from_owned_ptr_or_opt(py, dict)
-        };
-        let Some(attributes) = attributes else {
-            // SAFETY: attached.
-            unsafe { ffi::PyErr_Clear() };
-            return true;
-        };
-        let name = find_item("_name", |f| dict_items(&attributes, f));
-        if let (Some(number), Some(name)) =
-            (int_value(number), name.and_then(|name| text_of(&name)))
-        {
+        let name = attribute(builtins, thread, "_name").and_then(|name| text_of(&name));
+        if let (Some(number), Some(name)) = (int_value(number), name) {
             names.push((number as u64, printable(&name)));
         }
         true
@@ -273,4 +525,38 @@ pub fn is_in_package(py: Python<'_>, file: &str) -> bool {
         .as_deref()
         .and_then(|own| own.strip_suffix("__init__.py"));
     folder.is_some_and(|folder| file.starts_with(folder))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_of_a_suspended_generator_are_read_in_it() {
+        Python::attach(|py| {
+            let builtins = Builtins::new(py).expect("CPython has all of them");
+            let since_3_11 = py.version_info() >= (3, 11);
+            assert_eq!(builtins.frames.is_some(), since_3_11);
+            let names = matches!(builtins.variable_names, VariableNames::InPlace { .. });
+            assert_eq!(names, since_3_11);
+            let made = py
+                .eval(c"(it for it in [type])", None, None)
+                .expect("it is valid");
+            made.call_method0("__next__").expect("there is an item");
+            let Some(layout) = builtins.frames else {
+                return;
+            };
+            let inner = layout
+                .of_suspended(&builtins, &made)
+                .expect("it is suspended");
+            let found = inner.variables.iter().find(|(name, _)| name == "it");
+            assert_eq!(
+                found.map(|(_, address)| *address),
+                Some(py.get_type::<pyo3::types::PyType>().as_ptr() as usize)
+            );
+            assert_eq!(inner.frame_object, 0);
+            assert!(made.call_method0("__next__").is_err());
+            assert!(layout.of_suspended(&builtins, &made).is_none());
+        });
+    }
 }

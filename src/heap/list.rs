@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PyType};
 
 /// The memory of a list: `PyListObject` in `Include/cpython/listobject.h`, the same in CPython 3.10
-/// to 3.14. It is not part of the stable ABI, hence [`ListLayout`].
+/// to 3.15. It is not part of the stable ABI, hence [`ListLayout`].
 #[repr(C)]
 struct ListObject {
     head: ffi::PyVarObject,
@@ -21,11 +21,10 @@ struct ListObject {
 pub struct ListLayout(());
 
 impl ListLayout {
-    /// `None` if this interpreter is of a later version than known, or its lists look different.
+    /// `None` if the lists of this interpreter look different.
     pub fn known(py: Python<'_>) -> Option<Self> {
         let size = py.get_type::<PyList>().getattr("__basicsize__").ok()?;
-        if py.version_info() >= (3, 15) || size.extract::<usize>().ok()? != size_of::<ListObject>()
-        {
+        if size.extract::<usize>().ok()? != size_of::<ListObject>() {
             return None;
         }
         let expected = [
@@ -34,11 +33,19 @@ impl ListLayout {
             py.get_type::<PyList>().into_any(),
         ];
         let probe = PyList::new(py, &expected).ok()?;
+        let empty = PyList::empty(py);
         // SAFETY: attached; a list is as large as this structure, by the check above, and `items` is
         // read only if all else is as it should be.
         unsafe {
+            let none = &*empty.as_ptr().cast::<ListObject>();
+            if none.head.ob_size != 0 || none.allocated != 0 || !none.items.is_null() {
+                return None;
+            }
             let list = &*probe.as_ptr().cast::<ListObject>();
-            let plausible = list.head.ob_size == 3 && (3..64).contains(&list.allocated);
+            let plausible = list.head.ob_size == 3
+                && (3..64).contains(&list.allocated)
+                && !list.items.is_null()
+                && list.items.is_aligned();
             let same = plausible
                 && slice::from_raw_parts(list.items, 3)
                     .iter()

@@ -25,6 +25,8 @@ mod fields;
 #[cfg(feature = "python")]
 mod frames;
 #[cfg(feature = "python")]
+mod inline_values;
+#[cfg(feature = "python")]
 mod list;
 #[cfg(feature = "python")]
 mod live;
@@ -55,7 +57,7 @@ pub(crate) use {
     builtins::Builtins,
     capture::capture,
     classes::Classes,
-    describe::describe,
+    describe::{class_name, describe},
     fields::{FunctionLayout, Layouts},
     frames::{RunningFrame, is_in_package, running_frames, thread_names},
     live::{LiveObjects, NotTaken},

@@ -8,9 +8,11 @@ use pyo3::types::{PyBool, PyBytes, PyFloat, PyString, PyTuple};
 use rustc_hash::FxHashMap;
 
 use super::builtins::Builtins;
-use super::describe::{class_name, qualname};
+use super::describe::{class_name, deque_length, qualname};
+use super::inline_values::{inline_values, instance_dict};
 use super::read::{
-    TEXT_LIMIT, class_items, dict_items, int_value, items, printable, text_of, texts_of,
+    TEXT_LIMIT, class_items, dict_items, int_value, items, last_referents, member_place, printable,
+    text_of, texts_of,
 };
 use super::variables::{name_frame, name_suspended};
 use super::{Descriptor, ObjectKind, ReferenceName};
@@ -33,7 +35,7 @@ pub fn name_references(
         ObjectKind::Dict => name_dict(builtins, object, &mut names),
         ObjectKind::List => name_list(object, &mut names),
         ObjectKind::Tuple => name_tuple(builtins, object, &mut names),
-        ObjectKind::Set => name_set(builtins, object, &mut names),
+        ObjectKind::Set => name_set(object, &mut names),
         ObjectKind::Deque => name_deque(builtins, object, &mut names),
         ObjectKind::Function => name_function(builtins, object, &mut names),
         ObjectKind::Cell => names.attribute(&builtins.cell_contents, object, "cell_contents"),
@@ -277,25 +279,18 @@ fn named_tuple_fields(builtins: &Builtins, tuple: &Bound<'_, PyAny>) -> Vec<Stri
     fields
 }
 
-fn name_set(builtins: &Builtins, set: &Bound<'_, PyAny>, names: &mut Names<'_>) {
-    // SAFETY: the kind says that this is a set.
-    unsafe {
-        builtins.set_elements.for_each(set, &mut |element| {
-            names.claim_value(element, || ReferenceName::Member);
-            !names.done()
-        });
+fn name_set(set: &Bound<'_, PyAny>, names: &mut Names<'_>) {
+    // SAFETY: attached; the kind says that this is a set.
+    let size = unsafe { ffi::PySet_Size(set.as_ptr()) };
+    for element in last_referents(set, usize::try_from(size).unwrap_or(0)) {
+        names.claim(element, || ReferenceName::Member);
     }
 }
 
 fn name_deque(builtins: &Builtins, deque: &Bound<'_, PyAny>, names: &mut Names<'_>) {
-    let mut position = 0;
-    // SAFETY: the kind says that this is a deque.
-    unsafe {
-        builtins.deque_items.for_each(deque, &mut |item| {
-            names.claim_value(item, || ReferenceName::Index(position));
-            position += 1;
-            !names.done()
-        });
+    let items = last_referents(deque, deque_length(builtins, deque));
+    for (position, item) in items.into_iter().enumerate() {
+        names.claim(item, || ReferenceName::Index(position));
     }
 }
 
@@ -356,9 +351,11 @@ fn name_members(builtins: &Builtins, object: &Bound<'_, PyAny>, names: &mut Name
             if value
                 .get_type()
                 .is(builtins.member_descriptor.bind(object.py()))
-                && let Some(member) = Descriptor::new(value)
+                && let Some(target) = member_of(builtins, value, object)
             {
-                names.attribute(&member, object, &text_of(name).unwrap_or_default());
+                names.claim(target, || {
+                    ReferenceName::Attribute(printable(&text_of(name).unwrap_or_default()))
+                });
             }
             !names.done()
         });
@@ -368,41 +365,27 @@ fn name_members(builtins: &Builtins, object: &Bound<'_, PyAny>, names: &mut Name
     }
 }
 
-/// Names attributes in the instance's `__dict__`, or where that does not exist as a dict yet
-/// (inline values, from 3.11 on) the attributes themselves.
-fn name_instance_dict(builtins: &Builtins, object: &Bound<'_, PyAny>, names: &mut Names<'_>) {
-    let offset = builtins
-        .type_dictoffset
-        .get(object.get_type().as_any())
-        .and_then(|offset| int_value(&offset))
-        .unwrap_or(0);
-    // A negative offset stands for a dict that the interpreter manages and may not have made yet.
-    let nameless_dict = names.nameless_of_type(|ty| ty == &raw mut ffi::PyDict_Type);
-    if offset == 0 || (offset > 0 && nameless_dict.is_none()) {
-        return;
+/// The address of what a member descriptor reads from an object.
+fn member_of(
+    builtins: &Builtins,
+    descriptor: &Bound<'_, PyAny>,
+    object: &Bound<'_, PyAny>,
+) -> Option<usize> {
+    match builtins.members {
+        Some(members) => member_place(members, descriptor)?.read(object),
+        None => Some(Descriptor::new(descriptor)?.get(object)?.as_ptr() as usize),
     }
-    // SAFETY: attached; reads or makes the object's own dict without asking its class
-    // (Objects/object.c); the references were taken before.
-    let dict = unsafe {
-        let dict = ffi::PyObject_GenericGetDict(object.as_ptr(), std::ptr::null_mut());
-        match Bound::from_owned_ptr_or_opt(object.py(), dict) {
-            Some(dict) => dict,
-            None => {
-                ffi::PyErr_Clear();
-                return;
-            }
+}
+
+/// Names the instance's `__dict__`, and where there is none yet, or the object has the values
+/// nevertheless (inline values, from 3.11 on), the attributes themselves.
+fn name_instance_dict(builtins: &Builtins, object: &Bound<'_, PyAny>, names: &mut Names<'_>) {
+    if let Some(dict) = instance_dict(builtins, object) {
+        names.claim(dict, || ReferenceName::Attribute("__dict__".to_owned()));
+    }
+    if !names.done() {
+        for (name, value) in inline_values(builtins, object) {
+            names.claim(value, || ReferenceName::Attribute(name));
         }
-    };
-    // From 3.13 on an object may refer to its dict and to the values themselves
-    // (`PyObject_VisitManagedDict`).
-    names.claim_value(&dict, || ReferenceName::Attribute("__dict__".to_owned()));
-    dict_items(&dict, &mut |key, value| {
-        names.claim_value(value, || {
-            ReferenceName::Attribute(match text_of(key) {
-                Some(name) => printable(&name),
-                None => literal(builtins, key),
-            })
-        });
-        !names.done()
-    });
+    }
 }

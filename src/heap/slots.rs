@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyList;
 
 /// What lies before an object that the collector can track: `PyGC_Head` in
-/// `Include/internal/pycore_gc.h`, the same in CPython 3.10 to 3.14.
+/// `Include/internal/pycore_gc.h` (from 3.14 on `pycore_interp_structs.h`), the same in CPython 3.10 to 3.15.
 #[repr(C)]
 pub struct CollectorHead {
     /// The next one in a list of the collector's; zero where it does not track the object
@@ -23,6 +23,21 @@ impl CollectorHead {
     pub const COLLECTING: usize = 2;
     /// What is no address in either link.
     const FLAGS: usize = Self::FINALIZED | Self::COLLECTING;
+
+    /// True if both neighbours in the list refer back to this head.
+    ///
+    /// # Safety
+    /// The caller is attached to the interpreter, and this is the head of a tracked object, if objects have
+    /// one.
+    unsafe fn is_linked(&self) -> bool {
+        let own = std::ptr::from_ref(self).cast_mut();
+        let (next, previous) = (self.next(), self.previous());
+        if (next as usize) < 0x1_0000 || (previous as usize) < 0x1_0000 {
+            return false;
+        }
+        // SAFETY: by this function's contract, these are heads, or the list's own.
+        unsafe { (*next).previous() == own && (*previous).next() == own }
+    }
 
     /// That of an object.
     ///
@@ -60,14 +75,17 @@ pub struct HeadLayout {
 }
 
 impl HeadLayout {
-    /// Compares objects, tracked and not, with what CPython says of them.
+    /// Compares objects, tracked and not, with what CPython says of them. A tracked one must stand between
+    /// its neighbours in the list.
     pub fn new(py: Python<'_>) -> Self {
         let list = PyList::empty(py);
         let layout = Self { known: true };
         // SAFETY: attached. Nobody else has the list, and it is tracked again before it goes.
         let known = unsafe {
             let object = list.as_ptr();
-            let tracked = layout.tracks(object) && ffi::PyObject_GC_IsTracked(object) != 0;
+            let tracked = layout.tracks(object)
+                && ffi::PyObject_GC_IsTracked(object) != 0
+                && (*CollectorHead::of(object)).is_linked();
             ffi::PyObject_GC_UnTrack(object.cast());
             let untracked = !layout.tracks(object) && ffi::PyObject_GC_IsTracked(object) == 0;
             ffi::PyObject_GC_Track(object.cast());

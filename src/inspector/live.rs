@@ -13,7 +13,7 @@ use super::{Inspector, busy};
 use crate::device::DeviceBuffer;
 use crate::graph::{Csr, Ways};
 use crate::heap::{
-    LiveObjects, NotTaken, ReferenceName, RunningFrame, TypeTable, dict_items, find_item,
+    Builtins, LiveObjects, NotTaken, ReferenceName, RunningFrame, TypeTable, dict_items, find_item,
     is_in_package, is_library_file, running_frames, text_of, thread_names,
 };
 
@@ -168,7 +168,7 @@ impl<'py> Live<'py> {
         live.own.extend(own);
         live.find_modules(py);
         let mut edges = Edges::default();
-        live.find_frames(py, &mut edges);
+        live.find_frames(py, builtins, &mut edges);
         live.find_buffers(&frameworks, &mut edges);
         live.find_owned(inspector, &frameworks, &mut edges);
         live.objects.graph.insert(live.extra.len(), &edges.list);
@@ -324,8 +324,8 @@ impl<'py> Live<'py> {
         self.modules = own.into_iter().map(|(_, module)| module).collect();
     }
 
-    fn find_frames(&mut self, py: Python<'py>, edges: &mut Edges) {
-        self.threads = thread_names(py);
+    fn find_frames(&mut self, py: Python<'py>, builtins: &Builtins, edges: &mut Edges) {
+        self.threads = thread_names(py, builtins);
         for index in 0..self.frames.len() {
             let frame = &self.frames[index];
             let is_own = frame

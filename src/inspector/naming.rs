@@ -8,7 +8,7 @@ use super::Inspector;
 use super::live::{Extra, Live, Root};
 use crate::device::Frameworks;
 use crate::graph::{LeakEdge, LeakGraph, LeakNode, fold, hide_unless_code, hide_values};
-use crate::heap::{Description, ObjectKind, ReferenceName, describe};
+use crate::heap::{Classes, Description, ObjectKind, ReferenceName, describe};
 use crate::report::redact::shorten;
 use crate::report::retention::{Beginning, Path};
 
@@ -65,7 +65,7 @@ impl<'a, 'py> Naming<'a, 'py> {
         for (from, targets) in wanted {
             naming.name(inspector, frameworks, from, &targets);
         }
-        let mut classes = inspector.classes.take();
+        let mut classes = Classes::default();
         for node in order {
             if naming.descriptions.contains_key(&node) {
                 continue;
@@ -84,7 +84,6 @@ impl<'a, 'py> Naming<'a, 'py> {
             };
             naming.descriptions.insert(node, description);
         }
-        inspector.classes.set(classes);
         naming
     }
 

@@ -97,15 +97,10 @@ impl Handler for Shared {
     }
 
     fn look(&self, py: Python<'_>, garbage: &mut Unreachable<'_>, _info: CollectionInfo) {
-        let looked = if self.0.checking.get() {
-            None
-        } else {
-            self.0.look_at(py, garbage)
-        };
-        if looked.is_none() {
-            self.0.inspector.forget_classes();
+        if !self.0.checking.get() {
+            let looked = self.0.look_at(py, garbage);
+            self.0.collections.looked.replace(looked);
         }
-        self.0.collections.looked.replace(looked);
     }
 
     fn wants_after(&self, seen: Seen) -> bool {
@@ -115,9 +110,6 @@ impl Handler for Shared {
     }
 
     fn after(&self, py: Python<'_>, info: CollectionInfo, seen: Seen) {
-        if seen != Seen::All {
-            self.0.inspector.forget_classes();
-        }
         if self.0.checking.get() {
             return;
         }
@@ -203,9 +195,6 @@ impl Watcher {
                 Err(error) => self.note_error(py, &error),
             }
             looked.before = Counters::of(py, &looked.found);
-        }
-        if glance.class_dies {
-            self.inspector.forget_classes();
         }
         Some(looked)
     }
