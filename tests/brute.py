@@ -15,9 +15,8 @@ from random import Random
 
 import pytest
 
-from collector import no_other_callbacks as no_other_callbacks
-from test_random_graphs import Program, Young, check_aftermath, check_report, program_of
-from test_random_graphs import check_young as check_young
+from test_random_graphs import Program, Watched, check_aftermath, check_report, program_of
+from test_random_graphs import check_watched as check_watched
 from test_random_graphs import paused as paused
 
 CASES = int(os.environ.get("TEST_CASES", "200000"))
@@ -37,5 +36,8 @@ def test_random_programs(check: Callable[[Program], None], lot: int) -> None:
 
 
 @pytest.mark.parametrize("lot", range(FIRST, FIRST + CASES, LOT))
-def test_young_garbage_of_random_programs(lot: int, check_young: Young) -> None:
-    test_random_programs(check_young, lot)
+@pytest.mark.parametrize("generation", [0, 1, 2])
+def test_what_a_watch_sees_of_random_programs(
+    generation: int, lot: int, check_watched: Watched
+) -> None:
+    test_random_programs(lambda program: check_watched(program, generation), lot)
