@@ -1,9 +1,9 @@
 """Host programs that must not notice cyclescope: each is run bare and watched, and compared.
 
 ``python hosts.py NAME`` runs one bare, with ``--watch`` under the always-on watch. With ``--young``
-each collection is one of the youngest generation first, after a few that let the watch find out
-that its witness can be relied on. A program prints what it can see. Where the watch still has to be
-there at the end, it is asked for a last leak.
+each collection is one of the youngest generation first, after a few that found nothing, so that the
+watch takes its looks before a collection rarely. A program prints what it can see. Where the watch
+still has to be there at the end, it is asked for a last leak.
 """
 
 from __future__ import annotations

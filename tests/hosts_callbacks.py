@@ -15,7 +15,6 @@ from hosts_parts import (
     program,
     state,
     throws_callbacks_out,
-    wait_for_flags,
 )
 
 
@@ -72,6 +71,7 @@ def callbacks_put_aside_in_finalizer() -> None:
     Acts(put_aside)
     Node()
     print(gc.collect())
+    state()
     gc.callbacks[:] = saved
     saved.clear()
     aftermath()
@@ -83,7 +83,7 @@ def callbacks_put_aside_for_ever() -> None:
     Acts(lambda _: gc.callbacks.clear())
     Node()
     print(gc.collect())
-    wait_for_flags(0)
+    state()
     aftermath()
     print(all(callable(callback) for callback in saved))
 
@@ -97,7 +97,7 @@ def callbacks_put_aside_by_garbage() -> None:
     Acts(put_aside)
     Node()
     print(gc.collect())
-    wait_for_flags(0)
+    state()
     aftermath()
 
 
@@ -137,7 +137,7 @@ def another_callback_empties_garbage() -> None:
 
 @program
 def a_newcomer_takes_hold_of_garbage() -> None:
-    """It comes first at "stop" and keeps what it finds: that must stay whole, and then go."""
+    """It comes first at "stop" and keeps what it finds in the program's list."""
     stash: list[Any] = []
 
     def newcomer(phase: str, _: object) -> None:
@@ -148,7 +148,7 @@ def a_newcomer_takes_hold_of_garbage() -> None:
     Node("held")
     Loud("not held")
     gc.collect()
-    assert [(n.name, n.me is n, n.array.size) for n in stash] in ([], [("held", True, 16)]), stash
+    print([(n.name, n.me is n, n.array.size) for n in stash])
     gc.callbacks.remove(newcomer)
     stash.clear()
     gc.collect()

@@ -55,7 +55,7 @@ def user_wants_statistics() -> None:
 
 @program
 def stderr_takes_hold_of_garbage() -> None:
-    """CPython prints its statistics after it has saved the garbage: a last moment to get at it."""
+    """CPython prints its statistics once the garbage is found: a moment to get at what is saved."""
     stash: list[Any] = []
     real = sys.stderr
 
@@ -71,8 +71,7 @@ def stderr_takes_hold_of_garbage() -> None:
     gc.collect()
     gc.set_debug(0)
     sys.stderr = real
-    state_of = [(n.name, n.me is n, n.array.size) for n in stash if type(n) is Node]
-    assert state_of in ([], [("held", True, 16)]), state_of
+    print([(n.name, n.me is n, n.array.size) for n in stash if type(n) is Node])
     stash.clear()
     gc.collect()
     state()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -85,15 +84,8 @@ def others_first(callback: Callable[[str, dict[str, int]], object]) -> None:
 
 
 def aftermath() -> None:
-    """Whatever stayed behind is gone after some collections, and no more comes."""
+    """Nothing stays behind in later collections either."""
     for _ in range(3):
         Node()
         gc.collect()
     state()
-
-
-def wait_for_flags(flags: int) -> None:
-    """Give the watch the time that it needs to notice."""
-    deadline = time.monotonic() + 60
-    while gc.get_debug() != flags and time.monotonic() < deadline:
-        time.sleep(0.05)

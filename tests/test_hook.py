@@ -120,9 +120,9 @@ def test_a_thousand_watches_leave_nothing_behind() -> None:
 
 
 @pytest.mark.usefixtures("quiet_collector")
-@pytest.mark.parametrize("count", [1, 4095, 4096, 4097, 20_000])
+@pytest.mark.parametrize("count", [1, 20_000])
 def test_few_and_many_objects_leave_the_list_of_garbage_as_it_was(count: int) -> None:
-    """Few are taken out of the list's memory as they lie there, many by CPython's own functions."""
+    """Nothing is put into it or taken out, and it never had room for more than its own."""
     dead = [0]
 
     class Mortal:
@@ -134,6 +134,7 @@ def test_few_and_many_objects_leave_the_list_of_garbage_as_it_was(count: int) ->
 
     older = object()
     gc.garbage.append(older)
+    size = sys.getsizeof(gc.garbage)
     try:
         with cyclescope.observe_tensor_cycles(lambda report: None, devices="any"):
             for turn in range(1, 4):
@@ -143,7 +144,7 @@ def test_few_and_many_objects_leave_the_list_of_garbage_as_it_was(count: int) ->
                 assert gc.garbage == [older]
                 assert dead == [turn * count]
             assert not any(type(thing) is Mortal for thing in gc.get_objects())
-        assert sys.getsizeof(gc.garbage) < 50_000
+        assert sys.getsizeof(gc.garbage) == size
         gc.garbage.append(count)
         assert gc.garbage == [older, count]
     finally:
@@ -245,7 +246,7 @@ def test_the_hook_survives_strange_calls(arguments: tuple[Any, ...]) -> None:
 
 @pytest.mark.usefixtures("quiet_collector")
 def test_callbacks_of_a_watch_may_use_cyclescope() -> None:
-    """The callback runs while the collection that it tells of is still waiting for it."""
+    """The callback looks on its own thread, while this one checks and collects."""
     seen: list[int] = []
 
     def callback(report: cyclescope.CycleReport) -> None:
