@@ -99,6 +99,36 @@ def test_a_handler_that_blocks_does_not_stop_the_program() -> None:
     assert tally.count == 51
 
 
+def test_reports_that_nobody_takes_are_counted_and_not_waited_for(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """As many as there is room for are told later, of the others how many there were."""
+    reached, go_on = threading.Event(), threading.Event()
+    told: list[cyclescope.CycleReport] = []
+
+    def callback(report: cyclescope.CycleReport) -> None:
+        told.append(report)
+        reached.set()
+        go_on.wait()
+
+    try:
+        with cyclescope.observe_tensor_cycles(callback, devices="any") as watch:
+            leak()
+            assert reached.wait(10)
+            for _ in range(1000):
+                leak()
+            assert len(told) == 1
+            go_on.set()
+            assert watch.flush()
+            (tally,) = watch.leaks
+    finally:
+        go_on.set()
+    assert tally.count == 1001
+    assert 100 < len(told) < 1001
+    (sentence,) = [text for text in caplog.messages if "were not told" in text]
+    assert f"{1001 - len(told)} reports were not told" in sentence
+
+
 def test_a_handler_that_leaks_and_collects() -> None:
     """What the telling itself leaks is told as well, and does not go round for ever."""
     records: list[str] = []

@@ -160,7 +160,7 @@ def main() -> None:
     parser.add_argument(
         "--alone",
         action="store_true",
-        help="no other callback than the watch's, so that it looks at young garbage unsaved",
+        help="no other callback than the watch's: a finalizer leaves the garbage",
     )
     args = parser.parse_args()
     if args.alone:

@@ -1,9 +1,9 @@
 """Start-up code of an interpreter that runs CPython's own tests; see ``run.py``.
 
 Every collection leaves a little garbage for the next, with an array in it, so that a watch has
-something to report each time and reads whatever else is garbage with it. It is left by a callback,
-beside which a watch has all garbage saved; or, as a watch that is alone in ``gc.callbacks`` looks
-at young garbage without that, by a finalizer, and with an array every other time.
+something to report each time and reads whatever else is garbage with it. It is left by a callback;
+or, so that the watch is alone in ``gc.callbacks``, by a finalizer, and with an array every other
+time.
 """
 
 import atexit
