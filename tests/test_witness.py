@@ -1,4 +1,4 @@
-"""Garbage is seen from among it, in collections of each generation: does that show, or miss anything?
+"""Garbage is seen from among it in collections of each generation: does that show, or miss any?
 
 ``test_hook.py`` and ``harmless/`` compare whole programs with and without.
 """
@@ -80,9 +80,7 @@ def test_garbage_is_never_saved(reports: Reports) -> None:
 
 @pytest.mark.parametrize("generation", GENERATIONS)
 @pytest.mark.parametrize("plain", [0, 1, 50])
-def test_a_buffer_among_garbage_is_reported(
-    plain: int, generation: int, reports: Reports
-) -> None:
+def test_a_buffer_among_garbage_is_reported(plain: int, generation: int, reports: Reports) -> None:
     for _ in range(20):
         reports.clear()
         before, leak, after = [Node() for _ in range(plain)], Node(numpy.ones(1000)), Node()
