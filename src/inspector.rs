@@ -13,7 +13,7 @@ mod room;
 mod unreachable;
 mod why;
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -81,6 +81,15 @@ pub struct Inspector {
     current_frames: Py<PyAny>,
     process: Process,
     redact: Cell<bool>,
+}
+
+/// What is known of garbage that is being examined.
+struct Looked<'a> {
+    snapshot: &'a Snapshot,
+    buffers: &'a [Option<DeviceBuffer>],
+    frameworks: &'a Frameworks,
+    /// How many references to the object at an address are ours.
+    own: &'a dyn Fn(usize) -> i64,
 }
 
 impl Inspector {
@@ -259,6 +268,16 @@ impl Inspector {
             ask_for_room(count, ROOM_FOR_BUFFER)?;
         }
         let groups = find_groups(&snapshot, &is_buffer);
+        let addresses = OnceCell::new();
+        let own = |address: usize| {
+            let known: &FxHashSet<usize> =
+                addresses.get_or_init(|| garbage.iter().map(|&object| object as usize).collect());
+            if known.contains(&address) {
+                own_references
+            } else {
+                0
+            }
+        };
 
         let mut found: Vec<Found> = Vec::new();
         let mut by_signature: FxHashMap<String, usize> = FxHashMap::default();
@@ -287,8 +306,13 @@ impl Inspector {
                     (index, Some(leak))
                 }
             };
-            let occurrence =
-                self.occurrence(py, &snapshot, &buffers, &frameworks, group, described);
+            let looked = Looked {
+                snapshot: &snapshot,
+                buffers: &buffers,
+                frameworks: &frameworks,
+                own: &own,
+            };
+            let occurrence = self.occurrence(py, &looked, group, described);
             if let Some(entry) = found.get_mut(index) {
                 entry.occurrences.push(occurrence);
             }
@@ -469,12 +493,16 @@ impl Inspector {
     fn occurrence(
         &self,
         py: Python<'_>,
-        snapshot: &Snapshot,
-        buffers: &[Option<DeviceBuffer>],
-        frameworks: &Frameworks,
+        looked: &Looked<'_>,
         group: &Group,
         described: Option<Leak>,
     ) -> Occurrence {
+        let &Looked {
+            snapshot,
+            buffers,
+            frameworks,
+            own,
+        } = looked;
         let mut known: FxHashMap<(String, u64), Buffer> = described
             .into_iter()
             .flat_map(|leak| leak.buffers)
@@ -495,7 +523,7 @@ impl Inspector {
                 known.buffer.has_grad_fn |= has_grad_fn;
                 known
                     .watch
-                    .join(|| frameworks.watch_storage(facts.verdict, &holder));
+                    .join(|| frameworks.watch_storage(facts.verdict, &holder, own));
                 continue;
             }
             seen.insert(storage, held.len());
@@ -518,7 +546,7 @@ impl Inspector {
                     has_grad_fn: false,
                 });
             row.has_grad_fn = has_grad_fn;
-            let watch = frameworks.watch_storage(facts.verdict, &holder);
+            let watch = frameworks.watch_storage(facts.verdict, &holder, own);
             held.push(Held { buffer: row, watch });
         }
         held.sort_by_key(|held| std::cmp::Reverse(held.buffer.bytes));

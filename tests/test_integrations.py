@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 import logging
 from collections.abc import Iterator
 from pathlib import Path
@@ -193,6 +194,36 @@ def test_pytorchs_detector_is_replaced_and_comes_back(caplog: pytest.LogCaptureF
     Metrics(torch.zeros(1000))
     gc.collect()
     assert len(pages) == 1
+
+
+@pytest.mark.parametrize("order", ["ours first", "theirs first"])
+def test_pytorchs_detector_and_a_watch_both_see_a_leak(order: str) -> None:
+    """It saves the garbage and lets go of it later; then it is told of."""
+    theirs: list[int] = []
+    ours: list[cyclescope.CycleReport] = []
+
+    def count(garbage: list[object]) -> None:
+        theirs.append(sum(type(it) is Metrics for it in garbage))
+
+    remove = None
+    try:
+        if order == "theirs first":
+            remove = _cycles.observe_garbage(count)  # type: ignore[no-untyped-call]
+        with cyclescope.observe_tensor_cycles(ours.append) as watch:
+            if remove is None:
+                remove = _cycles.observe_garbage(count)  # type: ignore[no-untyped-call]
+            for _ in range(5):
+                Metrics(torch.zeros(1000))
+                gc.collect()
+            gc.collect()
+            assert watch.flush()
+    finally:
+        if remove is not None:
+            remove()
+        sys.setprofile(None)
+        gc.set_debug(0)
+    assert sum(theirs) == 5
+    assert [leak.bytes_held for report in ours for leak in report.leaks] == [4000] * 5
 
 
 def test_undoing_leaves_what_others_have_put_there(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -287,8 +287,14 @@ impl Frameworks {
         }
     }
 
-    /// Starts to watch the memory of a buffer's holder, where the framework can.
-    pub fn watch_storage(&self, verdict: Verdict, holder: &Bound<'_, PyAny>) -> StorageWatch {
+    /// Starts to watch the memory of a buffer's holder, where the framework can. `own` says how many references the
+    /// caller has to the object at an address.
+    pub fn watch_storage(
+        &self,
+        verdict: Verdict,
+        holder: &Bound<'_, PyAny>,
+        own: &dyn Fn(usize) -> i64,
+    ) -> StorageWatch {
         let chain = match verdict {
             NUMPY_ARRAY => self.numpy.as_ref().map(|numpy| numpy.chain(holder)),
             CUPY_ARRAY => self.cupy.as_ref().and_then(|cupy| cupy.chain(holder)),
@@ -301,7 +307,7 @@ impl Frameworks {
             (Some(lender), Some(torch)) if self.tensor_verdict(lender) != 0 => torch
                 .weak_storage(lender)
                 .map_or(StorageWatch::Blind, StorageWatch::Torch),
-            _ => Lent::watch(chain).map_or(StorageWatch::Blind, StorageWatch::Lent),
+            _ => Lent::watch(chain, own).map_or(StorageWatch::Blind, StorageWatch::Lent),
         }
     }
 }
@@ -373,7 +379,7 @@ impl StorageWatch {
 
 impl Lent {
     /// A watch on what the last of a chain of objects lends, each of which refers to the next.
-    fn watch(mut chain: Vec<Bound<'_, PyAny>>) -> Option<Self> {
+    fn watch(mut chain: Vec<Bound<'_, PyAny>>, own: &dyn Fn(usize) -> i64) -> Option<Self> {
         let lender = chain.pop()?;
         if let Some(holder) = Holder::new(&lender) {
             return Some(Self {
@@ -382,8 +388,12 @@ impl Lent {
                 holders: vec![holder],
             });
         }
-        // SAFETY: attached, and each is alive. One reference to each is ours.
-        let references = |object: &Bound<'_, PyAny>| unsafe { reference_count(object.as_ptr()) } - 1;
+        let references = |object: &Bound<'_, PyAny>| {
+            // SAFETY: attached, and each is alive.
+            let all = unsafe { reference_count(object.as_ptr()) };
+            // One is that of the chain.
+            all - 1 - own(object.as_ptr() as usize)
+        };
         let count = references(&lender);
         while let Some(object) = chain.pop() {
             if let Some(holder) = Holder::new(&object) {

@@ -24,6 +24,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 MODULES = [
     "test_gc",
+    "test_sys",
     "test_weakref",
     "test_generators",
     "test_coroutines",
