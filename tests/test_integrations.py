@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import gc
-import sys
 import logging
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
