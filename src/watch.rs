@@ -184,7 +184,9 @@ impl Watcher {
     /// If the inspector is at work on another thread, or memory runs out.
     pub fn find(&self, py: Python<'_>, devices: &DeviceSelection) -> PyResult<Report> {
         let started = Instant::now();
-        let all = self.devices().map_or_else(|| devices.clone(), |all| all.with(devices));
+        let all = self
+            .devices()
+            .map_or_else(|| devices.clone(), |all| all.with(devices));
         let (mut found, objects) = self.inspector.look(py, &all, None, usize::MAX)?;
         let before = Counters::of(py, &found);
         self.checking.set(true);

@@ -409,7 +409,9 @@ pub fn interned<'py>(
     }
     match new_text(py, text) {
         Some(made) => cell.get_or_init(|| made.unbind()).bind(py),
-        None => EMPTY.get_or_init(|| PyString::new(py, "").unbind()).bind(py),
+        None => EMPTY
+            .get_or_init(|| PyString::new(py, "").unbind())
+            .bind(py),
     }
 }
 

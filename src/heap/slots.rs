@@ -101,8 +101,7 @@ impl HeadLayout {
     #[inline]
     pub unsafe fn is_being_collected(&self, object: *mut ffi::PyObject) -> bool {
         // SAFETY: by this function's contract; the head lies before the object, as `self` says.
-        self.known
-            && unsafe { (*CollectorHead::of(object)).is_collecting() }
+        self.known && unsafe { (*CollectorHead::of(object)).is_collecting() }
     }
 
     pub fn is_known(&self) -> bool {

@@ -354,7 +354,10 @@ impl Shared {
         if self.gc.debug_flags(py) & (DEBUG_STATS | DEBUG_COLLECTABLE) == 0 {
             UNDONE.store(true, Ordering::Relaxed);
             // SAFETY: the witness belongs to this hook, and leaves before that is gone.
-            unsafe { self.witness.stand(py, witnessed, ptr::from_ref(self).cast()) };
+            unsafe {
+                self.witness
+                    .stand(py, witnessed, ptr::from_ref(self).cast())
+            };
         }
     }
 

@@ -78,7 +78,11 @@ impl Witness {
     /// If memory runs out.
     pub fn new(py: Python<'_>, gc: GcState) -> PyResult<Self> {
         let spare = SPARE.swap(ptr::null_mut(), Ordering::Relaxed);
-        let pair = if spare.is_null() { make(py, gc)? } else { spare };
+        let pair = if spare.is_null() {
+            make(py, gc)?
+        } else {
+            spare
+        };
         let witness = Self { pair };
         witness.pair().gc.set(gc);
         Ok(witness)
@@ -113,8 +117,7 @@ impl Witness {
                 ffi::Py_DECREF(object.cast());
             }
             let witness = head_of(pair.witness);
-            (*head_of(pair.usher)).next() == witness
-                && (*witness).next() == pair.gc.get().head(0)
+            (*head_of(pair.usher)).next() == witness && (*witness).next() == pair.gc.get().head(0)
         };
         if !in_place {
             self.leave(py);

@@ -42,8 +42,7 @@ impl Found {
 
     /// The devices of the leak's buffers.
     pub fn devices(&self) -> Vec<String> {
-        let mut devices: Vec<String> =
-            self.buffers().map(|buffer| buffer.device.clone()).collect();
+        let mut devices: Vec<String> = self.buffers().map(|buffer| buffer.device.clone()).collect();
         devices.sort_unstable();
         devices.dedup();
         devices

@@ -51,10 +51,9 @@ mod _native {
     use super::retention::{Retention, RetentionPath, RetentionStep, why_alive};
     #[pymodule_export]
     use super::{
-        check_devices, close_deliveries, cuda_driver_present, find, flush,
-        last_look, look, merge, next_delivery, patterns, redact, redacts, select, shown_name,
-        shown_place, start_watch, stop_watch, tallies, unreachable_objects, with_allocations,
-        with_occurrences,
+        check_devices, close_deliveries, cuda_driver_present, find, flush, last_look, look, merge,
+        next_delivery, patterns, redact, redacts, select, shown_name, shown_place, start_watch,
+        stop_watch, tallies, unreachable_objects, with_allocations, with_occurrences,
     };
 }
 

@@ -105,7 +105,8 @@ impl Handler for Shared {
 
     fn wants_after(&self, seen: Seen) -> bool {
         let collections = &self.0.collections;
-        let is_new = collections.foreseen.borrow().is_some() || collections.looked.borrow().is_some();
+        let is_new =
+            collections.foreseen.borrow().is_some() || collections.looked.borrow().is_some();
         is_new || seen != Seen::All || collections.unseen.get() > 0
     }
 

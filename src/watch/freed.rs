@@ -56,7 +56,11 @@ impl Counters {
         let with_graph = |leak: &Found| leak.buffers().any(|buffer| buffer.has_grad_fn);
         let graphs = leaks.iter().filter(|leak| with_graph(leak)).count();
         for leak in &mut leaks {
-            let graph = if graphs == 1 && with_graph(leak) { rest } else { 0 };
+            let graph = if graphs == 1 && with_graph(leak) {
+                rest
+            } else {
+                0
+            };
             let freed = own(leak) + graph;
             leak.set_freed(freed);
         }

@@ -715,6 +715,8 @@ def zones() -> None:
         def utcoffset(self, _: Any) -> datetime.timedelta:
             return datetime.timedelta(hours=1)
 
+        dst = utcoffset
+
     offset = Offset()
     offset.holder = Holder("offset", datetime.datetime.now(offset), datetime.time(tzinfo=offset))
     print(zone.utcoffset(datetime.datetime(2021, 5, 5)))
