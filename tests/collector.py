@@ -21,8 +21,11 @@ def collector_paused() -> Iterator[None]:
 
 @pytest.fixture
 def no_other_callbacks() -> Iterator[None]:
-    """A watch that begins now is alone in ``gc.callbacks``, where Hypothesis has one, too."""
+    """A watch that begins now is alone in ``gc.callbacks``, where Hypothesis has one, too.
+
+    What the test itself puts there does not outlive it.
+    """
     others = gc.callbacks[:]
     gc.callbacks.clear()
     yield
-    gc.callbacks.extend(others)
+    gc.callbacks[:] = others

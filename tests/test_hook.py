@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -179,6 +180,11 @@ def test_a_watch_stopped_in_the_middle_of_a_collection() -> None:
     assert gc.get_debug() == 0
     assert not gc.garbage
     assert not any(type(thing) is Stops for thing in gc.get_objects())
+    # The list is not changed while CPython goes through it, but soon after.
+    deadline = time.monotonic() + 30
+    while any(type(c).__name__ == "Hook" for c in gc.callbacks):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 @pytest.mark.usefixtures("quiet_collector")
