@@ -28,7 +28,7 @@ def prove_that_it_watched():
     gc.collect()
     watch.flush()
     with open(os.environ["CYCLESCOPE_PROOF"], "w") as proof:
-        proof.write(f"{len(reports)} reports, {gc.callbacks[0].__name__}")
+        proof.write(f"{len(reports)} reports, {type(gc.callbacks[0]).__name__}")
 
 
 # Called before what cyclescope has registered.
@@ -72,5 +72,5 @@ def test_cpythons_own_tests_of_its_collector(tmp_path: Path) -> None:
     assert "passed" in bare.values()
     assert watched == bare
     count, _, rest = proof.read_text().partition(" ")
-    assert rest == "reports, cyclescope_hook"
+    assert rest == "reports, Hook"
     assert int(count) > 0

@@ -420,19 +420,32 @@ TWO_LEAKS = """
 Driver(sys.argv[1]).knows().knows(fake_gpu.POINTER + 0x1000_0000)
 fake_gpu.import_cupy()
 fake_gpu.count_like_pytorch({backend!r})
+{begin}
 class Other(Holder): pass
 Holder(array())
 Other([array(ptr=fake_gpu.POINTER + 0x1000_0000, size=3 * fake_gpu.MIB)])
-report = cyclescope.find_tensor_cycles()
+{look}
 print(json.dumps([[leak.bytes_held, leak.bytes_freed] for leak in report.leaks]))
+"""
+LOOK = "report = cyclescope.find_tensor_cycles()"
+WATCH = "gc.collect(); watch.stop(); (report,) = reports"
+BEGIN = """
+reports = []
+watch = cyclescope.observe_tensor_cycles(reports.append)
 """
 
 
-def test_each_leak_of_one_garbage_has_its_own_bytes(program: Program) -> None:
-    said = program(TWO_LEAKS.format(backend="native"))
+@pytest.mark.parametrize(("begin", "look"), [("", LOOK), (BEGIN, WATCH)], ids=["find", "watch"])
+def test_each_leak_of_one_garbage_has_its_own_bytes(
+    begin: str, look: str, program: Program
+) -> None:
+    said = program(TWO_LEAKS.format(begin=begin, backend="native", look=look))
     assert said == [[3 * MIB, 3 * MIB], [MIB, MIB]]
 
 
-def test_numbers_of_an_allocator_that_frees_later_are_not_used(program: Program) -> None:
-    said = program(TWO_LEAKS.format(backend="cudaMallocAsync"))
+@pytest.mark.parametrize(("begin", "look"), [("", LOOK), (BEGIN, WATCH)], ids=["find", "watch"])
+def test_numbers_of_an_allocator_that_frees_later_are_not_used(
+    begin: str, look: str, program: Program
+) -> None:
+    said = program(TWO_LEAKS.format(begin=begin, backend="cudaMallocAsync", look=look))
     assert said == [[3 * MIB, None], [MIB, None]]

@@ -111,7 +111,11 @@ def count_like_pytorch(backend: str = "native") -> None:
     def memory_stats(device: int) -> dict[str, Any]:
         if device > 0:
             raise RuntimeError("no such device")
-        return {"allocated_bytes": {"all": {"current": allocated()}}}
+        # Its blocks are no larger than what was asked for.
+        return {
+            "allocated_bytes": {"all": {"current": allocated()}},
+            "requested_bytes": {"all": {"current": allocated()}},
+        }
 
     vars(native).update(
         _cuda_isInBadFork=lambda: False,
