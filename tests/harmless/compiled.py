@@ -129,10 +129,8 @@ def compile_into(folder: Path) -> list[str]:
     include = Path(sysconfig.get_path("include"))
     if compiler is None or not (include / "Python.h").exists():
         return []
-    headers = [f"-I{include}"]
-    config = sysconfig.get_config_var("CONFINCLUDEPY")
-    if config:
-        headers.append(f"-I{config}")
+    # Debian's header for the machine's kind is named from the folder above.
+    headers = [f"-I{include}", f"-I{include.parent}"]
     suffix = sysconfig.get_config_var("EXT_SUFFIX")
     made = []
     for name, package, source in (
@@ -155,7 +153,10 @@ def compile_into(folder: Path) -> list[str]:
                 said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
                 flags += [*shlex.split(said), "-fvisibility=hidden"]
             command = [compiler, *flags, *headers, str(code), "-o", str(target)]
-            subprocess.run(command, check=True, capture_output=True)
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode:
+                print(f"{name} cannot be compiled: {done.stderr[:500]}", file=sys.stderr)
+                continue
         made.append(name)
     return made
 

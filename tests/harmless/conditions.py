@@ -34,8 +34,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
@@ -71,7 +72,6 @@ class Log:
     """Events in order, as one number."""
 
     def __init__(self) -> None:
-        self.digest = hashlib.sha256()
         self.events: list[str] = []
         self.thread = threading.get_ident()
 
@@ -89,12 +89,19 @@ def place(frame: FrameType) -> str:
     return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno} {frame.f_code.co_name}"
 
 
+def counts_objects(code: CodeType) -> bool:
+    """Whether it goes over all objects, or all callbacks: a watch has some of its own."""
+    names = ("<genexpr>", "<listcomp>", "state", "alive")
+    return code.co_name in names and code.co_filename.endswith("hosts_parts.py")
+
+
 @contextlib.contextmanager
-def traced() -> Iterator[None]:
+def traced(says: bool = True) -> Iterator[None]:
     log = Log()
 
     def trace(frame: FrameType, event: str, argument: object) -> Any:
-        log.event(event, place(frame))
+        if not counts_objects(frame.f_code):
+            log.event(event, place(frame))
         return trace
 
     before = sys.gettrace()
@@ -103,7 +110,8 @@ def traced() -> Iterator[None]:
         yield
     finally:
         sys.settrace(before)
-        log.show("traced")
+        if says:
+            log.show("traced")
 
 
 @contextlib.contextmanager
@@ -111,7 +119,9 @@ def profiled() -> Iterator[None]:
     log = Log()
 
     def profile(frame: FrameType, event: str, argument: object) -> None:
-        log.event(event, place(frame), getattr(argument, "__name__", "") if "c_" in event else "")
+        called = getattr(argument, "__name__", "") if "c_" in event else ""
+        if not counts_objects(frame.f_code):
+            log.event(event, place(frame), called)
 
     sys.setprofile(profile)
     try:
@@ -136,16 +146,14 @@ def monitored() -> Iterator[None]:
 
     def listener(name: str) -> Callable[..., None]:
         def listen(code: Any, *arguments: object) -> None:
-            if threading.get_ident() == log.thread:
+            if threading.get_ident() == log.thread and not counts_objects(code):
                 line = arguments[0] if name == "LINE" else ""
                 log.event(name, os.path.basename(code.co_filename), code.co_name, line)
 
         return listen
 
     for name in names:
-        monitoring.register_callback(
-            monitoring.PROFILER_ID, getattr(events, name), listener(name)
-        )
+        monitoring.register_callback(monitoring.PROFILER_ID, getattr(events, name), listener(name))
     wanted = 0
     for name in names:
         if not name.startswith("C_"):
@@ -236,15 +244,17 @@ class Condition:
     """The folder for reports is on a full disk."""
     from_start: bool = False
     """It is there before the watch is."""
+    counts: bool = True
+    """How many objects of each type there are is compared, too; it would be seen by a tracer."""
 
 
 CONDITIONS = {
     "": Condition(),
     "beside": Condition(beside),
-    "settrace": Condition(traced),
-    "settrace-first": Condition(traced, from_start=True),
-    "setprofile": Condition(profiled),
-    "monitoring": Condition(monitored),
+    "settrace": Condition(traced, counts=False),
+    "settrace-first": Condition(partial(traced, says=False), from_start=True, counts=False),
+    "setprofile": Condition(profiled, counts=False),
+    "monitoring": Condition(monitored, counts=False),
     "tracemalloc": Condition(memory_traced, from_start=True),
     "little-memory": Condition(little_memory),
     "full-disk": Condition(full=True),
@@ -295,7 +305,7 @@ def child(name: str, under: str, watched: bool) -> None:
         else:
             rounds = (2,) if what in module.SLOW else module.ROUNDS
             module.play(function, rounds)
-            if what not in module.SLOW and condition.in_order:
+            if what not in module.SLOW and condition.in_order and condition.counts:
                 module.play(function, rounds)
                 before = census(watch)
                 module.play(function, rounds)
@@ -342,11 +352,14 @@ class Outcome:
 def place_for_reports(full: bool) -> Iterator[str]:
     """A folder, of which the disk is full if that is asked for and we may have such a disk."""
     with tempfile.TemporaryDirectory() as folder:
-        mounted = full and not subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", "size=16k", "harmless", folder],
-            capture_output=True,
-            check=False,
-        ).returncode
+        mounted = (
+            full
+            and not subprocess.run(
+                ["mount", "-t", "tmpfs", "-o", "size=16k", "harmless", folder],
+                capture_output=True,
+                check=False,
+            ).returncode
+        )
         if mounted:
             with contextlib.suppress(OSError), open(Path(folder, "big"), "wb") as big:
                 for _ in range(100):
