@@ -36,7 +36,8 @@ use crate::graph::{
 };
 use crate::heap::{
     AllocationTraces, Builtins, Classes, Description, HeadLayout, Layouts, Marks, ObjectKind,
-    ReferenceName, Snapshot, TypeTable, capture, class_name, describe, name_references,
+    ReferenceName, Snapshot, TypeTable, capture, class_name, describe, module_count,
+    name_references,
 };
 use crate::hook::GcModule;
 use crate::report::assemble;
@@ -75,11 +76,14 @@ pub struct Inspector {
     /// Empty, with memory for the next look.
     marks: Cell<Option<Marks>>,
     frameworks: RefCell<Frameworks>,
+    classes: Cell<Classes>,
     diagnoses: Cell<Diagnoses>,
     gc: GcModule,
     /// `sys._current_frames`.
     current_frames: Py<PyAny>,
     process: Process,
+    /// How many modules there were, and which of them are frameworks, of which version.
+    versions: Cell<(usize, Vec<(String, String)>)>,
     redact: Cell<bool>,
 }
 
@@ -102,11 +106,13 @@ impl Inspector {
             heads: HeadLayout::new(py),
             table: RefCell::new(TypeTable::new()),
             marks: Cell::default(),
+            classes: Cell::default(),
             diagnoses: Cell::default(),
             frameworks: RefCell::default(),
             gc: GcModule::new(py)?,
             current_frames: py.import("sys")?.getattr("_current_frames")?.unbind(),
             process: process(py),
+            versions: Cell::default(),
             redact: Cell::new(false),
         })
     }
@@ -179,6 +185,8 @@ impl Inspector {
         if !self.frameworks_known() {
             return Ok((Vec::new(), 0));
         }
+        // Nobody knows which classes died since the last look.
+        self.forget_classes();
         let garbage = self.unreachable_up_to(py, oldest)?;
         if garbage.len() > most {
             return Ok((Vec::new(), garbage.len()));
@@ -198,6 +206,13 @@ impl Inspector {
     /// The collector that the objects belong to.
     pub(crate) fn gc(&self) -> &GcModule {
         &self.gc
+    }
+
+    /// Forgets what was remembered of classes: one may have died.
+    pub(crate) fn forget_classes(&self) {
+        let mut classes = self.classes.take();
+        classes.forget();
+        self.classes.set(classes);
     }
 
     /// Whether there is memory for an examination of so many objects.
@@ -411,7 +426,7 @@ impl Inspector {
         selection: &crate::graph::Selection,
     ) -> LeakGraph {
         let mut graph = LeakGraph::default();
-        let mut classes = Classes::default();
+        let mut classes = self.classes.take();
         let mut place: FxHashMap<u32, NodeIndex> = FxHashMap::default();
         for &object in &selection.nodes {
             let facts = &snapshot.objects[object as usize];
@@ -486,6 +501,7 @@ impl Inspector {
                 graph.add_edge(from, to, LeakEdge::new(name));
             }
         }
+        self.classes.set(classes);
         graph
     }
 
@@ -608,10 +624,23 @@ impl Inspector {
     fn process_now(&self, py: Python<'_>) -> Process {
         Process {
             pid: std::process::id(),
-            frameworks: framework_versions(py),
+            frameworks: self.versions(py),
             gpus: gpu_names(),
             ..self.process.clone()
         }
+    }
+
+    /// The versions of the frameworks, looked up again when there are other modules than the last time.
+    fn versions(&self, py: Python<'_>) -> Vec<(String, String)> {
+        let modules = module_count(py);
+        let (known, versions) = self.versions.take();
+        let versions = if known == modules {
+            versions
+        } else {
+            framework_versions(py)
+        };
+        self.versions.set((modules, versions.clone()));
+        versions
     }
 
     /// This process, as a page may name it.

@@ -137,6 +137,7 @@ impl Watcher {
         // and stopping one of those must not stop a watch of the child's own.
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
+        self.inspector.forget_classes();
         self.watches.borrow_mut().push(Watch {
             id,
             devices,

@@ -324,12 +324,20 @@ pub enum StorageWatch {
 
 /// Memory of a Python object, the lender, which goes with it.
 pub struct Lent {
-    /// The address of the lender.
-    lender: usize,
-    /// How many references there are to the lender.
-    references: i64,
-    /// The objects that have these references, or the lender itself; weakly.
+    /// The lender, and what leads to it, as far as no weak reference can refer to them; none if one can refer to the
+    /// lender.
+    links: Vec<Link>,
+    /// The objects that alone keep the links, or the lender itself; weakly.
     holders: Vec<Holder>,
+}
+
+/// An object that goes when all that refers to it goes.
+struct Link {
+    address: usize,
+    /// How many references there are to it.
+    references: i64,
+    /// The addresses of the objects that are known to have one.
+    referrers: Vec<usize>,
 }
 
 struct Holder {
@@ -346,17 +354,8 @@ impl StorageWatch {
         if let Self::Lent(lent) = self
             && !lent.is_known_whole()
             && let Self::Lent(other) = other()
-            && other.lender == lent.lender
         {
-            for holder in other.holders {
-                if lent
-                    .holders
-                    .iter()
-                    .all(|known| known.address != holder.address)
-                {
-                    lent.holders.push(holder);
-                }
-            }
+            lent.add(other);
         }
     }
 
@@ -380,40 +379,57 @@ impl StorageWatch {
 impl Lent {
     /// A watch on what the last of a chain of objects lends, each of which refers to the next.
     fn watch(mut chain: Vec<Bound<'_, PyAny>>, own: &dyn Fn(usize) -> i64) -> Option<Self> {
-        let lender = chain.pop()?;
-        if let Some(holder) = Holder::new(&lender) {
-            return Some(Self {
-                lender: lender.as_ptr() as usize,
-                references: 1,
-                holders: vec![holder],
-            });
-        }
-        let references = |object: &Bound<'_, PyAny>| {
-            // SAFETY: attached, and each is alive.
-            let all = unsafe { reference_count(object.as_ptr()) };
-            // One is that of the chain.
-            all - 1 - own(object.as_ptr() as usize)
-        };
-        let count = references(&lender);
+        let mut links = Vec::new();
         while let Some(object) = chain.pop() {
             if let Some(holder) = Holder::new(&object) {
-                return Some(Self {
-                    lender: lender.as_ptr() as usize,
-                    references: count,
-                    holders: vec![holder],
-                });
+                let holders = vec![holder];
+                return Some(Self { links, holders });
             }
-            // It goes with the one before if nobody else has it.
-            if references(&object) != 1 {
-                return None;
-            }
+            let address = object.as_ptr() as usize;
+            // SAFETY: attached, and the object is alive. One reference is that of the chain.
+            let references = unsafe { reference_count(object.as_ptr()) } - 1 - own(address);
+            links.push(Link {
+                address,
+                references,
+                referrers: vec![chain.last()?.as_ptr() as usize],
+            });
         }
         None
     }
 
+    fn add(&mut self, other: Self) {
+        for link in other.links {
+            match self
+                .links
+                .iter_mut()
+                .find(|known| known.address == link.address)
+            {
+                Some(known) => {
+                    for referrer in link.referrers {
+                        if !known.referrers.contains(&referrer) {
+                            known.referrers.push(referrer);
+                        }
+                    }
+                }
+                None => self.links.push(link),
+            }
+        }
+        for holder in other.holders {
+            if !self
+                .holders
+                .iter()
+                .any(|known| known.address == holder.address)
+            {
+                self.holders.push(holder);
+            }
+        }
+    }
+
     /// True if all that keeps the lender is known.
     fn is_known_whole(&self) -> bool {
-        self.holders.len() as i64 >= self.references
+        self.links
+            .iter()
+            .all(|link| link.referrers.len() as i64 >= link.references)
     }
 
     fn is_gone(&self, py: Python<'_>, is_alive: &dyn Fn(usize) -> Option<bool>) -> Option<bool> {

@@ -23,14 +23,18 @@ pub struct ClassFacts {
     pub weakly_referable: bool,
 }
 
-/// The facts of the classes met in a look, none of which can die meanwhile.
+/// The facts of the classes met lately.
 ///
-/// Nothing is remembered longer: to tell whether a class is still the same would take a weak reference, which
-/// may be garbage with the class, and which the collector would then leave alive.
+/// A class made at run time can die and another be born at its address, and no weak reference tells of it, as the
+/// program would see that. Classes die in collections, being cycles: whoever keeps this over a collection
+/// [forgets](Classes::forget) all, unless it has seen that there was no class in its garbage.
 #[derive(Default)]
 pub struct Classes {
     by_address: FxHashMap<usize, Rc<ClassFacts>>,
 }
+
+/// So many classes are remembered; then it starts afresh.
+const LIMIT: usize = 1024;
 
 impl Classes {
     /// The facts of a class, read without running its code.
@@ -48,7 +52,15 @@ impl Classes {
             in_file: class_in_file(builtins, class),
             weakly_referable: is_weakly_referable(builtins, class),
         });
+        if self.by_address.len() >= LIMIT {
+            self.by_address.clear();
+        }
         self.by_address.insert(address, Rc::clone(&facts));
         facts
+    }
+
+    /// Forgets all classes.
+    pub fn forget(&mut self) {
+        self.by_address.clear();
     }
 }

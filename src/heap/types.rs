@@ -61,10 +61,10 @@ impl TypeFacts {
         most_references: 0,
     };
 
-    /// An object of the type may be a buffer, or have had its finalizer called.
+    /// An object of the type may be a buffer, have had its finalizer called, or be a class.
     #[inline]
     pub fn matters(&self) -> bool {
-        self.verdict != 0 || self.finalizes
+        self.verdict != 0 || self.finalizes || self.kind == ObjectKind::Class
     }
 
     /// A dict or a tuple: the collector does not track one that refers to nothing it tracks.

@@ -12,7 +12,7 @@ use super::{Inspector, busy};
 use crate::array::prefetch_at;
 use crate::device::DeviceSelection;
 use crate::heap::{
-    Builtins, Form, FunctionLayout, HeadLayout, Layouts, TypeFacts, TypeTable, Verdict,
+    Builtins, Form, FunctionLayout, HeadLayout, Layouts, ObjectKind, TypeFacts, TypeTable, Verdict,
     reference_count,
 };
 
@@ -23,6 +23,8 @@ pub(crate) struct Glance {
     pub holds_buffer: bool,
     /// The collector ran a finalizer of some object.
     pub finalizer_ran: bool,
+    /// A class is among the garbage.
+    pub class_dies: bool,
     /// How many objects there are.
     pub objects: usize,
 }
@@ -50,6 +52,7 @@ struct Search<'a, C> {
     /// Objects/dictobject.c). If all references to one are from the garbage, it is garbage too.
     untracked: FxHashMap<*mut ffi::PyObject, i64>,
     finalizer_ran: bool,
+    class_dies: bool,
 }
 
 impl<C: Fn(*mut ffi::PyTypeObject) -> Verdict> Search<'_, C> {
@@ -212,6 +215,7 @@ impl<C: Fn(*mut ffi::PyTypeObject) -> Verdict> Search<'_, C> {
             if facts.verdict != 0 {
                 self.candidates.push((facts.verdict, object as usize));
             }
+            self.class_dies |= facts.kind == ObjectKind::Class;
             self.finalizer_ran |= facts.finalizes && ffi::PyObject_GC_IsFinalized(object) != 0;
         }
     }
@@ -257,6 +261,7 @@ impl Inspector {
             held: Vec::new(),
             untracked: FxHashMap::default(),
             finalizer_ran: false,
+            class_dies: false,
         };
         search.table.begin_pass();
         let mut room = MANY;
@@ -275,7 +280,7 @@ impl Inspector {
                 search.look(object);
             }
         }
-        let finalizer_ran = search.finalizer_ran;
+        let (finalizer_ran, class_dies) = (search.finalizer_ran, search.class_dies);
         let mut candidates = search.candidates;
         drop(table);
         candidates.sort_unstable();
@@ -288,6 +293,7 @@ impl Inspector {
         Ok(Glance {
             holds_buffer,
             finalizer_ran,
+            class_dies,
             objects,
         })
     }

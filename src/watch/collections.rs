@@ -69,6 +69,8 @@ struct Looked {
     /// What finalizers gave back to the allocator.
     freed_early: u64,
     finalizer_ran: bool,
+    /// Some class is among the garbage.
+    class_dies: bool,
     started: Instant,
 }
 
@@ -97,8 +99,13 @@ impl Handler for Shared {
     }
 
     fn look(&self, py: Python<'_>, garbage: &mut Unreachable<'_>, _info: CollectionInfo) {
-        if !self.0.checking.get() {
+        if self.0.checking.get() {
+            self.0.inspector.forget_classes();
+        } else {
             let looked = self.0.look_at(py, garbage);
+            if looked.as_ref().is_none_or(|looked| looked.class_dies) {
+                self.0.inspector.forget_classes();
+            }
             self.0.collections.looked.replace(looked);
         }
     }
@@ -111,6 +118,9 @@ impl Handler for Shared {
     }
 
     fn after(&self, py: Python<'_>, info: CollectionInfo, seen: Seen) {
+        if seen != Seen::All {
+            self.0.inspector.forget_classes();
+        }
         if self.0.checking.get() {
             return;
         }
@@ -180,6 +190,7 @@ impl Watcher {
             before: Counters::default(),
             freed_early: 0,
             finalizer_ran: glance.finalizer_ran,
+            class_dies: glance.class_dies,
             started: Instant::now(),
         };
         if let Ok(foreseen) = self.collections.foreseen.try_borrow()
