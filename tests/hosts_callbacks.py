@@ -11,6 +11,7 @@ from hosts_parts import (
     Loud,
     Node,
     aftermath,
+    comparable,
     others_first,
     program,
     state,
@@ -118,7 +119,7 @@ def another_callback_raises() -> None:
 @program
 def another_callback_comes_first() -> None:
     seen: list[Any] = []
-    others_first(lambda phase, info: seen.append((phase, len(gc.garbage), dict(info))))
+    others_first(lambda phase, info: seen.append((phase, len(gc.garbage), comparable(info))))
     for _ in range(3):
         Node()
         print(gc.collect())

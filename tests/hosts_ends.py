@@ -18,6 +18,7 @@ from hosts_parts import (
     Node,
     alive,
     begins_early,
+    comparable,
     ends,
     program,
     state,
@@ -34,7 +35,7 @@ def generations() -> None:
         before = gc.get_stats()[generation]
         print(gc.collect(generation))
         after = gc.get_stats()[generation]
-        print({key: after[key] - before[key] for key in after})
+        print(comparable({key: after[key] - before[key] for key in after}))
         state()
 
 

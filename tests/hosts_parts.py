@@ -79,6 +79,15 @@ def state() -> None:
     print("nodes", alive(), alive(Loud), alive(Acts), "enabled", gc.isenabled())
 
 
+def comparable(info: dict[str, Any]) -> dict[str, Any]:
+    """Of what CPython tells of a collection, what does not differ from run to run.
+
+    From 3.15 on that has the time it took, and how many objects it went through, which are more
+    where more modules are imported.
+    """
+    return {key: value for key, value in info.items() if key not in ("candidates", "duration")}
+
+
 def others_first(callback: Callable[[str, dict[str, int]], object]) -> None:
     gc.callbacks.insert(0, callback)
 

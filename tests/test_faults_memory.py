@@ -140,6 +140,8 @@ print(collected, len(watch.leaks))
 @pytest.mark.parametrize("mib", [8, 20, 40, 80, 160, 240])
 def test_a_program_near_its_limit_goes_on(mib: int) -> None:
     """What is too much to look at in the memory that is left is freed all the same."""
+    if mib < 20 and sys.version_info >= (3, 14):
+        pytest.skip("destroying the ring takes CPython 3.14 up to 8 MiB of stack, watched or not")
     done = run(NO_ROOM, str(mib))
     assert done.returncode == 0, done.stderr
     collected, leaks = done.stdout.split()
