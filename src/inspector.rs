@@ -48,6 +48,9 @@ use crate::report::redact::{redact, redact_process};
 
 /// Of groups that look alike, so many are described one by one; the rest are counted as the first.
 const DESCRIBED_ALIKE: usize = 16;
+/// Where the program waits without having asked, at most so many groups of cycles are described, at up to a
+/// millisecond each.
+pub(crate) const DESCRIBED: usize = 64;
 /// Of the objects that are not described, so many types are named.
 const OMITTED_TYPES: usize = 6;
 /// Of the references from one object to another, such as a list that has it a million times, so many are
@@ -108,7 +111,7 @@ impl Inspector {
             marks: Cell::default(),
             classes: Cell::default(),
             diagnoses: Cell::default(),
-            frameworks: RefCell::default(),
+            frameworks: RefCell::new(Frameworks::new(py)?),
             gc: GcModule::new(py)?,
             current_frames: py.import("sys")?.getattr("_current_frames")?.unbind(),
             process: process(py),
@@ -199,7 +202,12 @@ impl Inspector {
         if !self.glance(py, in_turn(&garbage), devices)?.holds_buffer {
             return Ok((Vec::new(), garbage.len()));
         }
-        let found = self.examine(py, &garbage, 1, devices)?;
+        let described = if most == usize::MAX {
+            usize::MAX
+        } else {
+            DESCRIBED
+        };
+        let (found, _) = self.examine(py, &garbage, 1, devices, described)?;
         Ok((found, garbage.len()))
     }
 
@@ -242,14 +250,16 @@ impl Inspector {
 
     /// Finds and diagnoses the leaks in garbage.
     ///
-    /// `own_references` is how many references to each object are not the garbage's own.
+    /// `own_references` is how many references to each object are not the garbage's own. At most `most` groups of cycles
+    /// are described, and what is like them counted; also returns how many were left out.
     pub(crate) fn examine(
         &self,
         py: Python<'_>,
         garbage: &[*mut ffi::PyObject],
         own_references: i64,
         devices: &DeviceSelection,
-    ) -> PyResult<Vec<Found>> {
+        most: usize,
+    ) -> PyResult<(Vec<Found>, usize)> {
         let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
         let snapshot = {
             let mut table = self.table.try_borrow_mut().map_err(|_| busy())?;
@@ -297,11 +307,21 @@ impl Inspector {
         let mut found: Vec<Found> = Vec::new();
         let mut by_signature: FxHashMap<String, usize> = FxHashMap::default();
         let mut alike: FxHashMap<u64, (usize, usize)> = FxHashMap::default();
+        let (mut described_in_all, mut left_out) = (0, 0);
         for group in &groups {
             let known = alike.get(&group.fingerprint).copied();
             let (index, described) = match known {
-                Some((index, described)) if described >= DESCRIBED_ALIKE => (index, None),
+                Some((index, described))
+                    if described >= DESCRIBED_ALIKE || described_in_all >= most =>
+                {
+                    (index, None)
+                }
+                None if described_in_all >= most => {
+                    left_out += 1;
+                    continue;
+                }
                 _ => {
+                    described_in_all += 1;
                     let Some(leak) =
                         self.describe_group(py, &snapshot, &buffers, &frameworks, group)
                     else {
@@ -332,7 +352,7 @@ impl Inspector {
                 entry.occurrences.push(occurrence);
             }
         }
-        Ok(found)
+        Ok((found, left_out))
     }
 
     fn object<'py>(&self, py: Python<'py>, address: usize) -> Bound<'py, PyAny> {

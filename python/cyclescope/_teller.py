@@ -10,10 +10,11 @@ import atexit
 import contextlib
 import logging
 import os
+import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from cyclescope import _native
 from cyclescope._off import OFF
@@ -42,7 +43,7 @@ def listen(watch: int, listener: Listener, farewell: Callable[[], None]) -> None
         if _thread is None or not _thread.is_alive():
             thread = threading.Thread(target=_tell, name="cyclescope", daemon=True)
             # While the program ends, no thread can be started, and nothing is watched either.
-            with contextlib.suppress(RuntimeError):
+            with contextlib.suppress(RuntimeError), _signals_blocked():
                 thread.start()
                 _thread = thread
             _end_with_worker()
@@ -55,24 +56,56 @@ def forget(watch: int) -> None:
     _failed.discard(watch)
 
 
+@contextlib.contextmanager
+def _signals_blocked() -> Iterator[None]:
+    """No signal goes to a thread that is started here: the program's own wait for them."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _list(thread: threading.Thread | None) -> None:
+    """Have ``threading`` list this thread, or not: programs wait for all that it lists to end."""
+    with threading._active_limbo_lock:  # type: ignore[attr-defined]
+        threading._active.pop(threading.get_ident(), None)  # type: ignore[attr-defined]
+        if thread is not None:
+            threading._active[threading.get_ident()] = thread  # type: ignore[attr-defined]
+
+
 def _tell() -> None:
+    own = threading.current_thread()
+    try:
+        _list(None)
+        _tell_all(own)
+    finally:
+        # Where it is looked for when it ends.
+        _list(own)
+
+
+def _tell_all(own: threading.Thread) -> None:
     process = os.getpid()
     while True:
         try:
             # A callback may fork, and the child comes back here, where there is nothing to tell.
-            if os.getpid() != process or not _tell_next():
+            if os.getpid() != process or not _tell_next(own):
                 return
         except BaseException:
             # There was no memory even to complain. What is yet to come may find some.
             pass
 
 
-def _tell_next() -> bool:
+def _tell_next(own: threading.Thread) -> bool:
     """Wait for the next thing to tell, and tell it; False at the end."""
     delivery = _native.next_delivery()
     if delivery is None:
         return False
     watch, report, reason = delivery
+    _list(own)
     try:
         if report is not None:
             listener = _listeners.get(watch)
@@ -85,6 +118,8 @@ def _tell_next() -> bool:
         if watch not in _failed:
             _failed.add(watch)
             _complain("cyclescope: the callback of a watch raised; it stays installed")
+    finally:
+        _list(None)
     return True
 
 

@@ -7,6 +7,7 @@ use pyo3::types::{PyDict, PyType};
 
 use super::frameworks::Proposal;
 use super::modules::{class, imported};
+use super::numpy::Numpy;
 use crate::heap::{Descriptor, int_value};
 
 /// CuPy's array type and the C descriptors through which its arrays are read: an array has a
@@ -87,7 +88,7 @@ impl Cupy {
     }
 
     /// What memory an array has: the whole block that it is in.
-    pub fn array(&self, array: &Bound<'_, PyAny>) -> Option<Proposal> {
+    pub fn array(&self, array: &Bound<'_, PyAny>, numpy: Option<&Numpy>) -> Option<Proposal> {
         let memory = self.memory.get(&self.data.get(array)?)?;
         let number = |part: &Descriptor| u64::try_from(int_value(&part.get(&memory)?)?).ok();
         let (pointer, bytes) = (number(&self.pointer)?, number(&self.size)?);
@@ -106,12 +107,10 @@ impl Cupy {
                         .filter_map(|extent| u64::try_from(int_value(extent)?).ok())
                         .collect()
                 });
-        // A NumPy dtype, whose text NumPy makes.
         proposal.buffer.dtype = self
             .dtype
             .as_ref()
-            .and_then(|dtype| dtype.get(array))
-            .and_then(|dtype| dtype.str().ok()?.extract().ok());
+            .and_then(|dtype| numpy?.dtype_name(&dtype.get(array)?));
         Some(proposal)
     }
 }

@@ -2,7 +2,7 @@
 
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyByteArray, PyBytes, PyWeakrefReference};
+use pyo3::types::{PyByteArray, PyBytes, PyDict, PyTuple, PyType};
 
 use super::autograd::FunctionParts;
 use super::cupy::Cupy;
@@ -38,16 +38,38 @@ impl Proposal {
 }
 
 /// The frameworks that the program has imported so far.
-#[derive(Default)]
 pub struct Frameworks {
     torch: Option<Torch>,
     numpy: Option<Numpy>,
     cupy: Option<Cupy>,
+    /// A class of ours that derives from `weakref.ref`.
+    reference: Py<PyType>,
     /// How many modules there were at the last look for frameworks; 0 if one of them was not all there.
     modules: usize,
 }
 
 impl Frameworks {
+    /// None so far.
+    ///
+    /// # Errors
+    /// If memory runs out.
+    pub fn new(py: Python<'_>) -> PyResult<Self> {
+        let names = PyDict::new(py);
+        names.set_item("__slots__", PyTuple::empty(py))?;
+        names.set_item("__module__", "cyclescope")?;
+        let base = py.import("weakref")?.getattr("ref")?;
+        let reference = py
+            .get_type::<PyType>()
+            .call1(("StorageWatch", (base,), names))?;
+        Ok(Self {
+            torch: None,
+            numpy: None,
+            cupy: None,
+            reference: reference.cast_into::<PyType>()?.unbind(),
+            modules: 0,
+        })
+    }
+
     /// Looks for frameworks that the program has imported since; true if there is a new one.
     ///
     /// Never imports anything itself. A module that is still being imported is tried again at the
@@ -152,7 +174,7 @@ impl Frameworks {
         let lender = self.lender(verdict, array)?;
         let mut proposal = match verdict {
             NUMPY_ARRAY => self.numpy.as_ref()?.array(array),
-            _ => self.cupy.as_ref()?.array(array),
+            _ => self.cupy.as_ref()?.array(array, self.numpy.as_ref()),
         }?;
         match self.tensor_verdict(&lender) {
             0 => {}
@@ -307,7 +329,8 @@ impl Frameworks {
             (Some(lender), Some(torch)) if self.tensor_verdict(lender) != 0 => torch
                 .weak_storage(lender)
                 .map_or(StorageWatch::Blind, StorageWatch::Torch),
-            _ => Lent::watch(chain, own).map_or(StorageWatch::Blind, StorageWatch::Lent),
+            _ => Lent::watch(self.reference.bind(holder.py()), chain, own)
+                .map_or(StorageWatch::Blind, StorageWatch::Lent),
         }
     }
 }
@@ -378,10 +401,14 @@ impl StorageWatch {
 
 impl Lent {
     /// A watch on what the last of a chain of objects lends, each of which refers to the next.
-    fn watch(mut chain: Vec<Bound<'_, PyAny>>, own: &dyn Fn(usize) -> i64) -> Option<Self> {
+    fn watch(
+        class: &Bound<'_, PyType>,
+        mut chain: Vec<Bound<'_, PyAny>>,
+        own: &dyn Fn(usize) -> i64,
+    ) -> Option<Self> {
         let mut links = Vec::new();
         while let Some(object) = chain.pop() {
-            if let Some(holder) = Holder::new(&object) {
+            if let Some(holder) = Holder::new(class, &object) {
                 let holders = vec![holder];
                 return Some(Self { links, holders });
             }
@@ -437,8 +464,7 @@ impl Lent {
             return None;
         }
         for holder in &self.holders {
-            let weak = holder.weak.bind(py).cast::<PyWeakrefReference>().ok()?;
-            if weak.upgrade().is_some() {
+            if holder.is_there(py) {
                 return Some(false);
             }
             if holder.collectable && is_alive(holder.address)? {
@@ -451,22 +477,24 @@ impl Lent {
 
 impl Holder {
     /// `None` for an object that no weak reference can refer to.
-    fn new(object: &Bound<'_, PyAny>) -> Option<Self> {
+    ///
+    /// `class` derives from `weakref.ref`: a plain reference without a callback may be one that the program has
+    /// already (`get_basic_refs` in Objects/weakrefobject.c). It may be garbage, which holding it would keep alive.
+    fn new(class: &Bound<'_, PyType>, object: &Bound<'_, PyAny>) -> Option<Self> {
         if object.is_exact_instance_of::<PyBytes>() || object.is_exact_instance_of::<PyByteArray>()
         {
             return None;
         }
-        // SAFETY: attached; without a callback, a weak reference runs no code. If nobody else has it, the collector
-        // need not know it: it refers to nothing.
+        // SAFETY: attached; without a callback, a weak reference runs no code. Nobody else has it, and it refers to
+        // nothing, so the collector need not know it.
         unsafe {
-            let weak = ffi::PyWeakref_NewRef(object.as_ptr(), std::ptr::null_mut());
+            let end = std::ptr::null_mut::<ffi::PyObject>();
+            let weak = ffi::PyObject_CallFunctionObjArgs(class.as_ptr(), object.as_ptr(), end);
             let Some(weak) = Bound::from_owned_ptr_or_opt(object.py(), weak) else {
                 ffi::PyErr_Clear();
                 return None;
             };
-            if reference_count(weak.as_ptr()) == 1 {
-                ffi::PyObject_GC_UnTrack(weak.as_ptr().cast());
-            }
+            ffi::PyObject_GC_UnTrack(weak.as_ptr().cast());
             let flags = ffi::PyType_GetFlags(ffi::Py_TYPE(object.as_ptr()));
             Some(Self {
                 address: object.as_ptr() as usize,
@@ -474,5 +502,19 @@ impl Holder {
                 collectable: flags & ffi::Py_TPFLAGS_HAVE_GC != 0,
             })
         }
+    }
+
+    /// True if the object is there; a weak reference to it may have been cleared all the same.
+    fn is_there(&self, _py: Python<'_>) -> bool {
+        let mut object = std::ptr::null_mut();
+        // SAFETY: attached; on success this is a new reference, given up here.
+        unsafe {
+            if ffi::compat::PyWeakref_GetRef(self.weak.as_ptr(), &mut object) == 1 {
+                ffi::Py_DecRef(object);
+                return true;
+            }
+            ffi::PyErr_Clear();
+        }
+        false
     }
 }

@@ -1,47 +1,57 @@
 //! NumPy: host memory, for `devices="any"`.
 
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{c_int, c_void};
 
+use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyDict, PyType};
 
 use super::frameworks::Proposal;
 use super::modules::class;
-use crate::heap::Descriptor;
+use crate::heap::{Descriptor, int_value, text_of};
 
-/// NumPy's array type and the descriptors through which its arrays are read.
+/// NumPy's array type, and how its arrays are read.
+///
+/// Not through `__array_struct__` or `__array_interface__`: of an array with fields these call functions of NumPy's
+/// that are written in Python (`arraydescr_protocol_descr_get` in numpy/_core/src/multiarray/descriptor.c).
 pub struct Numpy {
     array: Py<PyType>,
-    interface: Descriptor,
     base: Descriptor,
+    kind: Descriptor,
+    item_size: Descriptor,
 }
 
-/// The C side of the array interface protocol (`PyArrayInterface`, numpy/ndarraytypes.h), which NumPy
-/// promises not to change.
+/// The memory of an array, as extension modules are compiled to read it (`PyArrayObject_fields` in
+/// numpy/ndarraytypes.h).
 #[repr(C)]
-struct ArrayInterface {
-    two: c_int,
-    dimensions: c_int,
-    kind: c_char,
-    item_size: c_int,
-    flags: c_int,
-    shape: *const ffi::Py_ssize_t,
-    strides: *const ffi::Py_ssize_t,
+struct ArrayFields {
+    head: ffi::PyObject,
     data: *const c_void,
-    descr: *mut ffi::PyObject,
+    dimensions: c_int,
+    extents: *const ffi::Py_ssize_t,
+    strides: *const ffi::Py_ssize_t,
+    base: *mut ffi::PyObject,
+    dtype: *mut ffi::PyObject,
 }
 
 impl Numpy {
     /// Reads the module `numpy`.
     ///
     /// # Errors
-    /// If the import of NumPy is still under way.
+    /// If the import of NumPy is still under way, or its arrays do not lie in memory as known.
     pub fn new(numpy: &Bound<'_, PyDict>) -> PyResult<Self> {
         let array = class(numpy, "ndarray")?;
+        let dtype = class(numpy, "dtype")?;
+        if !lies_as_known(&array)? {
+            return Err(PyTypeError::new_err(
+                "cyclescope: NumPy's arrays do not lie in memory as known",
+            ));
+        }
         Ok(Self {
-            interface: Descriptor::of(&array, "__array_struct__")?,
             base: Descriptor::of(&array, "base")?,
+            kind: Descriptor::of(&dtype, "kind")?,
+            item_size: Descriptor::of(&dtype, "itemsize")?,
             array: array.unbind(),
         })
     }
@@ -92,6 +102,25 @@ impl Numpy {
         Some(proposal)
     }
 
+    /// What a dtype of NumPy's is called. Its own `__str__` is written in Python.
+    pub fn dtype_name(&self, dtype: &Bound<'_, PyAny>) -> Option<String> {
+        let item_size = self.item_size(dtype)?;
+        let bits = item_size * 8;
+        Some(match text_of(&self.kind.get(dtype)?)?.as_str() {
+            "b" => "bool".to_owned(),
+            "i" => format!("int{bits}"),
+            "u" => format!("uint{bits}"),
+            "f" => format!("float{bits}"),
+            "c" => format!("complex{bits}"),
+            "O" => "object".to_owned(),
+            other => format!("{other}{item_size}"),
+        })
+    }
+
+    fn item_size(&self, dtype: &Bound<'_, PyAny>) -> Option<u64> {
+        u64::try_from(int_value(&self.item_size.get(dtype)?)?).ok()
+    }
+
     fn is_array(&self, object: &Bound<'_, PyAny>) -> bool {
         // SAFETY: attached, and the object and its type are alive.
         unsafe { self.is_array_type(ffi::Py_TYPE(object.as_ptr())) }
@@ -99,36 +128,44 @@ impl Numpy {
 
     /// Address, bytes, element type and shape of one array.
     fn read(&self, array: &Bound<'_, PyAny>) -> Option<(u64, u64, String, Vec<u64>)> {
-        let capsule = self.interface.get(array)?;
-        // SAFETY: attached; the descriptor is NumPy's own, so the capsule holds the structure
-        // that the protocol defines, alive as long as the capsule.
-        unsafe {
-            let interface = ffi::PyCapsule_GetPointer(capsule.as_ptr(), std::ptr::null())
-                .cast::<ArrayInterface>();
-            let Some(interface) = interface.as_ref().filter(|interface| interface.two == 2) else {
-                ffi::PyErr_Clear();
-                return None;
-            };
-            let dimensions = usize::try_from(interface.dimensions).ok()?;
+        // SAFETY: attached, and this is an array, which lies in memory so, as `new` has seen; it has as many
+        // extents as dimensions, and a dtype.
+        let (data, shape, dtype) = unsafe {
+            let fields = &*array.as_ptr().cast::<ArrayFields>();
+            let dimensions = usize::try_from(fields.dimensions).ok()?;
             let shape: Vec<u64> = (0..dimensions)
-                .map(|i| u64::try_from(*interface.shape.add(i)).unwrap_or(0))
+                .map(|i| u64::try_from(*fields.extents.add(i)).unwrap_or(0))
                 .collect();
-            let item_size = u64::try_from(interface.item_size).ok()?;
-            // A view made by hand may claim any shape.
-            let bytes = shape
-                .iter()
-                .fold(item_size, |bytes, extent| bytes.saturating_mul(*extent));
-            let bits = item_size * 8;
-            let dtype = match interface.kind as u8 {
-                b'b' => "bool".to_owned(),
-                b'i' => format!("int{bits}"),
-                b'u' => format!("uint{bits}"),
-                b'f' => format!("float{bits}"),
-                b'c' => format!("complex{bits}"),
-                b'O' => "object".to_owned(),
-                other => format!("{}{item_size}", other as char),
-            };
-            Some((interface.data as u64, bytes, dtype, shape))
-        }
+            let dtype = Bound::from_borrowed_ptr_or_opt(array.py(), fields.dtype)?;
+            (fields.data as u64, shape, dtype)
+        };
+        let item_size = self.item_size(&dtype)?;
+        // A view made by hand may claim any shape.
+        let bytes = shape
+            .iter()
+            .fold(item_size, |bytes, extent| bytes.saturating_mul(*extent));
+        let dtype = self.dtype_name(&dtype)?;
+        Some((data, bytes, dtype, shape))
+    }
+}
+
+/// Compares a new array with what NumPy says of it.
+fn lies_as_known(class: &Bound<'_, PyType>) -> PyResult<bool> {
+    const EXTENTS: [ffi::Py_ssize_t; 2] = [3, 5];
+    let array = class.call1((EXTENTS,))?;
+    let size = class.getattr("__basicsize__")?.extract::<usize>()?;
+    let dtype = array.getattr("dtype")?;
+    if size < size_of::<ArrayFields>() {
+        return Ok(false);
+    }
+    // SAFETY: attached; the array is as large as what is read, and where it has as many extents as it should they are
+    // read.
+    unsafe {
+        let fields = &*array.as_ptr().cast::<ArrayFields>();
+        Ok(fields.dimensions == 2
+            && fields.dtype == dtype.as_ptr()
+            && fields.base.is_null()
+            && !fields.data.is_null()
+            && std::slice::from_raw_parts(fields.extents, 2) == EXTENTS)
     }
 }

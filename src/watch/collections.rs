@@ -13,7 +13,7 @@ use super::freed::{Counters, allocated, freed_since};
 use super::{MOST, Watcher};
 use crate::device::DeviceSelection;
 use crate::hook::{CollectionInfo, Handler, Seen, Unreachable};
-use crate::inspector::{Fate, Found, confirm_gone, prefer};
+use crate::inspector::{DESCRIBED, Fate, Found, confirm_gone, prefer};
 use crate::report::model::Collection;
 
 /// Garbage of more objects than this is not examined before its collection, only in it: to do both
@@ -62,6 +62,8 @@ struct Foreseen {
 
 struct Looked {
     found: Vec<Found>,
+    /// Groups of cycles that hold a buffer and were left out.
+    left_out: usize,
     /// Unreachable objects after finalizers ran; 0 if nothing was found.
     objects: usize,
     /// What the allocator had before anything was destroyed.
@@ -186,6 +188,7 @@ impl Watcher {
         };
         let mut looked = Looked {
             found: Vec::new(),
+            left_out: 0,
             objects: 0,
             before: Counters::default(),
             freed_early: 0,
@@ -203,7 +206,10 @@ impl Watcher {
         } else if glance.holds_buffer {
             looked.objects = glance.objects;
             match self.examine(py, garbage, glance.objects, &devices) {
-                Ok(found) => looked.found = found,
+                Ok((found, left_out)) => {
+                    looked.found = found;
+                    looked.left_out = left_out;
+                }
                 Err(error) => self.note_error(py, &error),
             }
             looked.before = Counters::of(py, &looked.found);
@@ -217,12 +223,12 @@ impl Watcher {
         garbage: &Unreachable<'_>,
         count: usize,
         devices: &DeviceSelection,
-    ) -> PyResult<Vec<Found>> {
+    ) -> PyResult<(Vec<Found>, usize)> {
         self.inspector.ask_for_room(count)?;
         let mut objects: Vec<*mut ffi::PyObject> = garbage.clone().collect();
         // As the collector's list has them.
         objects.reverse();
-        self.inspector.examine(py, &objects, 0, devices)
+        self.inspector.examine(py, &objects, 0, devices, DESCRIBED)
     }
 
     /// The collection has ended: tells of what went in it.
@@ -260,6 +266,13 @@ impl Watcher {
             }
             confirm_gone(py, &mut found, Fate::AfterFinalizers);
             notes.extend(looked.before.share_out(py, &mut found));
+            if looked.left_out > 0 {
+                notes.push(format!(
+                    "{} more groups of cycles held tensors in this collection. At most {DESCRIBED} of different shapes \
+                     are described in one, so that the program need not wait; cyclescope.find_tensor_cycles() describes all.",
+                    looked.left_out
+                ));
+            }
         }
         let mut broken_early = foreseen.found;
         confirm_gone(py, &mut broken_early, Fate::BeforeFinalizers(&None));
