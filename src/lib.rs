@@ -37,6 +37,8 @@ pub mod graph;
 pub mod heap;
 pub mod hook;
 pub mod report;
+#[cfg(feature = "extension")]
+mod reserve;
 
 #[cfg(feature = "python")]
 mod inspector;

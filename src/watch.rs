@@ -31,6 +31,7 @@ pub use tally::Tally;
 use crate::device::DeviceSelection;
 use crate::hook::Hook;
 use crate::inspector::{Busy, Fate, Inspector, confirm_gone};
+use crate::report::known;
 use crate::report::model::{Collection, Leak, Report};
 
 /// A watch tells of, and remembers, at most so many distinct leaks: a program that makes classes without
@@ -83,6 +84,7 @@ impl Watcher {
     pub fn new(py: Python<'_>) -> PyResult<Rc<Self>> {
         // An exception type is made when it is first used, which may be where there is no memory.
         let _busy = py.get_type::<Busy>();
+        known::prepare();
         Ok(Rc::new(Self {
             inspector: Inspector::new(py)?,
             watches: RefCell::default(),
@@ -287,7 +289,11 @@ impl Watcher {
 
     fn complain(&self, sentence: String) {
         let news = News::Trouble(sentence);
-        self.deliveries.send([Delivery { watch: 0, news }]);
+        self.deliveries.send([Delivery {
+            watch: 0,
+            news,
+            is_kept: true,
+        }]);
     }
 
     /// Brings a report to the watches that it concerns.
@@ -310,6 +316,8 @@ impl Watcher {
                     news.push(Delivery {
                         watch: watch.id,
                         news: News::Report(Arc::new(report)),
+                        // There are few of the former, and who asked for the latter relies on each.
+                        is_kept: watch.frequency == Frequency::OncePerLeak || watch.thorough,
                     });
                 }
                 if watch.tallies.len() >= LEAK_LIMIT
@@ -317,6 +325,7 @@ impl Watcher {
                 {
                     news.push(Delivery {
                         watch: 0,
+                        is_kept: true,
                         news: News::Trouble(format!(
                             "a watch has seen {LEAK_LIMIT} distinct leaks; of further ones it neither \
                              warns nor keeps count. Look whether the program makes classes or \

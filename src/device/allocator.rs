@@ -15,13 +15,13 @@ pub fn allocated_bytes(py: Python<'_>, device: &str) -> Option<u64> {
     current(&statistics(py, device)?, intern!(py, "allocated_bytes"))
 }
 
-/// As [`allocated_bytes`], and the bytes that were asked for, without what the allocator adds to each.
+/// As [`allocated_bytes`], and the bytes that were asked for, without what the allocator adds to each; the same again
+/// where the version of PyTorch does not count those.
 pub fn allocator_counts(py: Python<'_>, device: &str) -> Option<(u64, u64)> {
     let statistics = statistics(py, device)?;
-    Some((
-        current(&statistics, intern!(py, "allocated_bytes"))?,
-        current(&statistics, intern!(py, "requested_bytes"))?,
-    ))
+    let allocated = current(&statistics, intern!(py, "allocated_bytes"))?;
+    let requested = current(&statistics, intern!(py, "requested_bytes"));
+    Some((allocated, requested.unwrap_or(allocated)))
 }
 
 /// As [`allocated_bytes`], and the bytes that the allocator has from the driver, in use or not.

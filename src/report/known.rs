@@ -39,6 +39,11 @@ struct Shape {
 static ENTRIES: LazyLock<Vec<Entry>> =
     LazyLock::new(|| serde_json::from_str(include_str!("known.json")).unwrap_or_default());
 
+/// Reads the list, before any thread could be in the midst of that when the process is forked.
+pub fn prepare() {
+    LazyLock::force(&ENTRIES);
+}
+
 /// The known leak that this one is; `None` if it is none, or if the library that is installed is of a
 /// version at which the known one was gone.
 pub fn known(leak: &Leak) -> Option<Known> {

@@ -4,9 +4,9 @@
 //! comes from the metadata that installers leave beside a package (`NAME-VERSION.dist-info`, as
 //! <https://packaging.python.org/en/latest/specifications/recording-installed-packages/> has it).
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::Mutex;
 
 use super::known::known;
 use super::model::{Advice, Leak, Library, Location, Node, NodeKind, Report};
@@ -178,7 +178,7 @@ fn is_own_file(file: &str) -> bool {
 /// Of a distribution.
 type NameAndVersion = (String, String);
 /// By folder and import name.
-type Distributions = HashMap<(PathBuf, String), Option<NameAndVersion>>;
+type Distributions = BTreeMap<(PathBuf, String), Option<NameAndVersion>>;
 
 /// An installed package, or the standard library.
 struct Package {
@@ -214,23 +214,31 @@ impl Package {
 
     /// Name and version as installed; the import name and no version where no metadata tells.
     fn distribution(&self) -> (String, Option<String>) {
-        /// Read once a process: a leak may be found at every step of a training.
-        static KNOWN: LazyLock<Mutex<Distributions>> = LazyLock::new(Mutex::default);
         let Some(folder) = &self.folder else {
             return (STANDARD_LIBRARY.to_owned(), None);
         };
-        let found = KNOWN
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .entry((folder.clone(), self.import.clone()))
-            .or_insert_with(|| installed(folder, &self.import))
-            .clone();
+        let key = (folder.clone(), self.import.clone());
+        // Nobody is waited for: a child that was forked while another thread had the lock would wait for ever.
+        let known = KNOWN
+            .try_lock()
+            .ok()
+            .and_then(|known| known.get(&key).cloned());
+        let found = known.unwrap_or_else(|| {
+            let found = installed(folder, &self.import);
+            if let Ok(mut known) = KNOWN.try_lock() {
+                known.insert(key, found.clone());
+            }
+            found
+        });
         match found {
             Some((name, version)) => (name, Some(version)),
             None => (self.import.clone(), None),
         }
     }
 }
+
+/// Read once a process: a leak may be found at every step of a training.
+static KNOWN: Mutex<Distributions> = Mutex::new(BTreeMap::new());
 
 /// Name and version of the distribution that brought a top-level package.
 ///

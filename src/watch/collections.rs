@@ -96,12 +96,15 @@ impl Handler for Shared {
     }
 
     fn before(&self, py: Python<'_>, info: CollectionInfo) {
+        if !has_reserve() {
+            return;
+        }
         let foreseen = self.0.foresee(py, info.generation);
         self.0.collections.foreseen.replace(foreseen);
     }
 
     fn look(&self, py: Python<'_>, garbage: &mut Unreachable<'_>, _info: CollectionInfo) {
-        if self.0.checking.get() {
+        if self.0.checking.get() || !has_reserve() {
             self.0.inspector.forget_classes();
         } else {
             let looked = self.0.look_at(py, garbage);
@@ -318,6 +321,14 @@ impl Watcher {
             }
         }
     }
+}
+
+/// False if there is no memory at all to look with; then there is none to say so with either.
+fn has_reserve() -> bool {
+    #[cfg(feature = "extension")]
+    return crate::reserve::put_aside();
+    #[cfg(not(feature = "extension"))]
+    true
 }
 
 /// The addresses of all objects in cycles.

@@ -18,7 +18,8 @@ use crate::report::model::Report;
 const PATROL: Duration = Duration::from_secs(1);
 /// How often one who waits looks for signals.
 const SIGNALS: Duration = Duration::from_millis(50);
-/// More untold reports than this are not kept, but counted.
+/// While more reports than this are untold, those of watches that are told of every collection are not kept, but
+/// counted.
 const QUEUE_LIMIT: usize = 256;
 
 /// Something to tell.
@@ -27,6 +28,8 @@ pub struct Delivery {
     /// The watch that it is for; 0 for all.
     pub watch: WatchId,
     pub news: News,
+    /// It is queued however many wait.
+    pub is_kept: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -73,6 +76,7 @@ impl Queue {
             let lost = std::mem::take(&mut self.lost);
             self.push(Delivery {
                 watch: 0,
+                is_kept: true,
                 news: News::Trouble(format!(
                     "{lost} reports were not told, as more came than could be told in time. The counts of the \
                      watches have them"
@@ -98,7 +102,7 @@ impl Deliveries {
     pub(super) fn send(&self, news: impl IntoIterator<Item = Delivery>) {
         let mut queue = self.queue();
         for delivery in news {
-            if queue.waiting.len() < QUEUE_LIMIT {
+            if delivery.is_kept || queue.waiting.len() < QUEUE_LIMIT {
                 queue.push(delivery);
             } else {
                 queue.lost += 1;

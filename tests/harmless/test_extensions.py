@@ -27,15 +27,9 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-KNOWN = pytest.mark.xfail(
-    strict=True, reason="the watch aborts the process when malloc fails in the look"
-)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=[KNOWN] * (name == "nothing_left")) for name in NAMES],
-)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_program_does_the_same(name: str, built: Path) -> None:
     done = subprocess.run(
         [sys.executable, str(SCRIPT), name, "--built", str(built)],
