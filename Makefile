@@ -28,7 +28,7 @@ test: lint test-rust test-python ## all checks and tests that need no GPU
 lint: $(VENV)/.tested-with $(VENV)/.built ## formatting, warnings and types, of Rust and Python
 	cargo fmt --check
 	cargo fmt --check --manifest-path fuzz/Cargo.toml
-	cargo clippy --quiet --all-targets -- -D warnings
+	cargo clippy --quiet --all-targets --features extension -- -D warnings
 	cargo clippy --quiet --all-targets --no-default-features -- -D warnings
 	$(PY) -m ruff check
 	$(PY) -m ruff format --check
@@ -51,7 +51,7 @@ test-rust: $(VENV)/.made
 	fi
 
 test-python: $(VENV)/.tested-with $(VENV)/.built programs
-	$(PY) -m pytest -m "not gpu"
+	$(PY) -m pytest -m "not gpu" -n 2 --dist loadfile
 
 test-matrix: .wheel/.built ## the Python tests on each of CPython 3.10 to 3.13 here; TORCH=1: with PyTorch too
 	tests/matrix.sh .wheel/*.whl
@@ -69,8 +69,11 @@ test-cpython: $(VENV)/.tested-with $(VENV)/.built ## CPython's own tests with an
 	PYTHONPATH=python $(PY) tests/cpython/run.py
 	PYTHONPATH=python $(PY) tests/cpython/run.py --alone
 
-test-brute: $(VENV)/.tested-with $(VENV)/.built ## random and hostile heaps by the hundred thousand (an hour)
+test-brute: $(VENV)/.tested-with $(VENV)/.built ## random heaps and programs by the hundred thousand, leaks by the million (hours)
 	TEST_CASES=200000 $(PY) -m pytest --timeout 0 tests/brute.py tests/test_hostile_fuzz.py tests/large.py
+	PYTHONPATH=python $(PY) tests/harmless/compare.py --seeds 100000
+	PYTHONPATH=python $(PY) tests/harmless/compare.py --seeds 20000 --torch
+	PYTHONPATH=python $(PY) tests/harmless/memory.py
 	PROPTEST_CASES=100000 cargo test --release --no-default-features properties
 
 # Without AddressSanitizer, which makes it slower by three, as these rooms forbid unsafe code. What each

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Tests on a machine with an NVIDIA GPU, without Rust and without a network: installs the abi3 wheel
-# from .wheel/ into a folder of its own, runs the tests marked gpu, then measures training steps.
+# from .wheel/ into a folder of its own, runs the tests marked gpu, leaks by the
+# ten thousand, then measures training steps.
 # `maturin build --release --out .wheel` makes the wheel, on any machine.
 #
 #   tests/gpu/run.sh [PYTEST ARGUMENTS]
@@ -28,5 +29,9 @@ status=0
 "$python" -m pytest tests/gpu -q -m gpu -p no:cacheprovider \
     --ignore tests/gpu/test_gpu_oom.py "$@" || status=$?
 "$python" -m pytest tests/gpu/test_gpu_oom.py -q -m gpu -p no:cacheprovider "$@" || status=$?
+for kind in tensor tensor-view parameter graph storage; do
+    "$python" tests/harmless/memory.py --device cuda --kind $kind --count 50000 || status=$?
+done
+"$python" tests/harmless/memory.py --kind cupy --count 50000 || status=$?
 "$python" benches/gpu_step.py || status=$?
 exit $status

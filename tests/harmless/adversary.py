@@ -21,6 +21,7 @@ import types
 import warnings
 import weakref
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import numpy
@@ -73,7 +74,11 @@ def structured_array_and_a_profiler() -> None:
     for _ in range(2):
         Thing(numpy.zeros(3, RECORD))
         called: list[str] = []
-        sys.setprofile(lambda frame, event, _, note=called.append: note(frame.f_code.co_name))
+
+        def note(frame: FrameType, event: str, _: object, called: list[str] = called) -> None:
+            called.append(frame.f_code.co_name)
+
+        sys.setprofile(note)
         gc.collect()
         sys.setprofile(None)
         print(sorted({*called} - {"<module>", "structured_array_and_a_profiler"}))

@@ -27,8 +27,6 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_a_program_does_the_same(name: str, built: Path) -> None:
     done = subprocess.run(
