@@ -51,7 +51,7 @@ test-rust: $(VENV)/.made
 	fi
 
 test-python: $(VENV)/.tested-with $(VENV)/.built programs
-	$(PY) -m pytest -m "not gpu" -n 2 --dist loadfile
+	$(PY) -m pytest -m "not gpu"
 
 test-matrix: .wheel/.built ## the Python tests on each of CPython 3.10 to 3.13 here; TORCH=1: with PyTorch too
 	tests/matrix.sh .wheel/*.whl

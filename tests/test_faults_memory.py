@@ -182,3 +182,40 @@ def test_very_much_garbage_is_freed_unexamined_and_that_is_said_once() -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout.split("\n") == ["True None", "True None", "[]", "[1048576]", "1", ""]
     assert done.stderr.count("is not searched for cycles") == 1
+
+
+NOTHING_LEFT = """
+import ctypes, logging, resource
+
+logging.getLogger("cyclescope").disabled = True
+libc = ctypes.CDLL(None)
+libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
+libc.free.argtypes = [ctypes.c_void_p]
+watch = cyclescope.warn_tensor_cycles(devices="any")
+for generation in (0, 1, 2) * 4:
+    Node()
+    gc.collect(generation)
+watch.flush(60)
+held = [Node() for _ in range(20)]
+taken, count = (ctypes.c_void_p * 4_000_000)(), 0
+with open("/proc/self/statm", encoding="ascii") as file:
+    size = int(file.read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (size + 2**20, -1))
+for size in (2**20, 2**16, 2**12, 2**8, 64, 16):
+    while got := libc.malloc(size):
+        taken[count] = got
+        count += 1
+held = None
+found = gc.collect()
+for i in range(count):
+    libc.free(taken[i])
+resource.setrlimit(resource.RLIMIT_AS, (-1, -1))
+print(found >= 20)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks Linux how much memory there is")
+def test_a_collection_without_any_memory_goes_on() -> None:
+    """What Rust asks for comes from a reserve; without one it would end the process."""
+    done = run(NOTHING_LEFT)
+    assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr

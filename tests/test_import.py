@@ -20,6 +20,7 @@ FIRST_USE = (
     "gc",
     "logging",
     "pathlib",
+    "signal",
     "threading",
     "time",
     "types",

@@ -21,6 +21,8 @@ const SIGNALS: Duration = Duration::from_millis(50);
 /// While more reports than this are untold, those of watches that are told of every collection are not kept, but
 /// counted.
 const QUEUE_LIMIT: usize = 256;
+/// More than this are not kept for anybody: twice as many as a watch tells distinct leaks.
+const KEPT_LIMIT: usize = 2048;
 
 /// Something to tell.
 #[derive(Clone, Debug)]
@@ -28,7 +30,7 @@ pub struct Delivery {
     /// The watch that it is for; 0 for all.
     pub watch: WatchId,
     pub news: News,
-    /// It is queued however many wait.
+    /// It is queued even where many wait.
     pub is_kept: bool,
 }
 
@@ -102,7 +104,12 @@ impl Deliveries {
     pub(super) fn send(&self, news: impl IntoIterator<Item = Delivery>) {
         let mut queue = self.queue();
         for delivery in news {
-            if delivery.is_kept || queue.waiting.len() < QUEUE_LIMIT {
+            let limit = if delivery.is_kept {
+                KEPT_LIMIT
+            } else {
+                QUEUE_LIMIT
+            };
+            if queue.waiting.len() < limit {
                 queue.push(delivery);
             } else {
                 queue.lost += 1;

@@ -41,11 +41,9 @@ class Array(numpy.ndarray[Any, Any]):
 
 def host_buffers(size: int) -> dict[str, Callable[[], Any]]:
     pickled = pickle.dumps(numpy.ones(size, numpy.uint8), 2)
-    whole = numpy.zeros(4, numpy.uint8)
     return {
         "array": lambda: numpy.ones(size, numpy.uint8),
         "view": lambda: numpy.ones((2, size // 2), numpy.uint8)[:, 1:],
-        "shared-view": lambda: whole[1:],
         "bytearray": lambda: numpy.ndarray((size,), numpy.uint8, bytearray(size)),
         "unpickled": lambda: pickle.loads(pickled),
         "subclass": lambda: numpy.ones(size, numpy.uint8).view(Array),
@@ -73,7 +71,7 @@ def cupy_arrays(size: int) -> dict[str, Callable[[], Any]]:
     return {"cupy": lambda: cupy.ones(size, cupy.uint8)}
 
 
-HOST = ["array", "view", "shared-view", "bytearray", "unpickled", "subclass"]
+HOST = ["array", "view", "bytearray", "unpickled", "subclass"]
 TENSORS = ["tensor", "tensor-view", "parameter", "graph", "storage"]
 MADE = ["class", "distinct"]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 MEMORY = Path(__file__).with_name("memory.py")
-HOST = ["array", "view", "shared-view", "bytearray", "unpickled", "subclass"]
+HOST = ["array", "view", "bytearray", "unpickled", "subclass"]
 TENSORS = ["tensor", "tensor-view", "parameter", "graph", "storage"]
 
 pytestmark = pytest.mark.skipif(
