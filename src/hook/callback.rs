@@ -253,7 +253,7 @@ unsafe extern "C" fn deallocate(callable: *mut ffi::PyObject) {
     }
 }
 
-/// What a program that calls the callable itself gets.
+/// What a call by the type's `__call__` gets; a plain call comes to [`called`].
 unsafe extern "C" fn called_by_hand(
     _callable: *mut ffi::PyObject,
     _arguments: *mut ffi::PyObject,

@@ -86,17 +86,19 @@ pub(super) fn handler(watcher: Rc<Watcher>) -> Box<dyn Handler> {
 impl Handler for Shared {
     fn wants_before(&self, info: CollectionInfo) -> bool {
         let collections = &self.0.collections;
-        // Of a collection whose end was not told.
-        collections.looked.replace(None);
-        collections.foreseen.replace(None);
         let due = collections.arming.begin(info.generation) || self.0.is_thorough();
         collections.due.set(due);
         // The older generations are collected rarely enough to ask the allocator each time.
-        !self.0.checking.get() && (due || info.generation > 0)
+        let is_left =
+            collections.foreseen.borrow().is_some() || collections.looked.borrow().is_some();
+        is_left || !self.0.checking.get() && (due || info.generation > 0)
     }
 
     fn before(&self, py: Python<'_>, info: CollectionInfo) {
-        if !has_reserve() {
+        // Of a collection whose end was not told; its weak handles are given back attached.
+        self.0.collections.looked.replace(None);
+        self.0.collections.foreseen.replace(None);
+        if self.0.checking.get() || !has_reserve() {
             return;
         }
         let foreseen = self.0.foresee(py, info.generation);
