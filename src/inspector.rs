@@ -26,7 +26,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 pub(crate) use found::{Fate, Found, Held, Occurrence, confirm_gone, prefer};
 pub(crate) use glance::in_turn;
 use process::{framework_versions, process};
-use room::{MANY, ROOM_FOR_BUFFER, ROOM_FOR_OBJECT, ask_for_room};
+use room::{FEW, MANY, ROOM_FOR_BUFFER, ROOM_FOR_OBJECT, ask_for_room};
 
 use crate::device::{DeviceBuffer, DeviceSelection, Frameworks, gpu_names};
 use crate::diagnose::Diagnoses;
@@ -40,9 +40,11 @@ use crate::heap::{
     name_references,
 };
 use crate::hook::GcModule;
-use crate::report::assemble;
+use crate::report::assemble::Described;
 use crate::report::library::say_whose;
-use crate::report::model::{Buffer, Collection, Leak, Process, Report, SCHEMA};
+use crate::report::model::{
+    Buffer, Collection, Leak, Occurrence as SeenAt, Process, Report, SCHEMA,
+};
 use crate::report::occurrences;
 use crate::report::redact::{redact, redact_process};
 
@@ -228,7 +230,18 @@ impl Inspector {
     /// # Errors
     /// `MemoryError` if there is not.
     pub(crate) fn ask_for_room(&self, objects: usize) -> PyResult<()> {
+        if objects <= FEW {
+            return Ok(());
+        }
         ask_for_room(objects, ROOM_FOR_OBJECT)
+    }
+
+    /// Whether there is memory to tell of what was found.
+    ///
+    /// # Errors
+    /// `MemoryError` if there is not.
+    pub(crate) fn ask_for_report(&self) -> PyResult<()> {
+        ask_for_room(0, ROOM_FOR_OBJECT)
     }
 
     /// Takes note of frameworks that the program has imported since the last look.
@@ -314,7 +327,7 @@ impl Inspector {
                 Some((index, described))
                     if described >= DESCRIBED_ALIKE || described_in_all >= most =>
                 {
-                    (index, None)
+                    (index, Vec::new())
                 }
                 None if described_in_all >= most => {
                     left_out += 1;
@@ -327,18 +340,21 @@ impl Inspector {
                     else {
                         continue;
                     };
-                    let index = *by_signature
-                        .entry(leak.signature.clone())
-                        .or_insert_with(|| {
-                            found.push(Found {
-                                leak: leak.clone(),
-                                occurrences: Vec::new(),
-                            });
-                            found.len() - 1
+                    let buffer_of = |object: u32| buffers.get(object as usize)?.as_ref();
+                    let described = leak.buffers(buffer_of);
+                    let same = by_signature.get(&leak.diagnosis.signature).copied();
+                    let index = same.unwrap_or_else(|| {
+                        by_signature.insert(leak.diagnosis.signature.clone(), found.len());
+                        found.push(Found {
+                            leak,
+                            freed: None,
+                            occurrences: Vec::new(),
                         });
+                        found.len() - 1
+                    });
                     let seen = known.map_or(0, |(_, described)| described);
                     alike.insert(group.fingerprint, (index, seen + 1));
-                    (index, Some(leak))
+                    (index, described)
                 }
             };
             let looked = Looked {
@@ -368,7 +384,7 @@ impl Inspector {
         buffers: &[Option<DeviceBuffer>],
         frameworks: &Frameworks,
         group: &Group,
-    ) -> Option<Leak> {
+    ) -> Option<Described> {
         let selection = select(snapshot, group);
         let mut graph = fold(self.leak_graph(py, snapshot, buffers, frameworks, &selection));
         if self.redact.get() {
@@ -389,22 +405,18 @@ impl Inspector {
             Rc::make_mut(&mut diagnosis).cuts_free =
                 cuts.is_some_and(|cuts| frees_group(snapshot, group, &is_buffer, &cuts));
         }
-        let buffer_of = |object: u32| buffers.get(object as usize)?.as_ref();
         let traces = AllocationTraces::new(py);
-        let allocated_at = |object: u32| {
-            let address = snapshot.objects.get(object as usize)?.address;
+        let allocated_at = |node: &LeakNode| {
+            let address = snapshot.objects.get(node.object? as usize)?.address;
             traces.place_of(&self.object(py, address))
         };
-        let mut leak = assemble::leak(
-            &graph,
-            &diagnosis,
-            buffer_of,
-            allocated_at,
-            group.objects_in_cycles() as u64,
-            selection.omitted,
-        );
-        leak.graph.omitted_types = self.omitted_types(py, snapshot, group, &selection);
-        Some(leak)
+        Some(Described {
+            allocations: graph.node_weights().map(allocated_at).collect(),
+            diagnosis,
+            omitted: selection.omitted,
+            omitted_types: self.omitted_types(py, snapshot, group, &selection),
+            graph,
+        })
     }
 
     /// The commonest types of the group's objects that are not selected, with their numbers.
@@ -531,7 +543,7 @@ impl Inspector {
         py: Python<'_>,
         looked: &Looked<'_>,
         group: &Group,
-        described: Option<Leak>,
+        described: Vec<Buffer>,
     ) -> Occurrence {
         let &Looked {
             snapshot,
@@ -541,7 +553,6 @@ impl Inspector {
         } = looked;
         let mut known: FxHashMap<(String, u64), Buffer> = described
             .into_iter()
-            .flat_map(|leak| leak.buffers)
             .map(|buffer| ((buffer.device.clone(), buffer.pointer), buffer))
             .collect();
         let mut seen: FxHashMap<(&str, u64), usize> = FxHashMap::default();
@@ -622,12 +633,10 @@ impl Inspector {
                 .then_with(|| a.signature.cmp(&b.signature))
         });
         collection.pause_us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
-        let time = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .map_or(0.0, |t| t.as_secs_f64());
+        let time = now();
         let process = self.process_now(py);
         for leak in &mut leaks {
-            leak.occurrences = vec![occurrences::of(leak, &process, time)];
+            leak.occurrences = vec![occurrences::of(&process, time, leak.count, leak.bytes_held)];
         }
         Report {
             schema: SCHEMA,
@@ -637,6 +646,15 @@ impl Inspector {
             collection,
             leaks,
             notes: Vec::new(),
+        }
+    }
+
+    /// That a leak was seen just now.
+    pub(crate) fn occurrence_of(&self, leak: &Found) -> SeenAt {
+        let count = leak.occurrences.len() as u64;
+        SeenAt {
+            pid: std::process::id(),
+            ..occurrences::of(&self.process, now(), count, leak.bytes_held())
         }
     }
 
@@ -679,6 +697,12 @@ pyo3::create_exception!(
     PyRuntimeError,
     "The inspector is at work already: on another thread, or further up the stack."
 );
+
+/// In seconds since 1970-01-01 UTC.
+fn now() -> f64 {
+    let time = SystemTime::now().duration_since(UNIX_EPOCH);
+    time.map_or(0.0, |time| time.as_secs_f64())
+}
 
 fn busy() -> PyErr {
     Busy::new_err(

@@ -30,7 +30,7 @@ pub use tally::Tally;
 
 use crate::device::DeviceSelection;
 use crate::hook::Hook;
-use crate::inspector::{Busy, Fate, Inspector, confirm_gone};
+use crate::inspector::{Busy, Fate, Found, Inspector, confirm_gone};
 use crate::report::known;
 use crate::report::model::{Collection, Leak, Report};
 
@@ -296,6 +296,29 @@ impl Watcher {
         }]);
     }
 
+    /// Counts the leaks that all watches which they concern have told already, and takes them out.
+    fn count_known(&self, found: &mut Vec<Found>) {
+        let Ok(mut watches) = self.watches.try_borrow_mut() else {
+            return;
+        };
+        found.retain(|leak| {
+            let mut concerned: Vec<&mut Watch> = watches
+                .iter_mut()
+                .filter(|watch| leak.buffers().any(|b| watch.devices.contains(&b.device)))
+                .collect();
+            if !concerned.iter().all(|watch| watch.has_told(leak)) {
+                return true;
+            }
+            let seen = self.inspector.occurrence_of(leak);
+            for watch in &mut concerned {
+                if let Some(tally) = watch.tallies.get_mut(leak.signature()) {
+                    tally.add(&seen);
+                }
+            }
+            false
+        });
+    }
+
     /// Brings a report to the watches that it concerns.
     fn tell(&self, _py: Python<'_>, report: &Report) {
         let mut news = Vec::new();
@@ -342,6 +365,11 @@ impl Watcher {
 }
 
 impl Watch {
+    /// True if the leak was told, and need not be told again.
+    fn has_told(&self, leak: &Found) -> bool {
+        self.frequency == Frequency::OncePerLeak && self.tallies.contains_key(leak.signature())
+    }
+
     /// Counts a leak; true if the watch is to be told of it.
     fn count(&mut self, leak: &Leak, time: f64) -> bool {
         let full = self.tallies.len() >= LEAK_LIMIT;
@@ -352,7 +380,8 @@ impl Watch {
                 true
             }
             Entry::Occupied(mut entry) => {
-                entry.get_mut().add(leak, time);
+                let tally = entry.get_mut();
+                leak.occurrences.iter().for_each(|seen| tally.add(seen));
                 self.frequency == Frequency::EveryCollection
             }
         }

@@ -1,8 +1,8 @@
 //! Folding the interpreter's plumbing into the references that a person writes.
 
 use petgraph::Direction;
-use petgraph::graph::{EdgeIndex, NodeIndex};
-use petgraph::visit::{EdgeRef, IntoEdgeReferences};
+use petgraph::graph::{EdgeIndex, Graph, NodeIndex};
+use petgraph::visit::EdgeRef;
 
 use super::leak_graph::{Hop, LeakEdge, LeakGraph, LeakNode};
 use crate::heap::{ObjectKind, ReferenceName};
@@ -21,26 +21,9 @@ pub fn fold(mut graph: LeakGraph) -> LeakGraph {
             fold_node(&mut graph, node, pass);
         }
     }
-    without_folded(&graph)
-}
-
-/// The graph of the nodes that were not folded, numbered anew.
-fn without_folded(graph: &LeakGraph) -> LeakGraph {
-    let mut result = LeakGraph::default();
-    let mut place = vec![None; graph.node_count()];
-    for node in graph
-        .node_indices()
-        .filter(|&node| graph[node].stands_for != FOLDED)
-    {
-        place[node.index()] = Some(result.add_node(graph[node].clone()));
-    }
-    for edge in graph.edge_references() {
-        if let (Some(from), Some(to)) = (place[edge.source().index()], place[edge.target().index()])
-        {
-            result.add_edge(from, to, edge.weight().clone());
-        }
-    }
-    result
+    graph.retain_nodes(|graph, node| graph[node].stands_for != FOLDED);
+    // Numbered anew, without gaps.
+    Graph::from(graph).into()
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -53,7 +36,12 @@ enum Pass {
 const FOLDED: u64 = u64::MAX;
 
 fn fold_node(graph: &mut LeakGraph, node: NodeIndex, pass: Pass) {
-    if graph[node].is_buffer {
+    let is_plumbing = match graph[node].description.kind {
+        ObjectKind::Cell => pass == Pass::Cells,
+        ObjectKind::Dict | ObjectKind::Tuple | ObjectKind::Frame => pass == Pass::Containers,
+        _ => false,
+    };
+    if graph[node].is_buffer || !is_plumbing {
         return;
     }
     let incoming: Vec<(NodeIndex, LeakEdge)> = graph

@@ -5,13 +5,15 @@ use rustc_hash::FxHashSet;
 
 use crate::device::StorageWatch;
 use crate::heap::ReferenceName;
-use crate::report::assemble::{self, BUFFER_LIMIT};
+use crate::report::assemble::{self, Described};
 use crate::report::model::{Buffer, Leak};
 
 /// A leak and all its occurrences in one lot of garbage.
 pub(crate) struct Found {
-    /// As the first occurrence has it; counts and buffers are filled in by [`Found::into_leak`].
-    pub leak: Leak,
+    /// The first occurrence.
+    pub leak: Described,
+    /// How many bytes the allocator got back, if it was asked.
+    pub freed: Option<u64>,
     pub occurrences: Vec<Occurrence>,
 }
 
@@ -29,9 +31,8 @@ pub(crate) struct Held {
 }
 
 impl Found {
-    /// Sets the bytes that the allocator got back.
-    pub fn set_freed(&mut self, bytes: u64) {
-        self.leak.bytes_freed = Some(bytes);
+    pub fn signature(&self) -> &str {
+        &self.leak.diagnosis.signature
     }
 
     /// The buffers of all occurrences.
@@ -48,15 +49,22 @@ impl Found {
         devices
     }
 
+    /// Bytes of all distinct buffers.
+    pub fn bytes_held(&self) -> u64 {
+        let mut storages: Vec<(&str, u64, u64)> = self
+            .buffers()
+            .map(|buffer| (buffer.device.as_str(), buffer.pointer, buffer.bytes))
+            .collect();
+        storages.sort_unstable();
+        storages.dedup_by_key(|storage| (storage.0, storage.1));
+        storages.into_iter().map(|(.., bytes)| bytes).sum()
+    }
+
     /// The leak with the counts and the buffers of all occurrences that are left.
     pub fn into_leak(self) -> Leak {
-        let mut leak = self.leak;
-        leak.count = self.occurrences.len() as u64;
-        leak.objects = self
-            .occurrences
-            .iter()
-            .map(|o| o.addresses.len() as u64)
-            .sum();
+        let count = self.occurrences.len() as u64;
+        let objects = self.occurrences.iter();
+        let objects = objects.map(|one| one.addresses.len() as u64).sum();
         let mut buffers: Vec<Buffer> = self
             .occurrences
             .into_iter()
@@ -74,17 +82,12 @@ impl Found {
             })
             .collect();
         assemble::distinct_largest_first(&mut buffers);
-        leak.bytes_held = buffers.iter().map(|buffer| buffer.bytes).sum();
-        leak.buffers_omitted = buffers.len().saturating_sub(BUFFER_LIMIT) as u64;
-        buffers.truncate(BUFFER_LIMIT);
-        for (index, node) in leak.graph.nodes.iter_mut().enumerate() {
-            node.buffer = buffers
-                .iter()
-                .position(|buffer| buffer.node == Some(index as u32))
-                .map(|i| i as u32);
+        Leak {
+            count,
+            objects,
+            bytes_freed: self.freed,
+            ..self.leak.into_leak(buffers)
         }
-        leak.buffers = buffers;
-        leak
     }
 }
 
@@ -133,10 +136,7 @@ pub(crate) fn prefer(earlier: &[Found], found: &mut Vec<Found>) {
             (!other.is_nameless()).then_some((other, drawn, at))
         });
         if let Some((other, drawn, at)) = drawn {
-            entry.leak = Leak {
-                bytes_freed: entry.leak.bytes_freed,
-                ..other.leak.clone()
-            };
+            entry.leak = other.leak.clone();
             entry.occurrences.swap(0, at);
             if let Some(first) = entry.occurrences.first_mut() {
                 first.take_names_from(drawn);
@@ -147,11 +147,11 @@ pub(crate) fn prefer(earlier: &[Found], found: &mut Vec<Found>) {
     for entry in found.drain(..) {
         match merged
             .iter_mut()
-            .find(|other| other.leak.signature == entry.leak.signature)
+            .find(|other| other.signature() == entry.signature())
         {
             Some(other) => {
-                let freed = [other.leak.bytes_freed, entry.leak.bytes_freed];
-                other.leak.bytes_freed = freed.into_iter().flatten().reduce(|a, b| a + b);
+                let freed = [other.freed, entry.freed];
+                other.freed = freed.into_iter().flatten().reduce(|a, b| a + b);
                 other.occurrences.extend(entry.occurrences);
             }
             None => merged.push(entry),
@@ -166,7 +166,7 @@ impl Found {
         let nameless = ReferenceName::Unnamed.to_string();
         let first = self.occurrences.first();
         let buffers = first.iter().flat_map(|occurrence| &occurrence.buffers);
-        self.leak.cycle.iter().any(|step| step.edge == nameless)
+        self.leak.is_nameless()
             || buffers
                 .flat_map(|held| &held.buffer.path)
                 .any(|edge| *edge == nameless)

@@ -11,7 +11,14 @@ pub(super) const ROOM_FOR_OBJECT: usize = 512;
 pub(super) const ROOM_FOR_BUFFER: usize = 4096;
 /// Less garbage than this, and fewer buffers, are glanced at and kept without asking whether there is memory.
 pub(super) const MANY: usize = 10_000;
-/// What a look takes besides: its report, and the drawing of it meanwhile on another thread.
+/// Garbage of no more objects than this is examined without asking: what that takes is put aside
+/// (`crate::reserve`).
+#[cfg(feature = "extension")]
+pub(super) const FEW: usize = 500;
+/// A program that uses the crate chooses its own allocator, and nothing is put aside.
+#[cfg(not(feature = "extension"))]
+pub(super) const FEW: usize = 0;
+/// What a report takes, and the drawing of it meanwhile on another thread.
 const ROOM_FOR_REPORT: usize = 64 << 20;
 
 /// Whether there is memory enough to look at so many objects: where Rust's collections find none, they

@@ -1,5 +1,7 @@
 //! From a diagnosis to a [`Leak`] of the model.
 
+use std::rc::Rc;
+
 use petgraph::graph::NodeIndex;
 use petgraph::visit::{EdgeRef, IntoEdgeReferences};
 
@@ -9,128 +11,216 @@ use super::model::{
 use crate::device::DeviceBuffer;
 use crate::diagnose::Diagnosis;
 use crate::graph::{self, Cycle, LeakGraph, LeakNode};
-use crate::heap::{ObjectKind, Place};
+use crate::heap::{ObjectKind, Place, ReferenceName};
 
 /// A report lists at most so many buffers of a leak; the bytes of all are counted.
 pub const BUFFER_LIMIT: usize = 100;
 /// At most so many steps of a cycle are listed, half from each end.
 const STEP_LIMIT: usize = 40;
 
-/// One occurrence of a leak as the model has it.
-///
-/// `buffer_of` gives the buffer that an object of the graph holds, by its index in the snapshot.
-/// `allocated_at` gives the line that allocated such an object, if that is known. `omitted` is how many
-/// objects of the group are not in the graph.
-pub fn leak<'a>(
-    graph: &LeakGraph,
-    diagnosis: &Diagnosis,
-    buffer_of: impl Fn(u32) -> Option<&'a DeviceBuffer>,
-    allocated_at: impl Fn(u32) -> Option<Place>,
-    objects_in_cycles: u64,
-    omitted: u64,
-) -> Leak {
-    let cycle = &diagnosis.cycle;
-    let allocations: Vec<Option<Location>> = graph
-        .node_weights()
-        .map(|node| allocated_at(node.object?).as_ref().map(location))
-        .collect();
-    let mut buffers: Vec<Buffer> = diagnosis
-        .paths
-        .iter()
-        .filter_map(|path| {
-            let buffer = buffer_of(graph[path.buffer].object?)?;
-            Some(Buffer {
-                node: Some(path.buffer.index() as u32),
-                type_name: graph[path.buffer].description.type_name.clone(),
-                pointer: buffer.pointer,
-                bytes: buffer.bytes,
-                device: buffer.device.clone(),
-                dtype: buffer.dtype.clone(),
-                shape: buffer.shape.clone(),
-                confirmed: buffer.confirmed,
-                from_step: path.from_step as u32,
-                path: path
-                    .edges
-                    .iter()
-                    .map(|&edge| graph[edge].name.to_string())
-                    .collect(),
-                path_nodes: path
-                    .edges
-                    .iter()
-                    .filter_map(|&edge| Some(graph.edge_endpoints(edge)?.1.index() as u32))
-                    .collect(),
-                allocated_at: allocations[path.buffer.index()].clone(),
-                allocation: Vec::new(),
-                has_grad_fn: false,
-            })
-        })
-        .collect();
-    distinct_largest_first(&mut buffers);
+/// A leak that was looked at, before it is written out: mostly it is known already, and only counted.
+#[derive(Clone)]
+pub struct Described {
+    pub graph: LeakGraph,
+    pub diagnosis: Rc<Diagnosis>,
+    /// The line that allocated each object of the graph, as far as that is known.
+    pub allocations: Vec<Option<Place>>,
+    /// How many objects of the group are not in the graph.
+    pub omitted: u64,
+    /// The commonest types of these, with their numbers.
+    pub omitted_types: Vec<(String, u64)>,
+}
 
-    let mut steps: Vec<Step> = cycle
-        .nodes
-        .iter()
-        .zip(&cycle.edges)
-        .map(|(&node, &edge)| {
-            let object = &graph[node];
-            Step {
-                node: node.index() as u32,
-                type_name: object.description.type_name.clone(),
-                label: object.description.label.clone(),
-                location: place(object).map(location),
-                edge: graph[edge].name.to_string(),
-                allocated_at: allocations[node.index()].clone(),
-            }
-        })
-        .collect();
-    let cycle_omitted = leave_out_middle(graph, &mut steps);
-    for buffer in &mut buffers {
-        let start = cycle
-            .nodes
-            .get(buffer.from_step as usize)
-            .map(|node| node.index() as u32);
-        let step = steps.iter().position(|step| Some(step.node) == start);
-        buffer.from_step = step.unwrap_or(0) as u32;
+impl Described {
+    /// The buffers on the ways from the cycle, each storage once.
+    ///
+    /// `buffer_of` gives the buffer that an object of the graph holds, by its index in the snapshot.
+    pub fn buffers<'a>(&self, buffer_of: impl Fn(u32) -> Option<&'a DeviceBuffer>) -> Vec<Buffer> {
+        let graph = &self.graph;
+        let paths = self.diagnosis.paths.iter();
+        let mut buffers: Vec<Buffer> = paths
+            .filter_map(|path| {
+                let buffer = buffer_of(graph[path.buffer].object?)?;
+                Some(Buffer {
+                    node: Some(path.buffer.index() as u32),
+                    type_name: graph[path.buffer].description.type_name.clone(),
+                    pointer: buffer.pointer,
+                    bytes: buffer.bytes,
+                    device: buffer.device.clone(),
+                    dtype: buffer.dtype.clone(),
+                    shape: buffer.shape.clone(),
+                    confirmed: buffer.confirmed,
+                    from_step: path.from_step as u32,
+                    path: path
+                        .edges
+                        .iter()
+                        .map(|&edge| graph[edge].name.to_string())
+                        .collect(),
+                    path_nodes: path
+                        .edges
+                        .iter()
+                        .filter_map(|&edge| Some(graph.edge_endpoints(edge)?.1.index() as u32))
+                        .collect(),
+                    allocated_at: self.allocated_at(path.buffer),
+                    allocation: Vec::new(),
+                    has_grad_fn: false,
+                })
+            })
+            .collect();
+        distinct_largest_first(&mut buffers);
+        buffers
     }
 
-    let cuts: Vec<Cut> = diagnosis
-        .cuts
-        .iter()
-        .filter_map(|&edge| {
-            let (from, to) = graph.edge_endpoints(edge)?;
-            Some(Cut {
-                owner: graph[from].description.label.clone(),
-                edge: graph[edge].name.to_string(),
-                location: cut_place(graph, cycle, from, to).map(location),
-                proven: diagnosis.cuts_free,
-                from: from.index() as u32,
-                to: to.index() as u32,
+    /// The leak as the model has it, with these buffers, whose steps are still those of the whole cycle.
+    /// It has no counts.
+    pub fn into_leak(self, mut buffers: Vec<Buffer>) -> Leak {
+        let (graph, diagnosis) = (&self.graph, &*self.diagnosis);
+        let cycle = &diagnosis.cycle;
+        let mut steps: Vec<Step> = cycle
+            .nodes
+            .iter()
+            .zip(&cycle.edges)
+            .map(|(&node, &edge)| {
+                let object = &graph[node];
+                Step {
+                    node: node.index() as u32,
+                    type_name: object.description.type_name.clone(),
+                    label: object.description.label.clone(),
+                    location: place(object).map(location),
+                    edge: graph[edge].name.to_string(),
+                    allocated_at: self.allocated_at(node),
+                }
             })
-        })
-        .collect();
+            .collect();
+        let cycle_omitted = leave_out_middle(graph, &mut steps);
+        for buffer in &mut buffers {
+            let start = cycle
+                .nodes
+                .get(buffer.from_step as usize)
+                .map(|node| node.index() as u32);
+            let step = steps.iter().position(|step| Some(step.node) == start);
+            buffer.from_step = step.unwrap_or(0) as u32;
+        }
+        let bytes_held = buffers.iter().map(|buffer| buffer.bytes).sum();
+        let buffers_omitted = buffers.len().saturating_sub(BUFFER_LIMIT) as u64;
+        buffers.truncate(BUFFER_LIMIT);
 
-    Leak {
-        signature: diagnosis.signature.clone(),
-        pattern: diagnosis.pattern.map(str::to_owned),
-        summary: summary(&steps, cycle_omitted),
-        count: 1,
-        bytes_held: 0,
-        bytes_freed: None,
-        objects: objects_in_cycles,
-        cycle: steps,
-        cycle_omitted,
-        advice: Advice {
-            text: diagnosis.advice.text.clone(),
-            before: diagnosis.advice.before.clone(),
-            after: diagnosis.advice.after.clone(),
-        },
-        graph: drawing(graph, diagnosis, &buffers, &allocations, omitted),
-        buffers,
-        buffers_omitted: 0,
-        cuts,
-        library: None,
-        known: None,
-        occurrences: Vec::new(),
+        let cuts: Vec<Cut> = diagnosis
+            .cuts
+            .iter()
+            .filter_map(|&edge| {
+                let (from, to) = graph.edge_endpoints(edge)?;
+                Some(Cut {
+                    owner: graph[from].description.label.clone(),
+                    edge: graph[edge].name.to_string(),
+                    location: cut_place(graph, cycle, from, to).map(location),
+                    proven: diagnosis.cuts_free,
+                    from: from.index() as u32,
+                    to: to.index() as u32,
+                })
+            })
+            .collect();
+
+        Leak {
+            signature: diagnosis.signature.clone(),
+            pattern: diagnosis.pattern.map(str::to_owned),
+            summary: summary(&steps, cycle_omitted),
+            count: 0,
+            bytes_held,
+            bytes_freed: None,
+            objects: 0,
+            cycle: steps,
+            cycle_omitted,
+            advice: Advice {
+                text: diagnosis.advice.text.clone(),
+                before: diagnosis.advice.before.clone(),
+                after: diagnosis.advice.after.clone(),
+            },
+            graph: self.drawing(&buffers),
+            buffers,
+            buffers_omitted,
+            cuts,
+            library: None,
+            known: None,
+            occurrences: Vec::new(),
+        }
+    }
+
+    /// True if some reference of the cycle has no name.
+    pub fn is_nameless(&self) -> bool {
+        let mut edges = self.diagnosis.cycle.edges.iter();
+        edges.any(|&edge| self.graph[edge].name == ReferenceName::Unnamed)
+    }
+
+    fn allocated_at(&self, node: NodeIndex) -> Option<Location> {
+        let place = self.allocations.get(node.index())?;
+        place.as_ref().map(location)
+    }
+
+    fn drawing(&self, buffers: &[Buffer]) -> Graph {
+        let Self {
+            graph, diagnosis, ..
+        } = self;
+        let cycle_nodes = members_of_cycles(graph);
+        let nodes = graph
+            .node_indices()
+            .map(|index| {
+                let node = &graph[index];
+                let buffer = buffers
+                    .iter()
+                    .position(|buffer| buffer.node == Some(index.index() as u32));
+                let allocated_at = self.allocated_at(index);
+                let allocated_at =
+                    allocated_at.map(|at| ("allocated at".to_owned(), at.to_string()));
+                Node {
+                    kind: if node.is_buffer {
+                        NodeKind::Buffer
+                    } else {
+                        kind(node.description.kind)
+                    },
+                    type_name: node.description.type_name.clone(),
+                    label: node.description.label.clone(),
+                    location: place(node).map(location),
+                    buffer: buffer.map(|i| i as u32),
+                    in_cycle: cycle_nodes[index.index()],
+                    details: node
+                        .description
+                        .details
+                        .iter()
+                        .cloned()
+                        .chain(allocated_at)
+                        .collect(),
+                }
+            })
+            .collect();
+        let edges = graph
+            .edge_references()
+            .map(|edge| {
+                let id = edge.id();
+                let role = if diagnosis.cuts.contains(&id) {
+                    EdgeRole::Cut
+                } else if diagnosis.cycle.edges.contains(&id) {
+                    EdgeRole::Cycle
+                } else if diagnosis.paths.iter().any(|path| path.edges.contains(&id)) {
+                    EdgeRole::Path
+                } else {
+                    EdgeRole::Other
+                };
+                Edge {
+                    from: edge.source().index() as u32,
+                    to: edge.target().index() as u32,
+                    name: edge.weight().name.to_string(),
+                    role,
+                    through: edge.weight().through.iter().filter_map(hop).collect(),
+                }
+            })
+            .collect();
+        Graph {
+            nodes,
+            edges,
+            omitted: self.omitted,
+            omitted_types: self.omitted_types.clone(),
+        }
     }
 }
 
@@ -238,76 +328,6 @@ fn location(place: &Place) -> Location {
     Location {
         file: place.file.clone(),
         line: place.line,
-    }
-}
-
-fn drawing(
-    graph: &LeakGraph,
-    diagnosis: &Diagnosis,
-    buffers: &[Buffer],
-    allocations: &[Option<Location>],
-    omitted: u64,
-) -> Graph {
-    let cycle_nodes = members_of_cycles(graph);
-    let nodes = graph
-        .node_indices()
-        .map(|index| {
-            let node = &graph[index];
-            let buffer = buffers
-                .iter()
-                .position(|buffer| buffer.node == Some(index.index() as u32));
-            Node {
-                kind: if node.is_buffer {
-                    NodeKind::Buffer
-                } else {
-                    kind(node.description.kind)
-                },
-                type_name: node.description.type_name.clone(),
-                label: node.description.label.clone(),
-                location: place(node).map(location),
-                buffer: buffer.map(|i| i as u32),
-                in_cycle: cycle_nodes[index.index()],
-                details: node
-                    .description
-                    .details
-                    .iter()
-                    .cloned()
-                    .chain(
-                        allocations[index.index()]
-                            .iter()
-                            .map(|at| ("allocated at".to_owned(), at.to_string())),
-                    )
-                    .collect(),
-            }
-        })
-        .collect();
-    let edges = graph
-        .edge_references()
-        .map(|edge| {
-            let id = edge.id();
-            let role = if diagnosis.cuts.contains(&id) {
-                EdgeRole::Cut
-            } else if diagnosis.cycle.edges.contains(&id) {
-                EdgeRole::Cycle
-            } else if diagnosis.paths.iter().any(|path| path.edges.contains(&id)) {
-                EdgeRole::Path
-            } else {
-                EdgeRole::Other
-            };
-            Edge {
-                from: edge.source().index() as u32,
-                to: edge.target().index() as u32,
-                name: edge.weight().name.to_string(),
-                role,
-                through: edge.weight().through.iter().filter_map(hop).collect(),
-            }
-        })
-        .collect();
-    Graph {
-        nodes,
-        edges,
-        omitted,
-        omitted_types: Vec::new(),
     }
 }
 

@@ -2,19 +2,19 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::model::{Leak, Occurrence, Process};
+use super::model::{Occurrence, Process};
 use super::words::{counted, grouped, human_bytes, utc};
 
 /// At most so many occurrences of a leak are kept apart.
 pub const LIMIT: usize = 240;
 
-/// The leak as it was seen at this time in this process.
-pub fn of(leak: &Leak, process: &Process, time: f64) -> Occurrence {
+/// A leak of so many groups of objects that held so many bytes, as it was seen at this time in this process.
+pub fn of(process: &Process, time: f64, count: u64, bytes: u64) -> Occurrence {
     Occurrence {
         time,
         collections: 1,
-        count: leak.count,
-        bytes: leak.bytes_held,
+        count,
+        bytes,
         host: process.host.clone(),
         pid: process.pid,
         rank: process.rank,

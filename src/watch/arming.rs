@@ -2,8 +2,8 @@
 
 use std::cell::Cell;
 
-/// What the collector saves is what is left after finalizers; a cycle that a finalizer breaks is never
-/// seen. Looking *before* the collection finds it, at about the price of the collection itself, so
+/// The look from among the garbage sees what is left after finalizers, and not a cycle that a finalizer
+/// broke. Looking *before* the collection finds it, at about the price of the collection itself, so
 /// that is done now and then, and at once when something hints that it would find something.
 ///
 /// Each generation has its own rhythm: the gap between looks grows as long as they find nothing,
@@ -45,8 +45,8 @@ impl Arming {
 
     /// Counts a collection that begins; true if it is to be looked at beforehand.
     ///
-    /// Counted here and not in [`Arming::learn`], which does not hear of the collections that
-    /// save nothing; and such are those in which finalizers break all cycles.
+    /// Counted here and not in [`Arming::learn`], which does not hear of the collections that have no
+    /// garbage left; and such are those in which finalizers break all cycles.
     pub fn begin(&self, generation: u32) -> bool {
         let countdown = &self.rhythm(generation).countdown;
         let due = countdown.get() == 0;
@@ -54,8 +54,8 @@ impl Arming {
         due
     }
 
-    /// Takes note of what a collection showed: whether there was a look beforehand, whether it found what the
-    /// collector did not save, and whether anything hints that a look would be worth while (a
+    /// Takes note of what a collection showed: whether there was a look beforehand, whether it found what was
+    /// not among the garbage later, and whether anything hints that a look would be worth while (a
     /// finalizer ran, or device memory went that was in no garbage).
     pub fn learn(&self, generation: u32, looked: bool, found: bool, hint: bool) {
         let rhythm = self.rhythm(generation);
@@ -108,7 +108,7 @@ mod tests {
     fn a_hint_asks_for_a_look_at_once_but_not_for_ever() {
         let arming = Arming::new();
         looks(&arming, 1000, false);
-        // Collections that save nothing are counted, but there is nothing to learn from them.
+        // Collections without garbage are counted, but there is nothing to learn from them.
         let gap = (0..).take_while(|_| !arming.begin(0)).count();
         assert!(gap <= 64);
         arming.learn(0, true, false, false);

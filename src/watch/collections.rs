@@ -283,7 +283,7 @@ impl Watcher {
         confirm_gone(py, &mut broken_early, Fate::BeforeFinalizers(&None));
         let unexplained = freed_early > 0 && broken_early.is_empty();
         if let ([only], true) = (broken_early.as_mut_slice(), freed_early > 0) {
-            only.set_freed(freed_early);
+            only.freed = Some(freed_early);
         }
         self.collections.arming.learn(
             info.generation,
@@ -292,7 +292,12 @@ impl Watcher {
             hint || unexplained,
         );
         found.append(&mut broken_early);
+        self.count_known(&mut found);
         if found.is_empty() {
+            return;
+        }
+        if let Err(error) = self.inspector.ask_for_report() {
+            self.note_error(py, &error);
             return;
         }
         let collection = Collection {

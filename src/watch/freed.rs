@@ -49,7 +49,7 @@ impl Counters {
         };
         let mut leaks: Vec<&mut Found> = found.iter_mut().filter(|leak| own(leak) > 0).collect();
         if let [only] = leaks.as_mut_slice() {
-            only.set_freed(blocks);
+            only.freed = Some(blocks);
             return None;
         }
         let rest = bytes.saturating_sub(leaks.iter().map(|leak| own(leak)).sum());
@@ -61,8 +61,7 @@ impl Counters {
             } else {
                 0
             };
-            let freed = own(leak) + graph;
-            leak.set_freed(freed);
+            leak.freed = Some(own(leak) + graph);
         }
         (rest > 0 && graphs > 1).then(|| {
             format!(

@@ -37,11 +37,11 @@ impl Tally {
     }
 
     /// The same leak was seen again.
-    pub(super) fn add(&mut self, leak: &Leak, time: f64) {
-        self.count += leak.count;
-        self.bytes += leak.bytes_held;
-        self.largest = self.largest.max(leak.bytes_held);
-        self.last_seen = time;
-        occurrences::add(&mut self.occurrences, leak.occurrences.iter().cloned());
+    pub(super) fn add(&mut self, seen: &Occurrence) {
+        self.count += seen.count;
+        self.bytes += seen.bytes;
+        self.largest = self.largest.max(seen.bytes);
+        self.last_seen = seen.time;
+        occurrences::add(&mut self.occurrences, [seen.clone()]);
     }
 }
