@@ -1,19 +1,25 @@
 //! Finds the reference cycles that hold GPU memory in Python programs.
 //!
-//! The rooms of the crate, each of which knows only those before it:
+//! The rooms of the crate. Data flows from top to bottom; a room imports only rooms above it, and
+//! `tests/test_rooms.py` holds it to that.
 //!
 //! | room | what it does |
 //! |---|---|
-//! | [`hook`] | watches collections, takes their garbage, breaks it |
-//! | [`heap`] | reads CPython objects: references, their names, labels, places in source |
-//! | [`device`] | says which device memory an object holds |
-//! | [`graph`] | components, cycles, paths and cuts of the object graph |
-//! | [`diagnose`] | from graph facts to a leak: signature, pattern, advice |
-//! | [`report`] | the serde model and its renderings |
+//! | `memory` | arrays and tables for millions of objects; what is put aside for when there is no memory |
+//! | [`cpython`] | every assumption about CPython's memory and C API |
+//! | [`collector`] | which objects are garbage: the callback, the witness, the second way |
+//! | [`capture`] | objects as plain data: nodes, edges, names, labels, locations |
+//! | [`device`] | which device memory an object holds |
+//! | [`graph`] | components, shortest paths, dominators, cuts |
+//! | [`model`] | what was found, as plain data: reports, heaps, retention, growth |
+//! | [`diagnose`] | from graph facts to a leak: signature, pattern, advice, whose it is |
+//! | `analysis` | [`Inspector`]: cycles in garbage, and what keeps the live heap alive |
+//! | [`render`] | text, Markdown, DOT, SVG and HTML: pure functions of the model |
+//! | [`watch`] | looks at every collection, and delivers what leaked |
+//! | `python` | the bindings |
 //!
-//! [`Inspector`] ties them together for a program that embeds Python; [`watch`] keeps an eye on every
-//! collection; the Python package is made of both. Without the feature `python` only the rooms
-//! from `graph` on do anything, and no interpreter is needed.
+//! Without the feature `python` only what is plain Rust is there ([`graph`], [`model`], [`diagnose`], [`render`] and the
+//! data types of [`capture`] and [`device`]), and no interpreter is needed.
 
 /// A Python string that is made once, as by `pyo3::intern!`, but without letting other threads run, and where
 /// there is no memory for it the empty string, for this once: no name of anything.
@@ -27,26 +33,25 @@ macro_rules! intern {
     ($py:expr, $text:expr) => {{
         static TEXT: std::sync::OnceLock<pyo3::Py<pyo3::types::PyString>> =
             std::sync::OnceLock::new();
-        crate::heap::interned($py, &TEXT, $text)
+        crate::cpython::interned($py, &TEXT, $text)
     }};
 }
-mod array;
+#[cfg(feature = "python")]
+mod analysis;
+pub mod capture;
+pub mod collector;
+pub mod cpython;
 pub mod device;
 pub mod diagnose;
 pub mod graph;
-pub mod heap;
-pub mod hook;
-pub mod report;
-#[cfg(feature = "extension")]
-mod reserve;
-
-#[cfg(feature = "python")]
-mod inspector;
+mod memory;
+pub mod model;
 #[cfg(feature = "python")]
 mod python;
+pub mod render;
 #[cfg(feature = "python")]
 pub mod watch;
 
-pub use device::DeviceSelection;
 #[cfg(feature = "python")]
-pub use inspector::Inspector;
+pub use analysis::Inspector;
+pub use device::DeviceSelection;

@@ -1,7 +1,8 @@
 //! The crate in a Rust program that embeds Python: no Python package, no watch, one look.
 #![cfg(feature = "python")]
 
-use cyclescope::report::{json, text};
+use cyclescope::model::json;
+use cyclescope::render::text;
 use cyclescope::{DeviceSelection, Inspector};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;

@@ -2,9 +2,9 @@
 
 #![no_main]
 
-use cyclescope::report::html::{framed, html};
-use cyclescope::report::json::from_json;
-use cyclescope::report::svg;
+use cyclescope::render::html::{framed, html};
+use cyclescope::model::json::from_json;
+use cyclescope::render::svg;
 use cyclescope_fuzz::markup::check;
 use cyclescope_fuzz::mutate::mutate;
 use libfuzzer_sys::{Corpus, fuzz_mutator, fuzz_target};

@@ -2,12 +2,12 @@
 
 #![no_main]
 
-use cyclescope::report::growth::GrowthReport;
-use cyclescope::report::heap::{By, Heap};
-use cyclescope::report::html::live;
-use cyclescope::report::model::Process;
-use cyclescope::report::post_mortem::PostMortem;
-use cyclescope::report::retention::Retention;
+use cyclescope::model::growth::GrowthReport;
+use cyclescope::model::heap::{By, Heap};
+use cyclescope::render::html::live;
+use cyclescope::model::report::Process;
+use cyclescope::model::post_mortem::PostMortem;
+use cyclescope::model::retention::Retention;
 use cyclescope_fuzz::HARMFUL;
 use cyclescope_fuzz::markup::check;
 use cyclescope_fuzz::mutate::mutate;

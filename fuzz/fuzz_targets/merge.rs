@@ -3,10 +3,10 @@
 
 #![no_main]
 
-use cyclescope::report::json::{from_json, to_json};
-use cyclescope::report::merge::merge;
-use cyclescope::report::model::Report;
-use cyclescope::report::redact::redact;
+use cyclescope::model::json::{from_json, to_json};
+use cyclescope::model::merge::merge;
+use cyclescope::model::report::Report;
+use cyclescope::model::redact::redact;
 use cyclescope_fuzz::mutate::mutate;
 use libfuzzer_sys::{Corpus, fuzz_mutator, fuzz_target};
 use serde_json::Value;

@@ -2,8 +2,8 @@
 
 #![no_main]
 
-use cyclescope::report::json::{from_json, to_json, to_json_pretty};
-use cyclescope::report::model::SCHEMA;
+use cyclescope::model::json::{from_json, to_json, to_json_pretty};
+use cyclescope::model::report::SCHEMA;
 use cyclescope_fuzz::mutate::mutate;
 use libfuzzer_sys::{fuzz_mutator, fuzz_target};
 

@@ -1,13 +1,14 @@
 //! What PyTorch's tensors and autograd functions own in C++, where `tp_traverse` does not go.
 
+use std::cell::RefCell;
+use std::rc::Rc;
+
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
 use rustc_hash::FxHashMap;
-use std::cell::RefCell;
-use std::rc::Rc;
 
-use crate::heap::{Builtins, Descriptor, class_items, int_value, items, text_of};
+use crate::cpython::{Builtins, Descriptor, class_items, int_value, items, text_of};
 
 /// The descriptors of `torch._C.TensorBase` that lead on in C++, and those of the function types met.
 pub struct Autograd {

@@ -8,7 +8,7 @@ use pyo3::types::{PyDict, PyType};
 use super::frameworks::Proposal;
 use super::modules::{class, imported};
 use super::numpy::Numpy;
-use crate::heap::{Descriptor, int_value};
+use crate::cpython::{Descriptor, int_value};
 
 /// CuPy's array type and the C descriptors through which its arrays are read: an array has a
 /// `data` pointer into a `mem`ory block, which has an address, a size and a device.
@@ -102,7 +102,7 @@ impl Cupy {
                 .as_ref()
                 .and_then(|shape| shape.get(array))
                 .map(|shape| {
-                    crate::heap::items(&shape)
+                    crate::cpython::items(&shape)
                         .iter()
                         .filter_map(|extent| u64::try_from(int_value(extent)?).ok())
                         .collect()

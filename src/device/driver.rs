@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use cudarc::driver::sys::{CUdeviceptr, CUmemorytype, CUpointer_attribute, CUresult};
 
-use crate::hook::fork_count;
+use crate::cpython::fork_count;
 
 /// What a pointer is to the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use super::modules::{imported, module_count};
 use super::numpy::Numpy;
 use super::torch::{Torch, WeakStorage};
 use super::{DeviceBuffer, DeviceSelection};
-use crate::heap::{Builtins, Verdict, reference_count};
+use crate::cpython::{Builtins, Verdict, reference_count};
 
 const TENSOR: Verdict = 1;
 const STORAGE: Verdict = 2;

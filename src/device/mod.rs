@@ -23,7 +23,6 @@ mod numpy;
 mod torch;
 
 pub use selection::{DeviceSelection, UnknownDevice};
-
 #[cfg(feature = "python")]
 pub(crate) use {
     allocator::{allocated_bytes, allocator_bytes, allocator_counts},

@@ -4,7 +4,7 @@ use pyo3::exceptions::PyLookupError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
 
-pub(super) use crate::heap::{imported, module_count};
+pub(super) use crate::cpython::{imported, module_count};
 
 /// Something that a module has, or will have once its import is done.
 ///

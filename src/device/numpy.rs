@@ -9,7 +9,7 @@ use pyo3::types::{PyByteArray, PyBytes, PyDict, PyType};
 
 use super::frameworks::Proposal;
 use super::modules::class;
-use crate::heap::{Descriptor, int_value, text_of};
+use crate::cpython::{Descriptor, int_value, text_of};
 
 /// NumPy's array type, and how its arrays are read.
 ///

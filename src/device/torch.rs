@@ -9,7 +9,7 @@ use pyo3::types::{PyDict, PyType};
 use super::autograd::{Autograd, FunctionParts};
 use super::frameworks::Proposal;
 use super::modules::{class, imported, part};
-use crate::heap::{Builtins, Descriptor, int_value, new_text};
+use crate::cpython::{Builtins, Descriptor, int_value, new_text};
 
 /// The parts of PyTorch that are needed, looked up once in a module that the program has imported.
 ///
@@ -143,7 +143,7 @@ impl Torch {
         // A tensor that implements `__torch_dispatch__` may compute even its shape in Python.
         if self.is_plain(tensor) || !self.dispatches_in_python(tensor) {
             proposal.buffer.shape = self.shape.get(tensor).map(|shape| {
-                crate::heap::items(&shape)
+                crate::cpython::items(&shape)
                     .iter()
                     .filter_map(|extent| u64::try_from(int_value(extent)?).ok())
                     .collect()

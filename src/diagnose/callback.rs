@@ -1,8 +1,9 @@
 //! A callback on a cycle: what it is and how it keeps what it keeps.
 
 use super::case::{CONTAINERS, Case, CycleStep, at, bare_name, or_weakly, short, spoken};
+use crate::capture::ReferenceName;
+use crate::cpython::ObjectKind;
 use crate::graph::LeakNode;
-use crate::heap::{ObjectKind, ReferenceName};
 
 /// A function or bound method that was handed to a library and leads back to where it is kept.
 pub struct Callback<'a> {

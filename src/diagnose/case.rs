@@ -2,8 +2,9 @@
 
 use petgraph::graph::{EdgeIndex, NodeIndex};
 
+use crate::capture::ReferenceName;
+use crate::cpython::ObjectKind;
 use crate::graph::{Cycle, LeakGraph, LeakNode};
-use crate::heap::{ObjectKind, ReferenceName};
 
 /// One leak, ready to be recognised: its graph, the cycle that is shown and the best cut.
 pub struct Case<'a> {

@@ -5,17 +5,19 @@
 
 mod callback;
 mod case;
+pub mod known;
+pub mod library;
 pub mod patterns;
 mod repeat;
 mod signature;
 
 pub use case::Case;
 pub use patterns::{Advice, Pattern};
+use petgraph::graph::EdgeIndex;
 pub use repeat::Diagnoses;
 pub use signature::signature;
 
 use crate::graph::{Cycle, LeakGraph, PathToBuffer, find_cuts, first_cycle, paths_to_buffers};
-use petgraph::graph::EdgeIndex;
 
 /// What is known of one leak.
 #[derive(Clone, Debug)]

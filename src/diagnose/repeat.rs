@@ -63,8 +63,9 @@ mod tests {
     use std::rc::Rc;
 
     use super::Diagnoses;
+    use crate::capture::{Description, ReferenceName};
+    use crate::cpython::ObjectKind;
     use crate::graph::{LeakEdge, LeakGraph, LeakNode};
-    use crate::heap::{Description, ObjectKind, ReferenceName};
 
     fn pair(first: &str, label: &str, address: &str) -> LeakGraph {
         let node = |label: &str, is_buffer| LeakNode {

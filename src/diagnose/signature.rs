@@ -2,8 +2,9 @@
 
 use sha2::{Digest, Sha256};
 
+use crate::capture::{Description, ReferenceName, is_library_file};
+use crate::cpython::ObjectKind;
 use crate::graph::{Cycle, LeakGraph};
-use crate::heap::{Description, ObjectKind, ReferenceName, is_library_file};
 
 /// 16 hexadecimal digits: a hash of the cycle's types, reference names and code locations.
 ///
@@ -99,8 +100,9 @@ fn normal(name: &ReferenceName) -> String {
 #[cfg(test)]
 mod tests {
     use super::{signature, within};
+    use crate::capture::{Description, ReferenceName};
+    use crate::cpython::ObjectKind;
     use crate::graph::{Cycle, LeakEdge, LeakGraph, LeakNode};
-    use crate::heap::{Description, ObjectKind, ReferenceName};
 
     /// A ring of instances of classes without methods, of these types and called so in their files.
     fn ring(classes: &[(&str, &str)], edges: &[&str]) -> String {

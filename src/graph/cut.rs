@@ -12,7 +12,8 @@ use super::cycle::{Cycle, first_cycle};
 use super::group::{Group, is_cyclic};
 use super::leak_graph::{LeakGraph, LeakNode};
 use super::shortest::paths_to_buffers;
-use crate::heap::{ObjectKind, ReferenceName, Snapshot};
+use crate::capture::{ReferenceName, Snapshot};
+use crate::cpython::ObjectKind;
 
 /// More cuts than this are not looked for: nobody would make them.
 const CUT_LIMIT: usize = 8;

@@ -8,7 +8,7 @@ use petgraph::visit::EdgeRef;
 use super::group::is_cyclic;
 use super::leak_graph::LeakGraph;
 use super::shortest::{cost, distances};
-use crate::heap::ReferenceName;
+use crate::capture::ReferenceName;
 
 /// A closed way: `nodes[i]` refers to `nodes[i + 1]` by `edges[i]`, the last to the first.
 #[derive(Clone, Debug, PartialEq, Eq)]

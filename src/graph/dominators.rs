@@ -6,8 +6,8 @@
 use bytemuck::{Pod, Zeroable};
 use rustc_hash::FxHashMap;
 
-use super::csr::Csr;
-use crate::array::{Array, Growing, prefetch};
+use crate::capture::Csr;
+use crate::memory::array::{Array, Growing, prefetch};
 
 /// Who dominates whom, with a virtual root above all roots.
 pub struct Dominators {

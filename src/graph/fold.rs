@@ -5,7 +5,8 @@ use petgraph::graph::{EdgeIndex, Graph, NodeIndex};
 use petgraph::visit::EdgeRef;
 
 use super::leak_graph::{Hop, LeakEdge, LeakGraph, LeakNode};
-use crate::heap::{ObjectKind, ReferenceName};
+use crate::capture::ReferenceName;
+use crate::cpython::ObjectKind;
 
 /// Folds away instance dictionaries, closure tuples, cells, default tuples and generator frames.
 ///

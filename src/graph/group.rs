@@ -10,7 +10,7 @@ use petgraph::visit::{EdgeRef, IntoNeighbors};
 use petgraph::{Direction, EdgeType, Graph};
 use rustc_hash::FxBuildHasher;
 
-use crate::heap::Snapshot;
+use crate::capture::Snapshot;
 
 /// Cycles that hang together and the buffers they hold: one occurrence of a leak.
 #[derive(Debug)]

@@ -2,7 +2,8 @@
 
 use petgraph::stable_graph::StableDiGraph;
 
-use crate::heap::{Description, ObjectKind, ReferenceName, is_library_file};
+use crate::capture::{Description, ReferenceName, is_library_file};
+use crate::cpython::ObjectKind;
 
 /// The described objects of one group of cycles and the named references between them.
 ///

@@ -7,7 +7,6 @@
 
 #![forbid(unsafe_code)]
 
-mod csr;
 mod cut;
 mod cycle;
 mod dominators;
@@ -21,7 +20,6 @@ mod selection;
 mod shortest;
 mod ways;
 
-pub use csr::{Csr, Seen};
 pub use cut::{CutSet, find_cuts, frees_group, points_back};
 pub use cycle::{Cycle, first_cycle};
 pub use dominators::Dominators;

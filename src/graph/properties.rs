@@ -9,7 +9,8 @@ use proptest::sample::select;
 use super::{
     LeakEdge, LeakGraph, LeakNode, find_cuts, find_groups, first_cycle, fold, paths_to_buffers,
 };
-use crate::heap::{Description, ObjectKind, ReferenceName, Snapshot, SnapshotObject};
+use crate::capture::{Description, ReferenceName, Snapshot, SnapshotObject};
+use crate::cpython::ObjectKind;
 
 /// A graph of few nodes: its edges, and which nodes are buffers.
 #[derive(Clone, Debug)]
@@ -326,7 +327,7 @@ fn a_ring_of_a_million_objects_is_one_group() {
         assert_eq!(groups.len(), 1);
         assert_eq!(groups[0].objects_in_cycles(), COUNT as usize);
         assert_eq!(groups[0].buffers, [COUNT]);
-        let selection = super::select(&snapshot, &groups[0]);
+        let selection = crate::graph::select(&snapshot, &groups[0]);
         assert!(selection.nodes.contains(&7) && selection.nodes.contains(&COUNT));
         assert!(selection.gap.is_some());
     });

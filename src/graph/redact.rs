@@ -1,7 +1,7 @@
-//! A leak's graph without the program's values: what [`crate::report::redact`] is to a report.
+//! A leak's graph without the program's values: what [`crate::model::redact`] is to a report.
 
 use super::LeakGraph;
-use crate::heap::ReferenceName;
+use crate::capture::ReferenceName;
 
 /// Stands for what is left out.
 const HIDDEN: &str = "…";

@@ -5,7 +5,8 @@ use std::collections::VecDeque;
 use rustc_hash::FxHashSet;
 
 use super::group::Group;
-use crate::heap::{ObjectKind, Snapshot};
+use crate::capture::Snapshot;
+use crate::cpython::ObjectKind;
 
 /// At most so many objects of one group are described, drawn and analysed by name.
 pub const NODE_LIMIT: usize = 1000;

@@ -9,7 +9,7 @@ use petgraph::visit::EdgeRef;
 
 use super::cycle::Cycle;
 use super::leak_graph::LeakGraph;
-use crate::heap::ReferenceName;
+use crate::capture::ReferenceName;
 
 /// What a step along ordinary references costs.
 const STEP: u32 = 10;

@@ -2,8 +2,8 @@
 
 use std::mem;
 
-use super::csr::Csr;
-use crate::array::{Array, prefetch};
+use crate::capture::Csr;
+use crate::memory::array::{Array, prefetch};
 
 /// A shortest way from a root to each object that roots reach.
 pub struct Ways {

@@ -9,12 +9,12 @@ use pyo3::types::{PyDict, PyTuple};
 
 use super::off;
 use super::state::state;
-use crate::report::diff::Diff;
-use crate::report::growth::GrowthReport;
-use crate::report::heap::{self as model, By};
-use crate::report::html::live;
-use crate::report::human_bytes;
-use crate::report::post_mortem::PostMortem;
+use crate::model::diff::Diff;
+use crate::model::growth::GrowthReport;
+use crate::model::heap::By;
+use crate::model::post_mortem::PostMortem;
+use crate::model::{heap as model, human_bytes};
+use crate::render::html::live;
 
 /// What memory is alive, and who owns it.
 #[pyclass(frozen, module = "cyclescope")]

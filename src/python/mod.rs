@@ -15,18 +15,18 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyList;
+use report::{CycleReport, Frame};
+use state::{State, state};
 
+use crate::analysis::Inspector;
+use crate::collector::may_need_mending;
+use crate::cpython::new_text;
 use crate::device::{DeviceSelection, driver_present};
 use crate::diagnose::patterns::PATTERNS;
 use crate::graph::hide_unless_code;
-use crate::heap::new_text;
-use crate::hook::may_need_mending;
-use crate::inspector::Inspector;
-use crate::report::model::Collection;
-use crate::report::redact::shorten;
+use crate::model::redact::shorten;
+use crate::model::report::Collection;
 use crate::watch::{Frequency, Ignored, News, Next, Tally, WatchId};
-use report::{CycleReport, Frame};
-use state::{State, state};
 
 /// The native half of cyclescope. Use the package `cyclescope`, not this module.
 #[pymodule]

@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use pyo3::prelude::*;
 
+use crate::capture::is_library_file;
 use crate::graph::hide_unless_code;
-use crate::heap::is_library_file;
-use crate::report::model::{self, Report};
-use crate::report::redact::without_folder;
-use crate::report::{dot, html, human_bytes, json, markdown, merge, svg, text};
+use crate::model::redact::without_folder;
+use crate::model::report::Report;
+use crate::model::{human_bytes, json, merge, report as model};
+use crate::render::{dot, html, markdown, svg, text};
 use crate::watch::Tally;
 
 /// True if what Python prints goes to a terminal whose user did not say no to colours

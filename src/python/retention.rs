@@ -7,8 +7,8 @@ use pyo3::types::{PyIterator, PyList, PyTuple};
 use super::heap::settle;
 use super::off;
 use super::state::state;
-use crate::report::html::live;
-use crate::report::retention as kept;
+use crate::model::retention as kept;
+use crate::render::html::live;
 
 /// What keeps some objects alive.
 #[pyclass(frozen, module = "cyclescope")]

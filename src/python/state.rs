@@ -5,7 +5,8 @@ use std::rc::Rc;
 
 use pyo3::prelude::*;
 
-use crate::hook::{Hook, fork_count};
+use crate::collector::Hook;
+use crate::cpython::fork_count;
 use crate::watch::Watcher;
 
 /// The watcher and its hook, made with the first watch.

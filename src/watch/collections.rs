@@ -11,10 +11,10 @@ use rustc_hash::FxHashSet;
 use super::arming::Arming;
 use super::freed::{Counters, allocated, freed_since};
 use super::{MOST, Watcher};
+use crate::analysis::{DESCRIBED, Fate, Found, confirm_gone, prefer};
+use crate::collector::{CollectionInfo, Handler, Seen, Unreachable};
 use crate::device::DeviceSelection;
-use crate::hook::{CollectionInfo, Handler, Seen, Unreachable};
-use crate::inspector::{DESCRIBED, Fate, Found, confirm_gone, prefer};
-use crate::report::model::Collection;
+use crate::model::report::Collection;
 
 /// Garbage of more objects than this is not examined before its collection, only in it: to do both
 /// would take twice as long, and cycles of so many that a finalizer breaks are hardly to be met.
@@ -333,7 +333,7 @@ impl Watcher {
 /// False if there is no memory at all to look with; then there is none to say so with either.
 fn has_reserve() -> bool {
     #[cfg(feature = "extension")]
-    return crate::reserve::put_aside();
+    return crate::memory::reserve::put_aside();
     #[cfg(not(feature = "extension"))]
     true
 }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use pyo3::prelude::*;
 
 use super::WatchId;
-use crate::report::model::Report;
+use crate::model::report::Report;
 
 /// How often a teller with nothing to tell looks whether it is needed elsewhere.
 const PATROL: Duration = Duration::from_secs(1);

@@ -2,8 +2,8 @@
 
 use pyo3::prelude::*;
 
+use crate::analysis::Found;
 use crate::device::{DeviceSelection, allocated_bytes, allocator_counts};
-use crate::inspector::Found;
 
 /// What PyTorch's allocator had handed out on the CUDA devices of some leaks.
 #[derive(Default)]

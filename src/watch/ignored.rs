@@ -1,8 +1,8 @@
 //! Leaks that the program does not want to hear of.
 
-use crate::report::known::known;
-use crate::report::library::{library, normal};
-use crate::report::model::Leak;
+use crate::diagnose::known::known;
+use crate::diagnose::library::{library, normal};
+use crate::model::report::Leak;
 
 /// Leaks that a watch, or an explicit check, is not to tell of.
 #[derive(Clone, Debug, Default)]
@@ -20,7 +20,7 @@ impl Ignored {
     /// True if the leak has one of the names.
     ///
     /// Whose the leak is, it finds out only where a name may be a library's: see
-    /// [`say_whose`](crate::report::library::say_whose).
+    /// [`say_whose`](crate::diagnose::library::say_whose).
     pub fn contains(&self, leak: &Leak) -> bool {
         let named = |name: &String| leak.signature == *name || leak.pattern.as_ref() == Some(name);
         if self.names.is_empty() || self.names.iter().any(named) {

@@ -1,7 +1,7 @@
 //! What a watch has seen of a leak.
 
-use crate::report::model::{Leak, Occurrence};
-use crate::report::occurrences;
+use crate::model::occurrences;
+use crate::model::report::{Leak, Occurrence};
 
 /// What a watch has seen of one leak.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,7 +17,7 @@ pub struct Tally {
     /// When it was seen first and last, in seconds since 1970.
     pub first_seen: f64,
     pub last_seen: f64,
-    /// Each time, a bounded number: see [`crate::report::occurrences::add`].
+    /// Each time, a bounded number: see [`crate::model::occurrences::add`].
     pub occurrences: Vec<Occurrence>,
 }
 

@@ -26,10 +26,11 @@
 //!
 //! References: `torch.autograd.function.FunctionCtx.save_for_backward`.
 
-use super::{Advice, Pattern};
+use crate::capture::ReferenceName;
+use crate::cpython::ObjectKind;
 use crate::diagnose::callback::steps_from;
 use crate::diagnose::case::{Case, CycleStep, short};
-use crate::heap::{ObjectKind, ReferenceName};
+use crate::diagnose::patterns::{Advice, Pattern};
 
 pub const PATTERN: Pattern = Pattern {
     name: "autograd-context-kept-both-ways",

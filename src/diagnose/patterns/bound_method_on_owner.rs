@@ -14,9 +14,10 @@
 //! Use instead a name and look the method up when it is called, define `on_step` as a method, or store
 //! `weakref.WeakMethod(self.log)`.
 
-use super::{Advice, Pattern};
+use crate::capture::ReferenceName;
+use crate::cpython::ObjectKind;
 use crate::diagnose::case::{CONTAINERS, Case, bare_name};
-use crate::heap::{ObjectKind, ReferenceName};
+use crate::diagnose::patterns::{Advice, Pattern};
 
 pub const PATTERN: Pattern = Pattern {
     name: "bound-method-on-owner",

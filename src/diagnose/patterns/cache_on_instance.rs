@@ -22,9 +22,10 @@
 //! or a cached function at module level that is given the values it needs; or, for a method without
 //! arguments, `functools.cached_property`, which stores only the result.
 
-use super::{Advice, Pattern};
+use crate::capture::ReferenceName;
+use crate::cpython::ObjectKind;
 use crate::diagnose::case::{Case, at, bare_name, spoken};
-use crate::heap::{ObjectKind, ReferenceName};
+use crate::diagnose::patterns::{Advice, Pattern};
 
 pub const PATTERN: Pattern = Pattern {
     name: "cache-on-instance",

@@ -15,9 +15,9 @@
 //!
 //! Use instead a class at module level, made once, and instance attributes for the tensors.
 
-use super::{Advice, Pattern};
+use crate::cpython::ObjectKind;
 use crate::diagnose::case::{Case, at};
-use crate::heap::ObjectKind;
+use crate::diagnose::patterns::{Advice, Pattern};
 
 pub const PATTERN: Pattern = Pattern {
     name: "class-made-at-run-time",

@@ -22,9 +22,10 @@
 //!
 //! or a method, or a `weakref.ref(self)` where the function needs the whole object.
 
-use super::{Advice, Pattern};
+use crate::capture::ReferenceName;
+use crate::cpython::ObjectKind;
 use crate::diagnose::case::{CONTAINERS, Case, at, bare_name, or_weakly, spoken};
-use crate::heap::{ObjectKind, ReferenceName};
+use crate::diagnose::patterns::{Advice, Pattern};
 
 pub const PATTERN: Pattern = Pattern {
     name: "closure-captures-owner",

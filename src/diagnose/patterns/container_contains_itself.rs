@@ -11,8 +11,8 @@
 //!
 //! Use instead a copy, a key or an index in place of the container, or take it out when done.
 
-use super::{Advice, Pattern};
 use crate::diagnose::case::{CONTAINERS, Case};
+use crate::diagnose::patterns::{Advice, Pattern};
 
 pub const PATTERN: Pattern = Pattern {
     name: "container-contains-itself",

@@ -14,9 +14,10 @@
 //! Use instead the exception inside the `except` block, keep its text (`traceback.format_exc()`), or
 //! `del info` when done. See <https://docs.python.org/3/library/sys.html#sys.exc_info>.
 
-use super::{Advice, Pattern};
+use crate::capture::ReferenceName;
+use crate::cpython::ObjectKind;
 use crate::diagnose::case::{Case, at};
-use crate::heap::{ObjectKind, ReferenceName};
+use crate::diagnose::patterns::{Advice, Pattern};
 
 pub const PATTERN: Pattern = Pattern {
     name: "exc-info-kept",

@@ -12,9 +12,10 @@
 //!
 //! Use instead a `try: … finally: del frame`, or take what is needed (`frame.f_lineno`) at once.
 
-use super::{Advice, Pattern};
+use crate::capture::ReferenceName;
+use crate::cpython::ObjectKind;
 use crate::diagnose::case::{Case, at};
-use crate::heap::{ObjectKind, ReferenceName};
+use crate::diagnose::patterns::{Advice, Pattern};
 
 pub const PATTERN: Pattern = Pattern {
     name: "frame-in-local",

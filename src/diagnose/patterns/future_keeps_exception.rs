@@ -14,9 +14,10 @@
 //! Use instead `try: … finally: del task`, as the standard library does in its own futures, or ask for
 //! the task where it is needed and do not keep it.
 
-use super::{Advice, Pattern};
+use crate::capture::ReferenceName;
+use crate::cpython::ObjectKind;
 use crate::diagnose::case::{Case, at, short};
-use crate::heap::{ObjectKind, ReferenceName};
+use crate::diagnose::patterns::{Advice, Pattern};
 
 pub const PATTERN: Pattern = Pattern {
     name: "future-keeps-exception",

@@ -18,10 +18,11 @@
 //! Where many are kept, a `weakref.WeakSet`, a `weakref.WeakValueDictionary` or a list of
 //! `weakref.ref`.
 
-use super::{Advice, Pattern};
+use crate::capture::ReferenceName;
+use crate::cpython::ObjectKind;
 use crate::diagnose::case::{CONTAINERS, Case, short, slots_needed};
+use crate::diagnose::patterns::{Advice, Pattern};
 use crate::graph::{LeakNode, points_back};
-use crate::heap::{ObjectKind, ReferenceName};
 
 pub const PATTERN: Pattern = Pattern {
     name: "linked-both-ways",

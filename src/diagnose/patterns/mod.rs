@@ -34,7 +34,7 @@ mod traced_graph_module;
 mod weakref_callback;
 mod wrapped_method_on_owner;
 
-use super::case::Case;
+use crate::diagnose::case::Case;
 
 /// What to change, in words and where possible in code.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

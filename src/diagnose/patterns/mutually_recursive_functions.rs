@@ -14,9 +14,10 @@
 //! Use instead functions at module level, or methods, and pass what they need; or `del` one of them at
 //! the end of the function around.
 
-use super::{Advice, Pattern};
+use crate::capture::ReferenceName;
+use crate::cpython::ObjectKind;
 use crate::diagnose::case::{Case, at, bare_name};
-use crate::heap::{ObjectKind, ReferenceName};
+use crate::diagnose::patterns::{Advice, Pattern};
 
 pub const PATTERN: Pattern = Pattern {
     name: "mutually-recursive-functions",

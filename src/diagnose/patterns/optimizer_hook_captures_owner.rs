@@ -16,10 +16,10 @@
 //!
 //! References: `torch.optim.Optimizer.register_step_post_hook`.
 
-use super::{Advice, Pattern};
+use crate::capture::ReferenceName;
 use crate::diagnose::callback::{callback, steps_from};
 use crate::diagnose::case::{Case, CycleStep, short};
-use crate::heap::ReferenceName;
+use crate::diagnose::patterns::{Advice, Pattern};
 
 pub const PATTERN: Pattern = Pattern {
     name: "optimizer-hook-captures-owner",

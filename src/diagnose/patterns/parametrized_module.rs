@@ -19,10 +19,11 @@
 //!
 //! References: `torch.nn.utils.parametrize`.
 
-use super::{Advice, Pattern};
+use crate::capture::ReferenceName;
+use crate::cpython::ObjectKind;
 use crate::diagnose::callback::steps_from;
 use crate::diagnose::case::{Case, short};
-use crate::heap::{ObjectKind, ReferenceName};
+use crate::diagnose::patterns::{Advice, Pattern};
 
 pub const PATTERN: Pattern = Pattern {
     name: "parametrized-module",

@@ -19,9 +19,10 @@
 //!
 //! or `partial(function, weakref.proxy(self))` where the object is an argument.
 
-use super::{Advice, Pattern};
+use crate::capture::ReferenceName;
+use crate::cpython::ObjectKind;
 use crate::diagnose::case::{CONTAINERS, Case, bare_name};
-use crate::heap::{ObjectKind, ReferenceName};
+use crate::diagnose::patterns::{Advice, Pattern};
 
 pub const PATTERN: Pattern = Pattern {
     name: "partial-keeps-owner",

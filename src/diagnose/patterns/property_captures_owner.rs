@@ -12,9 +12,10 @@
 //!
 //! Use instead the argument: a getter is called with the object, so one class can serve all.
 
-use super::{Advice, Pattern};
+use crate::capture::ReferenceName;
+use crate::cpython::ObjectKind;
 use crate::diagnose::case::{Case, at, bare_name, short, spoken};
-use crate::heap::{ObjectKind, ReferenceName};
+use crate::diagnose::patterns::{Advice, Pattern};
 
 pub const PATTERN: Pattern = Pattern {
     name: "property-captures-owner",

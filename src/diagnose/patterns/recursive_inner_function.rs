@@ -16,9 +16,10 @@
 //! Use instead a function at module level or a method, and pass what it needs; or break the cycle
 //! with `del inner` at the end of the outer function.
 
-use super::{Advice, Pattern};
+use crate::capture::ReferenceName;
+use crate::cpython::ObjectKind;
 use crate::diagnose::case::{Case, at, bare_name};
-use crate::heap::{ObjectKind, ReferenceName};
+use crate::diagnose::patterns::{Advice, Pattern};
 
 pub const PATTERN: Pattern = Pattern {
     name: "recursive-inner-function",

@@ -18,10 +18,10 @@
 //!
 //! References: `torch.optim.lr_scheduler.LambdaLR`.
 
-use super::{Advice, Pattern};
+use crate::capture::ReferenceName;
 use crate::diagnose::callback::{callback, steps_from};
 use crate::diagnose::case::{Case, CycleStep, short};
-use crate::heap::ReferenceName;
+use crate::diagnose::patterns::{Advice, Pattern};
 
 pub const PATTERN: Pattern = Pattern {
     name: "scheduler-lambda-captures-owner",

@@ -15,9 +15,10 @@
 //! Use instead `close()` (for a coroutine: await or cancel it) when it is no longer needed, or
 //! do not hand the generator to its own body.
 
-use super::{Advice, Pattern};
+use crate::capture::ReferenceName;
+use crate::cpython::ObjectKind;
 use crate::diagnose::case::{Case, at, short};
-use crate::heap::{ObjectKind, ReferenceName};
+use crate::diagnose::patterns::{Advice, Pattern};
 
 pub const PATTERN: Pattern = Pattern {
     name: "suspended-holds-itself",

@@ -11,10 +11,11 @@
 //!
 //! Use instead `weakref.ref(layer)` in the attribute, or the name or number that is needed of the owner.
 
-use super::{Advice, Pattern};
+use crate::capture::ReferenceName;
+use crate::cpython::ObjectKind;
 use crate::diagnose::callback::steps_from;
 use crate::diagnose::case::{CONTAINERS, Case, CycleStep, short, slots_needed};
-use crate::heap::{ObjectKind, ReferenceName};
+use crate::diagnose::patterns::{Advice, Pattern};
 
 pub const PATTERN: Pattern = Pattern {
     name: "tensor-attribute-leads-back",

@@ -22,10 +22,10 @@
 //!
 //! References: `torch.Tensor.register_hook`, `torch.utils.hooks.RemovableHandle`.
 
-use super::{Advice, Pattern};
+use crate::capture::ReferenceName;
 use crate::diagnose::callback::{callback, steps_from};
 use crate::diagnose::case::{Case, CycleStep};
-use crate::heap::ReferenceName;
+use crate::diagnose::patterns::{Advice, Pattern};
 
 pub const PATTERN: Pattern = Pattern {
     name: "tensor-hook-captures-tensor",

@@ -14,9 +14,10 @@
 //! Use instead `self.timer = None` after `cancel()`, a function at module level, or a
 //! `weakref.WeakMethod`.
 
-use super::{Advice, Pattern};
+use crate::capture::ReferenceName;
+use crate::cpython::ObjectKind;
 use crate::diagnose::case::{Case, short, spoken};
-use crate::heap::{ObjectKind, ReferenceName};
+use crate::diagnose::patterns::{Advice, Pattern};
 
 pub const PATTERN: Pattern = Pattern {
     name: "thread-target",

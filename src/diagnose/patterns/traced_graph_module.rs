@@ -23,8 +23,8 @@
 //!
 //! References: `torch.fx.GraphModule`, `torch.fx.Graph.owning_module`.
 
-use super::{Advice, Pattern};
 use crate::diagnose::case::Case;
+use crate::diagnose::patterns::{Advice, Pattern};
 
 pub const PATTERN: Pattern = Pattern {
     name: "traced-graph-module",

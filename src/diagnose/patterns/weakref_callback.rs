@@ -19,9 +19,10 @@
 //! `weakref.finalize(self, self.close)` is worse: the registry of finalizers keeps the method, so the
 //! object is never garbage and no collection will free it.
 
-use super::{Advice, Pattern};
+use crate::capture::ReferenceName;
+use crate::cpython::ObjectKind;
 use crate::diagnose::case::{Case, at, bare_name, spoken};
-use crate::heap::{ObjectKind, ReferenceName};
+use crate::diagnose::patterns::{Advice, Pattern};
 
 pub const PATTERN: Pattern = Pattern {
     name: "weakref-callback",

@@ -1,0 +1,377 @@
+//! From a diagnosis to a [`Leak`] of the model.
+
+use std::rc::Rc;
+
+use petgraph::graph::NodeIndex;
+use petgraph::visit::{EdgeRef, IntoEdgeReferences};
+
+use crate::capture::{Place, ReferenceName};
+use crate::cpython::ObjectKind;
+use crate::device::DeviceBuffer;
+use crate::diagnose::Diagnosis;
+use crate::graph;
+use crate::graph::{Cycle, LeakGraph, LeakNode};
+use crate::model::report::{
+    Advice, BUFFER_LIMIT, Buffer, Cut, Edge, EdgeRole, Graph, Hop, Leak, Location, Node, NodeKind,
+    Step,
+};
+
+/// At most so many steps of a cycle are listed, half from each end.
+const STEP_LIMIT: usize = 40;
+
+/// A leak that was looked at, before it is written out: mostly it is known already, and only counted.
+#[derive(Clone)]
+pub struct Described {
+    pub graph: LeakGraph,
+    pub diagnosis: Rc<Diagnosis>,
+    /// The line that allocated each object of the graph, as far as that is known.
+    pub allocations: Vec<Option<Place>>,
+    /// How many objects of the group are not in the graph.
+    pub omitted: u64,
+    /// The commonest types of these, with their numbers.
+    pub omitted_types: Vec<(String, u64)>,
+}
+
+impl Described {
+    /// The buffers on the ways from the cycle, each storage once.
+    ///
+    /// `buffer_of` gives the buffer that an object of the graph holds, by its index in the snapshot.
+    pub fn buffers<'a>(&self, buffer_of: impl Fn(u32) -> Option<&'a DeviceBuffer>) -> Vec<Buffer> {
+        let graph = &self.graph;
+        let paths = self.diagnosis.paths.iter();
+        let mut buffers: Vec<Buffer> = paths
+            .filter_map(|path| {
+                let buffer = buffer_of(graph[path.buffer].object?)?;
+                Some(Buffer {
+                    node: Some(path.buffer.index() as u32),
+                    type_name: graph[path.buffer].description.type_name.clone(),
+                    pointer: buffer.pointer,
+                    bytes: buffer.bytes,
+                    device: buffer.device.clone(),
+                    dtype: buffer.dtype.clone(),
+                    shape: buffer.shape.clone(),
+                    confirmed: buffer.confirmed,
+                    from_step: path.from_step as u32,
+                    path: path
+                        .edges
+                        .iter()
+                        .map(|&edge| graph[edge].name.to_string())
+                        .collect(),
+                    path_nodes: path
+                        .edges
+                        .iter()
+                        .filter_map(|&edge| Some(graph.edge_endpoints(edge)?.1.index() as u32))
+                        .collect(),
+                    allocated_at: self.allocated_at(path.buffer),
+                    allocation: Vec::new(),
+                    has_grad_fn: false,
+                })
+            })
+            .collect();
+        distinct_largest_first(&mut buffers);
+        buffers
+    }
+
+    /// The leak as the model has it, with these buffers, whose steps are still those of the whole cycle.
+    /// It has no counts.
+    pub fn into_leak(self, mut buffers: Vec<Buffer>) -> Leak {
+        let (graph, diagnosis) = (&self.graph, &*self.diagnosis);
+        let cycle = &diagnosis.cycle;
+        let mut steps: Vec<Step> = cycle
+            .nodes
+            .iter()
+            .zip(&cycle.edges)
+            .map(|(&node, &edge)| {
+                let object = &graph[node];
+                Step {
+                    node: node.index() as u32,
+                    type_name: object.description.type_name.clone(),
+                    label: object.description.label.clone(),
+                    location: place(object).map(location),
+                    edge: graph[edge].name.to_string(),
+                    allocated_at: self.allocated_at(node),
+                }
+            })
+            .collect();
+        let cycle_omitted = leave_out_middle(graph, &mut steps);
+        for buffer in &mut buffers {
+            let start = cycle
+                .nodes
+                .get(buffer.from_step as usize)
+                .map(|node| node.index() as u32);
+            let step = steps.iter().position(|step| Some(step.node) == start);
+            buffer.from_step = step.unwrap_or(0) as u32;
+        }
+        let bytes_held = buffers.iter().map(|buffer| buffer.bytes).sum();
+        let buffers_omitted = buffers.len().saturating_sub(BUFFER_LIMIT) as u64;
+        buffers.truncate(BUFFER_LIMIT);
+
+        let cuts: Vec<Cut> = diagnosis
+            .cuts
+            .iter()
+            .filter_map(|&edge| {
+                let (from, to) = graph.edge_endpoints(edge)?;
+                Some(Cut {
+                    owner: graph[from].description.label.clone(),
+                    edge: graph[edge].name.to_string(),
+                    location: cut_place(graph, cycle, from, to).map(location),
+                    proven: diagnosis.cuts_free,
+                    from: from.index() as u32,
+                    to: to.index() as u32,
+                })
+            })
+            .collect();
+
+        Leak {
+            signature: diagnosis.signature.clone(),
+            pattern: diagnosis.pattern.map(str::to_owned),
+            summary: summary(&steps, cycle_omitted),
+            count: 0,
+            bytes_held,
+            bytes_freed: None,
+            objects: 0,
+            cycle: steps,
+            cycle_omitted,
+            advice: Advice {
+                text: diagnosis.advice.text.clone(),
+                before: diagnosis.advice.before.clone(),
+                after: diagnosis.advice.after.clone(),
+            },
+            graph: self.drawing(&buffers),
+            buffers,
+            buffers_omitted,
+            cuts,
+            library: None,
+            known: None,
+            occurrences: Vec::new(),
+        }
+    }
+
+    /// True if some reference of the cycle has no name.
+    pub fn is_nameless(&self) -> bool {
+        let mut edges = self.diagnosis.cycle.edges.iter();
+        edges.any(|&edge| self.graph[edge].name == ReferenceName::Unnamed)
+    }
+
+    fn allocated_at(&self, node: NodeIndex) -> Option<Location> {
+        let place = self.allocations.get(node.index())?;
+        place.as_ref().map(location)
+    }
+
+    fn drawing(&self, buffers: &[Buffer]) -> Graph {
+        let Self {
+            graph, diagnosis, ..
+        } = self;
+        let cycle_nodes = members_of_cycles(graph);
+        let nodes = graph
+            .node_indices()
+            .map(|index| {
+                let node = &graph[index];
+                let buffer = buffers
+                    .iter()
+                    .position(|buffer| buffer.node == Some(index.index() as u32));
+                let allocated_at = self.allocated_at(index);
+                let allocated_at =
+                    allocated_at.map(|at| ("allocated at".to_owned(), at.to_string()));
+                Node {
+                    kind: if node.is_buffer {
+                        NodeKind::Buffer
+                    } else {
+                        kind(node.description.kind)
+                    },
+                    type_name: node.description.type_name.clone(),
+                    label: node.description.label.clone(),
+                    location: place(node).map(location),
+                    buffer: buffer.map(|i| i as u32),
+                    in_cycle: cycle_nodes[index.index()],
+                    details: node
+                        .description
+                        .details
+                        .iter()
+                        .cloned()
+                        .chain(allocated_at)
+                        .collect(),
+                }
+            })
+            .collect();
+        let edges = graph
+            .edge_references()
+            .map(|edge| {
+                let id = edge.id();
+                let role = if diagnosis.cuts.contains(&id) {
+                    EdgeRole::Cut
+                } else if diagnosis.cycle.edges.contains(&id) {
+                    EdgeRole::Cycle
+                } else if diagnosis.paths.iter().any(|path| path.edges.contains(&id)) {
+                    EdgeRole::Path
+                } else {
+                    EdgeRole::Other
+                };
+                Edge {
+                    from: edge.source().index() as u32,
+                    to: edge.target().index() as u32,
+                    name: edge.weight().name.to_string(),
+                    role,
+                    through: edge.weight().through.iter().filter_map(hop).collect(),
+                }
+            })
+            .collect();
+        Graph {
+            nodes,
+            edges,
+            omitted: self.omitted,
+            omitted_types: self.omitted_types.clone(),
+        }
+    }
+}
+
+/// Of a long cycle, or one with a stretch left out already, keeps equally many steps from either end;
+/// returns how many objects are left out.
+fn leave_out_middle(graph: &LeakGraph, steps: &mut Vec<Step>) -> u64 {
+    let stands_for = |step: &Step| graph[NodeIndex::new(step.node as usize)].stands_for;
+    let gap = steps.iter().position(|step| stands_for(step) > 0);
+    let (before, after) = match gap {
+        Some(gap) => (gap, steps.len() - gap - 1),
+        None if steps.len() > STEP_LIMIT => (steps.len() / 2, steps.len() / 2),
+        None => return 0,
+    };
+    let kept = before.min(after).min(STEP_LIMIT / 2);
+    let middle = kept..steps.len() - kept;
+    steps
+        .drain(middle)
+        .map(|step| stands_for(&step).max(1))
+        .sum()
+}
+
+/// Keeps one entry for each storage, the one with the shortest path, and sorts by size.
+pub fn distinct_largest_first(buffers: &mut Vec<Buffer>) {
+    buffers.sort_by(|a, b| {
+        (&a.device, a.pointer, a.path.len()).cmp(&(&b.device, b.pointer, b.path.len()))
+    });
+    buffers.dedup_by(|a, b| a.device == b.device && a.pointer == b.pointer);
+    // Of equal size in the order of the drawing, which an address would change from run to run.
+    buffers.sort_by(|a, b| {
+        let place = |buffer: &Buffer| (std::cmp::Reverse(buffer.bytes), buffer.from_step);
+        (place(a), &a.path).cmp(&(place(b), &b.path))
+    });
+}
+
+/// `Model._callback → <lambda> closure variable 'self' → Model`.
+fn summary(steps: &[Step], omitted: u64) -> String {
+    let shown = if omitted > 0 { 3 } else { 6 };
+    let mut parts: Vec<String> = steps
+        .iter()
+        .take(shown)
+        .map(|step| {
+            let name = short(&step.label);
+            match step.edge.starts_with(['.', '[']) {
+                true => format!("{name}{}", step.edge),
+                false => format!("{name} {}", step.edge),
+            }
+        })
+        .collect();
+    let left_out = omitted + steps.len().saturating_sub(shown) as u64;
+    if left_out > 0 {
+        parts.push(format!("… {left_out} more …"));
+    }
+    parts.extend(steps.first().map(|step| short(&step.label).to_owned()));
+    parts.join(" → ")
+}
+
+/// The last part of a qualified name.
+fn short(label: &str) -> &str {
+    label.rsplit('.').next().unwrap_or(label)
+}
+
+/// Where to make the cut: the program's own code at either end of the reference before a library's,
+/// a function before a class. Where both ends are a library's, the program's own code that the cycle
+/// comes to next: what it gave to the library.
+fn cut_place<'a>(
+    graph: &'a LeakGraph,
+    cycle: &Cycle,
+    from: NodeIndex,
+    to: NodeIndex,
+) -> Option<&'a Place> {
+    let rank = |node: &&LeakNode| {
+        let code = matches!(
+            node.description.kind,
+            ObjectKind::Function
+                | ObjectKind::Frame
+                | ObjectKind::Generator
+                | ObjectKind::Coroutine
+                | ObjectKind::AsyncGenerator
+        );
+        (node.is_library(), !code)
+    };
+    let here = [from, to]
+        .into_iter()
+        .map(|node| &graph[node])
+        .filter(|node| place(node).is_some())
+        .min_by_key(rank);
+    let library = here.is_some_and(LeakNode::is_library);
+    let after = cycle.nodes.iter().position(|&node| node == from);
+    let next = after.filter(|_| library).and_then(|start| {
+        let following = cycle.nodes.iter().cycle().skip(start + 1);
+        following
+            .take(cycle.nodes.len())
+            .map(|&node| &graph[node])
+            .find(|node| place(node).is_some() && !node.is_library())
+    });
+    next.or(here).and_then(place)
+}
+
+/// Where an object's code is; for a tensor, whose class is the framework's, nowhere.
+fn place(node: &LeakNode) -> Option<&Place> {
+    node.description.place.as_ref().filter(|_| !node.is_buffer)
+}
+
+fn location(place: &Place) -> Location {
+    Location {
+        file: place.file.clone(),
+        line: place.line,
+    }
+}
+
+fn hop(hop: &graph::Hop) -> Option<Hop> {
+    Some(Hop {
+        object: hop.object?,
+        label: hop.label.clone(),
+        into: hop.into.to_string(),
+        onwards: hop.onwards.to_string(),
+    })
+}
+
+fn members_of_cycles(graph: &LeakGraph) -> Vec<bool> {
+    let mut member = vec![false; graph.node_count()];
+    for component in petgraph::algo::kosaraju_scc(graph) {
+        let cyclic = component.len() > 1
+            || component
+                .iter()
+                .any(|&node| graph.find_edge(node, node).is_some());
+        for node in component {
+            member[node.index()] = cyclic;
+        }
+    }
+    member
+}
+
+fn kind(kind: ObjectKind) -> NodeKind {
+    match kind {
+        ObjectKind::Instance | ObjectKind::Weakref => NodeKind::Object,
+        ObjectKind::Dict
+        | ObjectKind::List
+        | ObjectKind::Tuple
+        | ObjectKind::Set
+        | ObjectKind::Deque => NodeKind::Container,
+        ObjectKind::Function
+        | ObjectKind::BuiltinFunction
+        | ObjectKind::Method
+        | ObjectKind::Partial
+        | ObjectKind::Generator
+        | ObjectKind::Coroutine
+        | ObjectKind::AsyncGenerator => NodeKind::Function,
+        ObjectKind::Frame | ObjectKind::Traceback | ObjectKind::Exception => NodeKind::Frame,
+        ObjectKind::Class | ObjectKind::Module => NodeKind::Class,
+        ObjectKind::Cell | ObjectKind::Descriptor | ObjectKind::Code => NodeKind::Plumbing,
+    }
+}

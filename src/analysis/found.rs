@@ -1,0 +1,196 @@
+//! What was found in garbage: leaks, each with its occurrences.
+
+use pyo3::prelude::*;
+use rustc_hash::FxHashSet;
+
+use super::assemble;
+use super::assemble::Described;
+use crate::capture::ReferenceName;
+use crate::device::StorageWatch;
+use crate::model::report::{Buffer, Leak};
+
+/// A leak and all its occurrences in one lot of garbage.
+pub(crate) struct Found {
+    /// The first occurrence.
+    pub leak: Described,
+    /// How many bytes the allocator got back, if it was asked.
+    pub freed: Option<u64>,
+    pub occurrences: Vec<Occurrence>,
+}
+
+/// One group of cycles.
+pub(crate) struct Occurrence {
+    /// Addresses of the objects in cycles.
+    pub addresses: Vec<usize>,
+    pub buffers: Vec<Held>,
+}
+
+/// A buffer of an occurrence, and the watch that tells whether it went.
+pub(crate) struct Held {
+    pub buffer: Buffer,
+    pub watch: StorageWatch,
+}
+
+impl Found {
+    pub fn signature(&self) -> &str {
+        &self.leak.diagnosis.signature
+    }
+
+    /// The buffers of all occurrences.
+    pub fn buffers(&self) -> impl Iterator<Item = &Buffer> {
+        let held = self.occurrences.iter().flat_map(|one| &one.buffers);
+        held.map(|held| &held.buffer)
+    }
+
+    /// The devices of the leak's buffers.
+    pub fn devices(&self) -> Vec<String> {
+        let mut devices: Vec<String> = self.buffers().map(|buffer| buffer.device.clone()).collect();
+        devices.sort_unstable();
+        devices.dedup();
+        devices
+    }
+
+    /// Bytes of all distinct buffers.
+    pub fn bytes_held(&self) -> u64 {
+        let mut storages: Vec<(&str, u64, u64)> = self
+            .buffers()
+            .map(|buffer| (buffer.device.as_str(), buffer.pointer, buffer.bytes))
+            .collect();
+        storages.sort_unstable();
+        storages.dedup_by_key(|storage| (storage.0, storage.1));
+        storages.into_iter().map(|(.., bytes)| bytes).sum()
+    }
+
+    /// The leak with the counts and the buffers of all occurrences that are left.
+    pub fn into_leak(self) -> Leak {
+        let count = self.occurrences.len() as u64;
+        let objects = self.occurrences.iter();
+        let objects = objects.map(|one| one.addresses.len() as u64).sum();
+        let mut buffers: Vec<Buffer> = self
+            .occurrences
+            .into_iter()
+            .enumerate()
+            .flat_map(|(i, occurrence)| {
+                occurrence.buffers.into_iter().map(move |held| {
+                    let mut buffer = held.buffer;
+                    // Only the first occurrence is drawn.
+                    if i > 0 {
+                        buffer.node = None;
+                        buffer.path_nodes.clear();
+                    }
+                    buffer
+                })
+            })
+            .collect();
+        assemble::distinct_largest_first(&mut buffers);
+        Leak {
+            count,
+            objects,
+            bytes_freed: self.freed,
+            ..self.leak.into_leak(buffers)
+        }
+    }
+}
+
+/// When the looks were made whose finds are to be confirmed.
+#[derive(Clone, Copy)]
+pub(crate) enum Fate<'a> {
+    /// Before finalizers ran, each of which may have saved what was found. Then the collector has cleared weak
+    /// references all the same, and only the addresses of the objects that it still knows tell, if they are known.
+    BeforeFinalizers(&'a Option<FxHashSet<usize>>),
+    AfterFinalizers,
+}
+
+/// Drops from each leak the buffers that are still there, or of which there is no telling, and leaks that
+/// have none left.
+pub(crate) fn confirm_gone(py: Python<'_>, found: &mut Vec<Found>, fate: Fate<'_>) {
+    let is_alive = |address: usize| match fate {
+        Fate::BeforeFinalizers(alive) => Some(alive.as_ref()?.contains(&address)),
+        Fate::AfterFinalizers => Some(false),
+    };
+    for entry in found.iter_mut() {
+        for occurrence in &mut entry.occurrences {
+            occurrence.buffers.retain_mut(|held| {
+                let watch = std::mem::replace(&mut held.watch, StorageWatch::Blind);
+                watch.into_gone(py, &is_alive) == Some(true)
+            });
+        }
+        entry
+            .occurrences
+            .retain(|occurrence| !occurrence.buffers.is_empty());
+    }
+    found.retain(|entry| !entry.occurrences.is_empty());
+}
+
+/// Lets each leak speak as it did in an earlier look at the same objects, where it has a reference
+/// without a name now: a finalizer that ran in between may have changed what holds what. A generator
+/// that is closed, for one, has no frame to read its variables from, though on some versions it keeps
+/// them (`gen_close` in Objects/genobject.c).
+pub(crate) fn prefer(earlier: &[Found], found: &mut Vec<Found>) {
+    for entry in found.iter_mut().filter(|entry| entry.is_nameless()) {
+        let drawn = earlier.iter().find_map(|other| {
+            let drawn = other.occurrences.first()?;
+            let at = entry
+                .occurrences
+                .iter()
+                .position(|occurrence| occurrence.shares_objects_with(drawn))?;
+            (!other.is_nameless()).then_some((other, drawn, at))
+        });
+        if let Some((other, drawn, at)) = drawn {
+            entry.leak = other.leak.clone();
+            entry.occurrences.swap(0, at);
+            if let Some(first) = entry.occurrences.first_mut() {
+                first.take_names_from(drawn);
+            }
+        }
+    }
+    let mut merged: Vec<Found> = Vec::with_capacity(found.len());
+    for entry in found.drain(..) {
+        match merged
+            .iter_mut()
+            .find(|other| other.signature() == entry.signature())
+        {
+            Some(other) => {
+                let freed = [other.freed, entry.freed];
+                other.freed = freed.into_iter().flatten().reduce(|a, b| a + b);
+                other.occurrences.extend(entry.occurrences);
+            }
+            None => merged.push(entry),
+        }
+    }
+    *found = merged;
+}
+
+impl Found {
+    /// True if some reference of the cycle, or on the way to a buffer, has no name.
+    fn is_nameless(&self) -> bool {
+        let nameless = ReferenceName::Unnamed.to_string();
+        let first = self.occurrences.first();
+        let buffers = first.iter().flat_map(|occurrence| &occurrence.buffers);
+        self.leak.is_nameless()
+            || buffers
+                .flat_map(|held| &held.buffer.path)
+                .any(|edge| *edge == nameless)
+    }
+}
+
+impl Occurrence {
+    fn shares_objects_with(&self, other: &Self) -> bool {
+        let theirs: FxHashSet<usize> = other.addresses.iter().copied().collect();
+        self.addresses
+            .iter()
+            .any(|address| theirs.contains(address))
+    }
+
+    /// Takes over how the same buffers were described.
+    fn take_names_from(&mut self, other: &Self) {
+        for held in &mut self.buffers {
+            let same = other.buffers.iter().find(|one| {
+                one.buffer.pointer == held.buffer.pointer && one.buffer.device == held.buffer.device
+            });
+            if let Some(same) = same {
+                held.buffer = same.buffer.clone();
+            }
+        }
+    }
+}

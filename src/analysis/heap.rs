@@ -1,0 +1,433 @@
+//! The live heap, in numbers and names.
+
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use pyo3::prelude::*;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::Inspector;
+use super::inspector::busy;
+use super::live::{Live, LiveBuffer};
+use super::naming::Naming;
+use crate::capture::AllocationTraces;
+use crate::device::{Frameworks, allocator_bytes};
+use crate::graph::{Dominators, Ways};
+use crate::model::heap::{Buffer, Category, Class, Device, Heap, SCHEMA, file_of, is_host};
+use crate::model::owners::Branches;
+use crate::model::redact::{NOTE, shorten};
+use crate::model::report::Location;
+use crate::model::retention::{Beginning, Path, RootKind, Step};
+use crate::model::words::without_indices;
+
+/// So many buffers, the largest, are named; the others count where their class and device do.
+const NAMED: usize = 20_000;
+/// Of so many buffers, the largest, it is looked for further ways, and so many are told.
+const EXPLAINED: usize = 40;
+const FURTHER: usize = 4;
+/// A chain of dominators is followed so far to see who keeps a buffer alone.
+const CHAIN: usize = 10_000;
+
+/// Measures the parts of the work.
+struct Clock {
+    last: Instant,
+    phases: Vec<(String, f64)>,
+}
+
+impl Clock {
+    fn lap(&mut self, name: &str) {
+        let now = Instant::now();
+        let took = now.duration_since(self.last).as_secs_f64() * 1000.0;
+        self.phases.push((name.to_owned(), took));
+        self.last = now;
+    }
+}
+
+impl Inspector {
+    /// What memory is alive, who owns it, and what it is for.
+    ///
+    /// The program waits for as long as [`Heap::pause_ms`] says. No code of it runs meanwhile, and no
+    /// reference to any of its objects is kept afterwards.
+    ///
+    /// # Errors
+    /// If the inspector is at work already; what a handler of an interrupt raises.
+    pub fn heap(&self, py: Python<'_>) -> PyResult<Heap> {
+        let started = Instant::now();
+        let mut clock = Clock {
+            last: started,
+            phases: Vec::new(),
+        };
+        let mut live = Live::take(self, py, None)?;
+        let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
+        clock.lap("graph");
+        let purposes = self.purposes(&frameworks, &mut live);
+        let first_peak = live.bytes();
+        live.objects.forget_numbers();
+        clock.lap("purposes");
+        let ways = live.ways();
+        clock.lap("ways");
+        let dominators = Dominators::new(live.graph(), &live.roots());
+        let second_peak = live.bytes() + ways.bytes() + dominators.peak_bytes();
+        let retained = live.retained(&dominators);
+        clock.lap("dominators");
+
+        let mut order: Vec<usize> = (0..live.buffers.len()).collect();
+        order.sort_by_key(|&index| {
+            let buffer = &live.buffers[index].buffer;
+            (
+                std::cmp::Reverse((!is_host(&buffer.device), buffer.bytes)),
+                index,
+            )
+        });
+        let best: Vec<Vec<u32>> = order
+            .iter()
+            .take(NAMED)
+            .map(|&index| way_to_holder(&ways, &live.buffers[index]))
+            .collect();
+        let further = further_ways(&live, &ways, &best);
+        let all: Vec<Vec<u32>> = best
+            .iter()
+            .chain(further.iter().flatten())
+            .cloned()
+            .collect();
+        let naming = Naming::new(self, &frameworks, &live, &all);
+        drop(all);
+        let traces = AllocationTraces::new(py);
+        let mut branches = Branches::default();
+        let buffers: Vec<Buffer> = order
+            .iter()
+            .enumerate()
+            .map(|(rank, &index)| {
+                let known = &live.buffers[index];
+                let way = best.get(rank).map_or(&[][..], Vec::as_slice);
+                let path = match way {
+                    [] => Path::default(),
+                    way => naming.path(way, &naming.beginning(way)),
+                };
+                let mut row = describe(known, &naming, way, &path);
+                let keepers: FxHashSet<u32> = dominators.above(known.node).take(CHAIN).collect();
+                row.alone = way
+                    .get(owner_index(way, &naming))
+                    .is_some_and(|owner| keepers.contains(owner));
+                row.branch = branches.add(&path, known.size(), |object| keepers.contains(&object));
+                row.also = distinct(further.get(rank).into_iter().flatten(), &naming, &path);
+                row.site = way
+                    .last()
+                    .and_then(|&holder| traces.place_of(&live.object(holder)?))
+                    .map(|mut place| {
+                        if self.redacts() {
+                            shorten(&mut place.file);
+                        }
+                        Location {
+                            file: place.file,
+                            line: place.line,
+                        }
+                    });
+                row.category = purposes.get(&index).copied().unwrap_or(category(known));
+                row
+            })
+            .collect();
+        let classes = self.classes_of(&live, &dominators, &retained);
+        clock.lap("names");
+        let mut notes = live.notes.clone();
+        if live.buffers.len() > NAMED {
+            notes.push(format!(
+                "Only the {NAMED} largest of {} buffers are named.",
+                live.buffers.len()
+            ));
+        }
+        if self.redacts() {
+            notes.push(NOTE.to_owned());
+        }
+        let heap = Heap {
+            schema: SCHEMA,
+            time: SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .map_or(0.0, |time| time.as_secs_f64()),
+            objects: live.objects.len() as u64,
+            references: live.graph().edge_count() as u64,
+            unreachable: live.unreached(&ways),
+            pause_ms: 0.0,
+            phases: Vec::new(),
+            working_bytes: first_peak.max(second_peak) as u64,
+            devices: devices(py, &buffers),
+            buffers,
+            classes,
+            notes,
+            process: self.process_to_tell(py),
+            branches: branches.into_vec(),
+        };
+        drop(naming);
+        drop(live);
+        clock.lap("release");
+        Ok(Heap {
+            pause_ms: started.elapsed().as_secs_f64() * 1000.0,
+            phases: clock.phases,
+            ..heap
+        })
+    }
+
+    /// What the buffers of modules, optimizers and leaves are for, by index.
+    fn purposes(&self, frameworks: &Frameworks, live: &mut Live<'_>) -> FxHashMap<usize, Category> {
+        let mut purposes = FxHashMap::default();
+        let (kept, optimizers) = self.kept_by_modules_and_optimizers(frameworks, live);
+        // A parameter is its module's, though the way through an optimizer is shorter.
+        live.late = optimizers;
+        for (node, category) in kept {
+            if let Some(index) = live.memory_of(node) {
+                let known = purposes.entry(index).or_insert(category);
+                *known = category.min(*known);
+            }
+        }
+        for (index, buffer) in live.buffers.iter().enumerate() {
+            if buffer.is_gradient && purposes.get(&index) != Some(&Category::Parameter) {
+                purposes.insert(index, Category::Gradient);
+            }
+        }
+        purposes
+    }
+
+    /// What the objects of each class retain. Of nested objects of one class the outermost counts.
+    fn classes_of(
+        &self,
+        live: &Live<'_>,
+        dominators: &Dominators,
+        retained: &FxHashMap<u32, [u64; 2]>,
+    ) -> Vec<Class> {
+        let mut by_type: FxHashMap<usize, Class> = FxHashMap::default();
+        // The classes above each node that retains something, as a chain of (class, chain above).
+        let mut above: FxHashMap<u32, (usize, u32)> = FxHashMap::default();
+        for (node, [device, host]) in outermost_first(dominators, retained) {
+            let Some(object) = live.object(node) else {
+                continue;
+            };
+            let class = object.get_type().as_ptr() as usize;
+            let parent = dominators.immediate(node);
+            above.insert(node, (class, parent));
+            let mut outermost = true;
+            let mut current = parent;
+            for _ in 0..CHAIN {
+                match above.get(&current) {
+                    Some(&(other, _)) if other == class => {
+                        outermost = false;
+                        break;
+                    }
+                    Some(&(_, next)) => current = next,
+                    None => break,
+                }
+            }
+            let row = by_type.entry(class).or_insert_with(|| Class {
+                name: self.type_name(&object),
+                ..Class::default()
+            });
+            row.objects += 1;
+            if outermost {
+                row.device_bytes += device;
+                row.host_bytes += host;
+            }
+        }
+        let mut classes: Vec<Class> = by_type.into_values().collect();
+        classes.sort_by(|a, b| {
+            let rank = |class: &Class| std::cmp::Reverse((class.device_bytes, class.host_bytes));
+            (rank(a), &a.name).cmp(&(rank(b), &b.name))
+        });
+        classes
+    }
+}
+
+/// What retains anything, each after its dominators.
+fn outermost_first(
+    dominators: &Dominators,
+    retained: &FxHashMap<u32, [u64; 2]>,
+) -> Vec<(u32, [u64; 2])> {
+    let depth = |node: u32| dominators.above(node).take(CHAIN).count();
+    let mut all: Vec<(u32, [u64; 2])> = retained.iter().map(|(&n, &sums)| (n, sums)).collect();
+    all.sort_by_cached_key(|&(node, _)| (depth(node), node));
+    all
+}
+
+impl Dominators {
+    /// A node and all that dominate it, from below.
+    fn above(&self, node: u32) -> impl Iterator<Item = u32> {
+        std::iter::successors(Some(node), |&node| Some(self.immediate(node)))
+            .take_while(|&node| node < Self::ROOT)
+    }
+}
+
+impl Live<'_> {
+    /// Bytes on devices and on the host, of those nodes that retain any.
+    fn retained(&self, dominators: &Dominators) -> FxHashMap<u32, [u64; 2]> {
+        let sizes: Vec<(u32, [u64; 2])> = self
+            .buffers
+            .iter()
+            .map(|known| (known.node, known.size()))
+            .collect();
+        dominators.retained(&sizes)
+    }
+
+    /// The index of the memory that a node holds.
+    fn memory_of(&self, node: u32) -> Option<usize> {
+        self.graph()
+            .targets(node)
+            .iter()
+            .find_map(|&target| self.memory_index(target))
+    }
+
+    fn unreached(&self, ways: &Ways) -> u64 {
+        (0..self.objects.len() as u32)
+            .filter(|&node| !ways.reaches(node))
+            .count() as u64
+    }
+}
+
+impl LiveBuffer {
+    /// Its bytes on devices and on the host.
+    fn size(&self) -> [u64; 2] {
+        let bytes = self.buffer.bytes;
+        match is_host(&self.buffer.device) {
+            true => [0, bytes],
+            false => [bytes, 0],
+        }
+    }
+}
+
+/// Of the largest buffers, the ways through other objects that refer to their holder, each the shortest
+/// to that object. One pass over all references.
+fn further_ways(live: &Live<'_>, ways: &Ways, best: &[Vec<u32>]) -> Vec<Vec<Vec<u32>>> {
+    let best = &best[..best.len().min(EXPLAINED)];
+    let ranks: FxHashMap<u32, usize> = best
+        .iter()
+        .enumerate()
+        .filter_map(|(rank, way)| Some((*way.last()?, rank)))
+        .collect();
+    let mut further = vec![Vec::new(); best.len()];
+    let graph = live.graph();
+    for from in 0..graph.node_count() as u32 {
+        for to in graph.targets(from) {
+            let Some(&rank) = ranks.get(to) else { continue };
+            let is_next = best[rank].iter().rev().nth(1) == Some(&from);
+            let found: &mut Vec<Vec<u32>> = &mut further[rank];
+            if is_next || found.len() >= 2 * FURTHER || !ways.reaches(from) {
+                continue;
+            }
+            let mut way = ways.to(from);
+            if !way.contains(to) && !live.objects.is_type_reference(from, *to) {
+                way.push(*to);
+                found.push(way);
+            }
+        }
+    }
+    for found in &mut further {
+        found.sort_by_key(Vec::len);
+    }
+    further
+}
+
+/// The ways in words, without those that are like another but for an index.
+fn distinct<'w>(
+    ways: impl Iterator<Item = &'w Vec<u32>>,
+    naming: &Naming<'_, '_>,
+    best: &Path,
+) -> Vec<String> {
+    let mut seen = FxHashSet::from_iter([without_indices(&best.words)]);
+    ways.map(|way| naming.path(way, &naming.beginning(way)).words)
+        .filter(|words| seen.insert(without_indices(words)))
+        .take(FURTHER)
+        .collect()
+}
+
+/// The way to the object that holds a buffer, and comes first on the way to it.
+fn way_to_holder(ways: &Ways, buffer: &LiveBuffer) -> Vec<u32> {
+    let mut way = ways.to(buffer.node);
+    way.pop();
+    if way.is_empty() {
+        way.push(buffer.holder);
+    }
+    way
+}
+
+/// The position on a way of what has a name first: what a module's variable or a local one holds.
+fn owner_index(way: &[u32], naming: &Naming<'_, '_>) -> usize {
+    match naming.beginning(way) {
+        // module, its dictionary, what that holds
+        Beginning::Module(_) => 2.min(way.len().saturating_sub(1)),
+        Beginning::Local { .. } => 1.min(way.len().saturating_sub(1)),
+        _ => 0,
+    }
+}
+
+fn describe(known: &LiveBuffer, naming: &Naming<'_, '_>, way: &[u32], path: &Path) -> Buffer {
+    let holder = path.steps.last().map(|step: &Step| step.type_name.clone());
+    let module = match naming.beginning(way) {
+        Beginning::Module(name) => name,
+        Beginning::Local {
+            place: Some(place), ..
+        } => file_of(&Location {
+            file: place.file,
+            line: place.line,
+        }),
+        _ => String::new(),
+    };
+    let buffer = &known.buffer;
+    Buffer {
+        bytes: buffer.bytes,
+        device: buffer.device.clone(),
+        dtype: buffer.dtype.clone(),
+        shape: buffer.shape.clone(),
+        pointer: buffer.pointer,
+        type_name: holder.unwrap_or_default(),
+        holders: known.holders,
+        owner: if path.words.is_empty() {
+            "(not named)".to_owned()
+        } else {
+            path.words.clone()
+        },
+        first_owner: first_owner(path),
+        module,
+        alone: false,
+        site: None,
+        category: Category::Other,
+        branch: 0,
+        also: Vec::new(),
+    }
+}
+
+/// The root and the first thing with a name.
+fn first_owner(path: &Path) -> String {
+    let mut parts = path.words.split(" → ");
+    let first = parts.next().unwrap_or_default().to_owned();
+    match (path.root, parts.next()) {
+        (RootKind::Local, _) | (_, None) => first,
+        (_, Some(second)) => format!("{first} → {second}"),
+    }
+}
+
+fn category(known: &LiveBuffer) -> Category {
+    match (known.is_saved, known.is_plain_leaf) {
+        (true, true) => Category::Input,
+        (true, false) => Category::Activation,
+        _ => Category::Other,
+    }
+}
+
+/// What is visible on each device beside the allocator's own numbers.
+fn devices(py: Python<'_>, buffers: &[Buffer]) -> Vec<Device> {
+    let names: FxHashSet<&str> = buffers
+        .iter()
+        .map(|buffer| buffer.device.as_str())
+        .collect();
+    let mut names: Vec<&str> = names.into_iter().collect();
+    names.sort_unstable();
+    names
+        .into_iter()
+        .map(|name| {
+            let on_it = buffers.iter().filter(|buffer| buffer.device == name);
+            let bytes = allocator_bytes(py, name);
+            Device {
+                name: name.to_owned(),
+                visible: on_it.map(|buffer| buffer.bytes).sum(),
+                allocated: bytes.map(|(allocated, _)| allocated),
+                reserved: bytes.map(|(_, reserved)| reserved),
+            }
+        })
+        .collect()
+}

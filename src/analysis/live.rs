@@ -1,0 +1,386 @@
+//! The live heap as one graph: the objects that Python sees, what C++ owns behind them, the frames that
+//! threads are in, and the roots of it all.
+
+use petgraph::visit::NodeIndexable;
+use pyo3::exceptions::PyMemoryError;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::Inspector;
+use super::inspector::busy;
+use super::owned::Edges;
+use crate::capture::{
+    Csr, LiveObjects, NotTaken, ReferenceName, RunningFrame, is_in_package, is_library_file,
+    running_frames, thread_names,
+};
+use crate::cpython::{Builtins, TypeTable, dict_items, find_item, text_of};
+use crate::device::DeviceBuffer;
+use crate::graph::Ways;
+
+/// A node of the graph that is no object of the heap.
+pub enum Extra<'py> {
+    /// A call that a thread is in the midst of, by index in [`Live::frames`].
+    Frame(usize),
+    /// An autograd function in C++.
+    Function(Bound<'py, PyAny>),
+    /// A tensor that only C++ holds; the object was made for this look.
+    Tensor(Bound<'py, PyAny>),
+    /// A piece of memory, by index in [`Live::buffers`].
+    Memory(usize),
+}
+
+/// A piece of memory and who shares it.
+pub struct LiveBuffer {
+    pub buffer: DeviceBuffer,
+    /// Its own node, to which all that hold it refer.
+    pub node: u32,
+    pub holders: u32,
+    /// One of those.
+    pub holder: u32,
+    /// Some holder of it is the gradient of a leaf.
+    pub is_gradient: bool,
+    /// Autograd keeps it for a backward pass.
+    pub is_saved: bool,
+    /// Some tensor on it is a leaf that needs no gradient: nothing computed it.
+    pub is_plain_leaf: bool,
+}
+
+/// Where a way begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Root {
+    /// An imported module, under the name that it has in `sys.modules`.
+    Module(String),
+    /// A call that a thread is in the midst of, by index in [`Live::frames`].
+    Frame(usize),
+    /// Something outside of Python's objects.
+    Outside,
+    /// Nothing: the object is garbage, or kept by itself.
+    Nothing,
+}
+
+/// The heap, held as long as this lives; automatic collection pauses meanwhile.
+pub struct Live<'py> {
+    pub objects: LiveObjects<'py>,
+    /// Nodes from `objects.len()` on.
+    pub extra: Vec<Extra<'py>>,
+    pub frames: Vec<RunningFrame>,
+    pub threads: Vec<(u64, String)>,
+    pub buffers: Vec<LiveBuffer>,
+    /// References that `tp_traverse` does not show, with their names.
+    pub hidden: FxHashMap<(u32, u32), ReferenceName>,
+    modules: Vec<(u32, String)>,
+    /// Nodes of frames of the program's, with their index in `frames`.
+    frame_nodes: Vec<(u32, usize)>,
+    /// Objects through which ways are looked for after those through others.
+    pub late: Vec<u32>,
+    /// The autograd functions met.
+    pub functions: Vec<u32>,
+    /// Dictionaries of hooks that C++ alone holds: most likely of some autograd function.
+    pub hook_dictionaries: Vec<u32>,
+    /// The tuples of arguments of the call that asks; nobody's roots.
+    own: Vec<u32>,
+    pub notes: Vec<String>,
+    _pause: CollectionPause,
+}
+
+/// Automatic collection is off while this lives: a collection runs finalizers, which are the program's
+/// own code and could change the heap while it is being read.
+struct CollectionPause {
+    was_on: bool,
+}
+
+impl CollectionPause {
+    fn new(_py: Python<'_>) -> Self {
+        // SAFETY: attached.
+        let was_on = unsafe { ffi::PyGC_Disable() } != 0;
+        Self { was_on }
+    }
+}
+
+impl Drop for CollectionPause {
+    fn drop(&mut self) {
+        if self.was_on {
+            // SAFETY: `Live` has a lifetime of the interpreter's, so the thread is attached.
+            unsafe { ffi::PyGC_Enable() };
+        }
+    }
+}
+
+impl<'py> Live<'py> {
+    /// Reads the heap. `arguments` are what the program called with, if that is a look at objects.
+    ///
+    /// # Errors
+    /// Whatever the handler of an interrupt raises; if the inspector is at work already.
+    pub fn take(
+        inspector: &Inspector,
+        py: Python<'py>,
+        arguments: Option<&Bound<'py, PyTuple>>,
+    ) -> PyResult<Self> {
+        inspector.refresh(py);
+        let frameworks = inspector.frameworks.try_borrow().map_err(|_| busy())?;
+        // SAFETY: attached; the types that are classified are alive.
+        let classify = |ty| unsafe { frameworks.classify(ty) };
+        let mut table = TypeTable::new();
+        let builtins = &inspector.builtins;
+        let (objects, frames, pause) = loop {
+            let pause = CollectionPause::new(py);
+            let tracked = inspector.gc.listed(py, None)?;
+            let frames = running_frames(py, builtins, &inspector.current_frames)?;
+            let held = frames.iter().flat_map(RunningFrame::held);
+            match LiveObjects::take(
+                tracked,
+                held,
+                &mut table,
+                builtins,
+                &inspector.layouts,
+                &classify,
+            ) {
+                Ok(objects) => break (objects, frames, pause),
+                Err(NotTaken::TooMany) => {
+                    return Err(PyMemoryError::new_err(
+                        "cyclescope: there are more than 4,294,967,295 objects, too many to number",
+                    ));
+                }
+                Err(NotTaken::Interrupted) => {
+                    drop(pause);
+                    // The handler raises KeyboardInterrupt, unless the program has another.
+                    py.check_signals()?;
+                }
+            }
+        };
+        let mut live = Self {
+            objects,
+            extra: Vec::new(),
+            frames,
+            threads: Vec::new(),
+            buffers: Vec::new(),
+            hidden: FxHashMap::default(),
+            modules: Vec::new(),
+            frame_nodes: Vec::new(),
+            late: Vec::new(),
+            functions: Vec::new(),
+            hook_dictionaries: Vec::new(),
+            own: Vec::new(),
+            notes: Vec::new(),
+            _pause: pause,
+        };
+        let own = arguments.and_then(|arguments| live.objects.number_of(arguments.as_any()));
+        live.own.extend(own);
+        live.find_modules(py);
+        let mut edges = Edges::default();
+        live.find_frames(py, builtins, &mut edges);
+        live.find_buffers(&frameworks, &mut edges);
+        live.find_owned(inspector, &frameworks, &mut edges);
+        live.objects.graph.insert(live.extra.len(), &edges.list);
+        live.hidden = edges.names;
+        Ok(live)
+    }
+
+    pub fn py(&self) -> Python<'py> {
+        self.objects.py()
+    }
+
+    pub fn graph(&self) -> &Csr {
+        &self.objects.graph
+    }
+
+    /// What a node is, if it is no object of the heap.
+    pub fn extra(&self, node: u32) -> Option<&Extra<'py>> {
+        self.extra
+            .get((node as usize).checked_sub(self.objects.len())?)
+    }
+
+    /// The Python object of a node, if it has one.
+    pub fn object(&self, node: u32) -> Option<Bound<'py, PyAny>> {
+        match self.extra(node) {
+            Some(Extra::Function(object) | Extra::Tensor(object)) => Some(object.clone()),
+            Some(_) => None,
+            None => self.objects.object(node),
+        }
+    }
+
+    /// The index of the memory that a node stands for.
+    pub fn memory_index(&self, node: u32) -> Option<usize> {
+        match self.extra(node) {
+            Some(Extra::Memory(index)) => Some(*index),
+            _ => None,
+        }
+    }
+
+    /// The bytes of memory that the look takes now, all of it given back afterwards.
+    pub fn bytes(&self) -> usize {
+        self.objects.bytes() + self.graph().bytes()
+    }
+
+    /// The modules, the program's own before libraries', and the frames: what has a name.
+    fn named_roots(&self) -> impl Iterator<Item = u32> {
+        let modules = self.modules.iter().map(|(node, _)| *node);
+        modules.chain(self.frame_nodes.iter().map(|(node, _)| *node))
+    }
+
+    /// The objects to which references come from outside.
+    fn outside_roots(&self) -> impl Iterator<Item = u32> {
+        (0..self.objects.len() as u32).filter(|&node| {
+            self.objects.unaccounted[node as usize] > 0 && !self.own.contains(&node)
+        })
+    }
+
+    /// All roots.
+    pub fn roots(&self) -> Vec<u32> {
+        let mut roots: Vec<u32> = self.named_roots().chain(self.outside_roots()).collect();
+        let mut seen = FxHashSet::default();
+        roots.retain(|&root| seen.insert(root));
+        roots
+    }
+
+    /// A shortest way to each node: from what has a name first, classes through their instances later,
+    /// from outside last.
+    pub fn ways(&self) -> Ways {
+        let ways = Ways::new(self.graph().node_bound());
+        self.find(ways, &[])
+    }
+
+    /// As [`Live::ways`], to `wanted` and at least as far as those are; not through one of `ends`.
+    pub fn ways_to(&self, wanted: &[u32], ends: &[u32]) -> Ways {
+        let ways = Ways::until(self.graph().node_bound(), wanted.to_vec());
+        self.find(ways, ends)
+    }
+
+    fn find(&self, mut ways: Ways, ends: &[u32]) -> Ways {
+        let graph = self.graph();
+        let passes = |from: u32| !ends.contains(&from);
+        let is_type = |from, to| self.objects.is_type_reference(from, to);
+        ways.extend(graph, self.named_roots(), |from, to| {
+            passes(from) && !is_type(from, to) && !self.late.contains(&from)
+        });
+        ways.resume(graph, |from, _| passes(from));
+        ways.extend(graph, self.outside_roots(), |from, to| {
+            passes(from) && !is_type(from, to)
+        });
+        ways.resume(graph, |from, _| passes(from));
+        ways
+    }
+
+    /// What the first node of a way is.
+    pub fn root(&self, first: u32) -> Root {
+        if let Some((_, name)) = self.modules.iter().find(|(node, _)| *node == first) {
+            return Root::Module(name.clone());
+        }
+        if let Some((_, frame)) = self.frame_nodes.iter().find(|(node, _)| *node == first) {
+            return Root::Frame(*frame);
+        }
+        match self.objects.unaccounted.get(first as usize) {
+            Some(1..) => Root::Outside,
+            _ => Root::Nothing,
+        }
+    }
+
+    /// True for a tuple of arguments of the call that asks.
+    pub fn is_own(&self, node: u32) -> bool {
+        self.own.contains(&node)
+    }
+
+    /// Notes that a node is a tuple of arguments of the call that asks.
+    pub fn set_own(&mut self, node: u32) {
+        self.own.push(node);
+    }
+
+    /// True for the node of a running frame.
+    pub fn is_frame(&self, node: u32) -> bool {
+        self.frame_nodes.iter().any(|(frame, _)| *frame == node)
+    }
+
+    /// References to an object that no other object accounts for; 0 for an immortal one.
+    pub fn unaccounted(&self, node: u32) -> u32 {
+        match self.objects.unaccounted.get(node as usize) {
+            None | Some(&LiveObjects::UNCOUNTED) => 0,
+            Some(&count) => count,
+        }
+    }
+
+    /// Takes references off that are known to be the caller's own.
+    pub fn account_for(&mut self, node: u32, references: u32) {
+        if let Some(left) = self.objects.unaccounted.get_mut(node as usize)
+            && *left != LiveObjects::UNCOUNTED
+        {
+            *left = left.saturating_sub(references);
+        }
+    }
+
+    fn find_modules(&mut self, py: Python<'py>) {
+        // SAFETY: attached; the dict is borrowed from the interpreter.
+        let modules = unsafe { Bound::from_borrowed_ptr_or_opt(py, ffi::PyImport_GetModuleDict()) };
+        let Some(modules) = modules else { return };
+        let mut own = Vec::new();
+        dict_items(&modules, &mut |name, module| {
+            if let (Some(name), Some(node)) = (text_of(name), self.objects.number_of(module)) {
+                let rank = (name != "__main__", is_library_module(module));
+                own.push((rank, (node, name)));
+            }
+            true
+        });
+        // Stable: of two names for one module the first stays.
+        own.sort_by_key(|(rank, _)| *rank);
+        self.modules = own.into_iter().map(|(_, module)| module).collect();
+    }
+
+    fn find_frames(&mut self, py: Python<'py>, builtins: &Builtins, edges: &mut Edges) {
+        self.threads = thread_names(py, builtins);
+        for index in 0..self.frames.len() {
+            let frame = &self.frames[index];
+            let is_own = frame
+                .place
+                .as_ref()
+                .is_some_and(|place| is_in_package(py, &place.file));
+            let known = self.objects.number_at(frame.address);
+            let node = known.unwrap_or(self.next());
+            // The frame of a generator on 3.10, say.
+            let shows_itself = !self.objects.graph.targets(node).is_empty();
+            let variables = frame
+                .variables
+                .iter()
+                .map(|(name, address)| (ReferenceName::Local(name.clone()), *address));
+            let parts = frame
+                .parts
+                .iter()
+                .map(|(name, address)| (ReferenceName::Attribute((*name).to_owned()), *address));
+            let held: Vec<(ReferenceName, u32)> = variables
+                .chain(parts)
+                .filter_map(|(name, address)| Some((name, self.objects.number_at(address)?)))
+                .collect();
+            for (name, target) in held {
+                if shows_itself {
+                    break;
+                }
+                self.account_for(target, 1);
+                if !is_own {
+                    edges.add(node, target, name);
+                }
+            }
+            if !is_own {
+                if known.is_none() {
+                    self.extra.push(Extra::Frame(index));
+                }
+                self.frame_nodes.push((node, index));
+            }
+        }
+    }
+
+    /// The number of the node that is added next.
+    pub(super) fn next(&self) -> u32 {
+        (self.objects.len() + self.extra.len()) as u32
+    }
+}
+
+/// True for a module whose file is a library's, or that has none.
+fn is_library_module(module: &Bound<'_, PyAny>) -> bool {
+    let Ok(module) = module.cast::<PyModule>() else {
+        return true;
+    };
+    let names = module.dict();
+    let file = find_item("__file__", |f| dict_items(names.as_any(), f));
+    file.and_then(|file| text_of(&file))
+        .is_none_or(|file| is_library_file(&file))
+}

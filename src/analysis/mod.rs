@@ -1,0 +1,19 @@
+//! What holds device memory in a Python program: in cycles that are garbage, and in the live heap.
+
+mod assemble;
+mod found;
+mod glance;
+mod heap;
+mod inspector;
+mod live;
+mod naming;
+mod owned;
+mod process;
+mod purpose;
+mod room;
+mod unreachable;
+mod why;
+
+pub(crate) use found::{Fate, Found, confirm_gone, prefer};
+pub use inspector::Inspector;
+pub(crate) use inspector::{Busy, DESCRIBED};

@@ -1,0 +1,424 @@
+//! What frameworks own behind the objects that Python sees: memory, gradients, autograd graphs.
+
+use pyo3::prelude::*;
+use pyo3::types::PyCFunction;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::Inspector;
+use super::live::{Extra, Live, LiveBuffer};
+use crate::capture::{ReferenceName, RunningFrame, running_frames};
+use crate::cpython::{Verdict, dict_items, imported, int_value, text_of};
+use crate::device::{DeviceSelection, Frameworks, attributes_of, class};
+
+/// So many autograd functions are walked through; in longer graphs the rest is left out.
+const AUTOGRAD_LIMIT: usize = 200_000;
+/// What PyTorch says on a thread that has no part in a backward pass.
+const NO_TASK: i64 = -1;
+
+impl<'py> Live<'py> {
+    pub(super) fn find_buffers(&mut self, frameworks: &Frameworks, edges: &mut Edges) {
+        let holders = self.objects.holders.clone();
+        for (node, verdict) in holders {
+            if let Some(object) = self.objects.object(node) {
+                self.add_buffer(frameworks, node, verdict, &object, edges);
+            }
+        }
+        self.give_storages_to_tensors(edges);
+    }
+
+    /// The Python object of a storage, once made, is kept by the storage in C++, which the tensors
+    /// on it keep.
+    fn give_storages_to_tensors(&mut self, edges: &mut Edges) {
+        let mut tensors: FxHashMap<usize, Vec<u32>> = FxHashMap::default();
+        let mut storages: Vec<(u32, usize)> = Vec::new();
+        for &(node, verdict) in &self.objects.holders {
+            let Some(&index) = edges.memory_of.get(&node) else {
+                continue;
+            };
+            if Frameworks::is_tensor(verdict) {
+                tensors.entry(index).or_default().push(node);
+            } else if Frameworks::is_storage(verdict) {
+                storages.push((node, index));
+            }
+        }
+        for (storage, index) in storages {
+            for &tensor in tensors.get(&index).into_iter().flatten() {
+                let name = ReferenceName::Attribute("untyped_storage()".to_owned());
+                self.add_hidden(tensor, storage, name, edges);
+            }
+        }
+    }
+
+    /// Adds the memory that a node holds; its index in `buffers`.
+    fn add_buffer(
+        &mut self,
+        frameworks: &Frameworks,
+        node: u32,
+        verdict: Verdict,
+        object: &Bound<'py, PyAny>,
+        edges: &mut Edges,
+    ) -> Option<usize> {
+        let buffer = frameworks.buffer(verdict, object, &DeviceSelection::Any)?;
+        let key = (buffer.device.clone(), buffer.pointer);
+        let (dtype, shape) = (buffer.dtype.clone(), buffer.shape.clone());
+        let index = match edges.memory.get(&key) {
+            Some(&index) => index,
+            None => {
+                let index = self.buffers.len();
+                edges.memory.insert(key, index);
+                let own = self.next();
+                self.extra.push(Extra::Memory(index));
+                self.buffers.push(LiveBuffer {
+                    buffer,
+                    node: own,
+                    holders: 0,
+                    holder: node,
+                    is_gradient: false,
+                    is_saved: false,
+                    is_plain_leaf: false,
+                });
+                index
+            }
+        };
+        let known = &mut self.buffers[index];
+        known.holders += 1;
+        // A storage does not know what it is made of; a tensor on it does.
+        if known.buffer.dtype.is_none() {
+            known.buffer.dtype = dtype;
+            known.buffer.shape = shape;
+        }
+        edges.list.push((node, known.node));
+        edges.memory_of.insert(node, index);
+        Some(index)
+    }
+
+    /// Follows what C++ owns: gradients, the autograd graph with what it saved and its hooks, the
+    /// tensors that others are views of, and the attributes of tensors that hide them.
+    pub(super) fn find_owned(
+        &mut self,
+        inspector: &Inspector,
+        frameworks: &Frameworks,
+        edges: &mut Edges,
+    ) {
+        let mut functions: Vec<u32> = Vec::new();
+        let holders = self.objects.holders.clone();
+        let tensors: Vec<(u32, Verdict, Bound<'py, PyAny>)> = holders
+            .into_iter()
+            .filter(|&(_, verdict)| Frameworks::is_tensor(verdict))
+            .filter_map(|(node, verdict)| Some((node, verdict, self.objects.object(node)?)))
+            .collect();
+        // All at once, and held from then on: what comes after may let other threads run.
+        let elsewhere = self.is_autograd_at_work_elsewhere(inspector, || {
+            let tracked = tensors.iter().filter(|(_, verdict, tensor)| {
+                frameworks.has_grad_fn(*verdict, tensor)
+                    || frameworks.requires_grad(*verdict, tensor)
+            });
+            let memory = tracked.filter_map(|(node, ..)| edges.memory_of.get(node));
+            let mut devices = memory.map(|&index| self.buffers[index].buffer.device.as_str());
+            let first = devices.next();
+            devices.any(|device| Some(device) != first)
+        });
+        let owned: Vec<Vec<(&str, Bound<'py, PyAny>)>> = tensors
+            .iter()
+            .map(|(_, verdict, tensor)| {
+                if elsewhere {
+                    Vec::new()
+                } else {
+                    frameworks.owned(*verdict, tensor)
+                }
+            })
+            .collect();
+        for ((node, verdict, tensor), owned) in tensors.into_iter().zip(&owned) {
+            let mut function = None;
+            let is_leaf = !frameworks.has_grad_fn(verdict, &tensor);
+            if is_leaf
+                && !frameworks.requires_grad(verdict, &tensor)
+                && let Some(&index) = edges.memory_of.get(&node)
+            {
+                self.buffers[index].is_plain_leaf = true;
+            }
+            for (name, target) in owned {
+                let target = if *name == "grad_fn" {
+                    let found = self.function_node(target, edges, &mut functions);
+                    function = Some(found);
+                    Some(found)
+                } else {
+                    self.tensor_node(frameworks, target, edges)
+                };
+                let Some(target) = target else { continue };
+                if *name == "grad"
+                    && let Some(&index) = edges.memory_of.get(&target)
+                {
+                    self.buffers[index].is_gradient = true;
+                }
+                self.add_hidden(
+                    node,
+                    target,
+                    ReferenceName::Attribute((*name).to_owned()),
+                    edges,
+                );
+            }
+            for (name, hooks) in frameworks.attributes(verdict, &tensor) {
+                if let Some(hooks) = self.objects.number_of(&hooks) {
+                    let name = ReferenceName::Attribute(name.to_owned());
+                    // The function of a tensor that is no leaf has its hooks too.
+                    let holder = function.unwrap_or(node);
+                    self.add_hidden(node, hooks, name.clone(), edges);
+                    if self.unaccounted(hooks) > 0 {
+                        self.account_for(hooks, 1);
+                        edges.add(holder, hooks, name);
+                    }
+                }
+            }
+            if self.unaccounted_before(node, edges) {
+                self.add_attributes(node, &tensor, edges);
+            }
+        }
+        // Another pass may have begun meanwhile; this thread's, if it is in one, has the devices it had.
+        if elsewhere || self.is_autograd_at_work_elsewhere(inspector, || false) {
+            self.notes.push(
+                "Another thread is in the midst of a backward pass, or replaces a gradient. Gradients, or \
+                 what autograd saved, are not looked at."
+                    .to_owned(),
+            );
+            self.functions = functions;
+        } else {
+            self.follow_functions(inspector, frameworks, functions, edges);
+        }
+        if !self.functions.is_empty() {
+            self.find_hook_dictionaries(self.objects.py());
+        }
+    }
+
+    /// True if another thread is in the midst of a backward pass in which this one, unlike in a hook, has
+    /// no part, or of setting an attribute, such as a gradient. PyTorch lets other threads run meanwhile,
+    /// but waits for none of them when it frees what a function saved or replaces a gradient: who reads
+    /// that in between reads what is gone.
+    ///
+    /// A backward pass has a thread for each device (`Engine::start_device_threads` in
+    /// torch/csrc/autograd/engine.cpp), so that even in a hook this is not the only one if tensors that
+    /// need gradients are `on_several_devices`.
+    fn is_autograd_at_work_elsewhere(
+        &self,
+        inspector: &Inspector,
+        on_several_devices: impl FnOnce() -> bool,
+    ) -> bool {
+        let py = self.objects.py();
+        let Ok(frames) = running_frames(py, &inspector.builtins, &inspector.current_frames) else {
+            return true;
+        };
+        let is_engine = |frame: &RunningFrame| {
+            frame.place.as_ref().is_some_and(|place| {
+                let file = place.file.replace('\\', "/");
+                file.ends_with("/torch/autograd/graph.py")
+                    && frame.function == "_engine_run_backward"
+                    || file.ends_with("/torch/autograd/__init__.py")
+            })
+        };
+        if frames.iter().any(|frame| frame.sets_attribute) {
+            return true;
+        }
+        if !frames.iter().any(is_engine) {
+            return false;
+        }
+        // A function in C++, unless the program has put another in its place.
+        let task = imported(intern!(py, "torch._C"))
+            .and_then(|torch| torch.get_item(intern!(py, "_current_graph_task_id")).ok()?)
+            .and_then(|ask| ask.cast_into_exact::<PyCFunction>().ok())
+            .and_then(|ask| int_value(&ask.call0().ok()?));
+        task == Some(NO_TASK) || on_several_devices()
+    }
+
+    /// Finds the dictionaries of hooks that nothing accounts for. A function in C++ does not tell
+    /// which hooks it has; PyTorch keeps them in an `OrderedDict` by number
+    /// (`_HookMixin._register_hook` in torch/autograd/function.py).
+    fn find_hook_dictionaries(&mut self, py: Python<'py>) {
+        let Some(ordered) = imported(intern!(py, "collections"))
+            .and_then(|collections| class(&collections, "OrderedDict").ok())
+        else {
+            return;
+        };
+        for node in 0..self.objects.len() as u32 {
+            if self.unaccounted(node) != 1 {
+                continue;
+            }
+            let Some(object) = self.objects.object(node) else {
+                continue;
+            };
+            if !object.get_type().is(&ordered) {
+                continue;
+            }
+            let mut by_number = false;
+            dict_items(&object, &mut |key, _| {
+                by_number = int_value(key).is_some();
+                by_number
+            });
+            if by_number {
+                self.hook_dictionaries.push(node);
+            }
+        }
+    }
+
+    /// True for an object that C++ holds too: then a tensor does not show what it holds.
+    fn unaccounted_before(&self, node: u32, edges: &Edges) -> bool {
+        self.unaccounted(node) > 0 || edges.taken.contains(&node)
+    }
+
+    /// Adds the attributes of a tensor that does not show them.
+    fn add_attributes(&mut self, node: u32, tensor: &Bound<'py, PyAny>, edges: &mut Edges) {
+        let Some(attributes) = attributes_of(tensor) else {
+            return;
+        };
+        if let Some(dict) = self.objects.number_of(attributes.as_any()) {
+            let name = ReferenceName::Attribute("__dict__".to_owned());
+            self.add_hidden(node, dict, name, edges);
+            return;
+        }
+        let mut found = Vec::new();
+        dict_items(attributes.as_any(), &mut |name, value| {
+            if let (Some(name), Some(value)) = (text_of(name), self.objects.number_of(value)) {
+                found.push((name, value));
+            }
+            true
+        });
+        for (name, value) in found {
+            self.add_hidden(node, value, ReferenceName::Attribute(name), edges);
+        }
+    }
+
+    fn follow_functions(
+        &mut self,
+        inspector: &Inspector,
+        frameworks: &Frameworks,
+        mut functions: Vec<u32>,
+        edges: &mut Edges,
+    ) {
+        let mut next = 0;
+        while let Some(&node) = functions.get(next) {
+            next += 1;
+            if next > AUTOGRAD_LIMIT {
+                self.notes.push(format!(
+                    "The autograd graph has more than {AUTOGRAD_LIMIT} functions; what lies behind \
+                     those is not looked at."
+                ));
+                break;
+            }
+            let Some(function) = self.object(node) else {
+                continue;
+            };
+            let parts = frameworks.function_parts(&inspector.builtins, &function);
+            edges.some_hidden |= parts.hidden;
+            for follower in &parts.next {
+                let target = self.function_node(follower, edges, &mut functions);
+                let name = ReferenceName::Attribute("next_functions".to_owned());
+                self.add_hidden(node, target, name, edges);
+            }
+            if let Some(variable) = &parts.variable
+                && let Some(target) = self.tensor_node(frameworks, variable, edges)
+            {
+                let name = ReferenceName::Attribute("variable".to_owned());
+                self.add_hidden(node, target, name, edges);
+            }
+            for (name, saved) in &parts.saved {
+                let target = match frameworks.verdict_of(saved) {
+                    0 => self.objects.number_of(saved),
+                    _ => self.tensor_node(frameworks, saved, edges),
+                };
+                let Some(target) = target else { continue };
+                if let Some(&index) = edges.memory_of.get(&target) {
+                    self.buffers[index].is_saved = true;
+                }
+                self.add_hidden(node, target, ReferenceName::Attribute(name.clone()), edges);
+            }
+        }
+        self.functions = functions;
+        if edges.some_hidden {
+            self.notes.push(
+                "This version of PyTorch does not show what its autograd graph saved, which is \
+                 missing here."
+                    .to_owned(),
+            );
+        }
+    }
+
+    /// The node of an autograd function, which is then to be followed if it is new.
+    fn function_node(
+        &mut self,
+        function: &Bound<'py, PyAny>,
+        edges: &mut Edges,
+        functions: &mut Vec<u32>,
+    ) -> u32 {
+        let address = function.as_ptr() as usize;
+        if let Some(&node) = edges.made.get(&address) {
+            return node;
+        }
+        let node = self.objects.number_of(function).unwrap_or_else(|| {
+            let node = self.next();
+            self.extra.push(Extra::Function(function.clone()));
+            node
+        });
+        edges.made.insert(address, node);
+        functions.push(node);
+        node
+    }
+
+    /// The node of a tensor or array that C++ holds.
+    fn tensor_node(
+        &mut self,
+        frameworks: &Frameworks,
+        tensor: &Bound<'py, PyAny>,
+        edges: &mut Edges,
+    ) -> Option<u32> {
+        if let Some(node) = self.objects.number_of(tensor) {
+            return Some(node);
+        }
+        let address = tensor.as_ptr() as usize;
+        if let Some(&node) = edges.made.get(&address) {
+            return Some(node);
+        }
+        let verdict = frameworks.verdict_of(tensor);
+        if verdict == 0 {
+            return None;
+        }
+        let node = self.next();
+        self.extra.push(Extra::Tensor(tensor.clone()));
+        edges.made.insert(address, node);
+        self.add_buffer(frameworks, node, verdict, tensor, edges);
+        Some(node)
+    }
+
+    /// Adds a reference in C++, unless it is one that the object shows.
+    fn add_hidden(&mut self, from: u32, to: u32, name: ReferenceName, edges: &mut Edges) {
+        if self.objects.graph.targets(from).contains(&to) {
+            return;
+        }
+        if self.unaccounted(to) > 0 {
+            self.account_for(to, 1);
+            edges.taken.insert(to);
+        }
+        edges.add(from, to, name);
+    }
+}
+
+/// The references to add, and what is known while they are gathered.
+#[derive(Default)]
+pub(super) struct Edges {
+    pub list: Vec<(u32, u32)>,
+    pub names: FxHashMap<(u32, u32), ReferenceName>,
+    /// Index in [`Live::buffers`], by device and pointer, and by holder.
+    memory: FxHashMap<(String, u64), usize>,
+    memory_of: FxHashMap<u32, usize>,
+    /// Nodes of objects that are not of the heap, by address: they are held in [`Live::extra`].
+    made: FxHashMap<usize, u32>,
+    /// Objects of which a reference from C++ was accounted for.
+    taken: FxHashSet<u32>,
+    some_hidden: bool,
+}
+
+impl Edges {
+    pub fn add(&mut self, from: u32, to: u32, name: ReferenceName) {
+        if self.names.insert((from, to), name).is_none() {
+            self.list.push((from, to));
+        }
+    }
+}

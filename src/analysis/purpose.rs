@@ -1,0 +1,138 @@
+//! What PyTorch's modules and optimizers keep tensors for.
+//!
+//! The post-mortem of an out-of-memory error sorts tensors again (`roles` in `_live/kept.py`), to the same
+//! end but without a look at autograd's graphs: memory often runs out in a backward pass.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyTuple, PyType};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::Inspector;
+use super::live::Live;
+use crate::cpython::{dict_items, find_item, imported, items};
+use crate::device::{Frameworks, attributes_of, class};
+use crate::model::heap::Category;
+
+/// In an optimizer's state, tensors are looked for so deep: `state[parameter]['exp_avg']`, or one
+/// dictionary, list or tuple deeper, such as `['old_dirs'][0]` of LBFGS.
+const DEPTH: usize = 3;
+
+impl Inspector {
+    /// The tensors that live modules and optimizers keep, each with what for; and the optimizers.
+    pub(super) fn kept_by_modules_and_optimizers(
+        &self,
+        frameworks: &Frameworks,
+        live: &Live<'_>,
+    ) -> (Vec<(u32, Category)>, Vec<u32>) {
+        let Some(classes) = Classes::imported(live.py()) else {
+            return Default::default();
+        };
+        let mut found = Vec::new();
+        let mut optimizers = Vec::new();
+        // A heap has few types. None dies meanwhile, so an address stays one type's.
+        let mut known: FxHashMap<usize, (bool, bool)> = FxHashMap::default();
+        for node in 0..live.objects.len() as u32 {
+            let Some(object) = live.objects.object(node) else {
+                continue;
+            };
+            // SAFETY: attached, the object and the classes are alive.
+            let (module, optimizer) = *known
+                .entry(object.get_type_ptr() as usize)
+                .or_insert_with(|| unsafe { classes.of(&object) });
+            let parts: &[(&str, Category)] = match (module, optimizer) {
+                (true, _) => &[
+                    ("_parameters", Category::Parameter),
+                    ("_buffers", Category::Parameter),
+                ],
+                (_, true) => &[("state", Category::OptimizerState)],
+                _ => continue,
+            };
+            if optimizer {
+                optimizers.push(node);
+            }
+            let Some(attributes) = attributes_of(&object) else {
+                continue;
+            };
+            for (name, category) in parts {
+                let part = find_item(name, |f| dict_items(attributes.as_any(), f));
+                if let Some(part) = part {
+                    tensors_in(frameworks, live, part, &mut |tensor| {
+                        found.push((tensor, *category));
+                    });
+                }
+            }
+        }
+        (found, optimizers)
+    }
+}
+
+/// The base classes that tell.
+struct Classes<'py> {
+    module: Bound<'py, PyType>,
+    optimizer: Option<Bound<'py, PyType>>,
+}
+
+impl<'py> Classes<'py> {
+    /// `None` if the program has not imported PyTorch.
+    fn imported(py: Python<'py>) -> Option<Self> {
+        let module = imported(intern!(py, "torch.nn.modules.module"))?;
+        let optimizer = imported(intern!(py, "torch.optim.optimizer"));
+        Some(Self {
+            module: class(&module, "Module").ok()?,
+            optimizer: optimizer.and_then(|it| class(&it, "Optimizer").ok()),
+        })
+    }
+
+    /// Whether an object is a module, and whether it is an optimizer, by its type alone.
+    ///
+    /// # Safety
+    /// Attached, and the object is alive.
+    unsafe fn of(&self, object: &Bound<'_, PyAny>) -> (bool, bool) {
+        // SAFETY: by this function's contract; walks the type's own `tp_mro`.
+        unsafe {
+            let ty = pyo3::ffi::Py_TYPE(object.as_ptr());
+            let derived =
+                |base: &Bound<'_, PyType>| pyo3::ffi::PyType_IsSubtype(ty, base.as_type_ptr()) != 0;
+            (
+                derived(&self.module),
+                self.optimizer.as_ref().is_some_and(derived),
+            )
+        }
+    }
+}
+
+/// Calls `f` with each tensor in a dictionary, list or tuple, and in those within it.
+fn tensors_in<'py>(
+    frameworks: &Frameworks,
+    live: &Live<'_>,
+    container: Bound<'py, PyAny>,
+    f: &mut dyn FnMut(u32),
+) {
+    // Each is looked into once: one that holds itself a thousand times takes no longer for it.
+    let mut seen = FxHashSet::from_iter([container.as_ptr() as usize]);
+    let mut level = vec![container];
+    for _ in 0..DEPTH {
+        let mut below = Vec::new();
+        let mut look_at = |value: &Bound<'py, PyAny>| {
+            if Frameworks::is_tensor(frameworks.verdict_of(value)) {
+                live.objects.number_of(value).into_iter().for_each(&mut *f);
+            } else if is_container(value) && seen.insert(value.as_ptr() as usize) {
+                below.push(value.clone());
+            }
+        };
+        for container in &level {
+            dict_items(container, &mut |_, value| {
+                look_at(value);
+                true
+            });
+            items(container).iter().for_each(&mut look_at);
+        }
+        level = below;
+    }
+}
+
+fn is_container(object: &Bound<'_, PyAny>) -> bool {
+    object.is_instance_of::<PyDict>()
+        || object.is_instance_of::<PyList>()
+        || object.is_instance_of::<PyTuple>()
+}

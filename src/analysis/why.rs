@@ -1,0 +1,367 @@
+//! Why are these objects alive?
+
+use std::time::Instant;
+
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::Inspector;
+use super::inspector::busy;
+use super::live::{Live, Root};
+use super::naming::Naming;
+use crate::device::DeviceSelection;
+use crate::graph::Ways;
+use crate::model::redact::NOTE;
+use crate::model::retention::{Beginning, Kept, Path, Retention};
+use crate::model::words::without_indices;
+
+/// So many distinct paths are shown.
+const PATHS: usize = 8;
+/// So many ways are named to find the distinct ones among them.
+const NAMED: usize = 256;
+/// Where one object alone holds what was asked about, so many times it is asked who holds that.
+const UPWARDS: usize = 6;
+
+const SUPPOSED: &str = "Python cannot see which autograd function has which hooks. The object leads to \
+    all functions that there are, so these hooks are taken for one of theirs.";
+
+/// A way to an object that was asked about.
+struct Way {
+    nodes: Vec<u32>,
+    target: u32,
+}
+
+impl Inspector {
+    /// What keeps `objects` alive: the ways to them from modules, from local variables of running
+    /// functions, and from outside of Python.
+    ///
+    /// Runs no code of the program and keeps no reference when it is done.
+    ///
+    /// # Errors
+    /// If no object is given, one of them is nothing that the heap knows (a number, a string), or
+    /// the inspector is at work already; what a handler of an interrupt raises.
+    pub fn why_alive(&self, py: Python<'_>, objects: &Bound<'_, PyTuple>) -> PyResult<Retention> {
+        let started = Instant::now();
+        if objects.is_empty() {
+            return Err(PyTypeError::new_err("why_alive: give one object or more"));
+        }
+        let mut live = Live::take(self, py, Some(objects))?;
+        let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
+        let mut targets: Vec<u32> = Vec::new();
+        for object in objects.iter() {
+            let node = live.objects.number_of(&object).ok_or_else(|| {
+                PyTypeError::new_err(format!(
+                    "why_alive: a {} holds nothing and is not tracked, so what refers to it is not \
+                     known; ask about a tensor, an array or a container",
+                    self.type_name(&object)
+                ))
+            })?;
+            if !targets.contains(&node) {
+                targets.push(node);
+            }
+        }
+        account_for_call(&mut live, &targets, objects);
+
+        let kept = objects
+            .iter()
+            .map(|object| {
+                let verdict = frameworks.verdict_of(&object);
+                let buffer = frameworks.buffer(verdict, &object, &DeviceSelection::Any);
+                Kept {
+                    type_name: self.type_name(&object),
+                    label: self.type_name(&object),
+                    bytes: buffer.as_ref().map(|buffer| buffer.bytes),
+                    device: buffer.map(|buffer| buffer.device),
+                }
+            })
+            .collect();
+        let mut retention = Retention::about(kept);
+        let ways = find_ways(&live, &targets);
+        let found = ways.len();
+        let ways: Vec<Way> = ways.into_iter().take(NAMED).collect();
+        let loops: Vec<Vec<u32>> = targets
+            .iter()
+            .filter_map(|&target| loop_through_outside(&live, target))
+            .collect();
+        let all: Vec<Vec<u32>> = ways
+            .iter()
+            .map(|way| way.nodes.clone())
+            .chain(loops.iter().cloned())
+            .collect();
+        let naming = Naming::new(self, &frameworks, &live, &all);
+
+        let mut distinct: Vec<Path> = Vec::new();
+        let mut by_words: FxHashMap<String, usize> = FxHashMap::default();
+        for way in &ways {
+            let mut path = naming.path(&way.nodes, &naming.beginning(&way.nodes));
+            path.leads_to = targets
+                .iter()
+                .position(|&target| target == way.target)
+                .map(|index| index as u32)
+                .into_iter()
+                .collect();
+            match by_words.get(&without_indices(&path.words)) {
+                Some(&index) => {
+                    let known = &mut distinct[index];
+                    known.alike += 1;
+                    for target in path.leads_to {
+                        if !known.leads_to.contains(&target) {
+                            known.leads_to.push(target);
+                        }
+                    }
+                }
+                None => {
+                    by_words.insert(without_indices(&path.words), distinct.len());
+                    distinct.push(path);
+                }
+            }
+        }
+        let omitted = distinct.len().saturating_sub(PATHS) + found.saturating_sub(NAMED);
+        retention.paths_omitted = omitted as u64;
+        distinct.truncate(PATHS);
+        retention.paths = distinct;
+        retention.loops = loops
+            .iter()
+            .map(|way| naming.path(way, &Beginning::Itself))
+            .collect();
+        retention.notes = notes(&live, &targets);
+        if loops.iter().any(|way| passes_supposed(&live, way)) {
+            retention.notes.push(SUPPOSED.to_owned());
+        }
+        if self.redacts() {
+            retention.notes.push(NOTE.to_owned());
+        }
+        drop(naming);
+        drop(live);
+        retention.pause_ms = started.elapsed().as_secs_f64() * 1000.0;
+        Ok(retention)
+    }
+}
+
+fn notes(live: &Live<'_>, targets: &[u32]) -> Vec<String> {
+    let mut notes = live.notes.clone();
+    for &target in targets {
+        let outside = live.unaccounted(target);
+        if outside > 0 {
+            let references = if outside == 1 {
+                "reference"
+            } else {
+                "references"
+            };
+            notes.push(format!(
+                "{outside} {references} to the object come from C or C++, or from a calculation that \
+                 is under way: no Python object accounts for them."
+            ));
+        }
+    }
+    notes
+}
+
+/// Takes off what the call itself holds. The tuple of arguments refers to each of them. Beside that the
+/// caller's frame has them on its stack; or, if it called with `*objects`, another tuple with just
+/// these.
+fn account_for_call(live: &mut Live<'_>, targets: &[u32], arguments: &Bound<'_, PyTuple>) {
+    let Some(&first) = targets.first() else {
+        return;
+    };
+    let same = |live: &Live<'_>, node: u32| {
+        live.objects.object(node).is_some_and(|object| {
+            object.cast_exact::<PyTuple>().is_ok_and(|other| {
+                other.len() == arguments.len()
+                    && other.iter().zip(arguments.iter()).all(|(a, b)| a.is(&b))
+            })
+        })
+    };
+    let is_known = live.objects.number_of(arguments.as_any()).is_some();
+    let starred = live
+        .graph()
+        .sources(first)
+        .into_iter()
+        .find(|&node| !live.is_own(node) && live.unaccounted(node) > 0 && same(live, node));
+    let references = u32::from(!is_known) + u32::from(starred.is_none());
+    if let Some(starred) = starred {
+        live.set_own(starred);
+    }
+    for &target in targets {
+        live.account_for(target, references);
+    }
+}
+
+/// The ways to the targets, those from what has a name first, then the shortest.
+fn find_ways(live: &Live<'_>, targets: &[u32]) -> Vec<Way> {
+    let mut found: Vec<Way> = Vec::new();
+    for &target in targets {
+        found.extend(ways_to(live, target));
+    }
+    found.sort_by_key(|way| {
+        let root = way
+            .nodes
+            .first()
+            .map_or(Root::Nothing, |&first| live.root(first));
+        let rank = match root {
+            Root::Module(_) | Root::Frame(_) => 0,
+            Root::Outside => 1,
+            Root::Nothing => 2,
+        };
+        (rank, way.nodes.len())
+    });
+    found
+}
+
+/// A way through each of the references to one target. Where only one object refers to it, the ways
+/// to that are told apart, and so on upwards.
+fn ways_to(live: &Live<'_>, target: u32) -> Vec<Way> {
+    let mut suffix = vec![target];
+    for _ in 0..UPWARDS {
+        let head = suffix[0];
+        let mut found = through_referrers(live, &suffix);
+        // What comes from outside counts only where nothing else is known of it.
+        let named = found.iter().any(|way| {
+            way.nodes
+                .first()
+                .is_some_and(|&first| matches!(live.root(first), Root::Module(_) | Root::Frame(_)))
+        });
+        if live.unaccounted(head) > 0 && !named {
+            found.push(Way {
+                nodes: suffix.clone(),
+                target,
+            });
+        }
+        let is_root = matches!(live.root(head), Root::Module(_) | Root::Frame(_));
+        match found.as_slice() {
+            _ if is_root => {
+                return vec![Way {
+                    nodes: suffix,
+                    target,
+                }];
+            }
+            [only] if only.nodes.len() > suffix.len() + above_owner(live, only) => {
+                let next = only.nodes[only.nodes.len() - suffix.len() - 1];
+                suffix.insert(0, next);
+            }
+            [] => return garbage_way(live, &suffix, target),
+            _ => return found,
+        }
+    }
+    through_referrers(live, &suffix)
+}
+
+/// How many nodes a way begins with whose other holders are of no interest: the root, and a module's
+/// namespace.
+fn above_owner(live: &Live<'_>, way: &Way) -> usize {
+    match way.nodes.first().map(|&first| live.root(first)) {
+        Some(Root::Module(_)) => 2,
+        _ => 1,
+    }
+}
+
+/// The ways through each object that refers to the first of `suffix`, and on along it.
+fn through_referrers(live: &Live<'_>, suffix: &[u32]) -> Vec<Way> {
+    let (Some(&head), Some(&target)) = (suffix.first(), suffix.last()) else {
+        return Vec::new();
+    };
+    let mut referrers = live.graph().sources(head);
+    referrers.retain(|&referrer| {
+        !suffix.contains(&referrer) && !live.objects.is_type_reference(referrer, head)
+    });
+    let ways = live.ways_to(&referrers, suffix);
+    referrers
+        .into_iter()
+        .filter(|&referrer| ways.reaches(referrer))
+        .map(|referrer| {
+            let mut nodes = ways.to(referrer);
+            nodes.extend(suffix);
+            Way { nodes, target }
+        })
+        .collect()
+}
+
+/// For what no root reaches: a way that begins with an object that holds it, which may be itself.
+fn garbage_way(live: &Live<'_>, suffix: &[u32], target: u32) -> Vec<Way> {
+    let Some(&head) = suffix.first() else {
+        return Vec::new();
+    };
+    live.graph()
+        .sources(head)
+        .into_iter()
+        .filter(|referrer| !suffix.contains(referrer) && !live.is_own(*referrer))
+        .map(|referrer| {
+            let mut nodes = vec![referrer];
+            nodes.extend(suffix);
+            Way { nodes, target }
+        })
+        .collect()
+}
+
+/// A shortest way from an object back to itself that uses a reference which only C++ knows. The
+/// collector takes an object with such a reference for one in use, so it never frees the loop.
+fn loop_through_outside(live: &Live<'_>, target: u32) -> Option<Vec<u32>> {
+    let hidden: Vec<(u32, u32)> = live
+        .hidden
+        .keys()
+        .copied()
+        .filter(|(from, _)| !live.is_frame(*from))
+        .collect();
+    if hidden.is_empty() {
+        return None;
+    }
+    let graph = live.graph();
+    let mut forth = Ways::new(graph.node_count());
+    forth.extend(graph, [target], |from, to| {
+        !live.objects.is_type_reference(from, to)
+    });
+    let mut back = Ways::new(graph.node_count());
+    back.extend(&graph.reversed(), [target], |to, from| {
+        !live.objects.is_type_reference(from, to)
+    });
+    shortest_loop(&forth, &back, hidden.into_iter()).or_else(|| supposed_loop(live, &forth, &back))
+}
+
+/// The shortest way out and back that uses one of some references and passes no node twice.
+fn shortest_loop(
+    forth: &Ways,
+    back: &Ways,
+    references: impl Iterator<Item = (u32, u32)>,
+) -> Option<Vec<u32>> {
+    references
+        .filter(|&(from, to)| forth.reaches(from) && back.reaches(to))
+        .map(|(from, to)| {
+            let mut way = forth.to(from);
+            way.extend(back.to(to).into_iter().rev());
+            way
+        })
+        .filter(|way| {
+            let inner: FxHashSet<u32> = way[1..].iter().copied().collect();
+            inner.len() == way.len() - 1
+        })
+        .min_by(|a, b| (a.len(), a).cmp(&(b.len(), b)))
+}
+
+/// True if a way uses a reference that [`supposed_loop`] takes for granted.
+fn passes_supposed(live: &Live<'_>, way: &[u32]) -> bool {
+    way.windows(2).any(|pair| {
+        live.functions.contains(&pair[0])
+            && live.hook_dictionaries.contains(&pair[1])
+            && !live.graph().targets(pair[0]).contains(&pair[1])
+    })
+}
+
+/// A loop through the hooks of an autograd function. Which function has which hooks is not to be seen
+/// from Python; but where the object leads to every function that there is, it leads to that one.
+fn supposed_loop(live: &Live<'_>, forth: &Ways, back: &Ways) -> Option<Vec<u32>> {
+    if !live
+        .functions
+        .iter()
+        .all(|&function| forth.reaches(function))
+    {
+        return None;
+    }
+    let references = live.functions.iter().flat_map(|&function| {
+        live.hook_dictionaries
+            .iter()
+            .map(move |&hooks| (function, hooks))
+    });
+    shortest_loop(forth, back, references)
+}

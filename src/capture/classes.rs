@@ -1,0 +1,235 @@
+//! What is known of each class, remembered for the time of a look.
+
+use std::rc::Rc;
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+use rustc_hash::FxHashMap;
+
+use super::Place;
+use super::places::{code_place, function_code, function_place, qualname};
+use crate::cpython::read::{
+    class_items, dict_items, find_item, imported, int_value, items, module_named,
+    printable, referents, text_of,
+};
+use crate::cpython::types::is_heap_type;
+use crate::cpython::{Builtins, ObjectKind};
+
+/// How to present a class to a person.
+#[derive(Debug)]
+pub struct ClassFacts {
+    /// Qualified name with the module, unless that is `builtins` or `__main__`.
+    pub name: String,
+    /// Where it is written, if it is written in Python.
+    pub place: Option<Place>,
+    /// As [`Description::unplaced_class`](crate::capture::Description::unplaced_class).
+    pub in_file: Option<String>,
+    /// As [`Description::weakly_referable`](crate::capture::Description::weakly_referable).
+    pub weakly_referable: bool,
+}
+
+/// The facts of the classes met lately.
+///
+/// A class made at run time can die and another be born at its address, and no weak reference tells of it, as the
+/// program would see that. Classes die in collections, being cycles: whoever keeps this over a collection
+/// [forgets](Classes::forget) all, unless it has seen that there was no class in its garbage.
+#[derive(Default)]
+pub struct Classes {
+    by_address: FxHashMap<usize, Rc<ClassFacts>>,
+}
+
+/// So many classes are remembered; then it starts afresh.
+const LIMIT: usize = 1024;
+
+impl Classes {
+    /// The facts of a class, read without running its code.
+    pub fn facts(&mut self, builtins: &Builtins, class: &Bound<'_, PyAny>) -> Rc<ClassFacts> {
+        let address = class.as_ptr() as usize;
+        if let Some(known) = self.by_address.get(&address) {
+            return Rc::clone(known);
+        }
+        // SAFETY: attached, and a class is a live type.
+        let mortal = unsafe { is_heap_type(class.as_ptr().cast()) };
+        let facts = Rc::new(ClassFacts {
+            name: class_name(builtins, class),
+            // What is part of the interpreter or of a library has no function written in Python.
+            place: mortal.then(|| class_place(builtins, class)).flatten(),
+            in_file: class_in_file(builtins, class),
+            weakly_referable: is_weakly_referable(builtins, class),
+        });
+        if self.by_address.len() >= LIMIT {
+            self.by_address.clear();
+        }
+        self.by_address.insert(address, Rc::clone(&facts));
+        facts
+    }
+
+    /// Forgets all classes.
+    pub fn forget(&mut self) {
+        self.by_address.clear();
+    }
+}
+
+/// Qualified name of a class with its module, unless that is `builtins` or `__main__`.
+pub fn class_name(builtins: &Builtins, class: &Bound<'_, PyAny>) -> String {
+    let name = qualname(&builtins.type_qualname, class);
+    match class_module(builtins, class).as_deref() {
+        None | Some("" | "builtins" | "__main__") => name,
+        Some(module) => format!("{}.{name}", printable(module)),
+    }
+}
+
+/// Qualified name of a class after that of the file that it is written in, as its module tells it.
+fn class_in_file(builtins: &Builtins, class: &Bound<'_, PyAny>) -> Option<String> {
+    let module = class_module(builtins, class)?;
+    let file = match module.as_str() {
+        "" | "builtins" => return None,
+        "__main__" => main_file(class.py())?,
+        imported => imported.rsplit('.').next()?.to_owned(),
+    };
+    let name = qualname(&builtins.type_qualname, class);
+    Some(format!("{}.{name}", printable(&file)))
+}
+
+/// The name of the script that runs as `__main__`, without folder and ending; `None` if there is none.
+fn main_file(py: Python<'_>) -> Option<String> {
+    let names = imported(intern!(py, "__main__"))?;
+    let file = text_of(&find_item("__file__", |f| dict_items(names.as_any(), f))?)?;
+    let name = file.rsplit(['/', '\\']).next()?;
+    Some(name.strip_suffix(".py").unwrap_or(name).to_owned())
+}
+
+/// The name of the module that a class says it is from.
+///
+/// That of a class made in Python is looked for by hand: `type.__module__` looks into the class's
+/// dictionary, which may hold keys of the program's own types, and so may call their `__eq__`.
+fn class_module(builtins: &Builtins, class: &Bound<'_, PyAny>) -> Option<String> {
+    // SAFETY: attached, and a class is a live type.
+    let flags = unsafe { ffi::PyType_GetFlags(class.as_ptr().cast()) };
+    let module = if flags & ffi::Py_TPFLAGS_HEAPTYPE == 0 {
+        builtins.type_module.get(class)
+    } else {
+        find_item("__module__", |f| class_items(builtins, class, f))
+    };
+    module.and_then(|module| text_of(&module))
+}
+
+/// True if the objects of a class have room for a list of weak references.
+fn is_weakly_referable(builtins: &Builtins, class: &Bound<'_, PyAny>) -> bool {
+    builtins
+        .type_weakrefoffset
+        .get(class)
+        .and_then(|offset| int_value(&offset))
+        .is_some_and(|offset| offset != 0)
+}
+
+/// Where a class is written: the first line of its first method, which is as near as every version
+/// of CPython knows; or where it has none, of its body, if a function makes the class. Methods of
+/// another module or under another name do not count: `dataclasses` and `enum` put some of their own
+/// into the classes they make.
+fn class_place(builtins: &Builtins, class: &Bound<'_, PyAny>) -> Option<Place> {
+    let module = class_module(builtins, class);
+    first_method(builtins, class, module.as_deref(), ObjectKind::Function)
+        .or_else(|| first_method(builtins, class, module.as_deref(), ObjectKind::Descriptor))
+        .or_else(|| function_of_context(builtins, class))
+        .or_else(|| class_body_place(builtins, class, module.as_deref()?))
+}
+
+/// The first line of the first method among the functions of a class, or among what its static
+/// methods, class methods and properties refer to.
+fn first_method(
+    builtins: &Builtins,
+    class: &Bound<'_, PyAny>,
+    module: Option<&str>,
+    kind: ObjectKind,
+) -> Option<Place> {
+    // SAFETY: attached, the object and its type are alive.
+    let kind_of = |it: &Bound<'_, PyAny>| unsafe { builtins.kind(ffi::Py_TYPE(it.as_ptr())) };
+    let mut first: Option<Place> = None;
+    let mut consider = |name: &Bound<'_, PyAny>, function: &Bound<'_, PyAny>| {
+        if kind_of(function) == ObjectKind::Function
+            && builtins
+                .function_module
+                .get(function)
+                .and_then(|module| text_of(&module))
+                .as_deref()
+                == module
+            && has_name_of_code(builtins, name, function)
+            && let Some(place) = function_place(builtins, function)
+            && place.line > 0
+            && !place.file.starts_with('<')
+            && first.as_ref().is_none_or(|first| place.line < first.line)
+        {
+            first = Some(place);
+        }
+    };
+    class_items(builtins, class, &mut |name, value| {
+        if kind_of(value) != kind {
+            return true;
+        }
+        if kind == ObjectKind::Function {
+            consider(name, value);
+            return true;
+        }
+        for target in referents(value) {
+            // SAFETY: attached; the descriptor refers to the target and so keeps it alive.
+            let target =
+                unsafe { Bound::from_borrowed_ptr(value.py(), target as *mut ffi::PyObject) };
+            consider(name, &target);
+        }
+        true
+    });
+    first
+}
+
+/// The place of a `torch.autograd.Function`, for the class that `FunctionMeta` made for its contexts
+/// (`torch/autograd/function.py`).
+fn function_of_context(builtins: &Builtins, class: &Bound<'_, PyAny>) -> Option<Place> {
+    let forward = find_item("_forward_cls", |f| class_items(builtins, class, f))?;
+    let own = find_item("_forward_cls", |f| class_items(builtins, &forward, f));
+    // SAFETY: attached; the check is by type flag.
+    let is_class = unsafe { ffi::PyType_Check(forward.as_ptr()) != 0 };
+    (is_class && own.is_none()).then(|| class_place(builtins, &forward))?
+}
+
+/// The place of the body of a class that is defined in a function, found by the class's qualified name:
+/// `make.<locals>.Lookup` is the code `Lookup` among the constants of the function `make`.
+fn class_body_place(builtins: &Builtins, class: &Bound<'_, PyAny>, module: &str) -> Option<Place> {
+    let qualname = qualname(&builtins.type_qualname, class);
+    let mut names = qualname.split('.').filter(|name| *name != "<locals>");
+    let globals = builtins
+        .module_dict
+        .get(&module_named(class.py(), module)?)?;
+    let outermost = names.next()?;
+    let function = find_item(outermost, |f| dict_items(&globals, f))?;
+    let mut code = function_code(builtins, &function)?;
+    for name in names {
+        let constants = builtins.code_consts.get(&code)?;
+        let mut inner = items(&constants).into_iter().filter(|constant| {
+            let written = builtins.code_name.get(constant);
+            written.and_then(|written| text_of(&written)).as_deref() == Some(name)
+        });
+        code = match (inner.next(), inner.next()) {
+            (Some(only), None) => only,
+            _ => return None,
+        };
+    }
+    code_place(builtins, &code)
+}
+
+/// True if a function is stored under the name it was written with; a private one's is mangled.
+fn has_name_of_code(
+    builtins: &Builtins,
+    name: &Bound<'_, PyAny>,
+    function: &Bound<'_, PyAny>,
+) -> bool {
+    let written = function_code(builtins, function)
+        .and_then(|code| builtins.code_name.get(&code))
+        .and_then(|name| text_of(&name));
+    match (text_of(name), written) {
+        (Some(name), Some(written)) => {
+            name == written || (written.starts_with("__") && name.ends_with(&written))
+        }
+        _ => false,
+    }
+}

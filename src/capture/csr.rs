@@ -1,0 +1,330 @@
+//! A large graph in little memory: the references of each object in one array (compressed sparse rows).
+
+use std::fmt;
+
+use petgraph::Directed;
+use petgraph::visit::{
+    Data, GraphBase, GraphProp, IntoNeighbors, IntoNodeIdentifiers, NodeCount, NodeIndexable,
+    VisitMap, Visitable,
+};
+
+use crate::memory::array::{Growing, prefetch};
+
+/// So many references are looked through at once.
+const BLOCK: usize = 256;
+
+/// The references between objects with the numbers 0 to `node_count() - 1`, each once per reference.
+///
+/// A million objects with three references each take 16 MB. It can be walked by petgraph's algorithms:
+/// a reference to it has the traits of `petgraph::visit`.
+pub struct Csr {
+    /// The targets of node `i` are `targets[first[i]..first[i + 1]]`.
+    first: Growing<u32>,
+    targets: Growing<u32>,
+}
+
+impl Default for Csr {
+    fn default() -> Self {
+        Self::with_capacity(0, 0)
+    }
+}
+
+impl PartialEq for Csr {
+    fn eq(&self, other: &Self) -> bool {
+        self.first[..] == other.first[..] && self.targets[..] == other.targets[..]
+    }
+}
+
+impl fmt::Debug for Csr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let nodes = 0..self.node_count() as u32;
+        f.debug_map()
+            .entries(nodes.map(|node| (node, self.targets(node))))
+            .finish()
+    }
+}
+
+impl Csr {
+    /// An empty graph with room for so many nodes and references.
+    pub fn with_capacity(nodes: usize, references: usize) -> Self {
+        let mut first = Growing::with_capacity(nodes + 1);
+        first.push(0);
+        Self {
+            first,
+            targets: Growing::with_capacity(references),
+        }
+    }
+
+    /// A graph of so many nodes with these references, in their order from each node.
+    pub fn from_edges(nodes: usize, edges: &[(u32, u32)]) -> Self {
+        let mut graph = Self::with_capacity(nodes, 0);
+        graph.insert(nodes, edges);
+        graph
+    }
+
+    /// Adds a node for each of `ends`: its references are those of `targets` from the end of the node
+    /// before up to its own. Past 2^32 references of all nodes the rest is left out.
+    pub fn push_nodes(&mut self, targets: &[u32], ends: &[usize]) {
+        let before = self.targets.len();
+        let room = u32::MAX as usize - before;
+        self.targets.push_all(&targets[..targets.len().min(room)]);
+        let first = ends.iter().map(|&end| (before + end.min(room)) as u32);
+        self.first.extend(first);
+    }
+
+    pub fn node_count(&self) -> usize {
+        self.first.len() - 1
+    }
+
+    pub fn edge_count(&self) -> usize {
+        self.targets.len()
+    }
+
+    /// Where the references of a node are among those of all, for [`Csr::at`].
+    #[inline(always)]
+    pub(crate) fn span(&self, node: u32) -> (u32, u32) {
+        match self.first.get(node as usize..node as usize + 2) {
+            Some(&[from, to]) => (from, to),
+            _ => (0, 0),
+        }
+    }
+
+    /// The references at some places, from one to before another.
+    #[inline(always)]
+    pub(crate) fn at(&self, from: u32, to: u32) -> &[u32] {
+        &self.targets[from as usize..to as usize]
+    }
+
+    /// What a node refers to, in order; nothing for a number that no node has.
+    #[inline]
+    pub fn targets(&self, node: u32) -> &[u32] {
+        let (from, to) = self.span(node);
+        self.at(from, to)
+    }
+
+    /// Says that it is asked soon where the references of a node are.
+    #[inline(always)]
+    pub(crate) fn prefetch_node(&self, node: u32) {
+        prefetch(&self.first, node as usize);
+    }
+
+    /// Says that the references of a node are asked for soon.
+    #[inline(always)]
+    pub(crate) fn prefetch_targets(&self, node: u32) {
+        self.prefetch_at(self.span(node).0);
+    }
+
+    /// Says that the reference at a place is asked for soon.
+    #[inline(always)]
+    pub(crate) fn prefetch_at(&self, place: u32) {
+        prefetch(&self.targets, place as usize);
+    }
+
+    /// The bytes of memory that the graph takes.
+    pub fn bytes(&self) -> usize {
+        size_of::<u32>() * (self.first.capacity() + self.targets.capacity())
+    }
+
+    /// Adds `nodes` nodes at the end and these references, behind those that their sources have, in
+    /// place.
+    pub fn insert(&mut self, nodes: usize, edges: &[(u32, u32)]) {
+        let end = self.targets.len() as u32;
+        self.first.extend(std::iter::repeat_n(end, nodes));
+        if edges.is_empty() {
+            return;
+        }
+        let mut edges: Vec<(u32, u32)> = edges.to_vec();
+        edges.sort_by_key(|edge| edge.0);
+        let mut old_end = self.targets.len();
+        let mut end = old_end + edges.len();
+        self.targets.resize(end);
+        let mut last = self.node_count();
+        // From the last node to the first, so that nothing is overwritten before it has moved. What lies
+        // between two nodes with new references moves at once.
+        while let Some(&(node, _)) = edges.last() {
+            let behind = node as usize + 1;
+            let shift = edges.len() as u32;
+            let start = self.first[behind] as usize;
+            end -= old_end - start;
+            self.targets.copy_within(start..old_end, end);
+            old_end = start;
+            for first in &mut self.first[behind..=last] {
+                *first += shift;
+            }
+            last = node as usize;
+            while let Some((_, target)) = edges.pop_if(|edge| edge.0 == node) {
+                end -= 1;
+                self.targets[end] = target;
+            }
+        }
+    }
+
+    /// The nodes that refer to `node`, each once, in order; looks at every reference.
+    pub fn sources(&self, node: u32) -> Vec<u32> {
+        let source = |place| self.first.partition_point(|&first| first as usize <= place) - 1;
+        let mut found: Vec<u32> = Vec::new();
+        for (block, targets) in self.targets.chunks(BLOCK).enumerate() {
+            // Few blocks have it, and those that have not are told fast.
+            if targets.contains(&node) {
+                let places = targets.iter().enumerate();
+                let places = places.filter(|(_, target)| **target == node);
+                found.extend(places.map(|(place, _)| source(block * BLOCK + place) as u32));
+            }
+        }
+        found.dedup();
+        found
+    }
+
+    /// The graph with each reference turned round.
+    pub fn reversed(&self) -> Self {
+        Self::collected(self.node_count(), |put| {
+            for from in 0..self.node_count() as u32 {
+                for &to in self.targets(from) {
+                    put(to, from);
+                }
+            }
+        })
+    }
+
+    /// A graph of references that `all` gives, twice in the same order, each with its node first.
+    pub(crate) fn collected(nodes: usize, all: impl Fn(&mut dyn FnMut(u32, u32))) -> Self {
+        // Counted two places later, so that after the sums each row's start stands one place later,
+        // and after filling it is the next row's.
+        let mut first = Growing::default();
+        first.resize(nodes + 2);
+        all(&mut |node, _| first[node as usize + 2] += 1);
+        for i in 2..first.len() {
+            first[i] += first[i - 1];
+        }
+        let mut targets = Growing::default();
+        targets.resize(first.last().copied().unwrap_or(0) as usize);
+        all(&mut |node, target| {
+            let place = &mut first[node as usize + 1];
+            targets[*place as usize] = target;
+            *place += 1;
+        });
+        first.pop();
+        Self { first, targets }
+    }
+}
+
+impl GraphBase for Csr {
+    type NodeId = u32;
+    type EdgeId = u32;
+}
+
+impl Data for Csr {
+    type NodeWeight = ();
+    type EdgeWeight = ();
+}
+
+impl GraphProp for Csr {
+    type EdgeType = Directed;
+}
+
+impl NodeCount for Csr {
+    fn node_count(&self) -> usize {
+        self.node_count()
+    }
+}
+
+impl NodeIndexable for Csr {
+    fn node_bound(&self) -> usize {
+        self.node_count()
+    }
+
+    fn to_index(&self, node: u32) -> usize {
+        node as usize
+    }
+
+    fn from_index(&self, index: usize) -> u32 {
+        index as u32
+    }
+}
+
+impl<'a> IntoNeighbors for &'a Csr {
+    type Neighbors = std::iter::Copied<std::slice::Iter<'a, u32>>;
+
+    fn neighbors(self, node: u32) -> Self::Neighbors {
+        self.targets(node).iter().copied()
+    }
+}
+
+impl IntoNodeIdentifiers for &Csr {
+    type NodeIdentifiers = std::ops::Range<u32>;
+
+    fn node_identifiers(self) -> Self::NodeIdentifiers {
+        0..self.node_count() as u32
+    }
+}
+
+/// Which nodes a walk has seen.
+#[derive(Clone, Debug, Default)]
+pub struct Seen(Vec<bool>);
+
+impl VisitMap<u32> for Seen {
+    fn visit(&mut self, node: u32) -> bool {
+        !std::mem::replace(&mut self.0[node as usize], true)
+    }
+
+    fn is_visited(&self, node: &u32) -> bool {
+        self.0[*node as usize]
+    }
+
+    fn unvisit(&mut self, node: u32) -> bool {
+        std::mem::replace(&mut self.0[node as usize], false)
+    }
+}
+
+impl Visitable for Csr {
+    type Map = Seen;
+
+    fn visit_map(&self) -> Seen {
+        Seen(vec![false; self.node_count()])
+    }
+
+    fn reset_map(&self, map: &mut Seen) {
+        map.0.clear();
+        map.0.resize(self.node_count(), false);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use petgraph::visit::{Bfs, Walker};
+
+    use super::*;
+
+    #[test]
+    fn references_stay_in_order_where_more_are_inserted() {
+        let mut graph = Csr::from_edges(3, &[(0, 1), (2, 0), (0, 2)]);
+        assert_eq!(graph.targets(0), [1, 2]);
+        graph.insert(1, &[(3, 0), (0, 3), (0, 3), (1, 1)]);
+        assert_eq!(graph.targets(0), [1, 2, 3, 3]);
+        assert_eq!(graph.targets(1), [1]);
+        assert_eq!(graph.targets(2), [0]);
+        assert_eq!(graph.targets(3), [0]);
+        assert_eq!(graph.targets(4), [0u32; 0]);
+        assert_eq!((graph.node_count(), graph.edge_count()), (4, 7));
+    }
+
+    #[test]
+    fn references_turn_round() {
+        let graph = Csr::from_edges(3, &[(0, 1), (2, 1), (1, 2), (1, 1)]);
+        let turned = graph.reversed();
+        assert_eq!(turned.targets(1), [0, 1, 2]);
+        assert_eq!(turned.targets(0), [0u32; 0]);
+        assert_eq!(turned.reversed().targets(1), [1, 2]);
+        assert_eq!(graph.sources(1), [0, 1, 2]);
+        assert_eq!(graph.sources(0), [0u32; 0]);
+    }
+
+    #[test]
+    fn petgraph_walks_it() {
+        let graph = Csr::from_edges(4, &[(0, 2), (2, 3), (1, 0)]);
+        let order: Vec<u32> = Bfs::new(&graph, 0).iter(&graph).collect();
+        assert_eq!(order, [0, 2, 3]);
+        let components = petgraph::algo::tarjan_scc(&graph);
+        assert_eq!(components, [vec![3], vec![2], vec![0], vec![1]]);
+    }
+}

@@ -1,0 +1,197 @@
+//! What to call an object, and where its code is.
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+use super::classes::Classes;
+use super::places::{
+    callable_place, code_place, frame_facts, function_code, function_place, qualname,
+};
+use super::variables::suspended;
+use super::Description;
+use crate::cpython::frames::variable_names;
+use crate::cpython::read::{first_of_kind, printable};
+use crate::cpython::{
+    Builtins, ObjectKind, dict_items, find_item, int_value, items, text_of,
+};
+
+/// Describes one object without running its code.
+pub fn describe(
+    builtins: &Builtins,
+    classes: &mut Classes,
+    kind: ObjectKind,
+    object: &Bound<'_, PyAny>,
+) -> Description {
+    let class = classes.facts(builtins, object.get_type().as_any());
+    let type_name = class.name.clone();
+    let mut details = Vec::new();
+    let mut place = None;
+    let mut free_variables = Vec::new();
+    let mut default_arguments = Vec::new();
+    let label = match kind {
+        ObjectKind::Function => {
+            place = function_place(builtins, object);
+            if let Some(code) = function_code(builtins, object) {
+                let mut names = variable_names(builtins, &code);
+                default_arguments = defaulted_parameters(builtins, object, &code, &names);
+                // The last variables of a function are those from around it, one for each cell.
+                let cells = builtins.function_closure.get(object);
+                let cells = cells.map_or(0, |cells| items(&cells).len());
+                free_variables = names.split_off(names.len().saturating_sub(cells));
+            }
+            format!("function {}", qualname(&builtins.function_qualname, object))
+        }
+        ObjectKind::Method => {
+            let function = builtins.method_function.get(object);
+            let name = function
+                .as_ref()
+                .map(|f| qualname(&builtins.function_qualname, f));
+            place = function.as_ref().and_then(|f| function_place(builtins, f));
+            match name {
+                Some(name) if !name.is_empty() => format!("bound method {name}"),
+                _ => "bound method".to_owned(),
+            }
+        }
+        ObjectKind::Partial => {
+            let function = builtins.partial_function.get(object);
+            place = function.as_ref().and_then(|f| callable_place(builtins, f));
+            type_name.clone()
+        }
+        ObjectKind::Frame => {
+            let (name, frame_place) = frame_facts(builtins, object);
+            place = frame_place;
+            format!("frame of {name}")
+        }
+        ObjectKind::Traceback => {
+            let frame = builtins.traceback_frame.get(object);
+            place = frame
+                .and_then(|frame| frame_facts(builtins, &frame).1)
+                .map(|mut place| {
+                    let line = builtins
+                        .traceback_line
+                        .get(object)
+                        .and_then(|line| int_value(&line));
+                    place.line = line
+                        .and_then(|line| u32::try_from(line).ok())
+                        .unwrap_or(place.line);
+                    place
+                });
+            "traceback".to_owned()
+        }
+        ObjectKind::Generator | ObjectKind::Coroutine | ObjectKind::AsyncGenerator => {
+            let parts = suspended(builtins, kind);
+            place = first_of_kind(builtins, object, ObjectKind::Code)
+                .and_then(|code| code_place(builtins, &code));
+            let what = match kind {
+                ObjectKind::Coroutine => "coroutine",
+                ObjectKind::AsyncGenerator => "async generator",
+                _ => "generator",
+            };
+            format!("{what} {}", qualname(&parts.qualname, object))
+        }
+        ObjectKind::BuiltinFunction => {
+            let of_module = builtins
+                .builtin_self
+                .get(object)
+                // SAFETY: attached, the owner and its type are alive.
+                .is_none_or(|owner| unsafe {
+                    builtins.kind(ffi::Py_TYPE(owner.as_ptr())) == ObjectKind::Module
+                });
+            let what = if of_module { "function" } else { "method" };
+            format!(
+                "built-in {what} {}",
+                qualname(&builtins.builtin_name, object)
+            )
+        }
+        ObjectKind::Class => {
+            let facts = classes.facts(builtins, object);
+            place = facts.place.clone();
+            format!("class {}", facts.name)
+        }
+        ObjectKind::Module => {
+            let name = builtins
+                .module_dict
+                .get(object)
+                .and_then(|dict| find_item("__name__", |f| dict_items(&dict, f)))
+                .and_then(|name| text_of(&name))
+                .unwrap_or_default();
+            format!("module {}", printable(&name)).trim_end().to_owned()
+        }
+        _ => {
+            place = class.place.clone();
+            type_name.clone()
+        }
+    };
+    if let Some(size) = container_size(builtins, kind, object) {
+        details.push(("length".to_owned(), size.to_string()));
+    }
+    let unplaced_class = match kind {
+        _ if place.is_some() => None,
+        ObjectKind::Class => classes.facts(builtins, object).in_file.clone(),
+        _ => class.in_file.clone(),
+    };
+    details.push((
+        "address".to_owned(),
+        format!("{:#x}", object.as_ptr() as usize),
+    ));
+    Description {
+        kind,
+        type_name,
+        label,
+        place,
+        unplaced_class,
+        weakly_referable: class.weakly_referable,
+        free_variables,
+        default_arguments,
+        details,
+    }
+}
+
+/// The names of the positional parameters that have a default: the last ones.
+fn defaulted_parameters(
+    builtins: &Builtins,
+    function: &Bound<'_, PyAny>,
+    code: &Bound<'_, PyAny>,
+    variables: &[String],
+) -> Vec<String> {
+    let Some(defaults) = builtins.function_defaults.get(function) else {
+        return Vec::new();
+    };
+    let count = items(&defaults).len();
+    let parameters = builtins
+        .code_argcount
+        .get(code)
+        .and_then(|count| int_value(&count));
+    let parameters = parameters
+        .and_then(|count| usize::try_from(count).ok())
+        .unwrap_or(0);
+    let parameters = &variables[..parameters.min(variables.len())];
+    parameters[parameters.len().saturating_sub(count)..].to_vec()
+}
+
+/// How many items a built-in container has, whatever a subclass says.
+fn container_size(
+    builtins: &Builtins,
+    kind: ObjectKind,
+    object: &Bound<'_, PyAny>,
+) -> Option<usize> {
+    // SAFETY: attached; each function reads the size of the kind of container that this is.
+    let size = unsafe {
+        match kind {
+            ObjectKind::Dict => ffi::PyDict_Size(object.as_ptr()),
+            ObjectKind::List => ffi::PyList_Size(object.as_ptr()),
+            ObjectKind::Tuple => ffi::PyTuple_Size(object.as_ptr()),
+            ObjectKind::Set => ffi::PySet_Size(object.as_ptr()),
+            ObjectKind::Deque => return Some(deque_length(builtins, object)),
+            _ => return None,
+        }
+    };
+    usize::try_from(size).ok()
+}
+
+/// How many items a deque has, or an object of a subclass.
+pub(super) fn deque_length(builtins: &Builtins, deque: &Bound<'_, PyAny>) -> usize {
+    // SAFETY: attached; the function is that of the deque's own type, whatever a subclass says.
+    let length = unsafe { (builtins.deque_length)(deque.as_ptr()) };
+    usize::try_from(length).unwrap_or(0)
+}

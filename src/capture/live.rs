@@ -1,0 +1,461 @@
+//! The live heap: every object that the collector tracks, what else they refer to, and the references
+//! between all of them, in one pass of `tp_traverse`.
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::PyList;
+
+use super::Csr;
+use crate::cpython::{
+    Builtins, Layouts, ListLayout, ObjectKind, TypeTable, Verdict, for_each_referent,
+    reference_count,
+};
+use crate::memory::Marks;
+use crate::memory::array::{Growing, prefetch, prefetch_at};
+
+/// After so many objects, somebody who pressed Ctrl-C is heard.
+const CHUNK: usize = 1 << 16;
+/// So many objects are traversed before their targets get their numbers.
+const BATCH: usize = 1 << 6;
+/// As many references as this mean an immortal object (PEP 683), of which nobody counts them.
+const IMMORTAL: i64 = 1 << 29;
+/// How many references an object has at a guess, to ask for memory once.
+const REFERENCES_EACH: usize = 3;
+/// One in so many objects is not among those that the collector tracks, at a guess.
+const OTHERS: usize = 16;
+
+/// The objects of the heap, held, and the references between them.
+///
+/// Objects have the numbers 0 to `len() - 1`: those that the collector tracks, in its order, then what
+/// they refer to: tuples and dicts that it does not track, frozen objects (`gc.freeze`), buffers.
+/// Strings, numbers and other things that hold nothing are left out.
+///
+/// Every object has a reference from here until this is dropped, so that none can die meanwhile.
+pub struct LiveObjects<'py> {
+    py: Python<'py>,
+    tracked: Tracked<'py>,
+    others: Vec<Bound<'py, PyAny>>,
+    marks: Marks,
+    pub graph: Csr,
+    /// For each object how many references to it come from no object here, and not from us:
+    /// from C or C++; [`LiveObjects::UNCOUNTED`] for an immortal object.
+    pub unaccounted: Growing<u32>,
+    is_class: Vec<bool>,
+    /// The objects that may hold a buffer, with what the classifier says of their type.
+    pub holders: Vec<(u32, Verdict)>,
+}
+
+/// Why there is no picture of the heap.
+pub enum NotTaken {
+    /// Somebody pressed Ctrl-C; its handler has not run yet.
+    Interrupted,
+    /// More than four thousand million objects.
+    TooMany,
+}
+
+impl<'py> LiveObjects<'py> {
+    /// What stands for the number of references to an immortal object.
+    pub const UNCOUNTED: u32 = u32::MAX;
+
+    /// Reads the objects of `tracked`, which `gc.get_objects()` has just made, and what they refer to;
+    /// those at the addresses `held` too, which are alive: frames hold them that the collector does not
+    /// track, and perhaps nothing else does.
+    ///
+    /// Runs no code of the program, signal handlers included: see [`interrupted`].
+    ///
+    /// # Errors
+    /// If it was interrupted, or there are too many objects.
+    pub fn take(
+        tracked: Bound<'py, PyList>,
+        held: impl Iterator<Item = usize>,
+        table: &mut TypeTable,
+        builtins: &Builtins,
+        layouts: &Layouts,
+        classify: &impl Fn(*mut ffi::PyTypeObject) -> Verdict,
+    ) -> Result<Self, NotTaken> {
+        let py = tracked.py();
+        let tracked = Tracked {
+            layout: layouts.lists,
+            list: tracked,
+        };
+        let count = tracked.len();
+        if u32::try_from(count).is_err() {
+            return Err(NotTaken::TooMany);
+        }
+        let mut marks = Marks::of_all();
+        for number in 0..count {
+            if let Some(object) = tracked.get(number) {
+                marks.set(object as usize, number as u32);
+            }
+        }
+
+        table.begin_pass();
+        let mut others: Vec<Bound<'py, PyAny>> = Vec::new();
+        let room = count + count / OTHERS;
+        let mut graph = Csr::with_capacity(room, room * REFERENCES_EACH);
+        // References are taken off as they are met, and those that there are added when the object has
+        // its turn: in between the number may have gone below zero and round.
+        let mut unaccounted: Growing<u32> = Growing::with_capacity(room);
+        unaccounted.resize(count);
+        let mut immortal: Vec<u32> = Vec::new();
+        let mut is_class = Vec::with_capacity(room);
+        let mut holders = Vec::new();
+        for address in held {
+            let object = address as *mut ffi::PyObject;
+            // SAFETY: attached; the object is alive, as the caller says.
+            if marks.get(address).is_none() && unsafe { matters(table, builtins, classify, object) }
+            {
+                marks.set(address, unaccounted.len() as u32);
+                unaccounted.push(0);
+                // SAFETY: as above.
+                others.push(unsafe { Bound::from_borrowed_ptr(py, object) });
+            }
+        }
+        let mut batch = Batch::default();
+        let mut coming: Vec<*mut ffi::PyObject> = Vec::new();
+        let mut next = 0;
+        while next < unaccounted.len() {
+            if next % CHUNK == 0 && interrupted(py) {
+                return Err(NotTaken::Interrupted);
+            }
+            batch.clear();
+            batch.objects.append(&mut coming);
+            if batch.objects.is_empty() {
+                put_from(&tracked, &others, next, &mut batch.objects);
+            }
+            let first = next;
+            next += batch.objects.len();
+            put_from(&tracked, &others, next, &mut coming);
+            for &object in &coming {
+                prefetch_at(object.cast());
+            }
+            for (number, &object) in (first..next).zip(&batch.objects) {
+                // SAFETY: attached; the object is held by the list or by `others`.
+                let facts = unsafe { table.facts(builtins, classify, ffi::Py_TYPE(object)) };
+                is_class.push(facts.kind == ObjectKind::Class);
+                if facts.verdict != 0 {
+                    holders.push((number as u32, facts.verdict));
+                }
+                // SAFETY: as above. One reference is ours.
+                match unsafe { reference_count(object) } - 1 {
+                    IMMORTAL.. => immortal.push(number as u32),
+                    references => {
+                        let left = &mut unaccounted[number];
+                        *left = left.wrapping_add(references as u32);
+                    }
+                }
+                if let Some(traverse) = facts.traverse {
+                    let targets = &mut batch.targets;
+                    // SAFETY: attached; the object is alive and `traverse` its type's own.
+                    unsafe {
+                        if !layouts.visit(object, facts.form, |it| targets.push(it as usize)) {
+                            for_each_kept(object, facts.kind, traverse, &mut |target| {
+                                targets.push(target as usize);
+                            });
+                        }
+                    }
+                }
+                batch.ends.push(batch.targets.len());
+            }
+            batch.number(&marks, &unaccounted);
+            batch.keep(|address, number| {
+                // What was met for the first time in this batch has a number by now.
+                let number = match number {
+                    Marks::NONE => marks.get(address),
+                    number => Some(number),
+                };
+                let number = number.or_else(|| {
+                    let target = address as *mut ffi::PyObject;
+                    // SAFETY: attached; the object that was traversed refers to the target.
+                    if !unsafe { matters(table, builtins, classify, target) } {
+                        return None;
+                    }
+                    let number = unaccounted.len() as u32;
+                    marks.set(address, number);
+                    unaccounted.push(0);
+                    // SAFETY: as above.
+                    others.push(unsafe { Bound::from_borrowed_ptr(py, target) });
+                    Some(number)
+                })?;
+                let left = &mut unaccounted[number as usize];
+                *left = left.wrapping_sub(1);
+                Some(number)
+            });
+            graph.push_nodes(&batch.numbers, &batch.ends);
+        }
+        for left in &mut *unaccounted {
+            // Some objects visit what others hold for them: more than all references.
+            *left = u32::try_from(*left as i32).unwrap_or(0);
+        }
+        for number in immortal {
+            unaccounted[number as usize] = Self::UNCOUNTED;
+        }
+        if u32::try_from(unaccounted.len()).is_err() {
+            return Err(NotTaken::TooMany);
+        }
+        Ok(Self {
+            py,
+            tracked,
+            others,
+            marks,
+            graph,
+            unaccounted,
+            is_class,
+            holders,
+        })
+    }
+
+    pub fn py(&self) -> Python<'py> {
+        self.py
+    }
+
+    pub fn len(&self) -> usize {
+        self.unaccounted.len()
+    }
+
+    /// The number of an object, if it is one of these.
+    pub fn number_of(&self, object: &Bound<'_, PyAny>) -> Option<u32> {
+        self.marks.get(object.as_ptr() as usize)
+    }
+
+    /// As [`LiveObjects::number_of`], by address.
+    pub fn number_at(&self, address: usize) -> Option<u32> {
+        self.marks.get(address)
+    }
+
+    pub fn object(&self, number: u32) -> Option<Bound<'py, PyAny>> {
+        let object = nth(&self.tracked, &self.others, number as usize)?;
+        // SAFETY: attached, as `py` shows; the object is held.
+        Some(unsafe { Bound::from_borrowed_ptr(self.py, object) })
+    }
+
+    pub fn address(&self, number: u32) -> Option<usize> {
+        nth(&self.tracked, &self.others, number as usize).map(|object| object as usize)
+    }
+
+    /// True for the reference of an object to its class.
+    #[inline]
+    pub fn is_type_reference(&self, from: u32, to: u32) -> bool {
+        if self.is_class.get(to as usize) != Some(&true) {
+            return false;
+        }
+        let object = |number: u32| nth(&self.tracked, &self.others, number as usize);
+        match (object(from), object(to)) {
+            // SAFETY: attached; the object is held.
+            (Some(from), Some(to)) => unsafe { ffi::Py_TYPE(from).cast() == to },
+            _ => false,
+        }
+    }
+
+    /// Forgets which object has which number, which takes a good part of the memory: from here on
+    /// [`LiveObjects::number_of`] knows none.
+    pub fn forget_numbers(&mut self) {
+        self.marks = Marks::default();
+    }
+
+    /// The bytes of memory that all this takes beside the graph.
+    pub fn bytes(&self) -> usize {
+        size_of::<usize>() * (self.tracked.len() * 9 / 8 + self.others.capacity())
+            + size_of::<u32>() * self.unaccounted.capacity()
+            + self.is_class.capacity()
+            + self.marks.bytes()
+    }
+}
+
+/// Some objects and their targets.
+///
+/// Their numbers are read in one go: each is somewhere else in memory, and a processor waits for many
+/// at once if nothing else is done in between.
+#[derive(Default)]
+struct Batch {
+    objects: Vec<*mut ffi::PyObject>,
+    targets: Growing<usize>,
+    /// Where the targets of each object end.
+    ends: Vec<usize>,
+    numbers: Growing<u32>,
+}
+
+impl Batch {
+    fn clear(&mut self) {
+        self.objects.clear();
+        self.targets.clear();
+        self.ends.clear();
+    }
+
+    fn number(&mut self, marks: &Marks, counts: &[u32]) {
+        for &address in &*self.targets {
+            marks.prefetch(address);
+        }
+        self.numbers.resize(self.targets.len());
+        for (number, &address) in self.numbers.iter_mut().zip(&*self.targets) {
+            *number = marks.raw(address);
+            prefetch(counts, *number as usize);
+        }
+    }
+
+    /// Leaves of the numbers, and of the references that they stand for, those that `number` says,
+    /// which is given each target's address and the number read for it.
+    #[inline(always)]
+    fn keep(&mut self, mut number: impl FnMut(usize, u32) -> Option<u32>) {
+        let (mut from, mut kept) = (0, 0);
+        for end in &mut self.ends {
+            for place in from..*end {
+                if let Some(number) = number(self.targets[place], self.numbers[place]) {
+                    self.numbers[kept] = number;
+                    kept += 1;
+                }
+            }
+            from = *end;
+            *end = kept;
+        }
+        self.numbers.truncate(kept);
+    }
+}
+
+/// The list of the objects that the collector tracks; nobody else has it, so that it stays as it is.
+struct Tracked<'py> {
+    list: Bound<'py, PyList>,
+    layout: Option<ListLayout>,
+}
+
+impl Tracked<'_> {
+    fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// All of them, if it is known how they lie in the list's memory.
+    #[inline]
+    fn items(&self) -> Option<&[*mut ffi::PyObject]> {
+        // SAFETY: attached, as the list shows, and nothing changes it.
+        let items = |layout: &ListLayout| unsafe { layout.items(self.list.as_ptr()) };
+        self.layout.as_ref().map(items)
+    }
+
+    #[inline]
+    fn get(&self, number: usize) -> Option<*mut ffi::PyObject> {
+        if let Some(items) = self.items() {
+            return items.get(number).copied();
+        }
+        // SAFETY: attached; within the list.
+        (number < self.len())
+            .then(|| unsafe { ffi::PyList_GetItem(self.list.as_ptr(), number as ffi::Py_ssize_t) })
+    }
+}
+
+/// The object with a number: of the list, or behind those.
+#[inline]
+fn nth(
+    tracked: &Tracked<'_>,
+    others: &[Bound<'_, PyAny>],
+    number: usize,
+) -> Option<*mut ffi::PyObject> {
+    let behind = || others.get(number - tracked.len()).map(Bound::as_ptr);
+    tracked.get(number).or_else(behind)
+}
+
+/// Puts the object with a number and those after it into `batch`, as many as a batch has.
+fn put_from(
+    tracked: &Tracked<'_>,
+    others: &[Bound<'_, PyAny>],
+    number: usize,
+    batch: &mut Vec<*mut ffi::PyObject>,
+) {
+    match tracked.items() {
+        Some(items) if number < items.len() => {
+            batch.extend_from_slice(&items[number..items.len().min(number + BATCH)]);
+        }
+        _ => batch.extend((number..number + BATCH).map_while(|n| nth(tracked, others, n))),
+    }
+}
+
+/// True for an object that the collector did not list and that can hold something.
+///
+/// # Safety
+/// Attached, and the object is alive.
+unsafe fn matters(
+    table: &mut TypeTable,
+    builtins: &Builtins,
+    classify: &impl Fn(*mut ffi::PyTypeObject) -> Verdict,
+    object: *mut ffi::PyObject,
+) -> bool {
+    // SAFETY: by this function's contract; the types are CPython's own.
+    unsafe {
+        let ty = ffi::Py_TYPE(object);
+        if ty == &raw mut ffi::PyUnicode_Type || ty == &raw mut ffi::PyLong_Type {
+            return false;
+        }
+        let facts = table.facts(builtins, classify, ty);
+        if facts.verdict != 0 {
+            return true;
+        }
+        let Some(traverse) = facts.traverse else {
+            return false;
+        };
+        // A class that is part of the interpreter or a library is not the collector's: `type_traverse`
+        // in Objects/typeobject.c ends the process if it is asked.
+        if facts.kind == ObjectKind::Class && !crate::cpython::types::is_heap_type(object.cast()) {
+            return false;
+        }
+        if ffi::PyObject_GC_IsTracked(object) != 0 {
+            return true;
+        }
+        // The collector stops to track a tuple or dict that holds nothing that it tracks. Other objects
+        // that it does not track are not all made yet.
+        if !facts.is_untrackable() {
+            return false;
+        }
+        let mut holds = false;
+        for_each_kept(object, facts.kind, traverse, &mut |target| {
+            let ty = ffi::Py_TYPE(target);
+            if !holds && ty != &raw mut ffi::PyUnicode_Type {
+                let facts = table.facts(builtins, classify, ty);
+                holds = facts.verdict != 0 || facts.is_untrackable();
+            }
+        });
+        holds
+    }
+}
+
+/// As [`for_each_referent`], and the values of a dict that its `tp_traverse` does not visit: since 3.13,
+/// those of an instance's `__dict__` while they still lie in the instance, which visits them itself
+/// (`dict_traverse` in Objects/dictobject.c). The dict keeps them all the same when the instance goes.
+///
+/// # Safety
+/// As for [`for_each_referent`]; `kind` is that of the object.
+unsafe fn for_each_kept(
+    object: *mut ffi::PyObject,
+    kind: ObjectKind,
+    traverse: ffi::traverseproc,
+    f: &mut impl FnMut(*mut ffi::PyObject),
+) {
+    let mut visited = false;
+    // SAFETY: by this function's contract; a dict's values are its own while no code of others runs.
+    unsafe {
+        for_each_referent(object, traverse, &mut |target| {
+            visited = true;
+            f(target);
+        });
+        if kind == ObjectKind::Dict && !visited {
+            let (mut position, mut value) = (0, std::ptr::null_mut());
+            while ffi::PyDict_Next(object, &mut position, std::ptr::null_mut(), &mut value) != 0 {
+                f(value);
+            }
+        }
+    }
+}
+
+/// True if somebody pressed Ctrl-C since the last call, on the thread that is told of it.
+///
+/// Only looks: the handler, which is the program's code and could change the heap in the middle of the
+/// pass, runs when the caller asks for signals (`PyErr_CheckSignals`), for which the interrupt is put
+/// back.
+fn interrupted(_py: Python<'_>) -> bool {
+    // SAFETY: attached.
+    unsafe {
+        let pressed = ffi::PyOS_InterruptOccurred() != 0;
+        if pressed {
+            ffi::PyErr_SetInterrupt();
+        }
+        pressed
+    }
+}

@@ -1,0 +1,41 @@
+//! From objects to plain data: what they refer to, what the references are called, what to call the objects.
+//!
+//! The facts leave this room as [`Snapshot`], [`Description`], [`ReferenceName`] and [`Csr`], which the rooms
+//! after it use without Python.
+
+mod csr;
+mod object;
+
+#[cfg(feature = "python")]
+mod allocated;
+#[cfg(feature = "python")]
+mod claims;
+#[cfg(feature = "python")]
+mod classes;
+#[cfg(feature = "python")]
+mod describe;
+#[cfg(feature = "python")]
+mod live;
+#[cfg(feature = "python")]
+mod names;
+#[cfg(feature = "python")]
+mod places;
+#[cfg(feature = "python")]
+mod running;
+#[cfg(feature = "python")]
+mod snapshot;
+#[cfg(feature = "python")]
+mod variables;
+
+pub use csr::{Csr, Seen};
+pub use object::{Description, Place, ReferenceName, Snapshot, SnapshotObject, is_library_file};
+#[cfg(feature = "python")]
+pub(crate) use {
+    allocated::AllocationTraces,
+    classes::{Classes, class_name},
+    describe::describe,
+    live::{LiveObjects, NotTaken},
+    names::name_references,
+    running::{RunningFrame, is_in_package, running_frames, thread_names},
+    snapshot::capture,
+};

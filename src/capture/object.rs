@@ -1,0 +1,139 @@
+//! What this room hands to the next ones: objects and references as plain data.
+
+use std::fmt;
+
+use crate::cpython::ObjectKind;
+
+/// One object of a [`Snapshot`].
+#[derive(Clone, Copy, Debug)]
+pub struct SnapshotObject {
+    /// Address of the object; valid only while the garbage it was taken from is held.
+    pub address: usize,
+    /// Address of its type.
+    pub type_address: usize,
+    pub kind: ObjectKind,
+    /// The caller's verdict on the type; 0 for a type that holds no device buffer.
+    pub verdict: u8,
+    /// True for an object of the garbage itself, false for one that only the garbage holds.
+    pub in_garbage: bool,
+    /// References to the object that come from neither the snapshot nor its taker.
+    pub outside_references: i64,
+    /// Tells objects of equal type apart where that is cheap: for a function or a frame, its code.
+    pub salt: u64,
+}
+
+/// A set of objects and the references between them, each once per reference.
+///
+/// Objects have the numbers 0 to `len() - 1`. The targets of object `i` are
+/// `targets[first[i]..first[i + 1]]`.
+#[derive(Debug, Default)]
+pub struct Snapshot {
+    pub objects: Vec<SnapshotObject>,
+    pub targets: Vec<u32>,
+    pub first: Vec<u32>,
+}
+
+impl Snapshot {
+    pub fn len(&self) -> usize {
+        self.objects.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.objects.is_empty()
+    }
+
+    /// The objects that object `index` refers to, in the order of its type's `tp_traverse`.
+    pub fn targets(&self, index: usize) -> &[u32] {
+        match (self.first.get(index), self.first.get(index + 1)) {
+            (Some(&from), Some(&to)) => &self.targets[from as usize..to as usize],
+            _ => &[],
+        }
+    }
+}
+
+/// A place in source code.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Place {
+    pub file: String,
+    /// From 1; 0 if unknown.
+    pub line: u32,
+}
+
+/// True for files of installed packages and of the standard library.
+pub fn is_library_file(file: &str) -> bool {
+    let file = file.replace('\\', "/");
+    file.contains("/site-packages/")
+        || file.contains("/dist-packages/")
+        || file.contains("/lib/python3.")
+        || file.starts_with("<frozen ")
+}
+
+/// How to present one object to a person.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Description {
+    pub kind: ObjectKind,
+    /// Qualified name of the type, with its module unless that is `builtins` or `__main__`.
+    pub type_name: String,
+    /// The object in a few words, such as `function Model.__init__.<locals>.<lambda>`.
+    pub label: String,
+    /// Where its code is: of a function, frame, generator; for an instance or a class, the class.
+    pub place: Option<Place>,
+    /// Of an instance or a class that has no place: the class, after the last part of its module's
+    /// name, or for `__main__` the script's, so that it is equal in a file that is run and imported.
+    pub unplaced_class: Option<String>,
+    /// True if `weakref.ref` takes it: not so containers, and instances of a class whose `__slots__`
+    /// leave out `__weakref__`.
+    pub weakly_referable: bool,
+    /// Of a function: the names of its closure variables, in the order of `__closure__`.
+    pub free_variables: Vec<String>,
+    /// Of a function: the names of the parameters that `__defaults__` is for, in its order.
+    pub default_arguments: Vec<String>,
+    /// Further facts, as name and value; they differ between occurrences of one leak.
+    pub details: Vec<(String, String)>,
+}
+
+/// The name of a reference from one object to another.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ReferenceName {
+    /// An attribute, also one of the interpreter's own such as `__closure__`.
+    Attribute(String),
+    /// The value at a dict key; the key as Python source, shortened.
+    Key(String),
+    /// A dict's reference to one of its keys.
+    KeyItself,
+    /// The item of a sequence.
+    Index(usize),
+    /// A member of a set.
+    Member,
+    /// A variable that an inner function took from the function around it.
+    Closure(String),
+    /// The default value of a parameter.
+    Default(String),
+    /// A local variable of a frame, a generator or a coroutine.
+    Local(String),
+    /// The type of an object.
+    Type,
+    /// A reference that exists but has no name in Python.
+    Unnamed,
+    /// Stands for the references of a stretch of objects that is left out.
+    Omitted,
+}
+
+impl fmt::Display for ReferenceName {
+    /// The reference as a person writes it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Attribute(name) => write!(f, ".{name}"),
+            Self::Key(key) => write!(f, "[{key}]"),
+            Self::KeyItself => f.write_str("a key"),
+            Self::Index(index) => write!(f, "[{index}]"),
+            Self::Member => f.write_str("an element"),
+            Self::Closure(name) => write!(f, "closure variable '{name}'"),
+            Self::Default(name) => write!(f, "default argument '{name}'"),
+            Self::Local(name) => write!(f, "local '{name}'"),
+            Self::Type => f.write_str(".__class__"),
+            Self::Unnamed => f.write_str("an internal reference"),
+            Self::Omitted => f.write_str("…"),
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! The frames that threads are in the midst of.
+
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use super::Place;
+use super::places::frame_facts;
+use crate::cpython::Builtins;
+use crate::cpython::attributes::attribute;
+use crate::cpython::frames::{Parts, Variables, code_of_frame, inner_frame};
+use crate::cpython::read::{dict_items, find_item, imported, int_value, printable, text_of};
+
+/// A function call that a thread is in the midst of.
+pub struct RunningFrame {
+    /// The number of the thread, as `threading.get_ident()` has it.
+    pub thread: u64,
+    pub function: String,
+    /// The line that is being run.
+    pub place: Option<Place>,
+    /// Address of the frame object, which may be a part of the heap already.
+    pub address: usize,
+    /// The variables and what they hold, by address; those of inner functions too are cells.
+    pub variables: Variables,
+    /// What else the frame holds, with what it is called: its function, its namespaces.
+    pub parts: Parts,
+    /// The call is the innermost of its thread and sets or deletes an attribute. A thread stops only
+    /// between such instructions, so what it is in the midst of is C that lets others run.
+    pub sets_attribute: bool,
+}
+
+impl RunningFrame {
+    /// The addresses of all that the frame holds.
+    pub fn held(&self) -> impl Iterator<Item = usize> {
+        let variables = self.variables.iter().map(|(_, address)| *address);
+        variables.chain(self.parts.iter().map(|(_, address)| *address))
+    }
+}
+
+/// The frames of all threads, the innermost of each thread first.
+///
+/// `current_frames` is `sys._current_frames`. No frame is changed: the variables are read where the
+/// interpreter has them.
+pub fn running_frames(
+    py: Python<'_>,
+    builtins: &Builtins,
+    current_frames: &Py<PyAny>,
+) -> PyResult<Vec<RunningFrame>> {
+    let by_thread = current_frames.bind(py).call0()?;
+    let mut frames = Vec::new();
+    dict_items(&by_thread, &mut |thread, top| {
+        let thread = thread.extract().unwrap_or(0);
+        let mut frame = Some(top.clone());
+        while let Some(current) = frame {
+            let mut read = read(builtins, &current, thread);
+            read.sets_attribute = current.is(top) && sets_attribute(builtins, top);
+            frames.push(read);
+            frame = builtins.frame_back.get(&current);
+        }
+        true
+    });
+    Ok(frames)
+}
+
+fn read(builtins: &Builtins, frame: &Bound<'_, PyAny>, thread: u64) -> RunningFrame {
+    let (function, place) = frame_facts(builtins, frame);
+    let inner = inner_frame(builtins, frame).unwrap_or_default();
+    let parts = [
+        ("f_locals", inner.locals),
+        ("f_globals", inner.globals),
+        ("f_func", inner.function),
+    ];
+    RunningFrame {
+        thread,
+        function,
+        place,
+        address: frame.as_ptr() as usize,
+        variables: inner.variables,
+        parts: parts
+            .into_iter()
+            .filter(|(_, address)| *address != 0)
+            .collect(),
+        sets_attribute: false,
+    }
+}
+
+/// True if the instruction that a frame runs is `STORE_ATTR` or `DELETE_ATTR` (Include/opcode.h); not known
+/// of versions after 3.13.
+fn sets_attribute(builtins: &Builtins, frame: &Bound<'_, PyAny>) -> bool {
+    let version = frame.py().version_info();
+    let opcodes = match (version.major, version.minor) {
+        (3, ..=12) => [95, 96],
+        (3, 13) => [108, 63],
+        _ => return false,
+    };
+    let code = code_of_frame(builtins, frame);
+    let instructions = code.and_then(|code| builtins.code_bytes.get(&code));
+    let at = builtins.frame_last_instruction.get(frame);
+    let at = at.and_then(|at| usize::try_from(int_value(&at)?).ok());
+    let opcode = instructions.zip(at).and_then(|(instructions, at)| {
+        let instructions = instructions.cast::<PyBytes>().ok()?;
+        instructions.as_bytes().get(at).copied()
+    });
+    opcode.is_some_and(|opcode| opcodes.contains(&opcode))
+}
+
+/// The names of threads, by number, as far as `threading` knows them.
+pub fn thread_names(py: Python<'_>, builtins: &Builtins) -> Vec<(u64, String)> {
+    let mut names = Vec::new();
+    let Some(active) = imported(intern!(py, "threading"))
+        .and_then(|threading| threading.get_item(intern!(py, "_active")).ok()?)
+    else {
+        return names;
+    };
+    dict_items(&active, &mut |number, thread| {
+        let name = attribute(builtins, thread, "_name").and_then(|name| text_of(&name));
+        if let (Some(number), Some(name)) = (int_value(number), name) {
+            names.push((number as u64, printable(&name)));
+        }
+        true
+    });
+    names
+}
+
+/// True for a file of this package: what runs there is our own call.
+pub fn is_in_package(py: Python<'_>, file: &str) -> bool {
+    let own = imported(intern!(py, "cyclescope"))
+        .and_then(|own| find_item("__file__", |f| dict_items(own.as_any(), f)))
+        .and_then(|own| text_of(&own));
+    let folder = own
+        .as_deref()
+        .and_then(|own| own.strip_suffix("__init__.py"));
+    folder.is_some_and(|folder| file.starts_with(folder))
+}

@@ -1,0 +1,116 @@
+//! Which objects nothing but themselves refers to, found without collecting.
+
+use pyo3::ffi;
+
+use crate::cpython::{Builtins, TypeTable, Verdict, for_each_referent, reference_count};
+use crate::memory::Marks;
+
+/// A mark begins as the number of references from outside, or as this if there are more.
+const MANY: u32 = (1 << 30) - 2;
+/// Something reachable refers to the object.
+const REACHED: u32 = 1 << 30;
+/// The object has had its turn in the search.
+const PASSED: u32 = 1 << 31;
+
+/// The objects among `objects` that cannot be reached from outside of them.
+///
+/// The method of the collector itself (`deduce_unreachable` in `Modules/gcmodule.c`, since 3.13 in
+/// `Python/gc.c`): from each reference count take away the references that come from inside; what
+/// keeps a reference is reachable, and so is all it refers to. Nothing is changed and no finalizer
+/// runs, so this also finds the cycles that a finalizer would break.
+///
+/// `marks` are empty; afterwards the objects, and nothing else, have some. `own_references` is how many
+/// references to each object are the caller's own (the list that holds them, say).
+///
+/// # Safety
+/// The caller is attached to the interpreter; `objects` are live and distinct.
+pub unsafe fn unreachable(
+    table: &mut TypeTable,
+    builtins: &Builtins,
+    classify: &impl Fn(*mut ffi::PyTypeObject) -> Verdict,
+    marks: &mut Marks,
+    objects: &[*mut ffi::PyObject],
+    own_references: i64,
+) -> Vec<*mut ffi::PyObject> {
+    for &object in objects {
+        // SAFETY: live and attached, by this function's contract.
+        let outside = unsafe { reference_count(object) } - own_references;
+        marks.set(object as usize, outside.clamp(0, MANY.into()) as u32);
+    }
+
+    table.begin_pass();
+    let mut walk = Walk {
+        table,
+        builtins,
+        classify,
+    };
+    for &object in objects {
+        // SAFETY: live and attached, by this function's contract.
+        unsafe {
+            walk.for_each_target(object, |target| {
+                // Where there are too many to count, the object is never garbage.
+                marks.change(target, |mark| {
+                    if *mark < MANY {
+                        *mark = mark.saturating_sub(1);
+                    }
+                });
+            });
+        }
+    }
+
+    // In the order of the list as far as possible: neighbours in it are neighbours in memory.
+    let mut pending: Vec<*mut ffi::PyObject> = Vec::new();
+    for &object in objects {
+        let reachable = marks.change(object as usize, |mark| {
+            let reachable = *mark != 0;
+            *mark |= if reachable { PASSED | REACHED } else { PASSED };
+            reachable
+        });
+        if reachable == Some(true) {
+            pending.push(object);
+        }
+        while let Some(object) = pending.pop() {
+            // SAFETY: live and attached, by this function's contract.
+            unsafe {
+                walk.for_each_target(object, |target| {
+                    let passed = marks.change(target, |mark| {
+                        let new = *mark & REACHED == 0;
+                        *mark |= REACHED;
+                        new && *mark & PASSED != 0
+                    });
+                    if passed == Some(true) {
+                        pending.push(target as *mut ffi::PyObject);
+                    }
+                });
+            }
+        }
+    }
+    let is_free = |&object: &*mut ffi::PyObject| {
+        let mark = marks.get(object as usize);
+        mark.is_some_and(|mark| mark & REACHED == 0)
+    };
+    objects.iter().copied().filter(is_free).collect()
+}
+
+/// What is needed to step from an object to its referents.
+struct Walk<'a, C> {
+    table: &'a mut TypeTable,
+    builtins: &'a Builtins,
+    classify: &'a C,
+}
+
+impl<C: Fn(*mut ffi::PyTypeObject) -> Verdict> Walk<'_, C> {
+    /// Calls `f` with the address of each referent.
+    ///
+    /// # Safety
+    /// As for [`for_each_referent`].
+    unsafe fn for_each_target(&mut self, object: *mut ffi::PyObject, mut f: impl FnMut(usize)) {
+        // SAFETY: by this function's contract.
+        unsafe {
+            let ty = ffi::Py_TYPE(object);
+            if let Some(traverse) = self.table.facts(self.builtins, self.classify, ty).traverse {
+                for_each_referent(object, traverse, &mut |target| f(target as usize));
+            }
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! The parts of CPython's `gc` module that are used, called without detours.
+
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::PyList;
+
+use super::builtin_function::BuiltinFunction;
+use super::gc_state::GcState;
+
+/// The program keeps all garbage in `gc.garbage` (`gc.DEBUG_SAVEALL`; Include/internal/pycore_gc.h).
+const DEBUG_SAVEALL: i64 = 1 << 5;
+
+/// The `gc` module: its lists and functions, and where known the collector's state.
+pub struct GcModule {
+    /// `gc.callbacks`.
+    pub callbacks: Py<PyList>,
+    /// `None` where the collector is not a generational one, or not laid out as known.
+    pub state: Option<GcState>,
+    collect: Py<PyAny>,
+    get_objects: Py<PyAny>,
+    get_stats: Py<PyAny>,
+    get_debug: BuiltinFunction,
+}
+
+impl GcModule {
+    /// # Errors
+    /// If the module's functions have been replaced.
+    pub fn new(py: Python<'_>) -> PyResult<Self> {
+        let module = py.import("gc")?;
+        let callbacks = module.getattr("callbacks")?.cast_into::<PyList>()?;
+        let garbage = module.getattr("garbage")?.cast_into::<PyList>()?;
+        let get_debug = BuiltinFunction::of(&module, "get_debug", ffi::METH_NOARGS)?;
+        let (first, second, third) = module.getattr("get_threshold")?.call0()?.extract()?;
+        let thresholds = [first, second, third];
+        Ok(Self {
+            state: GcState::find(py, &garbage, &callbacks, thresholds, get_debug),
+            callbacks: callbacks.unbind(),
+            collect: module.getattr("collect")?.unbind(),
+            get_objects: module.getattr("get_objects")?.unbind(),
+            get_stats: module.getattr("get_stats")?.unbind(),
+            get_debug,
+        })
+    }
+
+    /// True if the program has garbage saved in place of destroyed.
+    pub fn saves_garbage(&self, py: Python<'_>) -> bool {
+        self.debug_flags(py) & DEBUG_SAVEALL != 0
+    }
+
+    /// The flags that `gc.set_debug` set.
+    pub fn debug_flags(&self, _py: Python<'_>) -> i64 {
+        // SAFETY: attached.
+        unsafe { self.get_debug.call_unchecked(std::ptr::null_mut()) }
+    }
+
+    /// Runs a full collection, also where automatic collection is off. False if none took place: one was under
+    /// way already.
+    ///
+    /// # Errors
+    /// If the interpreter is shutting down.
+    pub fn collect(&self, py: Python<'_>) -> PyResult<bool> {
+        let before = self.collections(py)?;
+        self.collect.bind(py).call0()?;
+        Ok(self.collections(py)? != before)
+    }
+
+    /// How many collections there were, of all generations.
+    fn collections(&self, py: Python<'_>) -> PyResult<u64> {
+        let mut sum = 0;
+        for generation in self.get_stats.bind(py).call0()?.try_iter()? {
+            sum += generation?.get_item("collections")?.extract::<u64>()?;
+        }
+        Ok(sum)
+    }
+
+    /// The objects of the generations up to `oldest`, or of all, as `gc.get_objects` lists them.
+    ///
+    /// # Errors
+    /// If the interpreter has no such generation, or not enough memory for the list.
+    pub fn listed<'py>(
+        &self,
+        py: Python<'py>,
+        generation: Option<u32>,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let generation = generation.into_pyobject(py)?;
+        // Not `call1`: the tuple of arguments would be among the objects, and gone afterwards, so
+        // that it would look like garbage.
+        // SAFETY: attached; the arguments are borrowed, and their end is marked.
+        let objects = unsafe {
+            let end = std::ptr::null_mut::<ffi::PyObject>();
+            let objects = ffi::PyObject_CallFunctionObjArgs(
+                self.get_objects.as_ptr(),
+                generation.as_ptr(),
+                end,
+            );
+            Bound::from_owned_ptr_or_err(py, objects)?
+        };
+        Ok(objects.cast_into::<PyList>()?)
+    }
+}

@@ -1,0 +1,148 @@
+//! The collector's own state, as it lies in memory: the lists of its generations.
+
+use std::ffi::c_int;
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::PyList;
+
+use super::builtin_function::BuiltinFunction;
+use super::{CollectorHead, HeadLayout};
+
+/// `struct gc_generation` (Include/internal/pycore_gc.h, since 3.14 pycore_interp_structs.h).
+#[repr(C)]
+struct Generation {
+    head: CollectorHead,
+    threshold: c_int,
+    count: c_int,
+}
+
+const GENERATIONS: usize = 3;
+const WORD: usize = size_of::<usize>();
+/// Where, in words from the first generation, `gc.garbage` is looked for; behind three generations and the permanent
+/// one, and before the statistics of the interpreter's own end.
+const GARBAGE: std::ops::Range<usize> = 12..48;
+/// `generation0` lies at most so many words behind `gc.callbacks`.
+const ALIAS: usize = 12;
+
+/// Where a generational collector has its lists (`struct _gc_runtime_state`), in CPython 3.10 to 3.13, 3.14.5 and
+/// later, and 3.15. It lives as long as the interpreter.
+///
+/// What is found is checked against what the module `gc` says, and nothing is taken from a version but one
+/// offset, which is checked at each collection ([`GcState::is_collecting`]).
+#[derive(Clone, Copy)]
+pub struct GcState {
+    generations: *mut Generation,
+    collecting: *const c_int,
+    get_debug: BuiltinFunction,
+}
+
+/// Prints each object of the garbage (`gc.DEBUG_COLLECTABLE`).
+pub const DEBUG_COLLECTABLE: i64 = 1 << 1;
+
+impl GcState {
+    /// `None` if this interpreter has no such lists: its collector is an incremental one (3.14.0 to 3.14.4), or it
+    /// lays its state out otherwise.
+    pub fn find(
+        py: Python<'_>,
+        garbage: &Bound<'_, PyList>,
+        callbacks: &Bound<'_, PyList>,
+        thresholds: [c_int; GENERATIONS],
+        get_debug: BuiltinFunction,
+    ) -> Option<Self> {
+        if !HeadLayout::new(py).is_known() {
+            return None;
+        }
+        let youngest = PyList::empty(py);
+        // SAFETY: attached. A new object is the last of the youngest generation's list, so its next link is to the head
+        // of that, which lies in the interpreter's state. That is larger by far than what is read of it, and is
+        // taken for what it seems only if all of it agrees.
+        unsafe {
+            let generations = (*CollectorHead::of(youngest.as_ptr())).next() as *mut Generation;
+            let words = generations.cast::<usize>();
+            let word = |index: usize| *words.add(index);
+            for (index, threshold) in thresholds.into_iter().enumerate() {
+                let generation = generations.add(index);
+                let head = &raw mut (*generation).head;
+                if (*generation).threshold != threshold
+                    || (*(*head).next()).previous() != head
+                    || (*(*head).previous()).next() != head
+                {
+                    return None;
+                }
+            }
+            let at = GARBAGE.into_iter().find(|&at| {
+                word(at) == garbage.as_ptr() as usize && word(at + 1) == callbacks.as_ptr() as usize
+            })?;
+            // Only a generational collector has another name for its first list, directly behind the three or
+            // behind the rest.
+            let behind = GENERATIONS * size_of::<Generation>() / WORD;
+            let is_generational = word(behind) == generations as usize
+                || (at + 2..at + ALIAS).any(|index| word(index) == generations as usize);
+            // From 3.15 on the frame that began the collection lies between.
+            let collecting = at - if py.version_info() >= (3, 15) { 2 } else { 1 };
+            is_generational.then_some(Self {
+                generations,
+                collecting: words.add(collecting).cast(),
+                get_debug,
+            })
+        }
+    }
+
+    /// True if a collection is under way: only then does CPython go through `gc.callbacks`.
+    pub fn is_collecting(&self, _py: Python<'_>) -> bool {
+        // SAFETY: attached, and the interpreter's state lives as long as that.
+        unsafe { *self.collecting == 1 }
+    }
+
+    /// The head of a generation's list.
+    pub fn head(&self, generation: usize) -> *mut CollectorHead {
+        debug_assert!(generation < GENERATIONS);
+        // SAFETY: there are so many, as `find` has seen.
+        unsafe { &raw mut (*self.generations.add(generation)).head }
+    }
+
+    pub fn is_head(&self, head: *mut CollectorHead) -> bool {
+        (0..GENERATIONS).any(|generation| self.head(generation) == head)
+    }
+
+    /// The list whose objects are being collected: those of younger generations have been merged into it, and are
+    /// empty.
+    ///
+    /// # Safety
+    /// The caller is attached to the interpreter, and called by the collector in `subtract_refs`.
+    pub unsafe fn list_under_collection(&self) -> Option<*mut CollectorHead> {
+        (0..GENERATIONS)
+            .map(|generation| self.head(generation))
+            // SAFETY: by this function's contract, the heads are not changed meanwhile.
+            .find(|&head| unsafe { (*head).next() } != head)
+    }
+
+    /// True if the program has the collector print what is garbage.
+    pub fn prints_garbage(&self) -> bool {
+        // SAFETY: attached, as this is asked in collections only. It makes no object but a number.
+        let flags = unsafe { self.get_debug.call_unchecked(std::ptr::null_mut()) };
+        flags & DEBUG_COLLECTABLE != 0
+    }
+
+    /// The objects of the generations up to `oldest`, those of the youngest first; borrowed. `None` if there is no
+    /// memory to list them.
+    pub fn objects(&self, _py: Python<'_>, oldest: u32) -> Option<Vec<*mut ffi::PyObject>> {
+        let mut objects = Vec::new();
+        for generation in 0..=(oldest as usize).min(GENERATIONS - 1) {
+            let list = self.head(generation);
+            // SAFETY: attached, and nothing that runs here changes the list: its objects are alive.
+            unsafe {
+                let mut at = (*list).next();
+                while at != list {
+                    if objects.len() == objects.capacity() {
+                        objects.try_reserve(1).ok()?;
+                    }
+                    objects.push(at.add(1).cast());
+                    at = (*at).next();
+                }
+            }
+        }
+        Some(objects)
+    }
+}

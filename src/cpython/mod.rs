@@ -1,0 +1,57 @@
+//! CPython's memory and C API: object heads, built-in containers, `tp_traverse`, frames, the collector's state.
+//!
+//! Every assumption about a layout is in this room. It is learnt from the running interpreter by a probe, so that
+//! an interpreter which lays objects out otherwise is found out; then there is a slower way, or none. Nothing
+//! here runs code of the program under observation: no `repr`, no comparison, no attribute look-up that a class
+//! could intercept.
+
+mod kind;
+
+#[cfg(feature = "python")]
+pub(crate) mod attributes;
+#[cfg(feature = "python")]
+mod builtin_function;
+#[cfg(feature = "python")]
+pub(crate) mod builtins;
+#[cfg(feature = "python")]
+pub(crate) mod fields;
+#[cfg(feature = "python")]
+mod fork;
+#[cfg(feature = "python")]
+pub(crate) mod frame_layout;
+#[cfg(feature = "python")]
+pub(crate) mod frames;
+#[cfg(feature = "python")]
+mod gc_module;
+#[cfg(feature = "python")]
+mod gc_state;
+#[cfg(feature = "python")]
+pub(crate) mod inline_values;
+#[cfg(feature = "python")]
+mod list;
+#[cfg(feature = "python")]
+pub(crate) mod read;
+#[cfg(feature = "python")]
+pub(crate) mod slots;
+#[cfg(feature = "python")]
+pub(crate) mod traverse;
+#[cfg(feature = "python")]
+pub(crate) mod types;
+
+pub use kind::ObjectKind;
+#[cfg(feature = "python")]
+pub(crate) use {
+    builtins::Builtins,
+    fields::{Form, FunctionLayout, Layouts},
+    gc_state::{DEBUG_COLLECTABLE, GcState},
+    list::ListLayout,
+    read::{
+        Descriptor, class_items, dict_items, find_item, imported, int_value, interned, items,
+        module_count, new_text, text_of,
+    },
+    slots::{CollectorHead, HeadLayout},
+    traverse::{for_each_referent, reference_count},
+    types::{TypeFacts, TypeTable, Verdict},
+};
+#[cfg(feature = "python")]
+pub use {fork::fork_count, gc_module::GcModule};

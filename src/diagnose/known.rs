@@ -1,0 +1,200 @@
+//! Leaks of libraries that are publicly known, each run and seen here before it was listed.
+//!
+//! `known.json` lists them; `make test-known` installs the versions that it names and runs each entry's
+//! program (`tests/known/`) with them. An entry is recognised by the whole cycle, object by object: that is
+//! surer than a signature, which changes when a line of the library moves.
+
+use std::sync::LazyLock;
+
+use serde::Deserialize;
+
+use super::library::normal;
+use crate::model::report::{Known, Leak, Step};
+
+/// One entry of the list.
+#[derive(Debug, Deserialize)]
+struct Entry {
+    name: String,
+    library: String,
+    /// The versions at which it was run and leaked; others may leak too.
+    versions: Vec<String>,
+    /// The first version at which it was run and did not leak.
+    fixed_in: Option<String>,
+    link: Option<String>,
+    remedy: String,
+    /// The cycle, begun at any of its objects.
+    steps: Vec<Shape>,
+}
+
+/// What is asked of one object of the cycle and of its reference to the next.
+#[derive(Debug, Deserialize)]
+struct Shape {
+    r#type: Option<String>,
+    label: Option<String>,
+    edge: Option<String>,
+    /// End of the path of the object's code.
+    file: Option<String>,
+}
+
+static ENTRIES: LazyLock<Vec<Entry>> =
+    LazyLock::new(|| serde_json::from_str(include_str!("known.json")).unwrap_or_default());
+
+/// Reads the list, before any thread could be in the midst of that when the process is forked.
+pub fn prepare() {
+    LazyLock::force(&ENTRIES);
+}
+
+/// The known leak that this one is; `None` if it is none, or if the library that is installed is of a
+/// version at which the known one was gone.
+pub fn known(leak: &Leak) -> Option<Known> {
+    let entry = ENTRIES
+        .iter()
+        .find(|entry| entry.is(leak) && !entry.is_fixed(leak))?;
+    Some(Known {
+        name: entry.name.clone(),
+        library: entry.library.clone(),
+        versions: entry.versions.clone(),
+        fixed_in: entry.fixed_in.clone(),
+        link: entry.link.clone(),
+        remedy: entry.remedy.clone(),
+    })
+}
+
+impl Entry {
+    fn is(&self, leak: &Leak) -> bool {
+        let steps = &leak.cycle;
+        let count = steps.len();
+        count == self.steps.len()
+            && leak.cycle_omitted == 0
+            && (0..count).any(|start| {
+                let turned = steps.iter().cycle().skip(start);
+                self.steps
+                    .iter()
+                    .zip(turned)
+                    .all(|(shape, step)| shape.is(step))
+            })
+    }
+
+    fn is_fixed(&self, leak: &Leak) -> bool {
+        let installed = leak
+            .library
+            .as_ref()
+            .filter(|library| normal(&library.name) == normal(&self.library))
+            .and_then(|library| library.version.as_deref());
+        match (installed, &self.fixed_in) {
+            (Some(installed), Some(fixed)) => release(installed) >= release(fixed),
+            _ => false,
+        }
+    }
+}
+
+impl Shape {
+    fn is(&self, step: &Step) -> bool {
+        let file = step.location.as_ref().map(|at| at.file.replace('\\', "/"));
+        agrees(&self.r#type, &step.type_name)
+            && agrees(&self.label, &step.label)
+            && agrees(&self.edge, &step.edge)
+            && self
+                .file
+                .as_ref()
+                .is_none_or(|end| file.is_some_and(|file| file.ends_with(&format!("/{end}"))))
+    }
+}
+
+/// True if nothing is asked, or this, however it is quoted.
+fn agrees(asked: &Option<String>, text: &str) -> bool {
+    let bare = |text: &str| text.replace(['\'', '`'], "");
+    asked.as_ref().is_none_or(|asked| bare(asked) == bare(text))
+}
+
+/// The numbers of a version, without what follows them: `2.11.0+cu130` is 2, 11, 0.
+fn release(version: &str) -> Vec<u64> {
+    version
+        .split(|c: char| c != '.' && !c.is_ascii_digit())
+        .next()
+        .unwrap_or_default()
+        .split('.')
+        .map_while(|number| number.parse().ok())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::report::{Library, Location};
+    use crate::render::samples;
+
+    /// A stand-in: the cycle that jaxtyping 0.2.34 made when it was run, written down by hand.
+    fn decorated(edge: &str, version: &str) -> Leak {
+        let mut leak = samples::callback().leaks.remove(0);
+        leak.cycle.truncate(1);
+        leak.cycle[0] = Step {
+            node: 1,
+            type_name: "function".into(),
+            allocated_at: None,
+            label: "function main.<locals>.step".into(),
+            location: Some(Location {
+                file: "env/site-packages/jaxtyping/_decorator.py".into(),
+                line: 503,
+            }),
+            edge: edge.into(),
+        };
+        leak.library = Some(Library {
+            name: "jaxtyping".into(),
+            version: Some(version.into()),
+            your_line: None,
+        });
+        leak
+    }
+
+    #[test]
+    fn the_list_can_be_read() {
+        assert!(!ENTRIES.is_empty());
+        assert!(ENTRIES.iter().all(|entry| !entry.steps.is_empty()));
+    }
+
+    #[test]
+    fn a_known_cycle_is_recognised_and_another_of_the_same_file_is_not() {
+        let found = known(&decorated("closure variable 'wrapped_fn'", "0.2.34")).unwrap();
+        assert_eq!(found.name, "jaxtyping-decorated-function");
+        assert_eq!(found.fixed_in.as_deref(), Some("0.2.35"));
+        assert_eq!(known(&decorated("closure variable 'fn'", "0.2.34")), None);
+        assert_eq!(known(&samples::callback().leaks[0]), None);
+    }
+
+    #[test]
+    fn what_a_later_version_leaks_is_not_what_it_fixed() {
+        let edge = "closure variable 'wrapped_fn'";
+        assert!(known(&decorated(edge, "0.2.9")).is_some());
+        assert_eq!(known(&decorated(edge, "0.2.35")), None);
+        assert_eq!(known(&decorated(edge, "0.10.0")), None);
+    }
+
+    #[test]
+    fn a_cycle_is_recognised_from_whichever_object_it_begins() {
+        let mut leak = decorated("", "1.9.0");
+        let file = |file: &str| {
+            Some(Location {
+                file: file.into(),
+                line: 1,
+            })
+        };
+        let metric = Step {
+            location: file("env/site-packages/torchmetrics/aggregation.py"),
+            edge: ".update".into(),
+            type_name: "torchmetrics.aggregation.CatMetric".into(),
+            ..leak.cycle[0].clone()
+        };
+        let wrapped = Step {
+            location: file("env/site-packages/torchmetrics/metric.py"),
+            edge: "closure variable 'self'".into(),
+            ..leak.cycle[0].clone()
+        };
+        leak.cycle = vec![metric.clone(), wrapped.clone()];
+        assert!(known(&leak).is_some());
+        leak.cycle = vec![wrapped, metric];
+        assert!(known(&leak).is_some());
+        leak.cycle[0].location = file("mymetrics/metric.py");
+        assert_eq!(known(&leak), None);
+    }
+}

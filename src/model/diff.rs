@@ -1,0 +1,142 @@
+//! What changed between two heaps.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::heap::{Buffer, Heap, without_numbers};
+use super::lines::{Ink, Lines};
+use super::report::Process;
+use super::words::{grouped, human_bytes};
+
+/// What changed between two heaps.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Diff {
+    /// The ways to the memory that changed.
+    pub rows: Vec<Change>,
+    /// The same by what has a name first on these ways, with all that it owns.
+    #[serde(default)]
+    pub owners: Vec<Change>,
+    /// By how many bytes in all.
+    pub bytes: i64,
+    /// By how many objects.
+    pub objects: i64,
+    /// When the earlier and when the later heap were looked at, in seconds since 1970-01-01 UTC.
+    #[serde(default)]
+    pub times: [f64; 2],
+    /// The process of the later one.
+    #[serde(default)]
+    pub process: Process,
+}
+
+/// How one owner's memory changed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Change {
+    /// As [`Buffer::kind`], or [`Buffer::first_owner`] without numbers.
+    pub name: String,
+    pub bytes: i64,
+    /// By how many buffers.
+    pub buffers: i64,
+    pub now_bytes: u64,
+}
+
+impl Diff {
+    pub fn to_text(&self) -> String {
+        let mut out = Lines::new(false);
+        out.line(format!(
+            "{} in all, {} objects",
+            signed(self.bytes, human_bytes),
+            signed(self.objects, grouped)
+        ));
+        for row in &self.rows {
+            let change = format!(
+                "{:>12} {:>7}  ",
+                signed(row.bytes, human_bytes),
+                signed(row.buffers, grouped)
+            );
+            out.wrapped(Ink::Plain, &change, &row.name);
+        }
+        out.into_text()
+    }
+
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+}
+
+/// A number with its sign, written by `write`.
+pub(crate) fn signed(number: i64, write: impl Fn(u64) -> String) -> String {
+    let sign = if number < 0 { "-" } else { "+" };
+    sign.to_owned() + &write(number.unsigned_abs())
+}
+
+impl Heap {
+    /// What grew and what shrank since `old`, by owner, the most bytes first.
+    pub fn diff(&self, old: &Self) -> Diff {
+        let rows = self.changes(old, Buffer::kind);
+        Diff {
+            bytes: rows
+                .iter()
+                .map(|row| row.bytes)
+                .fold(0, i64::saturating_add),
+            rows,
+            owners: self.changes(old, |buffer| without_numbers(&buffer.first_owner)),
+            objects: (self.objects as i64).saturating_sub(old.objects as i64),
+            times: [old.time, self.time],
+            process: self.process.clone(),
+        }
+    }
+
+    /// What changed by this name of each buffer, the most bytes first.
+    fn changes(&self, old: &Self, name: impl Fn(&Buffer) -> String) -> Vec<Change> {
+        let mut rows: BTreeMap<String, Change> = BTreeMap::new();
+        for (heap, sign) in [(old, -1i64), (self, 1)] {
+            for buffer in &heap.buffers {
+                let name = name(buffer);
+                let row = rows.entry(name.clone()).or_insert_with(|| Change {
+                    name,
+                    ..Change::default()
+                });
+                row.buffers += sign;
+                let bytes = sign * i64::try_from(buffer.bytes).unwrap_or(i64::MAX);
+                row.bytes = row.bytes.saturating_add(bytes);
+                if sign > 0 {
+                    row.now_bytes = row.now_bytes.saturating_add(buffer.bytes);
+                }
+            }
+        }
+        let mut rows: Vec<Change> = rows.into_values().collect();
+        rows.retain(|row| row.bytes != 0 || row.buffers != 0);
+        rows.sort_by(|a, b| {
+            (Reverse(a.bytes.unsigned_abs()), &a.name)
+                .cmp(&(Reverse(b.bytes.unsigned_abs()), &b.name))
+        });
+        rows
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_grew_is_matched_however_long_the_list() {
+        let buffer = |owner| Buffer {
+            owner,
+            bytes: 8,
+            device: "cuda:0".to_owned(),
+            ..Buffer::default()
+        };
+        let heap = |items: u64| Heap {
+            buffers: (0..items)
+                .map(|i| buffer(format!("`h` (list, {items} items) → [{i}]")))
+                .collect(),
+            ..Heap::default()
+        };
+        let diff = heap(5).diff(&heap(2));
+        assert_eq!(diff.rows.len(), 1);
+        assert_eq!((diff.rows[0].bytes, diff.rows[0].buffers), (24, 3));
+        assert_eq!(heap(2).diff(&heap(2)).rows, []);
+    }
+}

@@ -1,0 +1,517 @@
+//! The live heap: the model, its tables, what differs between two of them.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+
+use super::lines::{Ink, Lines};
+use super::owners::Branch;
+use super::report::{Location, Process};
+use super::words::{counted, grouped, human_bytes, name, short_location, without_indices};
+
+/// The version of the JSON.
+pub const SCHEMA: u32 = 1;
+/// How wide the first column of a table may be.
+const NAME: usize = 56;
+
+/// What was alive at one moment, as far as memory goes. Holds none of it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Heap {
+    /// Version of this format: 1.
+    pub schema: u32,
+    /// When it was looked at, in seconds since 1970-01-01 UTC.
+    pub time: f64,
+    /// How many objects there were, and references between them.
+    pub objects: u64,
+    pub references: u64,
+    /// How many of them no root reached: garbage that no collection had freed yet.
+    pub unreachable: u64,
+    /// How long the program waited, in milliseconds, in all and for each part of the work.
+    pub pause_ms: f64,
+    pub phases: Vec<(String, f64)>,
+    /// The most memory that the look took at once.
+    pub working_bytes: u64,
+    /// The pieces of memory, the largest first.
+    pub buffers: Vec<Buffer>,
+    /// What the objects of each class keep alive.
+    pub classes: Vec<Class>,
+    /// What the frameworks' allocators say.
+    pub devices: Vec<Device>,
+    /// What to know about it.
+    pub notes: Vec<String>,
+    /// The process that was looked at.
+    #[serde(default)]
+    pub process: Process,
+    /// The ways to all buffers, as one tree.
+    #[serde(default)]
+    pub branches: Vec<Branch>,
+}
+
+/// What a piece of memory is for.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Category {
+    /// A parameter or a buffer of a module.
+    Parameter,
+    /// The gradient of a leaf.
+    Gradient,
+    /// The state of an optimizer.
+    OptimizerState,
+    /// Computed in a forward pass and kept by autograd for the backward pass.
+    Activation,
+    /// Kept by autograd and computed by nothing: what a forward pass began with.
+    Input,
+    #[default]
+    Other,
+}
+
+impl Category {
+    /// All of them, in their order.
+    pub const ALL: [Self; 6] = [
+        Self::Parameter,
+        Self::Gradient,
+        Self::OptimizerState,
+        Self::Activation,
+        Self::Input,
+        Self::Other,
+    ];
+
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Parameter => "parameter",
+            Self::Gradient => "gradient",
+            Self::OptimizerState => "optimizer state",
+            Self::Activation => "activation",
+            Self::Input => "input",
+            Self::Other => "other",
+        }
+    }
+}
+
+/// A piece of memory that was in use.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Buffer {
+    pub bytes: u64,
+    pub device: String,
+    pub dtype: Option<String>,
+    pub shape: Option<Vec<u64>>,
+    pub pointer: u64,
+    /// Type of the object that holds it.
+    pub type_name: String,
+    /// How many objects share it.
+    pub holders: u32,
+    /// The best way to it from a root, in a line.
+    pub owner: String,
+    /// The first thing with a name on that way, and its type.
+    pub first_owner: String,
+    /// The module at its root, or the file of the running function; empty if there is none.
+    pub module: String,
+    /// True if that first owner alone keeps it.
+    pub alone: bool,
+    /// The line that allocated it, if `tracemalloc` traced that.
+    pub site: Option<Location>,
+    pub category: Category,
+    /// The branch of [`Heap::branches`] at which the best way to it ends.
+    #[serde(default)]
+    pub branch: u32,
+    /// Further ways to the object that holds it; looked for where it is one of the largest.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub also: Vec<String>,
+}
+
+/// What the objects of one class keep alive: what would go if all of them went.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Class {
+    pub name: String,
+    /// How many of its objects keep any memory.
+    pub objects: u64,
+    pub device_bytes: u64,
+    pub host_bytes: u64,
+}
+
+/// What a framework's allocator has on one device, beside what is visible from Python.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Device {
+    pub name: String,
+    /// Bytes of the distinct buffers that Python objects hold.
+    pub visible: u64,
+    /// Bytes that the allocator has handed out; `None` where it does not say.
+    pub allocated: Option<u64>,
+    /// Bytes that the allocator has from the driver, in use or not.
+    pub reserved: Option<u64>,
+}
+
+impl Device {
+    /// Bytes that are handed out and no Python object holds.
+    pub fn remainder(&self) -> Option<u64> {
+        Some(self.allocated?.saturating_sub(self.visible))
+    }
+}
+
+/// By what the rows of a table are grouped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    Owner,
+    Class,
+    Module,
+    Site,
+    Category,
+}
+
+impl std::str::FromStr for By {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "owner" => Ok(Self::Owner),
+            "class" => Ok(Self::Class),
+            "module" => Ok(Self::Module),
+            "site" => Ok(Self::Site),
+            "category" => Ok(Self::Category),
+            other => Err(format!(
+                "by={other:?}: write 'owner', 'class', 'module', 'site' or 'category'"
+            )),
+        }
+    }
+}
+
+/// A table of who holds how much.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Table {
+    /// By what its rows are grouped.
+    pub by: String,
+    pub rows: Vec<Row>,
+    /// How many rows are left out, and their bytes.
+    pub omitted: u64,
+    pub omitted_bytes: u64,
+    pub devices: Vec<Device>,
+    pub notes: Vec<String>,
+}
+
+/// One owner, class, module or line.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    pub name: String,
+    /// How many buffers; of a class, how many of its objects keep any.
+    pub count: u64,
+    pub device_bytes: u64,
+    pub host_bytes: u64,
+    /// Of these bytes, on host or device, what nothing else keeps.
+    pub retained_bytes: u64,
+    /// The bytes by what they are for, the most first.
+    pub categories: Vec<(Category, u64)>,
+}
+
+impl Row {
+    pub(crate) fn bytes(&self) -> u64 {
+        self.device_bytes.saturating_add(self.host_bytes)
+    }
+}
+
+/// True for host memory.
+pub fn is_host(device: &str) -> bool {
+    device.split(':').next() == Some("cpu")
+}
+
+impl Heap {
+    /// Who holds most: at most `count` rows, device memory before host memory.
+    pub fn top(&self, by: By, count: usize) -> Table {
+        let mut rows = match by {
+            By::Class => self
+                .classes
+                .iter()
+                .map(|class| Row {
+                    name: class.name.clone(),
+                    count: class.objects,
+                    device_bytes: class.device_bytes,
+                    host_bytes: class.host_bytes,
+                    retained_bytes: class.device_bytes.saturating_add(class.host_bytes),
+                    categories: Vec::new(),
+                })
+                .collect(),
+            _ => self.grouped(by),
+        };
+        rows.sort_by(|a, b| {
+            let rank = |row: &Row| Reverse((row.device_bytes, row.host_bytes));
+            (rank(a), &a.name).cmp(&(rank(b), &b.name))
+        });
+        let rest = rows.split_off(count.min(rows.len()));
+        let mut notes = self.notes.clone();
+        if by == By::Site && self.buffers.iter().all(|buffer| buffer.site.is_none()) {
+            notes.push(
+                "No allocation was traced: call tracemalloc.start() early, or run with -X \
+                 tracemalloc."
+                    .to_owned(),
+            );
+        }
+        Table {
+            by: by.words().to_owned(),
+            rows,
+            omitted: rest.len() as u64,
+            omitted_bytes: rest.iter().map(Row::bytes).fold(0, u64::saturating_add),
+            devices: self.devices.clone(),
+            notes,
+        }
+    }
+
+    fn grouped(&self, by: By) -> Vec<Row> {
+        let mut rows: BTreeMap<String, Row> = BTreeMap::new();
+        for buffer in &self.buffers {
+            let key = buffer.group(by);
+            let row = rows.entry(key.clone()).or_insert_with(|| Row {
+                name: key,
+                ..Row::default()
+            });
+            row.count += 1;
+            if is_host(&buffer.device) {
+                row.host_bytes = row.host_bytes.saturating_add(buffer.bytes);
+            } else {
+                row.device_bytes = row.device_bytes.saturating_add(buffer.bytes);
+            }
+            if buffer.alone {
+                row.retained_bytes = row.retained_bytes.saturating_add(buffer.bytes);
+            }
+            match row.categories.iter_mut().find(|it| it.0 == buffer.category) {
+                Some((_, bytes)) => *bytes = bytes.saturating_add(buffer.bytes),
+                None => row.categories.push((buffer.category, buffer.bytes)),
+            }
+        }
+        let mut rows: Vec<Row> = rows.into_values().collect();
+        for row in &mut rows {
+            row.categories
+                .sort_by_key(|&(category, bytes)| (Reverse(bytes), category));
+        }
+        rows
+    }
+
+    pub fn device_bytes(&self) -> u64 {
+        self.sum(|buffer| !is_host(&buffer.device))
+    }
+
+    pub fn host_bytes(&self) -> u64 {
+        self.sum(|buffer| is_host(&buffer.device))
+    }
+
+    fn sum(&self, choose: impl Fn(&Buffer) -> bool) -> u64 {
+        self.buffers
+            .iter()
+            .filter(|buffer| choose(buffer))
+            .map(|buffer| buffer.bytes)
+            .fold(0, u64::saturating_add)
+    }
+
+    /// A few lines and the table of owners.
+    pub fn to_text(&self) -> String {
+        let mut out = Lines::new(false);
+        out.wrapped(
+            Ink::Strong,
+            "",
+            &format!(
+                "{} with {} hold {} on devices and {} on the host, in {}.",
+                counted(self.objects, "object", "objects"),
+                counted(self.references, "reference", "references"),
+                human_bytes(self.device_bytes()),
+                human_bytes(self.host_bytes()),
+                counted(self.buffers.len() as u64, "buffer", "buffers"),
+            ),
+        );
+        if self.unreachable > 0 {
+            out.wrapped(
+                Ink::Plain,
+                "",
+                &format!(
+                    "{} are garbage, or kept by C++ alone.",
+                    grouped(self.unreachable)
+                ),
+            );
+        }
+        out.line("");
+        out.into_text() + &self.top(By::Owner, 10).to_text()
+    }
+
+    /// The heap where nothing was looked at, and why.
+    pub fn nothing(process: Process, note: &str) -> Self {
+        let time = SystemTime::now().duration_since(UNIX_EPOCH);
+        Self {
+            schema: SCHEMA,
+            time: time.map_or(0.0, |time| time.as_secs_f64()),
+            notes: vec![note.to_owned()],
+            process,
+            ..Self::default()
+        }
+    }
+
+    /// All of it as JSON (`schema` 1).
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+}
+
+impl By {
+    fn words(self) -> &'static str {
+        match self {
+            Self::Owner => "owner",
+            Self::Class => "class",
+            Self::Module => "module",
+            Self::Site => "site",
+            Self::Category => "category",
+        }
+    }
+}
+
+impl Buffer {
+    /// The owner without indices and numbers of items, so that it is equal for buffers in one list,
+    /// however long that has become.
+    pub fn kind(&self) -> String {
+        without_numbers(&self.owner)
+    }
+
+    fn group(&self, by: By) -> String {
+        match by {
+            By::Owner | By::Class => self.first_owner.clone(),
+            By::Module if self.module.is_empty() => "(no module)".to_owned(),
+            By::Module => self.module.clone(),
+            By::Site => match &self.site {
+                Some(site) => site.to_string(),
+                None => "(not traced)".to_owned(),
+            },
+            By::Category => self.category.words().to_owned(),
+        }
+    }
+}
+
+/// A way without indices and numbers of items.
+pub(crate) fn without_numbers(way: &str) -> String {
+    let owner = without_indices(way);
+    let mut kept = String::with_capacity(owner.len());
+    let mut rest = owner.as_str();
+    while let Some((before, after)) = rest.split_once(", ") {
+        kept += before;
+        let digits = after.trim_start_matches(|c: char| c.is_ascii_digit() || c == ',');
+        let counted = digits.len() < after.len();
+        let end = digits
+            .strip_prefix(" items)")
+            .or_else(|| digits.strip_prefix(" item)"));
+        match end.filter(|_| counted) {
+            Some(end) => {
+                kept.push(')');
+                rest = end;
+            }
+            None => {
+                kept += ", ";
+                rest = after;
+            }
+        }
+    }
+    kept + rest
+}
+
+impl Table {
+    /// The table for a terminal, no line longer than 100 characters.
+    pub fn to_text(&self) -> String {
+        let mut out = Lines::new(false);
+        let line = |name: &str, count: &str, device: &str, host: &str, alone: &str| {
+            format!("{name:<NAME$} {count:>7} {device:>10} {host:>10} {alone:>10}")
+        };
+        out.line(line(&self.by, "count", "device", "host", "alone"));
+        for row in &self.rows {
+            out.line(line(
+                &name(&row.name, NAME),
+                &grouped(row.count),
+                &human_bytes(row.device_bytes),
+                &human_bytes(row.host_bytes),
+                &human_bytes(row.retained_bytes),
+            ));
+        }
+        if self.omitted > 0 {
+            out.line(format!(
+                "{} of {} in all not shown",
+                counted(self.omitted, "row", "rows"),
+                human_bytes(self.omitted_bytes)
+            ));
+        }
+        for words in self.devices.iter().filter_map(Device::words) {
+            out.wrapped(Ink::Plain, "", &words);
+        }
+        for note in &self.notes {
+            out.wrapped(Ink::Strong, "Note: ", note);
+        }
+        out.into_text()
+    }
+
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+}
+
+impl Device {
+    /// The allocator's count beside what is visible; `None` where it does not say.
+    pub(crate) fn words(&self) -> Option<String> {
+        let allocated = self.allocated?;
+        let mut words = format!(
+            "{}: {} in use by the allocator's count, {} of it visible from Python, {} not \
+             (rounding to whole blocks, work spaces, tensors that only C++ holds)",
+            self.name,
+            human_bytes(allocated),
+            human_bytes(self.visible),
+            human_bytes(self.remainder().unwrap_or(0)),
+        );
+        if let Some(reserved) = self.reserved {
+            let cached = reserved.saturating_sub(allocated);
+            words += &format!("; {} more cached", human_bytes(cached));
+        }
+        Some(words + ".")
+    }
+}
+
+/// A place in a few characters, for a module's column.
+pub fn file_of(location: &Location) -> String {
+    let words = short_location(location);
+    words
+        .rsplit_once(':')
+        .map_or(words.clone(), |(file, _)| file.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn buffer(owner: &str, bytes: u64) -> Buffer {
+        Buffer {
+            owner: owner.to_owned(),
+            bytes,
+            device: "cuda:0".to_owned(),
+            ..Buffer::default()
+        }
+    }
+
+    #[test]
+    fn kinds_have_no_numbers() {
+        let kind = |owner| buffer(owner, 1).kind();
+        assert_eq!(
+            kind(
+                "module `m` → `history` (list, 4,812 items) → [17] (dict, 1 item) → ['a'] → Tensor"
+            ),
+            "module `m` → `history` (list) → [x] (dict) → ['a'] → Tensor"
+        );
+        let local = "local `b` in `f`, train.py:88, thread 3 items";
+        assert_eq!(kind(local), local);
+    }
+
+    #[test]
+    fn the_remainder_is_what_the_allocator_has_more() {
+        let device = Device {
+            name: "cuda:0".to_owned(),
+            visible: 600,
+            allocated: Some(1024),
+            reserved: Some(4096),
+        };
+        assert_eq!(device.remainder(), Some(424));
+        let words = device.words().unwrap_or_default();
+        assert!(words.contains("3.0 KiB more cached"));
+    }
+}

@@ -1,0 +1,152 @@
+//! The report as JSON, and back.
+
+use std::fmt;
+
+use serde::Deserialize;
+
+use super::report::{Report, SCHEMA};
+
+/// A file larger than this is refused unread: no report is that large.
+pub const MAX_BYTES: usize = 64 << 20;
+
+/// The report as JSON on one line, to write to a log or to send.
+pub fn to_json(report: &Report) -> String {
+    serde_json::to_string(report).expect("plain structs and strings always serialise")
+}
+
+/// The report as indented JSON, to read.
+pub fn to_json_pretty(report: &Report) -> String {
+    serde_json::to_string_pretty(report).expect("plain structs and strings always serialise")
+}
+
+/// Reads what [`to_json`] wrote, in this version of cyclescope or an earlier one.
+pub fn from_json(text: &str) -> Result<Report, ReadError> {
+    if text.len() > MAX_BYTES {
+        return Err(ReadError::TooLarge(text.len()));
+    }
+    if let Some(schema) = serde_json::from_str::<Header>(text)
+        .ok()
+        .and_then(|h| h.schema)
+        && schema > u64::from(SCHEMA)
+    {
+        return Err(ReadError::Newer(schema));
+    }
+    serde_json::from_str(text).map_err(|error| match error.classify() {
+        serde_json::error::Category::Data => ReadError::NotAReport(error.to_string()),
+        _ => ReadError::NotJson(error.to_string()),
+    })
+}
+
+/// What every version of the report begins with.
+#[derive(Deserialize)]
+struct Header {
+    schema: Option<u64>,
+}
+
+/// Why a text could not be read as a report.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReadError {
+    /// Longer than [`MAX_BYTES`]; holds the length in bytes.
+    TooLarge(usize),
+    /// Not JSON at all; holds what is wrong where.
+    NotJson(String),
+    /// JSON, but of something else; holds what is missing or of the wrong type.
+    NotAReport(String),
+    /// Written by a later version of cyclescope; holds the version of its schema.
+    Newer(u64),
+}
+
+impl fmt::Display for ReadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ReadError::TooLarge(bytes) => write!(
+                f,
+                "this file has {bytes} bytes, and a cyclescope report has at most {MAX_BYTES}: \
+                 it is something else"
+            ),
+            ReadError::NotJson(why) => {
+                write!(
+                    f,
+                    "this is not JSON ({why}): give the .json file of a cyclescope report"
+                )
+            }
+            ReadError::NotAReport(why) => {
+                write!(f, "this is JSON, but not a cyclescope report ({why})")
+            }
+            ReadError::Newer(schema) => write!(
+                f,
+                "this report has schema {schema}, and this version of cyclescope reads up to \
+                 {SCHEMA}: upgrade cyclescope to read it"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for ReadError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::render::samples;
+
+    #[test]
+    fn every_report_comes_back_as_it_was() {
+        for report in [
+            samples::callback(),
+            samples::linked_nodes_and_exception(),
+            samples::million_ring(),
+            samples::no_leaks(),
+            samples::hostile(),
+        ] {
+            assert_eq!(from_json(&to_json(&report)), Ok(report.clone()));
+            assert_eq!(from_json(&to_json_pretty(&report)), Ok(report));
+        }
+        assert_eq!(to_json(&samples::hostile()).lines().count(), 1);
+    }
+
+    #[test]
+    fn fields_of_a_later_release_are_skipped() {
+        let json = to_json(&samples::no_leaks()).replacen('{', "{\"colour\":[1,{}],", 1);
+        assert_eq!(from_json(&json), Ok(samples::no_leaks()));
+    }
+
+    fn sentence(text: &str) -> String {
+        from_json(text).expect_err("must not be read").to_string()
+    }
+
+    #[test]
+    fn what_cannot_be_read_says_why() {
+        assert!(sentence("").starts_with("this is not JSON (EOF while parsing"));
+        assert!(sentence("{'a': 1}").starts_with("this is not JSON"));
+        let json = to_json(&samples::callback());
+        assert!(sentence(&json[..json.len() / 2]).starts_with("this is not JSON"));
+        assert!(sentence(&"[".repeat(100_000)).starts_with("this is "));
+        for other in [
+            "{}",
+            "[]",
+            "null",
+            "{\"schema\": 1}",
+            "{\"schema\": \"one\"}",
+        ] {
+            assert!(
+                sentence(other).contains("not a cyclescope report"),
+                "{other}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_newer_schema_asks_for_an_upgrade_whatever_its_fields() {
+        let newer = "{\"schema\": 2, \"leaks\": \"elsewhere\"}";
+        assert_eq!(from_json(newer), Err(ReadError::Newer(2)));
+        assert!(sentence(newer).contains("schema 2") && sentence(newer).contains("upgrade"));
+        let json = to_json(&samples::callback()).replacen("\"schema\":1", "\"schema\":99", 1);
+        assert_eq!(from_json(&json), Err(ReadError::Newer(99)));
+    }
+
+    #[test]
+    fn huge_files_are_refused_unread() {
+        let huge = " ".repeat(MAX_BYTES + 1);
+        assert_eq!(from_json(&huge), Err(ReadError::TooLarge(MAX_BYTES + 1)));
+    }
+}

@@ -1,0 +1,240 @@
+//! Several reports as one: of the collections of a run, or of the ranks of a job.
+
+use std::collections::{HashMap, HashSet};
+
+use super::occurrences;
+use super::report::{BUFFER_LIMIT, Leak, Report};
+
+/// One report of all that some reports found; `None` of none.
+///
+/// Leaks with the same signature are one leak: counts and bytes are added up, and the first occurrence
+/// is the one that is drawn. What the reports disagree on (the process, the collection) is as the
+/// first has it, and a note says so.
+pub fn merge(reports: &[&Report]) -> Option<Report> {
+    let (first, rest) = reports.split_first()?;
+    let mut merged = Report::clone(first);
+    if rest.is_empty() {
+        return Some(merged);
+    }
+    let mut places: HashMap<String, usize> = HashMap::new();
+    for (index, leak) in merged.leaks.iter().enumerate() {
+        places.insert(leak.signature.clone(), index);
+    }
+    let mut notes: HashSet<&String> = first.notes.iter().collect();
+    for report in rest {
+        merged.time = merged.time.max(report.time);
+        let collection = &mut merged.collection;
+        collection.garbage_objects = collection
+            .garbage_objects
+            .saturating_add(report.collection.garbage_objects);
+        collection.pause_us = collection
+            .pause_us
+            .saturating_add(report.collection.pause_us);
+        if collection.generation != report.collection.generation {
+            collection.generation = None;
+        }
+        for note in &report.notes {
+            if notes.insert(note) {
+                merged.notes.push(note.clone());
+            }
+        }
+        for leak in &report.leaks {
+            match places.get(&leak.signature) {
+                Some(&index) => add(&mut merged.leaks[index], leak),
+                None => {
+                    places.insert(leak.signature.clone(), merged.leaks.len());
+                    merged.leaks.push(leak.clone());
+                }
+            }
+        }
+    }
+    if let Some(note) = processes(reports) {
+        merged.process.rank = None;
+        merged.notes.push(note);
+    }
+    merged.leaks.iter_mut().for_each(limit_buffers);
+    merged.leaks.sort_by(|a, b| {
+        b.bytes_held
+            .cmp(&a.bytes_held)
+            .then_with(|| a.signature.cmp(&b.signature))
+    });
+    Some(merged)
+}
+
+/// Adds the occurrences of a leak to those of the same leak.
+fn add(leak: &mut Leak, more: &Leak) {
+    // Saturating, as files from elsewhere may say anything.
+    leak.count = leak.count.saturating_add(more.count);
+    leak.objects = leak.objects.saturating_add(more.objects);
+    leak.bytes_held = leak.bytes_held.saturating_add(more.bytes_held);
+    leak.bytes_freed = leak
+        .bytes_freed
+        .zip(more.bytes_freed)
+        .map(|(a, b)| a.saturating_add(b));
+    leak.buffers_omitted = leak.buffers_omitted.saturating_add(more.buffers_omitted);
+    occurrences::add(&mut leak.occurrences, more.occurrences.iter().cloned());
+    // Not deduplicated: an address means the same memory in one look at one process only.
+    leak.buffers
+        .extend(more.buffers.iter().cloned().map(|mut buffer| {
+            buffer.node = None;
+            buffer.path_nodes.clear();
+            buffer
+        }));
+}
+
+/// Keeps the largest buffers, those that are drawn first among equals.
+fn limit_buffers(leak: &mut Leak) {
+    let drawn = |node: Option<u32>| node.is_none();
+    leak.buffers
+        .sort_by_key(|buffer| (std::cmp::Reverse(buffer.bytes), drawn(buffer.node)));
+    let omitted = leak.buffers.len().saturating_sub(BUFFER_LIMIT) as u64;
+    leak.buffers_omitted = leak.buffers_omitted.saturating_add(omitted);
+    leak.buffers.truncate(BUFFER_LIMIT);
+    for (index, node) in leak.graph.nodes.iter_mut().enumerate() {
+        node.buffer = leak
+            .buffers
+            .iter()
+            .position(|buffer| buffer.node == Some(index as u32))
+            .map(|place| place as u32);
+    }
+}
+
+/// A note on which processes were merged; `None` if all reports are of one.
+fn processes(reports: &[&Report]) -> Option<String> {
+    let first = &reports.first()?.process;
+    let same = |report: &&Report| {
+        let process = &report.process;
+        (&process.host, process.pid, process.rank) == (&first.host, first.pid, first.rank)
+    };
+    if reports.iter().all(same) {
+        return None;
+    }
+    let mut ranks: Vec<u32> = reports.iter().filter_map(|r| r.process.rank).collect();
+    ranks.sort_unstable();
+    ranks.dedup();
+    let of_ranks = if ranks.is_empty() {
+        String::new()
+    } else {
+        let ranks: Vec<String> = ranks.iter().map(u32::to_string).collect();
+        format!(" of ranks {}", ranks.join(", "))
+    };
+    Some(format!(
+        "Merged from {} reports{of_ranks}; host and process are those of the first.",
+        reports.len()
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::report::Occurrence;
+    use crate::render::samples;
+
+    fn of_rank(rank: u32) -> Report {
+        let mut report = samples::callback();
+        report.process.rank = Some(rank);
+        report
+    }
+
+    #[test]
+    fn one_report_stays_as_it_is() {
+        let report = samples::linked_nodes_and_exception();
+        assert_eq!(merge(&[&report]), Some(report));
+        assert_eq!(merge(&[]), None);
+    }
+
+    #[test]
+    fn the_same_leak_is_added_up() {
+        let reports: Vec<Report> = (0..4).map(of_rank).collect();
+        let all: Vec<&Report> = reports.iter().collect();
+        let merged = merge(&all).expect("four reports");
+        let (leak, single) = (&merged.leaks[0], &reports[0].leaks[0]);
+        assert_eq!(merged.leaks.len(), reports[0].leaks.len());
+        assert_eq!(leak.count, 4 * single.count);
+        assert_eq!(leak.objects, 4 * single.objects);
+        assert_eq!(leak.bytes_held, 4 * single.bytes_held);
+        assert_eq!(leak.buffers.len(), 4 * single.buffers.len());
+        assert_eq!(leak.cycle, single.cycle);
+        assert_eq!(merged.process.rank, None);
+        let note = merged.notes.last().map(String::as_str).unwrap_or_default();
+        assert!(note.starts_with("Merged from 4 reports of ranks 0, 1, 2, 3;"));
+    }
+
+    #[test]
+    fn each_process_keeps_its_own_times() {
+        let one = samples::seen_on_ranks(1);
+        let mut other = one.clone();
+        for seen in &mut other.leaks[0].occurrences {
+            (seen.rank, seen.pid) = (Some(1), seen.pid + 1);
+        }
+        let merged = merge(&[&one, &other]).expect("two reports");
+        let seen = &merged.leaks[0].occurrences;
+        assert_eq!(seen.len(), 20);
+        assert_eq!(seen.iter().filter(|one| one.rank == Some(1)).count(), 10);
+        assert!(seen.is_sorted_by(|a, b| a.time <= b.time));
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "takes Miri hours")]
+    fn very_many_notes_and_processes_are_merged() {
+        // Compared each with each, these would take minutes.
+        const MANY: u32 = 100_000;
+        let mut report = samples::seen_on_ranks(1);
+        report.notes = (0..MANY).map(|i| format!("note {i}")).collect();
+        let leak = &mut report.leaks[0];
+        let seen = leak.occurrences[0].clone();
+        leak.occurrences = (0..MANY)
+            .map(|pid| Occurrence {
+                pid,
+                ..seen.clone()
+            })
+            .collect();
+        let merged = merge(&[&report, &report]).expect("two reports");
+        assert_eq!(merged.notes, report.notes);
+        assert_eq!(merged.leaks[0].occurrences.len(), occurrences::LIMIT);
+    }
+
+    #[test]
+    fn drawn_nodes_still_show_their_own_buffers() {
+        let mut large = of_rank(1);
+        for buffer in &mut large.leaks[0].buffers {
+            buffer.bytes *= 2;
+        }
+        let merged = merge(&[&of_rank(0), &large]).expect("two reports");
+        let leak = &merged.leaks[0];
+        let shown = leak.graph.nodes.iter().enumerate();
+        let mut checked = 0;
+        for (index, buffer) in shown.filter_map(|(i, node)| Some((i, node.buffer?))) {
+            assert_eq!(
+                leak.buffers[buffer as usize].node,
+                Some(u32::try_from(index).expect("a small graph"))
+            );
+            checked += 1;
+        }
+        assert!(checked > 0);
+    }
+
+    #[test]
+    fn different_leaks_stand_side_by_side_the_largest_first() {
+        let (one, two) = (samples::callback(), samples::linked_nodes_and_exception());
+        let merged = merge(&[&one, &two]).expect("two reports");
+        assert_eq!(merged.bytes_held(), one.bytes_held() + two.bytes_held());
+        assert!(
+            merged
+                .leaks
+                .is_sorted_by_key(|leak| std::cmp::Reverse(leak.bytes_held))
+        );
+    }
+
+    #[test]
+    fn only_so_many_buffers_are_listed_and_the_rest_counted() {
+        let report = samples::callback();
+        let all = vec![&report; 150];
+        let merged = merge(&all).expect("many reports");
+        let (leak, single) = (&merged.leaks[0], &report.leaks[0]);
+        assert_eq!(leak.buffers.len(), BUFFER_LIMIT);
+        let buffers = single.buffers.len() as u64 + single.buffers_omitted;
+        let listed = leak.buffers.len() as u64 + leak.buffers_omitted;
+        assert_eq!(listed, 150 * buffers);
+    }
+}

@@ -1,0 +1,22 @@
+//! What was found, as plain data: the contract of the project.
+//!
+//! Everything that is printed, drawn or written is a rendering of [`report::Report`], [`heap::Heap`],
+//! [`retention::Retention`], [`growth::GrowthReport`] or [`post_mortem::PostMortem`].
+
+#![forbid(unsafe_code)]
+
+pub mod diff;
+pub mod growth;
+pub mod heap;
+pub mod json;
+pub(crate) mod lines;
+pub mod merge;
+pub mod occurrences;
+pub mod owners;
+pub mod post_mortem;
+pub mod redact;
+pub mod report;
+pub mod retention;
+pub(crate) mod words;
+
+pub use words::human_bytes;

@@ -1,0 +1,165 @@
+//! When a leak was seen.
+
+use std::collections::{BTreeSet, HashMap};
+
+use super::report::{Occurrence, Process};
+use super::words::{counted, grouped, human_bytes, utc};
+
+/// At most so many occurrences of a leak are kept apart.
+pub const LIMIT: usize = 240;
+
+/// A leak of so many groups of objects that held so many bytes, as it was seen at this time in this process.
+pub fn of(process: &Process, time: f64, count: u64, bytes: u64) -> Occurrence {
+    Occurrence {
+        time,
+        collections: 1,
+        count,
+        bytes,
+        host: process.host.clone(),
+        pid: process.pid,
+        rank: process.rank,
+    }
+}
+
+/// Adds occurrences to others, in the order of time.
+///
+/// Where they become more than [`LIMIT`], neighbours of the same process are added up in pairs: no
+/// collection and no byte is lost, only the exact times.
+pub fn add(all: &mut Vec<Occurrence>, more: impl IntoIterator<Item = Occurrence>) {
+    all.extend(more);
+    all.sort_by(|a, b| a.time.total_cmp(&b.time));
+    while all.len() > LIMIT {
+        let before = all.len();
+        *all = in_pairs(std::mem::take(all));
+        if all.len() == before {
+            // Each is of another process: the latest are kept.
+            all.drain(..before - LIMIT);
+        }
+    }
+}
+
+/// All of them in a phrase, `120 times in 100 collections, 60.0 GiB in all, until …`; `None` if
+/// there was one collection or none, of which the report tells anyhow.
+pub fn in_words(all: &[Occurrence]) -> Option<String> {
+    let (first, last) = (all.first()?, all.last()?);
+    let sum = |of: fn(&Occurrence) -> u64| all.iter().map(of).fold(0, u64::saturating_add);
+    let collections = sum(|seen| seen.collections);
+    if collections < 2 {
+        return None;
+    }
+    let processes: BTreeSet<_> = all
+        .iter()
+        .map(|seen| (&seen.host, seen.pid, seen.rank))
+        .collect();
+    let where_ = match processes.len() {
+        1 => String::new(),
+        several => format!(" of {several} processes"),
+    };
+    // Of those that were added up, only the latest time is known.
+    let from = match first.collections {
+        1 => format!("from {} to", utc(first.time)),
+        _ => "until".to_owned(),
+    };
+    Some(format!(
+        "{} in {} collections{where_}, {} in all, {from} {}",
+        counted(sum(|seen| seen.count), "time", "times"),
+        grouped(collections),
+        human_bytes(sum(|seen| seen.bytes)),
+        utc(last.time),
+    ))
+}
+
+fn in_pairs(all: Vec<Occurrence>) -> Vec<Occurrence> {
+    let mut paired: Vec<Occurrence> = Vec::with_capacity(all.len() / 2 + 1);
+    // Where the latest of each process stands, and whether that is a pair.
+    let mut latest: HashMap<(String, u32, Option<u32>), (usize, bool)> = HashMap::new();
+    for next in all {
+        let process = (next.host.clone(), next.pid, next.rank);
+        match latest.get_mut(&process) {
+            Some((place, is_pair @ false)) => {
+                let one = &mut paired[*place];
+                one.time = next.time;
+                one.collections = one.collections.saturating_add(next.collections);
+                one.count = one.count.saturating_add(next.count);
+                one.bytes = one.bytes.saturating_add(next.bytes);
+                *is_pair = true;
+            }
+            _ => {
+                latest.insert(process, (paired.len(), false));
+                paired.push(next);
+            }
+        }
+    }
+    paired.sort_by(|a, b| a.time.total_cmp(&b.time));
+    paired
+}
+
+/// True if both were seen in the same process.
+pub fn same_process(a: &Occurrence, b: &Occurrence) -> bool {
+    (&a.host, a.pid, a.rank) == (&b.host, b.pid, b.rank)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_phrase_adds_them_up() {
+        let mut all = Vec::new();
+        add(&mut all, (0..1000).map(|time| seen(time, 1)));
+        let phrase = in_words(&all).unwrap();
+        assert!(
+            phrase.starts_with("2,000 times in 1,000 collections, "),
+            "{phrase}"
+        );
+        add(&mut all, [seen(2000, 2)]);
+        let phrase = in_words(&all).unwrap();
+        assert!(phrase.contains("collections of 2 processes"), "{phrase}");
+        assert_eq!(in_words(&[]), None);
+        assert_eq!(in_words(&[seen(1, 1)]), None);
+    }
+
+    fn seen(time: u32, pid: u32) -> Occurrence {
+        Occurrence {
+            time: f64::from(time),
+            collections: 1,
+            count: 2,
+            bytes: 10,
+            pid,
+            ..Occurrence::default()
+        }
+    }
+
+    #[test]
+    fn they_stand_in_the_order_of_time() {
+        let mut all = vec![seen(5, 1)];
+        add(&mut all, [seen(3, 2), seen(7, 1)]);
+        let times: Vec<f64> = all.iter().map(|one| one.time).collect();
+        assert_eq!(times, [3.0, 5.0, 7.0]);
+    }
+
+    #[test]
+    fn many_are_added_up_and_none_is_lost() {
+        const COUNT: u64 = if cfg!(miri) { 600 } else { 10_000 };
+        let mut all = vec![];
+        for time in 0..COUNT as u32 {
+            add(&mut all, [seen(time, time % 3)]);
+        }
+        assert!(all.len() <= LIMIT && all.len() > LIMIT / 4, "{}", all.len());
+        let sum = |of: fn(&Occurrence) -> u64| all.iter().map(of).sum::<u64>();
+        assert_eq!(sum(|one| one.collections), COUNT);
+        assert_eq!(
+            (sum(|one| one.count), sum(|one| one.bytes)),
+            (2 * COUNT, 10 * COUNT)
+        );
+        assert!(all.is_sorted_by(|a, b| a.time <= b.time));
+        assert_eq!(all.last().map(|one| one.time), Some((COUNT - 1) as f64));
+    }
+
+    #[test]
+    fn a_thousand_processes_stay_bounded() {
+        let mut all = vec![];
+        add(&mut all, (0..1000).map(|pid| seen(pid, pid)));
+        assert_eq!(all.len(), LIMIT);
+    }
+}

@@ -1,0 +1,372 @@
+//! The report model: what was found, as plain data.
+//!
+//! Everything cyclescope prints, draws or writes is a rendering of [`Report`]. Its JSON form is
+//! versioned by [`SCHEMA`]; fields may be added within a version, never renamed or removed.
+
+use serde::{Deserialize, Serialize};
+
+/// The version of the JSON form of [`Report`].
+pub const SCHEMA: u32 = 1;
+
+/// A report lists at most so many buffers of a leak; the bytes of all are counted.
+pub const BUFFER_LIMIT: usize = 100;
+
+/// Everything that one look at a program's garbage found.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// Version of this model: [`SCHEMA`].
+    pub schema: u32,
+    /// Name and version of the program that wrote the report, such as `cyclescope 0.1.0`.
+    pub tool: String,
+    /// When the garbage was looked at, in seconds since 1970-01-01 UTC.
+    pub time: f64,
+    /// The process that was looked at.
+    pub process: Process,
+    /// The collection, or the explicit check, that found the garbage.
+    pub collection: Collection,
+    /// The distinct leaks, the one that holds most bytes first.
+    pub leaks: Vec<Leak>,
+    /// What the reader should know about the report itself: limits that were hit, facts that
+    /// could not be established.
+    pub notes: Vec<String>,
+}
+
+/// The process that a report is about.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Process {
+    /// Network name of the machine.
+    pub host: String,
+    /// Process number.
+    pub pid: u32,
+    /// Rank in a distributed job, from the `RANK` environment variable.
+    pub rank: Option<u32>,
+    /// Version of the interpreter, such as `3.12.1`.
+    pub python: String,
+    /// The program, as `sys.argv[0]` has it.
+    pub program: String,
+    /// Name and version of each known framework that the process has imported.
+    pub frameworks: Vec<(String, String)>,
+    /// Names of the GPUs that the process uses, by their CUDA numbers; empty where it uses none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gpus: Vec<String>,
+}
+
+/// What made cyclescope look at the garbage.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Collection {
+    /// `watch` (an ordinary collection was observed), `find` (an explicit check) or `exit`.
+    pub trigger: String,
+    /// The generation that was collected; `None` for a look that collected nothing.
+    pub generation: Option<u32>,
+    /// How many unreachable objects there were in all, whether or not they hold a buffer.
+    pub garbage_objects: u64,
+    /// How long the program waited for the reading and the analysis, in microseconds.
+    pub pause_us: u64,
+}
+
+/// One leak: a group of reference cycles that kept device memory alive, and every other group
+/// with the same signature in the same garbage.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Leak {
+    /// Stable name of this bug: 16 hexadecimal digits, a hash of the cycle's types, reference
+    /// names and code locations. Equal across runs, processes and ranks.
+    pub signature: String,
+    /// Name of the recognised pattern, such as `closure-captures-owner`; `None` if none fits.
+    pub pattern: Option<String>,
+    /// The cycle in one line, such as `Model._callback → <lambda>.self → Model`.
+    pub summary: String,
+    /// How many separate groups of objects leaked in this same way.
+    pub count: u64,
+    /// Bytes of all distinct buffers that the leak held, each storage counted once.
+    pub bytes_held: u64,
+    /// Bytes by which the framework's allocator shrank when this leak alone was broken; `None`
+    /// where it was not measured.
+    pub bytes_freed: Option<u64>,
+    /// How many objects the cycles consist of, over all occurrences.
+    pub objects: u64,
+    /// The cycle that a person would read first, in order; the last step refers to the first.
+    pub cycle: Vec<Step>,
+    /// How many steps of a long cycle are left out of `cycle`, in its middle.
+    pub cycle_omitted: u64,
+    /// The device buffers that the leak held, largest first.
+    pub buffers: Vec<Buffer>,
+    /// How many further buffers are left out of `buffers` (their bytes are counted).
+    pub buffers_omitted: u64,
+    /// The references to remove so that the buffers go when their last user goes.
+    pub cuts: Vec<Cut>,
+    /// What to change.
+    pub advice: Advice,
+    /// The part of the object graph that is worth drawing.
+    pub graph: Graph,
+    /// The library whose own code the whole cycle is; `None` if some of it is the program's, or
+    /// may be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub library: Option<Library>,
+    /// The publicly known leak of a library that this one is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub known: Option<Known>,
+    /// When it was seen, in the order of time; of many, neighbours are added up
+    /// (see [`crate::model::occurrences::add`]).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub occurrences: Vec<Occurrence>,
+}
+
+/// A collection that found a leak, or several neighbouring ones of the same process.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Occurrence {
+    /// When it ended, in seconds since 1970-01-01 UTC.
+    pub time: f64,
+    /// How many collections are added up here.
+    pub collections: u64,
+    /// How many groups of objects had leaked.
+    pub count: u64,
+    /// Bytes of the buffers that they held.
+    pub bytes: u64,
+    /// As [`Process::host`], [`Process::pid`] and [`Process::rank`].
+    pub host: String,
+    pub pid: u32,
+    pub rank: Option<u32>,
+}
+
+/// The library that a leak belongs to.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Library {
+    /// Name of the distribution or, where its metadata is not found, of the top-level package;
+    /// `the standard library` for Python's own modules.
+    pub name: String,
+    /// Version, as the installed metadata has it.
+    pub version: Option<String>,
+    /// The place in the program's own code that is nearest to the cycle.
+    pub your_line: Option<Location>,
+}
+
+/// A leak that others have met before.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Known {
+    /// Name of the entry, such as `torch-parametrized-class`.
+    pub name: String,
+    /// The distribution that leaks.
+    pub library: String,
+    /// Versions that were run and leaked; others may leak too.
+    pub versions: Vec<String>,
+    /// The first version that was run and did not leak.
+    pub fixed_in: Option<String>,
+    /// Where it is discussed.
+    pub link: Option<String>,
+    /// What a program can do about it.
+    pub remedy: String,
+}
+
+impl Leak {
+    /// True if the leak is a library's and not the program's own.
+    pub fn is_library(&self) -> bool {
+        self.library.is_some() || self.known.is_some()
+    }
+}
+
+/// A place in source code.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Location {
+    /// Path of the file, as the code object has it.
+    pub file: String,
+    /// Line number, from 1; 0 if only the file is known.
+    pub line: u32,
+}
+
+impl std::fmt::Display for Location {
+    /// `file:line`, or the file alone if the line is not known.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.line {
+            0 => f.write_str(&self.file),
+            line => write!(f, "{}:{line}", self.file),
+        }
+    }
+}
+
+/// One object of a cycle and its reference to the next.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Step {
+    /// Index of the object in [`Graph::nodes`].
+    pub node: u32,
+    /// Type of the object, with its module unless that is `builtins`.
+    pub type_name: String,
+    /// The object as a person would name it, such as `function Model.__init__.<locals>.<lambda>`.
+    pub label: String,
+    /// Where the object's code or class is, if that is known.
+    pub location: Option<Location>,
+    /// The reference to the next step as a person writes it: `._callback`, `['loss']`, `[3]`,
+    /// `closure variable 'self'`, `local 'batch'`.
+    pub edge: String,
+    /// The line that allocated the object, if `tracemalloc` traced that: the innermost of the
+    /// program's own, or else of a library.
+    #[serde(default)]
+    pub allocated_at: Option<Location>,
+}
+
+/// A piece of device memory that a leak held.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Buffer {
+    /// Index in [`Graph::nodes`] of the object that holds it; `None` if that is not drawn.
+    pub node: Option<u32>,
+    /// Type of that object, such as `torch.Tensor`.
+    pub type_name: String,
+    /// Address of the first byte of the storage, on the device.
+    pub pointer: u64,
+    /// Size of the whole storage in bytes.
+    pub bytes: u64,
+    /// The device, such as `cuda:0` or `cpu`.
+    pub device: String,
+    /// Element type, such as `float32`; `None` for raw storage.
+    pub dtype: Option<String>,
+    /// Extent of each dimension; `None` for raw storage.
+    pub shape: Option<Vec<u64>>,
+    /// True if the CUDA driver said that the pointer is device memory; false where the
+    /// framework's word is all there is (host memory, other accelerators).
+    pub confirmed: bool,
+    /// Index in [`Leak::cycle`] of the step at which `path` starts.
+    pub from_step: u32,
+    /// The references that lead from that step to the buffer, each as [`Step::edge`].
+    pub path: Vec<String>,
+    /// The objects on that way, as indices in [`Graph::nodes`], the buffer's own node last.
+    pub path_nodes: Vec<u32>,
+    /// As [`Step::allocated_at`], of the object that holds the buffer.
+    #[serde(default)]
+    pub allocated_at: Option<Location>,
+    /// The stack that allocated the memory, if PyTorch recorded it: each frame as
+    /// `file:line function`, from the innermost of the program's own outwards.
+    #[serde(default)]
+    pub allocation: Vec<String>,
+    /// True if a tensor on this memory had an autograd graph behind it (`grad_fn`).
+    #[serde(default)]
+    pub has_grad_fn: bool,
+}
+
+/// A reference to remove.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Cut {
+    /// The object that has the reference, as [`Step::label`].
+    pub owner: String,
+    /// The reference, as [`Step::edge`].
+    pub edge: String,
+    /// Where to look in the source: the function or class on either end, the program's own first.
+    pub location: Option<Location>,
+    /// True if the graph proves that the buffers go once all cuts of the leak are made.
+    pub proven: bool,
+    /// Index in [`Graph::nodes`] of the object that has the reference.
+    pub from: u32,
+    /// Index in [`Graph::nodes`] of the object that it refers to.
+    pub to: u32,
+}
+
+/// What to change, in words and, where the pattern allows, in code.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Advice {
+    /// One or two sentences with the program's own names.
+    pub text: String,
+    /// The code as it is, one or two lines.
+    pub before: Option<String>,
+    /// The code as it should be.
+    pub after: Option<String>,
+}
+
+/// The part of an object graph that is worth drawing: the cycles, the buffers, the ways between
+/// them and a little of what surrounds them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Graph {
+    pub nodes: Vec<Node>,
+    pub edges: Vec<Edge>,
+    /// How many objects of the leak are not drawn.
+    pub omitted: u64,
+    /// The commonest types among those, each with how many they are.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub omitted_types: Vec<(String, u64)>,
+}
+
+/// What an object is, as far as a drawing cares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum NodeKind {
+    /// Instance of a class.
+    Object,
+    /// `dict`, `list`, `tuple`, `set`, `deque` and their kin.
+    Container,
+    /// Function, bound method, partial, generator, coroutine.
+    Function,
+    /// Frame, traceback, exception.
+    Frame,
+    /// Class or module.
+    Class,
+    /// Cell, code object, descriptor: the interpreter's own.
+    Plumbing,
+    /// Holder of a device buffer.
+    Buffer,
+}
+
+/// One object of a drawing.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Node {
+    pub kind: NodeKind,
+    /// As [`Step::type_name`].
+    pub type_name: String,
+    /// As [`Step::label`].
+    pub label: String,
+    pub location: Option<Location>,
+    /// Index in [`Leak::buffers`] of the buffer that the object holds.
+    pub buffer: Option<u32>,
+    /// True if some cycle of the leak goes through the object.
+    pub in_cycle: bool,
+    /// Further facts for the reader, as name and value: length, text, address.
+    pub details: Vec<(String, String)>,
+}
+
+/// What a reference means for the leak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum EdgeRole {
+    /// A step of the cycle that is shown first.
+    Cycle,
+    /// As `Cycle`, or a step of another cycle of the leak, and the one to remove.
+    Cut,
+    /// On the way from the cycle to a buffer.
+    Path,
+    /// Anything else.
+    Other,
+}
+
+/// One reference of a drawing.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Edge {
+    /// Index in [`Graph::nodes`].
+    pub from: u32,
+    /// Index in [`Graph::nodes`].
+    pub to: u32,
+    /// As [`Step::edge`].
+    pub name: String,
+    pub role: EdgeRole,
+    /// The interpreter's own objects that the reference passes and that are not among the nodes:
+    /// instance dictionaries, closure tuples, cells.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub through: Vec<Hop>,
+}
+
+/// An object that a reference passes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hop {
+    /// Equal for the same object in one graph.
+    pub object: u32,
+    /// As [`Step::label`].
+    pub label: String,
+    /// The reference that leads to it, as [`Step::edge`].
+    pub into: String,
+    /// Its own reference that leads on.
+    pub onwards: String,
+}
+
+impl Report {
+    /// Bytes that all leaks of the report held together.
+    pub fn bytes_held(&self) -> u64 {
+        self.leaks
+            .iter()
+            .fold(0, |sum: u64, leak| sum.saturating_add(leak.bytes_held))
+    }
+}

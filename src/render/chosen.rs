@@ -1,0 +1,323 @@
+//! Which objects of a leak are drawn, and which are folded together.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::scene::Detail;
+use crate::model::report::{Leak, NodeKind};
+
+/// More boxes than this are not drawn.
+pub const BOXES: usize = 2000;
+/// So many buffers are drawn one by one where only the leak itself is.
+const BUFFERS: usize = 6;
+/// So many references to remove are drawn where only the leak itself is.
+const CUTS: usize = 6;
+/// A reference to remove is not drawn there if more objects than this join it to the rest; nor is
+/// one that is only to be looked at, if it does not touch the rest.
+const CUT_DISTANCE: usize = 5;
+const UNPROVEN_DISTANCE: usize = 1;
+/// At most so many boxes stand for what is not drawn.
+pub const FOLDS: usize = 12;
+/// So many objects of a fold are drawn where it is opened.
+const OPENED: usize = 40;
+
+/// Objects that are not drawn.
+pub struct Fold {
+    /// The drawn object that is nearest to them.
+    pub at: u32,
+    /// The nearest to it first.
+    pub nodes: Vec<u32>,
+    /// What [`Detail::Opened`] calls it; `None` if it has no drawing that opens it.
+    pub number: Option<usize>,
+}
+
+/// The objects to draw beside the ring, those on the ways to buffers first, and the others.
+pub fn chosen(leak: &Leak, detail: Detail, ring: &HashMap<u32, usize>) -> (Vec<u32>, Vec<Fold>) {
+    let mut choice = Choice {
+        drawn: vec![false; leak.graph.nodes.len()],
+        nodes: vec![],
+        neighbours: neighbours(leak),
+        leak,
+    };
+    for &index in ring.keys() {
+        if let Some(drawn) = choice.drawn.get_mut(index as usize) {
+            *drawn = true;
+        }
+    }
+    let shown = if detail == Detail::All {
+        BOXES
+    } else {
+        BUFFERS
+    };
+    let ways = leak.buffers.iter().filter(|b| b.node.is_some()).take(shown);
+    for index in ways.flat_map(|b| b.path_nodes.iter().copied().chain(b.node)) {
+        choice.take(index);
+    }
+    if detail == Detail::All {
+        for index in 0..leak.graph.nodes.len() as u32 {
+            choice.take(index);
+        }
+    } else {
+        choice.take_cuts();
+        choice.take_single();
+    }
+    let mut folds = choice.folds(detail);
+    if let Detail::Opened(number) = detail
+        && number < folds.len()
+    {
+        folds = choice.open(number, &folds);
+    }
+    (choice.nodes, folds)
+}
+
+/// The objects that each object refers to or is referred to by.
+fn neighbours(leak: &Leak) -> Vec<Vec<u32>> {
+    let mut neighbours = vec![vec![]; leak.graph.nodes.len()];
+    for edge in &leak.graph.edges {
+        let (from, to) = (edge.from as usize, edge.to as usize);
+        if from < neighbours.len() && to < neighbours.len() {
+            neighbours[from].push(edge.to);
+            neighbours[to].push(edge.from);
+        }
+    }
+    neighbours
+}
+
+/// The objects from this one to the nearest drawn one, which is left out.
+fn way(nearest: &[Option<(u32, u32)>], end: u32) -> Vec<u32> {
+    let mut way = vec![];
+    let mut here = end;
+    while let Some(Some((before, _))) = nearest.get(here as usize).copied()
+        && before != here
+    {
+        way.push(here);
+        here = before;
+    }
+    way
+}
+
+struct Choice<'a> {
+    leak: &'a Leak,
+    drawn: Vec<bool>,
+    nodes: Vec<u32>,
+    neighbours: Vec<Vec<u32>>,
+}
+
+impl Choice<'_> {
+    fn take(&mut self, index: u32) {
+        if let Some(drawn) = self.drawn.get_mut(index as usize)
+            && self.nodes.len() < BOXES
+            && !std::mem::replace(drawn, true)
+        {
+            self.nodes.push(index);
+        }
+    }
+
+    /// For each object the one on the way to the nearest drawn object, and that one; and the
+    /// objects that are reached, the nearest first.
+    fn nearest(&self) -> (Vec<Option<(u32, u32)>>, Vec<u32>) {
+        let mut nearest: Vec<Option<(u32, u32)>> = vec![None; self.drawn.len()];
+        let mut order: Vec<u32> = (0..self.drawn.len() as u32)
+            .filter(|&index| self.drawn[index as usize])
+            .collect();
+        for &index in &order {
+            nearest[index as usize] = Some((index, index));
+        }
+        let mut position = 0;
+        while let Some(&index) = order.get(position) {
+            position += 1;
+            let Some((_, root)) = nearest[index as usize] else {
+                continue;
+            };
+            for &next in &self.neighbours[index as usize] {
+                let entry = &mut nearest[next as usize];
+                if entry.is_none() {
+                    *entry = Some((index, root));
+                    order.push(next);
+                }
+            }
+        }
+        (nearest, order)
+    }
+
+    /// The references to remove, with what joins them to the rest.
+    fn take_cuts(&mut self) {
+        let (nearest, _) = self.nearest();
+        for cut in self.leak.cuts.iter().take(CUTS) {
+            let limit = match cut.proven {
+                true => CUT_DISTANCE,
+                false => UNPROVEN_DISTANCE,
+            };
+            let ways = [cut.from, cut.to].map(|end| way(&nearest, end));
+            if ways.iter().map(Vec::len).sum::<usize>() <= limit {
+                for &index in ways.iter().flat_map(|way| way.iter().rev()) {
+                    self.take(index);
+                }
+            }
+        }
+    }
+
+    /// Where a box for what is not drawn would stand for one object, that object itself.
+    fn take_single(&mut self) {
+        let mut hidden = (0..self.drawn.len()).filter(|&index| !self.drawn[index]);
+        if let (Some(index), None) = (hidden.next(), hidden.next())
+            && !self.is_minor(index as u32)
+        {
+            self.take(index as u32);
+        }
+    }
+
+    /// True for objects that say nothing of a leak unless they are a part of it.
+    fn is_minor(&self, index: u32) -> bool {
+        let node = &self.leak.graph.nodes[index as usize];
+        matches!(node.kind, NodeKind::Plumbing | NodeKind::Class)
+    }
+
+    /// The objects that are not drawn, by the nearest one that is, the nearest to it first.
+    fn hidden(&self) -> BTreeMap<Option<u32>, Vec<u32>> {
+        let (nearest, order) = self.nearest();
+        let strangers =
+            (0..nearest.len() as u32).filter(|&index| nearest[index as usize].is_none());
+        let mut hidden: BTreeMap<Option<u32>, Vec<u32>> = BTreeMap::new();
+        for index in order.into_iter().chain(strangers) {
+            if !self.drawn[index as usize] {
+                let root = nearest[index as usize].map(|(_, root)| root);
+                hidden.entry(root).or_default().push(index);
+            }
+        }
+        hidden
+    }
+
+    fn folds(&self, detail: Detail) -> Vec<Fold> {
+        let mut folds: Vec<Fold> = self
+            .hidden()
+            .into_iter()
+            .filter(|(_, nodes)| {
+                detail == Detail::All || !nodes.iter().all(|&index| self.is_minor(index))
+            })
+            .map(|(at, nodes)| Fold {
+                at: at.unwrap_or(u32::MAX),
+                nodes,
+                number: None,
+            })
+            .collect();
+        folds.sort_by_key(|fold| std::cmp::Reverse(fold.nodes.len()));
+        for fold in folds.iter_mut().skip(FOLDS) {
+            fold.at = u32::MAX;
+        }
+        if detail != Detail::All {
+            for (number, fold) in folds.iter_mut().enumerate() {
+                fold.number = (fold.at != u32::MAX).then_some(number);
+            }
+        }
+        folds
+    }
+
+    /// Takes the first objects of a fold; the folds that there are then. Those that were there
+    /// before keep their numbers.
+    fn open(&mut self, number: usize, folds: &[Fold]) -> Vec<Fold> {
+        for &index in folds[number].nodes.iter().take(OPENED) {
+            self.take(index);
+        }
+        let mut rest = self.folds(Detail::Leak);
+        for fold in &mut rest {
+            let before = folds.iter().find(|before| before.at == fold.at);
+            fold.number = before
+                .and_then(|before| before.number)
+                .filter(|&other| other != number);
+        }
+        rest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::render::samples;
+    use crate::render::scene::scene;
+    use crate::render::shape::ShapeKind;
+
+    #[test]
+    #[cfg_attr(miri, ignore = "takes Miri hours")]
+    fn limits_hold_and_buffers_are_drawn_first() {
+        let count = 3 * BOXES as u32;
+        let mut report = samples::dense(count);
+        let leak = &mut report.leaks[0];
+        leak.graph.nodes.swap(3, count as usize - 1);
+        leak.buffers[0].node = Some(count - 1);
+        let scene = scene(leak, Detail::All);
+        let objects = scene.boxes.iter().filter(|shape| shape.node.is_some());
+        assert!((BOXES..=BOXES + 2).contains(&objects.count()));
+        let held =
+            |shape: &&crate::render::shape::Shape| shape.size.is_some() && shape.node.is_some();
+        assert_eq!(scene.boxes.iter().filter(held).count(), 1);
+        let hidden: usize = scene.boxes.iter().map(|shape| shape.hidden.len()).sum();
+        let drawn = scene
+            .boxes
+            .iter()
+            .filter(|shape| shape.node.is_some())
+            .count();
+        assert_eq!(
+            hidden as u64 + scene.omitted + drawn as u64,
+            u64::from(count)
+        );
+    }
+
+    /// So many objects that most are folded.
+    const MANY: u32 = if cfg!(miri) { 60 } else { 500 };
+
+    #[test]
+    fn the_rest_of_a_large_component_is_folded() {
+        let report = samples::dense(MANY);
+        let scene = scene(&report.leaks[0], Detail::Leak);
+        assert!(scene.boxes.len() < 20, "{}", scene.boxes.len());
+        let more = |shape: &&crate::render::shape::Shape| shape.kind == ShapeKind::More;
+        let hidden: usize = scene
+            .boxes
+            .iter()
+            .filter(more)
+            .map(|s| s.hidden.len())
+            .sum();
+        assert!(hidden as u32 > MANY - 20, "{hidden}");
+    }
+
+    #[test]
+    fn a_fold_opens_by_itself_up_to_a_limit() {
+        let report = samples::dense(MANY);
+        let leak = &report.leaks[0];
+        let stands = |detail| {
+            let scene = scene(leak, detail);
+            let drawn = scene.boxes.iter().filter(|shape| shape.node.is_some());
+            let hidden: usize = scene.boxes.iter().map(|shape| shape.hidden.len()).sum();
+            let folds: Vec<_> = scene.boxes.iter().filter_map(|shape| shape.fold).collect();
+            (drawn.count(), hidden as u64 + scene.omitted, folds)
+        };
+        let (closed, hidden, folds) = stands(Detail::Leak);
+        assert_eq!(closed as u64 + hidden, u64::from(MANY));
+        assert!(folds.len() > 1, "{folds:?}");
+        for &number in &folds {
+            let (opened, rest, others) = stands(Detail::Opened(number));
+            assert_eq!(opened as u64 + rest, u64::from(MANY));
+            assert!(opened > closed && opened <= closed + OPENED);
+            assert!(!others.contains(&number), "{others:?}");
+        }
+        assert_eq!(stands(Detail::Opened(FOLDS)).0, closed);
+    }
+
+    #[test]
+    fn of_many_buffers_a_few_are_drawn_and_the_rest_counted() {
+        let report = samples::many_buffers(100);
+        let scene = scene(&report.leaks[0], Detail::Leak);
+        let held = scene
+            .boxes
+            .iter()
+            .filter(|s| s.size.is_some() && s.node.is_some());
+        assert_eq!(held.count(), BUFFERS);
+        let rest = scene
+            .boxes
+            .iter()
+            .find(|s| s.kind == ShapeKind::More)
+            .expect("a fold");
+        assert_eq!(rest.name, ["+ 94 more Tensor"]);
+        assert_eq!(rest.size.as_deref(), Some("94.0 MiB"));
+    }
+}

@@ -1,0 +1,163 @@
+//! The page of what grows.
+
+use crate::model::growth::{Growth, GrowthReport};
+use crate::model::report::Process;
+use crate::model::words::{counted, grouped, human_bytes};
+use crate::render::html::leak::with_code;
+use crate::render::html::live::chart::{Curve, Measure, curves};
+use crate::render::html::live::{Page, facts, section};
+use crate::render::html::shown;
+
+/// How many groups are shown.
+const GROUPS: usize = 40;
+
+/// The page of what grows: for each group what it is, what to change, and how much there was when.
+pub fn growth(report: &GrowthReport, process: &Process) -> String {
+    let count = report.found.len() as u64;
+    let mut facts = facts(process, report.time);
+    facts.push(("Looked at", looked_at(report)));
+    if report.samples > 0 {
+        let share = format!(
+            "{:.2} s, {:.1} % of the time",
+            report.seconds,
+            100.0 * report.share
+        );
+        facts.push(("Cost", share));
+    }
+    let early = count == 0 && report.samples < report.needed;
+    let lead = match count {
+        0 if early => format!(
+            "What grows shows after {} samples: let the program make more steps, or look more \
+             often, with a smaller `every` or a larger `max_share`.",
+            report.needed
+        ),
+        0 => "No group of tensors that are alive grows with the number of steps.".to_owned(),
+        _ => "These groups of tensors grow with the number of steps, and the program still refers \
+              to them: no garbage collection frees them."
+            .to_owned(),
+    };
+    let mut notes = report.notes.clone();
+    if report.found.len() > GROUPS {
+        let more = (report.found.len() - GROUPS) as u64;
+        notes.push(format!(
+            "{} not shown.",
+            counted(more, "more group is", "more groups are")
+        ));
+    }
+    Page {
+        title: match count {
+            0 if early => "Too early to tell".to_owned(),
+            0 => "Nothing grows".to_owned(),
+            _ => format!(
+                "{} grow",
+                counted(count, "group of tensors", "groups of tensors")
+            )
+            .replace("1 group of tensors grow", "1 group of tensors grows"),
+        },
+        lead,
+        facts,
+        body: sections(report),
+        notes,
+        ..Page::default()
+    }
+    .html()
+}
+
+/// A part of the page for each group, and one for all memory.
+pub fn sections(report: &GrowthReport) -> String {
+    let mut out: String = report.found.iter().take(GROUPS).map(group).collect();
+    out += &whole(report);
+    out
+}
+
+fn group(growth: &Growth) -> String {
+    let mut rows = String::new();
+    let mut row = |term: &str, class: &str, text: String| {
+        if !text.is_empty() {
+            rows += &format!("<div class=\"{class}\"><dt>{term}</dt><dd>{text}</dd></div>\n");
+        }
+    };
+    let grows = match growth.bytes_per_step > 0.0 {
+        true => format!(
+            ", {} more in each step",
+            human_bytes(growth.bytes_per_step as u64)
+        ),
+        false => String::new(),
+    };
+    let held = format!(
+        "{} such as {}, {}{grows}, at step {}.",
+        counted(growth.tensors, "tensor", "tensors"),
+        growth.example,
+        human_bytes(growth.bytes),
+        grouped(growth.step),
+    );
+    row("Held", "", shown(&held, 400));
+    row("Fix", "fix", with_code(&shown(&growth.advice, 2000)));
+    if let Some(line) = &growth.allocated_at {
+        row("Made at", "", shown(line, 300));
+    }
+    let title = shown(&growth.summary, 600);
+    format!(
+        "<section class=\"leak\">\n<h2>{}</h2>\n<ul class=\"marks\"><li class=\"pattern\">{}</li></ul>\n\
+         <dl class=\"gist\">\n{rows}</dl>\n{}</section>\n",
+        with_code(&title),
+        shown(&growth.pattern, 80),
+        history(growth),
+    )
+}
+
+/// How much there was of a group at each sample.
+fn history(growth: &Growth) -> String {
+    let measure = match growth.history.iter().any(|sample| sample.2 > 0) {
+        true => Measure::Bytes,
+        false => Measure::Tensors,
+    };
+    let (what, of) = match measure {
+        Measure::Bytes => ("Bytes", "the storages of all tensors of this kind"),
+        Measure::Tensors => ("Number", "all objects of this kind"),
+    };
+    let curve = Curve {
+        colour: 0,
+        name: "",
+        samples: &growth.history,
+    };
+    let chart = curves(
+        &format!("{what} of {of} against the step"),
+        &[curve],
+        measure,
+        Some((growth.step, "told")),
+    );
+    match chart.is_empty() {
+        true => chart,
+        false => format!("<h3>{what} of {of}, at each sample</h3>\n{chart}"),
+    }
+}
+
+/// All tensors, and what the allocator says.
+fn whole(report: &GrowthReport) -> String {
+    let mut all = vec![Curve {
+        colour: 1,
+        name: "tensors that Python sees",
+        samples: &report.all,
+    }];
+    if !report.allocated.is_empty() {
+        all.push(Curve {
+            colour: 0,
+            name: "handed out by the allocator, on all GPUs",
+            samples: &report.allocated,
+        });
+    }
+    let chart = curves("Bytes in use against the step", &all, Measure::Bytes, None);
+    match chart.is_empty() {
+        true => chart,
+        false => section("All memory", &chart),
+    }
+}
+
+fn looked_at(report: &GrowthReport) -> String {
+    format!(
+        "{} in {}",
+        counted(report.samples, "sample", "samples"),
+        counted(report.steps, "step", "steps")
+    )
+}

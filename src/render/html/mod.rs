@@ -1,0 +1,322 @@
+//! The report as one HTML page that needs no network, no server and no script.
+
+mod header;
+mod leak;
+pub mod live;
+mod memory;
+mod packed;
+mod plot;
+mod timeline;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use sha2::{Digest as _, Sha256};
+
+use crate::model::json::to_json;
+use crate::model::report::{Leak, Report};
+use crate::model::words::{is_hazard, markup, name, shortened};
+use crate::render::dot::dot;
+use crate::render::svg;
+
+const STYLE: &str = concat!(
+    include_str!("../assets/page.css"),
+    include_str!("../assets/leak.css"),
+    include_str!("../assets/figure.css"),
+    include_str!("../assets/print.css"),
+);
+const SCRIPT: &str = concat!(
+    include_str!("../assets/camera.js"),
+    include_str!("../assets/asleep.js"),
+    include_str!("../assets/selection.js"),
+    include_str!("../assets/sight.js"),
+    include_str!("../assets/facts.js"),
+    include_str!("../assets/figure.js"),
+    include_str!("../assets/save.js"),
+    include_str!("../assets/page.js"),
+);
+
+/// A longer text of the report, in characters, is shortened where the script reads it.
+const LONG_TEXT: usize = 20_000;
+/// Shorter JSON, in bytes, is not searched for such texts.
+const LARGE_DATA: usize = 1 << 20;
+/// How many leaks are drawn; the further ones are there as text.
+const DRAWN: usize = 40;
+/// How many leaks are in the page at all.
+const LEAKS: usize = 500;
+/// Names longer than this are shortened in their middle.
+const NAME: usize = 300;
+
+/// The report as a self-contained page: what is held, by what, what to change, and the drawing of
+/// each leak. Script adds only comfort: zoom, search and the facts of an object.
+///
+/// A Content-Security-Policy forbids everything but the page's own style and script, which it
+/// names by their hashes, so that not even a name that slipped through the escaping could run.
+pub fn html(report: &Report) -> String {
+    let mut leaks: Vec<(usize, &Leak)> = report.leaks.iter().enumerate().collect();
+    leaks.sort_by_key(|(_, leak)| std::cmp::Reverse(leak.bytes_held));
+    leaks.truncate(LEAKS);
+    let sections: String = leaks
+        .iter()
+        .enumerate()
+        .map(|(rank, &(index, one))| leak::section(rank, index, one))
+        .collect();
+    format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"{}\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n\
+         <title>{}</title>\n<style id=\"drawing-style\">{}</style>\n<style>{STYLE}</style>\n\
+         </head>\n<body>\n{}{}<main>\n{sections}</main>\n{}{HELP}\
+         <script type=\"application/json\" id=\"report\">{}</script>\n\
+         {}\
+         <script>{SCRIPT}</script>\n</body>\n</html>\n",
+        policy(&[svg::STYLE, STYLE], &[SCRIPT]),
+        markup(&format!("{} · cyclescope", header::headline(report))),
+        svg::STYLE,
+        header::header(report),
+        header::contents(&leaks),
+        header::footer(report, LEAKS),
+        embedded(&data(report)),
+        packed::packed("id=\"dot\"", &dot(report)),
+    )
+}
+
+/// What the keys do; opened by script.
+const HELP: &str = include_str!("../assets/help.html");
+
+/// The page in a frame, for a notebook: neither its style nor its script reaches the rest. It
+/// leaves out what who runs the notebook knows, so that the drawing is in sight.
+pub fn framed(report: &Report) -> String {
+    in_frame(html(report))
+}
+
+fn in_frame(page: String) -> String {
+    let page = page.replacen("<html ", "<html class=\"framed\" ", 1);
+    format!(
+        "<iframe title=\"cyclescope\" sandbox=\"allow-scripts allow-downloads\" width=\"100%\" \
+         height=\"680\" frameborder=\"0\" srcdoc=\"{}\"></iframe>",
+        page.replace('&', "&amp;").replace('"', "&quot;")
+    )
+}
+
+/// Allows these styles and scripts, by their hashes, and nothing else.
+fn policy(styles: &[&str], scripts: &[&str]) -> String {
+    let hashes = |texts: &[&str]| {
+        let hash = |text: &&str| format!("'sha256-{}'", BASE64.encode(Sha256::digest(text)));
+        let hashes: Vec<String> = texts.iter().map(hash).collect();
+        match hashes.is_empty() {
+            true => "'none'".to_owned(),
+            false => hashes.join(" "),
+        }
+    };
+    format!(
+        "default-src 'none'; style-src {}; script-src {}; base-uri 'none'; form-action 'none'",
+        hashes(styles),
+        hashes(scripts)
+    )
+}
+
+/// The report as JSON, with the middle of very long texts left out.
+fn data(report: &Report) -> String {
+    let json = to_json(report);
+    if json.len() <= LARGE_DATA {
+        return json;
+    }
+    match serde_json::from_str(&json) {
+        Ok(mut value) => {
+            shorten(&mut value);
+            value.to_string()
+        }
+        Err(_) => json,
+    }
+}
+
+fn shorten(value: &mut serde_json::Value) {
+    use serde_json::Value;
+    match value {
+        Value::String(text) if text.len() > LONG_TEXT => {
+            *text = shortened(text, LONG_TEXT).into_owned();
+        }
+        Value::Array(items) => items.iter_mut().for_each(shorten),
+        Value::Object(fields) => fields.values_mut().for_each(shorten),
+        _ => {}
+    }
+}
+
+/// JSON as a script element may hold it: nothing in it can end the element or begin a comment, and nothing
+/// is invisible or turns the reading direction where somebody looks at the page's source.
+fn embedded(json: &str) -> String {
+    let mut out = String::with_capacity(json.len() + json.len() / 16);
+    for c in json.chars() {
+        match c {
+            '<' | '>' | '&' => out.push_str(&format!("\\u{:04x}", c as u32)),
+            ' '..='~' => out.push(c),
+            c if is_hazard(c) => {
+                for unit in c.encode_utf16(&mut [0; 2]) {
+                    out.push_str(&format!("\\u{unit:04x}"));
+                }
+            }
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// A name as markup, shortened in its middle.
+fn shown(text: &str, limit: usize) -> String {
+    markup(&name(text, limit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::json::from_json;
+    use crate::render::samples;
+
+    /// The page with what it holds compressed in the clear.
+    fn unpacked(page: &str) -> String {
+        let mut parts = page.split("<template ");
+        let mut out = parts.next().unwrap_or_default().to_owned();
+        for part in parts {
+            let (_, rest) = part.split_once("</template>").expect("an end tag");
+            out += &packed::unpacked(part);
+            out += rest;
+        }
+        out
+    }
+
+    /// What stands between two marks.
+    fn between<'a>(text: &'a str, start: &str, end: &str) -> &'a str {
+        let rest = text.split_once(start).expect(start).1;
+        rest.split_once(end).expect(end).0
+    }
+
+    #[test]
+    fn the_policy_names_the_style_and_the_script_that_are_there() {
+        let page = html(&samples::callback());
+        let policy = between(&page, "Content-Security-Policy\" content=\"", "\">");
+        for (open, close) in [
+            ("<style id=\"drawing-style\">", "</style>"),
+            ("<style>", "</style>"),
+            ("<script>", "</script>"),
+        ] {
+            let hash = BASE64.encode(Sha256::digest(between(&page, open, close).as_bytes()));
+            assert!(policy.contains(&format!(" 'sha256-{hash}'")), "{policy}");
+        }
+        assert!(policy.starts_with("default-src 'none';") && !policy.contains("unsafe"));
+        // Those, and nothing that the policy would block or that would need a network.
+        let markup = page.replace(between(&page, "<script>", "</script>"), "");
+        assert_eq!(markup.matches("<style").count(), 2);
+        assert_eq!(markup.matches("<script").count(), 2);
+        let body = between(&page, "<body>", "<script");
+        for forbidden in [" style=", " onclick", " src=", "<link", "<img"] {
+            assert!(!body.contains(forbidden), "{forbidden}");
+        }
+        for forbidden in ["@import", "url(", "<link", "fetch(", "import("] {
+            assert!(!page.contains(forbidden), "{forbidden}");
+        }
+        let addresses = page.replace("http://www.w3.org/2000/svg", "");
+        assert!(!addresses.contains("http://") && !addresses.contains("https://"));
+    }
+
+    #[test]
+    fn the_data_come_back_from_the_page() {
+        for report in [samples::callback(), samples::hostile(), samples::no_leaks()] {
+            let page = html(&report);
+            let data = between(
+                &page,
+                "<script type=\"application/json\" id=\"report\">",
+                "</script>",
+            );
+            assert!(!data.contains(['<', '>', '&', '\u{2028}', '\u{202e}', '\u{9b}', '\u{ffff}']));
+            assert_eq!(from_json(data), Ok(report));
+        }
+    }
+
+    #[test]
+    fn nothing_hostile_survives() {
+        let report = samples::hostile();
+        let page = unpacked(&html(&report)).replace(&dot(&report), "");
+        let data = between(
+            &page,
+            "<script type=\"application/json\" id=\"report\">",
+            "</script>",
+        );
+        let visible = page.replace(data, "");
+        for forbidden in [
+            "<img",
+            "onerror=alert(1)>",
+            "\u{202e}",
+            "\u{1b}",
+            "\u{0}",
+            "<!--",
+        ] {
+            assert!(!visible.contains(forbidden), "{forbidden:?}");
+        }
+        assert_eq!(page.matches("<script").count(), 2);
+        assert_eq!(page.matches("</script").count(), 2);
+        assert!(visible.len() < 300_000, "{}", visible.len());
+    }
+
+    #[test]
+    fn the_page_reads_without_script() {
+        let page = html(&samples::linked_nodes_and_exception());
+        let body = between(&page, "<body>", "<script");
+        assert_eq!(body.matches("class=\"leak-drawing\"").count(), 2);
+        assert_eq!(body.matches("<section class=\"leak\"").count(), 2);
+        for told in [
+            "3.0 GiB held by 2 leaks",
+            "<dd>node17</dd>",
+            "<dt>Rank</dt><dd>3</dd>",
+            "torch 2.9.1, numpy 2.3.4",
+            "<dt>GPU</dt><dd>NVIDIA H200</dd>",
+            "2026-09-21 14:13:20 UTC",
+            "model.py:7: Keep a weak reference",
+            "self.previous = weakref.ref(previous)",
+            "Node object .weight",
+            "✓ driver",
+            "and 4 more buffers",
+            "~~~~~~~~~ cut here",
+            "The sizes of 2 buffers on cuda:1 could not be read.",
+        ] {
+            assert!(body.contains(told), "{told}");
+        }
+        // Of the two storages only one was confirmed.
+        assert_eq!(
+            between(body, "id=\"leak-1\"", "</section>")
+                .matches("✓ driver")
+                .count(),
+            1
+        );
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "takes Miri hours")]
+    fn the_largest_leak_comes_first_and_many_leaks_are_bounded() {
+        let mut report = samples::linked_nodes_and_exception();
+        report.leaks.reverse();
+        let page = html(&report);
+        assert!(between(&page, "id=\"leak-1\"", "</h2>").contains("3.0 GiB"));
+        assert!(between(&page, "id=\"leak-1\"", "<h2>").contains("data-leak=\"1\""));
+        let leak = report.leaks[0].clone();
+        report.leaks = vec![leak; LEAKS + 7];
+        let page = html(&report);
+        assert_eq!(page.matches("<figure>").count(), DRAWN);
+        assert!(page.contains("7 smaller leaks are not shown."));
+    }
+
+    #[test]
+    fn the_lead_claims_no_more_than_is_proven() {
+        let claim = "Without the marked reference the memory is freed";
+        assert!(html(&samples::callback()).contains(claim));
+        assert!(!html(&samples::linked_nodes_and_exception()).contains(claim));
+        assert!(!html(&samples::million_ring()).contains(claim));
+    }
+
+    #[test]
+    fn no_leaks_is_a_page_too() {
+        let page = html(&samples::no_leaks());
+        assert!(page.contains("<h1>No leaks</h1>") && !page.contains("<section"));
+        html(&samples::dangling());
+    }
+}

@@ -1,0 +1,30 @@
+//! The renderings: pure functions of the model.
+//!
+//! Every file here turns what was found into something a person or a program reads, and adds no facts of its own.
+
+#![forbid(unsafe_code)]
+
+mod canvas;
+mod chosen;
+pub mod dot;
+pub mod html;
+mod icicle;
+mod labels;
+mod layout;
+pub mod markdown;
+mod route;
+mod scene;
+mod sentences;
+mod shape;
+mod sketch;
+pub mod svg;
+pub mod text;
+
+#[cfg(test)]
+mod live_samples;
+#[cfg(test)]
+mod properties;
+#[cfg(test)]
+mod sample_parts;
+#[cfg(test)]
+pub(crate) mod samples;

@@ -1,0 +1,456 @@
+//! What a drawing of a leak shows: the cycle as a ring of boxes, and what hangs off it.
+
+use std::collections::{HashMap, HashSet};
+
+use super::chosen::{Fold, chosen};
+use super::shape::{LABEL, Shape, ShapeKind, TITLE};
+use crate::model::report::{Edge, EdgeRole, Leak, Step};
+use crate::model::words::{counted, cut_of, name, steps_before_gap};
+
+/// A longer cycle is drawn without its middle.
+const RING: usize = 24;
+/// How many references are drawn.
+const LINKS: usize = 4000;
+
+/// How much of a leak is drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Detail {
+    /// The cycle, what it holds, the references to remove, and how much more there is.
+    Leak,
+    /// As `Leak`, with the interpreter's own objects that references pass.
+    Plumbing,
+    /// As `Leak`, with the objects that this one of its folds stands for, up to a limit.
+    Opened(usize),
+    /// Every object that the report describes, up to a limit.
+    All,
+}
+
+/// The boxes and links of a drawing. The first [`Scene::ring`] boxes are the cycle, in order.
+pub struct Scene {
+    pub ring: usize,
+    /// The box of the ring from which the largest buffer hangs.
+    pub focus: usize,
+    pub boxes: Vec<Shape>,
+    /// The first [`Scene::ring`] links are the cycle's own, each from its box to the next.
+    pub links: Vec<Link>,
+    /// How many objects of the leak no box stands for.
+    pub omitted: u64,
+}
+
+/// One reference, between two boxes.
+pub struct Link {
+    pub from: usize,
+    pub to: usize,
+    /// Index of the reference in [`crate::model::report::Graph::edges`].
+    pub edge: Option<usize>,
+    pub label: String,
+    pub title: String,
+    pub role: EdgeRole,
+}
+
+/// Chooses what of the leak is drawn.
+pub fn scene(leak: &Leak, detail: Detail) -> Scene {
+    let mut builder = Builder {
+        leak,
+        detail,
+        scene: Scene {
+            ring: 0,
+            focus: 0,
+            boxes: vec![],
+            links: vec![],
+            omitted: 0,
+        },
+        box_of: HashMap::new(),
+        hop_of: HashMap::new(),
+        drawn: HashSet::new(),
+    };
+    builder.ring();
+    builder.focus();
+    let (nodes, folds) = chosen(leak, detail, &builder.box_of);
+    builder.objects(&nodes);
+    builder.references();
+    builder.folds(folds);
+    builder.scene
+}
+
+struct Builder<'a> {
+    leak: &'a Leak,
+    detail: Detail,
+    scene: Scene,
+    /// The box of an object, by its index in the leak's graph.
+    box_of: HashMap<u32, usize>,
+    /// The box of an object that references pass, by [`crate::model::report::Hop::object`].
+    hop_of: HashMap<u32, usize>,
+    /// The references that are drawn.
+    drawn: HashSet<usize>,
+}
+
+impl<'a> Builder<'a> {
+    /// The cycle's steps as boxes, and the links between them.
+    fn ring(&mut self) {
+        let steps = &self.leak.cycle;
+        let before = steps_before_gap(self.leak).min(RING / 2);
+        let after = if steps.len() > RING {
+            RING / 2
+        } else {
+            steps.len() - before
+        };
+        let hidden = &steps[before..steps.len() - after];
+        let omitted = self.leak.cycle_omitted.saturating_add(hidden.len() as u64);
+        let mut items: Vec<Option<&Step>> = steps[..before].iter().map(Some).collect();
+        if omitted > 0 && !steps.is_empty() {
+            items.push(None);
+        }
+        items.extend(steps[steps.len() - after..].iter().map(Some));
+
+        let mut leaving = vec![];
+        for (place, item) in items.iter().enumerate() {
+            let next = items[(place + 1) % items.len()].map(|step| step.node);
+            match item {
+                Some(step) => {
+                    self.box_of
+                        .entry(step.node)
+                        .or_insert(self.scene.boxes.len());
+                    self.scene.boxes.push(Shape::of_step(self.leak, step));
+                    leaving.extend(self.step_out(step, next));
+                }
+                None => {
+                    for step in hidden {
+                        self.box_of
+                            .entry(step.node)
+                            .or_insert(self.scene.boxes.len());
+                    }
+                    self.scene.boxes.push(Shape::gap(omitted));
+                    leaving.push(Leaving::unknown());
+                }
+            }
+        }
+        self.scene.ring = self.scene.boxes.len();
+        for (from, leaving) in leaving.into_iter().enumerate() {
+            let to = (from + 1) % self.scene.ring;
+            self.scene.links.push(leaving.link(from, to));
+        }
+    }
+
+    /// The reference of a step to the next, and the boxes of what it passes.
+    fn step_out(&mut self, step: &Step, next: Option<u32>) -> Vec<Leaving> {
+        let edges = &self.leak.graph.edges;
+        let index = edges
+            .iter()
+            .position(|e| e.from == step.node && Some(e.to) == next && e.name == step.edge);
+        self.drawn.extend(index);
+        let role = match cut_of(self.leak, step) {
+            Some(_) => EdgeRole::Cut,
+            None => EdgeRole::Cycle,
+        };
+        let last = Leaving {
+            edge: index,
+            label: step.edge.clone(),
+            title: reference_title(self.leak, &step.label, &step.edge, role),
+            role,
+        };
+        let Some(edge) = index.map(|index| &edges[index]).filter(|e| self.passes(e)) else {
+            return vec![last];
+        };
+        let mut leaving = vec![];
+        for hop in &edge.through {
+            self.hop_of.insert(hop.object, self.scene.boxes.len());
+            self.scene.boxes.push(Shape::of_hop(hop));
+            leaving.push(Leaving {
+                label: hop.into.clone(),
+                role: EdgeRole::Cycle,
+                ..last.clone()
+            });
+        }
+        let label = edge.through.last().map(|hop| hop.onwards.clone());
+        leaving.push(Leaving {
+            label: label.unwrap_or_default(),
+            ..last
+        });
+        leaving
+    }
+
+    /// True if the objects that the reference passes are to be drawn.
+    fn passes(&self, edge: &Edge) -> bool {
+        self.detail == Detail::Plumbing && !edge.through.is_empty()
+    }
+
+    fn focus(&mut self) {
+        let owner = self
+            .leak
+            .buffers
+            .first()
+            .and_then(|b| self.leak.cycle.get(b.from_step as usize));
+        let focus = owner.and_then(|step| self.box_of.get(&step.node)).copied();
+        self.scene.focus = focus.unwrap_or(0).min(self.scene.ring.saturating_sub(1));
+    }
+
+    fn objects(&mut self, nodes: &[u32]) {
+        for &index in nodes {
+            let Some(node) = self.leak.graph.nodes.get(index as usize) else {
+                continue;
+            };
+            self.box_of.insert(index, self.scene.boxes.len());
+            self.scene
+                .boxes
+                .push(Shape::of_node(self.leak, node, index));
+        }
+    }
+
+    /// All references among the boxes that are not drawn yet.
+    fn references(&mut self) {
+        let mut met: HashSet<(usize, usize, String)> = self
+            .scene
+            .links
+            .iter()
+            .map(|link| (link.from, link.to, link.label.clone()))
+            .collect();
+        // Of two with the same name between the same boxes, the more important is drawn.
+        let mut order: Vec<usize> = (0..self.leak.graph.edges.len()).collect();
+        order.sort_by_key(|&index| self.leak.graph.edges[index].role == EdgeRole::Other);
+        for index in order {
+            let edge = &self.leak.graph.edges[index];
+            let ends = (self.box_of.get(&edge.from), self.box_of.get(&edge.to));
+            let (Some(&from), Some(&to)) = ends else {
+                continue;
+            };
+            let within_gap = from == to && self.scene.boxes[from].kind == ShapeKind::Gap;
+            if self.drawn.contains(&index) || within_gap {
+                continue;
+            }
+            for (from, to, leaving) in self.parts(index, edge, from, to) {
+                if self.scene.links.len() < LINKS && met.insert((from, to, leaving.label.clone())) {
+                    self.scene.links.push(leaving.link(from, to));
+                }
+            }
+        }
+    }
+
+    /// The reference as one link, or as one for each of the objects that it passes.
+    fn parts(
+        &mut self,
+        index: usize,
+        edge: &Edge,
+        from: usize,
+        to: usize,
+    ) -> Vec<(usize, usize, Leaving)> {
+        let owner = self.leak.graph.nodes.get(edge.from as usize);
+        let owner = owner.map_or("", |node| &node.label);
+        let last = Leaving {
+            edge: Some(index),
+            label: edge.name.clone(),
+            title: reference_title(self.leak, owner, &edge.name, edge.role),
+            role: edge.role,
+        };
+        if !self.passes(edge) {
+            return vec![(from, to, last)];
+        }
+        let mut here = from;
+        let mut parts = vec![];
+        for hop in &edge.through {
+            let next_box = self.scene.boxes.len();
+            let there = *self.hop_of.entry(hop.object).or_insert(next_box);
+            if there == next_box {
+                self.scene.boxes.push(Shape::of_hop(hop));
+            }
+            let leaving = Leaving {
+                label: hop.into.clone(),
+                role: match edge.role {
+                    EdgeRole::Cut => EdgeRole::Path,
+                    role => role,
+                },
+                ..last.clone()
+            };
+            parts.push((here, there, leaving));
+            here = there;
+        }
+        let label = edge.through.last().map(|hop| hop.onwards.clone());
+        let label = label.unwrap_or_default();
+        parts.push((here, to, Leaving { label, ..last }));
+        parts
+    }
+
+    /// One box for what is not drawn around each box, and one for what the report leaves out.
+    fn folds(&mut self, folds: Vec<Fold>) {
+        for fold in folds {
+            match self.box_of.get(&fold.at).copied() {
+                Some(at) => self.fold(at, Shape::fold(self.leak, &fold)),
+                None => self.scene.omitted += fold.nodes.len() as u64,
+            }
+        }
+        let graph = &self.leak.graph;
+        if graph.omitted == 0 {
+            return;
+        }
+        if self.scene.boxes.is_empty() {
+            self.scene.omitted = self.scene.omitted.saturating_add(graph.omitted);
+        } else {
+            let shape = Shape::left_out(graph.omitted, &graph.omitted_types);
+            self.fold(self.scene.focus, shape);
+        }
+    }
+
+    fn fold(&mut self, at: usize, shape: Shape) {
+        let title = shape.title.clone();
+        self.scene.links.push(Link {
+            from: at,
+            to: self.scene.boxes.len(),
+            edge: None,
+            label: String::new(),
+            title,
+            role: EdgeRole::Other,
+        });
+        self.scene.boxes.push(shape);
+    }
+}
+
+/// A link before its ends are known.
+#[derive(Clone)]
+struct Leaving {
+    edge: Option<usize>,
+    label: String,
+    title: String,
+    role: EdgeRole,
+}
+
+impl Leaving {
+    fn unknown() -> Self {
+        Self {
+            edge: None,
+            label: String::new(),
+            title: String::new(),
+            role: EdgeRole::Cycle,
+        }
+    }
+
+    fn link(self, from: usize, to: usize) -> Link {
+        Link {
+            from,
+            to,
+            edge: self.edge,
+            label: name(&self.label, LABEL),
+            title: self.title,
+            role: self.role,
+        }
+    }
+}
+
+fn reference_title(leak: &Leak, owner: &str, edge: &str, role: EdgeRole) -> String {
+    let remark = if role == EdgeRole::Cut {
+        format!("\n{}", cut_meaning(leak, 1))
+    } else {
+        String::new()
+    };
+    format!("{} of {}{remark}", name(edge, TITLE), name(owner, TITLE))
+}
+
+/// What the scissors say, where there are so many of them: no more than is proven.
+pub fn cut_meaning(leak: &Leak, count: usize) -> &'static str {
+    match (leak.cuts.iter().all(|cut| cut.proven), count) {
+        (true, 0..=1) => "the reference to remove",
+        (true, _) => "the references to remove",
+        (false, 0..=1) => "the reference to look at first",
+        (false, _) => "the references to look at first",
+    }
+}
+
+impl Shape {
+    /// The steps left out of a long cycle.
+    fn gap(omitted: u64) -> Self {
+        let text = counted(omitted, "more object", "more objects");
+        Shape {
+            node: None,
+            kind: ShapeKind::Gap,
+            name: vec![format!("⋮ {text}")],
+            note: None,
+            size: None,
+            title: format!("{text} of the cycle"),
+            hidden: vec![],
+            fold: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::render::samples;
+
+    #[test]
+    fn the_ring_is_the_cycle_and_each_reference_is_drawn_once() {
+        let report = samples::callback();
+        let scene = scene(&report.leaks[0], Detail::All);
+        // Two of the ring, three that hang on it, and one for what is left out.
+        assert_eq!((scene.ring, scene.boxes.len()), (2, 6));
+        let ends: Vec<_> = scene
+            .links
+            .iter()
+            .map(|link| (link.from, link.to))
+            .collect();
+        assert_eq!(ends[..2], [(0, 1), (1, 0)]);
+        assert_eq!(ends.len(), 6);
+        assert!(scene.links[0].role == EdgeRole::Cut && scene.links[1].role == EdgeRole::Cycle);
+        assert_eq!(scene.boxes[5].name, ["+ 3 more objects"]);
+    }
+
+    #[test]
+    fn a_class_beside_the_leak_is_drawn_on_request_only() {
+        let report = samples::callback();
+        let leak = &report.leaks[0];
+        let has_class = |detail| {
+            let scene = scene(leak, detail);
+            scene.boxes.iter().any(|shape| shape.node == Some(4))
+        };
+        assert!(!has_class(Detail::Leak) && has_class(Detail::All));
+    }
+
+    #[test]
+    fn what_references_pass_is_drawn_on_request_and_once() {
+        let report = samples::through_dictionary();
+        let leak = &report.leaks[0];
+        let folded = scene(leak, Detail::Leak);
+        assert_eq!((folded.ring, folded.boxes.len()), (2, 3));
+        let whole = scene(leak, Detail::Plumbing);
+        // The owner's dictionary, which both its references pass, and the closure's tuple and cell.
+        assert_eq!((whole.ring, whole.boxes.len()), (5, 6));
+        let labels: Vec<&str> = whole.links.iter().map(|link| link.label.as_str()).collect();
+        assert_eq!(
+            labels,
+            [
+                ".__dict__",
+                "['callback']",
+                ".__closure__",
+                "[0]",
+                ".cell_contents",
+                "['tensor']"
+            ]
+        );
+        assert_eq!(whole.links[1].role, EdgeRole::Cut);
+        assert_eq!((whole.links[5].from, whole.links[5].to), (1, 5));
+    }
+
+    #[test]
+    fn what_is_left_out_of_a_long_cycle_is_one_box() {
+        let report = samples::million_ring();
+        let scene = scene(&report.leaks[0], Detail::Leak);
+        assert_eq!(scene.ring, 9);
+        assert_eq!(scene.boxes[4].name, ["⋮ 999,992 more objects"]);
+        let gaps = |shape: &&Shape| shape.kind == ShapeKind::Gap;
+        assert_eq!(scene.boxes.iter().filter(gaps).count(), 1);
+    }
+
+    #[test]
+    fn a_long_listed_cycle_is_drawn_without_its_middle() {
+        let mut report = samples::million_ring();
+        let leak = &mut report.leaks[0];
+        leak.cycle_omitted = 0;
+        leak.cycle = vec![leak.cycle[0].clone(); 300];
+        let scene = scene(leak, Detail::Leak);
+        assert_eq!(scene.ring, RING + 1);
+        let hidden = 300 - RING;
+        assert_eq!(
+            scene.boxes[RING / 2].name,
+            [format!("⋮ {hidden} more objects")]
+        );
+    }
+}

@@ -1,0 +1,228 @@
+//! What stands in a box of a drawing.
+
+use std::collections::BTreeMap;
+
+use super::chosen::Fold;
+use crate::model::report::{Buffer, Hop, Leak, Location, Node, NodeKind, Step};
+use crate::model::words::{counted, element_type, human_bytes, name, short_location, shortened};
+
+/// How many characters a line of a box takes.
+pub const LINE: usize = 36;
+/// How many characters of a reference's name are shown.
+pub const LABEL: usize = 26;
+/// How many characters the hover text of a box or a reference takes.
+pub const TITLE: usize = 1000;
+/// How many types a box that stands for several objects names.
+const TYPES: usize = 2;
+
+/// One box: an object, or one that stands for several.
+pub struct Shape {
+    /// Index of the object in [`crate::model::report::Graph::nodes`].
+    pub node: Option<u32>,
+    pub kind: ShapeKind,
+    /// The object's name, on one line or a few.
+    pub name: Vec<String>,
+    /// Where it is, or what a buffer is made of.
+    pub note: Option<String>,
+    /// The size of what it holds, if that is a buffer.
+    pub size: Option<String>,
+    /// All of it in full, for who hovers.
+    pub title: String,
+    /// The objects that it stands for, as indices in [`crate::model::report::Graph::nodes`].
+    pub hidden: Vec<u32>,
+    /// Which drawing shows them: [`crate::render::chosen::Fold::number`].
+    pub fold: Option<usize>,
+}
+
+/// How a box is drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ShapeKind {
+    Object(NodeKind),
+    /// Stands for the middle of a long cycle.
+    Gap,
+    /// Stands for what is not drawn around a box.
+    More,
+}
+
+impl Shape {
+    pub fn of_step(leak: &Leak, step: &Step) -> Self {
+        let mut shape = match leak.graph.nodes.get(step.node as usize) {
+            Some(node) => Self::of_node(leak, node, step.node),
+            None => Self {
+                node: Some(step.node),
+                kind: ShapeKind::Object(NodeKind::Object),
+                name: vec![],
+                note: step
+                    .location
+                    .as_ref()
+                    .map(|at| name(&short_location(at), LINE)),
+                size: None,
+                title: title(&step.label, &step.type_name, step.location.as_ref(), None),
+                hidden: vec![],
+                fold: None,
+            },
+        };
+        shape.name = wrapped(&step.label);
+        shape
+    }
+
+    pub fn of_node(leak: &Leak, node: &Node, index: u32) -> Self {
+        let buffer = node
+            .buffer
+            .and_then(|index| leak.buffers.get(index as usize));
+        let note = match buffer {
+            Some(buffer) => {
+                let device = name(&buffer.device, 12);
+                Some(format!("{} on {device}", element_type(buffer)))
+            }
+            None => node.location.as_ref().map(short_location),
+        };
+        Self {
+            node: Some(index),
+            kind: ShapeKind::Object(node.kind),
+            name: wrapped(&node.label),
+            note: note.map(|note| name(&note, LINE)),
+            size: buffer.map(|buffer| human_bytes(buffer.bytes)),
+            title: title(&node.label, &node.type_name, node.location.as_ref(), buffer),
+            hidden: vec![],
+            fold: None,
+        }
+    }
+
+    /// An object of the interpreter's own that a reference passes.
+    pub fn of_hop(hop: &Hop) -> Self {
+        Self {
+            node: None,
+            kind: ShapeKind::Object(NodeKind::Plumbing),
+            name: wrapped(&hop.label),
+            note: None,
+            size: None,
+            title: name(&hop.label, TITLE),
+            hidden: vec![],
+            fold: None,
+        }
+    }
+
+    /// Objects that are described but not drawn.
+    pub fn fold(leak: &Leak, fold: &Fold) -> Self {
+        let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
+        let mut bytes = 0u64;
+        for node in fold
+            .nodes
+            .iter()
+            .filter_map(|&index| leak.graph.nodes.get(index as usize))
+        {
+            *counts.entry(&node.type_name).or_default() += 1;
+            let buffer = node.buffer.and_then(|i| leak.buffers.get(i as usize));
+            bytes = bytes.saturating_add(buffer.map_or(0, |buffer| buffer.bytes));
+        }
+        let mut types: Vec<(String, u64)> =
+            counts.into_iter().map(|(t, n)| (t.to_owned(), n)).collect();
+        types.sort_by_key(|&(_, count)| std::cmp::Reverse(count));
+        let mut shape = Self::left_out(fold.nodes.len() as u64, &types);
+        shape.size = (bytes > 0).then(|| human_bytes(bytes));
+        shape.hidden.clone_from(&fold.nodes);
+        shape.fold = fold.number;
+        shape
+    }
+
+    /// So many objects, of which some types are known.
+    pub fn left_out(count: u64, types: &[(String, u64)]) -> Self {
+        let last = |ty: &str| name(ty.rsplit('.').next().unwrap_or(ty), LINE / 2);
+        let (text, note) = match types {
+            [(ty, number)] if *number == count => {
+                (format!("+ {} more {}", grouped_of(count), last(ty)), None)
+            }
+            _ => {
+                let named: Vec<String> = types
+                    .iter()
+                    .take(TYPES)
+                    .map(|(ty, number)| format!("{} {}", grouped_of(*number), last(ty)))
+                    .collect();
+                let rest = if types.len() > TYPES { ", …" } else { "" };
+                let note = (!named.is_empty()).then(|| format!("{}{rest}", named.join(", ")));
+                let text = counted(count, "more object", "more objects");
+                (format!("+ {text}"), note)
+            }
+        };
+        let all = types
+            .iter()
+            .map(|(ty, number)| format!("\n{} {}", grouped_of(*number), name(ty, TITLE / 10)));
+        let objects = counted(count, "object", "objects");
+        Self {
+            node: None,
+            kind: ShapeKind::More,
+            name: vec![text],
+            note: note.map(|note| name(&note, LINE)),
+            size: None,
+            title: format!(
+                "{objects} not drawn here{}",
+                all.take(20).collect::<String>()
+            ),
+            hidden: vec![],
+            fold: None,
+        }
+    }
+}
+
+fn grouped_of(number: u64) -> String {
+    crate::model::words::grouped(number)
+}
+
+fn title(label: &str, ty: &str, location: Option<&Location>, buffer: Option<&Buffer>) -> String {
+    let mut lines = vec![name(label, TITLE), format!("type {}", name(ty, TITLE))];
+    lines.extend(location.map(|at| format!("at {}", name(&at.to_string(), TITLE))));
+    lines.extend(buffer.map(|b| format!("holds {} at {:#x}", human_bytes(b.bytes), b.pointer)));
+    lines.join("\n")
+}
+
+/// A name on up to three lines that part before a dot or after a space; what is longer is
+/// shortened in the last.
+fn wrapped(label: &str) -> Vec<String> {
+    let label = name(label, TITLE);
+    let mut rest: Vec<char> = label.chars().collect();
+    let mut lines = vec![];
+    while rest.len() > LINE && lines.len() < 2 {
+        let parts = |at: &usize| rest[*at] == '.' || rest[*at - 1] == ' ';
+        let at = (4..=LINE).rev().find(parts).unwrap_or(LINE);
+        let tail = rest.split_off(at);
+        lines.push(String::from_iter(rest).trim_end().to_owned());
+        rest = tail;
+    }
+    lines.push(shortened(&String::from_iter(rest), LINE).into_owned());
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_part_where_a_reader_would_part_them() {
+        assert_eq!(wrapped("short"), ["short"]);
+        assert_eq!(
+            wrapped("function Model.__init__.<locals>.<lambda>"),
+            ["function Model.__init__.<locals>", ".<lambda>"]
+        );
+        assert_eq!(
+            wrapped("function AwaitableTensorWithViewCallBack.__init__.<locals>.<lambda>"),
+            [
+                "function",
+                "AwaitableTensorWithViewCallBack",
+                ".__init__.<locals>.<lambda>"
+            ]
+        );
+        for line in wrapped(&"x".repeat(10_000)) {
+            assert!(line.chars().count() <= LINE);
+        }
+    }
+
+    #[test]
+    fn what_is_left_out_says_of_what_types() {
+        let one = [("model.Node".to_owned(), 9_940)];
+        assert_eq!(Shape::left_out(9_940, &one).name, ["+ 9,940 more Node"]);
+        let more = Shape::left_out(9_941, &one);
+        assert_eq!(more.name, ["+ 9,941 more objects"]);
+        assert_eq!(more.note.as_deref(), Some("9,940 Node"));
+    }
+}

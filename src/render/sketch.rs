@@ -1,0 +1,288 @@
+//! The cycle and the ways from it to the memory, drawn with characters.
+
+use super::sentences::{NAME, describe, place, reference};
+use crate::model::lines::{Ink, Lines, WIDTH};
+use crate::model::report::{Buffer, Cut, Leak, Location, Step};
+use crate::model::words::{
+    counted, cut_of, grouped, name, place_within, shortened, steps_before_gap, without_indices,
+};
+
+/// Objects of the drawing get at most so much of a line, so that their places stand in a column.
+const LABEL: usize = 56;
+/// What stands before a reference in the drawing, and before what marks it, is this wide.
+const MARGIN: usize = 9;
+/// How many ways to buffers are shown from their beginning.
+const BUFFERS_WITH_PATH: usize = 4;
+/// How many kinds of buffers are shown at all.
+const BUFFERS: usize = 16;
+/// How many frames of an allocation's stack are shown.
+const FRAMES: usize = 3;
+/// How many references of a way to a buffer are shown.
+const PATH: usize = 12;
+
+/// The drawing as plain text.
+pub fn drawing(leak: &Leak) -> String {
+    let mut out = Lines::new(false);
+    draw(&mut out, leak);
+    out.into_text()
+}
+
+/// The cycle, the buffers, and the references to remove that neither shows.
+pub fn draw(out: &mut Lines, leak: &Leak) {
+    draw_cycle(out, leak);
+    draw_buffers(out, leak);
+    draw_other_cuts(out, leak);
+}
+
+fn draw_cycle(out: &mut Lines, leak: &Leak) {
+    let Some(first) = leak.cycle.first() else {
+        return;
+    };
+    out.line("");
+    let column = leak
+        .cycle
+        .iter()
+        .map(|step| describe_step(step).chars().count())
+        .max()
+        .unwrap_or(0);
+    for (index, step) in leak.cycle.iter().enumerate() {
+        let corner = if index == 0 { "  ╭→ " } else { "  │  " };
+        let label = describe_step(step);
+        match &step.location {
+            Some(location) => {
+                let label = format!("{label:column$}  ");
+                let room = WIDTH - label.chars().count() - corner.chars().count();
+                out.inked(&[
+                    (Ink::Plain, corner),
+                    (Ink::Plain, &label),
+                    (Ink::Faint, &place_within(location, room)),
+                ]);
+            }
+            None => out.line(format!("{corner}{label}")),
+        }
+        draw_allocation(out, "  │    ", step.allocated_at.as_ref(), &[]);
+        draw_reference(out, "  │    ", &step.edge, cut_of(leak, step));
+        if leak.cycle_omitted > 0 && index + 1 == steps_before_gap(leak) {
+            let more = counted(leak.cycle_omitted, "more object", "more objects");
+            out.line(format!("  │  ⋮ {more} on the way"));
+            out.line("  │    ↓");
+        }
+    }
+    out.line(format!("  ╰─ back to {}", name(&first.label, LABEL)));
+}
+
+/// A reference on a line of its own, underlined if it is one to remove.
+fn draw_reference(out: &mut Lines, margin: &str, edge: &str, cut: Option<&Cut>) {
+    let edge = name(edge, WIDTH - MARGIN);
+    let Some(cut) = cut else {
+        out.line(format!("{margin}↓ {edge}"));
+        return;
+    };
+    let remark = if cut.proven {
+        "cut here"
+    } else {
+        "look here first"
+    };
+    let room = WIDTH - MARGIN - remark.len() - 1;
+    let line = "~".repeat(edge.chars().count().clamp(1, room));
+    let arrow = format!("{margin}↓ ");
+    out.inked(&[(Ink::Plain, &arrow), (Ink::Suspect, &edge)]);
+    let blank = format!("{margin}  ");
+    out.inked(&[
+        (Ink::Plain, &blank),
+        (Ink::Suspect, &format!("{line} {remark}")),
+    ]);
+}
+
+/// Where an object, or its memory, was allocated: the stack if that is known, or else the line.
+fn draw_allocation(out: &mut Lines, indent: &str, at: Option<&Location>, stack: &[String]) {
+    if let (Some(at), true) = (at, stack.is_empty()) {
+        let head = format!("{indent}allocated at ");
+        let room = WIDTH - head.chars().count();
+        out.inked(&[(Ink::Faint, &head), (Ink::Faint, &place_within(at, room))]);
+    }
+    for (index, frame) in stack.iter().take(FRAMES).enumerate() {
+        let word = if index == 0 {
+            "allocated at"
+        } else {
+            "called from"
+        };
+        let head = format!("{indent}{word} ");
+        let room = WIDTH - head.chars().count();
+        out.inked(&[
+            (Ink::Faint, &head),
+            (Ink::Faint, &shortened(&name(frame, NAME), room)),
+        ]);
+    }
+}
+
+/// An object as the drawing names it: label, and type unless the label says it.
+fn describe_step(step: &Step) -> String {
+    let mut line = name(&step.label, LABEL);
+    if !step.label.contains(&step.type_name) {
+        line += &format!(" ({})", name(&step.type_name, LABEL));
+    }
+    shortened(&line, LABEL).into_owned()
+}
+
+fn draw_buffers(out: &mut Lines, leak: &Leak) {
+    let kinds = kinds_of_buffers(leak);
+    for (index, &(buffer, count)) in kinds.iter().take(BUFFERS).enumerate() {
+        if index < BUFFERS_WITH_PATH {
+            out.line("");
+            draw_path(out, leak, buffer, count > 1);
+        }
+        let mut what = describe(buffer);
+        if count > 1 {
+            what = format!("{} × {what}", grouped(count));
+        }
+        if buffer.confirmed {
+            what += " (confirmed by the CUDA driver)";
+        }
+        out.wrapped(Ink::Held, "    ■ ", &what);
+        let at = buffer.allocated_at.as_ref();
+        draw_allocation(out, "      ", at, &buffer.allocation);
+    }
+    let more: u64 = kinds.iter().skip(BUFFERS).map(|(_, count)| count).sum();
+    let more = more.saturating_add(leak.buffers_omitted);
+    if more > 0 {
+        let more = counted(more, "more buffer", "more buffers");
+        out.wrapped(Ink::Held, "    ■ ", &format!("and {more}"));
+    }
+}
+
+/// The buffers with how many others there are that look the same and are reached in the same way.
+fn kinds_of_buffers(leak: &Leak) -> Vec<(&Buffer, u64)> {
+    let same = |a: &Buffer, b: &Buffer| {
+        a.from_step == b.from_step
+            && a.confirmed == b.confirmed
+            && describe(a) == describe(b)
+            && a.path.len() == b.path.len()
+            && a.path
+                .iter()
+                .zip(&b.path)
+                .all(|(a, b)| without_indices(a) == without_indices(b))
+    };
+    let mut kinds: Vec<(&Buffer, u64)> = Vec::new();
+    for buffer in &leak.buffers {
+        match kinds.iter_mut().find(|(first, _)| same(first, buffer)) {
+            Some((_, count)) => *count += 1,
+            None => kinds.push((buffer, 1)),
+        }
+    }
+    kinds
+}
+
+/// The references from the cycle to the buffer, one a line, each followed by what it leads to.
+/// If `several` buffers are reached in this way, their indices differ and are written `[x]`.
+fn draw_path(out: &mut Lines, leak: &Leak, buffer: &Buffer, several: bool) {
+    let Some(start) = leak.cycle.get(buffer.from_step as usize) else {
+        return;
+    };
+    if buffer.path.is_empty() && buffer.type_name != start.type_name {
+        out.line("  Another cycle of this leak holds");
+        return;
+    }
+    let alike = leak
+        .cycle
+        .iter()
+        .filter(|step| step.label == start.label)
+        .count();
+    let mut owner = name(&start.label, LABEL);
+    if alike > 1 {
+        owner += &format!(" (step {})", buffer.from_step + 1);
+    }
+    if buffer.path.is_empty() {
+        out.line(format!("  {owner} is"));
+        return;
+    }
+    out.line(format!("  {owner} holds"));
+    let length = buffer.path.len();
+    let gap = if length > PATH + 1 {
+        PATH / 2..length - PATH / 2
+    } else {
+        0..0
+    };
+    for (index, edge) in buffer.path.iter().enumerate() {
+        if gap.contains(&index) {
+            if index == gap.start {
+                let more = gap.len() as u64;
+                out.line(format!(
+                    "    ⋮ {}",
+                    counted(more, "more reference", "more references")
+                ));
+            }
+            continue;
+        }
+        let cut = path_cut(leak, buffer, index);
+        match several {
+            true => draw_reference(out, "    ", &without_indices(edge), cut),
+            false => draw_reference(out, "    ", edge, cut),
+        }
+        // Of a second occurrence only the references are known, not what lies between them.
+        let next = buffer
+            .path_nodes
+            .get(index)
+            .and_then(|&node| leak.graph.nodes.get(node as usize));
+        if let Some(next) = next.filter(|_| index + 1 < length) {
+            out.line(format!("    {}", name(&next.label, NAME)));
+        }
+    }
+}
+
+/// The cut, if any, of one reference on the way to a buffer.
+fn path_cut<'a>(leak: &'a Leak, buffer: &Buffer, index: usize) -> Option<&'a Cut> {
+    let from = match index.checked_sub(1) {
+        Some(previous) => *buffer.path_nodes.get(previous)?,
+        None => leak.cycle.get(buffer.from_step as usize)?.node,
+    };
+    let edge = buffer.path.get(index)?;
+    leak.cuts
+        .iter()
+        .find(|cut| cut.from == from && cut.edge == *edge)
+}
+
+/// The references to remove that the drawing does not show.
+fn draw_other_cuts(out: &mut Lines, leak: &Leak) {
+    let shown = |cut: &Cut| {
+        let step = |step: &Step| step.node == cut.from && step.edge == cut.edge;
+        leak.cycle.iter().any(step)
+            || kinds_of_buffers(leak)
+                .iter()
+                .take(BUFFERS_WITH_PATH)
+                .any(|(buffer, _)| {
+                    (0..buffer.path.len())
+                        .any(|index| path_cut(leak, buffer, index).is_some_and(|c| c == cut))
+                })
+    };
+    let hidden: Vec<&Cut> = leak
+        .cuts
+        .iter()
+        .filter(|cut| !shown(cut))
+        .take(16)
+        .collect();
+    if !hidden.is_empty() {
+        out.line("");
+    }
+    let alike =
+        |a: &Cut, b: &Cut| (&a.owner, &a.edge, &a.location) == (&b.owner, &b.edge, &b.location);
+    for (index, cut) in hidden.iter().enumerate() {
+        if hidden[..index].iter().any(|other| alike(other, cut)) {
+            continue;
+        }
+        let place = cut.location.as_ref().map(|at| format!(" at {}", place(at)));
+        let count = hidden.iter().filter(|other| alike(other, cut)).count();
+        let times = match count {
+            1 => String::new(),
+            _ => format!(", in {count} objects"),
+        };
+        let also = if leak.cuts.len() > 1 { "also " } else { "" };
+        let verb = if cut.proven { "cut" } else { "look at" };
+        let sentence = format!(
+            "{also}{verb} {}{times}{}",
+            reference(cut),
+            place.unwrap_or_default()
+        );
+        out.wrapped(Ink::Suspect, "  ~ ", &sentence);
+    }
+}

@@ -1,0 +1,347 @@
+//! The drawing of a leak: the cycle as a ring, and what it holds.
+
+use std::collections::HashMap;
+
+use super::canvas::{Canvas, Drawing, LABEL_HEIGHT, box_size, label_width, weight};
+use super::labels::{Label, place_labels};
+use super::layout::{Plan, Size, Spot, place};
+use super::route::{Point, Route, across, along_ring};
+use super::scene::{Detail, Link, Scene, cut_meaning, scene};
+use super::shape::{Shape, ShapeKind};
+use crate::model::report::{EdgeRole, Leak, Report};
+
+/// How the drawing looks, alone or in the page.
+pub(super) const STYLE: &str = include_str!("assets/drawing.css");
+
+/// With more references than this beside the cycle and the ways, those go without a name.
+const NAMED_OTHERS: usize = 60;
+/// With more boxes than this, lines do not look for a way around them.
+const ROUTED: usize = 120;
+/// How many leaks a sheet shows.
+const SHEET_LIMIT: usize = 40;
+
+/// The leak as an SVG image that stands alone: no script, no font, no other file.
+///
+/// The boxes are groups with `data-node`, the index of the object in the leak's graph; the lines
+/// are groups with `data-edge`, the index of the reference. An object stays readable whatever its
+/// name: names are escaped, and shortened in the middle with the whole in the hover text.
+pub fn svg(leak: &Leak) -> String {
+    let id: String = leak
+        .signature
+        .chars()
+        .filter(char::is_ascii_alphanumeric)
+        .take(40)
+        .collect();
+    draw(leak, &format!("leak-{id}"), &Look::ALONE).svg
+}
+
+/// The leaks of a report as one SVG image, one below the other.
+pub fn sheet(report: &Report) -> String {
+    let drawings: Vec<Drawing> = report
+        .leaks
+        .iter()
+        .take(SHEET_LIMIT)
+        .enumerate()
+        .map(|(rank, leak)| draw(leak, &format!("leak-{rank}"), &Look::ALONE))
+        .collect();
+    let width = drawings.iter().map(|d| d.width).fold(0.0, f64::max);
+    let height: f64 = drawings.iter().map(|drawing| drawing.height).sum();
+    let mut top = 0.0;
+    let mut elements = String::new();
+    for drawing in drawings {
+        let placed = format!("<svg y=\"{top:.0}\" ");
+        elements.push_str(&drawing.svg.replacen("<svg ", &placed, 1));
+        top += drawing.height;
+    }
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {height:.0}\" \
+         width=\"{width:.0}\" height=\"{height:.0}\">\n{elements}</svg>\n"
+    )
+}
+
+/// What a drawing shows, and what it brings with it.
+pub(super) struct Look {
+    pub detail: Detail,
+    /// A style of its own.
+    pub style: Option<&'static str>,
+    /// The whole names as hover texts.
+    pub titles: bool,
+}
+
+impl Look {
+    pub const ALONE: Look = Look {
+        detail: Detail::Leak,
+        style: Some(STYLE),
+        titles: true,
+    };
+}
+
+/// The drawing with this prefix of its elements' ids.
+pub(super) fn draw(leak: &Leak, id: &str, look: &Look) -> Drawing {
+    let scene = scene(leak, look.detail);
+    let spots = spots(&scene);
+    let routes = routes(&scene, &spots);
+    // What matters most is drawn last; names lie over all lines, so that no line hides one.
+    let mut order: Vec<usize> = (0..scene.links.len()).collect();
+    order.sort_by_key(|&index| weight(scene.links[index].role));
+    let mut canvas = Canvas::new(id, look.titles);
+    canvas.layer("lines", |canvas| {
+        for &index in &order {
+            canvas.line(&scene.links[index], &routes[index], index < scene.ring);
+        }
+    });
+    canvas.layer("boxes", |canvas| {
+        for (index, (shape, spot)) in scene.boxes.iter().zip(&spots).enumerate() {
+            canvas.shape(shape, spot, index < scene.ring);
+        }
+    });
+    canvas.layer("names", |canvas| {
+        for (index, at) in names(&scene, &spots, &routes, &order) {
+            canvas.label(&scene.links[index], at);
+        }
+    });
+    let cuts = scene
+        .links
+        .iter()
+        .filter(|link| link.role == EdgeRole::Cut)
+        .count();
+    canvas.legend(&scene, cut_meaning(leak, cuts));
+    canvas.finish(leak, look.style)
+}
+
+/// Where the references' names stand, the most important first chosen and last drawn.
+fn names(scene: &Scene, spots: &[Spot], routes: &[Route], order: &[usize]) -> Vec<(usize, Point)> {
+    let is_other = |index: usize| scene.links[index].role == EdgeRole::Other;
+    let crowded = order.iter().filter(|&&index| is_other(index)).count() > NAMED_OTHERS;
+    let named: Vec<usize> = (order.iter().rev().copied())
+        .filter(|&index| !(crowded && is_other(index)))
+        .filter(|&index| !scene.links[index].label.is_empty())
+        .collect();
+    let labels: Vec<Label> = named
+        .iter()
+        .map(|&index| Label {
+            route: routes[index],
+            width: label_width(&scene.links[index]),
+            height: LABEL_HEIGHT,
+            optional: is_other(index),
+        })
+        .collect();
+    let places = place_labels(&labels, spots);
+    let mut placed: Vec<(usize, Point)> = named
+        .into_iter()
+        .zip(places)
+        .filter_map(|(index, at)| Some((index, at?)))
+        .collect();
+    placed.reverse();
+    placed
+}
+
+fn spots(scene: &Scene) -> Vec<Spot> {
+    // Boxes of a kind are equally wide, so that they stand in columns.
+    let wide = |shape: &&Shape| shape.kind != ShapeKind::More;
+    let width_of = |shapes: &[Shape]| {
+        let widths = shapes
+            .iter()
+            .filter(wide)
+            .map(|shape| box_size(shape).width);
+        widths.fold(90.0, f64::max)
+    };
+    let (ring, hung) = scene.boxes.split_at(scene.ring);
+    let widths = (width_of(ring), width_of(hung));
+    let size = |(index, shape): (usize, &Shape)| {
+        let Size { width, height } = box_size(shape);
+        let width = match shape.kind {
+            ShapeKind::More => width,
+            _ if index < scene.ring => widths.0,
+            _ => widths.1,
+        };
+        Size { width, height }
+    };
+    let sizes: Vec<Size> = scene.boxes.iter().enumerate().map(size).collect();
+    let mut links: Vec<&Link> = scene.links[scene.ring..].iter().collect();
+    links.sort_by_key(|link| match link.role {
+        EdgeRole::Path => 0,
+        EdgeRole::Cycle | EdgeRole::Cut => 1,
+        EdgeRole::Other => 2,
+    });
+    let label = scene.links[scene.ring..]
+        .iter()
+        .map(label_width)
+        .fold(40.0, f64::max)
+        + 34.0;
+    let links: Vec<(usize, usize)> = links.iter().map(|link| (link.from, link.to)).collect();
+    place(&Plan {
+        sizes: &sizes,
+        ring: scene.ring,
+        focus: scene.focus,
+        links: &links,
+        label,
+    })
+}
+
+fn routes(scene: &Scene, spots: &[Spot]) -> Vec<Route> {
+    let ends = |link: &Link| (link.from.min(link.to), link.from.max(link.to));
+    let beside = || scene.links.iter().skip(scene.ring);
+    let mut lanes: HashMap<(usize, usize), (usize, usize)> = HashMap::new();
+    for link in beside() {
+        lanes.entry(ends(link)).or_default().1 += 1;
+    }
+    let along = |(index, link): (usize, &Link)| {
+        debug_assert!(index < scene.ring);
+        along_ring(&spots[link.from], &spots[link.to], scene.ring == 1)
+    };
+    let ring: Vec<Route> = scene.links[..scene.ring]
+        .iter()
+        .enumerate()
+        .map(along)
+        .collect();
+    let obstacles: &[Spot] = if spots.len() > ROUTED { &[] } else { spots };
+    let others = beside().map(|link| {
+        let (lane, count) = lanes.entry(ends(link)).or_default();
+        let route = across(
+            spots,
+            (link.from, link.to),
+            (*lane, *count),
+            label_width(link),
+            obstacles,
+        );
+        *lane += 1;
+        route
+    });
+    let others: Vec<Route> = others.collect();
+    ring.into_iter().chain(others).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::render::samples;
+
+    const ALL: Look = Look {
+        detail: Detail::All,
+        ..Look::ALONE
+    };
+
+    fn all_drawings() -> Vec<String> {
+        let (many, some) = if cfg!(miri) { (6, 6) } else { (500, 20) };
+        let mut reports = vec![
+            samples::callback(),
+            samples::linked_nodes_and_exception(),
+            samples::million_ring(),
+            samples::hostile(),
+            samples::dangling(),
+            samples::dense(many),
+        ];
+        let mut empty = samples::callback();
+        empty.leaks[0].graph = Default::default();
+        reports.push(empty.clone());
+        empty.leaks[0].cycle.clear();
+        reports.push(empty);
+        let mut alone = samples::dense(some);
+        alone.leaks[0].cycle.truncate(1);
+        reports.push(alone);
+        let mut no_cycle = samples::dense(some);
+        no_cycle.leaks[0].cycle.clear();
+        reports.push(no_cycle);
+        reports
+            .iter()
+            .flat_map(|report| &report.leaks)
+            .flat_map(|leak| [svg(leak), draw(leak, "all", &ALL).svg])
+            .collect()
+    }
+
+    #[test]
+    fn every_drawing_is_well_formed_and_finite() {
+        for drawing in all_drawings() {
+            assert!(
+                !drawing.contains("NaN") && !drawing.contains("inf "),
+                "{drawing}"
+            );
+            assert_balanced(&drawing);
+            assert!(drawing.ends_with("</svg>\n"));
+        }
+    }
+
+    /// Each element that is opened is closed, in order.
+    fn assert_balanced(xml: &str) {
+        let mut open = vec![];
+        for tag in xml.split('<').skip(1) {
+            let tag = &tag[..tag.find('>').expect("a tag ends")];
+            if let Some(name) = tag.strip_prefix('/') {
+                assert_eq!(open.pop(), Some(name));
+            } else if !tag.ends_with('/') {
+                open.push(tag.split_whitespace().next().expect("a tag has a name"));
+            }
+        }
+        assert!(open.is_empty(), "{open:?}");
+    }
+
+    #[test]
+    fn nothing_hostile_survives() {
+        for leak in &samples::hostile().leaks {
+            let drawing = svg(leak);
+            for forbidden in ["<img", "<script", "</script", "\u{202e}", "\u{1b}", "\u{0}"] {
+                assert!(!drawing.contains(forbidden), "{forbidden:?}");
+            }
+            assert!(drawing.len() < 200_000, "{}", drawing.len());
+        }
+    }
+
+    #[test]
+    fn nodes_and_references_can_be_found_by_their_index() {
+        let report = samples::callback();
+        let leak = &report.leaks[0];
+        let drawing = draw(leak, "all", &ALL).svg;
+        for node in 0..leak.graph.nodes.len() {
+            assert_eq!(drawing.matches(&format!("data-node=\"{node}\"")).count(), 1);
+        }
+        for edge in 0..leak.graph.edges.len() {
+            // The line and the name.
+            assert_eq!(drawing.matches(&format!("data-edge=\"{edge}\"")).count(), 2);
+        }
+    }
+
+    #[test]
+    fn the_cut_and_only_the_cut_has_scissors() {
+        let drawing = svg(&samples::callback().leaks[0]);
+        assert_eq!(drawing.matches("class=\"scissors\"").count(), 1);
+        let label = drawing
+            .split("<g class=\"label cut\" data-edge=\"0\">")
+            .nth(1)
+            .unwrap();
+        assert!(
+            label
+                .split("</g>")
+                .next()
+                .unwrap()
+                .contains("._callback</text>")
+        );
+        assert!(!svg(&samples::million_ring().leaks[0]).contains("scissors\" "));
+    }
+
+    #[test]
+    fn held_memory_shows_its_size_and_names_are_whole_on_hover() {
+        let drawing = svg(&samples::callback().leaks[0]);
+        let held = drawing.split("class=\"node buffer held\"").nth(1).unwrap();
+        assert!(
+            held.split("</g>")
+                .next()
+                .unwrap()
+                .contains(">64.0 MiB</text>")
+        );
+        let full =
+            "function AwaitableTensorWithViewCallBack.__init__.&lt;locals&gt;.&lt;lambda&gt;";
+        assert!(drawing.contains(full));
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "takes Miri hours")]
+    fn a_large_dense_graph_is_drawn_at_once() {
+        let report = samples::dense(500);
+        let start = std::time::Instant::now();
+        let drawing = draw(&report.leaks[0], "dense", &ALL).svg;
+        // Well under a second when optimised; this is for a debug build on a busy machine.
+        assert!(start.elapsed().as_secs() < 10, "{:?}", start.elapsed());
+        assert_eq!(drawing.matches("data-node=").count(), 500);
+    }
+}

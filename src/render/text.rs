@@ -1,0 +1,377 @@
+//! The leak trace: a report as text for a terminal, narrow and in the order in which it is needed.
+
+use super::sentences::{
+    NAME, advice_is_fix, fix, freed_beyond_held, held, place, reference, size_and_cycle, title,
+    whose,
+};
+use super::sketch;
+use crate::diagnose::patterns::PATTERNS;
+use crate::model::lines::{Ink, Lines, WIDTH};
+use crate::model::occurrences;
+use crate::model::report::{Collection, Leak, Process, Report};
+use crate::model::words::{counted, human_bytes, name, utc};
+
+/// The whole report as plain text, to print or to log: [`colored_trace`] without colour.
+pub fn trace(report: &Report) -> String {
+    colored_trace(report, false)
+}
+
+/// The whole report as text, with the escape sequences for colours if `color`.
+///
+/// Each leak begins with lines that need no knowledge of this tool: how much is held, and what to
+/// change in which line. What is held by what, the cycle and the ways to the buffers follow, with
+/// the reference to remove underlined. Names of the program under test cannot break a line, make
+/// one longer than 100 characters or reach the terminal.
+pub fn colored_trace(report: &Report, color: bool) -> String {
+    let mut out = Lines::new(color);
+    out.wrapped(Ink::Plain, "", &headline(report));
+    out.wrapped(Ink::Plain, "", &circumstances(report));
+    for (index, leak) in report.leaks.iter().enumerate() {
+        out.line("");
+        out.inked(&[
+            (
+                Ink::Strong,
+                &format!("LEAK {} of {}", index + 1, report.leaks.len()),
+            ),
+            (Ink::Plain, " · "),
+            (Ink::Strong, &title(leak)),
+        ]);
+        draw(&mut out, leak);
+    }
+    if !report.notes.is_empty() {
+        out.line("");
+    }
+    for note in &report.notes {
+        out.wrapped(Ink::Strong, "Note: ", &name(note, 1000));
+    }
+    out.into_text()
+}
+
+/// The leak in one line, for a log: bytes, how often, the cycle, and where to cut it.
+pub fn one_line(leak: &Leak) -> String {
+    let mut line = size_and_cycle(leak);
+    if !leak.summary.is_empty() {
+        line += &format!(": {}", name(&leak.summary, NAME));
+    }
+    if let Some(cut) = leak.cuts.first() {
+        let verb = if cut.proven { "cut" } else { "look at" };
+        line += &format!("; {verb} {}", reference(cut));
+        if let Some(location) = &cut.location {
+            line += &format!(" ({})", place(location));
+        }
+        if leak.cuts.len() > 1 {
+            line += &format!(" and {} more", leak.cuts.len() - 1);
+        }
+    }
+    line
+}
+
+/// What the report says, in a sentence.
+fn headline(report: &Report) -> String {
+    let tool = name(&report.tool, NAME);
+    match report.leaks.len() as u64 {
+        0 => format!(
+            "{tool}: no leaks; none of {} held a tensor or other buffer.",
+            counted(
+                report.collection.garbage_objects,
+                "unreachable object",
+                "unreachable objects"
+            )
+        ),
+        count => {
+            let bytes = report
+                .leaks
+                .iter()
+                .fold(0, |sum: u64, l| sum.saturating_add(l.bytes_held));
+            format!(
+                "{tool}: {} held {}.",
+                counted(count, "leak", "leaks"),
+                human_bytes(bytes)
+            )
+        }
+    }
+}
+
+/// When, where and by what the garbage was looked at, in a sentence.
+fn circumstances(report: &Report) -> String {
+    format!(
+        "Found at {} by {}, in {}.",
+        utc(report.time),
+        occasion(&report.collection),
+        process(&report.process)
+    )
+}
+
+/// What made cyclescope look, as a noun: `a garbage collection of generation 2`.
+pub(super) fn occasion(collection: &Collection) -> String {
+    let trigger = match collection.trigger.as_str() {
+        "watch" => "a garbage collection".to_owned(),
+        "find" => "an explicit check".to_owned(),
+        "exit" => "the check at exit".to_owned(),
+        other => name(other, NAME),
+    };
+    match collection.generation {
+        Some(generation) => format!("{trigger} of generation {generation}"),
+        None => trigger,
+    }
+}
+
+fn process(process: &Process) -> String {
+    let mut parts = vec![name(&process.program, NAME), format!("pid {}", process.pid)];
+    parts.extend(process.rank.map(|rank| format!("rank {rank}")));
+    parts.push(format!("host {}", name(&process.host, NAME)));
+    parts.push(format!("Python {}", name(&process.python, NAME)));
+    for (framework, version) in process.frameworks.iter().take(20) {
+        parts.push(format!("{} {}", name(framework, NAME), name(version, NAME)));
+    }
+    parts.retain(|part| !part.is_empty());
+    parts.join(", ")
+}
+
+/// Everything about a leak after its title, as plain text.
+pub(super) fn body(leak: &Leak) -> String {
+    let mut out = Lines::new(false);
+    draw(&mut out, leak);
+    out.into_text()
+}
+
+fn draw(out: &mut Lines, leak: &Leak) {
+    out.wrapped(Ink::Strong, "  Fix:  ", &fix(leak));
+    out.wrapped(Ink::Strong, "  Held: ", &held(leak));
+    if let Some(seen) = occurrences::in_words(&leak.occurrences) {
+        out.wrapped(Ink::Strong, "  Seen: ", &format!("{seen}."));
+    }
+    for line in whose(leak) {
+        out.wrapped(Ink::Plain, "  ", &line);
+    }
+    if let Some(freed) = freed_beyond_held(leak) {
+        out.wrapped(Ink::Plain, "  Freed: ", &freed);
+    }
+    sketch::draw(out, leak);
+    give_advice(out, leak);
+}
+
+fn give_advice(out: &mut Lines, leak: &Leak) {
+    let advice = &leak.advice;
+    let pattern = leak
+        .pattern
+        .as_ref()
+        .filter(|pattern| PATTERNS.iter().any(|known| known.name == **pattern));
+    let code = advice.before.is_some() || advice.after.is_some();
+    // Where the fix names the references alone, what else is known of them.
+    let text = !advice_is_fix(leak) && !leak.cuts.is_empty() && !advice.text.is_empty();
+    if code || text || pattern.is_some() {
+        out.line("");
+    }
+    if text {
+        out.wrapped(Ink::Plain, "  ", &name(&advice.text, 2000));
+    }
+    for (word, code) in [("before", &advice.before), ("after", &advice.after)] {
+        let Some(code) = code else { continue };
+        for (index, line) in code.lines().take(40).enumerate() {
+            let word = if index == 0 { word } else { "" };
+            let line = line.replace('\t', "    ");
+            let line = name(&line, WIDTH - 13);
+            out.inked(&[
+                (Ink::Strong, &format!("    {word:6} │ ")),
+                (Ink::Plain, &line),
+            ]);
+        }
+    }
+    if let Some(pattern) = pattern {
+        out.line(format!("  Why:  python -m cyclescope explain {pattern}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::report::Buffer;
+    use crate::model::words::printable;
+    use crate::render::samples;
+
+    #[test]
+    fn trace_of_a_callback_cycle() {
+        insta::assert_snapshot!(trace(&samples::callback()));
+    }
+
+    #[test]
+    fn trace_of_two_leaks() {
+        insta::assert_snapshot!(trace(&samples::linked_nodes_and_exception()));
+    }
+
+    #[test]
+    fn trace_of_a_million_objects() {
+        insta::assert_snapshot!(trace(&samples::million_ring()));
+    }
+
+    #[test]
+    fn trace_without_leaks() {
+        insta::assert_snapshot!(trace(&samples::no_leaks()));
+    }
+
+    #[test]
+    fn the_first_three_lines_say_what_holds_and_what_to_change() {
+        let text = trace(&samples::callback());
+        let lines: Vec<&str> = text
+            .lines()
+            .skip_while(|l| !l.starts_with("LEAK"))
+            .take(3)
+            .collect();
+        assert!(lines[0].contains("64.0 MiB"), "{}", lines[0]);
+        assert!(lines[1].starts_with("  Fix:  train/awaitable.py:31: "));
+        assert!(lines[1].contains("`_callback`"), "{}", lines[1]);
+    }
+
+    #[test]
+    fn the_reference_that_is_cut_is_underlined_and_no_other() {
+        let text = trace(&samples::callback());
+        let lines: Vec<&str> = text.lines().collect();
+        let marked: Vec<usize> = (0..lines.len())
+            .filter(|&index| lines[index].contains('~'))
+            .collect();
+        let [mark] = marked[..] else {
+            panic!("{text}");
+        };
+        assert_eq!(lines[mark - 1], "  │    ↓ ._callback");
+        assert_eq!(lines[mark], "  │      ~~~~~~~~~~ cut here");
+    }
+
+    #[test]
+    fn a_cut_outside_of_the_cycle_is_underlined_on_the_way_to_the_buffer() {
+        let mut report = samples::callback();
+        let cut = &mut report.leaks[0].cuts[0];
+        (cut.edge, cut.from, cut.to) = ("._tensor".into(), 2, 3);
+        let text = trace(&report);
+        assert!(
+            text.contains("    ↓ ._tensor\n      ~~~~~~~~ cut here\n"),
+            "{text}"
+        );
+        report.leaks[0].cuts[0].from = 4;
+        let text = trace(&report);
+        assert!(!text.contains("~~~"), "{text}");
+        assert!(text.contains("  ~ cut ._tensor of AwaitableTensorWithViewCallBack object"));
+    }
+
+    #[test]
+    fn buffers_alike_are_one() {
+        let mut report = samples::callback();
+        let buffer = report.leaks[0].buffers[0].clone();
+        for index in 0..3 {
+            let edge = format!("[{index}]");
+            let path = vec!["._tensor_awaitable".into(), edge];
+            report.leaks[0].buffers.push(Buffer {
+                path,
+                ..buffer.clone()
+            });
+        }
+        let text = trace(&report);
+        assert_eq!(text.matches('■').count(), 2, "{text}");
+        assert!(text.contains("↓ [x]\n    ■ 3 × torch.Tensor"), "{text}");
+    }
+
+    #[test]
+    fn colour_changes_no_character() {
+        for report in [
+            samples::callback(),
+            samples::hostile(),
+            samples::million_ring(),
+        ] {
+            let colored = colored_trace(&report, true);
+            assert!(colored.contains("\u{1b}["));
+            let mut plain = colored;
+            for code in ["0", "1", "2", "1;31", "33"] {
+                plain = plain.replace(&format!("\u{1b}[{code}m"), "");
+            }
+            let text = trace(&report);
+            assert!(!text.contains('\u{1b}'));
+            assert_eq!(plain, text);
+        }
+    }
+
+    #[test]
+    fn what_is_not_proven_is_not_claimed() {
+        let mut report = samples::callback();
+        report.leaks[0].cuts[0].proven = false;
+        report.leaks[0].buffers[0].confirmed = false;
+        let text = trace(&report);
+        assert!(text.contains("is not proven") && !text.contains("is then freed"));
+        assert!(!text.contains("confirmed by"));
+        assert!(one_line(&report.leaks[0]).contains("look at ._callback"));
+    }
+
+    #[test]
+    fn one_line_is_one_line() {
+        let leak = &samples::callback().leaks[0];
+        assert_eq!(
+            one_line(leak),
+            "64.0 MiB held by a reference cycle of 2 objects: \
+             AwaitableTensorWithViewCallBack._callback → <lambda>.self → \
+             AwaitableTensorWithViewCallBack; cut ._callback of \
+             AwaitableTensorWithViewCallBack object (train/awaitable.py:31)"
+        );
+        for leak in &samples::hostile().leaks {
+            assert_eq!(one_line(leak).lines().count(), 1);
+        }
+    }
+
+    #[test]
+    fn hostile_names_cannot_break_the_lines() {
+        let text = trace(&samples::hostile());
+        assert!(
+            text.chars()
+                .all(|c| c == '\n' || printable(&c.to_string()) == c.to_string())
+        );
+        for report in [samples::hostile(), samples::callback(), samples::dangling()] {
+            let text = trace(&report);
+            let long = text.lines().find(|line| line.chars().count() > WIDTH);
+            assert_eq!(long, None);
+        }
+        assert!(
+            !text
+                .lines()
+                .any(|line| line.starts_with(samples::FORGED_LINE))
+        );
+    }
+
+    #[test]
+    fn indices_that_point_nowhere_are_survived() {
+        let text = trace(&samples::dangling());
+        assert!(text.contains("LEAK 1 of"));
+    }
+
+    #[test]
+    fn the_autograd_graph_is_named_only_where_there_is_one() {
+        let mut report = samples::callback();
+        let leak = &mut report.leaks[0];
+        // The rounding of the allocator is no graph.
+        leak.bytes_freed = Some(leak.bytes_held + 4096);
+        assert_eq!(freed_beyond_held(leak), None);
+        leak.bytes_freed = Some(leak.bytes_held + (64 << 20));
+        let words = freed_beyond_held(leak).unwrap_or_default();
+        assert!(words.starts_with("128.0 MiB although the buffer holds 64.0 MiB: "));
+        assert!(!words.contains("grad_fn"));
+        leak.buffers[0].has_grad_fn = true;
+        assert!(freed_beyond_held(leak).is_some_and(|words| words.contains("(grad_fn)")));
+    }
+
+    #[test]
+    fn long_ways_are_shown_from_both_ends() {
+        let mut report = samples::callback();
+        let buffer = &mut report.leaks[0].buffers[0];
+        buffer.path = (0..100).map(|i| format!("[{i}]")).collect();
+        buffer.path_nodes = vec![2; 100];
+        let text = trace(&report);
+        assert!(
+            text.contains("↓ [0]\n") && text.contains("↓ [99]\n") && !text.contains("↓ [50]\n")
+        );
+        let shown = text
+            .lines()
+            .filter(|l| l.trim_start().starts_with("↓ ["))
+            .count();
+        assert!(
+            text.contains(&format!("⋮ {} more references", 100 - shown)),
+            "{text}"
+        );
+    }
+}

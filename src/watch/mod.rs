@@ -1,0 +1,413 @@
+//! The always-on watch: every collection is looked at, and what leaked is delivered.
+//!
+//! A [`Watcher`] has any number of watches, each for some devices
+//! and each either told of every collection that freed a leak or of each distinct leak once. What
+//! it finds goes into a queue, as plain data; see [`Deliveries`].
+
+mod arming;
+mod collections;
+mod deliveries;
+mod freed;
+mod ignored;
+mod tally;
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use collections::Collections;
+pub use deliveries::{Deliveries, Delivery, News, Next};
+use freed::Counters;
+pub use ignored::Ignored;
+use pyo3::exceptions::PyMemoryError;
+use pyo3::prelude::*;
+pub use tally::Tally;
+
+use crate::analysis::{Busy, Fate, Found, Inspector, confirm_gone};
+use crate::collector::Hook;
+use crate::device::DeviceSelection;
+use crate::diagnose::known;
+use crate::model::report::{Collection, Leak, Report};
+
+/// A watch tells of, and remembers, at most so many distinct leaks: a program that makes classes without
+/// end must not make it remember without end.
+const LEAK_LIMIT: usize = 1000;
+
+/// Garbage of more objects than this goes unexamined, which is said once: it would take the program
+/// seconds, and gigabytes, in the middle of whatever it does.
+const MOST: usize = 2_000_000;
+
+/// Names a watch.
+pub type WatchId = u64;
+
+/// Whether a watch is told of every leaking collection or of each distinct leak once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Frequency {
+    EveryCollection,
+    OncePerLeak,
+}
+
+struct Watch {
+    id: WatchId,
+    devices: DeviceSelection,
+    frequency: Frequency,
+    ignored: Ignored,
+    /// Every collection is looked at beforehand, so that no finalizer hides a leak.
+    thorough: bool,
+    tallies: HashMap<String, Tally>,
+    /// It has been said that there are more leaks than [`LEAK_LIMIT`].
+    overflowed: bool,
+}
+
+/// Looks at the garbage of every collection for all watches.
+pub struct Watcher {
+    inspector: Inspector,
+    watches: RefCell<Vec<Watch>>,
+    deliveries: Arc<Deliveries>,
+    collections: Collections,
+    /// An explicit check runs its own collection, and tells of it itself.
+    checking: Cell<bool>,
+    /// An error of our own has been told; one is enough.
+    complained: Cell<bool>,
+    /// It has been said that there was more garbage than [`MOST`].
+    shied: Cell<bool>,
+}
+
+impl Watcher {
+    /// # Errors
+    /// As [`Inspector::new`].
+    pub fn new(py: Python<'_>) -> PyResult<Rc<Self>> {
+        // An exception type is made when it is first used, which may be where there is no memory.
+        let _busy = py.get_type::<Busy>();
+        known::prepare();
+        Ok(Rc::new(Self {
+            inspector: Inspector::new(py)?,
+            watches: RefCell::default(),
+            deliveries: Arc::default(),
+            collections: Collections::default(),
+            checking: Cell::new(false),
+            complained: Cell::new(false),
+            shied: Cell::new(false),
+        }))
+    }
+
+    /// A hook for this watcher.
+    ///
+    /// # Errors
+    /// As [`Hook::new`].
+    pub fn hook(self: &Rc<Self>, py: Python<'_>) -> PyResult<Hook> {
+        Hook::new(py, collections::handler(Rc::clone(self)))
+    }
+
+    /// True if the collector is one that can be watched; says once if it is not.
+    pub fn can_watch(&self) -> bool {
+        let can = self.inspector.gc().state.is_some();
+        if !can && !self.complained.replace(true) {
+            self.complain(
+                "the garbage collector of this Python cannot be watched, as it keeps no lists of generations. Only \
+                 explicit checks work here: cyclescope.find_tensor_cycles(), cyclescope.step(), \
+                 cyclescope.forbid_tensor_cycles() and the pytest plugin"
+                    .to_owned(),
+            );
+        }
+        can
+    }
+
+    /// What the watcher looks with.
+    pub fn inspector(&self) -> &Inspector {
+        &self.inspector
+    }
+
+    /// Where what is found is delivered.
+    pub fn deliveries(&self) -> Arc<Deliveries> {
+        Arc::clone(&self.deliveries)
+    }
+
+    pub fn add_watch(
+        &self,
+        devices: DeviceSelection,
+        frequency: Frequency,
+        ignored: Ignored,
+        thorough: bool,
+    ) -> WatchId {
+        // Unique in the program and all its forked children: a child inherits its parent's handles,
+        // and stopping one of those must not stop a watch of the child's own.
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let id = NEXT.fetch_add(1, Ordering::Relaxed);
+        self.inspector.forget_classes();
+        self.watches.borrow_mut().push(Watch {
+            id,
+            devices,
+            frequency,
+            ignored,
+            thorough,
+            tallies: HashMap::new(),
+            overflowed: false,
+        });
+        id
+    }
+
+    /// Ends a watch; its tallies, largest first. Empty if there is no such watch.
+    pub fn remove_watch(&self, id: WatchId) -> Vec<Tally> {
+        let tallies = self.tallies(id);
+        self.watches.borrow_mut().retain(|watch| watch.id != id);
+        tallies
+    }
+
+    /// What a watch has seen so far, largest first.
+    pub fn tallies(&self, id: WatchId) -> Vec<Tally> {
+        let watches = self.watches.borrow();
+        let mut tallies: Vec<Tally> = watches
+            .iter()
+            .find(|watch| watch.id == id)
+            .map(|watch| watch.tallies.values().cloned().collect())
+            .unwrap_or_default();
+        tallies.sort_by(|a, b| {
+            b.bytes
+                .cmp(&a.bytes)
+                .then_with(|| a.signature.cmp(&b.signature))
+        });
+        tallies
+    }
+
+    /// True if there is no watch.
+    pub fn is_idle(&self) -> bool {
+        self.watches.borrow().is_empty()
+    }
+
+    /// Looks for leaks before finalizers run, collects, and reports what went. Where nothing can be
+    /// collected (a collection is under way, or the program saves all garbage) it reports what is there.
+    ///
+    /// # Errors
+    /// If the inspector is at work on another thread, or memory runs out.
+    pub fn find(&self, py: Python<'_>, devices: &DeviceSelection) -> PyResult<Report> {
+        let started = Instant::now();
+        let all = self
+            .devices()
+            .map_or_else(|| devices.clone(), |all| all.with(devices));
+        let (mut found, objects) = self.inspector.look(py, &all, None, usize::MAX)?;
+        let before = Counters::of(py, &found);
+        self.checking.set(true);
+        let collected = self.inspector.gc().collect(py);
+        self.checking.set(false);
+        let collected = collected?;
+        let saved = collected && self.inspector.gc().saves_garbage(py);
+        let went = collected && !saved;
+        let mut notes = Vec::new();
+        if went {
+            let alive = self.inspector.tracked_addresses(py);
+            confirm_gone(py, &mut found, Fate::BeforeFinalizers(&alive));
+            notes.extend(before.share_out(py, &mut found));
+        } else if saved && !found.is_empty() {
+            notes.push(
+                "The program set gc.DEBUG_SAVEALL: its garbage stays in gc.garbage, and nothing \
+                 was freed."
+                    .to_owned(),
+            );
+        }
+        let collection = Collection {
+            trigger: if collected { "find" } else { "look" }.to_owned(),
+            generation: Some(2),
+            garbage_objects: objects as u64,
+            pause_us: 0,
+        };
+        let mut report = self.inspector.report(py, found, collection, started);
+        report.notes = notes;
+        if went {
+            self.tell(py, &report);
+        }
+        Ok(about(&report, devices))
+    }
+
+    /// Reports what is garbage now to every watch, without collecting.
+    pub fn last_look(&self, py: Python<'_>) {
+        let started = Instant::now();
+        let Some(devices) = self.devices() else {
+            return;
+        };
+        if let Ok((found, objects)) = self.inspector.look(py, &devices, None, MOST)
+            && !found.is_empty()
+        {
+            let collection = Collection {
+                trigger: "exit".to_owned(),
+                generation: None,
+                garbage_objects: objects as u64,
+                pause_us: 0,
+            };
+            let report = self.inspector.report(py, found, collection, started);
+            self.tell(py, &report);
+        }
+    }
+
+    /// The devices that some watch is about.
+    fn devices(&self) -> Option<DeviceSelection> {
+        let watches = self.watches.try_borrow().ok()?;
+        watches
+            .iter()
+            .fold(None, |all: Option<DeviceSelection>, watch| {
+                let one = &watch.devices;
+                Some(all.map_or_else(|| one.clone(), |all| all.with(one)))
+            })
+    }
+
+    fn is_thorough(&self) -> bool {
+        self.watches
+            .try_borrow()
+            .is_ok_and(|watches| watches.iter().any(|watch| watch.thorough))
+    }
+
+    /// Tells of an error of our own, the first time; that the inspector was at work already is none.
+    fn note_error(&self, py: Python<'_>, error: &PyErr) {
+        if error.is_instance_of::<Busy>(py) || self.complained.replace(true) {
+            return;
+        }
+        // To write out an exception takes memory of Python's, where there is none.
+        let sentence = if error.is_instance_of::<PyMemoryError>(py) {
+            "there was not enough memory to look at a collection's garbage; it went on unseen"
+                .to_owned()
+        } else {
+            format!("could not look at a collection's garbage: {error}")
+        };
+        self.complain(sentence);
+    }
+
+    /// Says, the first time, that there was too much garbage to examine.
+    fn note_too_many(&self, objects: usize) {
+        if !self.shied.replace(true) {
+            self.complain(format!(
+                "a collection freed {objects} objects at once, tensors among them. Garbage of more than \
+                 {MOST} objects is not searched for cycles, as that would hold the program up for \
+                 seconds; cyclescope.find_tensor_cycles() searches any"
+            ));
+        }
+    }
+
+    fn complain(&self, sentence: String) {
+        let news = News::Trouble(sentence);
+        self.deliveries.send([Delivery {
+            watch: 0,
+            news,
+            is_kept: true,
+        }]);
+    }
+
+    /// Counts the leaks that all watches which they concern have told already, and takes them out.
+    fn count_known(&self, found: &mut Vec<Found>) {
+        let Ok(mut watches) = self.watches.try_borrow_mut() else {
+            return;
+        };
+        found.retain(|leak| {
+            let mut concerned: Vec<&mut Watch> = watches
+                .iter_mut()
+                .filter(|watch| leak.buffers().any(|b| watch.devices.contains(&b.device)))
+                .collect();
+            if !concerned.iter().all(|watch| watch.has_told(leak)) {
+                return true;
+            }
+            let seen = self.inspector.occurrence_of(leak);
+            for watch in &mut concerned {
+                if let Some(tally) = watch.tallies.get_mut(leak.signature()) {
+                    tally.add(&seen);
+                }
+            }
+            false
+        });
+    }
+
+    /// Brings a report to the watches that it concerns.
+    fn tell(&self, _py: Python<'_>, report: &Report) {
+        let mut news = Vec::new();
+        if let Ok(mut watches) = self.watches.try_borrow_mut() {
+            for watch in watches.iter_mut() {
+                let leaks: Vec<Leak> = report
+                    .leaks
+                    .iter()
+                    .filter(|leak| {
+                        concerns(leak, &watch.devices)
+                            && !watch.ignored.contains(leak)
+                            && watch.count(leak, report.time)
+                    })
+                    .cloned()
+                    .collect();
+                if !leaks.is_empty() {
+                    let report = with_leaks(report, leaks);
+                    news.push(Delivery {
+                        watch: watch.id,
+                        news: News::Report(Arc::new(report)),
+                        // There are few of the former, and who asked for the latter relies on each.
+                        is_kept: watch.frequency == Frequency::OncePerLeak || watch.thorough,
+                    });
+                }
+                if watch.tallies.len() >= LEAK_LIMIT
+                    && !std::mem::replace(&mut watch.overflowed, true)
+                {
+                    news.push(Delivery {
+                        watch: 0,
+                        is_kept: true,
+                        news: News::Trouble(format!(
+                            "a watch has seen {LEAK_LIMIT} distinct leaks; of further ones it neither \
+                             warns nor keeps count. Look whether the program makes classes or \
+                             functions without end, or leave leaks out with ignore=[...]"
+                        )),
+                    });
+                }
+            }
+        }
+        if !news.is_empty() {
+            self.deliveries.send(news);
+        }
+    }
+}
+
+impl Watch {
+    /// True if the leak was told, and need not be told again.
+    fn has_told(&self, leak: &Found) -> bool {
+        self.frequency == Frequency::OncePerLeak && self.tallies.contains_key(leak.signature())
+    }
+
+    /// Counts a leak; true if the watch is to be told of it.
+    fn count(&mut self, leak: &Leak, time: f64) -> bool {
+        let full = self.tallies.len() >= LEAK_LIMIT;
+        match self.tallies.entry(leak.signature.clone()) {
+            Entry::Vacant(_) if full => self.frequency == Frequency::EveryCollection,
+            Entry::Vacant(entry) => {
+                entry.insert(Tally::of(leak, time));
+                true
+            }
+            Entry::Occupied(mut entry) => {
+                let tally = entry.get_mut();
+                leak.occurrences.iter().for_each(|seen| tally.add(seen));
+                self.frequency == Frequency::EveryCollection
+            }
+        }
+    }
+}
+
+/// The part of a report that is about some devices.
+fn about(report: &Report, devices: &DeviceSelection) -> Report {
+    let leaks = report.leaks.iter();
+    let leaks = leaks.filter(|leak| concerns(leak, devices)).cloned();
+    with_leaks(report, leaks.collect())
+}
+
+/// True if the leak holds a buffer on one of the devices.
+fn concerns(leak: &Leak, devices: &DeviceSelection) -> bool {
+    leak.buffers.iter().any(|b| devices.contains(&b.device))
+}
+
+/// The report with other leaks.
+fn with_leaks(report: &Report, leaks: Vec<Leak>) -> Report {
+    Report {
+        schema: report.schema,
+        tool: report.tool.clone(),
+        time: report.time,
+        process: report.process.clone(),
+        collection: report.collection.clone(),
+        leaks,
+        notes: report.notes.clone(),
+    }
+}

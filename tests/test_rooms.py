@@ -1,0 +1,132 @@
+"""The rooms of ``src`` stand in one order, and no two files import each other.
+
+The order is the table in ``src/lib.rs``. What is compiled for tests only may import anything.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+SRC = Path(__file__).parents[1] / "src"
+ROOMS = re.findall(r"^//! \| \[?`(\w+)`\]? \|", (SRC / "lib.rs").read_text("utf-8"), re.MULTILINE)
+
+Module = tuple[str, ...]
+
+
+def module_of(file: Path) -> Module:
+    parts = file.relative_to(SRC).with_suffix("").parts
+    return parts[:-1] if parts[-1] in ("mod", "lib") else parts
+
+
+FILES = {module_of(file): file for file in sorted(SRC.rglob("*.rs"))}
+
+
+def shipped(text: str) -> str:
+    """The text without comments and without what is compiled for tests only."""
+    text = re.sub(r"^\s*//.*\n", "", text, flags=re.MULTILINE)
+    return re.split(r"^#\[cfg\(test\)\]\n(?=mod \w+ \{)", text, flags=re.MULTILINE)[0]
+
+
+def for_tests_only() -> set[Module]:
+    """The modules that are compiled for tests only."""
+    found = set()
+    for module, file in FILES.items():
+        for name in re.findall(r"#\[cfg\(test\)\]\n(?:pub(?:\(crate\))? )?mod (\w+);", file.read_text("utf-8")):
+            found.add((*module, name))
+    return found
+
+
+def flattened(tree: str) -> Iterator[Module]:
+    """``a::{b, c::d}`` as ``a::b`` and ``a::c::d``."""
+    tree = tree.strip()
+    whole = re.fullmatch(r"((?:\w+::)*)\{(.*)\}", tree, re.DOTALL)
+    if whole is None:
+        yield tuple(re.sub(r"\s+as\s+\w+$", "", tree).split("::"))
+        return
+    head = tuple(filter(None, whole[1].split("::")))
+    depth, part = 0, ""
+    for char in whole[2] + ",":
+        depth += (char == "{") - (char == "}")
+        if char == "," and depth == 0:
+            if part.strip():
+                for path in flattened(part):
+                    yield head + path
+            part = ""
+        else:
+            part += char
+
+
+def exported(module: Module) -> dict[str, Module]:
+    """Where the names come from that a module re-exports from its own files."""
+    text = shipped(FILES[module].read_text("utf-8"))
+    found = {}
+    for tree in re.findall(r"^pub(?:\([^)]*\))? use ([^;]+);", text, re.MULTILINE):
+        for path in flattened(tree):
+            if (*module, path[0]) in FILES:
+                found[path[-1]] = (*module, path[0])
+    return found
+
+
+EXPORTED = {module: exported(module) for module in FILES}
+
+
+def imports(module: Module) -> Iterator[Module]:
+    """The files of the crate that a file uses something of."""
+    text = shipped(FILES[module].read_text("utf-8"))
+    paths = [path for tree in re.findall(r"\buse ([^;]+);", text) for path in flattened(tree)]
+    paths += [tuple(path.split("::")) for path in re.findall(r"(?<!use )\b((?:crate|super)(?:::\w+)+)", text)]
+    for path in paths:
+        if path[0] == "crate":
+            path = path[1:]
+        elif path[0] == "super":
+            # Of a module in the file, `super` is the file itself.
+            above = len(path) - len([part for part in path if part != "super"])
+            path = module[: len(module) - above] + path[above:]
+        else:
+            continue
+        known = max((path[:length] for length in range(len(path) + 1) if path[:length] in FILES), key=len)
+        if len(path) > len(known):
+            known = EXPORTED[known].get(path[len(known)], known)
+        if known and known != module:
+            yield known
+
+
+IMPORTS = {module: set(imports(module)) for module in FILES if module not in for_tests_only()}
+
+
+def test_every_room_has_a_place_in_the_order() -> None:
+    rooms = {module[0] for module in FILES if module}
+    assert rooms == set(ROOMS)
+
+
+def test_a_room_imports_only_rooms_above_it() -> None:
+    wrong = [
+        f"{'/'.join(module)} imports {'/'.join(other)}"
+        for module, others in IMPORTS.items()
+        for other in sorted(others)
+        if module and ROOMS.index(other[0]) > ROOMS.index(module[0])
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_no_files_import_each_other() -> None:
+    """In a circle of any length; a room's ``mod.rs`` stands for what it re-exports."""
+    state: dict[Module, int] = {}
+    circles = []
+
+    def visit(module: Module, way: list[Module]) -> None:
+        state[module] = 1
+        for other in sorted(IMPORTS.get(module, ())):
+            if state.get(other) == 1:
+                circle = [*way[way.index(other) :], other]
+                circles.append(" -> ".join("/".join(each) for each in circle))
+            elif other not in state:
+                visit(other, [*way, other])
+        state[module] = 2
+
+    for module in IMPORTS:
+        if module not in state:
+            visit(module, [module])
+    assert not circles, "\n".join(circles)
