@@ -8,14 +8,13 @@ use pyo3::prelude::*;
 use rustc_hash::FxHashMap;
 
 use super::Inspector;
-use super::inspector::busy;
+use super::busy::busy;
 use super::room::{MANY, ROOM_FOR_OBJECT, ask_for_room};
 use crate::cpython::{
     Builtins, Form, FunctionLayout, HeadLayout, Layouts, ObjectKind, TypeFacts, TypeTable, Verdict,
     reference_count,
 };
 use crate::device::DeviceSelection;
-use crate::memory::array::prefetch_at;
 
 /// What a quick look at garbage says.
 #[derive(Clone, Copy, Debug, Default)]
@@ -221,21 +220,6 @@ impl<C: Fn(*mut ffi::PyTypeObject) -> Verdict> Search<'_, C> {
         }
     }
 }
-
-/// The objects of a list, the memory of each of which is fetched [`AHEAD`] of its turn.
-pub(crate) fn in_turn(
-    objects: &[*mut ffi::PyObject],
-) -> impl Iterator<Item = *mut ffi::PyObject> + '_ {
-    objects.iter().enumerate().map(|(index, object)| {
-        if let Some(soon) = objects.get(index + AHEAD) {
-            prefetch_at(soon.cast());
-        }
-        *object
-    })
-}
-
-/// In objects.
-const AHEAD: usize = 4;
 
 impl Inspector {
     /// Looks whether garbage holds a buffer: one traversal, no graph.

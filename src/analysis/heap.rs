@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Inspector;
-use super::inspector::busy;
+use super::busy::busy;
 use super::live::{Live, LiveBuffer};
 use super::naming::Naming;
 use crate::capture::AllocationTraces;

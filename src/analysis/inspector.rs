@@ -6,14 +6,13 @@ use std::rc::Rc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use petgraph::graph::NodeIndex;
-use pyo3::exceptions::PyRuntimeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::assemble::Described;
+use super::busy::busy;
 use super::found::{Found, Held, Occurrence};
-use super::glance::in_turn;
 use super::process::{framework_versions, process};
 use super::room::{FEW, MANY, ROOM_FOR_BUFFER, ROOM_FOR_OBJECT, ask_for_room};
 use crate::capture::{
@@ -31,6 +30,7 @@ use crate::graph::{
     hide_values, select,
 };
 use crate::memory::Marks;
+use crate::memory::array::in_turn;
 use crate::model::occurrences;
 use crate::model::redact::{redact, redact_process};
 use crate::model::report::{
@@ -680,21 +680,8 @@ impl Inspector {
     }
 }
 
-pyo3::create_exception!(
-    cyclescope,
-    Busy,
-    PyRuntimeError,
-    "The inspector is at work already: on another thread, or further up the stack."
-);
-
 /// In seconds since 1970-01-01 UTC.
 fn now() -> f64 {
     let time = SystemTime::now().duration_since(UNIX_EPOCH);
     time.map_or(0.0, |time| time.as_secs_f64())
-}
-
-pub(super) fn busy() -> PyErr {
-    Busy::new_err(
-        "cyclescope is looking at the heap on another thread already; try again when it is done",
-    )
 }

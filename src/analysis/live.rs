@@ -9,8 +9,8 @@ use pyo3::types::PyTuple;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Inspector;
-use super::inspector::busy;
-use super::owned::Edges;
+use super::busy::busy;
+use super::edges::Edges;
 use crate::capture::{
     Csr, LiveObjects, NotTaken, ReferenceName, RunningFrame, is_in_package, is_library_file,
     running_frames, thread_names,

@@ -1,6 +1,8 @@
 //! What holds device memory in a Python program: in cycles that are garbage, and in the live heap.
 
 mod assemble;
+mod busy;
+mod edges;
 mod found;
 mod glance;
 mod heap;
@@ -14,6 +16,7 @@ mod room;
 mod unreachable;
 mod why;
 
+pub(crate) use busy::Busy;
 pub(crate) use found::{Fate, Found, confirm_gone, prefer};
+pub(crate) use inspector::DESCRIBED;
 pub use inspector::Inspector;
-pub(crate) use inspector::{Busy, DESCRIBED};

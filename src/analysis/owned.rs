@@ -2,9 +2,10 @@
 
 use pyo3::prelude::*;
 use pyo3::types::PyCFunction;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
 use super::Inspector;
+use super::edges::Edges;
 use super::live::{Extra, Live, LiveBuffer};
 use crate::capture::{ReferenceName, RunningFrame, running_frames};
 use crate::cpython::{Verdict, dict_items, imported, int_value, text_of};
@@ -397,28 +398,5 @@ impl<'py> Live<'py> {
             edges.taken.insert(to);
         }
         edges.add(from, to, name);
-    }
-}
-
-/// The references to add, and what is known while they are gathered.
-#[derive(Default)]
-pub(super) struct Edges {
-    pub list: Vec<(u32, u32)>,
-    pub names: FxHashMap<(u32, u32), ReferenceName>,
-    /// Index in [`Live::buffers`], by device and pointer, and by holder.
-    memory: FxHashMap<(String, u64), usize>,
-    memory_of: FxHashMap<u32, usize>,
-    /// Nodes of objects that are not of the heap, by address: they are held in [`Live::extra`].
-    made: FxHashMap<usize, u32>,
-    /// Objects of which a reference from C++ was accounted for.
-    taken: FxHashSet<u32>,
-    some_hidden: bool,
-}
-
-impl Edges {
-    pub fn add(&mut self, from: u32, to: u32, name: ReferenceName) {
-        if self.names.insert((from, to), name).is_none() {
-            self.list.push((from, to));
-        }
     }
 }

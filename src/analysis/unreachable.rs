@@ -6,7 +6,7 @@ use pyo3::types::PyList;
 use rustc_hash::FxHashSet;
 
 use super::Inspector;
-use super::inspector::busy;
+use super::busy::busy;
 use super::room::{ROOM_FOR_OBJECT, ask_for_room, no_room};
 use crate::collector::unreachable;
 

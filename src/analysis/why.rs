@@ -8,7 +8,7 @@ use pyo3::types::PyTuple;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Inspector;
-use super::inspector::busy;
+use super::busy::busy;
 use super::live::{Live, Root};
 use super::naming::Naming;
 use crate::device::DeviceSelection;

@@ -8,9 +8,9 @@ use rustc_hash::FxHashMap;
 
 use super::Place;
 use super::places::{code_place, function_code, function_place, qualname};
+use crate::cpython::attributes::class_items;
 use crate::cpython::read::{
-    class_items, dict_items, find_item, imported, int_value, items, module_named,
-    printable, referents, text_of,
+    dict_items, find_item, imported, int_value, items, module_named, printable, referents, text_of,
 };
 use crate::cpython::types::is_heap_type;
 use crate::cpython::{Builtins, ObjectKind};

@@ -3,17 +3,16 @@
 use pyo3::ffi;
 use pyo3::prelude::*;
 
+use super::Description;
 use super::classes::Classes;
 use super::places::{
     callable_place, code_place, frame_facts, function_code, function_place, qualname,
 };
 use super::variables::suspended;
-use super::Description;
+use crate::cpython::attributes::first_of_kind;
 use crate::cpython::frames::variable_names;
-use crate::cpython::read::{first_of_kind, printable};
-use crate::cpython::{
-    Builtins, ObjectKind, dict_items, find_item, int_value, items, text_of,
-};
+use crate::cpython::read::printable;
+use crate::cpython::{Builtins, ObjectKind, dict_items, find_item, int_value, items, text_of};
 
 /// Describes one object without running its code.
 pub fn describe(

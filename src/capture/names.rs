@@ -1,6 +1,5 @@
 //! What the references of an object are called.
 
-
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyFloat, PyString, PyTuple};
@@ -12,7 +11,8 @@ use super::describe::deque_length;
 use super::places::qualname;
 use super::variables::{name_frame, name_suspended};
 use crate::cpython::attributes::{inline_values, instance_dict};
-use crate::cpython::read::{TEXT_LIMIT, last_referents, member_place, printable, texts_of};
+use crate::cpython::descriptor::member_place;
+use crate::cpython::read::{TEXT_LIMIT, last_referents, printable, texts_of};
 use crate::cpython::{
     Builtins, Descriptor, ObjectKind, class_items, dict_items, int_value, items, text_of,
 };

@@ -4,11 +4,9 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 
 use super::Place;
+use crate::cpython::attributes::first_of_kind;
 use crate::cpython::frames::code_of_frame;
-use crate::cpython::read::{
-    first_of_kind, int_value,
-    printable, text_of,
-};
+use crate::cpython::read::{int_value, printable, text_of};
 use crate::cpython::{Builtins, Descriptor, ObjectKind};
 
 pub(super) fn qualname(descriptor: &Descriptor, object: &Bound<'_, PyAny>) -> String {

@@ -6,10 +6,10 @@ use pyo3::types::PyType;
 use rustc_hash::FxHashMap;
 
 use super::ObjectKind;
+use super::descriptor::{Descriptor, length_of};
 use super::fields::MemberLayout;
 use super::frame_layout::{FrameLayout, VariableNames};
 use super::inline_values::AttributeLayout;
-use super::read::{Descriptor, length_of};
 
 /// Built-in types by kind, and the C descriptors through which their parts are read.
 ///

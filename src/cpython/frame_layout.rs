@@ -3,8 +3,9 @@
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyDict, PyList, PyTuple};
 
+use super::descriptor::Descriptor;
 use super::fields::{only_word, words};
-use super::read::{Descriptor, texts_of};
+use super::read::texts_of;
 
 /// Where frames have their parts from 3.11 on, in words: `_PyInterpreterFrame` and `struct _frame`
 /// (Include/internal/pycore_frame.h; from 3.14 on pycore_interpframe_structs.h), and `_PyGenObject_HEAD`

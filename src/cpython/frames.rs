@@ -3,13 +3,11 @@
 use pyo3::ffi;
 use pyo3::prelude::*;
 
+use super::ObjectKind;
+use super::attributes::first_of_kind;
 use super::builtins::Builtins;
 use super::frame_layout::{FrameLayout, TAG, VariableNames};
-use super::read::{
-    first_of_kind, referents,
-    texts_of,
-};
-use super::ObjectKind;
+use super::read::{referents, texts_of};
 
 pub type Variables = Vec<(String, usize)>;
 pub type Parts = Vec<(&'static str, usize)>;

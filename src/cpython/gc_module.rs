@@ -1,6 +1,5 @@
 //! The parts of CPython's `gc` module that are used, called without detours.
 
-
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyList;

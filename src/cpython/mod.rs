@@ -14,6 +14,8 @@ mod builtin_function;
 #[cfg(feature = "python")]
 pub(crate) mod builtins;
 #[cfg(feature = "python")]
+pub(crate) mod descriptor;
+#[cfg(feature = "python")]
 pub(crate) mod fields;
 #[cfg(feature = "python")]
 mod fork;
@@ -41,13 +43,15 @@ pub(crate) mod types;
 pub use kind::ObjectKind;
 #[cfg(feature = "python")]
 pub(crate) use {
+    attributes::class_items,
     builtins::Builtins,
+    descriptor::Descriptor,
     fields::{Form, FunctionLayout, Layouts},
     gc_state::{DEBUG_COLLECTABLE, GcState},
     list::ListLayout,
     read::{
-        Descriptor, class_items, dict_items, find_item, imported, int_value, interned, items,
-        module_count, new_text, text_of,
+        dict_items, find_item, imported, int_value, interned, items, module_count, new_text,
+        text_of,
     },
     slots::{CollectorHead, HeadLayout},
     traverse::{for_each_referent, reference_count},

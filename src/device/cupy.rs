@@ -5,9 +5,9 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
 
-use super::frameworks::Proposal;
 use super::modules::{class, imported};
 use super::numpy::Numpy;
+use super::proposal::Proposal;
 use crate::cpython::{Descriptor, int_value};
 
 /// CuPy's array type and the C descriptors through which its arrays are read: an array has a

@@ -2,40 +2,23 @@
 
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyByteArray, PyBytes, PyDict, PyTuple, PyType};
+use pyo3::types::{PyDict, PyTuple, PyType};
 
 use super::autograd::FunctionParts;
 use super::cupy::Cupy;
 use super::driver::{PointerKind, pointer_kind};
 use super::modules::{imported, module_count};
 use super::numpy::Numpy;
-use super::torch::{Torch, WeakStorage};
+use super::proposal::Proposal;
+use super::storage_watch::{Lent, StorageWatch};
+use super::torch::Torch;
 use super::{DeviceBuffer, DeviceSelection};
-use crate::cpython::{Builtins, Verdict, reference_count};
+use crate::cpython::{Builtins, Verdict};
 
 const TENSOR: Verdict = 1;
 const STORAGE: Verdict = 2;
 const NUMPY_ARRAY: Verdict = 3;
 const CUPY_ARRAY: Verdict = 4;
-
-/// A framework's word on what memory an object holds, not yet confirmed.
-pub struct Proposal {
-    pub buffer: DeviceBuffer,
-}
-
-impl Proposal {
-    pub fn new(pointer: u64, bytes: u64, device: String) -> Self {
-        let buffer = DeviceBuffer {
-            pointer,
-            bytes,
-            device,
-            dtype: None,
-            shape: None,
-            confirmed: false,
-        };
-        Self { buffer }
-    }
-}
 
 /// The frameworks that the program has imported so far.
 pub struct Frameworks {
@@ -332,189 +315,5 @@ impl Frameworks {
             _ => Lent::watch(self.reference.bind(holder.py()), chain, own)
                 .map_or(StorageWatch::Blind, StorageWatch::Lent),
         }
-    }
-}
-
-/// A weak hold on a buffer's memory, which keeps nothing from being freed: tells afterwards whether
-/// the memory really went.
-pub enum StorageWatch {
-    /// PyTorch's own weak handle of a storage.
-    Torch(WeakStorage),
-    Lent(Lent),
-    /// The framework offers nothing.
-    Blind,
-}
-
-/// Memory of a Python object, the lender, which goes with it.
-pub struct Lent {
-    /// The lender, and what leads to it, as far as no weak reference can refer to them; none if one can refer to the
-    /// lender.
-    links: Vec<Link>,
-    /// The objects that alone keep the links, or the lender itself; weakly.
-    holders: Vec<Holder>,
-}
-
-/// An object that goes when all that refers to it goes.
-struct Link {
-    address: usize,
-    /// How many references there are to it.
-    references: i64,
-    /// The addresses of the objects that are known to have one.
-    referrers: Vec<usize>,
-}
-
-struct Holder {
-    address: usize,
-    weak: Py<PyAny>,
-    /// The collector clears weak references to objects that it means to free before it runs finalizers, and one of
-    /// those may save the object.
-    collectable: bool,
-}
-
-impl StorageWatch {
-    /// Takes account of another holder of the same memory.
-    pub fn join(&mut self, other: impl FnOnce() -> Self) {
-        if let Self::Lent(lent) = self
-            && !lent.is_known_whole()
-            && let Self::Lent(other) = other()
-        {
-            lent.add(other);
-        }
-    }
-
-    /// Whether the memory is gone; `None` if there is no telling.
-    ///
-    /// Of an object to which weak references were cleared, `is_alive` says by its address whether the collector
-    /// still knows it.
-    pub fn into_gone(
-        self,
-        py: Python<'_>,
-        is_alive: &dyn Fn(usize) -> Option<bool>,
-    ) -> Option<bool> {
-        match self {
-            Self::Torch(storage) => storage.is_gone(py),
-            Self::Lent(lent) => lent.is_gone(py, is_alive),
-            Self::Blind => None,
-        }
-    }
-}
-
-impl Lent {
-    /// A watch on what the last of a chain of objects lends, each of which refers to the next.
-    fn watch(
-        class: &Bound<'_, PyType>,
-        mut chain: Vec<Bound<'_, PyAny>>,
-        own: &dyn Fn(usize) -> i64,
-    ) -> Option<Self> {
-        let mut links = Vec::new();
-        while let Some(object) = chain.pop() {
-            if let Some(holder) = Holder::new(class, &object) {
-                let holders = vec![holder];
-                return Some(Self { links, holders });
-            }
-            let address = object.as_ptr() as usize;
-            // SAFETY: attached, and the object is alive. One reference is that of the chain.
-            let references = unsafe { reference_count(object.as_ptr()) } - 1 - own(address);
-            links.push(Link {
-                address,
-                references,
-                referrers: vec![chain.last()?.as_ptr() as usize],
-            });
-        }
-        None
-    }
-
-    fn add(&mut self, other: Self) {
-        for link in other.links {
-            match self
-                .links
-                .iter_mut()
-                .find(|known| known.address == link.address)
-            {
-                Some(known) => {
-                    for referrer in link.referrers {
-                        if !known.referrers.contains(&referrer) {
-                            known.referrers.push(referrer);
-                        }
-                    }
-                }
-                None => self.links.push(link),
-            }
-        }
-        for holder in other.holders {
-            if !self
-                .holders
-                .iter()
-                .any(|known| known.address == holder.address)
-            {
-                self.holders.push(holder);
-            }
-        }
-    }
-
-    /// True if all that keeps the lender is known.
-    fn is_known_whole(&self) -> bool {
-        self.links
-            .iter()
-            .all(|link| link.referrers.len() as i64 >= link.references)
-    }
-
-    fn is_gone(&self, py: Python<'_>, is_alive: &dyn Fn(usize) -> Option<bool>) -> Option<bool> {
-        if !self.is_known_whole() {
-            return None;
-        }
-        for holder in &self.holders {
-            if holder.is_there(py) {
-                return Some(false);
-            }
-            if holder.collectable && is_alive(holder.address)? {
-                return Some(false);
-            }
-        }
-        Some(true)
-    }
-}
-
-impl Holder {
-    /// `None` for an object that no weak reference can refer to.
-    ///
-    /// `class` derives from `weakref.ref`: a plain reference without a callback may be one that the program has
-    /// already (`get_basic_refs` in Objects/weakrefobject.c). It may be garbage, which holding it would keep alive.
-    fn new(class: &Bound<'_, PyType>, object: &Bound<'_, PyAny>) -> Option<Self> {
-        if object.is_exact_instance_of::<PyBytes>() || object.is_exact_instance_of::<PyByteArray>()
-        {
-            return None;
-        }
-        // SAFETY: attached; without a callback, a weak reference runs no code. Nobody else has it, and it refers to
-        // nothing, so the collector need not know it.
-        unsafe {
-            let end = std::ptr::null_mut::<ffi::PyObject>();
-            let weak = ffi::PyObject_CallFunctionObjArgs(class.as_ptr(), object.as_ptr(), end);
-            let Some(weak) = Bound::from_owned_ptr_or_opt(object.py(), weak) else {
-                ffi::PyErr_Clear();
-                return None;
-            };
-            ffi::PyObject_GC_UnTrack(weak.as_ptr().cast());
-            let flags = ffi::PyType_GetFlags(ffi::Py_TYPE(object.as_ptr()));
-            Some(Self {
-                address: object.as_ptr() as usize,
-                weak: weak.unbind(),
-                collectable: flags & ffi::Py_TPFLAGS_HAVE_GC != 0,
-            })
-        }
-    }
-
-    /// True if the object is there; a weak reference to it may have been cleared all the same.
-    fn is_there(&self, _py: Python<'_>) -> bool {
-        let mut object = std::ptr::null_mut();
-        // SAFETY: attached; on success this is a new reference, given up here.
-        unsafe {
-            if ffi::compat::PyWeakref_GetRef(self.weak.as_ptr(), &mut object) == 1 {
-                ffi::Py_DecRef(object);
-                return true;
-            }
-            ffi::PyErr_Clear();
-        }
-        false
     }
 }

@@ -20,6 +20,10 @@ mod modules;
 #[cfg(feature = "python")]
 mod numpy;
 #[cfg(feature = "python")]
+mod proposal;
+#[cfg(feature = "python")]
+mod storage_watch;
+#[cfg(feature = "python")]
 mod torch;
 
 pub use selection::{DeviceSelection, UnknownDevice};
@@ -28,8 +32,9 @@ pub(crate) use {
     allocator::{allocated_bytes, allocator_bytes, allocator_counts},
     autograd::attributes_of,
     driver::{driver_present, gpu_names},
-    frameworks::{Frameworks, StorageWatch},
+    frameworks::Frameworks,
     modules::class,
+    storage_watch::StorageWatch,
 };
 
 /// A piece of device memory, as its framework and the driver describe it.

@@ -7,8 +7,8 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyDict, PyType};
 
-use super::frameworks::Proposal;
 use super::modules::class;
+use super::proposal::Proposal;
 use crate::cpython::{Descriptor, int_value, text_of};
 
 /// NumPy's array type, and how its arrays are read.

@@ -7,8 +7,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
 
 use super::autograd::{Autograd, FunctionParts};
-use super::frameworks::Proposal;
 use super::modules::{class, imported, part};
+use super::proposal::Proposal;
 use crate::cpython::{Builtins, Descriptor, int_value, new_text};
 
 /// The parts of PyTorch that are needed, looked up once in a module that the program has imported.

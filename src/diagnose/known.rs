@@ -8,7 +8,6 @@ use std::sync::LazyLock;
 
 use serde::Deserialize;
 
-use super::library::normal;
 use crate::model::report::{Known, Leak, Step};
 
 /// One entry of the list.
@@ -116,6 +115,11 @@ fn release(version: &str) -> Vec<u64> {
         .split('.')
         .map_while(|number| number.parse().ok())
         .collect()
+}
+
+/// A name as the package index compares names: `Typing_Extensions` is `typing-extensions`.
+pub fn normal(name: &str) -> String {
+    name.to_ascii_lowercase().replace(['_', '.'], "-")
 }
 
 #[cfg(test)]

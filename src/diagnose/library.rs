@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use super::known::known;
+use super::known::{known, normal};
 use crate::capture::is_library_file;
 use crate::model::report::{Advice, Leak, Library, Location, Node, NodeKind, Report};
 
@@ -291,11 +291,6 @@ fn brings(metadata: &Path, import: &str) -> bool {
                 .is_some_and(|rest| rest.starts_with('/') || rest.starts_with(".py,"))
         })
     })
-}
-
-/// A name as the package index compares names: `Typing_Extensions` is `typing-extensions`.
-pub fn normal(name: &str) -> String {
-    name.to_ascii_lowercase().replace(['_', '.'], "-")
 }
 
 #[cfg(test)]

@@ -5,9 +5,9 @@ use petgraph::algo::kosaraju_scc;
 use petgraph::graph::{EdgeIndex, NodeIndex};
 use petgraph::visit::EdgeRef;
 
+use super::distances::{cost, distances};
 use super::group::is_cyclic;
 use super::leak_graph::LeakGraph;
-use super::shortest::{cost, distances};
 use crate::capture::ReferenceName;
 
 /// A closed way: `nodes[i]` refers to `nodes[i + 1]` by `edges[i]`, the last to the first.

@@ -9,6 +9,7 @@
 
 mod cut;
 mod cycle;
+mod distances;
 mod dominators;
 mod fold;
 mod group;

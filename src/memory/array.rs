@@ -224,6 +224,18 @@ pub(crate) fn prefetch_at(address: *const u8) {
     let _ = address;
 }
 
+/// The addresses of a list, the memory at each of which is fetched ahead of its turn.
+#[cfg(feature = "python")]
+pub fn in_turn<T>(addresses: &[*mut T]) -> impl Iterator<Item = *mut T> + '_ {
+    const AHEAD: usize = 4;
+    addresses.iter().enumerate().map(|(index, address)| {
+        if let Some(soon) = addresses.get(index + AHEAD) {
+            prefetch_at(soon.cast());
+        }
+        *address
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::collection::vec;

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::scene::Detail;
 use crate::model::report::{Leak, NodeKind};
 
 /// More boxes than this are not drawn.
@@ -19,6 +18,19 @@ const UNPROVEN_DISTANCE: usize = 1;
 pub const FOLDS: usize = 12;
 /// So many objects of a fold are drawn where it is opened.
 const OPENED: usize = 40;
+
+/// How much of a leak is drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Detail {
+    /// The cycle, what it holds, the references to remove, and how much more there is.
+    Leak,
+    /// As `Leak`, with the interpreter's own objects that references pass.
+    Plumbing,
+    /// As `Leak`, with the objects that this one of its folds stands for, up to a limit.
+    Opened(usize),
+    /// Every object that the report describes, up to a limit.
+    All,
+}
 
 /// Objects that are not drawn.
 pub struct Fold {

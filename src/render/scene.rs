@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::chosen::{Fold, chosen};
+use super::chosen::{Detail, Fold, chosen};
 use super::shape::{LABEL, Shape, ShapeKind, TITLE};
 use crate::model::report::{Edge, EdgeRole, Leak, Step};
 use crate::model::words::{counted, cut_of, name, steps_before_gap};
@@ -11,19 +11,6 @@ use crate::model::words::{counted, cut_of, name, steps_before_gap};
 const RING: usize = 24;
 /// How many references are drawn.
 const LINKS: usize = 4000;
-
-/// How much of a leak is drawn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Detail {
-    /// The cycle, what it holds, the references to remove, and how much more there is.
-    Leak,
-    /// As `Leak`, with the interpreter's own objects that references pass.
-    Plumbing,
-    /// As `Leak`, with the objects that this one of its folds stands for, up to a limit.
-    Opened(usize),
-    /// Every object that the report describes, up to a limit.
-    All,
-}
 
 /// The boxes and links of a drawing. The first [`Scene::ring`] boxes are the cycle, in order.
 pub struct Scene {

@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 
 use super::canvas::{Canvas, Drawing, LABEL_HEIGHT, box_size, label_width, weight};
+use super::chosen::Detail;
 use super::labels::{Label, place_labels};
 use super::layout::{Plan, Size, Spot, place};
 use super::route::{Point, Route, across, along_ring};
-use super::scene::{Detail, Link, Scene, cut_meaning, scene};
+use super::scene::{Link, Scene, cut_meaning, scene};
 use super::shape::{Shape, ShapeKind};
 use crate::model::report::{EdgeRole, Leak, Report};
 

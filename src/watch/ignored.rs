@@ -1,7 +1,7 @@
 //! Leaks that the program does not want to hear of.
 
-use crate::diagnose::known::known;
-use crate::diagnose::library::{library, normal};
+use crate::diagnose::known::{known, normal};
+use crate::diagnose::library::library;
 use crate::model::report::Leak;
 
 /// Leaks that a watch, or an explicit check, is not to tell of.
