@@ -1,52 +1,30 @@
 //! The embeddable facade: looks at objects of a Python program and says which cycles among them hold
 //! device memory.
 
-use std::cell::{Cell, OnceCell, RefCell};
-use std::rc::Rc;
+use std::cell::{Cell, RefCell};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use petgraph::graph::NodeIndex;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::assemble::Described;
-use super::busy::busy;
-use super::found::{Found, Held, Occurrence};
+use super::found::Found;
 use super::process::{framework_versions, process};
-use super::room::{FEW, MANY, ROOM_FOR_BUFFER, ROOM_FOR_OBJECT, ask_for_room};
-use crate::capture::{
-    AllocationTraces, Classes, Description, ReferenceName, Snapshot, capture, class_name, describe,
-    name_references,
-};
-use crate::cpython::{
-    Builtins, GcModule, HeadLayout, Layouts, ObjectKind, TypeTable, module_count,
-};
-use crate::device::{DeviceBuffer, DeviceSelection, Frameworks, gpu_names};
+use super::room::{FEW, ROOM_FOR_OBJECT, ask_for_room};
+use crate::capture::{Classes, class_name};
+use crate::cpython::{Builtins, GcModule, HeadLayout, Layouts, TypeTable, module_count};
+use crate::device::{DeviceSelection, Frameworks, gpu_names};
 use crate::diagnose::Diagnoses;
 use crate::diagnose::library::say_whose;
-use crate::graph::{
-    Group, LeakEdge, LeakGraph, LeakNode, find_groups, fold, frees_group, hide_unless_code,
-    hide_values, select,
-};
+use crate::graph::hide_unless_code;
 use crate::memory::Marks;
 use crate::memory::array::in_turn;
 use crate::model::occurrences;
 use crate::model::redact::{redact, redact_process};
-use crate::model::report::{
-    Buffer, Collection, Leak, Occurrence as SeenAt, Process, Report, SCHEMA,
-};
+use crate::model::report::{Collection, Leak, Occurrence as SeenAt, Process, Report, SCHEMA};
 
-/// Of groups that look alike, so many are described one by one; the rest are counted as the first.
-const DESCRIBED_ALIKE: usize = 16;
 /// Where the program waits without having asked, at most so many groups of cycles are described, at up to a
 /// millisecond each.
 pub(crate) const DESCRIBED: usize = 64;
-/// Of the objects that are not described, so many types are named.
-const OMITTED_TYPES: usize = 6;
-/// Of the references from one object to another, such as a list that has it a million times, so many are
-/// shown. A cut counts for all of them: it is proven for the two objects.
-const PARALLEL: usize = 64;
 
 /// Reads the objects of the interpreter that it was made in.
 ///
@@ -79,15 +57,6 @@ pub struct Inspector {
     /// How many modules there were, and which of them are frameworks, of which version.
     pub(super) versions: Cell<(usize, Vec<(String, String)>)>,
     pub(super) redact: Cell<bool>,
-}
-
-/// What is known of garbage that is being examined.
-struct Looked<'a> {
-    snapshot: &'a Snapshot,
-    buffers: &'a [Option<DeviceBuffer>],
-    frameworks: &'a Frameworks,
-    /// How many references to the object at an address are ours.
-    own: &'a dyn Fn(usize) -> i64,
 }
 
 impl Inspector {
@@ -250,352 +219,9 @@ impl Inspector {
             .is_ok_and(|frameworks| frameworks.any())
     }
 
-    /// Finds and diagnoses the leaks in garbage.
-    ///
-    /// `own_references` is how many references to each object are not the garbage's own. At most `most` groups of cycles
-    /// are described, and what is like them counted; also returns how many were left out.
-    pub(crate) fn examine(
-        &self,
-        py: Python<'_>,
-        garbage: &[*mut ffi::PyObject],
-        own_references: i64,
-        devices: &DeviceSelection,
-        most: usize,
-    ) -> PyResult<(Vec<Found>, usize)> {
-        let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
-        let snapshot = {
-            let mut table = self.table.try_borrow_mut().map_err(|_| busy())?;
-            // SAFETY: attached; the types that are classified are alive.
-            let classify = |ty| unsafe { frameworks.classify(ty) };
-            // SAFETY: attached; the caller holds the garbage, which is distinct.
-            unsafe {
-                capture(
-                    &mut table,
-                    &self.builtins,
-                    &classify,
-                    garbage,
-                    own_references,
-                )
-            }
-        };
-        let buffers: Vec<Option<DeviceBuffer>> = snapshot
-            .objects
-            .iter()
-            .map(|object| {
-                // A buffer that others hold too is not kept alive by the garbage.
-                if object.verdict == 0 || (!object.in_garbage && object.outside_references > 0) {
-                    return None;
-                }
-                frameworks.buffer(object.verdict, &self.object(py, object.address), devices)
-            })
-            .collect();
-        let is_buffer: Vec<bool> = buffers.iter().map(Option::is_some).collect();
-        let count = is_buffer.iter().filter(|&&is| is).count();
-        if count > MANY {
-            ask_for_room(count, ROOM_FOR_BUFFER)?;
-        }
-        let groups = find_groups(&snapshot, &is_buffer);
-        let addresses = OnceCell::new();
-        let own = |address: usize| {
-            let known: &FxHashSet<usize> =
-                addresses.get_or_init(|| garbage.iter().map(|&object| object as usize).collect());
-            if known.contains(&address) {
-                own_references
-            } else {
-                0
-            }
-        };
-
-        let mut found: Vec<Found> = Vec::new();
-        let mut by_signature: FxHashMap<String, usize> = FxHashMap::default();
-        let mut alike: FxHashMap<u64, (usize, usize)> = FxHashMap::default();
-        let (mut described_in_all, mut left_out) = (0, 0);
-        for group in &groups {
-            let known = alike.get(&group.fingerprint).copied();
-            let (index, described) = match known {
-                Some((index, described))
-                    if described >= DESCRIBED_ALIKE || described_in_all >= most =>
-                {
-                    (index, Vec::new())
-                }
-                None if described_in_all >= most => {
-                    left_out += 1;
-                    continue;
-                }
-                _ => {
-                    described_in_all += 1;
-                    let Some(leak) =
-                        self.describe_group(py, &snapshot, &buffers, &frameworks, group)
-                    else {
-                        continue;
-                    };
-                    let buffer_of = |object: u32| buffers.get(object as usize)?.as_ref();
-                    let described = leak.buffers(buffer_of);
-                    let same = by_signature.get(&leak.diagnosis.signature).copied();
-                    let index = same.unwrap_or_else(|| {
-                        by_signature.insert(leak.diagnosis.signature.clone(), found.len());
-                        found.push(Found {
-                            leak,
-                            freed: None,
-                            occurrences: Vec::new(),
-                        });
-                        found.len() - 1
-                    });
-                    let seen = known.map_or(0, |(_, described)| described);
-                    alike.insert(group.fingerprint, (index, seen + 1));
-                    (index, described)
-                }
-            };
-            let looked = Looked {
-                snapshot: &snapshot,
-                buffers: &buffers,
-                frameworks: &frameworks,
-                own: &own,
-            };
-            let occurrence = self.occurrence(py, &looked, group, described);
-            if let Some(entry) = found.get_mut(index) {
-                entry.occurrences.push(occurrence);
-            }
-        }
-        Ok((found, left_out))
-    }
-
     pub(super) fn object<'py>(&self, py: Python<'py>, address: usize) -> Bound<'py, PyAny> {
         // SAFETY: attached; called with addresses of a snapshot whose garbage is still held.
         unsafe { Bound::from_borrowed_ptr(py, address as *mut ffi::PyObject) }
-    }
-
-    /// The leak of one group.
-    fn describe_group(
-        &self,
-        py: Python<'_>,
-        snapshot: &Snapshot,
-        buffers: &[Option<DeviceBuffer>],
-        frameworks: &Frameworks,
-        group: &Group,
-    ) -> Option<Described> {
-        let selection = select(snapshot, group);
-        let mut graph = fold(self.leak_graph(py, snapshot, buffers, frameworks, &selection));
-        if self.redact.get() {
-            hide_values(&mut graph);
-        }
-        let mut diagnoses = self.diagnoses.take();
-        let diagnosis = diagnoses.of(&graph);
-        self.diagnoses.set(diagnoses);
-        let mut diagnosis = diagnosis?;
-        if selection.omitted > 0 {
-            // Only a part of the group was described; the proof takes the whole.
-            let is_buffer: Vec<bool> = buffers.iter().map(Option::is_some).collect();
-            let ends = |&edge| {
-                let (from, to) = graph.edge_endpoints(edge)?;
-                Some((graph[from].object?, graph[to].object?))
-            };
-            let cuts: Option<Vec<(u32, u32)>> = diagnosis.cuts.iter().map(ends).collect();
-            Rc::make_mut(&mut diagnosis).cuts_free =
-                cuts.is_some_and(|cuts| frees_group(snapshot, group, &is_buffer, &cuts));
-        }
-        let traces = AllocationTraces::new(py);
-        let allocated_at = |node: &LeakNode| {
-            let address = snapshot.objects.get(node.object? as usize)?.address;
-            traces.place_of(&self.object(py, address))
-        };
-        Some(Described {
-            allocations: graph.node_weights().map(allocated_at).collect(),
-            diagnosis,
-            omitted: selection.omitted,
-            omitted_types: self.omitted_types(py, snapshot, group, &selection),
-            graph,
-        })
-    }
-
-    /// The commonest types of the group's objects that are not selected, with their numbers.
-    fn omitted_types(
-        &self,
-        py: Python<'_>,
-        snapshot: &Snapshot,
-        group: &Group,
-        selection: &crate::graph::Selection,
-    ) -> Vec<(String, u64)> {
-        if selection.omitted == 0 {
-            return Vec::new();
-        }
-        let selected: FxHashSet<u32> = selection.nodes.iter().copied().collect();
-        let mut counts: FxHashMap<usize, (u64, u32)> = FxHashMap::default();
-        for &object in group.nodes.iter().filter(|node| !selected.contains(node)) {
-            let ty = snapshot.objects[object as usize].type_address;
-            counts.entry(ty).or_insert((0, object)).0 += 1;
-        }
-        let mut counts: Vec<(u64, u32)> = counts.into_values().collect();
-        counts.sort_unstable_by_key(|&(count, example)| (std::cmp::Reverse(count), example));
-        counts
-            .into_iter()
-            .take(OMITTED_TYPES)
-            .map(|(count, example)| {
-                let address = snapshot.objects[example as usize].address;
-                (self.type_name(&self.object(py, address)), count)
-            })
-            .collect()
-    }
-
-    /// Describes the selected objects and names the references between them.
-    fn leak_graph(
-        &self,
-        py: Python<'_>,
-        snapshot: &Snapshot,
-        buffers: &[Option<DeviceBuffer>],
-        frameworks: &Frameworks,
-        selection: &crate::graph::Selection,
-    ) -> LeakGraph {
-        let mut graph = LeakGraph::default();
-        let mut classes = self.classes.take();
-        let mut place: FxHashMap<u32, NodeIndex> = FxHashMap::default();
-        for &object in &selection.nodes {
-            let facts = &snapshot.objects[object as usize];
-            let bound = self.object(py, facts.address);
-            let node = graph.add_node(LeakNode {
-                description: describe(&self.builtins, &mut classes, facts.kind, &bound),
-                object: Some(object),
-                is_buffer: buffers[object as usize].is_some(),
-                is_tensor: facts.verdict != 0,
-                stands_for: 0,
-            });
-            place.insert(object, node);
-        }
-        for &object in &selection.nodes {
-            let facts = &snapshot.objects[object as usize];
-            let mut alike: FxHashMap<u32, usize> = FxHashMap::default();
-            let (targets, more): (Vec<u32>, Vec<u32>) = snapshot
-                .targets(object as usize)
-                .iter()
-                .copied()
-                .filter(|target| place.contains_key(target))
-                .partition(|&target| {
-                    let count = alike.entry(target).or_default();
-                    *count += 1;
-                    *count <= PARALLEL
-                });
-            if !more.is_empty() {
-                let detail = ("references left out".to_owned(), more.len().to_string());
-                graph[place[&object]].description.details.push(detail);
-            }
-            let addresses: Vec<usize> = targets
-                .iter()
-                .map(|&i| snapshot.objects[i as usize].address)
-                .collect();
-            let bound = self.object(py, facts.address);
-            let mut names = name_references(&self.builtins, facts.kind, &bound, &addresses);
-            if facts.verdict != 0 && names.contains(&ReferenceName::Unnamed) {
-                for (attribute, value) in frameworks.attributes(facts.verdict, &bound) {
-                    for (name, address) in names.iter_mut().zip(&addresses) {
-                        if *name == ReferenceName::Unnamed && *address == value.as_ptr() as usize {
-                            *name = ReferenceName::Attribute(attribute.to_owned());
-                        }
-                    }
-                }
-            }
-            for (target, name) in targets.iter().zip(names) {
-                graph.add_edge(place[&object], place[target], LeakEdge::new(name));
-            }
-        }
-        if let Some((before, after, omitted)) = selection.gap
-            && let (Some(&before), Some(&after)) = (place.get(&before), place.get(&after))
-        {
-            let gap = graph.add_node(LeakNode {
-                description: Description {
-                    kind: ObjectKind::Instance,
-                    type_name: String::new(),
-                    label: format!("… {omitted} more objects …"),
-                    place: None,
-                    unplaced_class: None,
-                    free_variables: Vec::new(),
-                    default_arguments: Vec::new(),
-                    weakly_referable: false,
-                    details: Vec::new(),
-                },
-                object: None,
-                is_buffer: false,
-                is_tensor: false,
-                stands_for: omitted,
-            });
-            for (from, to) in [(before, gap), (gap, after)] {
-                let name = ReferenceName::Omitted;
-                graph.add_edge(from, to, LeakEdge::new(name));
-            }
-        }
-        self.classes.set(classes);
-        graph
-    }
-
-    /// The buffers of one group, each storage once and watched from now on.
-    fn occurrence(
-        &self,
-        py: Python<'_>,
-        looked: &Looked<'_>,
-        group: &Group,
-        described: Vec<Buffer>,
-    ) -> Occurrence {
-        let &Looked {
-            snapshot,
-            buffers,
-            frameworks,
-            own,
-        } = looked;
-        let mut known: FxHashMap<(String, u64), Buffer> = described
-            .into_iter()
-            .map(|buffer| ((buffer.device.clone(), buffer.pointer), buffer))
-            .collect();
-        let mut seen: FxHashMap<(&str, u64), usize> = FxHashMap::default();
-        let mut held: Vec<Held> = Vec::new();
-        for &object in &group.buffers {
-            let facts = &snapshot.objects[object as usize];
-            let Some(buffer) = &buffers[object as usize] else {
-                continue;
-            };
-            let holder = self.object(py, facts.address);
-            let has_grad_fn = frameworks.has_grad_fn(facts.verdict, &holder);
-            let storage = (buffer.device.as_str(), buffer.pointer);
-            if let Some(&index) = seen.get(&storage) {
-                let known = &mut held[index];
-                known.buffer.has_grad_fn |= has_grad_fn;
-                known
-                    .watch
-                    .join(|| frameworks.watch_storage(facts.verdict, &holder, own));
-                continue;
-            }
-            seen.insert(storage, held.len());
-            let mut row = known
-                .remove(&(buffer.device.clone(), buffer.pointer))
-                .unwrap_or_else(|| Buffer {
-                    node: None,
-                    type_name: self.type_name(&holder),
-                    pointer: buffer.pointer,
-                    bytes: buffer.bytes,
-                    device: buffer.device.clone(),
-                    dtype: buffer.dtype.clone(),
-                    shape: buffer.shape.clone(),
-                    confirmed: buffer.confirmed,
-                    from_step: 0,
-                    path: Vec::new(),
-                    path_nodes: Vec::new(),
-                    allocated_at: None,
-                    allocation: Vec::new(),
-                    has_grad_fn: false,
-                });
-            row.has_grad_fn = has_grad_fn;
-            let watch = frameworks.watch_storage(facts.verdict, &holder, own);
-            held.push(Held { buffer: row, watch });
-        }
-        held.sort_by_key(|held| std::cmp::Reverse(held.buffer.bytes));
-        let addresses = group
-            .components
-            .iter()
-            .flatten()
-            .map(|&object| snapshot.objects[object as usize].address)
-            .collect();
-        Occurrence {
-            addresses,
-            buffers: held,
-        }
     }
 
     pub(super) fn type_name(&self, object: &Bound<'_, PyAny>) -> String {

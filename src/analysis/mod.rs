@@ -2,6 +2,7 @@
 
 mod assemble;
 mod busy;
+mod cycles;
 mod edges;
 mod found;
 mod glance;

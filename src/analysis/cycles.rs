@@ -1,0 +1,420 @@
+//! The leaks in garbage: its cycles that hold a buffer, each described, diagnosed and counted.
+
+use std::cell::OnceCell;
+use std::rc::Rc;
+
+use petgraph::graph::NodeIndex;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::Inspector;
+use super::assemble::Described;
+use super::busy::busy;
+use super::found::{Found, Held, Occurrence};
+use super::room::{MANY, ROOM_FOR_BUFFER, ask_for_room};
+use crate::capture::{
+    AllocationTraces, Description, ReferenceName, Snapshot, capture, describe, name_references,
+};
+use crate::cpython::ObjectKind;
+use crate::device::{DeviceBuffer, DeviceSelection, Frameworks};
+use crate::graph::{
+    Group, LeakEdge, LeakGraph, LeakNode, Selection, find_groups, fold, frees_group, hide_values,
+    select,
+};
+use crate::model::report::Buffer;
+
+/// Of groups that look alike, so many are described one by one; the rest are counted as the first.
+const DESCRIBED_ALIKE: usize = 16;
+/// Of the objects that are not described, so many types are named.
+const OMITTED_TYPES: usize = 6;
+/// Of the references from one object to another, such as a list that has it a million times, so many are
+/// shown. A cut counts for all of them: it is proven for the two objects.
+const PARALLEL: usize = 64;
+
+/// What is known of garbage that is being examined.
+struct Looked<'a> {
+    snapshot: &'a Snapshot,
+    buffers: &'a [Option<DeviceBuffer>],
+    frameworks: &'a Frameworks,
+    /// How many references to the object at an address are ours.
+    own: &'a dyn Fn(usize) -> i64,
+}
+
+impl Looked<'_> {
+    fn buffer(&self, object: u32) -> Option<&DeviceBuffer> {
+        self.buffers.get(object as usize)?.as_ref()
+    }
+}
+
+/// The leaks found so far.
+#[derive(Default)]
+struct Leaks {
+    found: Vec<Found>,
+    by_signature: FxHashMap<String, usize>,
+    /// By the fingerprint of groups: which leak they are, and how many of them were described.
+    alike: FxHashMap<u64, (usize, usize)>,
+    /// How many groups were described in all.
+    described: usize,
+}
+
+impl Leaks {
+    /// Adds the leak of a group, unless it is there already; says which it is.
+    fn add(&mut self, group: &Group, leak: Described) -> usize {
+        let signature = &leak.diagnosis.signature;
+        let index = match self.by_signature.get(signature) {
+            Some(&index) => index,
+            None => {
+                self.by_signature
+                    .insert(signature.clone(), self.found.len());
+                self.found.push(Found {
+                    leak,
+                    freed: None,
+                    occurrences: Vec::new(),
+                });
+                self.found.len() - 1
+            }
+        };
+        self.alike.entry(group.fingerprint).or_insert((index, 0)).1 += 1;
+        index
+    }
+}
+
+impl Inspector {
+    /// Finds and diagnoses the leaks in garbage.
+    ///
+    /// `own_references` is how many references to each object are not the garbage's own. At most `most` groups of cycles
+    /// are described, and what is like them counted; also returns how many were left out.
+    pub(crate) fn examine(
+        &self,
+        py: Python<'_>,
+        garbage: &[*mut ffi::PyObject],
+        own_references: i64,
+        devices: &DeviceSelection,
+        most: usize,
+    ) -> PyResult<(Vec<Found>, usize)> {
+        let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
+        let snapshot = {
+            let mut table = self.table.try_borrow_mut().map_err(|_| busy())?;
+            // SAFETY: attached; the types that are classified are alive.
+            let classify = |ty| unsafe { frameworks.classify(ty) };
+            // SAFETY: attached; the caller holds the garbage, which is distinct.
+            unsafe {
+                capture(
+                    &mut table,
+                    &self.builtins,
+                    &classify,
+                    garbage,
+                    own_references,
+                )
+            }
+        };
+        let buffers = self.buffers_in(py, &snapshot, &frameworks, devices);
+        let is_buffer: Vec<bool> = buffers.iter().map(Option::is_some).collect();
+        let count = is_buffer.iter().filter(|&&is| is).count();
+        if count > MANY {
+            ask_for_room(count, ROOM_FOR_BUFFER)?;
+        }
+        let groups = find_groups(&snapshot, &is_buffer);
+        let addresses = OnceCell::new();
+        let own = |address: usize| {
+            let known: &FxHashSet<usize> =
+                addresses.get_or_init(|| garbage.iter().map(|&object| object as usize).collect());
+            if known.contains(&address) {
+                own_references
+            } else {
+                0
+            }
+        };
+
+        let looked = Looked {
+            snapshot: &snapshot,
+            buffers: &buffers,
+            frameworks: &frameworks,
+            own: &own,
+        };
+        let mut leaks = Leaks::default();
+        let mut left_out = 0;
+        for group in &groups {
+            let is_full = leaks.described >= most;
+            let (index, described) = match leaks.alike.get(&group.fingerprint) {
+                Some(&(index, described)) if is_full || described >= DESCRIBED_ALIKE => {
+                    (index, Vec::new())
+                }
+                None if is_full => {
+                    left_out += 1;
+                    continue;
+                }
+                _ => {
+                    leaks.described += 1;
+                    let Some(leak) = self.describe_group(py, &looked, group) else {
+                        continue;
+                    };
+                    let described = leak.buffers(|object| looked.buffer(object));
+                    (leaks.add(group, leak), described)
+                }
+            };
+            let occurrence = self.occurrence(py, &looked, group, described);
+            if let Some(entry) = leaks.found.get_mut(index) {
+                entry.occurrences.push(occurrence);
+            }
+        }
+        Ok((leaks.found, left_out))
+    }
+
+    /// What each object of a snapshot holds, if that is not kept alive by others too.
+    fn buffers_in(
+        &self,
+        py: Python<'_>,
+        snapshot: &Snapshot,
+        frameworks: &Frameworks,
+        devices: &DeviceSelection,
+    ) -> Vec<Option<DeviceBuffer>> {
+        let objects = snapshot.objects.iter();
+        let held = objects.map(|object| {
+            if object.verdict == 0 || (!object.in_garbage && object.outside_references > 0) {
+                return None;
+            }
+            frameworks.buffer(object.verdict, &self.object(py, object.address), devices)
+        });
+        held.collect()
+    }
+
+    /// The leak of one group.
+    fn describe_group(
+        &self,
+        py: Python<'_>,
+        looked: &Looked<'_>,
+        group: &Group,
+    ) -> Option<Described> {
+        let &Looked {
+            snapshot, buffers, ..
+        } = looked;
+        let selection = select(snapshot, group);
+        let mut graph = fold(self.leak_graph(py, looked, &selection));
+        if self.redact.get() {
+            hide_values(&mut graph);
+        }
+        let mut diagnoses = self.diagnoses.take();
+        let diagnosis = diagnoses.of(&graph);
+        self.diagnoses.set(diagnoses);
+        let mut diagnosis = diagnosis?;
+        if selection.omitted > 0 {
+            // Only a part of the group was described; the proof takes the whole.
+            let is_buffer: Vec<bool> = buffers.iter().map(Option::is_some).collect();
+            let ends = |&edge| {
+                let (from, to) = graph.edge_endpoints(edge)?;
+                Some((graph[from].object?, graph[to].object?))
+            };
+            let cuts: Option<Vec<(u32, u32)>> = diagnosis.cuts.iter().map(ends).collect();
+            Rc::make_mut(&mut diagnosis).cuts_free =
+                cuts.is_some_and(|cuts| frees_group(snapshot, group, &is_buffer, &cuts));
+        }
+        let traces = AllocationTraces::new(py);
+        let allocated_at = |node: &LeakNode| {
+            let address = snapshot.objects.get(node.object? as usize)?.address;
+            traces.place_of(&self.object(py, address))
+        };
+        Some(Described {
+            allocations: graph.node_weights().map(allocated_at).collect(),
+            diagnosis,
+            omitted: selection.omitted,
+            omitted_types: self.omitted_types(py, snapshot, group, &selection),
+            graph,
+        })
+    }
+
+    /// The commonest types of the group's objects that are not selected, with their numbers.
+    fn omitted_types(
+        &self,
+        py: Python<'_>,
+        snapshot: &Snapshot,
+        group: &Group,
+        selection: &Selection,
+    ) -> Vec<(String, u64)> {
+        if selection.omitted == 0 {
+            return Vec::new();
+        }
+        let selected: FxHashSet<u32> = selection.nodes.iter().copied().collect();
+        let mut counts: FxHashMap<usize, (u64, u32)> = FxHashMap::default();
+        for &object in group.nodes.iter().filter(|node| !selected.contains(node)) {
+            let ty = snapshot.objects[object as usize].type_address;
+            counts.entry(ty).or_insert((0, object)).0 += 1;
+        }
+        let mut counts: Vec<(u64, u32)> = counts.into_values().collect();
+        counts.sort_unstable_by_key(|&(count, example)| (std::cmp::Reverse(count), example));
+        counts
+            .into_iter()
+            .take(OMITTED_TYPES)
+            .map(|(count, example)| {
+                let address = snapshot.objects[example as usize].address;
+                (self.type_name(&self.object(py, address)), count)
+            })
+            .collect()
+    }
+
+    /// Describes the selected objects and names the references between them.
+    fn leak_graph(&self, py: Python<'_>, looked: &Looked<'_>, selection: &Selection) -> LeakGraph {
+        let &Looked {
+            snapshot,
+            buffers,
+            frameworks,
+            ..
+        } = looked;
+        let mut graph = LeakGraph::default();
+        let mut classes = self.classes.take();
+        let mut place: FxHashMap<u32, NodeIndex> = FxHashMap::default();
+        for &object in &selection.nodes {
+            let facts = &snapshot.objects[object as usize];
+            let bound = self.object(py, facts.address);
+            let node = graph.add_node(LeakNode {
+                description: describe(&self.builtins, &mut classes, facts.kind, &bound),
+                object: Some(object),
+                is_buffer: buffers[object as usize].is_some(),
+                is_tensor: facts.verdict != 0,
+                stands_for: 0,
+            });
+            place.insert(object, node);
+        }
+        for &object in &selection.nodes {
+            let facts = &snapshot.objects[object as usize];
+            let mut alike: FxHashMap<u32, usize> = FxHashMap::default();
+            let (targets, more): (Vec<u32>, Vec<u32>) = snapshot
+                .targets(object as usize)
+                .iter()
+                .copied()
+                .filter(|target| place.contains_key(target))
+                .partition(|&target| {
+                    let count = alike.entry(target).or_default();
+                    *count += 1;
+                    *count <= PARALLEL
+                });
+            if !more.is_empty() {
+                let detail = ("references left out".to_owned(), more.len().to_string());
+                graph[place[&object]].description.details.push(detail);
+            }
+            let addresses: Vec<usize> = targets
+                .iter()
+                .map(|&i| snapshot.objects[i as usize].address)
+                .collect();
+            let bound = self.object(py, facts.address);
+            let mut names = name_references(&self.builtins, facts.kind, &bound, &addresses);
+            if facts.verdict != 0 && names.contains(&ReferenceName::Unnamed) {
+                for (attribute, value) in frameworks.attributes(facts.verdict, &bound) {
+                    for (name, address) in names.iter_mut().zip(&addresses) {
+                        if *name == ReferenceName::Unnamed && *address == value.as_ptr() as usize {
+                            *name = ReferenceName::Attribute(attribute.to_owned());
+                        }
+                    }
+                }
+            }
+            for (target, name) in targets.iter().zip(names) {
+                graph.add_edge(place[&object], place[target], LeakEdge::new(name));
+            }
+        }
+        add_gap(&mut graph, selection, &place);
+        self.classes.set(classes);
+        graph
+    }
+
+    /// The buffers of one group, each storage once and watched from now on.
+    fn occurrence(
+        &self,
+        py: Python<'_>,
+        looked: &Looked<'_>,
+        group: &Group,
+        described: Vec<Buffer>,
+    ) -> Occurrence {
+        let &Looked {
+            snapshot,
+            buffers,
+            frameworks,
+            own,
+        } = looked;
+        let mut known: FxHashMap<(String, u64), Buffer> = described
+            .into_iter()
+            .map(|buffer| ((buffer.device.clone(), buffer.pointer), buffer))
+            .collect();
+        let mut seen: FxHashMap<(&str, u64), usize> = FxHashMap::default();
+        let mut held: Vec<Held> = Vec::new();
+        for &object in &group.buffers {
+            let facts = &snapshot.objects[object as usize];
+            let Some(buffer) = &buffers[object as usize] else {
+                continue;
+            };
+            let holder = self.object(py, facts.address);
+            let has_grad_fn = frameworks.has_grad_fn(facts.verdict, &holder);
+            let storage = (buffer.device.as_str(), buffer.pointer);
+            if let Some(&index) = seen.get(&storage) {
+                let known = &mut held[index];
+                known.buffer.has_grad_fn |= has_grad_fn;
+                known
+                    .watch
+                    .join(|| frameworks.watch_storage(facts.verdict, &holder, own));
+                continue;
+            }
+            seen.insert(storage, held.len());
+            let mut row = known
+                .remove(&(buffer.device.clone(), buffer.pointer))
+                .unwrap_or_else(|| Buffer {
+                    node: None,
+                    type_name: self.type_name(&holder),
+                    pointer: buffer.pointer,
+                    bytes: buffer.bytes,
+                    device: buffer.device.clone(),
+                    dtype: buffer.dtype.clone(),
+                    shape: buffer.shape.clone(),
+                    confirmed: buffer.confirmed,
+                    from_step: 0,
+                    path: Vec::new(),
+                    path_nodes: Vec::new(),
+                    allocated_at: None,
+                    allocation: Vec::new(),
+                    has_grad_fn: false,
+                });
+            row.has_grad_fn = has_grad_fn;
+            let watch = frameworks.watch_storage(facts.verdict, &holder, own);
+            held.push(Held { buffer: row, watch });
+        }
+        held.sort_by_key(|held| std::cmp::Reverse(held.buffer.bytes));
+        let addresses = group
+            .components
+            .iter()
+            .flatten()
+            .map(|&object| snapshot.objects[object as usize].address)
+            .collect();
+        Occurrence {
+            addresses,
+            buffers: held,
+        }
+    }
+}
+
+/// Adds what stands for the objects that are left out of a long cycle.
+fn add_gap(graph: &mut LeakGraph, selection: &Selection, place: &FxHashMap<u32, NodeIndex>) {
+    if let Some((before, after, omitted)) = selection.gap
+        && let (Some(&before), Some(&after)) = (place.get(&before), place.get(&after))
+    {
+        let gap = graph.add_node(LeakNode {
+            description: Description {
+                kind: ObjectKind::Instance,
+                type_name: String::new(),
+                label: format!("… {omitted} more objects …"),
+                place: None,
+                unplaced_class: None,
+                free_variables: Vec::new(),
+                default_arguments: Vec::new(),
+                weakly_referable: false,
+                details: Vec::new(),
+            },
+            object: None,
+            is_buffer: false,
+            is_tensor: false,
+            stands_for: omitted,
+        });
+        for (from, to) in [(before, gap), (gap, after)] {
+            let name = ReferenceName::Omitted;
+            graph.add_edge(from, to, LeakEdge::new(name));
+        }
+    }
+}
