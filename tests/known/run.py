@@ -25,7 +25,7 @@ ENVIRONMENTS = ROOT / ".venvs" / "known"
 
 
 def main() -> int:
-    entries = json.loads((ROOT / "src/report/known.json").read_text())
+    entries = json.loads((ROOT / "src/diagnose/known.json").read_text())
     wanted = set(sys.argv[1:])
     failures = 0
     for entry in entries:

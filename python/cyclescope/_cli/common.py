@@ -57,7 +57,7 @@ def _files(parsed: argparse.Namespace, name: str) -> list[Path]:
 
 
 MAX_BYTES = 64 << 20
-"""No report is larger (`src/report/json.rs`), so no more is read of a file."""
+"""No report is larger (`src/model/json.rs`), so no more is read of a file."""
 
 
 def _read(parsed: argparse.Namespace, file: Path) -> CycleReport:
