@@ -289,7 +289,7 @@ for _ in range(5):
     first, _, _ = end.stderr.partition("\n")
     assert "page: " in first
     assert "5 × Node.me → Node" in end.stderr
-    assert "5.0 MiB in all, at most 1.0 MiB at a time" in end.stderr
+    assert "5.0 MiB in total, at most 1.0 MiB at once" in end.stderr
 
 
 def test_garbage_that_no_collection_reached_is_reported_at_the_end() -> None:

@@ -62,7 +62,7 @@ def test_what_grows_with_the_steps_of_the_optimizer_is_told(
     assert "`__main__.outputs` collects tensors with the autograd graph behind each" in done.stderr
     assert list((tmp_path / "reports").glob("oom-*")) == []
     (page,) = (tmp_path / "reports").glob("growth-*.html")
-    assert f"cyclescope: what grows: {page}\n" in done.stderr
+    assert f"cyclescope: growth report: {page}\n" in done.stderr
     assert "collects tensors with the autograd graph behind each" in page.read_text()
     (found,) = json.loads(page.with_suffix(".json").read_text())["found"]
     assert found["owner"] == "__main__.outputs"
