@@ -695,7 +695,7 @@ pyo3::create_exception!(
     cyclescope,
     Busy,
     PyRuntimeError,
-    "The inspector is at work already: on another thread, or further up the stack."
+    "The inspector is already in use, on another thread or further up the stack."
 );
 
 /// In seconds since 1970-01-01 UTC.
@@ -706,6 +706,6 @@ fn now() -> f64 {
 
 fn busy() -> PyErr {
     Busy::new_err(
-        "cyclescope is looking at the heap on another thread already; try again when it is done",
+        "cyclescope is already inspecting the heap on another thread; try again when it is done",
     )
 }

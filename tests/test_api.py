@@ -75,7 +75,7 @@ def test_a_leak_is_warned_of_once_and_counted(
     assert watch.leaks == seen
     (file,) = tmp_path.glob("*.json")
     trace = " ".join(str(cyclescope.CycleReport.from_json(file.read_text())).split())
-    assert "Seen: 3 times in 3 collections, 3.0 MiB in all, from 20" in trace
+    assert "Seen: 3 times in 3 collections, 3.0 MiB in total, from 20" in trace
     assert trace.count("Seen: ") == 1
     leak()
     gc.collect()

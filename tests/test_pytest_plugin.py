@@ -93,11 +93,11 @@ def test_report_tells_and_fails_nothing(pytester: pytest.Pytester) -> None:
     result.stdout.fnmatch_lines(
         [
             "*= tensor cycles =*",
-            "* 3.0 MiB held by 3 reference cycles alike*Node.me*",
+            "* 3.0 MiB held by 3 similar reference cycles*Node.me*",
             "    test_suite.py::test_leaks[[]1]",
             "    test_suite.py::test_leaks[[]2]",
             "    test_suite.py::test_fixture_leaks",
-            "* 2.0 MiB held by 2 reference cycles alike*Other.me*",
+            "* 2.0 MiB held by 2 similar reference cycles*Other.me*",
             "    test_suite.py::test_leaks_another",
             "    test_suite.py::test_fails_by_itself",
             "2 distinct leaks in 5 tests",
@@ -208,7 +208,7 @@ def test_leaks(number):
     result = run(pytester, "--tensor-cycles=report", "--tensor-cycles-json=all.json")
     result.assert_outcomes(passed=20)
     result.stdout.fnmatch_lines(
-        ["*20.0 MiB held by 20 reference cycles alike*", "*and 15 more tests"]
+        ["*20.0 MiB held by 20 similar reference cycles*", "*and 15 more tests"]
     )
     (leak,) = CycleReport.from_json((pytester.path / "all.json").read_text(encoding="utf-8")).leaks
     assert leak.count == 20

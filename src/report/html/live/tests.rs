@@ -215,7 +215,7 @@ fn a_page_of_nothing_is_a_page_too() {
     use super::super::super::diff::Diff;
     use super::super::super::heap::Heap;
     heap(&Heap::default());
-    assert!(diff(&Diff::default()).contains("No memory has changed"));
+    assert!(diff(&Diff::default()).contains("No change in memory"));
     retention(&Retention::default());
     let process = Process::default();
     assert!(growth(&GrowthReport::default(), &process).contains("Nothing grows"));
