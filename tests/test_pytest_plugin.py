@@ -272,7 +272,7 @@ class TestGroup:
         ("'cuda'", "no_tensor_cycles takes devices=... and allow=[[]...[]], not 'cuda'"),
         ("device='cuda'", "*not device"),
         ("devices='gpu'", '*"gpu" is not a device*'),
-        ("allow='torch'", "*write ignore=[[]'torch'[]]*"),
+        ("allow='torch'", "*such as [[]'torch'[]]*"),
     ],
 )
 def test_a_marker_that_is_wrong_says_so(

@@ -129,10 +129,10 @@ def _from_pyproject(folder: str) -> _Found:
     found: _Found = {}
     for key, value in table.items():
         name = key.replace("-", "_")
-        origin = f"[tool.cyclescope] in {file}"
+        origin = f"[tool.cyclescope] of {file}"
         if name not in _READERS:
             raise ValueError(f"{origin}: unknown setting {key!r}; {_known(name)}")
-        setting = _read(name, value, f"{key} of {origin}")
+        setting = _read(name, value, f"{key} in {origin}")
         found[name] = (file.parent / setting if name == "report_dir" else setting, origin)
     return found
 

@@ -512,6 +512,6 @@ mod tests {
         };
         assert_eq!(device.remainder(), Some(424));
         let words = device.words().unwrap_or_default();
-        assert!(words.contains("3.0 KiB more cached"));
+        assert!(words.contains("3.0 KiB more reserved"));
     }
 }

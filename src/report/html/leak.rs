@@ -264,8 +264,8 @@ mod tests {
         let page = section(0, 0, &leak);
         for told in [
             "<li class=\"library\">a library&#39;s</li>",
-            "torch 2.9.1. Every object of the cycle is its own.",
-            "Use &lt;one&gt;. torch 2.12 does not have it. <a href=\"https://example.org/1\"",
+            "torch 2.9.1. Every object in the cycle belongs to it.",
+            "Use &lt;one&gt;. Fixed in torch 2.12. <a href=\"https://example.org/1\"",
         ] {
             assert!(page.contains(told), "{told}");
         }

@@ -178,7 +178,7 @@ fn ordinary_pages_are_small_and_say_what_they_are_about() {
             "optimizer state 24.0 MiB",
             "its own memory",
         ],
-        &["in all", "By owner", "+12.0 MiB"],
+        &["in total", "By owner", "+12.0 MiB"],
         &[
             "torch.Tensor of 4.0 KiB on cpu",
             "Loop 1 of 1",
@@ -196,7 +196,7 @@ fn ordinary_pages_are_small_and_say_what_they_are_about() {
             "512.0 MiB",
             "treeitem",
             "LEAK 1 of 1",
-            "left out",
+            "not examined",
         ],
     ];
     for (page, told) in pages("").into_iter().zip(told) {
