@@ -75,7 +75,7 @@ def test_a_leak_is_warned_of_once_and_counted(
     assert watch.leaks == seen
     (file,) = tmp_path.glob("*.json")
     trace = " ".join(str(cyclescope.CycleReport.from_json(file.read_text())).split())
-    assert "Seen: 3 times in 3 collections, 3.0 MiB in all, from 20" in trace
+    assert "Seen: 3 times in 3 collections, 3.0 MiB in total, from 20" in trace
     assert trace.count("Seen: ") == 1
     leak()
     gc.collect()
@@ -289,7 +289,7 @@ for _ in range(5):
     first, _, _ = end.stderr.partition("\n")
     assert "page: " in first
     assert "5 × Node.me → Node" in end.stderr
-    assert "5.0 MiB in all, at most 1.0 MiB at a time" in end.stderr
+    assert "5.0 MiB in total, at most 1.0 MiB at once" in end.stderr
 
 
 def test_garbage_that_no_collection_reached_is_reported_at_the_end() -> None:

@@ -175,7 +175,7 @@ def test_what_threads_leak_after_the_end_counts(command: Command, tmp_path: Path
     program(tmp_path, LEAKY + end)
     done = command("run", "--devices=any", "leaky.py")
     assert "2 × Node.me → Node" in done.stderr
-    assert "3.0 MiB in all" in done.stderr
+    assert "3.0 MiB in total" in done.stderr
 
 
 def test_nothing_is_lost_on_ctrl_c(tmp_path: Path) -> None:
@@ -252,7 +252,7 @@ def test_diff_by_signature(command: Command, tmp_path: Path) -> None:
     report_of(command, tmp_path, LEAKY + "Node(2)\n", "grown")
     report_of(command, tmp_path, other, "other")
     same = command("diff", "old.json", "old.json")
-    assert (same.returncode, same.stdout) == (0, "0 new, 0 grown, 0 gone, 1 as before or smaller\n")
+    assert (same.returncode, same.stdout) == (0, "0 new, 0 grown, 0 gone, 1 unchanged or smaller\n")
     grown = command("diff", "old.json", "grown.json")
     assert grown.returncode == 1
     assert "grown  " in grown.stdout
@@ -265,7 +265,7 @@ def test_diff_by_signature(command: Command, tmp_path: Path) -> None:
     assert lines[0].startswith("new    ")
     assert "Other.me → Other" in lines[0]
     assert lines[1].startswith("gone   ")
-    assert lines[-1] == "1 new, 0 grown, 1 gone, 0 as before or smaller"
+    assert lines[-1] == "1 new, 0 grown, 1 gone, 0 unchanged or smaller"
 
 
 def of_rank(file: Path, rank: int, count: int) -> None:
@@ -321,7 +321,7 @@ def test_doctor(command: Command, tmp_path: Path) -> None:
     done = command("doctor", CYCLESCOPE_EVERY="25")
     assert done.returncode == 0, done.stdout
     lines = {line[4:26].strip(): line[26:] for line in done.stdout.splitlines()}
-    assert lines["host memory (NumPy)"] == "a leak made on purpose was found"
+    assert lines["host memory (NumPy)"] == "a test leak was found"
     assert lines["every"] == "25 (CYCLESCOPE_EVERY)"
     assert sys.version.split()[0] in lines["Python"]
     wrong = command("doctor", CYCLESCOPE_EVERY="often")
@@ -332,17 +332,17 @@ def test_doctor(command: Command, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ([], "give a command: run, report"),
+        ([], "a command is required: run, report"),
         (["walk"], "invalid choice: 'walk'"),
         (["run"], "SCRIPT"),
         (["run", "none.py"], "cannot run none.py: No such file"),
-        (["run", "none"], "for a module give -m"),
+        (["run", "none"], "to run a module, use -m"),
         (["run", "-m", "no.such"], "no.such"),
         (["run", "-m", "folder"], "without a __main__"),
         (["run", "broken.py"], "broken.py is not a Python program"),
         (["run", "--devices=gpu", "fine.py"], "is not a device"),
-        (["run", "-o", "leaks.pdf", "fine.py"], "it may end in .html, .json"),
-        (["run", "--report-dir=fine.py", "fine.py"], "report_dir cannot be written to"),
+        (["run", "-o", "leaks.pdf", "fine.py"], "the extension must be .html, .json"),
+        (["run", "--report-dir=fine.py", "fine.py"], "report_dir is not writable"),
         (["report", "none.json"], "cannot read none.json: No such file"),
         (["report", "none*.json"], "no file matches none*.json"),
         (["report", "fine.py"], "fine.py: this is not JSON"),

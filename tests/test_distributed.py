@@ -108,7 +108,7 @@ def test_rank_0_has_one_report_of_all_and_warns_once(job: Job) -> None:
     errors = job[1].stderr
     assert errors.count("reference cycles held tensors on 3 of 4 ranks") == 1
     table = errors[errors.index("reference cycles held tensors on") :].splitlines()
-    assert table[1].split()[-7:] == ["rank", "1", "rank", "2", "rank", "3", "all"]
+    assert table[1].split()[-7:] == ["rank", "1", "rank", "2", "rank", "3", "total"]
     assert table[2].split()[1:] == ["6.0", "12.0", "18.0", "36.0"]
     assert table[3].split()[1:] == ["-", "6.0", "-", "6.0"]
 

@@ -188,7 +188,7 @@ def test_no_patience_is_too_great() -> None:
         assert watch.flush(1e18)
         assert watch.flush(0)
         for wrong in (-1.0, float("nan"), float("inf")):
-            with pytest.raises(ValueError, match="not a number of seconds"):
+            with pytest.raises(ValueError, match="non-negative number of seconds"):
                 watch.flush(wrong)
 
 

@@ -98,7 +98,7 @@ def test_nothing_that_grows_is_a_page_too() -> None:
     with cyclescope.LeakMonitor(every=1, devices="any", max_share=float("inf")) as monitor:
         for needed in range(13, 0, -1):
             assert "Too early to tell" in monitor.to_html(), needed
-            assert "Too early to tell: it takes 13 samples." in monitor.to_text()
+            assert "Too early to tell: 13 samples are needed." in monitor.to_text()
             monitor.step()
         assert "Nothing grows" in monitor.to_html()
         assert "Nothing grows" in monitor.to_text()

@@ -150,7 +150,7 @@ def test_what_grew_is_named_without_indices() -> None:
     name = f"module `{__name__}` → `history` (list) → [x] → ndarray"
     assert [row for row in diff.rows if "`history`" in row[0]] == [(name, 3 * MIB, 3)]
     assert diff.bytes == 3 * MIB
-    assert "+3.0 MiB in all" in str(diff)
+    assert "+3.0 MiB in total" in str(diff)
 
 
 def test_nothing_is_kept_and_nothing_changed() -> None:

@@ -359,7 +359,7 @@ def test_the_pytest_plugin(
     )
     result.assert_outcomes(passed=3)
     said = result.stdout.str() + result.stderr.str()
-    assert said.count("cyclescope: off (CYCLESCOPE_OFF is set), no test is checked") == 1
+    assert said.count("cyclescope is off (CYCLESCOPE_OFF is set): no test is checked") == 1
     assert "tensor cycles" not in said
     written = [each.suffix for each in pytester.path.rglob("*") if each.is_file()]
     assert not {".html", ".json", ".sarif"} & set(written)
@@ -405,7 +405,7 @@ def test_a_program_runs_as_without(tmp_path: Path, end: str) -> None:
     expected = 130 if "Keyboard" in end else plain.returncode
     assert (done.returncode, done.stdout) == (expected, plain.stdout)
     off, _, rest = done.stderr.partition("\n")
-    assert off == "cyclescope: off (CYCLESCOPE_OFF is set), nothing is watched or written"
+    assert off == "cyclescope is off (CYCLESCOPE_OFF is set): nothing is watched or written"
     assert rest == plain.stderr
     assert sorted(tmp_path.rglob("*")) == before
 
@@ -428,7 +428,7 @@ def test_the_doctor_says_so(tmp_path: Path) -> None:
     done = run(tmp_path, "-m", "cyclescope", "doctor", environment=OFF | {"CYCLESCOPE_EVERY": "7"})
     assert done.returncode == 0
     lines = {line[4:26].strip(): line[26:] for line in done.stdout.splitlines()}
-    assert lines["off"] == "CYCLESCOPE_OFF is '1': nothing is watched or looked at"
+    assert lines["off"] == "CYCLESCOPE_OFF is '1': cyclescope does nothing"
     assert lines["every"] == "7 (CYCLESCOPE_EVERY)"
     assert "leak" not in done.stdout
     on = run(tmp_path, "-m", "cyclescope", "doctor", "--no-gpu", environment={})

@@ -135,9 +135,9 @@ def test_each_verdict_needs_its_proof() -> None:
 def test_the_text_begins_with_the_verdict_and_names_the_setting() -> None:
     fragments = replace(numbers(512 * MIB), free_in_blocks=600 * MIB, largest_free_block=64 * MIB)
     text = verdict.as_text(judged(fragments, left_out=["cycles: no time left"]))
-    assert text.startswith("fragmentation: 600.0 MiB are free, but in pieces")
+    assert text.startswith("fragmentation: 600.0 MiB are free but fragmented")
     assert "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True" in text
-    assert "Left out:\n  cycles: no time left" in text
+    assert "Not examined:\n  cycles: no time left" in text
 
 
 # The observer, with PyTorch's functions stood in for at their own signatures

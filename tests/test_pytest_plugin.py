@@ -93,11 +93,11 @@ def test_report_tells_and_fails_nothing(pytester: pytest.Pytester) -> None:
     result.stdout.fnmatch_lines(
         [
             "*= tensor cycles =*",
-            "* 3.0 MiB held by 3 reference cycles alike*Node.me*",
+            "* 3.0 MiB held by 3 similar reference cycles*Node.me*",
             "    test_suite.py::test_leaks[[]1]",
             "    test_suite.py::test_leaks[[]2]",
             "    test_suite.py::test_fixture_leaks",
-            "* 2.0 MiB held by 2 reference cycles alike*Other.me*",
+            "* 2.0 MiB held by 2 similar reference cycles*Other.me*",
             "    test_suite.py::test_leaks_another",
             "    test_suite.py::test_fails_by_itself",
             "2 distinct leaks in 5 tests",
@@ -208,7 +208,7 @@ def test_leaks(number):
     result = run(pytester, "--tensor-cycles=report", "--tensor-cycles-json=all.json")
     result.assert_outcomes(passed=20)
     result.stdout.fnmatch_lines(
-        ["*20.0 MiB held by 20 reference cycles alike*", "*and 15 more tests"]
+        ["*20.0 MiB held by 20 similar reference cycles*", "*and 15 more tests"]
     )
     (leak,) = CycleReport.from_json((pytester.path / "all.json").read_text(encoding="utf-8")).leaks
     assert leak.count == 20
@@ -272,7 +272,7 @@ class TestGroup:
         ("'cuda'", "no_tensor_cycles takes devices=... and allow=[[]...[]], not 'cuda'"),
         ("device='cuda'", "*not device"),
         ("devices='gpu'", '*"gpu" is not a device*'),
-        ("allow='torch'", "*write ignore=[[]'torch'[]]*"),
+        ("allow='torch'", "*such as [[]'torch'[]]*"),
     ],
 )
 def test_a_marker_that_is_wrong_says_so(
@@ -386,7 +386,7 @@ def test_who_looks_at_gpus_where_there_are_none_is_told(
     result = run(pytester, *workers, *arguments)
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(
-        ["only GPUs were looked at in 1 test, and nothing could be found (*devices=any*"]
+        ["1 test could not be checked: only GPU memory was requested, *devices=any*"]
     )
     suite(
         pytester,
@@ -402,7 +402,7 @@ def test_is_not_looked_at():
     )
     result = run(pytester, *workers)
     result.assert_outcomes(passed=2)
-    result.stdout.fnmatch_lines(["only GPUs were looked at in 1 test, *the marker devices='any'"])
+    result.stdout.fnmatch_lines(["1 test could not be checked: *devices='any' in the marker."])
 
 
 def test_settings_of_the_project_hold_here_too(pytester: pytest.Pytester) -> None:
@@ -416,7 +416,7 @@ def test_settings_of_the_project_hold_here_too(pytester: pytest.Pytester) -> Non
     [
         (["--tensor-cycles=errors"], "*invalid choice: 'errors'*"),
         (["--tensor-cycles-devices=gpu"], '*"gpu" is not a device*'),
-        (["--tensor-cycles-baseline=none.json"], "*there is no baseline *none.json; make one*"),
+        (["--tensor-cycles-baseline=none.json"], "*no baseline file *none.json; create one*"),
         (["--tensor-cycles-update-baseline"], "*needs a file*"),
         (["--tensor-cycles-baseline=test_suite.py"], "*test_suite.py is not a baseline*"),
         (["-o", "tensor_cycles=errors"], "*tensor_cycles is 'errors'; it can be off*"),
@@ -440,7 +440,7 @@ def test_a_baseline_lets_old_leaks_pass_and_new_ones_fail(
     arguments = (*workers, "--tensor-cycles=error", "--tensor-cycles-baseline=ci/known.json")
     result = run(pytester, *arguments, "--tensor-cycles-update-baseline")
     result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(["baseline: 1 added to *known.json"])
+    result.stdout.fnmatch_lines(["baseline: added 1 leak to *known.json"])
     baseline = json.loads((pytester.path / "ci" / "known.json").read_text(encoding="utf-8"))
     assert list(baseline["leaks"].values()) == ["Node.me → Node"]
 
@@ -459,7 +459,9 @@ def test_a_baseline_lets_old_leaks_pass_and_new_ones_fail(
     suite(pytester, LEAKY + "def test_mended():\n    pass\n")
     result = run(pytester, *arguments)
     result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(["baseline: 1 of 1 not seen in this run, remove what is mended*"])
+    result.stdout.fnmatch_lines(
+        ["baseline: 1 of 1 leaks did not occur in this run; remove those that are fixed*"]
+    )
 
 
 def test_results_for_ci_services(

@@ -61,12 +61,12 @@ def test_a_huge_one_is_not_read(tmp_path: Path) -> None:
     with file.open("wb") as stream:
         stream.truncate(2**40)
     # Read to its end, it would take hours and all memory: `read` waits for a minute.
-    assert "it is something else" in refused(file)
+    assert "more than the" in refused(file)
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/zero"), reason="this system has no endless file")
 def test_an_endless_one_is_not_read() -> None:
-    assert "it is something else" in refused("/dev/zero")
+    assert "more than the" in refused("/dev/zero")
 
 
 @pytest.mark.parametrize(

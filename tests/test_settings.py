@@ -111,17 +111,17 @@ def test_a_file_without_the_table_is_not_even_parsed(project: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("device = 'any'", "has no setting 'device': did you mean 'devices'"),
-        ("colour = 'red'", "has no setting 'colour': there are devices, ignore"),
+        ("device = 'any'", "unknown setting 'device'; did you mean 'devices'"),
+        ("colour = 'red'", "unknown setting 'colour'; the settings are devices, ignore"),
         ("devices = 'gpu'", 'devices in .*"gpu" is not a device'),
         ("devices = 3", "devices in .*must be a string"),
-        ("ignore = 'torch'", r"ignore in .*write ignore=\['torch'\]"),
-        ("every = 0", "every in .*1 or more, not 0"),
-        ("growth-every = 0", "growth-every in .*1 or more, not 0"),
+        ("ignore = 'torch'", r"ignore in .*such as \['torch'\]"),
+        ("every = 0", "every in .*positive number of steps, not 0"),
+        ("growth-every = 0", "growth-every in .*positive number of steps, not 0"),
         ("every = true", "every in .*not True"),
         ("record_history = 1", "record_history in .*true or false, not 1"),
         ("report_dir = ''", "report_dir in .*path of a folder"),
-        ("devices = [", "is not TOML"),
+        ("devices = [", "is not valid TOML"),
     ],
 )
 def test_what_is_wrong_in_the_file_is_named(project: Path, text: str, sentence: str) -> None:
@@ -135,7 +135,7 @@ def test_what_is_wrong_in_the_file_is_named(project: Path, text: str, sentence: 
     ("variable", "text", "sentence"),
     [
         ("DEVICES", "gpu", "CYCLESCOPE_DEVICES: .*is not a device"),
-        ("EVERY", "often", "CYCLESCOPE_EVERY: every must be a number of steps.*'often'"),
+        ("EVERY", "often", "CYCLESCOPE_EVERY: every must be a positive number of steps.*'often'"),
         ("EVERY", "-1", "CYCLESCOPE_EVERY: .*'-1'"),
         ("RECORD_HISTORY", "perhaps", "CYCLESCOPE_RECORD_HISTORY: .*true or false, not 'perhaps'"),
     ],
@@ -158,7 +158,10 @@ def test_an_unknown_variable_is_told_of_once(
     settings()
     settings()
     (message,) = caplog.messages
-    assert message == "the variable CYCLESCOPE_DEVICE has no effect: did you mean 'devices'?"
+    assert (
+        message
+        == "the environment variable CYCLESCOPE_DEVICE has no effect: did you mean 'devices'?"
+    )
 
 
 def test_python_3_10_without_tomli_says_the_way_out(
@@ -167,7 +170,7 @@ def test_python_3_10_without_tomli_says_the_way_out(
     configure(project, "every = 3")
     monkeypatch.setattr(sys, "version_info", (3, 10, 0, "final", 0))
     monkeypatch.setitem(sys.modules, "tomli", None)
-    with pytest.raises(ValueError, match="pip install tomli, or use CYCLESCOPE_"):
+    with pytest.raises(ValueError, match="pip install tomli, or set CYCLESCOPE_"):
         settings()
 
 

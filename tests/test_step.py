@@ -62,7 +62,7 @@ def test_new_leaks_are_warned_of_once_and_amounts_are_told(
     _step._collector._watch.flush()
     warnings = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
     assert len(warnings) == 1
-    assert "2.0 MiB held by 2 reference cycles alike" in warnings[0]
+    assert "2.0 MiB held by 2 similar reference cycles" in warnings[0]
     amounts = [r.getMessage() for r in caplog.records if r.levelno == logging.INFO]
     assert amounts == [
         f"step {step}: reference cycles held 2.0 MiB in the 2 steps since the last collection"

@@ -177,7 +177,7 @@ def test_several_objects_at_once() -> None:
 def test_what_nothing_else_holds() -> None:
     report = cyclescope.why_alive(array())
     assert [path.words for path in report.paths] == []
-    assert "nothing keeps it alive but this call" in str(report)
+    assert "only this call keeps it alive" in str(report)
 
 
 def test_garbage_is_told_from_what_is_held() -> None:
@@ -211,7 +211,7 @@ def test_an_object_held_by_c_alone() -> None:
 
 
 def test_bad_questions_get_clear_answers() -> None:
-    with pytest.raises(TypeError, match="give one object or more"):
+    with pytest.raises(TypeError, match="takes at least one object"):
         cyclescope.why_alive()
     with pytest.raises(TypeError, match="a int holds nothing"):
         cyclescope.why_alive(12345)

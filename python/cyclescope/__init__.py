@@ -1,14 +1,14 @@
-"""Finds the reference cycles that hold GPU memory.
+"""Find the reference cycles that hold GPU memory.
 
-Call :func:`warn_tensor_cycles` at training start. Whenever the garbage collector then frees a CUDA
-tensor that only a reference cycle kept alive, a warning says how much memory it held, which
-reference to remove, and where the page with the details is.
+Call :func:`warn_tensor_cycles` at training start. When the garbage collector frees a CUDA tensor
+that only a reference cycle kept alive, a warning says how much memory the cycle held, which
+reference to remove, and where to find the HTML page with the details.
 """
 
 import os
 import sys
 
-# Reads the switch.
+# Reads `CYCLESCOPE_OFF`.
 from cyclescope import _off as _off
 from cyclescope._find import assert_no_tensor_cycles as assert_no_tensor_cycles
 from cyclescope._find import find_tensor_cycles as find_tensor_cycles
@@ -18,10 +18,9 @@ if TYPE_CHECKING:
     from cyclescope._public import *  # noqa: F403
     from cyclescope._public import __all__ as __all__
 else:
-    # Imported with the first use (PEP 562), so that a program that has the import only pays next
-    # to nothing for it.
+    # Imported on first use (PEP 562), so that `import cyclescope` alone costs next to nothing.
     def __getattr__(name):
-        # Modules of the package are asked for here too while they are being imported.
+        # The import system also looks up submodules here while it imports them.
         if not name.startswith("_") or name == "__all__":
             from cyclescope import _public
 
@@ -34,7 +33,7 @@ else:
         return __getattr__("__all__")
 
 
-# Where the interpreter was told to trace allocations from its start, it does so without importing
-# the module that answers for them; everywhere else the program has imported it.
+# With `-X tracemalloc` the interpreter traces without importing the module that we query. A program
+# that starts tracing itself has imported it.
 if "tracemalloc" in sys._xoptions or os.environ.get("PYTHONTRACEMALLOC"):
     import _tracemalloc  # noqa: F401

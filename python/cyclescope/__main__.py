@@ -9,24 +9,25 @@ from collections.abc import Sequence
 from importlib import import_module
 
 COMMANDS = {
-    "run": "run a program and tell of its leaks",
-    "report": "show reports, or turn them into a page or another format",
-    "merge": "merge the reports of many processes, with a column a rank",
-    "diff": "compare two reports: what is new, gone, grown",
-    "explain": "explain a pattern of leaks, or list them all",
-    "demo": "watch a small program leak",
-    "doctor": "say what works here: versions, driver, devices, settings",
+    "run": "run a program and report its leaks",
+    "report": "show reports, or convert them to HTML and other formats",
+    "merge": "merge the reports of several processes, with one column per rank",
+    "diff": "compare two reports: new, grown and gone leaks",
+    "explain": "explain a leak pattern, or list all patterns",
+    "demo": "run a small program that leaks",
+    "doctor": "check this installation: versions, driver, devices, settings",
 }
 
 INTERRUPTED = 130
-"""As a shell has it for a command that Ctrl-C ended."""
+"""The exit status that shells use for a command ended by Ctrl-C."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; returns the status to exit with.
+    """Run a command and return its exit status.
 
-    0 if all is well; 1 if there are leaks, or differences, and the command was to say so; 2 if it
-    was asked for what is not there or cannot be. ``run`` has the program's own status.
+    The status is 0 on success, 1 if the command was asked to fail on leaks or differences and
+    found some, and 2 for wrong arguments or unreadable files. ``run`` returns the status of the
+    program that it ran.
     """
     try:
         status = _run(list(sys.argv[1:] if argv is None else argv))
@@ -37,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             progress.done()
         return INTERRUPTED
     except BrokenPipeError:
-        # Whoever read the output has seen enough; the interpreter is not to try again at its end.
+        # The reader has closed the pipe. Keep the interpreter from flushing to it again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
 
@@ -46,13 +47,13 @@ def _run(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="cyclescope",
         description="Finds the reference cycles that hold GPU memory in Python programs.",
-        epilog="`cyclescope COMMAND --help` says more of each.",
+        epilog="Run `cyclescope COMMAND --help` for the options of a command.",
     )
     parser.add_argument("--version", action="store_true", help="show the version and exit")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command")
     for name, summary in COMMANDS.items():
         command = commands.add_parser(name, help=summary, description=f"{_sentence(summary)}.")
-        # Only the command that is asked for is imported.
+        # Import only the command that was asked for.
         if name in arguments[:1]:
             module = import_module(f"cyclescope._cli.{name}")
             module.prepare_parser(command)
@@ -64,7 +65,7 @@ def _run(arguments: list[str]) -> int:
         print(f"cyclescope {version()}")
         return 0
     if parsed.command is None:
-        parser.error(f"give a command: {', '.join(COMMANDS)}")
+        parser.error(f"a command is required: {', '.join(COMMANDS)}")
     status: int = parsed.run(parsed)
     return status
 

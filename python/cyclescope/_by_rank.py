@@ -1,4 +1,4 @@
-"""Which rank leaked how much: a table of leaks with a column a rank."""
+"""A table of leaks with one column per rank."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MIB = 2**20
 
 @dataclass
 class Row:
-    """One leak, in all processes."""
+    """One leak in all processes."""
 
     leak: Leak
     bytes_held: dict[str, int] = field(default_factory=dict)
@@ -27,14 +27,14 @@ class Row:
 
 @dataclass
 class Table:
-    """The leaks, the largest first, and the processes, in the order of their ranks."""
+    """Leaks, largest first, by process, in rank order."""
 
     columns: list[str]
     rows: list[Row]
 
 
 def table(reports: Sequence[CycleReport]) -> Table:
-    """The leaks of some reports by rank; processes without a rank have a column each."""
+    """Tabulate the leaks of reports by rank. Each process without a rank has its own column."""
     columns: dict[str, tuple[int, int, str]] = {}
     rows: dict[str, Row] = {}
     for place, report in enumerate(reports):
@@ -50,10 +50,10 @@ def table(reports: Sequence[CycleReport]) -> Table:
 
 
 def as_text(leaks: Table) -> str:
-    """For a terminal or a log: sizes in MiB, a line each leak, and below what each is."""
+    """The table as text: one line of sizes in MiB per leak, then one line describing each leak."""
     if not leaks.rows:
         return f"no leaks in {len(leaks.columns)} processes"
-    heads = ["leak, MiB held", *leaks.columns, "all"]
+    heads = ["leak, MiB held", *leaks.columns, "total"]
     lines = [
         [
             row.leak.signature,
@@ -73,8 +73,8 @@ def as_text(leaks: Table) -> str:
 
 
 def as_html(leaks: Table) -> str:
-    """For the page."""
-    heads = "".join(f"<th scope=col>{html.escape(name)}" for name in [*leaks.columns, "all"])
+    """The table as HTML."""
+    heads = "".join(f"<th scope=col>{html.escape(name)}" for name in [*leaks.columns, "total"])
     body = "".join(
         f"<tr><th scope=row><code>{row.leak.signature}</code> {html.escape(row.leak.summary)}"
         + "".join(f"<td>{_mib(row, name)}" for name in leaks.columns)
@@ -88,8 +88,8 @@ def as_html(leaks: Table) -> str:
 
 
 def with_section(page: str, section: str) -> str:
-    """The page with a section before its leaks, or else at its end."""
-    # All text of the program is escaped, so the first is the page's own.
+    """Insert a section before the leaks of a page, or else at its end."""
+    # The program's text is escaped, so the first match is markup of the page.
     for mark in ("<main", "</body>"):
         before, found, after = page.partition(mark)
         if found:

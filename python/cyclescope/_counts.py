@@ -1,6 +1,6 @@
 """Reports with the counts of a whole run.
 
-What happens many times is reported in full once, and counted from then on.
+The first occurrence of a leak is reported in full, later ones are counted.
 """
 
 from __future__ import annotations
@@ -14,32 +14,32 @@ from cyclescope._native import CycleReport
 
 
 def nothing_found() -> CycleReport:
-    """A report without leaks, which says all the same which process it is of."""
+    """A report without leaks that still names its process."""
     return _native.select(_native.look(["any"], [], 0), [])
 
 
 @dataclass(frozen=True)
 class Counts:
-    """How often a leak was seen, its objects, and what it held, added up."""
+    """Totals over the occurrences of a leak."""
 
     count: int = 0
     objects: int = 0
     bytes_held: int = 0
 
     def plus(self, count: int, objects: int, bytes_held: int) -> Counts:
-        """With further occurrences."""
+        """The totals with further occurrences added."""
         return Counts(self.count + count, self.objects + objects, self.bytes_held + bytes_held)
 
 
 def with_counts(report: CycleReport, counts: Mapping[str, Counts]) -> CycleReport:
-    """The report with other counts for the leaks that have some, by signature."""
+    """Replace the counts of the leaks whose signatures are in ``counts``."""
     model = json.loads(report.to_json())
     for leak in model["leaks"]:
         counted = counts.get(leak["signature"])
         if counted is None:
             continue
         if counted.count != leak["count"]:
-            # Measured and listed for the occurrences that were reported, not for all.
+            # Measured only for the occurrences that were reported in full.
             leak["bytes_freed"] = None
         leak["count"] = counted.count
         leak["objects"] = counted.objects

@@ -1,4 +1,4 @@
-"""The pages that explain the patterns of leaks."""
+"""The pages that explain leak patterns."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from cyclescope import _native
 
 
 def explain(pattern: str) -> str:
-    """The page about a pattern of leaks: why it leaks, an example, and what to use instead.
+    """The page about a leak pattern: why it leaks, an example, and what to use instead.
 
     Args:
-        pattern: Its name, as in :attr:`Leak.pattern`, such as ``closure-captures-owner``.
+        pattern: Name of the pattern, such as ``closure-captures-owner``; see :attr:`Leak.pattern`.
 
     Raises:
-        ValueError: If there is no such pattern; the message names those that are spelled alike.
+        ValueError: If there is no such pattern. The message suggests similar names.
     """
     pages = dict(_native.patterns())
     try:
@@ -22,7 +22,7 @@ def explain(pattern: str) -> str:
 
 
 def overview() -> str:
-    """Every pattern in a line of its own: its name and the heading of its page."""
+    """One line per pattern: its name and the heading of its page."""
     pages = _native.patterns()
     width = max(len(name) for name, _ in pages)
     return "".join(f"{name:{width}}  {_heading(page)}\n" for name, page in pages)
@@ -33,10 +33,12 @@ def _heading(page: str) -> str:
 
 
 def _unknown(pattern: str, names: list[str]) -> str:
-    # Only who mistypes a name pays for the import.
+    # Imported here because only a mistyped name needs it.
     from difflib import get_close_matches
 
     near = get_close_matches(pattern, names, cutoff=0.5)
     near += [name for name in names if pattern and pattern in name and name not in near]
-    advice = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(names)}"
-    return f"no pattern is called {pattern!r}: {advice}"
+    advice = (
+        f"did you mean {' or '.join(near)}?" if near else f"the patterns are {', '.join(names)}"
+    )
+    return f"unknown pattern {pattern!r}: {advice}"

@@ -1,4 +1,4 @@
-"""Writing files."""
+"""Atomic file writes."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a file such that readers see all of it or nothing, whoever else writes it."""
+    """Write a file atomically: readers see the whole file or none of it."""
     unfinished = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        # A program's own names may hold lone surrogates.
+        # Names of the program may contain lone surrogates.
         unfinished.write_text(text, encoding="utf-8", errors="backslashreplace")
         unfinished.replace(path)
     finally:

@@ -1,6 +1,6 @@
-"""The checks of what is garbage now.
+"""Explicit checks for garbage.
 
-They import what they need when they are called.
+They import their dependencies when called, which keeps ``import cyclescope`` cheap.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 class Uncollected:
-    """A first call, in which the collector does not run by itself.
+    """Disable automatic collection during the first call.
 
-    What the imports of that call allocate would set off a collection, which frees what the call is
-    to find.
+    The imports of that call allocate objects and could trigger a collection, which would free the
+    garbage that the call is meant to find.
     """
 
     def __enter__(self) -> None:
@@ -36,19 +36,22 @@ class Uncollected:
 def find_tensor_cycles(
     *, devices: Devices | None = None, ignore: Sequence[str] = (), redact: bool = False
 ) -> CycleReport:
-    """Collect now and report the tensors that only cycles kept alive.
+    """Collect garbage now and report the tensors that only reference cycles kept alive.
 
-    Looks before finalizers run, so it also finds the cycles that a finalizer breaks; then runs a
-    full collection, and reports only memory that really went.
+    The garbage is inspected before finalizers run, so cycles that a finalizer breaks are found
+    too. A full collection follows, and only memory that it freed is reported.
 
     Args:
-        devices: Which memory to look for; see :func:`warn_tensor_cycles`.
+        devices: Which memory to check; see :func:`warn_tensor_cycles`.
         ignore: Leaks to leave out of the report; see :func:`warn_tensor_cycles`.
-        redact: As for :func:`warn_tensor_cycles`.
+        redact: See :func:`warn_tensor_cycles`.
+
+    Returns:
+        The report; its ``leaks`` are empty if nothing leaked.
 
     Raises:
         ValueError: If ``devices`` names no device, ``ignore`` is not a list of names, or a setting
-            is wrong.
+            is invalid.
     """
     with Uncollected():
         from cyclescope import _native
@@ -61,16 +64,16 @@ def find_tensor_cycles(
 
 
 def assert_no_tensor_cycles(*, devices: Devices | None = None, ignore: Sequence[str] = ()) -> None:
-    """Collect now, and raise :class:`TensorCycleError` if cycles kept tensors alive.
+    """Collect garbage now and raise :class:`TensorCycleError` if cycles kept tensors alive.
 
     Args:
-        devices: As for :func:`forbid_tensor_cycles`.
-        ignore: As for :func:`forbid_tensor_cycles`.
+        devices: Which memory to check; see :func:`forbid_tensor_cycles`.
+        ignore: Leaks that are allowed; see :func:`warn_tensor_cycles`.
 
     Raises:
-        TensorCycleError: If there are any; it has the report.
+        TensorCycleError: If a cycle kept a tensor alive. The error carries the report.
         ValueError: If ``devices`` names no device, ``ignore`` is not a list of names, or a setting
-            is wrong.
+            is invalid.
     """
     __tracebackhide__ = True
     with Uncollected():

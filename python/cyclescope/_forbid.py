@@ -1,4 +1,4 @@
-"""Blocks of code in which no cycle may leak a tensor."""
+"""Blocks of code that must not leak a tensor through a reference cycle."""
 
 from __future__ import annotations
 
@@ -17,26 +17,29 @@ from cyclescope._watch import Watch, resolve
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 CLEAN_UP_ROUNDS = 3
-"""So often at most garbage is collected before a block: finalizers may leave new garbage."""
+"""Maximum number of collections before a block: finalizers may leave new garbage."""
 
 
 class TensorCycleError(AssertionError):
-    """A reference cycle held a tensor where that is forbidden; its text is the leak trace."""
+    """A reference cycle kept a tensor alive where that is forbidden.
+
+    ``str()`` of the error is the leak trace.
+    """
 
     def __init__(self, report: CycleReport) -> None:
         super().__init__(report)
         self.report = report
-        """What was found."""
+        """The leaks that were found."""
 
     def __str__(self) -> str:
         return f"tensors were kept alive by reference cycles\n\n{self.report}"
 
 
 class Recorder:
-    """Sees every leak from the moment when it is made until it is stopped.
+    """Records every leak from its creation until :meth:`stop`.
 
-    What was garbage before is collected first, so that it is not among them. Collections in between
-    are looked at beforehand, so that no finalizer hides a leak.
+    Earlier garbage is collected first, so it is not counted. Garbage is inspected before each
+    collection runs finalizers, so no finalizer hides a leak.
     """
 
     def __init__(self, devices: Sequence[str], ignore: Sequence[str]) -> None:
@@ -55,10 +58,10 @@ class Recorder:
         )
 
     def take(self) -> CycleReport:
-        """Collect now; what leaked since the start, or since the last call of this."""
+        """Collect now and return what leaked since the start, or since the previous call."""
         found = _native.find(self._devices, self._ignore)
         self._watch.flush()
-        # The collection of `find` is told to the watch too, now or a little later.
+        # The watch reports the collection made by `find` too, now or a little later.
         self._answered.add(found.time)
         seen = self._seen.copy()
         del self._seen[: len(seen)]
@@ -66,7 +69,7 @@ class Recorder:
         return _native.merge([found, *others])
 
     def stop(self) -> None:
-        """See no more."""
+        """Stop recording."""
         self._watch.stop()
 
 
@@ -77,12 +80,12 @@ def _clean_up() -> None:
 
 
 class ForbiddenCycles:
-    """Made by :func:`forbid_tensor_cycles`; a context manager and a decorator."""
+    """The context manager and decorator that :func:`forbid_tensor_cycles` returns."""
 
     def __init__(self, devices: list[str], ignore: list[str]) -> None:
         self._devices = devices
         self._ignore = ignore
-        # A stack, as the same object may be entered again inside of itself.
+        # A stack, because the same object may be entered again inside its own block.
         self._recorders: list[Recorder] = []
 
     def __enter__(self) -> ForbiddenCycles:
@@ -98,7 +101,7 @@ class ForbiddenCycles:
         __tracebackhide__ = True
         recorder = self._recorders.pop()
         try:
-            # An error of the block's own is the one to be told of.
+            # An exception raised by the block takes precedence.
             report = recorder.take() if kind is None else None
         finally:
             recorder.stop()
@@ -118,14 +121,14 @@ class ForbiddenCycles:
         self.__exit__(kind, error, traceback)
 
     def __call__(self, function: _Function) -> _Function:
-        """The function, each call of it a block of its own."""
-        # Only who decorates pays for the import.
+        """Decorate a function: each call is checked as a block of its own."""
+        # Imported here because only decorators need it.
         import inspect
 
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise TypeError(
-                f"{function.__qualname__} is a generator, whose code runs after the call: use "
-                "`with forbid_tensor_cycles():` around the loop over it"
+                f"{function.__qualname__} is a generator function, whose body runs after the call "
+                "returns: use `with forbid_tensor_cycles():` around the loop instead"
             )
 
         if inspect.iscoroutinefunction(function):
@@ -147,28 +150,28 @@ class ForbiddenCycles:
         return checked  # type: ignore[return-value]
 
     def _another(self) -> ForbiddenCycles:
-        """Calls may run at the same time, in threads and tasks."""
+        """A separate object for each call, because calls may run concurrently."""
         return ForbiddenCycles(self._devices, self._ignore)
 
 
 def forbid_tensor_cycles(
     *, devices: Devices | None = None, ignore: Sequence[str] = ()
 ) -> ForbiddenCycles:
-    """Raise :class:`TensorCycleError` if a cycle keeps a tensor alive in a block or a function.
+    """Raise :class:`TensorCycleError` if a block or function leaks a tensor through a cycle.
 
-    Works as ``with``, as ``async with``, and as a decorator of functions and coroutine functions;
-    blocks may be nested. Before the block, and at its end, garbage is collected; what was garbage
-    before is not blamed on the block, but what other threads and tasks leak meanwhile is. An
-    exception of the block passes unchanged, and nothing is checked then.
+    Use it with ``with`` or ``async with``, or as a decorator of functions and coroutine functions.
+    Blocks may be nested. Garbage is collected before the block and at its end. Garbage from before
+    the block does not count; leaks of other threads and tasks during the block do. If the block
+    raises an exception, it propagates unchanged and nothing is checked.
 
     Args:
-        devices: Which memory to look at; by default ``"any"``, host memory too, so that the check
-            holds on machines without a GPU.
+        devices: Which memory to check. The default, ``"any"``, includes host memory, so the check
+            also works on machines without a GPU.
         ignore: Leaks that are allowed; see :func:`warn_tensor_cycles`.
 
     Raises:
         ValueError: If ``devices`` names no device, ``ignore`` is not a list of names, or a setting
-            is wrong.
+            is invalid.
     """
     way_out = "Pass forbid_tensor_cycles(devices='any')"
     return ForbiddenCycles(*resolve(devices, ignore, "any", way_out))

@@ -1,8 +1,8 @@
 """The stack that allocated a tensor, from PyTorch's memory history.
 
-PyTorch's allocator, asked to record, keeps an entry with a stack for each allocation and each free.
-So the stack of a tensor can be looked up after it is gone, on the teller's thread: its memory was
-freed while the collection was being looked at, and the entry before that free allocated it.
+When recording, PyTorch's allocator keeps an entry with a stack for each allocation and each free.
+So the stack of a tensor can be looked up after the tensor is gone, on the reporting thread: its
+memory was freed during the collection, and the entry before that free is its allocation.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from cyclescope import _native, _teller
 from cyclescope._off import OFF
 
 MAX_ENTRIES = 100_000
-"""How many of the latest allocations and frees PyTorch keeps, where cyclescope has it record."""
+"""How many of the latest allocations and frees PyTorch keeps when cyclescope starts recording."""
 
 CLOCK_ERROR_US = 1_000
-"""By how much PyTorch's clock, a converted cycle counter, may differ from the system's."""
+"""Maximum difference between PyTorch's clock, a converted cycle counter, and the system's."""
 
 _users = 0
 _recording = False
@@ -27,14 +27,14 @@ _said: set[str] = set()
 
 
 class History:
-    """The memory history, as long as one watch wants it."""
+    """The memory history, for the lifetime of one watch."""
 
     def __init__(self) -> None:
         self._explained: set[str] = set()
         self._ended = False
 
     def explain(self, report: _native.CycleReport) -> _native.CycleReport:
-        """Add the stacks to a report, for the leaks that come for the first time."""
+        """Add allocation stacks to a report, for leaks that occur for the first time."""
         new = [leak for leak in report.leaks if leak.signature not in self._explained]
         self._explained.update(leak.signature for leak in new)
         buffers = [
@@ -56,7 +56,7 @@ class History:
         return _native.with_allocations(report, stacks) if stacks else report
 
     def stop(self) -> None:
-        """End the recording, if no other watch wants it and cyclescope began it."""
+        """Stop recording if cyclescope started it and no other watch uses it."""
         global _users, _recording
         if self._ended:
             return
@@ -72,9 +72,10 @@ class History:
 
 
 def start() -> History | None:
-    """Have PyTorch record, at once or when it initialises CUDA; None, and a sentence, if it cannot.
+    """Start recording now, or once the program initialises CUDA.
 
-    Never initialises CUDA: a process that has done so can no longer fork workers that use it.
+    Returns None, and logs the reason, if PyTorch cannot record. CUDA is not initialised, because a
+    process that has done so can no longer fork workers that use it.
     """
     global _users
     torch = sys.modules.get("torch")
@@ -96,14 +97,14 @@ def start() -> History | None:
 def frames_of(
     entries: list[dict[str, Any]], pointer: int, size: int, began: float, end: float
 ) -> list[tuple[str, int, str]]:
-    """The stack that allocated what was at ``pointer`` when a collection began; empty if unsure.
+    """The stack that allocated the memory at ``pointer``; empty if that is not certain.
 
     Args:
-        entries: One device's trace, oldest first, as ``torch.cuda.memory._snapshot`` has it.
-        pointer: The address of the memory's first byte.
-        size: Its size in bytes.
-        began: When the garbage was first looked at, in microseconds since 1970.
-        end: When all of it was gone.
+        entries: The trace of one device from ``torch.cuda.memory._snapshot``, oldest first.
+        pointer: Address of the first byte.
+        size: Size in bytes.
+        began: When the inspection of the garbage began, in microseconds since 1970.
+        end: When all of the garbage was destroyed.
     """
     earliest, latest = began - CLOCK_ERROR_US, end + CLOCK_ERROR_US
     current: dict[str, Any] | None = None
@@ -114,7 +115,7 @@ def frames_of(
             if entry["addr"] <= pointer and pointer + size <= entry["addr"] + entry["size"]:
                 current = entry
             elif pointer <= entry["addr"] < pointer + size:
-                # Something smaller lies there now, so what was there is gone.
+                # A smaller allocation starts there now, so the earlier one is gone.
                 current = None
         elif (
             action == "free_requested" and entry["addr"] <= pointer < entry["addr"] + entry["size"]
@@ -122,11 +123,11 @@ def frames_of(
             if earliest <= entry.get("time_us", 0) <= latest:
                 freed.append(current)
             current = None
-    # With no free in that time, the memory may be there still.
+    # Without a free in that interval, the memory may still be allocated.
     if not freed and current is not None and 0 < current.get("time_us", 0) <= began:
         freed.append(current)
     stacks = [[] if entry is None else _frames(entry) for entry in freed]
-    # Freed more than once within the clocks' error: only if all were allocated alike is it sure.
+    # Freed more than once within the clock error: certain only if all stacks are equal.
     return stacks[0] if stacks and all(stack == stacks[0] for stack in stacks) else []
 
 
@@ -134,7 +135,7 @@ def _frames(entry: dict[str, Any]) -> list[tuple[str, int, str]]:
     return [
         (str(frame["filename"]), max(0, int(frame["line"])), str(frame["name"]))
         for frame in entry.get("frames", [])
-        # Frames of C++ have no file.
+        # C++ frames have no file.
         if frame["filename"] not in ("", "??")
     ]
 
@@ -145,24 +146,24 @@ def _ordinal(device: str) -> int:
 
 
 def _obstacle(torch: ModuleType | None) -> str | None:
-    """Why PyTorch cannot record, in a sentence."""
+    """Why PyTorch cannot record, as a sentence; None if it can."""
     if torch is None or not hasattr(torch, "cuda"):
         return "PyTorch is not imported; import torch before starting the watch."
     if not hasattr(getattr(torch, "_C", None), "_cuda_record_memory_history"):
-        return "this PyTorch is built without CUDA, or too old to record its memory history."
+        return "this PyTorch is built without CUDA, or is too old to record memory history."
     if torch.version.hip is None and not _native.cuda_driver_present():
         return "there is no CUDA driver on this machine."
     return None
 
 
 def _begin() -> None:
-    """Start the recording. PyTorch may call this while it initialises CUDA, so it never raises."""
+    """Start recording. Never raises, because PyTorch may call it while it initialises CUDA."""
     global _recording
     torch = sys.modules.get("torch")
     if _users == 0 or _recording or torch is None:
         return
     try:
-        # What the program records itself is not to be changed.
+        # Do not change a recording that the program itself has started.
         if not torch._C._cuda_isHistoryEnabled():
             torch.cuda.memory._record_memory_history(
                 "all", context="alloc", stacks="python", max_entries=MAX_ENTRIES

@@ -1,4 +1,4 @@
-"""The native half of cyclescope: reports, and the functions that the package is made of."""
+"""The native extension of cyclescope: reports, and the functions that the package builds on."""
 
 from collections.abc import Callable, Iterator
 from typing import final
@@ -50,125 +50,125 @@ __all__ = [
 
 @final
 class CycleReport:
-    """What one collection, or one explicit check, found.
+    """The leaks found by one collection or one explicit check.
 
-    ``str()`` of it is the leak trace, always without colour; a notebook shows the page.
+    ``str()`` returns the leak trace without colour. Notebooks show the HTML page.
     """
 
     @property
     def leaks(self) -> list[Leak]:
-        """The distinct leaks, the one that held most bytes first."""
+        """The distinct leaks, sorted by bytes held, largest first."""
     @property
     def yours(self) -> list[Leak]:
-        """The leaks that are, or may be, the program's own."""
+        """The leaks that are, or may be, in the program's own code."""
     @property
     def library(self) -> list[Leak]:
-        """The leaks of libraries: those with :attr:`Leak.library` or :attr:`Leak.known`."""
+        """The leaks in libraries: those with :attr:`Leak.library` or :attr:`Leak.known`."""
     @property
     def bytes_held(self) -> int:
-        """Bytes of device memory that all leaks held together."""
+        """Total bytes of device memory that the leaks held."""
     @property
     def notes(self) -> list[str]:
-        """What to know about the report itself, such as limits that were hit."""
+        """Remarks about the report, such as limits that were reached."""
     @property
     def garbage_objects(self) -> int:
-        """How many unreachable objects there were in all."""
+        """Total number of unreachable objects."""
     @property
     def time(self) -> float:
-        """When the garbage had been looked at and destroyed, in seconds since 1970."""
+        """Time when the collection ended, in seconds since 1970."""
     @property
     def pause_us(self) -> int:
-        """How long the program waited for the reading and the analysis, in microseconds."""
+        """How long the inspection and analysis paused the program, in microseconds."""
     def to_html(self) -> str:
-        """The report as one page that needs no network."""
+        """The report as a self-contained HTML page."""
     def to_dot(self) -> str:
         """The leaks as a Graphviz graph."""
     def to_json(self) -> str:
-        """The report as JSON (``schema`` 1); :meth:`from_json` reads it back."""
+        """The report as JSON (``schema`` 1), which :meth:`from_json` reads."""
     def to_svg(self) -> str:
-        """The leaks as one drawing."""
+        """The leaks as one SVG drawing."""
     def to_markdown(self) -> str:
-        """The leaks for an issue tracker.
+        """The leaks as Markdown for an issue tracker.
 
-        Equal leaks read equal: there are no times, addresses or indices in it. Names of the
-        program stand in code only, where no tracker makes a link or a mention of them.
+        The text contains no times, addresses or indices, so equal leaks give equal text. Names of
+        the program appear only as code, so that trackers do not turn them into links or mentions.
         """
     def to_text(self, color: bool | None = None) -> str:
-        """The leak trace, no line of it longer than 100 characters.
+        """The leak trace, with lines of at most 100 characters.
 
         Args:
-            color: True for the escape sequences of a terminal, False for plain text. None decides
-                by where ``print`` goes: in colour if ``sys.stdout`` is the original one and a
-                terminal, ``NO_COLOR`` is unset or empty, and ``TERM`` is set and not ``dumb``.
+            color: True for terminal colours, False for plain text. With None, colours are used if
+                ``sys.stdout`` is the original stream and a terminal, ``NO_COLOR`` is unset or
+                empty, and ``TERM`` is set and not ``dumb``.
         """
     def _repr_html_(self) -> str: ...
     @staticmethod
     def from_json(text: str) -> CycleReport:
-        """Read a report that :meth:`to_json` wrote.
+        """Read a report written by :meth:`to_json`.
 
         Raises:
-            ValueError: If ``text`` is not a report, or of a newer version of cyclescope.
+            ValueError: If ``text`` is not a report, or comes from a newer version of cyclescope.
         """
 
 @final
 class Leak:
-    """A group of reference cycles that kept device memory alive, with all its occurrences."""
+    """A reference cycle that kept device memory alive, with all its occurrences."""
 
     @property
     def signature(self) -> str:
-        """Stable name of this bug: equal across runs, processes and machines."""
+        """Hash that identifies this leak: stable across runs, processes and machines."""
     @property
     def pattern(self) -> str | None:
-        """Name of the recognised pattern, such as ``closure-captures-owner``."""
+        """Name of the recognised pattern, such as ``closure-captures-owner``; None if unknown."""
     @property
     def summary(self) -> str:
         """The cycle in one line."""
     @property
     def count(self) -> int:
-        """How many separate groups of objects leaked in this way."""
+        """Number of occurrences."""
     @property
     def objects(self) -> int:
-        """How many objects the cycles consisted of, over all occurrences."""
+        """Number of objects in the cycles, over all occurrences."""
     @property
     def bytes_held(self) -> int:
-        """Bytes of the distinct buffers that it held, each storage counted once."""
+        """Bytes of the buffers that the leak held, each storage counted once."""
     @property
     def bytes_freed(self) -> int | None:
-        """Bytes that the framework's allocator got back from it; None where not measured."""
+        """Bytes that the framework's allocator got back; None if not measured."""
     @property
     def buffers(self) -> list[Buffer]:
-        """The device buffers that it held, largest first; at most 100."""
+        """The device buffers that the leak held, largest first; at most 100."""
     @property
     def buffers_omitted(self) -> int:
-        """How many further buffers are not in ``buffers``; ``bytes_held`` counts them."""
+        """Number of buffers left out of ``buffers``; ``bytes_held`` includes them."""
     @property
     def cycle(self) -> list[Step]:
-        """The cycle that a person would read first; the last step refers to the first."""
+        """The most telling cycle; its last step refers to the first."""
     @property
     def cycle_omitted(self) -> int:
-        """How many steps of a long cycle are left out of the middle of ``cycle``."""
+        """Number of steps left out of the middle of ``cycle``, if it is long."""
     @property
     def cuts(self) -> list[Cut]:
         """The references to remove, best first."""
     @property
     def advice(self) -> str:
-        """What to change, in words."""
+        """What to change, as text."""
     @property
     def before(self) -> str | None:
-        """The code as it is, if the pattern is known."""
+        """Example of the code before the fix, if the pattern is known."""
     @property
     def after(self) -> str | None:
-        """The code as it should be, if the pattern is known."""
+        """Example of the code after the fix, if the pattern is known."""
     @property
     def library(self) -> Library | None:
-        """The library whose own code the whole cycle is; None if some of it is the program's."""
+        """The library to which the whole cycle belongs; None if part of it is the program's."""
     @property
     def known(self) -> Known | None:
-        """The publicly known leak of a library that this one is."""
+        """The known library leak that this leak matches; None if there is none."""
     def to_svg(self) -> str:
-        """The leak as a drawing."""
+        """The leak as an SVG drawing."""
     def to_markdown(self) -> str:
-        """The leak for an issue tracker, as :meth:`CycleReport.to_markdown`."""
+        """The leak as Markdown; see :meth:`CycleReport.to_markdown`."""
 
 @final
 class Library:
@@ -176,45 +176,46 @@ class Library:
 
     @property
     def name(self) -> str:
-        """The distribution, or else the top-level package; ``the standard library``."""
+        """The distribution, else the top-level package, or ``the standard library``."""
     @property
     def version(self) -> str | None:
-        """Version, as the installed metadata has it; None if it has none."""
+        """The installed version; None if unknown."""
     @property
     def your_line(self) -> str | None:
-        """``file:line`` of the program's own code that is nearest to the cycle."""
+        """``file:line`` of the program's code nearest to the cycle."""
 
 @final
 class Known:
-    """A leak of a library that others have met before."""
+    """A known leak in a library."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Name of the known leak."""
     @property
     def library(self) -> str:
         """The distribution that leaks."""
     @property
     def versions(self) -> list[str]:
-        """Versions that were run and leaked; others may leak too."""
+        """Versions that were tested and leak; others may leak too."""
     @property
     def fixed_in(self) -> str | None:
-        """The first version that was run and did not leak."""
+        """The first tested version without the leak; None if there is none."""
     @property
     def link(self) -> str | None:
-        """Where it is discussed."""
+        """URL of the discussion of the leak."""
     @property
     def remedy(self) -> str:
         """What a program can do about it."""
 
 @final
 class Step:
-    """One object of a cycle and its reference to the next."""
+    """One object in a cycle and its reference to the next."""
 
     @property
     def type_name(self) -> str: ...
     @property
     def label(self) -> str:
-        """The object as a person would name it."""
+        """Readable name of the object."""
     @property
     def location(self) -> str | None:
         """``file:line`` of the object's code or class."""
@@ -223,15 +224,15 @@ class Step:
         """The reference to the next step: ``._callback``, ``['loss']``, ``local 'batch'``."""
     @property
     def allocated_at(self) -> str | None:
-        """``file:line`` that allocated the object, if ``tracemalloc`` was tracing."""
+        """``file:line`` where the object was allocated, if ``tracemalloc`` was tracing."""
 
 @final
 class Buffer:
-    """A piece of device memory that a leak held."""
+    """A buffer of device memory that a leak held."""
 
     @property
     def type_name(self) -> str:
-        """Type of the object that holds it."""
+        """Type of the object that holds the buffer."""
     @property
     def pointer(self) -> int:
         """Address of the storage on the device."""
@@ -247,26 +248,26 @@ class Buffer:
     def shape(self) -> tuple[int, ...] | None: ...
     @property
     def confirmed(self) -> bool:
-        """True if the CUDA driver said that ``pointer`` is device memory."""
+        """True if the CUDA driver confirmed that ``pointer`` is device memory."""
     @property
     def from_step(self) -> int:
-        """Position in the cycle of the step at which ``path`` starts."""
+        """Index of the step in ``cycle`` where ``path`` starts."""
     @property
     def path(self) -> list[str]:
         """The references from the cycle to the buffer; empty if its holder is in the cycle."""
     @property
     def allocated_at(self) -> str | None:
-        """``file:line`` that allocated its holder, if ``tracemalloc`` was tracing."""
+        """``file:line`` where its holder was allocated, if ``tracemalloc`` was tracing."""
     @property
     def allocation(self) -> list[str]:
         """The stack that allocated the memory, each frame as ``file:line function``.
 
-        From the innermost frame of the program's own outwards. Empty unless the watch was started
-        with ``record_history=True``.
+        The innermost frame of the program's own code comes first. Empty unless the watch was
+        started with ``record_history=True``.
         """
     @property
     def has_grad_fn(self) -> bool:
-        """True if a tensor on this memory had an autograd graph behind it."""
+        """True if a tensor on this memory had an autograd graph (``grad_fn``)."""
 
 @final
 class Cut:
@@ -274,89 +275,89 @@ class Cut:
 
     @property
     def owner(self) -> str:
-        """The object that has the reference."""
+        """The object that holds the reference."""
     @property
     def edge(self) -> str:
-        """The reference, as :attr:`Step.edge`."""
+        """The reference; see :attr:`Step.edge`."""
     @property
     def location(self) -> str | None:
-        """``file:line`` to look at."""
+        """``file:line`` to change."""
     @property
     def proven(self) -> bool:
-        """True if the graph shows that the buffers go once all cuts of the leak are made."""
+        """True if the graph proves that removing all cuts of the leak frees the buffers."""
 
 @final
 class Heap:
-    """What memory was alive at one moment, and who owned it. Holds none of it.
+    """A snapshot of live memory and its owners. It keeps no object of the program alive.
 
-    ``str()`` of it is a summary and the table of the largest owners; a notebook shows the page.
+    ``str()`` returns a summary and a table of the largest owners. Notebooks show the HTML page.
     """
 
     @property
     def objects(self) -> int:
-        """How many objects there were: those that the collector tracks, and what they refer to."""
+        """Number of objects: those that the collector tracks, and their referents."""
     @property
     def references(self) -> int:
-        """How many references there were between them."""
+        """Number of references between them."""
     @property
     def unreachable(self) -> int:
-        """How many of them no module, running function or C code reached."""
+        """Number of objects unreachable from GC roots (modules, running functions, C code)."""
     @property
     def time(self) -> float:
-        """When it was looked at, in seconds since 1970."""
+        """Time of the snapshot, in seconds since 1970."""
     @property
     def pause_ms(self) -> float:
-        """How long the program waited, in milliseconds."""
+        """How long the snapshot paused the program, in milliseconds."""
     @property
     def phases(self) -> dict[str, float]:
-        """The parts of that pause: ``graph``, ``ways``, ``dominators``, ``names``, ``release``."""
+        """Milliseconds per phase: ``graph``, ``ways``, ``dominators``, ``names``, ``release``."""
     @property
     def working_bytes(self) -> int:
-        """About the most memory that the look took at once; all of it is given back."""
+        """Approximate peak memory that the snapshot needed; all of it has been released."""
     @property
     def device_bytes(self) -> int:
-        """Bytes of all buffers on devices, each storage once."""
+        """Bytes of all buffers on devices, each storage counted once."""
     @property
     def host_bytes(self) -> int:
-        """Bytes of all arrays and tensors in host memory, each storage once."""
+        """Bytes of all arrays and tensors in host memory, each storage counted once."""
     @property
     def buffers(self) -> list[HeapBuffer]:
-        """The pieces of memory, those on devices first, then the largest."""
+        """The buffers: device memory first, then by size, largest first."""
     @property
     def notes(self) -> list[str]:
-        """What to know about it, such as limits that were hit."""
+        """Remarks about the snapshot, such as limits that were reached."""
     def top(self, by: str = ..., count: int = ...) -> HeapTable:
-        """Who holds most.
+        """The largest holders of memory.
 
         Args:
-            by: ``"owner"``: the first thing with a name on the best way from a root, such as a
-                module's variable. ``"class"``: what would go if all objects of a class went.
-                ``"module"``: the module or file of the owner. ``"site"``: the line that allocated
-                the memory's holder, as far as :mod:`tracemalloc` was tracing. ``"category"``:
-                parameter, gradient, optimizer state, activation, input, other.
-            count: At most so many rows.
+            by: How to group memory. ``"owner"``: the first named object on the path from a GC
+                root, such as a module's variable. ``"class"``: the memory that all objects of a
+                class retain. ``"module"``: the module or file of the owner. ``"site"``: the line
+                that allocated the buffer's holder, if :mod:`tracemalloc` was tracing.
+                ``"category"``: parameter, gradient, optimizer state, activation, input or other.
+            count: Maximum number of rows.
 
         Raises:
             ValueError: If ``by`` is none of these.
         """
     def diff(self, old: Heap) -> HeapDiff:
-        """What changed since ``old``, by owner."""
+        """The changes since ``old``, by owner."""
     def to_html(self) -> str:
-        """One page that needs no network: the owners as a treemap to zoom into, and tables.
+        """A self-contained HTML page: a zoomable treemap of the owners, and tables.
 
-        The treemap shows memory on devices, or that on the host if there is none on devices. A
-        block is as wide as the memory that one comes to through it, each buffer once, on the way
-        that :attr:`HeapBuffer.owner` has. At most 500 blocks are drawn, the others summed up.
+        The treemap shows device memory, or host memory if there is none on devices. The width of
+        a block is proportional to the bytes reached through it. Each buffer is counted once, on
+        the path in :attr:`HeapBuffer.owner`. At most 500 blocks are drawn; the rest are combined.
         """
     def to_text(self) -> str:
-        """What ``str()`` gives: a summary and the largest owners."""
+        """The same text as ``str()``: a summary and the largest owners."""
     def to_json(self) -> str:
-        """All of it as JSON (``schema`` 1)."""
+        """The snapshot as JSON (``schema`` 1)."""
     def _repr_html_(self) -> str: ...
 
 @final
 class HeapBuffer:
-    """A piece of memory that was in use; views share one."""
+    """A buffer in use. Views share one buffer."""
 
     @property
     def bytes(self) -> int:
@@ -373,35 +374,35 @@ class HeapBuffer:
         """Address of the storage on the device."""
     @property
     def type_name(self) -> str:
-        """Type of the object through which it was come to."""
+        """Type of the object that holds the buffer on the path in ``owner``."""
     @property
     def holders(self) -> int:
-        """How many objects share it."""
+        """Number of objects that share the buffer."""
     @property
     def owner(self) -> str:
-        """The best way to it from a root, in a line."""
+        """The most telling path from a GC root to the buffer, in one line."""
     @property
     def kind(self) -> str:
-        """The owner without indices and lengths: equal for the buffers of one growing list."""
+        """The owner without indices and lengths: the same for all buffers of a growing list."""
     @property
     def module(self) -> str:
-        """The module at that root, or the file of the running function."""
+        """The module at the start of that path, or the file of the running function."""
     @property
     def alone(self) -> bool:
-        """True if the first thing with a name on that way alone keeps it."""
+        """True if the first named object on that path dominates (and so retains) the buffer."""
     @property
     def site(self) -> str | None:
-        """``file:line`` that allocated it, if ``tracemalloc`` was tracing."""
+        """``file:line`` where its holder was allocated, if ``tracemalloc`` was tracing."""
     @property
     def category(self) -> str:
-        """Parameter, gradient, optimizer state, activation, input, or other."""
+        """Parameter, gradient, optimizer state, activation, input or other."""
     @property
     def also(self) -> list[str]:
-        """Further ways to its holder, in a line each; known of the largest forty buffers only."""
+        """Further paths to its holder, one line each; only for the 40 largest buffers."""
 
 @final
 class HeapTable:
-    """Who holds how much. ``str()`` of it is the table."""
+    """Memory by owner, class, module, line or category. ``str()`` returns the table."""
 
     @property
     def by(self) -> str: ...
@@ -409,7 +410,7 @@ class HeapTable:
     def rows(self) -> list[HeapRow]: ...
     @property
     def omitted(self) -> int:
-        """How many rows are left out."""
+        """Number of rows left out."""
     def to_text(self) -> str: ...
     def to_json(self) -> str: ...
 
@@ -421,102 +422,102 @@ class HeapRow:
     def name(self) -> str: ...
     @property
     def count(self) -> int:
-        """How many buffers; of a class, how many of its objects keep any."""
+        """Number of buffers; for a class, number of its objects that hold any."""
     @property
     def device_bytes(self) -> int: ...
     @property
     def host_bytes(self) -> int: ...
     @property
     def retained_bytes(self) -> int:
-        """Of these bytes, those that nothing else keeps."""
+        """Retained size: bytes that would be freed with this owner."""
     @property
     def categories(self) -> dict[str, int]:
-        """The bytes by what they are for."""
+        """The bytes by category."""
 
 @final
 class HeapDiff:
-    """What changed between two heaps."""
+    """The changes between two heap snapshots."""
 
     @property
     def bytes(self) -> int:
-        """By how many bytes in all."""
+        """Total change in bytes."""
     @property
     def objects(self) -> int:
-        """By how many objects."""
+        """Change in the number of objects."""
     @property
     def rows(self) -> list[tuple[str, int, int]]:
-        """Owner, bytes and number of buffers of each change, the most bytes first."""
+        """Owner, change in bytes and change in buffers, most bytes first."""
     def to_html(self) -> str:
-        """One page that needs no network: each owner's memory before and after."""
+        """A self-contained HTML page: each owner's memory before and after."""
     def to_text(self) -> str: ...
     def to_json(self) -> str: ...
     def _repr_html_(self) -> str: ...
 
 @final
 class Retention:
-    """What keeps some objects alive. ``str()`` of it says so in words."""
+    """The paths that keep objects alive. ``str()`` returns them as text."""
 
     @property
     def paths(self) -> list[RetentionPath]:
-        """Distinct ways from a root, the shortest and most telling first."""
+        """Distinct paths from GC roots, shortest and most telling first."""
     @property
     def loops(self) -> list[RetentionPath]:
-        """Ways from an object through C++ back to itself, which no collection can free."""
+        """Paths from an object through C++ back to itself, which no collection can free."""
     @property
     def paths_omitted(self) -> int:
-        """How many further ways there are."""
+        """Number of further paths."""
     @property
     def notes(self) -> list[str]:
-        """What to know about the answer."""
+        """Remarks about the result."""
     @property
     def pause_ms(self) -> float:
-        """How long the program waited for it, in milliseconds."""
+        """How long the search paused the program, in milliseconds."""
     def to_html(self) -> str:
-        """One page that needs no network: each path step by step."""
+        """A self-contained HTML page: each path step by step."""
     def to_text(self) -> str:
-        """What ``str()`` gives: the paths, no line of them longer than 100 characters."""
+        """The same text as ``str()``: the paths, with lines of at most 100 characters."""
     def to_json(self) -> str:
-        """The answer as JSON (``schema`` 1)."""
+        """The result as JSON (``schema`` 1)."""
     def _repr_html_(self) -> str: ...
 
 @final
 class RetentionPath:
-    """A way from a root to an object: a sequence of its steps."""
+    """A path from a GC root to an object: a sequence of steps."""
 
     @property
     def root(self) -> str:
-        """``module``, ``local``, ``outside`` (C or C++), ``garbage`` or ``itself``."""
+        """Kind of root: ``module``, ``local``, ``outside`` (C, C++), ``garbage`` or ``itself``."""
     @property
     def root_words(self) -> str:
-        """The root as a person would name it."""
+        """Readable name of the root."""
     @property
     def words(self) -> str:
-        """The whole way in a line."""
+        """The whole path in one line."""
     @property
     def alike(self) -> int:
-        """How many ways are alike but for an index."""
+        """Number of paths that differ from this one only in an index."""
     @property
     def steps(self) -> list[RetentionStep]:
-        """The objects on the way, the one asked about last."""
+        """The objects on the path; the object asked about comes last."""
     def __len__(self) -> int: ...
     def __getitem__(self, index: int, /) -> RetentionStep: ...
     def __iter__(self) -> Iterator[RetentionStep]: ...
 
 @final
 class RetentionStep:
-    """An object on a way."""
+    """An object on a path."""
 
     @property
     def type_name(self) -> str: ...
     @property
     def label(self) -> str:
-        """The object as a person would name it."""
+        """Readable name of the object."""
     @property
     def location(self) -> str | None:
         """``file:line`` of its code or class."""
     @property
     def edge(self) -> str:
-        """Its reference to the next object, as :attr:`Step.edge`; empty for the last."""
+        """The reference to the next object; see :attr:`Step.edge`. Empty for the last object."""
 
 def call_in_main_thread(function: Callable[[], object]) -> None: ...
 def check_devices(devices: list[str]) -> None: ...
@@ -548,26 +549,27 @@ def with_allocations(
 ) -> CycleReport: ...
 def with_occurrences(report: CycleReport, watch: int) -> CycleReport: ...
 def heap(*, redact: bool = False) -> Heap:
-    """Look at all memory that is alive: who owns it, how much, and what for.
+    """Take a snapshot of all live memory: its owners, sizes and categories.
 
-    No code of the program runs, and nothing is kept alive by the result. The program waits for as
-    long as ``Heap.pause_ms`` says: about as long as ``gc.collect()`` takes.
+    No code of the program runs, and the result keeps no object alive. The program is paused for
+    about as long as ``gc.collect()`` takes; see :attr:`Heap.pause_ms`.
 
     Args:
-        redact: As for :func:`warn_tensor_cycles`.
+        redact: See :func:`warn_tensor_cycles`.
 
     Raises:
-        ValueError: If a setting is wrong.
+        ValueError: If a setting is invalid.
     """
 
 def why_alive(*objects: object, redact: bool = False) -> Retention:
-    """Say what keeps objects alive: tensors, arrays, containers, any that the collector knows.
+    """Find the paths from GC roots that keep objects alive.
 
     Args:
-        objects: One or more.
-        redact: As for :func:`warn_tensor_cycles`.
+        objects: One or more tensors, arrays, containers or other objects that the garbage
+            collector tracks.
+        redact: See :func:`warn_tensor_cycles`.
 
     Raises:
-        ValueError: If a setting is wrong.
-        TypeError: If none is given, or one of them holds nothing, such as a number.
+        ValueError: If a setting is invalid.
+        TypeError: If no object is given, or the collector does not track one, such as a number.
     """

@@ -1,9 +1,9 @@
-"""The switch: with ``CYCLESCOPE_OFF=1`` every entry point keeps its types and does nothing.
+"""The off switch: with ``CYCLESCOPE_OFF=1`` every function returns an empty result.
 
-Nothing is looked at or collected; there is no hook, thread, signal or patch, nothing is registered
-for the end of the program or for forks, nothing is logged, and ranks send each other nothing.
-Arguments and settings are checked as ever. The native functions that look at the heap (``find``,
-``look``, ``heap``, ``why_alive``) ask here too, so whatever reaches them finds nothing.
+Nothing is inspected or collected. No hook, thread, signal handler, patch, exit handler or fork
+handler is installed, nothing is logged, and ranks exchange no messages. Arguments and settings are
+still validated. The native functions that inspect the heap (``find``, ``look``, ``heap``,
+``why_alive``) check the switch too and return empty results.
 """
 
 import os
@@ -11,7 +11,7 @@ import os
 VARIABLE = "CYCLESCOPE_OFF"
 
 OFF = os.environ.get(VARIABLE, "").strip().lower() not in ("", "0", "false", "no")
-"""Read once, when cyclescope is imported: a program is watched from end to end or not at all."""
+"""Read once, when cyclescope is imported, so that it holds for the whole process."""
 
-NOTE = f"cyclescope is off: {VARIABLE} is set. Nothing was looked at." if OFF else None
-"""What each empty result says of itself, so that nobody takes it for a clean one."""
+NOTE = f"cyclescope is off: {VARIABLE} is set. Nothing was checked." if OFF else None
+"""Added to each empty result, so that it is not mistaken for a clean one."""

@@ -23,7 +23,7 @@ class TorchPatch:
             setattr(module, name, function)
 
     def undo(self) -> None:
-        """Put PyTorch's functions back, unless somebody has put others there since."""
+        """Restore PyTorch's functions, unless other code has replaced them since."""
         for name, original in self._originals.items():
             if getattr(self._module, name) is self._replacements[name]:
                 setattr(self._module, name, original)
@@ -47,20 +47,20 @@ def patch_torch(
     report_dir: StrPath | None = None,
     ignore: Sequence[str] = (),
 ) -> TorchPatch:
-    """Have programs that ask for PyTorch's reference cycle detector get this one.
+    """Replace PyTorch's reference cycle detector with cyclescope.
 
-    Replaces ``warn_tensor_cycles`` and ``observe_tensor_cycles`` of ``torch.utils.viz._cycles``,
-    which frameworks call when told to debug garbage collection (torchtitan does). They take and
-    return what PyTorch's do: a callback gets a page, and what is returned ends the watch. What has
-    imported the functions by name before keeps PyTorch's.
+    Replaces ``warn_tensor_cycles`` and ``observe_tensor_cycles`` in ``torch.utils.viz._cycles``,
+    which frameworks such as torchtitan call to debug garbage collection. The signatures stay the
+    same: a callback receives an HTML page, and the returned function stops the watch. Code that
+    imported the functions by name earlier keeps PyTorch's.
 
     Args:
-        devices: As for :func:`warn_tensor_cycles`.
-        report_dir: As for :func:`warn_tensor_cycles`.
-        ignore: As for :func:`warn_tensor_cycles`.
+        devices: See :func:`warn_tensor_cycles`.
+        report_dir: See :func:`warn_tensor_cycles`.
+        ignore: See :func:`warn_tensor_cycles`.
 
     Raises:
-        RuntimeError: If PyTorch is not installed, or has no such module.
+        RuntimeError: If PyTorch is not installed or has no ``torch.utils.viz._cycles``.
     """
     if OFF:
         return TorchPatch(None, {})
@@ -68,16 +68,16 @@ def patch_torch(
         from torch.utils.viz import _cycles
     except ImportError as error:
         raise RuntimeError(
-            f"patch_torch needs a PyTorch with torch.utils.viz._cycles ({error}); without it call "
-            "cyclescope.warn_tensor_cycles() itself"
+            f"patch_torch needs a PyTorch with torch.utils.viz._cycles ({error}); call "
+            "cyclescope.warn_tensor_cycles() instead"
         ) from None
 
     def warn_tensor_cycles() -> Callable[[], None]:
-        """Warn of cycles that hold tensors; what is returned ends that."""
+        """Warn of cycles that hold tensors. Returns a function that stops the watch."""
         return _watch.warn_tensor_cycles(devices=devices, report_dir=report_dir, ignore=ignore).stop
 
     def observe_tensor_cycles(callback: Callable[[str], object]) -> Callable[[], None]:
-        """Call ``callback`` with a page of each leak; what is returned ends that."""
+        """Call ``callback`` with an HTML page. Returns a function that stops the watch."""
 
         def with_page(report: CycleReport) -> None:
             callback(report.to_html())

@@ -1,4 +1,4 @@
-"""All that users call; what it takes to import is imported when the first of it is used."""
+"""The public API. ``cyclescope/__init__.py`` imports it on first use."""
 
 from cyclescope._explain import explain
 from cyclescope._find import assert_no_tensor_cycles, find_tensor_cycles
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name):
-        # What looks at live memory needs more of the standard library than the watch does.
+        # The live-memory functions import more of the standard library than the watch does.
         for module, names in _LIVE.items():
             if name in names:
                 from importlib import import_module

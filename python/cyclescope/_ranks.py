@@ -1,4 +1,4 @@
-"""Which of the processes of a distributed job this one is."""
+"""Ranks of a distributed job."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cyclescope import _native, _teller
 from cyclescope._native import CycleReport
 from cyclescope._off import OFF
 
-# What torchrun, Slurm, Open MPI, MPICH (and Intel MPI) set, the first that is there counts.
+# Set by torchrun, Slurm, Open MPI, and MPICH or Intel MPI. The first that is set counts.
 _RANK = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 _LOCAL_RANK = ("LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID")
 _WORLD_SIZE = ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
@@ -19,19 +19,20 @@ _WORLD_SIZE = ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
 
 @dataclass(frozen=True)
 class Rank:
-    """This process's place in a distributed job."""
+    """The rank of a process in a distributed job."""
 
     rank: int
+    """The rank in the whole job."""
     local_rank: int | None
-    """Its number on its machine, if that is known."""
+    """The rank on this machine, if known."""
     world_size: int | None
-    """How many processes there are, if that is known."""
+    """The number of processes, if known."""
 
 
 def current_rank() -> Rank | None:
-    """The rank of this process, by ``torch.distributed`` or the environment; None if it has none.
+    """The rank of this process, from ``torch.distributed`` or the environment; None without one.
 
-    Imports nothing and initialises nothing.
+    Imports and initialises nothing.
     """
     local = _number(_LOCAL_RANK)
     group = process_group()
@@ -50,9 +51,9 @@ def process_group() -> Any | None:
 
 
 def stem() -> str:
-    """The part of a file's name that tells processes apart: rank, machine and process number.
+    """The part of a file name that identifies the process: rank, host name and process ID.
 
-    With ``redact`` it does not say which machine.
+    With ``redact``, a hash replaces the host name.
     """
     import re
 
@@ -66,7 +67,7 @@ def stem() -> str:
 
 
 def to_json(report: CycleReport) -> str:
-    """The report as JSON, with the rank by what is known now."""
+    """The report as JSON, with the current rank."""
     rank = current_rank()
     if rank is None:
         return report.to_json()
@@ -78,21 +79,21 @@ def to_json(report: CycleReport) -> str:
 
 
 def gather(report: CycleReport | None, *, group: Any | None = None) -> CycleReport | None:
-    """Bring the reports of all ranks to rank 0, which logs one warning for all.
+    """Gather the reports of all ranks on rank 0, which logs one warning for all of them.
 
-    A collective operation of ``torch.distributed``, with any backend: all ranks must call it at
-    the same place of the program, those without leaks too. With NCCL each must have set its device
-    (``torch.cuda.set_device``), as for any other collective.
+    This is a collective operation of ``torch.distributed`` and works with any backend. All ranks
+    must call it at the same point, including those without leaks. With NCCL, each rank must have
+    set its device (``torch.cuda.set_device``), as for any collective.
 
     Args:
-        report: What this rank found, such as :attr:`Watch.report` or
+        report: The report of this rank, such as :attr:`Watch.report` or
             :attr:`StepReport.report`; None if it found nothing.
-        group: The process group; by default that of all ranks.
+        group: The process group; by default, all ranks.
 
     Returns:
-        On rank 0 of the group one report of all, or None if no rank found anything. None on the
-        other ranks. In a program that is not distributed, the report itself. With
-        ``CYCLESCOPE_OFF`` set, which all ranks must agree on, nothing is sent, and it is None.
+        On rank 0 of the group, the merged report, or None if no rank found a leak. On other ranks,
+        None. In a program that is not distributed, ``report`` itself. With ``CYCLESCOPE_OFF`` set,
+        which must be set on all ranks or none, nothing is sent and the result is None.
     """
     distributed = process_group()
     if distributed is None:

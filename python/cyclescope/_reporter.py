@@ -1,4 +1,4 @@
-"""What a watch leaves on disk: a page for each distinct leak, and one file of all for ``merge``."""
+"""The files of a watch: an HTML page per distinct leak, and one JSON file of all for ``merge``."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from cyclescope._native import CycleReport
 from cyclescope._selection import StrPath
 
 MAX_COMPLETED = 50
-"""Of so many pages the timeline is completed when a watch ends."""
+"""Maximum number of pages whose timeline is completed when a watch ends."""
 
 
 MAX_PAGES = 200
-"""A watch writes no more pages, so that a program with ever new leaks does not fill the disk."""
+"""Maximum number of pages per watch, so that ever new leaks do not fill the disk."""
 
 
 class Seen(Protocol):
-    """How often a watch has seen a leak; see :class:`LeakTally`."""
+    """The part of a :class:`LeakTally` that is needed here."""
 
     @property
     def signature(self) -> str: ...
@@ -33,10 +33,10 @@ class Seen(Protocol):
 
 
 class Reporter:
-    """Writes to a folder; by default to a new one of temporary files, when there is something.
+    """Writes reports to a folder. Without one, it creates a temporary folder on the first report.
 
     Raises:
-        OSError: If the folder cannot be written to.
+        OSError: If the folder is not writable.
     """
 
     def __init__(self, folder: StrPath | None) -> None:
@@ -55,15 +55,16 @@ class Reporter:
             except OSError as error:
                 raise type(error)(
                     error.errno,
-                    f"report_dir cannot be written to ({error.strerror}); "
-                    "pass a folder of your own, or none for a temporary one",
+                    f"report_dir is not writable ({error.strerror}); "
+                    "pass another folder, or none to use a temporary one",
                     str(self._folder),
                 ) from None
 
     def write(self, report: CycleReport) -> Path | None:
-        """Write the page of what was found; None, and an error in the log, if it cannot be.
+        """Write the page of a report and return its path.
 
-        None too for what comes after :data:`MAX_PAGES`.
+        Returns None, and logs an error, if it cannot be written. Also returns None after
+        :data:`MAX_PAGES` pages.
         """
         if self._pages == MAX_PAGES:
             return None
@@ -77,7 +78,8 @@ class Reporter:
             self._pages += 1
             if self._pages == MAX_PAGES:
                 _teller.logger.warning(
-                    "cyclescope has written %d pages to %s, and writes no more for this watch.",
+                    "cyclescope has written %d pages to %s, the limit for one watch. "
+                    "Further leaks are logged without a page.",
                     MAX_PAGES,
                     folder,
                 )
@@ -86,12 +88,12 @@ class Reporter:
             self._write_file(self._report)
             return page
         except (OSError, MemoryError) as error:
-            # Without room for a page there may be room for the warning.
+            # There may still be enough room for the warning.
             self._complain(error)
             return None
 
     def seen(self, tallies: Iterable[Seen]) -> CycleReport | None:
-        """One report of all that was found, with its final counts; None if there was nothing."""
+        """One report of all leaks with their final counts; None if there are none."""
         if self._report is None:
             return None
         counts = {}
@@ -99,13 +101,13 @@ class Reporter:
         for tally in tallies:
             leak = listed.get(tally.signature)
             if leak is not None:
-                # Later occurrences were counted without being looked at: they are alike.
+                # Later occurrences are only counted, and assumed to have as many objects.
                 objects = round(leak.objects * tally.count / leak.count)
                 counts[tally.signature] = Counts(tally.count, objects, tally.bytes)
         return with_counts(self._report, counts)
 
     def complete(self, watch: int) -> None:
-        """Write the pages of leaks that came again once more, with all their occurrences."""
+        """Rewrite the pages of leaks that recurred, with all their occurrences."""
         if self._report is not None:
             self._report = _native.with_occurrences(self._report, watch)
         for page, report in self._written:
@@ -113,7 +115,7 @@ class Reporter:
             if complete.to_json() == report.to_json():
                 continue
             try:
-                # A page that somebody has removed or moved is not to come back.
+                # Do not recreate a page that the user has removed or moved.
                 if page.exists():
                     write_whole(page, complete.to_html())
             except OSError as error:
@@ -122,7 +124,7 @@ class Reporter:
         self._written.clear()
 
     def finish(self, tallies: Iterable[Seen]) -> None:
-        """Bring the file of all leaks up to date."""
+        """Update the JSON file of all leaks."""
         report = self.seen(tallies)
         if report is not None:
             try:
@@ -142,7 +144,7 @@ class Reporter:
         write_whole(self._file, _ranks.to_json(report))
 
     def _free(self, folder: Path, stem: str, suffix: str) -> Path:
-        """A name that no file has; no other process makes names with this process's number."""
+        """An unused file name. It contains the process ID, so processes do not collide."""
         while True:
             path = folder / f"{stem}-{self._number}.{suffix}"
             self._number += 1
@@ -152,8 +154,8 @@ class Reporter:
     def _complain(self, error: OSError | MemoryError) -> None:
         if not self._failed:
             _teller.logger.error(
-                "cyclescope could not write a page to %s: %s. Warnings go on without pages.",
+                "cyclescope could not write a page to %s: %s. Later warnings have no page.",
                 self._folder,
-                str(error) or "no memory",
+                str(error) or "out of memory",
             )
         self._failed = True

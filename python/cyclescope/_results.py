@@ -1,4 +1,4 @@
-"""Results for other programs: SARIF for code scanning, annotations for GitHub."""
+"""Results for other tools: SARIF for code scanning, annotations for GitHub."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cyclescope._selection import StrPath
 
 SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 UNKNOWN = "tensor-cycle"
-"""The rule of leaks whose pattern is not known."""
+"""The rule ID of leaks that match no pattern."""
 
 
 @dataclass(frozen=True)
@@ -22,12 +22,12 @@ class Place:
     """A line of a file."""
 
     file: Path
-    """From the base folder if it is in there, else absolute."""
+    """Relative to the base folder if inside it, otherwise absolute."""
     line: int | None
 
     @property
     def uri(self) -> str:
-        """As SARIF wants it."""
+        """The file as a URI reference."""
         if self.file.is_absolute():
             return self.file.as_uri()
         from urllib.parse import quote
@@ -36,12 +36,12 @@ class Place:
 
 
 def sources(base: StrPath | None) -> Path:
-    """The root of the sources, if nobody says otherwise that of GitHub's workflow."""
+    """The source root: ``base``, or else GitHub's workspace, or else the current folder."""
     return Path(base or os.environ.get("GITHUB_WORKSPACE") or os.curdir).absolute()
 
 
 def place_of(leak: Leak, base: Path) -> Place | None:
-    """The line to change: where the first cut is, or else the nearest line that is known."""
+    """The line to change: that of the first cut, or else the nearest known line."""
     nearest = leak.library.your_line if leak.library is not None else None
     cuts = [cut.location for cut in leak.cuts]
     steps = [step.location for step in leak.cycle]
@@ -58,7 +58,7 @@ def _place(location: str, base: Path) -> Place:
         line = int(number)
     else:
         file = location
-    # As text only: the report may come from another machine.
+    # Compared as text, because the report may come from another machine.
     base_path = os.fspath(base)
     path = os.path.normpath(os.path.join(base_path, file))
     inside = path.startswith(base_path + os.sep)
@@ -66,19 +66,19 @@ def _place(location: str, base: Path) -> Place:
 
 
 def to_sarif(report: CycleReport | None, *, base: StrPath | None = None) -> str:
-    """The leaks as SARIF 2.1.0 for code scanning, each a result at the line to change.
+    """The leaks as SARIF 2.1.0 for code scanning: one result per leak, at the line to change.
 
     Args:
-        report: What was found; None if nothing was.
-        base: The root of the sources, to which paths are made relative; by default
-            ``$GITHUB_WORKSPACE``, or else the current folder.
+        report: The report; None if nothing was found.
+        base: The source root, to which paths are relative; by default ``$GITHUB_WORKSPACE``, or
+            else the current folder.
     """
     import json
 
     base = sources(base)
     leaks = [] if report is None else report.leaks
     rules = sorted({leak.pattern or UNKNOWN for leak in leaks})
-    # Without it the reader takes a root of its own.
+    # Without a URI, readers use a root of their own.
     root = {} if _native.redacts() else {"SRCROOT": {"uri": f"{base.as_uri()}/"}}
     log = {
         "$schema": SARIF_SCHEMA,
@@ -145,21 +145,21 @@ def _location(place: Place) -> dict[str, Any]:
 
 
 def message(leak: Leak) -> str:
-    """What is wrong and what to do, in a few sentences."""
+    """The leak and its advice, in a few sentences."""
     return f"{leak}. {leak.advice}".strip()
 
 
 def to_github_annotations(
     report: CycleReport, *, base: StrPath | None = None, known: Collection[str] = ()
 ) -> list[str]:
-    """The leaks as commands of GitHub's workflows, which show them on the lines to change.
+    """The leaks as GitHub workflow commands, which annotate the lines to change.
 
-    Print each on a line of its own.
+    Print each on its own line.
 
     Args:
-        report: What was found.
-        base: As for :func:`to_sarif`.
-        known: Signatures of leaks that are no news; they become notices.
+        report: The report.
+        base: The source root; see :func:`to_sarif`.
+        known: Signatures of known leaks, which become notices instead of warnings.
     """
     base = sources(base)
     return [_annotation(leak, base, known=leak.signature in known) for leak in report.leaks]

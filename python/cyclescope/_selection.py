@@ -1,4 +1,4 @@
-"""Which devices, and which leaks: the arguments that many functions share, validated."""
+"""Validation of ``devices`` and ``ignore``, the arguments that many functions share."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ StrPath: TypeAlias = str | os.PathLike[str]
 
 
 def ignored_names(ignore: object) -> list[str]:
-    """The names of leaks to leave out.
+    """Validate ``ignore`` and return it as a list.
 
     Raises:
         ValueError: If ``ignore`` is not a list of names.
     """
     if not isinstance(ignore, (list, tuple, set, frozenset)):
         raise ValueError(
-            f"ignore must be a list of signatures, patterns or libraries, not {ignore!r}: "
-            "write ignore=['torch']"
+            f"ignore must be a list of signatures, patterns or libraries, such as ['torch'], "
+            f"not {ignore!r}"
         )
     for name in ignore:
         if not isinstance(name, str) or not name.strip():
@@ -35,7 +35,7 @@ def ignored_names(ignore: object) -> list[str]:
 
 
 def device_names(devices: object) -> list[str]:
-    """The devices to look at.
+    """Validate ``devices`` and return it as a list.
 
     Raises:
         TypeError: If ``devices`` is not a string or a list of strings.

@@ -1,4 +1,4 @@
-"""The settings: from arguments, else ``CYCLESCOPE_*`` variables, else ``pyproject.toml``."""
+"""Settings: from ``CYCLESCOPE_*`` environment variables, or else from ``pyproject.toml``."""
 
 from __future__ import annotations
 
@@ -18,55 +18,57 @@ PREFIX = "CYCLESCOPE_"
 
 @dataclass(frozen=True)
 class Settings:
-    """What cyclescope does where a call does not say otherwise.
+    """Defaults for arguments that a call leaves out.
 
-    Each comes from the environment variable ``CYCLESCOPE_`` and its name in capitals (lists with
-    commas), or else from ``[tool.cyclescope]`` of the nearest ``pyproject.toml`` that has it.
+    Each setting comes from the environment variable ``CYCLESCOPE_<NAME>`` (lists are separated by
+    commas), or else from the table ``[tool.cyclescope]`` in the nearest ``pyproject.toml`` that
+    has one.
 
-    ``CYCLESCOPE_OFF`` is none of them. It is read once, when cyclescope is imported, and makes
-    every function do nothing.
+    ``CYCLESCOPE_OFF`` is not a setting. It is read once, when cyclescope is imported, and turns
+    every function off.
     """
 
     devices: tuple[str, ...] | None = None
-    """Which memory to look for; None for what each function looks for by default."""
+    """Which memory to check; None for the default of each function."""
     ignore: tuple[str, ...] = ()
-    """Leaks not to tell of, as for :func:`warn_tensor_cycles`; those of a call come on top."""
+    """Leaks to ignore, in addition to those that a call ignores; see :func:`warn_tensor_cycles`."""
     report_dir: Path | None = None
-    """Where reports go; None for a folder of temporary files."""
+    """Folder for reports; None for a temporary folder."""
     record_history: bool = False
-    """Have PyTorch record the stack of each allocation on a GPU."""
+    """Have PyTorch record the stack of each GPU allocation."""
     every: int = 100
-    """How many steps there are between two collections of :func:`step`."""
+    """:func:`step` collects every N steps."""
     growth_every: int = 10
-    """In every so manieth step a :class:`LeakMonitor` samples."""
+    """A :class:`LeakMonitor` samples every N steps."""
     redact: bool = False
-    """Leave values and strings of the program, and folders, out of every report."""
+    """Leave the program's data and folders out of every report; see :func:`warn_tensor_cycles`."""
     origins: Mapping[str, str] = field(default_factory=dict, compare=False)
-    """Where each setting comes from; those that are not in it have their default."""
+    """Where each setting comes from. Settings that are not listed have their default."""
 
     def devices_or(self, given: Devices | None, default: str) -> list[str]:
-        """The devices that a call asked for, or these settings, or else ``default``."""
+        """The devices that a call names, or else these settings, or else ``default``."""
         if given is not None:
             return device_names(given)
         return [default] if self.devices is None else list(self.devices)
 
 
 def settings(folder: StrPath | None = None) -> Settings:
-    """The settings in force, validated.
+    """The settings in effect, validated.
 
-    Variables count as they are now; of each folder, ``pyproject.toml`` is read once a process.
-    From when ``redact`` is found set, it holds for the process: see :func:`warn_tensor_cycles`.
+    Environment variables are read on each call, each ``pyproject.toml`` once per process. Once
+    ``redact`` is set, it stays in effect for the process; see :func:`warn_tensor_cycles`.
 
     Args:
-        folder: Where the search for a ``pyproject.toml`` begins; by default the current folder.
+        folder: Folder in which the search for ``pyproject.toml`` starts; by default the current
+            one. The search continues in its parents.
 
     Raises:
-        ValueError: If a setting is wrong; the message says where it stands and what it can be.
+        ValueError: If a setting is invalid. The message says where it is set and what is allowed.
     """
     try:
         start = os.path.abspath(os.curdir if folder is None else folder)
     except FileNotFoundError:
-        # The current folder has been removed: no file counts, and nothing is wrong with that.
+        # The current folder has been removed, which is not an error: no file applies.
         start = ""
     found = _in_force(start, tuple(map(os.environ.get, _VARIABLES)))
     if found.redact:
@@ -75,13 +77,13 @@ def settings(folder: StrPath | None = None) -> Settings:
 
 
 def forget() -> None:
-    """Read all files again when next asked, for tests that write some."""
+    """Clear the cache, for tests that write settings files."""
     _in_force.cache_clear()
 
 
 @functools.lru_cache(maxsize=16)
 def _in_force(folder: str, variables: tuple[str | None, ...]) -> Settings:
-    """The settings; ``variables`` are only what they depend on. What is wrong is not kept."""
+    """The settings, cached by all that they depend on. An error is not cached."""
     values: dict[str, Any] = {}
     origins: dict[str, str] = {}
     for source in (_from_pyproject(folder), _from_environment()):
@@ -129,7 +131,7 @@ def _from_pyproject(folder: str) -> _Found:
         name = key.replace("-", "_")
         origin = f"[tool.cyclescope] of {file}"
         if name not in _READERS:
-            raise ValueError(f"{origin} has no setting {key!r}: {_known(name)}")
+            raise ValueError(f"{origin}: unknown setting {key!r}; {_known(name)}")
         setting = _read(name, value, f"{key} in {origin}")
         found[name] = (file.parent / setting if name == "report_dir" else setting, origin)
     return found
@@ -143,13 +145,13 @@ def _table(folder: Path) -> tuple[Path, dict[str, Any]]:
             content = file.read_bytes()
         except OSError:
             continue
-        # Nobody who does not use the file for cyclescope pays for the parser.
+        # Do not import the parser for files without settings of cyclescope.
         if b"tool.cyclescope" in content or (b"[tool]" in content and b"cyclescope" in content):
             table = _parse(file, content).get("tool", {}).get("cyclescope")
             if isinstance(table, dict):
                 return file, table
             if table is not None:
-                raise ValueError(f"{file}: tool.cyclescope is {table!r}; write a table of settings")
+                raise ValueError(f"{file}: tool.cyclescope must be a table, not {table!r}")
     return folder, {}
 
 
@@ -161,13 +163,13 @@ def _parse(file: Path, content: bytes) -> dict[str, Any]:
             import tomli as toml  # type: ignore[import-not-found, unused-ignore]
         except ImportError:
             raise ValueError(
-                f"{file} has settings for cyclescope, and Python 3.10 cannot read it: "
-                "pip install tomli, or use CYCLESCOPE_* variables instead"
+                f"{file} has settings for cyclescope, but Python 3.10 cannot read TOML: "
+                "pip install tomli, or set CYCLESCOPE_* environment variables instead"
             ) from None
     try:
         parsed: dict[str, Any] = toml.loads(content.decode())
     except ValueError as error:
-        raise ValueError(f"{file} is not TOML: {error}") from None
+        raise ValueError(f"{file} is not valid TOML: {error}") from None
     return parsed
 
 
@@ -211,7 +213,7 @@ def _bool(name: str, value: object) -> bool:
 
 def _every(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"every must be a number of steps, 1 or more, not {value!r}")
+        raise ValueError(f"every must be a positive number of steps, not {value!r}")
     return value
 
 
@@ -228,10 +230,10 @@ _VARIABLES = tuple(f"{PREFIX}{name.upper()}" for name in _READERS)
 
 
 def check_every(value: object) -> int:
-    """A number of steps.
+    """Validate a number of steps.
 
     Raises:
-        ValueError: If it is none.
+        ValueError: If it is not a positive integer.
     """
     return _every(value)
 
@@ -240,15 +242,17 @@ def _known(name: str) -> str:
     from difflib import get_close_matches
 
     near = get_close_matches(name, _READERS, n=1)
-    return f"did you mean {near[0]!r}?" if near else f"there are {', '.join(_READERS)}"
+    return f"did you mean {near[0]!r}?" if near else f"the settings are {', '.join(_READERS)}"
 
 
 _said: set[str] = set()
 
 
 def _say_unknown_variable(variable: str) -> None:
-    # A later version may know it, so it is no error.
+    # A later version may know the variable, so it is not an error.
     if not _off.OFF and variable not in _said:
         _said.add(variable)
         name = variable.removeprefix(PREFIX).lower()
-        _teller.logger.warning("the variable %s has no effect: %s", variable, _known(name))
+        _teller.logger.warning(
+            "the environment variable %s has no effect: %s", variable, _known(name)
+        )

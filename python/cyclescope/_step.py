@@ -1,4 +1,4 @@
-"""Collections in the training loop's own time."""
+"""Collections at fixed steps of the training loop."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ OLDEST = 2
 
 @dataclass(frozen=True)
 class StepReport:
-    """What one of the collections of :func:`step` found."""
+    """The result of one collection by :func:`step`."""
 
     step: int
-    """How many steps there have been."""
+    """The number of steps so far."""
     since: int
-    """The step of the collection before."""
+    """The step of the previous collection."""
     report: CycleReport
     """What this collection freed."""
     bytes_held: int
-    """What cycles held in the steps since then, whoever collected it."""
+    """Bytes that cycles held in the steps since then, whichever collection freed them."""
     bytes_aged: int
-    """What of this was too old for the collections of the loop; they would never have freed it."""
+    """Bytes of garbage in the oldest generation, which the loop's own collections never free."""
     seconds: float
     """How long the loop waited."""
 
     def scalars(self) -> dict[str, float]:
-        """For TensorBoard and its like."""
+        """The figures as scalars for TensorBoard and similar tools."""
         return {
             "cyclescope/bytes_held": self.bytes_held,
             "cyclescope/distinct_leaks": len(self.report.leaks),
@@ -47,21 +47,21 @@ class StepReport:
 
 
 class StepCollector:
-    """Collects every so many steps, and tells what reference cycles held in them.
+    """Collects garbage every N steps and reports what reference cycles held.
 
-    For loops that have switched automatic collection off, where nothing else would ever find a
-    cycle. The steps are counted, so ranks that call it once a step collect in the same step.
+    Use it in loops that disable automatic collection, where nothing else would free a cycle. It
+    counts steps, so ranks that call it once per step all collect in the same step.
 
     Args:
-        every: How many steps there are between two collections; by default as the
-            :func:`settings` have it, 100.
-        devices: Which memory to look for; see :func:`warn_tensor_cycles`.
-        report_dir: Where pages go; see :func:`warn_tensor_cycles`.
-        ignore: Leaks not to tell of; see :func:`warn_tensor_cycles`.
+        every: Number of steps between two collections; by default 100, or as in the
+            :func:`settings`.
+        devices: Which memory to check; see :func:`warn_tensor_cycles`.
+        report_dir: Folder for the HTML pages; see :func:`warn_tensor_cycles`.
+        ignore: Leaks to ignore; see :func:`warn_tensor_cycles`.
 
     Raises:
-        ValueError: If an argument or a setting is wrong.
-        OSError: If ``report_dir`` cannot be written to.
+        ValueError: If an argument or a setting is invalid.
+        OSError: If ``report_dir`` is not writable.
     """
 
     def __init__(
@@ -74,13 +74,13 @@ class StepCollector:
     ) -> None:
         configured = settings()
         self.every = configured.every if every is None else check_every(every)
-        """How many steps there are between two collections."""
+        """Number of steps between two collections."""
         self._devices = configured.devices_or(devices, "cuda")
         self._ignore = [*configured.ignore, *ignored_names(ignore)]
         self._steps = 0
         self._collected_at = 0
         self._said_aged = False
-        # A watch that the program has started already warns of what is new, and counts.
+        # If the program has started a watch, that one already warns and counts.
         running = _watch.running_warner()
         self._own = running is None
         self._watch = running or _watch.warn_tensor_cycles(
@@ -90,7 +90,7 @@ class StepCollector:
         self._collections = _collections()
 
     def step(self) -> StepReport | None:
-        """Count a step; in every so manieth, collect and return what was found."""
+        """Count a step. Every N steps, collect and return the result; otherwise None."""
         if OFF:
             return None
         self._steps += 1
@@ -99,7 +99,7 @@ class StepCollector:
         return self._collect()
 
     def stop(self) -> None:
-        """End the watch that this started, if it did."""
+        """Stop the watch if this object started it."""
         if self._own:
             self._watch.stop()
 
@@ -107,7 +107,7 @@ class StepCollector:
         started = time.perf_counter()
         young = None
         if self._loop_collects_young_only():
-            # What the loop's next collection would find, before ours finds everything.
+            # What the loop's own collections would find, before our full collection.
             young = _native.look(self._devices, self._ignore, OLDEST - 1)
         report = _native.find(self._devices, self._ignore)
         aged = 0 if young is None else max(0, report.bytes_held - young.bytes_held)
@@ -138,9 +138,9 @@ class StepCollector:
         if found.bytes_aged and not self._said_aged:
             self._said_aged = True
             _teller.logger.warning(
-                "step %d: %.1f MiB of garbage had aged into the oldest generation, which the "
-                "program's own collections of the younger ones, such as gc.collect(1), never "
-                "free: call gc.collect(), or leave collecting to cyclescope",
+                "step %d: %.1f MiB of garbage had aged into the oldest generation, which "
+                "collections of younger generations, such as gc.collect(1), never free: "
+                "call gc.collect(), or leave collecting to cyclescope.step()",
                 found.step,
                 found.bytes_aged / MIB,
             )
@@ -156,7 +156,7 @@ class StepCollector:
 
 
 def _collections() -> list[int]:
-    """How many collections there have been, by generation."""
+    """The number of collections so far, by generation."""
     return [generation["collections"] for generation in gc.get_stats()]
 
 
@@ -181,16 +181,16 @@ def step(
     report_dir: StrPath | None = None,
     ignore: Sequence[str] = (),
 ) -> StepReport | None:
-    """Call it once in every training step: it collects in every so manieth, and tells of leaks.
+    """Call it once per training step: it collects garbage every N steps and reports leaks.
 
-    For loops that have switched automatic collection off (``gc.disable()``), in which nothing
-    else would ever find a cycle. Never collects more often than asked, and in the same step on all
-    ranks that call it alike. New leaks are warned of, as by :func:`warn_tensor_cycles`.
+    Use it in loops that disable automatic collection (``gc.disable()``), where nothing else would
+    free a cycle. Ranks that call it once per step all collect in the same step. New leaks are
+    logged as by :func:`warn_tensor_cycles`.
 
-    The arguments of the first call hold; see :class:`StepCollector`.
+    The arguments of the first call apply to all later calls; see :class:`StepCollector`.
 
     Returns:
-        What was found in a step in which it collected, else None.
+        The result in a step that collected, otherwise None.
     """
     global _collector
     collector = _collector

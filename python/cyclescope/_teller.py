@@ -1,7 +1,7 @@
-"""The thread that tells of leaks.
+"""The thread that delivers reports.
 
-A collection can happen anywhere, also in the middle of code that holds a lock which a log handler
-or a callback wants. So the hook only queues what it found; this thread brings it to the watches.
+A collection can happen anywhere, even in code that holds a lock which a log handler or callback
+needs. So the hook only queues its reports, and this thread delivers them to the watches.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ logger = logging.getLogger("cyclescope")
 Listener = Callable[[_native.CycleReport], None]
 
 EXIT_SECONDS = 5.0
-"""How long the end of the program waits for reports that are still being written."""
+"""How long the exit of the program waits for reports that are still being written."""
 
 _listeners: dict[int, Listener] = {}
 _farewells: dict[int, Callable[[], None]] = {}
@@ -35,14 +35,14 @@ _lock = threading.RLock()
 
 
 def listen(watch: int, listener: Listener, farewell: Callable[[], None]) -> None:
-    """Bring the reports of a watch to ``listener``, and call ``farewell`` at exit."""
+    """Deliver the reports of a watch to ``listener``, and call ``farewell`` at exit."""
     global _thread
     with _lock:
         _listeners[watch] = listener
         _farewells[watch] = farewell
         if _thread is None or not _thread.is_alive():
             thread = threading.Thread(target=_tell, name="cyclescope", daemon=True)
-            # While the program ends, no thread can be started, and nothing is watched either.
+            # While the interpreter shuts down, no thread can start, and nothing is watched.
             with contextlib.suppress(RuntimeError), _signals_blocked():
                 thread.start()
                 _thread = thread
@@ -50,7 +50,7 @@ def listen(watch: int, listener: Listener, farewell: Callable[[], None]) -> None
 
 
 def forget(watch: int) -> None:
-    """Bring no more reports of a watch."""
+    """Deliver no more reports of a watch."""
     _listeners.pop(watch, None)
     _farewells.pop(watch, None)
     _failed.discard(watch)
@@ -58,7 +58,7 @@ def forget(watch: int) -> None:
 
 @contextlib.contextmanager
 def _signals_blocked() -> Iterator[None]:
-    """No signal goes to a thread that is started here: the program's own wait for them."""
+    """Block all signals in threads started here, so that the program's own threads get them."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
@@ -70,7 +70,7 @@ def _signals_blocked() -> Iterator[None]:
 
 
 def _list(thread: threading.Thread | None) -> None:
-    """Have ``threading`` list this thread, or not: programs wait for all that it lists to end."""
+    """List this thread in ``threading.enumerate()`` or not: programs join all listed threads."""
     with threading._active_limbo_lock:  # type: ignore[attr-defined]
         threading._active.pop(threading.get_ident(), None)  # type: ignore[attr-defined]
         if thread is not None:
@@ -83,7 +83,7 @@ def _tell() -> None:
         _list(None)
         _tell_all(own)
     finally:
-        # Where it is looked for when it ends.
+        # `threading` expects to find the thread in its list when it ends.
         _list(own)
 
 
@@ -91,16 +91,16 @@ def _tell_all(own: threading.Thread) -> None:
     process = os.getpid()
     while True:
         try:
-            # A callback may fork, and the child comes back here, where there is nothing to tell.
+            # A callback may fork. The child returns here and has nothing to deliver.
             if os.getpid() != process or not _tell_next(own):
                 return
         except BaseException:
-            # There was no memory even to complain. What is yet to come may find some.
+            # Not even logging was possible, for lack of memory. Later reports may succeed.
             pass
 
 
 def _tell_next(own: threading.Thread) -> bool:
-    """Wait for the next thing to tell, and tell it; False at the end."""
+    """Wait for the next report and deliver it. False at the end."""
     delivery = _native.next_delivery()
     if delivery is None:
         return False
@@ -114,17 +114,17 @@ def _tell_next(own: threading.Thread) -> bool:
         else:
             logger.error("cyclescope: %s", reason)
     except BaseException:
-        # SystemExit too: it would end nothing but this thread, which others are waiting for.
+        # SystemExit too: it would only end this thread, which other watches need.
         if watch not in _failed:
             _failed.add(watch)
-            _complain("cyclescope: the callback of a watch raised; it stays installed")
+            _complain("cyclescope: the callback of a watch raised an exception; it stays installed")
     finally:
         _list(None)
     return True
 
 
 def _end_with_worker() -> None:
-    """Have the end of a process of ``multiprocessing`` told, which calls no functions of atexit."""
+    """Register for the exit of a ``multiprocessing`` worker, which runs no ``atexit`` handlers."""
     process = sys.modules.get("multiprocessing.process")
     util = sys.modules.get("multiprocessing.util")
     if process is not None and util is not None and process.parent_process() is not None:
@@ -132,7 +132,7 @@ def _end_with_worker() -> None:
 
 
 def _complain(message: str) -> None:
-    """Log the exception in hand. A log handler that raises is no reason to stop telling."""
+    """Log the current exception. A log handler that raises does not stop delivery."""
     with contextlib.suppress(BaseException):
         logger.exception(message)
 

@@ -15,26 +15,26 @@ if TYPE_CHECKING:
 
     _Base = unittest.TestCase
 else:
-    # unittest is the program's to import.
+    # Leave it to the program to import unittest.
     _Base = object
 
 
 class NoTensorCycles(_Base):
-    """Fails each test of a :class:`unittest.TestCase` after which a cycle holds a tensor.
+    """Fails each test of a :class:`unittest.TestCase` that leaves a tensor in a reference cycle.
 
-    The check comes last, after ``tearDown`` and all clean-ups. A test that fails by itself fails
-    with its own error only::
+    The check runs last, after ``tearDown`` and all clean-ups. It is skipped if the test itself
+    fails::
 
         class TestTraining(cyclescope.NoTensorCycles, unittest.TestCase): ...
     """
 
     tensor_cycle_devices: Devices | None = None
-    """Which memory to look at; see :func:`forbid_tensor_cycles`."""
+    """Which memory to check; see :func:`forbid_tensor_cycles`."""
     tensor_cycle_ignore: Sequence[str] = ()
     """Leaks that are allowed; see :func:`warn_tensor_cycles`."""
 
     def run(self, result: unittest.TestResult | None = None) -> unittest.TestResult | None:
-        """Run the test, and then the check."""
+        """Run the test, then the check."""
         if OFF:
             return super().run(result)
         way_out = f"Set {type(self).__qualname__}.tensor_cycle_devices = 'any'"
@@ -42,18 +42,18 @@ class NoTensorCycles(_Base):
         try:
             recorder = Recorder(*resolve(devices, ignore, "any", way_out))
         except (TypeError, ValueError) as error:
-            # An error of the test, not the end of the run.
+            # Reported as an error of this test, so that the run goes on.
             self.addCleanup(_raise, error)
             return super().run(result)
         self._failed_by_itself = False
-        # The first to be added is the last to be called.
+        # Clean-ups run in reverse order, so this one runs last.
         self.addCleanup(self._check_tensor_cycles, recorder)
         try:
             return super().run(result)
         finally:
             recorder.stop()
 
-    # unittest calls it for the test itself, since 3.8; its own `_outcome` is reset for clean-ups.
+    # unittest calls this for the test method; its `_outcome` is reset for clean-ups.
     def _callTestMethod(self, method: Callable[[], object]) -> None:
         try:
             super()._callTestMethod(method)  # type: ignore[misc]

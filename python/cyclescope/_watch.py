@@ -1,4 +1,4 @@
-"""Watching a program for tensors that reference cycles keep alive."""
+"""Watch a program for tensors that reference cycles keep alive."""
 
 from __future__ import annotations
 
@@ -28,28 +28,29 @@ class LeakTally:
     summary: str
     """The cycle in one line."""
     count: int
-    """Occurrences."""
+    """Number of occurrences."""
     bytes: int
-    """Bytes of all occurrences together."""
+    """Bytes held by all occurrences together."""
     largest: int
-    """Bytes of the most that one collection freed of it."""
+    """The most bytes that a single collection freed of this leak."""
     first_seen: float
+    """Time of the first occurrence, in seconds since 1970."""
     last_seen: float
-    """In seconds since 1970."""
+    """Time of the latest occurrence, in seconds since 1970."""
 
 
 STOP_SECONDS = 30.0
-"""How long :meth:`Watch.stop` waits for reports: the first may have a large history to read."""
+"""How long :meth:`Watch.stop` waits for reports: the first may read a large memory history."""
 
 
 class Watch:
     """A running watch. Stop it with :meth:`stop`, or use it as a context manager.
 
-    With ``CYCLESCOPE_OFF`` set it never runs: see :func:`warn_tensor_cycles`.
+    With ``CYCLESCOPE_OFF`` set it is created stopped; see :func:`warn_tensor_cycles`.
     """
 
     _final: list[LeakTally] | None = None
-    """What was seen, once it is stopped."""
+    """The tallies, once the watch has stopped."""
 
     def __init__(
         self,
@@ -84,21 +85,21 @@ class Watch:
 
     @property
     def is_running(self) -> bool:
-        """True until it is stopped, or the program ends."""
+        """True until the watch is stopped or the program ends."""
         return self._final is None
 
     @property
     def leaks(self) -> list[LeakTally]:
-        """What was seen so far, the leak that held most bytes first."""
+        """The leaks seen so far, sorted by bytes held, largest first."""
         if self._final is not None:
             return self._final
         return [LeakTally(*row) for row in _native.tallies(self._number)]
 
     @property
     def report(self) -> CycleReport | None:
-        """One report of all that was seen, each leak as it was at first and with its counts.
+        """One report of all leaks: the first occurrence of each, with its current counts.
 
-        None if nothing was seen, and for :func:`observe_tensor_cycles`, which keeps no reports.
+        None if nothing leaked, and for :func:`observe_tensor_cycles`, which keeps no reports.
         """
         return None if self._reporter is None else self._reporter.seen(self.leaks)
 
@@ -106,12 +107,12 @@ class Watch:
         """Wait until everything found so far has been reported.
 
         Returns:
-            False if that took longer than ``timeout`` seconds.
+            False if it takes longer than ``timeout`` seconds.
         """
         return OFF or _native.flush(timeout)
 
     def stop(self) -> None:
-        """End the watch, after reporting what it has found. Stopping twice does nothing."""
+        """Report what has been found and stop the watch. Stopping twice does nothing."""
         if self._final is None:
             self.flush(STOP_SECONDS)
             self._end()
@@ -159,33 +160,33 @@ def warn_tensor_cycles(
     """Log a warning whenever the garbage collector frees a tensor that only a cycle kept alive.
 
     Call it once, at training start. Each distinct leak is reported once, on the logger
-    ``cyclescope``, with an HTML page in ``report_dir``; later occurrences are counted, and
-    summed up when the program ends. What is not given comes from the :func:`settings`.
+    ``cyclescope``, with an HTML page in ``report_dir``. Later occurrences are counted and
+    summarized when the program ends. Arguments left out default to the :func:`settings`.
 
-    With the variable ``CYCLESCOPE_OFF`` set, every function of cyclescope does nothing and returns
-    an empty result. This one returns a watch that is stopped already.
+    With the environment variable ``CYCLESCOPE_OFF`` set, every function of cyclescope does nothing
+    and returns an empty result. This one returns a stopped watch.
 
     Args:
         devices: Which memory to watch: ``"cuda"`` (the default), ``"any"`` (host memory too, for
             machines without a GPU), a single device such as ``"cuda:0"``, or a list.
-        report_dir: Where pages go; it is made if it does not exist. By default a new folder among
-            the temporary files, made when there is something to write.
-        ignore: Leaks not to tell of, by signature (:attr:`Leak.signature`), name of the pattern
-            (:attr:`Leak.pattern`), name of the known leak, or library (``"torch"``: every leak
-            that :attr:`CycleReport.library` would list for it). They are not counted either, in
-            :attr:`Watch.leaks` or anywhere else.
-        record_history: Have PyTorch record the stack of each allocation on a GPU, some microseconds
-            each, so that the first report of each leak says what allocated its tensors.
-        redact: Leave out of the reports what the program's data is: dictionary keys, names that
-            stand in no source code, folders, and the machine's name. Names of classes, functions,
-            attributes and variables stay. Holds for all that cyclescope says in the process from
-            then on: of other watches and checks, :func:`heap`, :func:`why_alive`,
-            :class:`LeakMonitor` and :func:`on_oom` too.
+        report_dir: Folder for the HTML pages, created if it does not exist. By default, a new
+            temporary folder, created when there is something to write.
+        ignore: Leaks to ignore: signatures (:attr:`Leak.signature`), pattern names
+            (:attr:`Leak.pattern`), names of known leaks, or libraries (``"torch"`` ignores every
+            leak of that library in :attr:`CycleReport.library`). Ignored leaks are not counted
+            either.
+        record_history: Have PyTorch record the stack of each GPU allocation, at a cost of some
+            microseconds each. The first report of each leak then says what allocated its tensors.
+        redact: Leave the program's data out of reports: dictionary keys, names that do not occur
+            in source code, folders, and the host name. Names of classes, functions, attributes
+            and variables stay. Redaction applies to everything that cyclescope reports from then
+            on in this process, including :func:`heap`, :func:`why_alive`, :class:`LeakMonitor`
+            and :func:`on_oom`.
 
     Raises:
         ValueError: If ``devices`` names no device, ``ignore`` is not a list of names, or a setting
-            is wrong.
-        OSError: If ``report_dir`` cannot be written to.
+            is invalid.
+        OSError: If ``report_dir`` is not writable.
     """
     configured = settings()
     if redact:
@@ -221,7 +222,7 @@ _warners: weakref.WeakSet[Watch] = weakref.WeakSet()
 
 
 def running_warner() -> Watch | None:
-    """A watch of :func:`warn_tensor_cycles` that has not been stopped, if there is one."""
+    """A running watch started by :func:`warn_tensor_cycles`, if there is one."""
     return next((watch for watch in _warners if watch.is_running), None)
 
 
@@ -240,23 +241,23 @@ def observe_tensor_cycles(
 ) -> Watch:
     """Call ``callback`` with a report whenever a collection frees tensors that cycles kept alive.
 
-    The callback runs on a thread of cyclescope's own, just after the collection, and may do
-    anything. What it raises is logged.
+    The callback runs on a thread of cyclescope, shortly after the collection, and may run any
+    code. Exceptions that it raises are logged.
 
     Args:
-        callback: Called with a :class:`CycleReport`.
+        callback: A function that takes a :class:`CycleReport`.
         devices: Which memory to watch; see :func:`warn_tensor_cycles`.
-        ignore: Leaks not to tell of; see :func:`warn_tensor_cycles`.
-        record_history: As for :func:`warn_tensor_cycles`.
-        redact: As for :func:`warn_tensor_cycles`.
+        ignore: Leaks to ignore; see :func:`warn_tensor_cycles`.
+        record_history: See :func:`warn_tensor_cycles`.
+        redact: See :func:`warn_tensor_cycles`.
 
     Raises:
-        TypeError: If ``callback`` cannot be called.
+        TypeError: If ``callback`` is not callable.
         ValueError: If ``devices`` names no device, ``ignore`` is not a list of names, or a setting
-            is wrong.
+            is invalid.
     """
     if not callable(callback):
-        raise TypeError(f"callback must be a function of one report, not {callback!r}")
+        raise TypeError(f"callback must be a function that takes a report, not {callback!r}")
     configured = settings()
     if redact:
         _native.redact()
@@ -278,12 +279,12 @@ def observe_tensor_cycles(
 def resolve(
     devices: Devices | None, ignore: Sequence[str], default: str, way_out: str
 ) -> tuple[list[str], list[str]]:
-    """What to look at and what to leave out, by the arguments or else the settings.
+    """The devices to check and the leaks to ignore, from the arguments or else the settings.
 
-    Says once, with the ``way_out``, if nothing can be found there.
+    Logs one warning, which includes ``way_out``, if nothing can be found on these devices.
 
     Raises:
-        ValueError: If ``devices`` or ``ignore``, or a setting, is wrong.
+        ValueError: If ``devices``, ``ignore`` or a setting is invalid.
     """
     configured = settings()
     names = configured.devices_or(devices, default)
@@ -296,9 +297,9 @@ _said = False
 
 
 def blindness(names: list[str]) -> str | None:
-    """Why nothing can be found: only GPUs are asked for, and there can be none; else None.
+    """Why nothing can be found: only GPU memory is checked, and there is no GPU. Otherwise None.
 
-    Initialises nothing, so a driver that has no device to offer is not noticed.
+    CUDA is not initialised, so a driver without a device goes unnoticed.
     """
     if any(not name.startswith("cuda") for name in names):
         return None
@@ -307,7 +308,7 @@ def blindness(names: list[str]) -> str | None:
         return None
     if not _native.cuda_driver_present():
         return "no CUDA driver on this machine"
-    # CUDA takes the devices of the list up to the first that it does not know, when it begins.
+    # CUDA reads the list when it is initialised, up to the first entry that names no device.
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     begun = getattr(sys.modules.get("torch.cuda"), "is_initialized", bool)()
     if visible is not None and not begun and visible.strip()[:1] in ("", "-"):
@@ -316,13 +317,12 @@ def blindness(names: list[str]) -> str | None:
 
 
 def _say_if_blind(names: list[str], way_out: str) -> None:
-    """Say once that there is no GPU, where only GPUs are looked at."""
+    """Warn once if only GPU memory is checked and there is no GPU."""
     global _said
     if not OFF and not _said and (reason := blindness(names)) is not None:
         _said = True
         _teller.logger.warning(
-            "%s, so there can be no CUDA tensors to find. "
-            "%s to look at tensors in host memory too.",
+            "%s, so there are no CUDA tensors to find. %s to check tensors in host memory too.",
             reason,
             way_out,
         )
@@ -334,13 +334,13 @@ def _summary(watch: Watch) -> None:
         return
     total = sum(leak.count for leak in leaks)
     lines = [
-        f"{len(leaks)} distinct tensor leaks through reference cycles, {total} occurrences:"
+        f"{len(leaks)} distinct reference cycles kept tensors alive, {total} occurrences:"
         if len(leaks) > 1
-        else f"1 tensor leak through a reference cycle, {total} occurrences:"
+        else f"1 distinct reference cycle kept tensors alive, {total} occurrences:"
     ]
     lines += [
         f"  {leak.count} × {leak.summary} [{leak.signature}], "
-        f"{leak.bytes / 2**20:,.1f} MiB in all, at most {leak.largest / 2**20:,.1f} MiB at a time"
+        f"{leak.bytes / 2**20:,.1f} MiB in total, at most {leak.largest / 2**20:,.1f} MiB at once"
         for leak in leaks[:10]
     ]
     if len(leaks) > 10:

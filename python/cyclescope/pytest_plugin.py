@@ -1,7 +1,7 @@
-"""The pytest plugin: tests after which no cycle may hold a tensor.
+"""The pytest plugin: fails tests that leave a tensor in a reference cycle.
 
-pytest finds it by its entry point. It does nothing until asked: by ``--tensor-cycles``, by the
-marker ``no_tensor_cycles`` on a test, or by the fixture ``tensor_cycles``.
+pytest loads it through its entry point. It is inactive unless enabled by ``--tensor-cycles``, by
+the marker ``no_tensor_cycles``, or by the fixture ``tensor_cycles``.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ if TYPE_CHECKING:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Declare what can be set."""
+    """Declare the options."""
     options.declare(parser)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Read what is set, and have each test checked and the run summed up."""
+    """Read the options and register the check and the summary."""
     if pytest.version_tuple < (8, 0):
-        # Whoever only has cyclescope installed is not to be troubled.
+        # An old pytest is an error only if the plugin is used.
         if config.getoption("--tensor-cycles") or config.getini("tensor_cycles"):
             raise pytest.UsageError(
-                f"--tensor-cycles needs pytest 8 or later, and this is {pytest.__version__}"
+                f"--tensor-cycles requires pytest 8 or later; this is pytest {pytest.__version__}"
             )
         return
     config.addinivalue_line(
         "markers",
-        "no_tensor_cycles(devices=..., allow=[...]): fail the test if a reference cycle keeps a "
-        "tensor alive, unless its signature, pattern or library is allowed",
+        "no_tensor_cycles(devices=..., allow=[...]): fail the test if it leaves a tensor in a "
+        "reference cycle, unless the leak's signature, pattern or library is allowed",
     )
     if OFF:
         return
-    # Imported here so that nobody pays for it who only asks for the help.
+    # Imported here to keep `pytest --help` fast.
     from cyclescope._pytest.checker import Checker
     from cyclescope._pytest.summary import Summary
 
@@ -50,15 +50,15 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_report_header() -> str | None:
-    """Say that nothing is checked, where that is so."""
-    return f"cyclescope: off ({VARIABLE} is set), no test is checked" if OFF else None
+    """Say so if cyclescope is off."""
+    return f"cyclescope is off ({VARIABLE} is set): no test is checked" if OFF else None
 
 
 @pytest.fixture
 def tensor_cycles(request: pytest.FixtureRequest) -> Iterator[TensorCycles]:
-    """Collects when asked, and says which tensors only cycles kept alive.
+    """Collect on request and get a report of the tensors that only cycles kept alive.
 
-    What the test has asked about is its own business, and not held against it.
+    Leaks that the test has requested do not fail it.
     """
     from cyclescope._pytest.fixture import opened
 

@@ -7,11 +7,11 @@ pyo3::create_exception!(
     cyclescope,
     Busy,
     PyRuntimeError,
-    "The inspector is at work already: on another thread, or further up the stack."
+    "The inspector is already in use, on another thread or further up the stack."
 );
 
 pub(super) fn busy() -> PyErr {
     Busy::new_err(
-        "cyclescope is looking at the heap on another thread already; try again when it is done",
+        "cyclescope is already inspecting the heap on another thread; try again when it is done",
     )
 }

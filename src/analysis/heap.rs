@@ -131,7 +131,7 @@ impl Inspector {
         let mut notes = live.notes.clone();
         if live.buffers.len() > NAMED {
             notes.push(format!(
-                "Only the {NAMED} largest of {} buffers are named.",
+                "Only the {NAMED} largest of {} buffers have a path.",
                 live.buffers.len()
             ));
         }

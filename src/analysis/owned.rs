@@ -178,8 +178,8 @@ impl<'py> Live<'py> {
         // Another pass may have begun meanwhile; this thread's, if it is in one, has the devices it had.
         if elsewhere || self.is_autograd_at_work_elsewhere(inspector, || false) {
             self.notes.push(
-                "Another thread is in the midst of a backward pass, or replaces a gradient. Gradients, or \
-                 what autograd saved, are not looked at."
+                "Another thread is running a backward pass or replacing a gradient. Gradients or saved \
+         tensors were not inspected."
                     .to_owned(),
             );
             self.functions = functions;
@@ -299,8 +299,8 @@ impl<'py> Live<'py> {
             next += 1;
             if next > AUTOGRAD_LIMIT {
                 self.notes.push(format!(
-                    "The autograd graph has more than {AUTOGRAD_LIMIT} functions; what lies behind \
-                     those is not looked at."
+                    "The autograd graph has more than {AUTOGRAD_LIMIT} functions; the rest was \
+                 not inspected."
                 ));
                 break;
             }
@@ -335,7 +335,7 @@ impl<'py> Live<'py> {
         self.functions = functions;
         if edges.some_hidden {
             self.notes.push(
-                "This version of PyTorch does not show what its autograd graph saved, which is \
+                "This version of PyTorch does not expose the saved tensors of its autograd graph, which are \
                  missing here."
                     .to_owned(),
             );

@@ -38,5 +38,5 @@ pub(super) fn ask_for_room(objects: usize, for_each: usize) -> PyResult<()> {
 }
 
 pub(super) fn no_room() -> PyErr {
-    PyMemoryError::new_err("there is not enough memory to look at the heap")
+    PyMemoryError::new_err("not enough memory to inspect the heap")
 }

@@ -45,7 +45,7 @@ impl Inspector {
     pub fn why_alive(&self, py: Python<'_>, objects: &Bound<'_, PyTuple>) -> PyResult<Retention> {
         let started = Instant::now();
         if objects.is_empty() {
-            return Err(PyTypeError::new_err("why_alive: give one object or more"));
+            return Err(PyTypeError::new_err("why_alive() takes at least one object"));
         }
         let mut live = Live::take(self, py, Some(objects))?;
         let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
@@ -53,8 +53,8 @@ impl Inspector {
         for object in objects.iter() {
             let node = live.objects.number_of(&object).ok_or_else(|| {
                 PyTypeError::new_err(format!(
-                    "why_alive: a {} holds nothing and is not tracked, so what refers to it is not \
-                     known; ask about a tensor, an array or a container",
+                    "why_alive() cannot find the referrers of a {}, which the garbage collector does not \
+             track; pass a tensor, an array or a container",
                     self.type_name(&object)
                 ))
             })?;
@@ -151,8 +151,8 @@ fn notes(live: &Live<'_>, targets: &[u32]) -> Vec<String> {
                 "references"
             };
             notes.push(format!(
-                "{outside} {references} to the object come from C or C++, or from a calculation that \
-                 is under way: no Python object accounts for them."
+                "{outside} {references} to the object come from C or C++, or from an expression that \
+                 is being evaluated: no Python object accounts for them."
             ));
         }
     }

@@ -39,8 +39,8 @@ impl fmt::Display for UnknownDevice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{:?} is not a device: write 'any' for all memory, 'cuda' for all GPUs, 'cuda:0' for \
-             one of them, 'cpu' for host memory, or another of {}",
+            "{:?} is not a device: use 'any' for all memory, 'cuda' for all GPUs, 'cuda:0' for one \
+             GPU, 'cpu' for host memory, or another of {}",
             self.0,
             KINDS.join(", ")
         )

@@ -69,7 +69,7 @@ pub fn callback<'a>(steps: &[CycleStep<'a>]) -> Option<Callback<'a>> {
                         at(node)
                     ),
                     remedy: format!(
-                        "Give it the values that it needs, not `{variable}`{}.",
+                        "Pass the values that it needs, not `{variable}`{}.",
                         or_weakly(step.next, variable)
                     ),
                     keeps: step.next,
@@ -85,8 +85,8 @@ pub fn callback<'a>(steps: &[CycleStep<'a>]) -> Option<Callback<'a>> {
                         at(node)
                     ),
                     remedy: format!(
-                        "Use a function that does without the {class}, or one that holds it by \
-                         `weakref.ref`."
+                        "Use a function that does not need the {class}, or that holds it through \
+             `weakref.ref`."
                     ),
                     keeps: step.next,
                     variable: None,

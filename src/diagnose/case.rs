@@ -166,8 +166,8 @@ pub fn bare_name(node: &LeakNode) -> &str {
 pub fn or_weakly(node: &LeakNode, variable: &str) -> String {
     let slots = slots_needed(node);
     match node.description.kind {
-        ObjectKind::Instance => format!("; or let it hold `weakref.ref({variable})`{slots}"),
-        ObjectKind::Method => format!("; or let it hold `weakref.WeakMethod({variable})`"),
+        ObjectKind::Instance => format!("; or capture `weakref.ref({variable})`{slots}"),
+        ObjectKind::Method => format!("; or capture `weakref.WeakMethod({variable})`"),
         _ => String::new(),
     }
 }

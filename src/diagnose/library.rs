@@ -58,9 +58,9 @@ fn advice_to_user(leak: &Leak) -> Option<Advice> {
     let text = match (&leak.known, &leak.library) {
         (Some(known), _) => known.remedy.clone(),
         (None, Some(library)) => format!(
-            "The whole cycle is the making of {}{}, not of your code. Make such objects once and use \
-             them again; or run `gc.collect()` where you drop them; or see whether another version \
-             is free of it.",
+            "The whole cycle is in {}{}, not in your code. Create such objects once and reuse them, \
+             run `gc.collect()` after dropping them, or check whether another version has fixed \
+             the leak.",
             library.name,
             library
                 .version

@@ -45,7 +45,7 @@ impl Diff {
     pub fn to_text(&self) -> String {
         let mut out = Lines::new(false);
         out.line(format!(
-            "{} in all, {} objects",
+            "{} in total, {} objects",
             signed(self.bytes, human_bytes),
             signed(self.objects, grouped)
         ));

@@ -173,7 +173,7 @@ impl std::str::FromStr for By {
             "site" => Ok(Self::Site),
             "category" => Ok(Self::Category),
             other => Err(format!(
-                "by={other:?}: write 'owner', 'class', 'module', 'site' or 'category'"
+                "by must be 'owner', 'class', 'module', 'site' or 'category', not {other:?}"
             )),
         }
     }
@@ -243,7 +243,7 @@ impl Heap {
         let mut notes = self.notes.clone();
         if by == By::Site && self.buffers.iter().all(|buffer| buffer.site.is_none()) {
             notes.push(
-                "No allocation was traced: call tracemalloc.start() early, or run with -X \
+                "No allocations were traced: call tracemalloc.start() early, or run with -X \
                  tracemalloc."
                     .to_owned(),
             );
@@ -324,7 +324,7 @@ impl Heap {
                 Ink::Plain,
                 "",
                 &format!(
-                    "{} are garbage, or kept by C++ alone.",
+                    "{} are unreachable: garbage, or kept alive only by C++.",
                     grouped(self.unreachable)
                 ),
             );
@@ -414,10 +414,10 @@ impl Table {
     /// The table for a terminal, no line longer than 100 characters.
     pub fn to_text(&self) -> String {
         let mut out = Lines::new(false);
-        let line = |name: &str, count: &str, device: &str, host: &str, alone: &str| {
-            format!("{name:<NAME$} {count:>7} {device:>10} {host:>10} {alone:>10}")
+        let line = |name: &str, count: &str, device: &str, host: &str, retained: &str| {
+            format!("{name:<NAME$} {count:>7} {device:>10} {host:>10} {retained:>10}")
         };
-        out.line(line(&self.by, "count", "device", "host", "alone"));
+        out.line(line(&self.by, "count", "device", "host", "retained"));
         for row in &self.rows {
             out.line(line(
                 &name(&row.name, NAME),
@@ -429,7 +429,7 @@ impl Table {
         }
         if self.omitted > 0 {
             out.line(format!(
-                "{} of {} in all not shown",
+                "{} with {} not shown",
                 counted(self.omitted, "row", "rows"),
                 human_bytes(self.omitted_bytes)
             ));
@@ -453,8 +453,8 @@ impl Device {
     pub(crate) fn words(&self) -> Option<String> {
         let allocated = self.allocated?;
         let mut words = format!(
-            "{}: {} in use by the allocator's count, {} of it visible from Python, {} not \
-             (rounding to whole blocks, work spaces, tensors that only C++ holds)",
+            "{}: {} allocated, of which {} are visible from Python and {} are not \
+             (rounding to whole blocks, workspaces, tensors that only C++ holds)",
             self.name,
             human_bytes(allocated),
             human_bytes(self.visible),
@@ -462,7 +462,7 @@ impl Device {
         );
         if let Some(reserved) = self.reserved {
             let cached = reserved.saturating_sub(allocated);
-            words += &format!("; {} more cached", human_bytes(cached));
+            words += &format!("; {} more reserved", human_bytes(cached));
         }
         Some(words + ".")
     }
@@ -512,6 +512,6 @@ mod tests {
         };
         assert_eq!(device.remainder(), Some(424));
         let words = device.words().unwrap_or_default();
-        assert!(words.contains("3.0 KiB more cached"));
+        assert!(words.contains("3.0 KiB more reserved"));
     }
 }

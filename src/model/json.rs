@@ -61,13 +61,13 @@ impl fmt::Display for ReadError {
         match self {
             ReadError::TooLarge(bytes) => write!(
                 f,
-                "this file has {bytes} bytes, and a cyclescope report has at most {MAX_BYTES}: \
-                 it is something else"
+                "this file has {bytes} bytes, more than the {MAX_BYTES} that a cyclescope report \
+                 can have"
             ),
             ReadError::NotJson(why) => {
                 write!(
                     f,
-                    "this is not JSON ({why}): give the .json file of a cyclescope report"
+                    "this is not JSON ({why}): pass the .json file of a cyclescope report"
                 )
             }
             ReadError::NotAReport(why) => {
@@ -75,8 +75,8 @@ impl fmt::Display for ReadError {
             }
             ReadError::Newer(schema) => write!(
                 f,
-                "this report has schema {schema}, and this version of cyclescope reads up to \
-                 {SCHEMA}: upgrade cyclescope to read it"
+                "this report has schema {schema}, but this version of cyclescope supports only \
+                 schemas up to {SCHEMA}: upgrade cyclescope to read it"
             ),
         }
     }

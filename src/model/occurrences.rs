@@ -61,7 +61,7 @@ pub fn in_words(all: &[Occurrence]) -> Option<String> {
         _ => "until".to_owned(),
     };
     Some(format!(
-        "{} in {} collections{where_}, {} in all, {from} {}",
+        "{} in {} collections{where_}, {} in total, {from} {}",
         counted(sum(|seen| seen.count), "time", "times"),
         grouped(collections),
         human_bytes(sum(|seen| seen.bytes)),

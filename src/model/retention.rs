@@ -190,8 +190,8 @@ impl Beginning {
                 place,
                 thread,
             } => format!("frame of {}", in_function(function, place.as_ref(), thread)),
-            Self::Outside => "held from C or C++".to_owned(),
-            Self::Garbage => "garbage that a collection would free".to_owned(),
+            Self::Outside => "referenced from C or C++".to_owned(),
+            Self::Garbage => "garbage, which a collection would free".to_owned(),
             Self::Itself => "itself, through C++".to_owned(),
         }
     }
@@ -229,8 +229,8 @@ fn words(beginning: &Beginning, nodes: &[&LeakNode], edges: &[&ReferenceName]) -
                 _ => parts.push(format!("frame of {place}")),
             }
         }
-        Beginning::Outside => parts.push("held from C or C++".to_owned()),
-        Beginning::Garbage => parts.push("held by garbage only".to_owned()),
+        Beginning::Outside => parts.push("referenced from C or C++".to_owned()),
+        Beginning::Garbage => parts.push("referenced by garbage only".to_owned()),
         Beginning::Itself => parts.push("itself".to_owned()),
     }
     // The first node is the root itself where that has a name, else an object.
@@ -436,7 +436,7 @@ impl Retention {
 
     pub(crate) fn verdict(&self) -> String {
         if self.objects.is_empty() {
-            return "nothing was looked at".to_owned();
+            return "no object was inspected".to_owned();
         }
         let named = self
             .paths
@@ -446,14 +446,14 @@ impl Retention {
         let paths = counted(self.paths.len() as u64, "path", "paths");
         match (named, self.loops.is_empty()) {
             (0, false) => "no collection can free it: it keeps itself alive through C++".to_owned(),
-            (0, true) if self.paths.is_empty() => "nothing keeps it alive but this call".to_owned(),
+            (0, true) if self.paths.is_empty() => "only this call keeps it alive".to_owned(),
             (0, true) => match self.paths[0].root {
                 RootKind::Garbage => "garbage; the next full collection frees it".to_owned(),
-                _ => "held from C or C++ only".to_owned(),
+                _ => "referenced from C or C++ only".to_owned(),
             },
             (_, true) => format!("kept alive by {paths}"),
             (_, false) => format!(
-                "kept alive by {paths}, and when those are gone by itself, through C++, for ever"
+                "kept alive by {paths}, and also by itself through C++, which no collection can free"
             ),
         }
     }

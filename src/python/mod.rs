@@ -97,7 +97,7 @@ fn refuse_subinterpreters() -> PyResult<()> {
         Ok(())
     } else {
         Err(PyImportError::new_err(
-            "cyclescope works in the main interpreter only, not in a subinterpreter",
+            "cyclescope supports the main interpreter only, not subinterpreters",
         ))
     }
 }
@@ -124,7 +124,7 @@ fn row(tally: Tally) -> TallyRow {
 fn selection(devices: &[String]) -> PyResult<DeviceSelection> {
     if devices.is_empty() {
         return Err(PyValueError::new_err(
-            "devices is empty: write 'any' for all memory, 'cuda' for all GPUs, or a list of devices",
+            "devices is empty: use 'any' for all memory, 'cuda' for all GPUs, or a list of devices",
         ));
     }
     DeviceSelection::parse(devices.iter().map(String::as_str))
@@ -236,7 +236,7 @@ fn patterns() -> Vec<(&'static str, String)> {
 fn flush(py: Python<'_>, seconds: f64) -> PyResult<bool> {
     let patience = Duration::try_from_secs_f64(seconds).map_err(|_| {
         PyValueError::new_err(format!(
-            "timeout: {seconds} is not a number of seconds to wait"
+            "timeout must be a non-negative number of seconds, not {seconds}"
         ))
     })?;
     let deliveries = state(py)?.watcher.deliveries();
@@ -349,7 +349,7 @@ fn look(
 #[pyfunction]
 fn merge(py: Python<'_>, reports: Vec<Py<CycleReport>>) -> PyResult<CycleReport> {
     CycleReport::merged(py, &reports)
-        .ok_or_else(|| PyValueError::new_err("there is nothing to merge: give one report or more"))
+        .ok_or_else(|| PyValueError::new_err("nothing to merge: pass at least one report"))
 }
 
 /// The report with only those of its leaks that have one of the signatures.

@@ -21,7 +21,7 @@ pub fn call_in_main_thread(function: Py<PyAny>) -> PyResult<()> {
     // SAFETY: attached, as this is called from Python; `call` will not have the reference.
     unsafe { ffi::Py_DECREF(argument) };
     Err(PyRuntimeError::new_err(
-        "too many calls wait for the main thread; try again later",
+        "too many calls are pending on the main thread; try again later",
     ))
 }
 

@@ -296,7 +296,7 @@ impl<'a> Canvas<'a> {
         for (role, text) in [
             (EdgeRole::Cycle, "the cycle"),
             (EdgeRole::Cut, cut),
-            (EdgeRole::Path, "the way to the memory"),
+            (EdgeRole::Path, "the path to the memory"),
         ] {
             if has(role) {
                 entries.push((Some(role), text.to_owned()));

@@ -331,7 +331,7 @@ fn reference_title(leak: &Leak, owner: &str, edge: &str, role: EdgeRole) -> Stri
     format!("{} of {}{remark}", name(edge, TITLE), name(owner, TITLE))
 }
 
-/// What the scissors say, where there are so many of them: no more than is proven.
+/// Tooltip of the cut marker. It claims no more than is proven.
 pub fn cut_meaning(leak: &Leak, count: usize) -> &'static str {
     match (leak.cuts.iter().all(|cut| cut.proven), count) {
         (true, 0..=1) => "the reference to remove",

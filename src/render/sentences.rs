@@ -37,20 +37,20 @@ pub fn size_and_device(leak: &Leak) -> String {
     }
 }
 
-/// How much is held by how many cycles: `64.0 MiB held by a reference cycle of 2 objects`.
+/// Bytes and number of cycles: `64.0 MiB held by a reference cycle of 2 objects`.
 pub fn size_and_cycle(leak: &Leak) -> String {
     let bytes = human_bytes(leak.bytes_held);
     let objects = counted(leak.objects, "object", "objects");
     match leak.count {
         0 | 1 => format!("{bytes} held by a reference cycle of {objects}"),
         count => format!(
-            "{bytes} held by {} reference cycles alike, of {objects}",
+            "{bytes} held by {} similar reference cycles ({objects})",
             grouped(count)
         ),
     }
 }
 
-/// What is held by what, in a sentence.
+/// The largest buffer and the cycle that holds it, as a sentence.
 pub fn held(leak: &Leak) -> String {
     let summary = match leak.summary.as_str() {
         "" => "the cycle below".to_owned(),
@@ -67,7 +67,7 @@ pub fn held(leak: &Leak) -> String {
     }
 }
 
-/// What to change in which line: the pattern's advice, or else the references to remove.
+/// The line and what to change there: the pattern's advice, or else the references to remove.
 pub fn fix(leak: &Leak) -> String {
     if advice_is_fix(leak) {
         let cut = leak.cuts.first().and_then(|cut| cut.location.as_ref());
@@ -76,14 +76,14 @@ pub fn fix(leak: &Leak) -> String {
         let place = place.map_or_else(String::new, |place| format!("{place}: "));
         let doubt = match leak.is_library() || leak.cuts.iter().all(|cut| cut.proven) {
             true => "",
-            false => " (That this is enough is not proven.)",
+            false => " (It is not proven that this is enough.)",
         };
         let hint = if place.is_empty() { nowhere(leak) } else { "" };
         return format!("{place}{}{doubt}{hint}", name(&leak.advice.text, 1000));
     }
     let Some(first) = leak.cuts.first() else {
         return match leak.advice.text.as_str() {
-            "" => "no single reference is known to free it; read the cycle below.".to_owned(),
+            "" => "no single reference is proven to free it; see the cycle below.".to_owned(),
             advice => name(advice, 1000),
         };
     };
@@ -97,18 +97,18 @@ pub fn fix(leak: &Leak) -> String {
         None => String::new(),
     };
     if leak.cuts.iter().all(|cut| cut.proven) {
-        format!("{place}remove {references}; the memory is then freed with its last user.")
+        format!("{place}remove {references}; this frees the memory without a garbage collection.")
     } else {
-        format!("{place}look at {references} first; that removing it is enough is not proven.")
+        format!("{place}look at {references} first; it is not proven that removing it is enough.")
     }
 }
 
-/// True if the advice is sure enough to stand where the fix is told.
+/// True if the advice is certain enough to be shown as the fix.
 pub fn advice_is_fix(leak: &Leak) -> bool {
     (leak.pattern.is_some() || leak.is_library()) && !leak.advice.text.is_empty()
 }
 
-/// What tells the line where no object of the cycle knows one, as a sentence to add.
+/// A hint to run with `tracemalloc`, if no object of the cycle has a location.
 fn nowhere(leak: &Leak) -> &'static str {
     let known = leak.is_library()
         || leak
@@ -117,11 +117,11 @@ fn nowhere(leak: &Leak) -> &'static str {
             .any(|step| step.location.is_some() || step.allocated_at.is_some());
     match known {
         true => "",
-        false => " (`python -X tracemalloc=8` tells the line that made the objects.)",
+        false => " (Run with `python -X tracemalloc=8` to see where the objects were allocated.)",
     }
 }
 
-/// Whose leak it is, if not the program's own, and what is known of it.
+/// The library that the leak belongs to, and the known leak that it matches.
 pub fn whose(leak: &Leak) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(library) = &leak.library {
@@ -137,12 +137,12 @@ pub fn whose(leak: &Leak) -> Vec<String> {
     if let Some(known) = &leak.known {
         let mut line = match &known.fixed_in {
             Some(version) => format!(
-                "Known: gone in {} {}",
+                "Known: fixed in {} {}",
                 name(&known.library, NAME),
                 name(version, NAME)
             ),
             None => format!(
-                "Known: seen in {} {}",
+                "Known: occurs in {} {}",
                 name(&known.library, NAME),
                 name(&known.versions.join(", "), NAME)
             ),
@@ -155,7 +155,7 @@ pub fn whose(leak: &Leak) -> Vec<String> {
     lines
 }
 
-/// That more was freed than the tensors held, in a sentence, if so.
+/// A sentence if more memory was freed than the tensors held.
 pub fn freed_beyond_held(leak: &Leak) -> Option<String> {
     let freed = leak.bytes_freed?;
     // PyTorch's allocator rounds a small block up to 512 bytes, and leaves up to 1 MiB unsplit at the
@@ -172,7 +172,7 @@ pub fn freed_beyond_held(leak: &Leak) -> Option<String> {
     };
     let rest = match leak.buffers.iter().any(|buffer| buffer.has_grad_fn) {
         true => "the rest was held by its autograd graph (grad_fn)",
-        false => "what held the rest is not known",
+        false => "it is unknown what held the rest",
     };
     Some(format!(
         "{} although the {noun} {verb} {}: {rest}.",

@@ -92,7 +92,7 @@ fn headline(report: &Report) -> String {
     }
 }
 
-/// When, where and by what the garbage was looked at, in a sentence.
+/// When, where and on which occasion the garbage was found, as a sentence.
 fn circumstances(report: &Report) -> String {
     format!(
         "Found at {} by {}, in {}.",
@@ -102,7 +102,7 @@ fn circumstances(report: &Report) -> String {
     )
 }
 
-/// What made cyclescope look, as a noun: `a garbage collection of generation 2`.
+/// The occasion of the report, as a noun: `a garbage collection of generation 2`.
 pub(super) fn occasion(collection: &Collection) -> String {
     let trigger = match collection.trigger.as_str() {
         "watch" => "a garbage collection".to_owned(),

@@ -48,4 +48,4 @@ def test_the_page_has_the_allocators_curve_beside_that_of_the_tensors() -> None:
     assert [step for step, _, _ in report["allocated"]] == steps
     for (_, _, tensors), (_, _, allocated) in zip(report["all"], report["allocated"], strict=True):
         assert 0 < tensors <= allocated
-    assert "handed out by the allocator" in monitor.to_html()
+    assert "allocated on all GPUs" in monitor.to_html()

@@ -197,7 +197,7 @@ def test_the_chosen_block_is_told_with_the_way_to_it(page: str, open_page: Open)
     facts = opened.page.locator(".facts-of-block")
     expect(facts).to_contain_text("Point at a block")
     block(opened, "['first']").hover()
-    for told in ("8.0 MiB", "uint8[8388608] on cpu", "What nothing else keeps"):
+    for told in ("8.0 MiB", "uint8[8388608] on cpu", "Retained size"):
         expect(facts).to_contain_text(told)
     way = facts.locator(".way li").all_text_contents()
     assert [line.split(" test_live")[0].split(" /")[0] for line in way] == [

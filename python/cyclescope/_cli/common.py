@@ -1,4 +1,4 @@
-"""What the commands share: reading reports, writing results, colour."""
+"""Shared by the commands: reading reports, writing results, colour."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def version() -> str:
 
 
 def fail(parsed: argparse.Namespace, message: str) -> NoReturn:
-    """End with status 2 and a sentence."""
+    """Exit with status 2 and an error message."""
     parser: argparse.ArgumentParser = parsed.parser
     progress.done()
     parser.exit(2, f"{parser.prog}: error: {message}\n")
 
 
 def read_reports(parsed: argparse.Namespace, names: Iterable[str]) -> list[CycleReport]:
-    """The reports in files; names may be patterns such as ``'reports/*.json'``."""
+    """Read reports from files. A name may be a folder or a glob such as ``'reports/*.json'``."""
     files = [file for name in names for file in _files(parsed, name)]
     reports = []
     for number, file in enumerate(files, 1):
@@ -57,7 +57,7 @@ def _files(parsed: argparse.Namespace, name: str) -> list[Path]:
 
 
 MAX_BYTES = 64 << 20
-"""No report is larger (`src/model/json.rs`), so no more is read of a file."""
+"""The maximum size of a report (`MAX_BYTES` in the Rust reader); no more of a file is read."""
 
 
 def _read(parsed: argparse.Namespace, file: Path) -> CycleReport:
@@ -81,17 +81,17 @@ FORMATS: dict[str, Callable[[CycleReport], str]] = {
     ".dot": CycleReport.to_dot,
     ".sarif": to_sarif,
 }
-"""How a report is written, by the ending of the file."""
+"""The function that writes a report, by file extension."""
 
 
 def check_output(parsed: argparse.Namespace, output: str | None) -> None:
-    """Refuse an ending that is not known, before any work is done."""
+    """Reject an unknown file extension before any work is done."""
     if output is not None and Path(output).suffix not in FORMATS:
-        fail(parsed, f"cannot tell the format of {output}: it may end in {', '.join(FORMATS)}")
+        fail(parsed, f"unknown format: {output}; the extension must be {', '.join(FORMATS)}")
 
 
 def write(parsed: argparse.Namespace, output: str, text: str) -> None:
-    """Write a file, whole or not at all."""
+    """Write a file atomically."""
     progress.say(f"writing {output}")
     try:
         Path(output).parent.mkdir(parents=True, exist_ok=True)
@@ -102,27 +102,27 @@ def write(parsed: argparse.Namespace, output: str, text: str) -> None:
 
 
 def merged(parsed: argparse.Namespace, reports: list[CycleReport]) -> CycleReport:
-    """One report of all."""
+    """Merge all reports into one."""
     if not reports:
-        fail(parsed, "there are no reports")
+        fail(parsed, "no reports found")
     if len(reports) > 1:
         progress.say(f"merging {len(reports)} reports")
     return _native.merge(reports)
 
 
 def shows_color() -> bool:
-    """True if what is printed goes to a terminal whose user did not say no to colours."""
+    """True if standard output is a terminal and the user has not disabled colours."""
     refused = os.environ.get("NO_COLOR") or os.environ.get("TERM", "dumb") == "dumb"
     return not refused and sys.stdout.isatty()
 
 
 def colored(text: str, code: str) -> str:
-    """The text in a colour of the terminal, such as ``31`` for red; plain where there is none."""
+    """The text in a terminal colour, such as ``31`` for red; unchanged where colours are off."""
     return f"\x1b[{code}m{text}\x1b[0m" if shows_color() else text
 
 
 def human_bytes(count: int) -> str:
-    """A size for people."""
+    """Format a size, such as ``1.5 MiB``."""
     size = float(count)
     for unit in ("B", "KiB", "MiB", "GiB"):
         if abs(size) < 1024 or unit == "GiB":

@@ -29,12 +29,14 @@ for step in range(5):
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument(
-        "--report-dir", metavar="DIR", help="where to leave the program and the page"
+        "--report-dir",
+        metavar="DIR",
+        help="folder for the program and its report (default: a temporary folder)",
     )
 
 
 def run(parsed: argparse.Namespace) -> int:
-    """Write a program that leaks, and run it."""
+    """Write a program that leaks and run it."""
     library, tensor = _library(parsed)
     try:
         folder = Path(parsed.report_dir or tempfile.mkdtemp(prefix="cyclescope-demo-"))
@@ -53,5 +55,5 @@ def _library(parsed: argparse.Namespace) -> tuple[str, str]:
     if importlib.util.find_spec("torch") is not None:
         return "torch", "torch.zeros(2**20)"
     if importlib.util.find_spec("numpy") is None:
-        fail(parsed, "there must be tensors to leak: pip install numpy (or torch)")
+        fail(parsed, "the demo needs NumPy or PyTorch: pip install numpy (or torch)")
     return "numpy", "numpy.zeros(2**20, numpy.float32)"

@@ -13,13 +13,15 @@ RED, YELLOW, GREEN = "31", "33", "32"
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.epilog = "Exits with 1 if there is a leak that is new or has grown, else with 0."
-    parser.add_argument("old", metavar="OLD", help="a report as JSON, a folder or a pattern")
-    parser.add_argument("new", metavar="NEW", help="a report as JSON, a folder or a pattern")
+    parser.epilog = "Exits with status 1 if a leak is new or has grown, otherwise 0."
+    for name in ("old", "new"):
+        parser.add_argument(
+            name, metavar=name.upper(), help="reports as JSON: a file, a folder or a glob pattern"
+        )
 
 
 def run(parsed: argparse.Namespace) -> int:
-    """Compare by signature, which is the same for the same bug in all runs."""
+    """Compare leaks by signature, which is stable across runs."""
     old = _leaks(parsed, parsed.old)
     new = _leaks(parsed, parsed.new)
     progress.done()
@@ -35,7 +37,7 @@ def run(parsed: argparse.Namespace) -> int:
         print(colored(f"gone   {_line(leak)}", GREEN))
     print(
         f"{len(appeared)} new, {len(grown)} grown, {len(gone)} gone, "
-        f"{len(both) - len(grown)} as before or smaller"
+        f"{len(both) - len(grown)} unchanged or smaller"
     )
     return 1 if appeared or grown else 0
 

@@ -22,21 +22,21 @@ from cyclescope._settings import settings
 FRAMEWORKS = ("torch", "numpy", "cupy", "jax", "lightning", "transformers", "pytest")
 
 Finding = tuple[str, str, str]
-"""``ok``, ``no`` (does not work) or a blank (does not matter); the thing; what is known of it."""
+"""The state (``ok``, ``no`` for broken, empty for optional), the item, and its description."""
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.epilog = "Exits with 1 if something does not work."
+    parser.epilog = "Exits with status 1 if a check fails."
     parser.add_argument(
         "--no-gpu",
         action="store_true",
-        help="do not try a GPU, which initialises CUDA in the process of this command",
+        help="skip the GPU check, which initialises CUDA in this process",
     )
 
 
 def run(parsed: argparse.Namespace) -> int:
-    """Say what is known, line by line."""
+    """Print one line per check."""
     broken = False
     for state, thing, what in findings(gpu=not parsed.no_gpu):
         broken |= state == "no"
@@ -46,7 +46,7 @@ def run(parsed: argparse.Namespace) -> int:
 
 
 def findings(*, gpu: bool) -> Iterator[Finding]:
-    """What there is to say, in the order of what depends on what."""
+    """Run the checks, each after those that it depends on."""
     yield "ok", "cyclescope", f"{version()} at {os.path.dirname(cyclescope.__file__)}"
     yield "ok", "Python", f"{platform.python_implementation()} {platform.python_version()}"
     yield "ok", "platform", platform.platform()
@@ -57,7 +57,7 @@ def findings(*, gpu: bool) -> Iterator[Finding]:
     yield ("ok" if driver else ""), "CUDA driver", "found" if driver else "none on this machine"
     yield _collector()
     if OFF:
-        what = f"{VARIABLE} is {os.environ.get(VARIABLE)!r}: nothing is watched or looked at"
+        what = f"{VARIABLE} is {os.environ.get(VARIABLE)!r}: cyclescope does nothing"
         yield "", "off", what
     else:
         yield from _trials(gpu=gpu)
@@ -81,7 +81,7 @@ def _installed(name: str) -> str | None:
 
 
 def _collector() -> Finding:
-    state = "automatic" if gc.isenabled() else "switched off"
+    state = "automatic" if gc.isenabled() else "disabled"
     return "ok", "garbage collector", f"{state}, thresholds {gc.get_threshold()}"
 
 
@@ -97,17 +97,8 @@ def _gpu() -> Finding:
     return finding[0], finding[1], f"{finding[2]}, on {name}"
 
 
-_LEAK = """
-class Owner:
-    pass
-
-owner = Owner()
-owner.me, owner.tensor = owner, tensor
-"""
-
-
 def _trial(thing: str, make: str, devices: str) -> Finding:
-    """Whether a leak made on purpose is found."""
+    """Make a leak on purpose and check that it is found."""
     scope: dict[str, Any] = {}
     try:
         exec(
@@ -119,10 +110,10 @@ def _trial(thing: str, make: str, devices: str) -> Finding:
     except Exception as error:
         return "no", thing, f"{type(error).__name__}: {error}"
     if not any("Owner" in leak.summary for leak in report.leaks):
-        return "no", thing, "a leak made on purpose was not found"
+        return "no", thing, "a test leak was not found"
     confirmed = any(buffer.confirmed for leak in report.leaks for buffer in leak.buffers)
     words = ", confirmed by the driver" if confirmed else ""
-    return "ok", thing, f"a leak made on purpose was found{words}"
+    return "ok", thing, f"a test leak was found{words}"
 
 
 def _settings() -> Iterator[Finding]:

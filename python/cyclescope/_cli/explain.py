@@ -10,11 +10,11 @@ from cyclescope._explain import explain, overview
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("pattern", nargs="?", help="its name, as a leak trace has it")
+    parser.add_argument("pattern", nargs="?", help="name of the pattern, as shown in a leak trace")
 
 
 def run(parsed: argparse.Namespace) -> int:
-    """Print the page, or the list of all."""
+    """Print the page of one pattern, or the list of all patterns."""
     try:
         page = overview() if parsed.pattern is None else explain(parsed.pattern)
     except ValueError as error:

@@ -16,19 +16,20 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         "files",
         nargs="+",
         metavar="FILE",
-        help="the reports as JSON, one a process: files, a folder, or patterns such as "
+        help="reports as JSON, one per process: files, folders or glob patterns such as "
         "'reports/*.json'",
     )
     parser.add_argument(
         "-o",
         "--output",
         metavar="FILE",
-        help=f"where to, the ending says as what: {', '.join(FORMATS)} (default: a table, printed)",
+        help=f"output file; the extension sets the format: {', '.join(FORMATS)} (default: print a "
+        "table)",
     )
 
 
 def run(parsed: argparse.Namespace) -> int:
-    """Merge."""
+    """Merge the reports."""
     check_output(parsed, parsed.output)
     reports = read_reports(parsed, parsed.files)
     report = merged(parsed, reports)

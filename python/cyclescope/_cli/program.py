@@ -1,4 +1,4 @@
-"""Running a program as Python itself would."""
+"""Run a program as Python itself would."""
 
 from __future__ import annotations
 
@@ -17,40 +17,40 @@ INTERRUPTED = 130
 
 
 class ProgramError(Exception):
-    """There is no such program."""
+    """The program does not exist or is not Python."""
 
 
 @dataclass
 class Program:
-    """A program, found but not begun."""
+    """A program that was found but has not started."""
 
     code: CodeType
     name: str
-    """What ``sys.argv`` begins with."""
+    """The first item of ``sys.argv``."""
     file: str
     search_path: str
-    """What ``sys.path`` begins with."""
+    """The first item of ``sys.path``."""
     spec: ModuleSpec | None
     arguments: list[str]
 
     @classmethod
     def find(cls, name: str, arguments: Sequence[str], *, is_module: bool) -> Program:
-        """Look for a script, or a module as ``python -m`` does.
+        """Find a script, or a module as ``python -m`` does.
 
         Raises:
-            ProgramError: If there is none, or it is not Python.
+            ProgramError: If it does not exist or is not Python.
         """
         return _module(name, list(arguments)) if is_module else _script(name, list(arguments))
 
     def announce(self) -> None:
-        """Have ``sys`` say that it is this program that runs."""
+        """Set ``sys.argv`` and ``sys.path`` for this program."""
         sys.argv[:] = [self.name, *self.arguments]
         sys.path[0] = self.search_path
 
     def run(self) -> int:
-        """Run it as the module ``__main__``; returns its exit status.
+        """Run the program as the module ``__main__`` and return its exit status.
 
-        The module stays in place, for what the program leaves running and for pickled objects.
+        The module stays in ``sys.modules``, for threads that still run and for pickled objects.
         """
         main = ModuleType("__main__")
         main.__dict__.update(
@@ -76,7 +76,7 @@ class Program:
 
 
 def _script(name: str, arguments: list[str]) -> Program:
-    # As Python has it: absolute, but for the folder of a script through links to where it is.
+    # As Python does it: `__file__` is absolute, and `sys.path[0]` follows symbolic links.
     path = Path(name).absolute()
     if path.is_dir():
         path = path / "__main__.py"
@@ -86,7 +86,7 @@ def _script(name: str, arguments: list[str]) -> Program:
     try:
         source = path.read_bytes()
     except OSError as error:
-        hint = "; for a module give -m" if not name.endswith(".py") else ""
+        hint = "; to run a module, use -m" if not name.endswith(".py") else ""
         raise ProgramError(f"cannot run {name}: {error.strerror}{hint}") from None
     return Program(_compile(source, str(path)), name, str(path), search_path, None, arguments)
 
@@ -112,7 +112,7 @@ def _module(name: str, arguments: list[str]) -> Program:
     except (ImportError, ValueError, AttributeError) as error:
         raise ProgramError(f"cannot run the module {name}: {error}") from None
     if spec is None or not isinstance(code, CodeType):
-        raise ProgramError(f"there is no module {name}")
+        raise ProgramError(f"no module named {name}")
     file = spec.origin or name
     return Program(code, file, file, here, spec, arguments)
 

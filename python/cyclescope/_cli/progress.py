@@ -1,4 +1,4 @@
-"""What a long command is at, in one line of the terminal that is gone when it is done."""
+"""A progress line on the terminal, removed when the command is done."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _shown = False
 
 
 def say(text: str) -> None:
-    """Show what is being done now, in place of what was shown; nothing where no terminal is."""
+    """Replace the progress line. Does nothing if standard error is not a terminal."""
     global _shown
     if not sys.stderr.isatty() or os.environ.get("TERM", "dumb") == "dumb":
         return
@@ -17,7 +17,7 @@ def say(text: str) -> None:
         width = os.get_terminal_size(sys.stderr.fileno()).columns or 80
     except OSError:
         width = 80
-    # File names may hold anything, and must neither break the line nor command the terminal.
+    # File names may contain control characters, which must not reach the terminal.
     line = "".join(char if char.isprintable() else "?" for char in text)
     sys.stderr.write(f"\r{line[: width - 1]}\x1b[K")
     sys.stderr.flush()
@@ -25,7 +25,7 @@ def say(text: str) -> None:
 
 
 def done() -> None:
-    """Take the line away, before anything else is printed."""
+    """Remove the line before other output is printed."""
     global _shown
     if _shown:
         _shown = False

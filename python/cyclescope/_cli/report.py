@@ -12,18 +12,22 @@ from cyclescope._cli.common import FORMATS, check_output, merged, read_reports, 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument(
-        "files", nargs="+", metavar="FILE", help="reports as JSON: files, a folder, or patterns"
+        "files",
+        nargs="+",
+        metavar="FILE",
+        help="reports as JSON: files, folders or glob patterns",
     )
     parser.add_argument(
         "-o",
         "--output",
         metavar="FILE",
-        help=f"where to, the ending says as what: {', '.join(FORMATS)} (default: text, printed)",
+        help=f"output file; the extension sets the format: {', '.join(FORMATS)} (default: print "
+        "text)",
     )
 
 
 def run(parsed: argparse.Namespace) -> int:
-    """Show or convert."""
+    """Print the report, or convert it."""
     check_output(parsed, parsed.output)
     report = merged(parsed, read_reports(parsed, parsed.files))
     progress.say("rendering")

@@ -22,62 +22,72 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.usage = "cyclescope run [options] SCRIPT|-m MODULE [arguments]"
     parser.epilog = (
-        "Exits with the status of the program. With --fail-on-leak, if that is 0, with 1 if "
-        "there were leaks. On many GPUs: torchrun ... -m cyclescope run SCRIPT. With "
-        "CYCLESCOPE_OFF set, the program is not watched, and nothing is written."
+        "Exits with the status of the program; with --fail-on-leak, exits with 1 if the program "
+        "succeeds but leaks. On several GPUs: torchrun ... -m cyclescope run SCRIPT. With "
+        "CYCLESCOPE_OFF set, the program runs unwatched and nothing is written."
     )
     parser.add_argument(
         "--devices",
         metavar="DEVICES",
-        help="which memory to watch, such as cuda or cuda:0,cpu (default: cuda, or any on a "
-        "machine without it)",
+        help="which memory to watch, such as cuda or cuda:0,cpu (default: cuda, or any if there "
+        "is no CUDA driver)",
     )
     parser.add_argument(
         "--ignore",
         action="append",
         default=[],
         metavar="NAME",
-        help="a signature, pattern or library not to tell of; may be repeated",
+        help="ignore leaks with this signature, pattern or library; may be repeated",
     )
-    parser.add_argument("--report-dir", metavar="DIR", help="where pages go (default: temporary)")
+    parser.add_argument(
+        "--report-dir",
+        metavar="DIR",
+        help="folder for the HTML pages (default: a temporary folder)",
+    )
     parser.add_argument(
         "-o",
         "--output",
         action="append",
         default=[],
         metavar="FILE",
-        help=f"write all leaks at the end, the ending says as what: {', '.join(FORMATS)}; in a "
-        "job of many ranks, each has its number in the name; may be repeated",
+        help="write all leaks to FILE when the program ends; the extension sets the format: "
+        f"{', '.join(FORMATS)}; in a distributed job, each rank adds its number to the name; "
+        "may be repeated",
     )
-    parser.add_argument("--trace", action="store_true", help="print the leak traces at the end")
+    parser.add_argument(
+        "--trace", action="store_true", help="print the leak traces when the program ends"
+    )
     parser.add_argument(
         "--record-history",
         action="store_true",
         default=None,
-        help="have PyTorch record what allocates memory on a GPU",
+        help="have PyTorch record the stack of each GPU allocation",
     )
     parser.add_argument(
         "--redact",
         action="store_true",
-        help="leave values and strings of the program, and folders, out of all reports",
+        help="leave the program's data and folders out of all reports",
     )
     parser.add_argument(
         "--growth",
         action="store_true",
-        help="tell what grows with the steps of the program's optimizers, or with time, on a page "
-        "too",
+        help="report tensors that pile up over optimizer steps or over time, with an HTML page",
     )
     parser.add_argument(
         "--oom", action="store_true", help="write a post-mortem when a GPU runs out of memory"
     )
-    parser.add_argument("--fail-on-leak", action="store_true", help="exit with 1 if there is any")
-    parser.add_argument("-m", dest="module", action="store_true", help="it is a module's name")
+    parser.add_argument(
+        "--fail-on-leak", action="store_true", help="exit with status 1 if there is a leak"
+    )
+    parser.add_argument(
+        "-m", dest="module", action="store_true", help="run a module instead of a script"
+    )
     parser.add_argument("program", metavar="SCRIPT", help=argparse.SUPPRESS)
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
 
 
 def run(parsed: argparse.Namespace) -> int:
-    """Run the program in this process, as Python would, and look for leaks until its end."""
+    """Run the program in this process, as Python would, and watch it until it ends."""
     for output in parsed.output:
         check_output(parsed, output)
     try:
@@ -87,7 +97,8 @@ def run(parsed: argparse.Namespace) -> int:
         fail(parsed, str(error))
     if OFF:
         print(
-            f"cyclescope: off ({VARIABLE} is set), nothing is watched or written", file=sys.stderr
+            f"cyclescope is off ({VARIABLE} is set): nothing is watched or written",
+            file=sys.stderr,
         )
         return program.run()
     try:
@@ -110,7 +121,7 @@ def run(parsed: argparse.Namespace) -> int:
             oom.stop()
         if growth is not None:
             growth.stop()
-        # Whatever ended the program, what leaked until then is told, by the watch.
+        # However the program ended, the watch reports what leaked until then.
         _look(watch)
     _tell_pages(parsed, oom, growth)
     report = watch.report
@@ -120,7 +131,7 @@ def run(parsed: argparse.Namespace) -> int:
         if parsed.trace:
             print(report.to_text())
     for output in map(_of_this_rank, parsed.output):
-        # That there was nothing is a result too, and what an earlier run has left is none.
+        # Written without leaks too, so that no file of an earlier run remains.
         write(parsed, str(output), FORMATS[output.suffix](report or nothing_found()))
     grew = growth is not None and growth.found
     if status == 0 and parsed.fail_on_leak and (watch.leaks or grew):
@@ -137,7 +148,7 @@ def _devices(parsed: argparse.Namespace) -> list[str] | None:
 
 
 def _of_this_rank(output: str) -> Path:
-    """The ranks of a job are given the same arguments, and none is to overwrite another's file."""
+    """The file of this rank: all ranks get the same arguments and must not share a file."""
     path, rank = Path(output), cyclescope.current_rank()
     if rank is None or rank.world_size == 1:
         return path
@@ -151,18 +162,18 @@ def _growth(parsed: argparse.Namespace) -> AutomaticSteps:
 def _tell_pages(
     parsed: argparse.Namespace, oom: cyclescope.OomWatch | None, growth: AutomaticSteps | None
 ) -> None:
-    """Say where the pages of live memory are, and write that of what grows."""
+    """Write the growth page, and print where it and the post-mortems are."""
     if growth is not None and growth.found:
         folder = parsed.report_dir or cyclescope.settings().report_dir
         try:
             page = growth.monitor.write(folder or tempfile.mkdtemp(prefix="cyclescope-"))
-            print(f"cyclescope: what grows: {page}", file=sys.stderr)
+            print(f"cyclescope: growth report: {page}", file=sys.stderr)
         except OSError as error:
-            print(f"cyclescope: no page of what grows: {error}", file=sys.stderr)
+            print(f"cyclescope: cannot write the growth report: {error}", file=sys.stderr)
     for report in oom.reports if oom is not None else ():
         page = report.with_suffix(".html")
         where = page if page.exists() else report
-        print(f"cyclescope: post-mortem: {where}", file=sys.stderr)
+        print(f"cyclescope: out-of-memory report: {where}", file=sys.stderr)
 
 
 def _look(watch: cyclescope.Watch) -> None:
@@ -171,7 +182,7 @@ def _look(watch: cyclescope.Watch) -> None:
 
 
 def _wait_for_threads() -> None:
-    """The interpreter waits for them at its end; what they leak counts too."""
+    """Wait for non-daemon threads, as the interpreter does at exit: their leaks count too."""
     for thread in threading.enumerate():
         if thread is not threading.main_thread() and not thread.daemon:
             thread.join()

@@ -130,7 +130,7 @@ def _pattern(
             for parameter in parameters:
                 storage = parameter.untyped_storage()
                 kept.pop((str(storage.device), storage.data_ptr()), None)
-        evidence = f"{len(graph.nodes)} autograd nodes behind each" + (
+        evidence = f"{len(graph.nodes)} autograd nodes each" + (
             f", which keep {sum(kept.values()) / MIB:,.2f} MiB" if kept else ""
         )
         if _are_in_evaluation(modules, parameters):
@@ -180,7 +180,7 @@ def diagnose_state(
         bytes=carrier.bytes,
         bytes_per_sample=kept,
         example=example_of(carrier),
-        evidence=f"{old} of its {len(behind.nodes)} autograd nodes are of earlier steps",
+        evidence=f"{old} of its {len(behind.nodes)} autograd nodes are from earlier steps",
         allocated_at=_line(torch, carrier),
     )
 

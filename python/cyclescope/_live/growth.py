@@ -1,4 +1,4 @@
-"""What grows with the number of steps."""
+"""Finds groups of tensors that grow with the number of steps."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _KEEP_GRAPHS = {
 
 @dataclass(frozen=True)
 class Growth:
-    """A group of buffers that grows."""
+    """A growing group of tensors."""
 
     pattern: str
     """``kept-with-graph``, ``evaluation-with-graph``, ``graph-retained``, ``state-not-detached``,
@@ -58,66 +58,69 @@ class Growth:
     summary: str
     """What happens, in one line."""
     advice: str
+    """What to change."""
     step: int
-    """At which step it was clear."""
+    """The step at which the growth was detected."""
     tensors: int
-    """How many tensors there are of this kind: of one device and dtype, with or without a graph."""
+    """Number of tensors of this kind: same device and dtype, all with or all without a graph."""
     bytes: int
-    """Bytes of their storages, without what their graphs keep."""
+    """Bytes of their storages, without the memory that their graphs keep."""
     bytes_per_step: float
-    """By how much they grow; for ``state-not-detached``, what the graph of a step keeps."""
+    """Growth per step; for ``state-not-detached``, the bytes that the graph of one step keeps."""
     example: str
-    """One of them: ``float32[64, 128] on cuda:0``."""
+    """One of the tensors: ``float32[64, 128] on cuda:0``."""
     allocated_at: str | None
-    """``file:line`` that made it, if ``tracemalloc`` was tracing, or PyTorch recorded a history."""
+    """``file:line`` that allocated it, if ``tracemalloc`` or PyTorch's history recorded it."""
 
     def __str__(self) -> str:
-        grows = f", {self.bytes_per_step / MIB:,.2f} MiB a step" if self.bytes_per_step > 0 else ""
-        where = f" · made at {self.allocated_at}" if self.allocated_at else ""
+        rate = self.bytes_per_step / MIB
+        grows = f", {rate:,.2f} MiB per step" if self.bytes_per_step > 0 else ""
+        where = f" · allocated at {self.allocated_at}" if self.allocated_at else ""
         return (
             f"step {self.step}: {self.summary}: {self.tensors} tensors such as {self.example}, "
             f"{self.bytes / MIB:,.1f} MiB{grows}{where}. {self.advice} [{self.pattern}]"
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """The fields as a dictionary, for JSON."""
         return asdict(self)
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What the monitor itself has taken."""
+    """The cost of a :class:`LeakMonitor` itself."""
 
     samples: int
+    """Number of samples taken."""
     seconds: float
+    """Time spent on samples."""
     share: float
-    """Of the time since the monitor was started."""
+    """That time as a fraction of the time since the monitor was started."""
     every: int
-    """In every so manieth step it samples; a larger number than asked for if that took too long."""
+    """Current number of steps between samples; it is raised if samples take too long."""
 
 
 class LeakMonitor:
-    """Finds the groups of live tensors that grow with the number of steps.
+    """Finds groups of live tensors that grow with the number of steps.
 
-    Call :meth:`step` once in every training step, at its end. Every so many steps it lists the
-    live tensors and the autograd graphs behind them. What came with the first samples (parameters,
-    optimizer state), is replaced in each step, stops growing (a cache, a window of fixed length) or
-    stays as it is (an averaged copy of the model) is not told; what grew over
-    ten samples and still does is told once, on the logger ``cyclescope``. A cache that takes
-    longer than that to fill cannot be told from a leak, and is reported as what it then is.
+    Call :meth:`step` at the end of every training step. Every N steps, the monitor samples the
+    live tensors and their autograd graphs. A group that has grown over ten samples and still grows
+    is reported once, on the logger ``cyclescope``. Not reported are tensors that exist from the
+    first samples on (parameters, optimizer state), are replaced in each step, or stop growing (a
+    full cache, a window of fixed length, an averaged copy of the model). A cache that takes longer
+    than ten samples to fill looks like a leak and is reported.
 
     Args:
-        every: In every so manieth step it samples; by default as the :func:`settings` have it, 10.
-            With ten samples and two for the warm-up, a leak is told after some 13 times as many
-            steps.
-        devices: Which memory to look at; see :func:`warn_tensor_cycles`.
-        min_bytes: How much a group of tensors without graphs must have grown to be told.
-        max_share: The part of the program's time that samples may take; where they would take
-            more, they become rarer.
-        redact: As for :func:`warn_tensor_cycles`.
+        every: Number of steps between samples; by default 10, or as in the :func:`settings`. With
+            two samples for the warm-up, a leak is reported after about ``13 * every`` steps.
+        devices: Which memory to check; see :func:`warn_tensor_cycles`.
+        min_bytes: Minimum growth of a group of tensors without graphs, in bytes.
+        max_share: Maximum fraction of the program's time that samples may take. If they would take
+            more, the monitor samples less often.
+        redact: See :func:`warn_tensor_cycles`.
 
     Raises:
-        ValueError: If an argument or a setting is wrong.
+        ValueError: If an argument or a setting is invalid.
     """
 
     def __init__(
@@ -133,7 +136,7 @@ class LeakMonitor:
         if redact:
             _native.redact()
         self.every = configured.growth_every if every is None else check_every(every)
-        """In every so manieth step it samples."""
+        """Number of steps between samples."""
         self._devices = configured.devices_or(devices, "cuda")
         self._min_bytes = min_bytes
         self._max_share = max_share
@@ -165,22 +168,22 @@ class LeakMonitor:
 
     @property
     def found(self) -> list[Growth]:
-        """What grows, as it was when that became clear."""
+        """The growing groups, as they were when first reported."""
         return list(self._told.values())
 
     @property
     def cost(self) -> Cost:
-        """What the monitor has taken so far."""
+        """The cost of the monitor so far."""
         elapsed = max(time.monotonic() - self._began, 1e-9)
         return Cost(self._samples, self._seconds, self._seconds / elapsed, self.every)
 
     @property
     def steps(self) -> int:
-        """How many steps there have been."""
+        """Number of steps so far."""
         return self._steps
 
     def step(self) -> list[Growth]:
-        """Count a step; in every so manieth, sample. Returns what is told for the first time."""
+        """Count a step and, every N steps, take a sample. Returns newly reported groups."""
         # A collection or a pending call in the middle of a step may come here again.
         if not self._running or self._busy:
             return []
@@ -199,48 +202,48 @@ class LeakMonitor:
         if self._steps < self._next:
             return news
         if reading.is_backward_running(torch) or reading.is_capturing(torch):
-            return news  # the next step will do
+            return news  # try again in the next step
         started = time.monotonic()
         try:
             news += self._tell(self._sample(torch))
         except Exception as error:
             self._running = False
-            _teller.logger.error("cyclescope: the search for growth ended: %s", shown_error(error))
+            _teller.logger.error("cyclescope: watch_growth stopped: %s", shown_error(error))
         self._pace(started)
         return news
 
     def sample(self) -> list[Growth]:
-        """Count a step and sample now, whatever its number; as :meth:`step` otherwise."""
+        """Count a step and take a sample now. Otherwise like :meth:`step`."""
         self._next = 0
         return self.step()
 
     def to_text(self) -> str:
-        """What grows, a paragraph each, and how much was looked at."""
+        """The growing groups, one paragraph each, and the number of samples."""
         early = self._samples < NEEDED
-        nothing = f"Too early to tell: it takes {NEEDED} samples." if early else "Nothing grows."
+        nothing = f"Too early to tell: {NEEDED} samples are needed." if early else "Nothing grows."
         lines = [str(growth) for growth in self.found] or [NOTE or nothing]
         return "\n".join([*lines, f"{self._samples} samples in {self._steps} steps", ""])
 
     def to_json(self) -> str:
-        """What grows, and how much there was of it at each sample, as JSON (``schema`` 1)."""
+        """The growing groups and their size at each sample, as JSON (``schema`` 1)."""
         return json.dumps(self._as_dict())
 
     def to_html(self) -> str:
-        """One page that needs no network: what grows, what to do, its bytes against the step."""
+        """A self-contained HTML page: the growing groups, the advice, and their size by step."""
         return _native.growth_page(self.to_json())
 
     def _repr_html_(self) -> str:
         return _native.framed(self.to_html())
 
     def write(self, folder: StrPath) -> Path:
-        """Write the page into a folder, text and JSON beside it; the page's file.
+        """Write the report to a folder as HTML, text and JSON, and return the HTML file.
 
         Raises:
-            OSError: If the folder cannot be written to.
+            OSError: If the folder is not writable.
         """
         path = Path(folder)
         path.mkdir(parents=True, exist_ok=True)
-        # No dots but that of the suffix, as a machine's name may have some.
+        # Host names may contain dots, which `with_suffix` would take for a suffix.
         stem = f"growth-{_ranks.stem()}".replace(".", "_")
         page, number = path / f"{stem}.html", 0
         while page.exists():
@@ -252,7 +255,7 @@ class LeakMonitor:
         return page
 
     def stop(self) -> None:
-        """End it. What was found stays in :attr:`found`."""
+        """Stop the monitor. The results stay in :attr:`found`."""
         self._running = False
         if self in _running:
             _running.remove(self)
@@ -463,7 +466,7 @@ _running: list[LeakMonitor] = []
 
 
 def running_monitor() -> LeakMonitor | None:
-    """A monitor that has not been stopped, if there is one."""
+    """A running monitor, if there is one."""
     return _running[-1] if _running else None
 
 
@@ -474,5 +477,5 @@ def watch_growth(
     min_bytes: int = MIB,
     redact: bool = False,
 ) -> LeakMonitor:
-    """Start a :class:`LeakMonitor`; call its ``step()`` once in every training step."""
+    """Start a :class:`LeakMonitor`. Call its ``step()`` at the end of every training step."""
     return LeakMonitor(every=every, devices=devices, min_bytes=min_bytes, redact=redact)

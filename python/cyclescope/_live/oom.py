@@ -1,4 +1,4 @@
-"""A post-mortem of each out-of-memory error, before its exception unwinds the stack."""
+"""Post-mortems of out-of-memory errors, written before the exception unwinds the stack."""
 
 from __future__ import annotations
 
@@ -26,36 +26,36 @@ from cyclescope._selection import StrPath
 from cyclescope._settings import settings
 
 SECONDS = 10.0
-"""How long a post-mortem may take; what there is no time for is left out, and said."""
+"""How long a post-mortem may take; the parts that do not fit are listed as not examined."""
 
 MAX_REPORTS = 5
-"""A program that catches the error and tries again with less gets so many; the rest is counted."""
+"""Maximum number of post-mortems, for programs that catch the error and retry."""
 
 LOG_SECONDS = 1.0
 """How long the program waits for its log handlers."""
 
 
 class OomWatch:
-    """Waits for out-of-memory errors. Stop it with :meth:`stop`, or use it as a context manager."""
+    """Writes post-mortems until :meth:`stop` is called. Also a context manager."""
 
     def __init__(self, report_dir: Path | None, seconds: float) -> None:
         self.report_dir = report_dir
-        """Where they go; None until there is one, if it was to be a temporary folder."""
+        """Folder of the post-mortems; None until a temporary folder is created."""
         self.reports: list[Path] = []
-        """The texts that were written; JSON and page lie beside each."""
+        """The text files written so far, each with a JSON and an HTML file beside it."""
         self.last: PostMortem | None = None
-        """What was found last."""
+        """The latest post-mortem."""
         self.errors = 0
-        """How many out-of-memory errors there were, those without a report too."""
+        """Number of out-of-memory errors, including those without a post-mortem."""
         self.state = "off" if OFF else "waiting for PyTorch to be imported"
-        """``installed``, or what is missing; ``off`` with ``CYCLESCOPE_OFF`` set."""
+        """``installed``, or what it is waiting for; ``off`` with ``CYCLESCOPE_OFF`` set."""
         self._seconds = seconds
         self._running = not OFF
         self._waiting = Waiting(self._install)
 
     @property
     def is_running(self) -> bool:
-        """True until it is stopped."""
+        """True until :meth:`stop` is called."""
         return self._running
 
     def stop(self) -> None:
@@ -87,11 +87,11 @@ class OomWatch:
             # At once if CUDA is in use, else when it is: to attach an observer initialises it.
             torch.cuda._lazy_call(_attach)
         except Exception as error:
-            self.state = f"PyTorch refused: {error}"
+            self.state = f"PyTorch raised an error: {error}"
             _teller.logger.warning("on_oom has no effect: %s", self.state)
 
     def examine(self, torch: Torch, device: int, requested: int, limit: int, free: int) -> None:
-        """Look, and write what was found."""
+        """Examine the error and write the post-mortem."""
         self.errors += 1
         if self.errors > MAX_REPORTS:
             return
@@ -101,7 +101,7 @@ class OomWatch:
         found = examiner.examine(lambda early: _write(path, early))
         if reading.quietly(torch._C._cuda_isHistoryEnabled):
             if _native.redacts():
-                found.left_out.append("PyTorch's memory snapshot: it names folders")
+                found.left_out.append("PyTorch's memory snapshot: it contains folder names")
             elif time.monotonic() < deadline:
                 _dump(torch, path.with_suffix(".pickle"))
             else:
@@ -109,7 +109,7 @@ class OomWatch:
         _write(path, found)
         if time.monotonic() < deadline:
             _write_page(path, found)
-        # The program is to have the memory that this is about.
+        # Release the memory: the program is short of it.
         found.heap = found.history = None
         self.last = found
         self.reports.append(path)
@@ -121,7 +121,7 @@ class OomWatch:
         self.report_dir.mkdir(parents=True, exist_ok=True)
         number = self.errors
         while True:
-            # No dots but that of the suffix, as a machine's name may have some.
+            # Host names may contain dots, which `with_suffix` would take for a suffix.
             stem = f"oom-{_ranks.stem()}-{number}".replace(".", "_")
             path = self.report_dir / f"{stem}.txt"
             if not path.exists():
@@ -134,25 +134,25 @@ def on_oom(
 ) -> OomWatch:
     """Write a post-mortem of each CUDA out-of-memory error, before its exception unwinds.
 
-    While everything is still there, it says how much memory was free, reserved and allocated, in
-    pieces of what size; what unreachable cycles hold that a collection would have freed; which
-    containers keep autograd graphs; what is largest; what grew, if a :class:`LeakMonitor` runs;
-    and, in the first line, why memory ran out, where the numbers prove it. Text, JSON
-    and a page, and PyTorch's own memory snapshot if the program records the history of allocations.
+    The first line says why memory ran out, if the numbers prove it. Below follow free, reserved
+    and allocated memory and its fragmentation; the garbage in reference cycles, which a collection
+    would have freed; the containers that keep autograd graphs; the largest tensors; and growing
+    tensors, if a :class:`LeakMonitor` runs. Each post-mortem is written as text, JSON and HTML,
+    with PyTorch's memory snapshot beside it if PyTorch records memory history.
 
-    PyTorch need not be imported yet, and CUDA is not initialised by this. PyTorch's observers
-    cannot be taken away again; after ``stop()`` this one does nothing.
+    PyTorch need not be imported yet, and CUDA is not initialised. PyTorch cannot remove an
+    observer, so after ``stop()`` this one stays attached and does nothing.
 
     Args:
-        report_dir: Where post-mortems go; by default as the :func:`settings` have it, or else a
-            new folder among the temporary files, made when there is something to write.
-        seconds: How long one may take; what there is no time for is left out, and said so.
-        redact: As for :func:`warn_tensor_cycles`; PyTorch's snapshot is then not written, as it
-            names folders.
+        report_dir: Folder for post-mortems; by default as in the :func:`settings`, or else a new
+            temporary folder, created when there is something to write.
+        seconds: How long a post-mortem may take. Parts that do not fit are listed as not examined.
+        redact: See :func:`warn_tensor_cycles`. PyTorch's snapshot is then not written, because it
+            contains folder names.
 
     Raises:
-        ValueError: If ``seconds`` is not positive, or a setting is wrong.
-        OSError: If ``report_dir`` cannot be written to.
+        ValueError: If ``seconds`` is not positive, or a setting is invalid.
+        OSError: If ``report_dir`` is not writable.
     """
     if not seconds > 0:
         raise ValueError(f"seconds must be a positive number, not {seconds!r}")
@@ -174,7 +174,7 @@ _busy = False
 
 
 def _attach() -> None:
-    """Attach the one observer of this process. PyTorch may call this as it initialises CUDA."""
+    """Attach the observer of this process. PyTorch may call this while it initialises CUDA."""
     global _attached
     torch = sys.modules.get("torch")
     if torch is None:
@@ -185,21 +185,21 @@ def _attach() -> None:
             _attached = True
         state = "installed"
     except Exception as error:
-        state = f"PyTorch refused: {error}"
+        state = f"PyTorch raised an error: {error}"
     for watch in _watches:
         watch.state = state
 
 
 def _observe(device: int, requested: int, limit: int, free: int) -> None:
-    """Called by the allocator, which holds no lock then, on whatever thread asked for memory.
+    """Called by the allocator, without a lock, on the thread that requested memory.
 
-    Nothing may leave it: PyTorch would throw that in place of its own error.
+    It must not raise: PyTorch would throw that exception in place of its own error.
     """
     global _busy
     if _busy or not _watches:
         return
     _busy = True
-    # A collection now would run finalizers, and free what is to be looked at.
+    # A collection now would run finalizers and free the garbage to be examined.
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -207,7 +207,7 @@ def _observe(device: int, requested: int, limit: int, free: int) -> None:
         for watch in list(_watches):
             watch.examine(torch, device, requested, limit, free)
     except KeyboardInterrupt:
-        _thread.interrupt_main()  # again, when PyTorch's error has been raised
+        _thread.interrupt_main()  # raise it again after PyTorch's error
     except BaseException as error:
         _log(f"cyclescope: the post-mortem failed: {shown_error(error)}")
     finally:
@@ -222,11 +222,11 @@ def _write(path: Path, found: PostMortem) -> None:
 
 
 def _write_page(path: Path, found: PostMortem) -> None:
-    """The page is the least of it: without one the text and the JSON are there."""
+    """Write the page. If that fails, the text and the JSON remain."""
     try:
         write_whole(path.with_suffix(".html"), found.to_html())
     except (OSError, ValueError) as error:
-        _log(f"cyclescope: no page of the post-mortem {path}: {error}")
+        _log(f"cyclescope: cannot write the page of the post-mortem {path}: {error}")
 
 
 def _dump(torch: Torch, path: Path) -> None:
@@ -237,7 +237,7 @@ def _dump(torch: Torch, path: Path) -> None:
 
 
 def _log(message: str) -> None:
-    """Log on another thread: a handler is the program's, and may want anything, for ever."""
+    """Log on another thread, because a log handler of the program may block."""
     try:
         thread = threading.Thread(
             target=_teller.logger.error, args=("%s", message), name="cyclescope-oom", daemon=True

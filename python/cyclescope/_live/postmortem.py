@@ -1,4 +1,4 @@
-"""Why memory ran out: what the numbers prove, and what they do not."""
+"""Why memory ran out, as far as the numbers prove it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from cyclescope._live.redaction import shown_error, shown_name, shown_place
 from cyclescope._live.verdict import judge
 
 SECONDS_AN_OBJECT = 2e-6
-"""How long a look at the heap takes at most, as a guess whether there is time for one."""
+"""Upper estimate of the time per object to inspect the heap."""
 
 MAX_OWNERS = 8
 MAX_FRAMES = 20
@@ -29,18 +29,18 @@ MAX_FRAMES = 20
 
 @dataclass
 class Finding:
-    """One thing that holds memory."""
+    """One holder of memory."""
 
     what: str
     bytes: int
     would_fit: bool | None = None
-    """True if the allocator's own map shows that the request would fit without it."""
+    """True if the allocator's map of blocks shows that the request would fit without it."""
     details: list[str] = field(default_factory=list)
 
 
 @dataclass
 class PostMortem:
-    """What was known when a request for memory failed."""
+    """The state of memory when a request failed."""
 
     verdict: str = "unclear"
     """``cycles``, ``kept-graphs``, ``fragmentation``, ``growth``, ``elsewhere``,
@@ -56,27 +56,27 @@ class PostMortem:
     trace: str = ""
     """The leak trace of the cycles."""
     graphs: list[Finding] = field(default_factory=list)
-    """Collections of tensors with their graphs."""
+    """Containers that keep tensors with their graphs."""
     roles: dict[str, int] = field(default_factory=dict)
-    """Bytes that Python sees, by what they are for; ``not visible`` is what is only C++'s."""
+    """Bytes by category; ``not visible`` is memory that only C++ holds."""
     owners: list[Finding] = field(default_factory=list)
     growth: list[dict[str, Any]] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
-    """What was not looked at, and why."""
+    """The parts that were not examined, with the reason."""
     seconds: float = 0.0
     heap: _native.Heap | None = None
-    """All owners, where there was time to look at them; on the page only."""
+    """All owners, if there was time to find them; shown only on the page."""
     history: str | None = None
-    """The report of the monitor that ran, as JSON; on the page only."""
+    """The report of a running monitor as JSON; shown only on the page."""
 
     def to_json(self) -> str:
-        """For programs; ``schema`` 1."""
+        """The post-mortem as JSON (``schema`` 1)."""
         fields = asdict(replace(self, heap=None, history=None))
         del fields["heap"], fields["history"]
         return json.dumps({"schema": 1, "kind": "out-of-memory", **fields}, indent=1)
 
     def to_html(self) -> str:
-        """One page that needs no network: the numbers, the owners as a treemap, what grew."""
+        """A self-contained HTML page: the numbers, a treemap of the owners, growing tensors."""
         return _native.post_mortem_page(self.to_json(), self.heap, self.history)
 
     def _repr_html_(self) -> str:
@@ -113,13 +113,13 @@ class Examiner:
     def examine(self, keep: Callable[[PostMortem], None]) -> PostMortem:
         """All of it; ``keep`` is called as soon as the allocator's numbers are known, too."""
         found = self.found
-        self._part("the allocator's numbers", self._numbers, seconds=0.0)
+        self._part("the allocator's statistics", self._numbers, seconds=0.0)
         self._judge()
         keep(found)
         objects = len(gc.get_objects())
         heap = objects * SECONDS_AN_OBJECT
         self._part("cycles", self._cycles, seconds=heap)
-        self._part("what grew", self._growth, seconds=0.0)
+        self._part("growing tensors", self._growth, seconds=0.0)
         self._part("live tensors", lambda: self._live(heap), seconds=heap)
         self._part("the owners of the largest tensors", self._owners, seconds=2 * heap)
         self._judge()
@@ -196,7 +196,7 @@ class Examiner:
                 found.graphs.append(
                     Finding(
                         what=f"{holders.name_of(each.holder)}: {len(each.members)} tensors with "
-                        "the autograd graph behind each",
+                        "their autograd graphs",
                         bytes=size,
                         would_fit=self._fits(each.freed),
                     )

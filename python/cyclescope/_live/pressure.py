@@ -1,7 +1,8 @@
 """Collections when device memory is nearly full and cycles are known to hold some of it.
 
-PyTorch's allocator knows nothing of Python's garbage, and the collector nothing of device memory,
-so a program can run out of memory that is garbage already (pytorch/pytorch#50185).
+PyTorch's allocator does not know about Python's garbage, and the garbage collector does not know
+about device memory, so a program can run out of memory although much of it is garbage
+(pytorch/pytorch#50185).
 """
 
 from __future__ import annotations
@@ -20,20 +21,22 @@ from cyclescope._live.redaction import shown_error
 from cyclescope._off import OFF
 
 INTERVAL = 0.1
-"""Seconds between two looks at the allocator's counters."""
+"""Seconds between two reads of the allocator's counters."""
 
 REST = 1.0
-"""Seconds between two collections at the least; and at the least so many times their own time:"""
+"""Minimum seconds between two collections."""
+
 REST_FACTOR = 20
+"""Minimum pause after a collection, as a multiple of its duration."""
 
 MAX_REST = 60.0
-"""A collection that frees next to nothing doubles the rest, up to this."""
+"""Maximum pause. It doubles up to this while collections free too little."""
 
 WORTH = 0.01
-"""Next to nothing is less than this part of the device's memory."""
+"""Fraction of the device's memory that a collection must free to be worthwhile."""
 
 LOOK_SECONDS = 30.0
-"""Where no watch has seen cycles, they are looked for, without collecting, once in so long."""
+"""Seconds between searches for cycles, without collecting, if no watch has seen any."""
 
 MAX_KEPT = 1_000
 MIB = 2**20
@@ -41,30 +44,30 @@ MIB = 2**20
 
 @dataclass(frozen=True)
 class Relief:
-    """One collection under pressure."""
+    """One collection under memory pressure."""
 
     time: float
-    """When, in seconds since 1970."""
+    """Time of the collection, in seconds since 1970."""
     device: str
     """The device that was nearly full."""
     allocated: int
-    """Bytes allocated on it before."""
+    """Bytes allocated on the device before the collection."""
     freed: int
-    """Bytes that it had back afterwards."""
+    """Bytes that the collection freed on it."""
     seconds: float
-    """How long the program waited."""
+    """How long the collection paused the program."""
 
 
 class PressureRelief:
-    """Collects under memory pressure until it is stopped; also a context manager."""
+    """Collects under memory pressure until :meth:`stop` is called. Also a context manager."""
 
     def __init__(self, fraction: float) -> None:
         self.fraction = fraction
-        """How full a device must be."""
+        """The fraction of a device that must be allocated."""
         self.collections: list[Relief] = []
-        """What was done, oldest first; the latest thousand."""
+        """The latest thousand collections, oldest first."""
         self.looks = 0
-        """How often it was looked whether cycles hold memory, as no watch had said so."""
+        """Number of searches for cycles, made when no watch had seen any."""
         self._next = 0.0
         self._next_look = 0.0
         self._rest = REST
@@ -75,11 +78,11 @@ class PressureRelief:
 
     @property
     def bytes_freed(self) -> int:
-        """By all collections together."""
+        """Bytes freed by all collections."""
         return sum(each.freed for each in self.collections)
 
     def stop(self) -> None:
-        """End it, and say what it did. Stopping twice does nothing."""
+        """Stop, and log a summary. Stopping twice does nothing."""
         if self._stopped.is_set():
             return
         self._stopped.set()
@@ -119,11 +122,11 @@ class PressureRelief:
                 self._look(torch)
             except Exception as error:
                 reason = shown_error(error)
-                _teller.logger.error("cyclescope: collect_on_pressure ended: %s", reason)
+                _teller.logger.error("cyclescope: collect_on_pressure stopped: %s", reason)
                 return
 
     def _look(self, torch: Torch) -> None:
-        """Schedule a collection if one is due. On a thread of its own; makes no CUDA call."""
+        """Schedule a collection if one is due. Runs on its own thread and makes no CUDA call."""
         now = time.monotonic()
         if self._scheduled or now < self._next or fullest(torch, self.fraction) is None:
             return
@@ -132,7 +135,7 @@ class PressureRelief:
             _native.call_in_main_thread(self._relieve)
 
     def _relieve(self) -> None:
-        """On the main thread, between two instructions of its Python code; nothing may leave it."""
+        """Runs on the main thread between two bytecode instructions, and must not raise."""
         try:
             torch = reading.imported_torch()
             if not self._stopped.is_set() and torch is not None:
@@ -146,7 +149,7 @@ class PressureRelief:
 
     def _collect(self, torch: Torch) -> None:
         ordinal = fullest(torch, self.fraction)
-        # A CUDA graph that is being recorded must not see memory go; the next look is soon.
+        # Freeing memory would break a CUDA graph that is being captured. The next check is soon.
         if ordinal is None or reading.is_capturing(torch):
             return
         device = f"cuda:{ordinal}"
@@ -175,22 +178,22 @@ class PressureRelief:
 
 
 def collect_on_pressure(fraction: float = 0.9) -> PressureRelief:
-    """Collect garbage when device memory is nearly full and cycles are known to hold some.
+    """Collect garbage when device memory is nearly full and cycles are known to hold some of it.
 
-    The allocator's counters are read ten times a second, on a thread of its own, without a call of
-    CUDA. A collection then runs on the main thread, between two instructions of its Python code;
-    none while that thread records a CUDA graph. Cycles are known to hold memory when a watch, such
-    as that of :func:`warn_tensor_cycles`, has seen them; without one it is looked for them first.
-    Collections are at the least a second apart, and twenty times as long as they take; where they
-    free next to nothing, longer and longer.
+    A background thread reads the allocator's counters ten times a second, without calling CUDA.
+    The collection runs on the main thread, between two bytecode instructions, and never while that
+    thread captures a CUDA graph. Cycles are known if a watch, such as that of
+    :func:`warn_tensor_cycles`, has seen some; without a watch, they are searched for first.
+    Collections are at least a second apart, and at least twenty times their own duration. If they
+    free almost nothing, the interval grows.
 
-    A request that comes between two looks and does not fit fails all the same.
+    A request that exceeds the free memory between two checks still fails.
 
     Args:
-        fraction: How much of a device must be allocated, of what this process may take of it.
+        fraction: Allocated fraction of a device, relative to what this process may use.
 
     Raises:
-        ValueError: If ``fraction`` is not a part of 1.
+        ValueError: If ``fraction`` is not more than 0 and at most 1.
     """
     if isinstance(fraction, bool) or not 0 < fraction <= 1:
         raise ValueError(f"fraction must be more than 0 and at most 1, not {fraction!r}")
@@ -201,7 +204,7 @@ _handles: list[PressureRelief] = []
 
 
 def fullest(torch: Torch, fraction: float) -> int | None:
-    """The device that is fullest, of those that are fuller than ``fraction``."""
+    """The fullest device, if it is fuller than ``fraction``."""
     if not reading.is_using_cuda(torch):
         return None
     fill = {
@@ -213,12 +216,12 @@ def fullest(torch: Torch, fraction: float) -> int | None:
 
 
 def allocated(torch: Torch, ordinal: int) -> int:
-    """Bytes in use on a device, by PyTorch's allocator."""
+    """Bytes that PyTorch's allocator has allocated on a device."""
     return int(torch._C._cuda_memoryStats(ordinal)["allocated_bytes"]["all"]["current"])
 
 
 def _total(torch: Torch, ordinal: int) -> float:
-    """Bytes of a device that this process may take; other processes may leave it less."""
+    """Bytes of a device that this process may use, ignoring other processes."""
     total = float(torch.cuda.get_device_properties(ordinal).total_memory)
     share = getattr(torch._C, "_cuda_getMemoryFraction", None)
     allowed = None if share is None else reading.quietly(share, ordinal)

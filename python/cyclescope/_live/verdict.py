@@ -1,4 +1,4 @@
-"""The verdict of a post-mortem: only what the numbers prove."""
+"""The verdict of a post-mortem, which claims only what the numbers prove."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MIB = 2**20
 
 
 def mib(size: int | float) -> str:
-    """A size for people."""
+    """Format a size in MiB."""
     return f"{size / MIB:,.1f} MiB"
 
 
@@ -26,7 +26,7 @@ def judge(found: PostMortem, *, too_big: bool, needs: tuple[int, int]) -> None:
     """
     known = found.numbers
     if known is None:
-        found.headline = "the allocator's numbers could not be read"
+        found.headline = "the allocator's statistics could not be read"
         return
     asked = mib(known.requested)
     cycles = found.cycles
@@ -36,35 +36,36 @@ def judge(found: PostMortem, *, too_big: bool, needs: tuple[int, int]) -> None:
         found.verdict = "cycles"
         found.headline = (
             f"reference cycles hold {mib(cycles.bytes)} of garbage; "
-            f"after a collection the {asked} would have fitted"
+            f"after a collection, the {asked} would have fitted"
         )
         found.advice = (
-            "Break the cycles (the trace below says where), or collect in time: "
-            "cyclescope.collect_on_pressure(), cyclescope.step()."
+            "Break the cycles (see the leak trace below), or collect in time with "
+            "cyclescope.collect_on_pressure() or cyclescope.step()."
         )
     elif graphs is not None:
         found.verdict = "kept-graphs"
         found.headline = (
-            f"{graphs.what}, {mib(graphs.bytes)}; without all but the last the {asked} would fit"
+            f"{graphs.what}, {mib(graphs.bytes)}; "
+            f"if only the last one were kept, the {asked} would fit"
         )
         found.advice = (
-            "Store `.item()` of losses and metrics, or `.detach()`; evaluate under torch.no_grad()."
+            "Store `.item()` or `.detach()` of losses and metrics; evaluate under torch.no_grad()."
         )
     elif known.headroom < known.requested <= free:
         found.verdict = "fragmentation"
         found.headline = (
-            f"{mib(free)} are free, but in pieces: {mib(known.free_in_blocks)} between blocks in "
-            f"use, the largest {mib(known.largest_free_block)}, and {mib(known.headroom)} at the "
-            f"driver; {asked} were asked for"
+            f"{mib(free)} are free but fragmented: {mib(known.free_in_blocks)} in blocks of the "
+            f"allocator, the largest {mib(known.largest_free_block)}, and {mib(known.headroom)} on "
+            f"the device; {asked} were requested"
         )
         found.advice = (
-            "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True before the program starts; "
-            "where that is not possible, max_split_size_mb, and sizes that do not change from "
+            "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True before the program starts. If "
+            "that is not possible, set max_split_size_mb, and use sizes that do not change from "
             "step to step."
         )
     elif known.requested > known.limit:
         found.verdict = "batch-too-big"
-        found.headline = f"{asked} were asked for at once, and the limit is {mib(known.limit)}"
+        found.headline = f"{asked} were requested at once, but the limit is {mib(known.limit)}"
         found.advice = _SMALLER
     elif too_big and _fits_alone(known, sum(needs)):
         found.verdict = "elsewhere"
@@ -74,13 +75,13 @@ def judge(found: PostMortem, *, too_big: bool, needs: tuple[int, int]) -> None:
         found.verdict = "batch-too-big"
         found.headline = (
             f"{asked} would not fit even if only the model ({mib(needs[0])} with gradients and "
-            f"optimizer state) and what the running step uses ({mib(needs[1])}) were there"
+            f"optimizer state) and the running step ({mib(needs[1])}) were in memory"
         )
         found.advice = _SMALLER
     elif found.growth:
         largest = max(found.growth, key=lambda each: each["bytes"])
         found.verdict = "growth"
-        found.headline = f"{largest['summary']} ({mib(largest['bytes'])} when it was noticed)"
+        found.headline = f"{largest['summary']} ({mib(largest['bytes'])} when first reported)"
         found.advice = largest["advice"]
     elif _others_took_it(known) and (known.elsewhere or 0) > known.reserved:
         found.verdict = "elsewhere"
@@ -89,11 +90,10 @@ def judge(found: PostMortem, *, too_big: bool, needs: tuple[int, int]) -> None:
     else:
         found.verdict = "unclear"
         found.headline = (
-            f"{asked} did not fit into {mib(known.limit)}; "
-            "no single cause is proven by the numbers below"
+            f"{asked} did not fit into {mib(known.limit)}; the numbers below prove no single cause"
         )
         found.advice = (
-            "Run it again with cyclescope.watch_growth(), which tells what grows, "
+            "Run the program again with cyclescope.watch_growth(), which finds what grows, "
             "or with torch.cuda.memory._record_memory_history()."
         )
 
@@ -111,21 +111,21 @@ def _others_took_it(known: Numbers) -> bool:
 
 def _outside(known: Numbers) -> str:
     return (
-        f"{mib(known.elsewhere or 0)} of the device are in use outside of PyTorch's allocator, "
-        f"which has {mib(known.reserved)}"
+        f"{mib(known.elsewhere or 0)} of the device are in use outside PyTorch's allocator, "
+        f"which has reserved {mib(known.reserved)}"
     )
 
 
-_OTHERS = "See nvidia-smi for other processes on this device."
+_OTHERS = "Run nvidia-smi to list the other processes on this device."
 
 _SMALLER = (
-    "Take a smaller batch and accumulate gradients, checkpoint activations "
+    "Use a smaller batch and accumulate gradients, checkpoint activations "
     "(torch.utils.checkpoint), train in bfloat16, or shard the model (FSDP)."
 )
 
 
 def as_text(found: PostMortem) -> str:
-    """The post-mortem for people; the first line is the verdict."""
+    """The post-mortem as text. The first line is the verdict."""
     lines = [f"{found.verdict}: {found.headline}", ""]
     if found.advice:
         lines += [found.advice, ""]
@@ -135,11 +135,11 @@ def as_text(found: PostMortem) -> str:
         rows = [
             ("requested", known.requested),
             ("limit of this process", known.limit),
-            ("reserved by PyTorch", known.reserved),
-            ("allocated of that", known.allocated),
-            ("free between blocks in use", known.free_in_blocks),
-            ("the largest such block", known.largest_free_block),
-            ("free at the driver", known.free),
+            ("reserved by PyTorch's allocator", known.reserved),
+            ("allocated from that", known.allocated),
+            ("free in blocks of the allocator", known.free_in_blocks),
+            ("largest free block", known.largest_free_block),
+            ("free on the device", known.free),
         ]
         if known.elsewhere is not None:
             rows.append(("used outside PyTorch's allocator", known.elsewhere))
@@ -147,21 +147,21 @@ def as_text(found: PostMortem) -> str:
             rows.append(("reserved for CUDA graphs", known.private))
         lines += [f"  {mib(size):>14}  {name}" for name, size in rows]
     if found.roles:
-        lines += ["", "What it is allocated for:"]
+        lines += ["", "Allocated memory by category:"]
         lines += [f"  {mib(size):>14}  {name}" for name, size in found.roles.items()]
     if found.graphs:
-        lines += ["", "Kept graphs:"]
+        lines += ["", "Containers that keep autograd graphs:"]
         lines += [f"  {mib(each.bytes):>14}  {each.what}" for each in found.graphs[:5]]
     if found.owners:
-        lines += ["", "The largest tensors:"]
+        lines += ["", "Largest tensors:"]
         lines += [f"  {mib(each.bytes):>14}  {each.what}" for each in found.owners]
     if found.growth:
-        lines += ["", "What grew:"]
+        lines += ["", "Growing tensors:"]
         lines += [f"  {each['summary']}. {each['advice']}" for each in found.growth]
     if found.requested_at:
         lines += ["", "Requested at:", *(f"  {line}" for line in found.requested_at)]
     if found.cycles is not None:
         lines += ["", f"Unreachable cycles hold {mib(found.cycles.bytes)}:", "", found.trace]
     if found.left_out:
-        lines += ["", "Left out:", *(f"  {line}" for line in found.left_out)]
+        lines += ["", "Not examined:", *(f"  {line}" for line in found.left_out)]
     return "\n".join([*lines, ""])

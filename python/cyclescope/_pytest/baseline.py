@@ -1,4 +1,4 @@
-"""The baseline: leaks that an old code base has, and that fail no test."""
+"""The baseline: known leaks of a code base, which fail no test."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SCHEMA = 1
 
 
 class Baseline:
-    """A file of signatures, with what each is about for those who read it."""
+    """A file of signatures, each with a one-line description."""
 
     def __init__(self, file: Path, leaks: dict[str, str]) -> None:
         self.file = file
@@ -21,11 +21,11 @@ class Baseline:
 
     @classmethod
     def read(cls, file: Path, *, may_be_missing: bool) -> Baseline:
-        """The baseline in a file.
+        """Read a baseline file.
 
         Raises:
-            FileNotFoundError: If there is no file, and there must be one.
-            ValueError: If the file is something else.
+            FileNotFoundError: If the file does not exist and ``may_be_missing`` is false.
+            ValueError: If the file is not a baseline.
         """
         try:
             content = file.read_text(encoding="utf-8")
@@ -33,29 +33,30 @@ class Baseline:
             if may_be_missing:
                 return cls(file, {})
             raise FileNotFoundError(
-                f"there is no baseline {file}; make one with --tensor-cycles-update-baseline"
+                f"no baseline file {file}; create one with --tensor-cycles-update-baseline"
             ) from None
         try:
             found = json.loads(content)
             if found["schema"] > SCHEMA:
                 raise ValueError(
-                    f"the baseline {file} was written by a later version of cyclescope: upgrade"
+                    f"the baseline {file} was written by a newer version of cyclescope; "
+                    "upgrade cyclescope"
                 )
             return cls(file, {str(k): str(v) for k, v in found["leaks"].items()})
         except (KeyError, TypeError, AttributeError, json.JSONDecodeError):
             raise ValueError(
-                f"{file} is not a baseline; make one with --tensor-cycles-update-baseline"
+                f"{file} is not a baseline; create one with --tensor-cycles-update-baseline"
             ) from None
 
     def __contains__(self, signature: str) -> bool:
         return signature in self.leaks
 
     def unseen(self, seen: Iterable[str]) -> list[str]:
-        """The signatures that are not among those seen."""
+        """The signatures in the baseline that are not in ``seen``."""
         return sorted(self.leaks.keys() - set(seen))
 
     def add(self, leaks: Mapping[str, str]) -> int:
-        """Write the file with further leaks in it; returns how many are new."""
+        """Add leaks, write the file, and return how many were new."""
         new = leaks.keys() - self.leaks.keys()
         self.leaks.update(leaks)
         content = {"schema": SCHEMA, "leaks": dict(sorted(self.leaks.items()))}

@@ -1,4 +1,4 @@
-"""The check of each test."""
+"""Checks each test for leaks."""
 
 from __future__ import annotations
 
@@ -18,35 +18,35 @@ from cyclescope._selection import device_names, ignored_names
 from cyclescope._watch import blindness
 
 ATTRIBUTE = "tensor_cycles"
-"""Where a test's report carries the leaks; pytest-xdist brings it from its workers."""
+"""The attribute of a test report that holds the leaks; pytest-xdist transfers it from workers."""
 BLIND = "tensor_cycles_blind"
-"""Where it carries why nothing could be found, where that is so."""
+"""The attribute that holds the reason why nothing could be found, if there is one."""
 
 SECTION = "tensor cycles"
 
 
 class Check:
-    """One test under way."""
+    """The check of a running test."""
 
     def __init__(self, recorder: Recorder, *, fails: bool, blind: str | None) -> None:
         self.recorder = recorder
         self.fails = fails
         self.blind = blind
-        """Why nothing can be found; None where it can."""
+        """Why nothing can be found; None if leaks can be found."""
         self.failed = False
-        """The test has failed by itself, or for its leaks; it is not to fail again."""
+        """The test has failed, by itself or because of a leak; do not fail it again."""
         self.found: CycleReport | None = None
-        """What the phase under way leaked."""
+        """The leaks of the current phase."""
 
 
 CHECK = pytest.StashKey[Check]()
 
 
 class Checker:
-    """Records each test from before its fixtures are set up until they are torn down.
+    """Records each test from before fixture set-up until after teardown.
 
-    What a test leaked is looked for when its function has returned, and once more when its
-    fixtures are gone, as cycles that they hold are no garbage before.
+    Leaks are checked when the test function returns, and again after teardown, because cycles that
+    fixtures hold become garbage only then.
     """
 
     def __init__(self, choices: Choices) -> None:
@@ -54,7 +54,7 @@ class Checker:
         self._told: set[str] = set()
 
     def begin(self, item: pytest.Item, *, fails: bool) -> Check:
-        """Record from now on what a test leaks."""
+        """Start to record the leaks of a test."""
         devices, ignore = self._what_to_look_for(item)
         check = Check(Recorder(devices, ignore), fails=fails, blind=blindness(devices))
         item.stash[CHECK] = check
@@ -62,7 +62,7 @@ class Checker:
 
     def _what_to_look_for(self, item: pytest.Item) -> tuple[list[str], list[str]]:
         devices, ignore = self._choices.devices, list(self._choices.ignore)
-        # The closest comes first, and the devices are its to say.
+        # The closest marker comes last, so its devices apply.
         for marker in reversed(list(item.iter_markers("no_tensor_cycles"))):
             unknown = sorted(marker.kwargs.keys() - {"devices", "allow"})
             if marker.args or unknown:
@@ -91,7 +91,7 @@ class Checker:
             except pytest.UsageError as error:
                 wrong = error
         try:
-            # What was not set up cannot be torn down, so this comes first.
+            # Set up first, so that teardown has what it needs.
             result = yield
         except BaseException:
             if (check := item.stash.get(CHECK, None)) is not None:
@@ -138,10 +138,10 @@ class Checker:
                 check.recorder.stop()
 
     def _check(self, item: pytest.Item, when: str) -> None:
-        """Look for leaks, and fail the test for those that are new."""
+        """Check for leaks, and fail the test if there are new ones."""
         check = item.stash.get(CHECK, None)
         if check is None or (when == "teardown" and check.failed):
-            # The exception of a failed test, which pytest held until now, is full of cycles.
+            # The exception of a failed test, which pytest held until now, contains cycles.
             return
         report = self._look(item, check)
         if report is None:
@@ -173,7 +173,7 @@ class Checker:
             write_whole(page, report.to_html())
             where = f"Page: {page}"
         except OSError as error:
-            where = f"The page could not be written: {error}"
+            where = f"Page not written: {error}"
         return f"tensors were kept alive by reference cycles\n\n{report}\n{where}"
 
     @pytest.hookimpl(wrapper=True)
@@ -189,7 +189,7 @@ class Checker:
             found, check.found = check.found, None
             new = [leak for leak in found.leaks if leak.signature not in self._told]
             self._told.update(leak.signature for leak in new)
-            # A report is sent once for each leak, as all of a large suite's would fill the memory.
+            # Send the full report once per leak: those of a large suite would fill the memory.
             carried = {
                 "report": _native.select(found, [leak.signature for leak in new]).to_json(),
                 "leaks": [
@@ -202,9 +202,9 @@ class Checker:
 
 
 def _shorten_in_summary(report: pytest.TestReport, call: pytest.CallInfo[None]) -> None:
-    """Have one line stand for a leak trace in pytest's short summary.
+    """Shorten a leak trace to one line in pytest's short summary.
 
-    On CI services that repeats whole messages, and the trace has been shown where the test failed.
+    On CI services the summary repeats whole messages, and the trace is already in the failure.
     """
     found = getattr(call.excinfo and call.excinfo.value, "report", None)
     crash = getattr(report.longrepr, "reprcrash", None)
@@ -214,19 +214,19 @@ def _shorten_in_summary(report: pytest.TestReport, call: pytest.CallInfo[None]) 
 
 
 def _tears_down(item: pytest.Item, nextitem: pytest.Item | None) -> bool:
-    """Whether anything goes at the end of a test that its function did not hold itself.
+    """True if teardown may release objects that the test function itself did not hold.
 
-    If nothing does, nothing new can be found, and a look takes long where much is imported.
+    Otherwise nothing new can be found, and a check is slow in a process with many imports.
     """
     plain = isinstance(item, pytest.Function) and item.cls is None and not item.fixturenames
     return not plain or nextitem is None or nextitem.parent is not item.parent
 
 
 def _forget_last_exception() -> None:
-    """Let go of the exception of the last test that failed, and of all that its frames hold.
+    """Release the exception of the last failed test and what its frames hold.
 
-    pytest keeps it for debuggers, and forgets it itself when the next test is called; by then it
-    would look as if that test had leaked it.
+    pytest keeps it for debuggers until the next test is called. Released only then, it would look
+    like a leak of that test.
     """
     for name in ("last_type", "last_value", "last_traceback", "last_exc"):
         if hasattr(sys, name):

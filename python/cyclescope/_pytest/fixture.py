@@ -14,20 +14,20 @@ from cyclescope._pytest.checker import CHECK, Checker
 
 
 class TensorCycles:
-    """What a test has leaked."""
+    """The value of the fixture ``tensor_cycles``: the leaks of the current test."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
 
     def collect(self) -> CycleReport:
-        """Collect now; what leaked since the test began, or since the last call of this."""
+        """Collect now and return what leaked since the test began, or since the previous call."""
         return self._recorder.take()
 
     def check(self) -> None:
-        """Collect now, and fail if anything leaked.
+        """Collect now and fail if a tensor leaked.
 
         Raises:
-            TensorCycleError: With the report of what did.
+            TensorCycleError: If a tensor leaked. The error carries the report.
         """
         __tracebackhide__ = True
         report = self.collect()
@@ -37,7 +37,7 @@ class TensorCycles:
 
 @contextlib.contextmanager
 def opened(request: pytest.FixtureRequest) -> Iterator[TensorCycles]:
-    """The fixture's value, on the recorder of the test's own check if it has one."""
+    """The fixture's value. It shares the recorder of the test's own check, if there is one."""
     if OFF:
         yield TensorCycles(Recorder(["any"], []))
         return
@@ -48,7 +48,7 @@ def opened(request: pytest.FixtureRequest) -> Iterator[TensorCycles]:
         return
     checker = request.config.pluginmanager.get_plugin("cyclescope-checker")
     if not isinstance(checker, Checker):
-        raise pytest.UsageError("the fixture tensor_cycles needs pytest 8 or later")
+        raise pytest.UsageError("the fixture tensor_cycles requires pytest 8 or later")
     check = checker.begin(item, fails=False)
     del item.stash[CHECK]
     try:

@@ -1,4 +1,4 @@
-"""What can be set on pytest's command line and in its configuration."""
+"""Options of pytest's command line and configuration."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ MODES = ("off", "report", "error")
 
 @dataclass
 class Choices:
-    """What this run of pytest is to do."""
+    """The options of this pytest run."""
 
     mode: str | None
-    """``off``, ``report`` or ``error``; None for the marked tests only."""
+    """``off``, ``report`` or ``error``; None to check marked tests only."""
     devices: list[str]
     ignore: list[str]
     baseline: Baseline | None
@@ -33,7 +33,7 @@ class Choices:
 
     @property
     def report_dir(self) -> Path:
-        """The folder for pages, made when first asked for; by default in pytest's cache."""
+        """The folder for HTML pages, created on first use; by default in pytest's cache."""
         if self._report_dir is None:
             if self.given_report_dir is not None:
                 self.given_report_dir.mkdir(parents=True, exist_ok=True)
@@ -46,52 +46,63 @@ class Choices:
 
 
 def declare(parser: pytest.Parser) -> None:
-    """Add the options and their counterparts in the configuration."""
+    """Declare the command-line options and their configuration settings."""
     group = parser.getgroup("tensor-cycles", "tensors in reference cycles (cyclescope)")
     group.addoption(
         "--tensor-cycles",
         choices=MODES,
-        help="what to do with tests after which cycles hold tensors: nothing (off), tell of them "
-        "(report), or fail them (error); by default only tests marked no_tensor_cycles fail",
+        help="what to do when a test leaves a tensor in a reference cycle: nothing (off), list the "
+        "leak (report) or fail the test (error); by default, only tests marked no_tensor_cycles "
+        "are checked",
     )
     group.addoption(
         "--tensor-cycles-devices",
         metavar="DEVICES",
-        help="which memory to look at, such as cuda or cuda:0,cpu (default: any)",
+        help="which memory to check, such as cuda or cuda:0,cpu (default: any)",
     )
     group.addoption(
         "--tensor-cycles-baseline",
         metavar="FILE",
-        help="leaks known already, which fail no test",
+        help="file of known leaks, which fail no test",
     )
     group.addoption(
         "--tensor-cycles-update-baseline",
         action="store_true",
-        help="add the leaks of this run to the baseline file instead of failing for them",
+        help="add the leaks of this run to the baseline file instead of failing tests",
     )
     group.addoption(
         "--tensor-cycles-report-dir",
         metavar="DIR",
-        help="where pages go (default: a folder in pytest's cache)",
+        help="folder for the HTML pages (default: a folder in pytest's cache)",
     )
-    group.addoption("--tensor-cycles-json", metavar="FILE", help="write one report of all leaks")
     group.addoption(
-        "--tensor-cycles-sarif", metavar="FILE", help="write the leaks as SARIF, for code scanning"
+        "--tensor-cycles-json", metavar="FILE", help="write all leaks to FILE as one JSON report"
     )
-    parser.addini("tensor_cycles", "as --tensor-cycles")
-    parser.addini("tensor_cycles_devices", "as --tensor-cycles-devices")
+    group.addoption(
+        "--tensor-cycles-sarif",
+        metavar="FILE",
+        help="write all leaks to FILE as SARIF, for code scanning",
+    )
+    parser.addini("tensor_cycles", "same as --tensor-cycles")
+    parser.addini("tensor_cycles_devices", "same as --tensor-cycles-devices")
     parser.addini(
-        "tensor_cycles_allow", "signatures, patterns or libraries that are allowed", type="linelist"
+        "tensor_cycles_allow",
+        "leaks that are allowed: signatures, patterns or libraries",
+        type="linelist",
     )
-    parser.addini("tensor_cycles_baseline", "as --tensor-cycles-baseline, from the rootdir")
-    parser.addini("tensor_cycles_report_dir", "as --tensor-cycles-report-dir, from the rootdir")
+    parser.addini(
+        "tensor_cycles_baseline", "same as --tensor-cycles-baseline, relative to the rootdir"
+    )
+    parser.addini(
+        "tensor_cycles_report_dir", "same as --tensor-cycles-report-dir, relative to the rootdir"
+    )
 
 
 def read(config: pytest.Config) -> Choices:
-    """What is set.
+    """Read and validate the options.
 
     Raises:
-        pytest.UsageError: If something is set wrongly.
+        pytest.UsageError: If an option is invalid.
     """
     from cyclescope._pytest.baseline import Baseline
     from cyclescope._selection import device_names, ignored_names
@@ -129,7 +140,7 @@ def read(config: pytest.Config) -> Choices:
 
 
 def _path(config: pytest.Config, name: str) -> Path | None:
-    """A path from the command line, or one from the configuration, which is from the rootdir."""
+    """A path from the command line, or from the configuration, relative to the rootdir."""
     configured: str = config.getini(f"tensor_cycles_{name.replace('-', '_')}")
     return _written(name, config) or (config.rootpath / configured if configured else None)
 

@@ -1,4 +1,4 @@
-"""What a run of pytest says of leaks at its end, and writes for other programs."""
+"""The summary at the end of a pytest run, and its files for other tools."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PAGE = "tensor-cycles.html"
 
 
 class Summary:
-    """Gathers the leaks of all tests, in one process or in the workers of pytest-xdist."""
+    """Gathers the leaks of all tests, from one process or from the workers of pytest-xdist."""
 
     def __init__(self, choices: Choices) -> None:
         self._choices = choices
@@ -47,7 +47,7 @@ class Summary:
                 tests.append(report.nodeid)
 
     def merged(self) -> CycleReport | None:
-        """One report of all tests; None if none leaked."""
+        """One report of all tests; None if no test leaked."""
         if self._reports:
             earlier = [] if self._merged is None else [self._merged]
             merged = _native.merge([*earlier, *self._reports])
@@ -65,8 +65,9 @@ class Summary:
     def _say_what_was_not_seen(self) -> None:
         for reason, tests in self._blind.items():
             self._said.append(
-                f"only GPUs were looked at in {_counted(len(tests), 'test')}, and nothing could be "
-                f"found ({reason}): give --tensor-cycles-devices=any, or the marker devices='any'"
+                f"{_counted(len(tests), 'test')} could not be checked: only GPU memory was "
+                f"requested, but {reason}. Use --tensor-cycles-devices=any, or devices='any' in "
+                "the marker."
             )
 
     def _write_results(self, report: CycleReport | None) -> None:
@@ -74,14 +75,14 @@ class Summary:
 
         choices = self._choices
         if report is not None:
-            self._write(choices.report_dir / PAGE, report.to_html(), "page of all leaks")
+            self._write(choices.report_dir / PAGE, report.to_html(), "HTML report")
         if choices.json is not None:
-            self._write(choices.json, (report or nothing_found()).to_json(), "report")
+            self._write(choices.json, (report or nothing_found()).to_json(), "JSON report")
         if choices.sarif is not None:
-            self._write(choices.sarif, to_sarif(report, base=self._base()), "SARIF")
+            self._write(choices.sarif, to_sarif(report, base=self._base()), "SARIF report")
 
     def _base(self) -> Path:
-        """The root of the sources: that of the workflow, which may hold pytest's."""
+        """The source root: the workspace of the GitHub workflow, or else pytest's rootdir."""
         return Path(os.environ.get("GITHUB_WORKSPACE") or self._choices.config.rootpath)
 
     def _write(self, file: Path, text: str, what: str) -> None:
@@ -90,7 +91,7 @@ class Summary:
             write_whole(file, text)
             self._said.append(f"{what}: {file}")
         except OSError as error:
-            self._said.append(f"{what}: could not be written: {error}")
+            self._said.append(f"{what} not written: {error}")
 
     def _update_baseline(self, report: CycleReport | None) -> None:
         baseline = self._choices.baseline
@@ -99,12 +100,12 @@ class Summary:
         leaks = [] if report is None else report.leaks
         if self._choices.update_baseline:
             new = baseline.add({leak.signature: leak.summary for leak in leaks})
-            self._said.append(f"baseline: {new} added to {baseline.file}")
+            self._said.append(f"baseline: added {_counted(new, 'leak')} to {baseline.file}")
         unseen = baseline.unseen(self._tests)
         if unseen:
             self._said.append(
-                f"baseline: {len(unseen)} of {len(baseline.leaks)} not seen in this run, remove "
-                f"what is mended from {baseline.file}: {', '.join(unseen)}"
+                f"baseline: {len(unseen)} of {len(baseline.leaks)} leaks did not occur in this "
+                f"run; remove those that are fixed from {baseline.file}: {', '.join(unseen)}"
             )
 
     @pytest.hookimpl

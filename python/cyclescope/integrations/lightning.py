@@ -12,7 +12,7 @@ from cyclescope._step import StepCollector, StepReport
 if TYPE_CHECKING:
     Callback = Any
 elif "pytorch_lightning" in sys.modules and "lightning.pytorch" not in sys.modules:
-    # The two packages are the same but for the name, and do not take each other's callbacks.
+    # The two packages differ only in name, but reject each other's callbacks.
     from pytorch_lightning import Callback
 else:
     try:
@@ -22,18 +22,17 @@ else:
 
 
 class TensorCycles(Callback):  # type: ignore[misc]
-    """Collects every so many batches, warns of new leaks, and logs how much cycles held.
+    """Collects garbage every N batches, warns of new leaks, and logs how much memory cycles held.
 
-    The scalars ``cyclescope/...`` go to the loggers that the trainer has::
+    The scalars ``cyclescope/...`` go to the loggers of the trainer::
 
         Trainer(callbacks=[TensorCycles(every=100)])
 
     Args:
-        every: How many training batches there are between two collections; see
-            :func:`cyclescope.step`.
-        devices: As for :func:`cyclescope.warn_tensor_cycles`.
-        report_dir: As for :func:`cyclescope.warn_tensor_cycles`.
-        ignore: As for :func:`cyclescope.warn_tensor_cycles`.
+        every: Number of training batches between two collections; see :func:`cyclescope.step`.
+        devices: See :func:`cyclescope.warn_tensor_cycles`.
+        report_dir: See :func:`cyclescope.warn_tensor_cycles`.
+        ignore: See :func:`cyclescope.warn_tensor_cycles`.
         log: Whether to log the scalars.
     """
 
@@ -56,17 +55,17 @@ class TensorCycles(Callback):  # type: ignore[misc]
         self._log = log
         self._collector: StepCollector | None = None
         self.last_report: StepReport | None = None
-        """What the last collection found."""
+        """The result of the last collection."""
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-        """Begin to watch."""
+        """Start the watch."""
         if self._collector is None:
             self._collector = StepCollector(**self._options)
 
     def on_train_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Count a step, and log what its collection found if there was one."""
+        """Count a step. If it collects, log the result."""
         found = None if self._collector is None else self._collector.step()
         if found is None:
             return
@@ -76,7 +75,7 @@ class TensorCycles(Callback):  # type: ignore[misc]
                 logger.log_metrics(found.scalars(), step=trainer.global_step)
 
     def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:
-        """End the watch."""
+        """Stop the watch."""
         if self._collector is not None:
             self._collector.stop()
             self._collector = None

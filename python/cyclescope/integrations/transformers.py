@@ -16,19 +16,19 @@ else:
 
 
 class TensorCyclesCallback(TrainerCallback):  # type: ignore[misc]
-    """Collects every so many optimizer steps, warns of new leaks, and logs how much cycles held.
+    """Collects garbage every N optimizer steps, warns of new leaks, and logs what cycles held.
 
-    With the trainer, the scalars ``cyclescope/...`` go through ``trainer.log`` to TensorBoard,
-    Weights & Biases or whatever it reports to::
+    If given the trainer, it logs the scalars ``cyclescope/...`` with ``trainer.log``, which passes
+    them to TensorBoard, Weights & Biases and other configured loggers::
 
         trainer.add_callback(TensorCyclesCallback(trainer, every=100))
 
     Args:
-        trainer: The trainer to log with; None to log no scalars. It is referred to weakly.
-        every: How many steps there are between two collections; see :func:`cyclescope.step`.
-        devices: As for :func:`cyclescope.warn_tensor_cycles`.
-        report_dir: As for :func:`cyclescope.warn_tensor_cycles`.
-        ignore: As for :func:`cyclescope.warn_tensor_cycles`.
+        trainer: The trainer to log with; None to log no scalars. Only a weak reference is kept.
+        every: Number of steps between two collections; see :func:`cyclescope.step`.
+        devices: See :func:`cyclescope.warn_tensor_cycles`.
+        report_dir: See :func:`cyclescope.warn_tensor_cycles`.
+        ignore: See :func:`cyclescope.warn_tensor_cycles`.
     """
 
     def __init__(
@@ -46,19 +46,19 @@ class TensorCyclesCallback(TrainerCallback):  # type: ignore[misc]
             "report_dir": report_dir,
             "ignore": ignore,
         }
-        # The trainer holds its callbacks: a strong reference would make the cycle we look for.
+        # The trainer holds its callbacks, so a strong reference would form a cycle.
         self._trainer = None if trainer is None else weakref.ref(trainer)
         self._collector: StepCollector | None = None
         self.last_report: StepReport | None = None
-        """What the last collection found."""
+        """The result of the last collection."""
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Begin to watch."""
+        """Start the watch."""
         if self._collector is None:
             self._collector = StepCollector(**self._options)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Count a step, and log what its collection found if there was one."""
+        """Count a step. If it collects, log the result."""
         found = None if self._collector is None else self._collector.step()
         if found is None:
             return
@@ -68,7 +68,7 @@ class TensorCyclesCallback(TrainerCallback):  # type: ignore[misc]
             trainer.log(found.scalars())
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """End the watch."""
+        """Stop the watch."""
         if self._collector is not None:
             self._collector.stop()
             self._collector = None

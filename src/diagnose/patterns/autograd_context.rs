@@ -1,11 +1,11 @@
-//! # Autograd context kept both ways
+//! # Autograd context refers back to itself
 //!
 //! The context of a `torch.autograd.Function` has an attribute that leads back to it: an output of the
 //! function, or an object that keeps the context or an output.
 //!
 //! **Why it leaks.** The context is the `grad_fn` of the function's outputs, so each output keeps it.
-//! What is assigned to `ctx.name` is a reference like any other; only `save_for_backward` knows to
-//! leave out the way back from an output.
+//! What is assigned to `ctx.name` is a reference like any other; only `save_for_backward`
+//! avoids the reference back from an output.
 //!
 //! ```python
 //! @staticmethod
@@ -22,7 +22,7 @@
 //!     return output
 //! ```
 //!
-//! and for anything else the values that the backward pass needs, not the object that has them.
+//! For anything else, store the values that the backward pass needs, not the object that holds them.
 //!
 //! References: `torch.autograd.function.FunctionCtx.save_for_backward`.
 
@@ -58,8 +58,8 @@ fn recognise(case: &Case<'_>) -> Option<Advice> {
     if by_output && steps.len() == 2 {
         let text = format!(
             "`ctx.{attribute}` of `{function}` is an output of the function, and the context is that \
-             output's `grad_fn`. Save it with `ctx.save_for_backward(…)`, which leaves out the way \
-             back, and read it from `ctx.saved_tensors`."
+             output's `grad_fn`. Save it with `ctx.save_for_backward(…)`, which avoids the \
+             reference back, and read it from `ctx.saved_tensors`."
         );
         return Some(Advice::new(
             text,
@@ -76,7 +76,7 @@ fn recognise(case: &Case<'_>) -> Option<Advice> {
         };
         format!(
             "`ctx.{attribute}` of `{function}` is a {kept} that {way}. Give the context the values \
-             that the backward pass needs, not the {kept} that has them."
+             that the backward pass needs, not the {kept} that holds them."
         )
     };
     Some(Advice {

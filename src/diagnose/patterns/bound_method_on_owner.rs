@@ -11,8 +11,8 @@
 //!         self.on_step = self.log
 //! ```
 //!
-//! Use instead a name and look the method up when it is called, define `on_step` as a method, or store
-//! `weakref.WeakMethod(self.log)`.
+//! Instead, store the method's name and look it up when it is called, define `on_step` as a method, or
+//! store `weakref.WeakMethod(self.log)`.
 
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
@@ -47,16 +47,16 @@ fn recognise(case: &Case<'_>) -> Option<Advice> {
         "`{}` {} `{name}`, a bound method, which keeps the object that it is bound to{}. {}",
         keeper.name(),
         if keeper.plainly { "is" } else { "contains" },
-        if own { "" } else { ", and that leads back" },
+        if own { "" } else { ", and that leads back to the owner" },
         if factory {
-            "Give the defaultdict a function that does without the object."
+            "Use a default factory that does not refer to the object."
         } else if keeper.plainly && referable {
             "Store a `weakref.WeakMethod`, or look the method up when it is called."
         } else if keeper.plainly {
             "Look the method up when it is called."
         } else {
-            "Take it out when it is no longer needed, or put a function there that does not refer to \
-             the object, or only weakly."
+            "Remove it when it is no longer needed, or store a function that does not refer to the \
+             object, or only weakly."
         },
     );
     Some(if own && keeper.plainly && referable {

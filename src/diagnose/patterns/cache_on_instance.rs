@@ -4,13 +4,13 @@
 //! function that captures it.
 //!
 //! **Why it leaks.** The wrapper refers to what it wraps, and a bound method refers to its object. The
-//! cached results are kept as long.
+//! cached results stay alive as long as the object.
 //!
 //! ```python
 //! self.size = lru_cache(maxsize=None)(self._size)
 //! ```
 //!
-//! Use instead a dict of the object's own, which goes with it:
+//! Instead, use a dict on the object, which is freed with it:
 //!
 //! ```python
 //! def size(self, *args):
@@ -19,8 +19,8 @@
 //!     return self._size_cache[args]
 //! ```
 //!
-//! or a cached function at module level that is given the values it needs; or, for a method without
-//! arguments, `functools.cached_property`, which stores only the result.
+//! or a cached function at module level that receives the values it needs. For a method without
+//! arguments, use `functools.cached_property`, which stores only the result.
 
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
@@ -41,9 +41,9 @@ fn recognise(case: &Case<'_>) -> Option<Advice> {
     }
     let wrapped = step.next;
     let text = format!(
-        "`{}` {} an `lru_cache` of {}{}, which leads back to its owner; what it has cached is kept \
-         as long. Cache in a dict of the object's own, or cache a function at module level that is \
-         given the values it needs.",
+        "`{}` {} an `lru_cache` of {}{}, which leads back to its owner and keeps the cached results \
+             alive. Cache in a dict on the object, or cache a module-level function that receives the \
+             values it needs.",
         keeper.name(),
         if keeper.plainly { "is" } else { "contains" },
         spoken(wrapped),

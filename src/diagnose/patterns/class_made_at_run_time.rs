@@ -13,7 +13,7 @@
 //!     return Lookup()
 //! ```
 //!
-//! Use instead a class at module level, made once, and instance attributes for the tensors.
+//! Instead, use a class at module level, made once, and instance attributes for the tensors.
 
 use crate::cpython::ObjectKind;
 use crate::diagnose::case::{Case, at};
@@ -29,7 +29,7 @@ fn recognise(case: &Case<'_>) -> Option<Advice> {
     Some(Advice {
         text: format!(
             "The {}{} was made at run time. A class is always a cycle (it is in its own __mro__), \
-             so what it holds waits for the collector. Define the class once, at module level, and \
+             so what it holds stays alive until the collector runs. Define the class once, at module level, and \
              keep tensors out of its attributes.",
             class.object.description.label,
             at(class.object)

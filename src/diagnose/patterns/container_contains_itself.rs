@@ -2,14 +2,14 @@
 //!
 //! A list, dict or other container is, directly or through other containers, among its own items.
 //!
-//! **Why it leaks.** Every item is referred to by its container; here the way leads back to the start.
+//! **Why it leaks.** A container refers to its items; here an item leads back to the container.
 //!
 //! ```python
 //! state = {'weights': weights}
 //! state['initial'] = state      # state → state
 //! ```
 //!
-//! Use instead a copy, a key or an index in place of the container, or take it out when done.
+//! Instead, use a copy, a key or an index in place of the container, or remove it when done.
 
 use crate::diagnose::case::{CONTAINERS, Case};
 use crate::diagnose::patterns::{Advice, Pattern};
@@ -26,7 +26,7 @@ fn recognise(case: &Case<'_>) -> Option<Advice> {
     let step = case.steps().last()?;
     Some(Advice {
         text: format!(
-            "The {} at {} {} the container that it lies in. Store a copy or a key there, or remove \
+            "The {} at {} {} the container that holds it. Store a copy or a key there, or remove \
              the item when it is no longer needed.",
             step.next.description.label,
             step.name,

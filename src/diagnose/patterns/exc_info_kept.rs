@@ -11,7 +11,7 @@
 //!     info = sys.exc_info()      # frame → info → traceback → frame
 //! ```
 //!
-//! Use instead the exception inside the `except` block, keep its text (`traceback.format_exc()`), or
+//! Instead, handle the exception inside the `except` block, keep its text (`traceback.format_exc()`), or
 //! `del info` when done. See <https://docs.python.org/3/library/sys.html#sys.exc_info>.
 
 use crate::capture::ReferenceName;

@@ -1,4 +1,4 @@
-//! # Exception keeps another's traceback
+//! # Exception chain keeps a traceback
 //!
 //! An exception is kept whose `__context__` or `__cause__` is another exception, and that one still
 //! has its traceback.
@@ -8,7 +8,7 @@
 //! the frames that it passed through, and their variables. `with_traceback(None)` clears the
 //! traceback of one exception only.
 //!
-//! Use instead the text of the exception, or clear all three:
+//! Instead, keep the text of the exception, or clear all three:
 //!
 //! ```python
 //! self.error = error.with_traceback(None)

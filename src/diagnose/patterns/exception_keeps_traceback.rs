@@ -14,7 +14,7 @@
 //!     error = e          # frame → error → traceback → frame
 //! ```
 //!
-//! Use instead `del error` (or `error = None`) when done with it, keep `str(e)`, or store
+//! Instead, use `del error` (or `error = None`) when done with it, keep `str(e)`, or store
 //! `e.with_traceback(None)`.
 
 use crate::capture::ReferenceName;

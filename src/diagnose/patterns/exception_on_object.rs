@@ -10,7 +10,7 @@
 //!     self.error = error
 //! ```
 //!
-//! Use instead the exception without its traceback, or its text:
+//! Instead, store the exception without its traceback, or its text:
 //!
 //! ```python
 //! except RuntimeError as error:
@@ -37,7 +37,7 @@ fn recognise(case: &Case<'_>) -> Option<Advice> {
     let exception = short(&step.object.description.type_name);
     let text = format!(
         "`{}` keeps a caught {exception}, whose traceback keeps the frame of `{function}`{} and all \
-         its variables; `{variable}` leads back. Store the exception without its traceback, or its \
+         its variables; one of them, `{variable}`, leads back to the object. Store the exception without its traceback, or its \
          text.",
         keeper.name(),
         at(frame.object)

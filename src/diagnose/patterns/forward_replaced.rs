@@ -15,7 +15,7 @@
 //! module.forward = forward
 //! ```
 //!
-//! Use instead a subclass that overrides `forward`, a module around the module, or a wrapper that looks
+//! Instead, use a subclass that overrides `forward`, a module around the module, or a wrapper that looks
 //! up the class's `forward` when it is called:
 //!
 //! ```python
@@ -27,7 +27,7 @@
 //! module.forward = forward
 //! ```
 //!
-//! Where the replacement was for a time only, `del module.forward` brings the class's own back.
+//! If the replacement is temporary, `del module.forward` restores the class's own `forward`.
 
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;

@@ -10,7 +10,7 @@
 //!     print(frame.f_lineno, batch.shape)
 //! ```
 //!
-//! Use instead a `try: … finally: del frame`, or take what is needed (`frame.f_lineno`) at once.
+//! Instead, use `try: … finally: del frame`, or read what you need (`frame.f_lineno`) at once.
 
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;

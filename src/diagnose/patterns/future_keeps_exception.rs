@@ -11,7 +11,7 @@
 //!     ...                        # raises: task → exception → traceback → frame → task
 //! ```
 //!
-//! Use instead `try: … finally: del task`, as the standard library does in its own futures, or ask for
+//! Instead, use `try: … finally: del task`, as the standard library does in its own futures, or ask for
 //! the task where it is needed and do not keep it.
 
 use crate::capture::ReferenceName;

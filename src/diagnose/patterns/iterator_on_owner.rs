@@ -1,4 +1,4 @@
-//! # Iterator stored on what it reads from
+//! # Iterator stored on its source
 //!
 //! An object keeps a `map`, `filter`, `zip`, an `itertools` object or another iterator that leads back
 //! to the object: over itself, over one of its generators, or with one of its methods.
@@ -9,7 +9,7 @@
 //! self.samples = map(self.load, paths)
 //! ```
 //!
-//! Use instead an iterator made where it is used:
+//! Instead, create the iterator where it is used:
 //!
 //! ```python
 //! def __iter__(self):

@@ -1,4 +1,4 @@
-//! # Linked both ways
+//! # Objects linked in both directions
 //!
 //! Two or more objects refer to each other: parent and child, the nodes of a ring or of a doubly
 //! linked list.
@@ -9,13 +9,13 @@
 //! child.parent = self
 //! ```
 //!
-//! Use instead a weak reference for the way back:
+//! Instead, use a weak reference for the back reference:
 //!
 //! ```python
 //! child.parent = weakref.ref(self)      # read it with child.parent()
 //! ```
 //!
-//! Where many are kept, a `weakref.WeakSet`, a `weakref.WeakValueDictionary` or a list of
+//! For several objects, use a `weakref.WeakSet`, a `weakref.WeakValueDictionary` or a list of
 //! `weakref.ref`.
 
 use crate::capture::ReferenceName;
@@ -54,8 +54,8 @@ fn recognise(case: &Case<'_>) -> Option<Advice> {
     let slots = slots_needed(to);
     Some(Advice::new(
         format!(
-            "`{class}.{name}` refers to an object ({target}) that leads back. Make this way back a \
-             weak reference{slots}, or set it to None when the object is done with."
+            "`{class}.{name}` refers to an object ({target}) that leads back to it. Make this \
+             reference weak{slots}, or set it to None when the object is no longer needed."
         ),
         format!("{object}.{name} = other"),
         format!("{object}.{name} = weakref.ref(other)  # read it with .{name}()"),
@@ -70,10 +70,10 @@ fn many(case: &Case<'_>, from: &LeakNode, name: &str, container: &LeakNode) -> A
         .steps()
         .find(|step| std::ptr::eq(step.object, container));
     let known = format!("`{class}.{name}` is a {kept} whose items lead back to the {class}.");
-    let done = "or empty it when the object is done with";
+    let done = "or empty it when the object is no longer needed";
     let Some(item) = item.filter(|step| step.next.description.kind == ObjectKind::Instance) else {
         return Advice::words(format!(
-            "{known} Keep the names or numbers of what it stands for in it, {done}."
+            "{known} Store names or indices in it instead of objects, {done}."
         ));
     };
     let slots = slots_needed(item.next);
@@ -94,13 +94,13 @@ fn many(case: &Case<'_>, from: &LeakNode, name: &str, container: &LeakNode) -> A
             format!("self.{name} = weakref.WeakValueDictionary()"),
         ),
         (ObjectKind::List | ObjectKind::Deque, _) => (
-            "Keep a `weakref.ref` to each in it",
+            "Store a `weakref.ref` to each object in it",
             format!("self.{name}.append(other)"),
             format!("self.{name}.append(weakref.ref(other))  # read it with self.{name}[0]()"),
         ),
         _ => {
             return Advice::words(format!(
-                "{known} Keep a `weakref.ref` to each in it{slots}, {done}."
+                "{known} Store a `weakref.ref` to each object in it{slots}, {done}."
             ));
         }
     };

@@ -1,4 +1,4 @@
-//! # Data loader's callback captures its owner
+//! # Data loader callback captures its owner
 //!
 //! The `collate_fn` or `worker_init_fn` of a `DataLoader` is a closure or a
 //! bound method of the object that owns the loader.
@@ -10,7 +10,7 @@
 //! self.loader = DataLoader(dataset, collate_fn=lambda batch: batch[0] - self.mean)
 //! ```
 //!
-//! Use instead a static method or a function at module level, or capture the one value it needs:
+//! Instead, use a static method or a function at module level, or capture the one value it needs:
 //!
 //! ```python
 //! mean = self.mean

@@ -1,4 +1,4 @@
-//! The patterns of leaks: one file each, whose doc comment is the page that explains it.
+//! Leak patterns: one file each. Its doc comment is the page that `cyclescope explain` prints.
 
 mod autograd_context;
 mod bound_method_on_owner;
@@ -155,7 +155,7 @@ pub fn fallback(case: &Case<'_>) -> Advice {
     let name = &case.graph[cut].name;
     Advice {
         text: format!(
-            "The cycle closes through {name} of {owner}. Drop that reference when it is no longer \
+            "The cycle closes through {name} of {owner}. Remove that reference when it is no longer \
              needed, or make it weak (weakref)."
         ),
         before: None,

@@ -3,9 +3,9 @@
 //! A hook that is registered on an `nn.Module` is a closure or a bound method that leads back to the
 //! module: it captures the module itself, or an object that owns it.
 //!
-//! **Why it leaks.** The module keeps its hooks in a dict (`_forward_hooks` and its kin) for as long as
-//! it lives; the hook keeps what it captures. If that is the module, or leads to it, neither goes
-//! before a collection, nor do the parameters.
+//! **Why it leaks.** The module keeps its hooks in a dict (`_forward_hooks` and similar) for as long as
+//! it lives; the hook keeps what it captures. If that is the module, or leads to it, neither is freed
+//! before a collection, and neither are the parameters.
 //!
 //! ```python
 //! class Block(nn.Module):
@@ -15,15 +15,15 @@
 //!         self.register_forward_hook(lambda *_: self.count())
 //! ```
 //!
-//! Use instead the module that every hook is called with:
+//! Instead, use the module that every hook is called with:
 //!
 //! ```python
 //!         self.register_forward_hook(lambda module, *_: module.count())
 //! ```
 //!
-//! For an owner of the module, let the hook capture the list or counter that it fills, or
-//! `weakref.ref(owner)`. Or keep the handle that registering returns, and call its `remove()` when the
-//! hook has done its work.
+//! For an owner of the module, capture the list or counter that the hook fills, or
+//! `weakref.ref(owner)`. Or keep the handle that registration returns, and call its `remove()` when the
+//! hook is no longer needed.
 //!
 //! References: `torch.nn.Module.register_forward_hook`, `torch.utils.hooks.RemovableHandle`.
 

@@ -1,9 +1,9 @@
 //! # Mutually recursive inner functions
 //!
-//! Functions defined inside another use each other.
+//! Functions defined inside another function call each other.
 //!
 //! **Why it leaks.** Each captures the variable that holds the next, and the last the first: a cycle
-//! made anew at each call of the function around them, with every other variable they captured.
+//! created by each call of the enclosing function, with every other variable they captured.
 //!
 //! ```python
 //! def search(scores):
@@ -11,8 +11,8 @@
 //!     def odd(n): return n != 0 and even(n - 1)
 //! ```
 //!
-//! Use instead functions at module level, or methods, and pass what they need; or `del` one of them at
-//! the end of the function around.
+//! Instead, use functions at module level, or methods, and pass what they need; or `del` one of them at
+//! the end of the enclosing function.
 
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
@@ -48,7 +48,7 @@ fn recognise(case: &Case<'_>) -> Option<Advice> {
     Some(Advice::new(
         format!(
             "The inner functions keep each other: {}. Define them at module level and pass what \
-             they need, or delete `{variable}` when the function around them is done.",
+             they need, or delete `{variable}` at the end of the enclosing function.",
             ways.join(", ")
         ),
         "result = ...\nreturn result".to_owned(),

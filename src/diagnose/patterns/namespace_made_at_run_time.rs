@@ -12,7 +12,7 @@
 //! exec("def scale(x): return x * len(table)", namespace)
 //! ```
 //!
-//! Use instead an argument in place of the global, and `namespace.clear()` when done.
+//! Instead, pass an argument in place of the global, and call `namespace.clear()` when done.
 
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;

@@ -11,7 +11,7 @@
 //! self.optimizer.register_step_post_hook(self.count)
 //! ```
 //!
-//! Use instead a call after `optimizer.step()`, a hook that uses only the optimizer that it is called
+//! Instead, call the function after `optimizer.step()`, use a hook that uses only the optimizer that it is called
 //! with, or `remove()` the handle when training ends.
 //!
 //! References: `torch.optim.Optimizer.register_step_post_hook`.
@@ -62,8 +62,8 @@ fn recognise(case: &Case<'_>) -> Option<Advice> {
     };
     Some(Advice {
         text: format!(
-            "A {kind} of `{}` is {}, {leads}. {} Or call `.remove()` on the handle that registering \
-             it returned when training ends.",
+            "A {kind} of `{}` is {}, {leads}. {} Or call `.remove()` on the handle that registration \
+             returned when training ends.",
             short(&optimizer.object.description.type_name),
             hook.text,
             hook.remedy

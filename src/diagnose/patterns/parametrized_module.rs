@@ -8,8 +8,8 @@
 //! function of that property captures the module: module → class → property → function → module.
 //! The cycle is PyTorch's; every parametrized module that is dropped waits for the collector.
 //!
-//! Use instead one module for the whole program, or take the parametrization off before the module is
-//! dropped, which gives it its former class back:
+//! Instead, keep one module for the whole program, or remove the parametrization before the module is
+//! dropped, which restores its former class:
 //!
 //! ```python
 //! torch.nn.utils.parametrize.remove_parametrizations(module, "weight")

@@ -10,7 +10,7 @@
 //! self.draw = partial(self._draw, top_k)
 //! ```
 //!
-//! Use instead a method:
+//! Instead, use a method:
 //!
 //! ```python
 //! def draw(self):

@@ -10,7 +10,7 @@
 //! config.__class__ = type("ConfigWithSize", (Config,), {"size": size})
 //! ```
 //!
-//! Use instead the argument: a getter is called with the object, so one class can serve all.
+//! Instead, use the argument: a getter is called with the object, so all objects can share one class.
 
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;

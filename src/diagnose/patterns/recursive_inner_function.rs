@@ -2,7 +2,7 @@
 //!
 //! A function defined inside another calls itself by name.
 //!
-//! **Why it leaks.** Its own name is a variable of the function around it, so the inner function keeps
+//! **Why it leaks.** Its own name is a variable of the enclosing function, so the inner function keeps
 //! a cell that refers to it: a cycle of one, with every other variable that it captured.
 //!
 //! ```python
@@ -13,7 +13,7 @@
 //!     return visit(tree)
 //! ```
 //!
-//! Use instead a function at module level or a method, and pass what it needs; or break the cycle
+//! Instead, use a function at module level or a method, and pass what it needs; or break the cycle
 //! with `del inner` at the end of the outer function.
 
 use crate::capture::ReferenceName;
@@ -38,8 +38,8 @@ fn recognise(case: &Case<'_>) -> Option<Advice> {
     Some(Advice::new(
         format!(
             "`{name}`{} uses itself by name, so it keeps itself and everything it captured. Define \
-             it at module level and pass it what it needs, or delete `{variable}` when the function \
-             around it is done.",
+             it at module level and pass it what it needs, or delete `{variable}` at the end of the \
+             enclosing function.",
             at(step.object)
         ),
         format!("result = {name}(...)\nreturn result"),

@@ -10,7 +10,7 @@
 //!         self.root = self
 //! ```
 //!
-//! Use instead `self` where the attribute is read, or a property that returns it.
+//! Instead, use `self` where the attribute is read, or a property that returns `self`.
 
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
@@ -32,7 +32,7 @@ fn recognise(case: &Case<'_>) -> Option<Advice> {
     };
     let class = short(&step.object.description.type_name);
     Some(Advice::new(
-        format!("`{class}.{name}` is the object itself. Make it a property, or leave it out."),
+        format!("`{class}.{name}` is the object itself. Make it a property, or remove it."),
         format!("self.{name} = self"),
         format!("@property\ndef {name}(self):\n    return self"),
     ))

@@ -1,4 +1,4 @@
-//! # Scheduler's lambda captures its owner
+//! # Scheduler lambda captures its owner
 //!
 //! A function given to a learning-rate scheduler uses the object that owns the scheduler.
 //!
@@ -9,7 +9,7 @@
 //! self.scheduler = LambdaLR(optimizer, lambda step: min(1.0, step / self.warmup))
 //! ```
 //!
-//! Use instead a variable, so that the lambda keeps a number:
+//! Instead, use a variable, so that the lambda keeps a number:
 //!
 //! ```python
 //! warmup = self.warmup

@@ -12,8 +12,8 @@
 //!         self.batches = self.read()     # suspended in read(), which keeps self
 //! ```
 //!
-//! Use instead `close()` (for a coroutine: await or cancel it) when it is no longer needed, or
-//! do not hand the generator to its own body.
+//! Instead, call `close()` (for a coroutine: await or cancel it) when it is no longer needed, or do not
+//! pass the generator to its own body.
 
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;

@@ -1,4 +1,4 @@
-//! # Tensor's attribute leads back to it
+//! # Tensor attribute leads back to the tensor
 //!
 //! An attribute that was set on a tensor leads back to the tensor: its owner, a record of it, a list
 //! that contains it.
@@ -9,7 +9,7 @@
 //! weight.owner = layer      # and layer.weight is weight
 //! ```
 //!
-//! Use instead `weakref.ref(layer)` in the attribute, or the name or number that is needed of the owner.
+//! Instead, use `weakref.ref(layer)` in the attribute, or only the owner's name or index.
 
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
@@ -48,13 +48,13 @@ fn recognise(case: &Case<'_>) -> Option<Advice> {
     let kept = short(&tensor.next.description.type_name);
     Some(if steps.len() == 1 {
         Advice::words(format!(
-            "The attribute `{attribute}` of a {class} is the {class} itself. Leave it out."
+            "The attribute `{attribute}` of a {class} is the {class} itself. Remove it."
         ))
     } else if tensor.next.description.kind == ObjectKind::Instance {
         Advice::new(
             format!(
                 "The attribute `{attribute}` of a {class} is a {kept} that leads back to it. Store \
-                 a weak reference there{}, or only what is needed of the {kept}.",
+                 a weak reference there{}, or only the values that are needed from the {kept}.",
                 slots_needed(tensor.next)
             ),
             format!("tensor.{attribute} = {attribute}"),
@@ -64,8 +64,8 @@ fn recognise(case: &Case<'_>) -> Option<Advice> {
         )
     } else {
         Advice::words(format!(
-            "The attribute `{attribute}` of a {class} is a {kept} that leads back to it. Leave the \
-             {class} out of the {kept}, or keep the {kept} elsewhere."
+            "The attribute `{attribute}` of a {class} is a {kept} that leads back to it. Remove the \
+             {class} from the {kept}, or store the {kept} elsewhere."
         ))
     })
 }

@@ -9,14 +9,14 @@
 //! weight.register_hook(lambda grad: grad / weight.numel())
 //! ```
 //!
-//! Use instead values that are taken before, or `remove()` the handle after the backward pass:
+//! Instead, read the values beforehand, or `remove()` the handle after the backward pass:
 //!
 //! ```python
 //! count = weight.numel()
 //! weight.register_hook(lambda grad: grad / count)
 //! ```
 //!
-//! Only hooks of tensors that Python alone holds show here. The way through a graph that C++ code
+//! This pattern covers tensors that only Python holds. A path through a graph that C++ code
 //! holds (hooks of a `grad_fn`, of a tensor that another tensor's graph needs, post-accumulate hooks)
 //! is invisible to Python's collector: such a cycle is never freed at all.
 //!

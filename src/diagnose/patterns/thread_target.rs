@@ -4,14 +4,14 @@
 //! object's methods, or the object as an argument.
 //!
 //! **Why it leaks.** A thread drops its target and arguments when it has run, so one that never runs
-//! keeps them. A timer keeps its function for good, fired or cancelled; an executor its initializer,
+//! keeps them. A timer keeps its function even after it has fired or was cancelled; an executor its initializer,
 //! also after `shutdown()`.
 //!
 //! ```python
 //! self.timer = threading.Timer(60, self.save)
 //! ```
 //!
-//! Use instead `self.timer = None` after `cancel()`, a function at module level, or a
+//! Instead, set `self.timer = None` after `cancel()`, a function at module level, or a
 //! `weakref.WeakMethod`.
 
 use crate::capture::ReferenceName;
@@ -62,8 +62,8 @@ fn rule(
     };
     match (object.description.type_name.as_str(), name.as_str()) {
         ("threading.Timer", "function" | "args" | "kwargs") => Some((
-            "A timer keeps its function for good, also when it has fired or was cancelled: drop the \
-             timer then.",
+            "A timer keeps its function even after it has fired or was cancelled: drop the timer \
+             then.",
             ".cancel()",
         )),
         ("threading.Thread", "_target" | "_args" | "_kwargs") => Some((
@@ -76,7 +76,7 @@ fn rule(
             | "concurrent.futures.process.ProcessPoolExecutor",
             "_initializer" | "_initargs",
         ) => Some((
-            "An executor keeps its initializer also after `shutdown()`: drop the executor then, or \
+            "An executor keeps its initializer even after `shutdown()`: drop the executor then, or \
              give it a function at module level.",
             ".shutdown()",
         )),

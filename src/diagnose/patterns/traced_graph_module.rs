@@ -13,7 +13,7 @@
 //!     loss = traced(batch).mean()
 //! ```
 //!
-//! Use instead one trace, kept and used again, or `gc.collect()` where traced modules are dropped.
+//! Instead, trace once and reuse the result, or run `gc.collect()` after dropping traced modules.
 //!
 //! ```python
 //! traced = torch.fx.symbolic_trace(model)

@@ -9,7 +9,7 @@
 //! self.watch = weakref.ref(batch, self.on_gone)
 //! ```
 //!
-//! Use instead a callback that refers to the owner weakly too:
+//! Instead, use a callback that also refers to the owner weakly:
 //!
 //! ```python
 //! on_gone = weakref.WeakMethod(self.on_gone)
@@ -37,8 +37,8 @@ fn recognise(case: &Case<'_>) -> Option<Advice> {
     let keeper = case.keeper(position)?;
     let callback = case.steps().nth((position + 1) % case.cycle.nodes.len())?;
     let text = format!(
-        "`{}` {} a weak reference, but a weak reference keeps its callback, here {}{}, and that \
-         leads back. Let the callback refer weakly to what it needs.",
+        "`{}` {} a weak reference, but a weak reference keeps its callback, here {}{}, which \
+             leads back to its owner. Use weak references in the callback.",
         keeper.name(),
         if keeper.plainly { "is" } else { "contains" },
         spoken(callback.object),

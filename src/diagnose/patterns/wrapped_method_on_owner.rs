@@ -10,7 +10,7 @@
 //! self.step = timed(self.step)
 //! ```
 //!
-//! Use instead the decorator in the class, where no instance exists yet:
+//! Instead, apply the decorator in the class, where no instance exists yet:
 //!
 //! ```python
 //! @timed

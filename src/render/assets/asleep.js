@@ -1,14 +1,14 @@
 
-// What the page holds compressed until it is asked for: the more detailed drawings, and the DOT.
+// Parts of the page that stay compressed until they are needed: the detailed drawings and the DOT.
 
-/** The text that a template holds as base64 of its zlib form. */
+/** The text of a template, stored as zlib data in base64. */
 async function unpacked(template) {
   const bytes = Uint8Array.from(atob(template.content.textContent), (letter) => letter.charCodeAt(0));
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
   return new Response(stream).text();
 }
 
-// Browsers of before 2023 cannot read them: they are not offered there.
+// Browsers from before 2023 cannot decompress them, so they are not offered there.
 if (!window.DecompressionStream) {
   for (const template of document.querySelectorAll("template")) {
     const { view } = template.dataset;
@@ -17,13 +17,13 @@ if (!window.DecompressionStream) {
   }
 }
 
-/** So many lines, boxes and names each are drawn in one frame: more, and none could be kept. */
+/** Number of lines, boxes and names to draw per frame. More would miss the frame rate. */
 const PART = 60;
 
-/** What of a drawing is a layer: the elements on lines of their own, of which the page draws some at a time. */
+/** A layer of a drawing: one element per line, of which the page draws some at a time. */
 const LAYERS = /^(<g class="(?:lines|boxes|names)">\n)([^]*?)^(<\/g>)$/gm;
 
-/** A drawing that is drawn part by part, what matters most first: the first boxes, the last lines and names. */
+/** A drawing that is drawn in parts, most important first: the first boxes, the last lines and names. */
 class Growing {
   constructor(text) {
     const inner = [];
@@ -43,12 +43,12 @@ class Growing {
     return !this.size;
   }
 
-  /** How many lines, boxes and names are not drawn yet. */
+  /** Number of lines, boxes and names still to draw. */
   get size() {
     return this.layers.reduce((size, { lines }) => size + lines.length, 0);
   }
 
-  /** Draws the next part; its elements. */
+  /** Draws the next part and returns its elements. */
   grow() {
     return this.layers.flatMap(({ group, lines, fromStart }) => {
       const holder = group.cloneNode();
@@ -61,7 +61,7 @@ class Growing {
   }
 }
 
-/** The next time that the page is drawn. */
+/** Resolves at the next animation frame. */
 function frame() {
   return new Promise(requestAnimationFrame);
 }

@@ -1,11 +1,11 @@
 "use strict";
-// What part of a drawing is seen. All of the page is readable without any of this script. Text from
-// the program goes through textContent only.
+// The visible part of a drawing. The page is readable without this script. Text from the program goes
+// through textContent only.
 
-/** Boxes are enlarged at most so much; text that is smaller than so much of its size is not read. */
+/** Maximum scale of a box, and minimum scale at which text is readable. */
 const LARGEST = 1.2;
 const READABLE = 0.55;
-/** At so much of its size, one still sees what has come where. */
+/** Minimum scale at which the arrangement of a drawing is recognizable. */
 const OVERVIEW = 0.3;
 
 /**
@@ -13,7 +13,7 @@ const OVERVIEW = 0.3;
  * have the browser lay out every text again.
  */
 class Camera {
-  /** `view` is the element that the drawing is seen through; calls `onLook` when it shows another part. */
+  /** `view` is the viewport element; `onLook` is called when another part becomes visible. */
   constructor(view, onLook) {
     this.view = view;
     this.onLook = onLook;
@@ -23,7 +23,7 @@ class Camera {
     view.addEventListener("dblclick", (event) => this.zoom(0.6, this.point(event)));
   }
 
-  /** Shows this drawing from now on. */
+  /** Switches to this drawing. */
   use(svg) {
     const { x, y, width, height } = svg.viewBox.baseVal;
     this.svg = svg;
@@ -33,7 +33,7 @@ class Camera {
     this.fit(READABLE);
   }
 
-  /** Shows the whole drawing or, where it would be smaller than `least`, its middle: the cycle. */
+  /** Fits the whole drawing or, if its scale would be below `least`, its centre: the cycle. */
   fit(least = 0) {
     this.refit = () => this.fit(least);
     const room = this.view.clientWidth;
@@ -46,7 +46,7 @@ class Camera {
     this.look(middle, Math.max(whole, least));
   }
 
-  /** The view has another size: what was fitted is fitted again, what was chosen by hand stays. */
+  /** Handles a resize: a fitted drawing is fitted again, a manual position stays. */
   resize() {
     if (this.refit) this.refit();
     else this.look(this.middle, this.scale);
@@ -57,7 +57,7 @@ class Camera {
     else this.zoom(name === "in" ? 0.75 : 1 / 0.75);
   }
 
-  /** Shows `factor` times as much, with this point where it was. */
+  /** Zooms by `factor` around a point. */
   zoom(factor, at = this.middle) {
     const scale = Math.min(Math.max(this.scale / factor, 0.02), 6);
     const by = this.scale / scale;
@@ -66,7 +66,7 @@ class Camera {
     this.look({ x: at.x + (x - at.x) * by, y: at.y + (y - at.y) * by }, scale);
   }
 
-  /** The wheel alone scrolls the page, as everywhere; with Ctrl, or as a pinch, it zooms. */
+  /** The wheel scrolls the page as usual; with Ctrl, or as a pinch, it zooms. */
   wheel(event) {
     if (!event.ctrlKey && !event.metaKey) return;
     event.preventDefault();
@@ -92,7 +92,7 @@ class Camera {
     for (const [name, listener] of listeners) window.addEventListener(name, listener);
   }
 
-  /** Brings a point into sight, if it is not. */
+  /** Scrolls a point into view if needed. */
   reveal({ x, y }) {
     const sees = (distance, room) => Math.abs(distance) * this.scale < room * 0.42;
     if (sees(x - this.middle.x, this.view.clientWidth) && sees(y - this.middle.y, this.view.clientHeight)) return;
@@ -100,7 +100,7 @@ class Camera {
     this.look({ x, y }, this.scale);
   }
 
-  /** Where in the drawing the pointer is. */
+  /** The pointer's position in the drawing. */
   point(event) {
     const { left, top, width, height } = this.view.getBoundingClientRect();
     return {
@@ -109,7 +109,7 @@ class Camera {
     };
   }
 
-  /** Puts this point of the drawing into the middle of the view. */
+  /** Centres the view on a point of the drawing. */
   look(middle, scale) {
     [this.middle, this.scale] = [middle, scale];
     const [across, down] = [this.view.clientWidth / 2, this.view.clientHeight / 2];

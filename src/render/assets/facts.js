@@ -1,7 +1,7 @@
 
-// What is known of an object, beside its drawing.
+// The facts panel beside the drawing.
 
-/** So many references, or objects of a box that stands for several, are listed. */
+/** Maximum number of references, or of objects of a folded box, to list. */
 const LISTED = 12;
 
 function make(tag, text, ...children) {
@@ -17,7 +17,7 @@ function shortened(text, limit = 600) {
   return `${text.slice(0, limit * 0.4)}…${text.slice(text.length - limit * 0.6)}`;
 }
 
-/** A button with the name of an object, which chooses it. */
+/** A button with the name of an object, which selects it. */
 function link(leak, number, choose) {
   const button = make("button", leak.graph.nodes[number]?.label ?? "?");
   button.type = "button";
@@ -25,11 +25,11 @@ function link(leak, number, choose) {
   return button;
 }
 
-/** Writes what is known of a box into the panel, or how to ask for it. */
+/** Writes the facts of a box into the panel, or a hint if no box is selected. */
 function describe(panel, leak, box, actions) {
   if (!box) {
-    panel.replaceChildren(make("p", "Point at an object for its facts; click it to see what it " +
-      "touches. Drag to move, Ctrl and wheel to zoom."));
+    panel.replaceChildren(make("p", "Point at an object to see its facts; click it to see its " +
+      "references. Drag to move, Ctrl + wheel to zoom."));
     return;
   }
   panel.replaceChildren(...(box.node ? ofObject(leak, box, actions.choose) : ofSeveral(leak, box, actions)));
@@ -69,7 +69,7 @@ function ofSeveral(leak, { element, hidden }, { choose, unfold, drawAll }) {
     button.addEventListener("click", listener);
     parts.push(button);
   };
-  if (!hidden.length) parts.push(make("p", "The report counts these and does not describe them."));
+  if (!hidden.length) parts.push(make("p", "The report counts these objects without describing them."));
   if (unfold) act("Draw these", unfold);
   if (drawAll) act("Draw everything", drawAll);
   const items = hidden.slice(0, LISTED).map((number) => make("li", "", link(leak, number, choose)));
@@ -78,7 +78,7 @@ function ofSeveral(leak, { element, hidden }, { choose, unfold, drawAll }) {
   return parts;
 }
 
-/** The objects and references of a leak as a table, for who wants the graph itself. */
+/** The objects and references of a leak as a table. */
 function rawTable(leak) {
   const [ROWS, TOGETHER] = [500, 25];
   const { nodes, edges } = leak.graph;
@@ -88,7 +88,7 @@ function rawTable(leak) {
     const out = (referencesOf(leak)[number] ?? []).map((index) => edges[index])
       .filter((edge) => edge.from === number);
     const names = out.slice(0, 50).map((edge) => `${edge.name} → ${edge.to}`).join("; ");
-    // The browser lays out those groups of rows that are in sight.
+    // The browser lays out only the visible groups of rows.
     if (number % TOGETHER === 0) table.append(make("tbody"));
     table.lastElementChild.append(row("td", String(number), node.label, node.type_name, names));
   });

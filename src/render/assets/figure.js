@@ -1,7 +1,7 @@
 
-// A drawing that answers to pointer and keyboard.
+// An interactive drawing: pointer and keyboard.
 
-/** A drawing that is so many times as wide as it is high has its facts below it. */
+/** Aspect ratio from which the facts panel goes below the drawing. */
 const FLAT = 3.4;
 
 class Figure {
@@ -22,7 +22,7 @@ class Figure {
     new ResizeObserver(() => this.camera.resize()).observe(this.view);
   }
 
-  /** The types of the objects, the commonest first. */
+  /** The types of the objects, most common first. */
   listTypes() {
     const counts = new Map();
     for (const { type_name } of this.leak.graph.nodes) counts.set(type_name, (counts.get(type_name) ?? 0) + 1);
@@ -58,7 +58,7 @@ class Figure {
     });
   }
 
-  /** The box at the pointer, or null. */
+  /** The box under the pointer, or null. */
   at(event) {
     return this.sight?.far ? this.sight.at(this.camera.point(event)) : this.selection.at(event.target);
   }
@@ -69,7 +69,7 @@ class Figure {
     if (told !== this.described) this.describe(told);
   }
 
-  /** Shows this drawing: that of a button, or one that opens a fold. True when all of it is there. */
+  /** Shows a drawing: that of a button, or one that expands a fold. Resolves to true once complete. */
   async show(name) {
     const wanted = this.wanted = {};
     const drawing = await this.open(name);
@@ -80,7 +80,7 @@ class Figure {
     Object.assign(this, { name, ...drawing });
     const { width, height } = this.svg.viewBox.baseVal;
     this.element.classList.toggle("flat", width > FLAT * height);
-    // First its place, then the drawing: texts are laid out for the size that they have there.
+    // Position first, then content: text is laid out for its final size.
     this.camera.use(this.svg);
     this.view.replaceChildren(this.svg);
     this.selection.choose(null);
@@ -88,12 +88,12 @@ class Figure {
     return this.grow(drawing);
   }
 
-  /** What holds the drawing of this name; nothing for the one that the page came with. */
+  /** The template of the drawing with this name; null for the initial drawing. */
   asleep(name) {
     return this.element.querySelector(`template[data-view="${name}"]`);
   }
 
-  /** The drawing of this name, or the first part of it. */
+  /** The drawing with this name, or its first part. */
   async open(name) {
     const asleep = this.asleep(name);
     if (!asleep && this.first) return this.first;
@@ -101,7 +101,7 @@ class Figure {
     const svg = growing?.svg ?? this.view.querySelector("svg");
     svg.tabIndex = 0;
     svg.setAttribute("role", "application");
-    svg.setAttribute("aria-label", "Drawing of the leak. Arrow keys go along references.");
+    svg.setAttribute("aria-label", "Drawing of the leak. Arrow keys follow references.");
     svg.addEventListener("keydown", (event) => this.key(event));
     const selection = new Selection(svg, this.leak, (box) => this.describe(box));
     const sight = growing?.size > LARGE ? new Sight(svg, selection, this.camera) : null;
@@ -112,7 +112,7 @@ class Figure {
     return drawing;
   }
 
-  /** Draws the rest of the drawing, a part each frame, for as long as it is shown. */
+  /** Draws the rest, one part per frame, while the drawing is shown. */
   async grow(drawing) {
     const { svg, selection, growing } = drawing;
     if (!growing || growing.whole) return true;
@@ -123,7 +123,7 @@ class Figure {
       this.growPart(drawing);
     }
     svg.removeAttribute("aria-busy");
-    // What was chosen and searched for meanwhile may be among what came later.
+    // The selection and the matches may be among the parts drawn later.
     selection.choose(selection.chosen);
     this.find();
     return true;
@@ -135,13 +135,13 @@ class Figure {
     sight?.add(part);
   }
 
-  /** The name of the drawing that opens a box which stands for several objects. */
+  /** The name of the drawing that expands a folded box. */
   opening(box) {
     const fold = `fold-${box.element.dataset.fold}`;
     return [fold, "all"].find((name) => name !== this.name && this.asleep(name)) ?? null;
   }
 
-  /** Draws what a box stands for, where it stands, and marks what is new. */
+  /** Expands a folded box in place and highlights the new objects. */
   async unfold(box) {
     const name = this.opening(box);
     if (!name) return;
@@ -168,7 +168,7 @@ class Figure {
     this.camera.reveal(middle(box));
   }
 
-  /** Chooses an object wherever it is drawn. */
+  /** Selects an object, in whichever drawing shows it. */
   async chooseNumber(number) {
     const has = () => this.selection.byNumber.get(number);
     const fold = has() ? null : this.selection.boxes.find((box) => box.hidden.includes(number));
@@ -191,7 +191,7 @@ class Figure {
     this.selection.choose(null);
   }
 
-  /** Chooses and finds nothing; where that is so already, folds what was opened. */
+  /** Clears the selection and the search; if both are empty, collapses expanded boxes. */
   back() {
     const idle = !this.selection.chosen && !this.input.value && !this.select.value;
     if (idle && this.name.startsWith("fold")) this.show("leak").then(() => this.svg.focus({ preventScroll: true }));
@@ -211,7 +211,7 @@ class Figure {
   }
 }
 
-/** Gives a box of a drawing that was asleep its hover text. */
+/** Sets the tooltip of a box in a decompressed drawing. */
 function nameInFull({ element, node }) {
   if (!node || element.querySelector("title")) return;
   const title = document.createElementNS("http://www.w3.org/2000/svg", "title");

@@ -1,13 +1,13 @@
 "use strict";
-// The owner treemap: zoom, keyboard, and what is known of a block. Without this script the blocks
-// stand there with their names. Text from the program goes through textContent only.
+// The owner treemap: zoom, keyboard and the facts of a block. Without this script the blocks show
+// only their names. Text from the program goes through textContent only.
 
-/** Narrower blocks, in percent of the drawing, have no room for a name; or are not drawn at all. */
+/** Blocks narrower than this percentage of the drawing have no name, or are not drawn. */
 const NAMED = 1.5;
 const DRAWN = 0.04;
 
-const HINT = "Point at a block for what it is and the way to it; click it to enlarge it. The arrow keys go from block " +
-  "to block, Enter enlarges one, Escape or Backspace goes back, Home shows all.";
+const HINT = "Point at a block to see its path and facts; click it to enlarge it. The arrow keys move between blocks, " +
+  "Enter enlarges a block, Escape or Backspace goes back, Home shows all.";
 
 function make(tag, text, ...children) {
   const element = document.createElement(tag);
@@ -64,14 +64,14 @@ class Icicle {
     this.svg.addEventListener("keydown", (event) => this.key(event));
   }
 
-  /** The blocks above one, from the first on, and itself. */
+  /** The ancestors of a block, outermost first, and the block itself. */
   way(index) {
     const way = [];
     for (let at = index; at != null; at = this.blocks[at].parent) way.unshift(at);
     return way;
   }
 
-  /** Shows one block as wide as the drawing, with all above it and what it is made of. */
+  /** Zooms to one block, with its ancestors and its parts. */
   zoom(index) {
     this.zoomed = index;
     const { start, bytes } = this.blocks[index];
@@ -143,18 +143,18 @@ class Icicle {
     event.preventDefault();
   }
 
-  /** Shows what is above the block that fills the drawing. */
+  /** Updates the path to the enlarged block. */
   out(to = this.blocks[this.zoomed].parent ?? 0) {
     this.zoom(to);
     this.choose(to);
   }
 
-  /** Writes what is known of a block beside the way to it. */
+  /** Writes the facts of a block and the path to it. */
   describe(index) {
     const block = this.blocks[index];
     if (!block) return;
     const facts = make("div", "", make("h4", title(block)), this.facts(block));
-    const way = make("div", "", make("h4", "The way to it"), index ? this.steps(index) : make("p", HINT));
+    const way = make("div", "", make("h4", "Path"), index ? this.steps(index) : make("p", HINT));
     if (block.also?.length) {
       way.append(make("h4", "Also held by"), make("ul", "", ...block.also.map((words) => make("li", words))));
     }
@@ -164,16 +164,16 @@ class Icicle {
   facts(block) {
     const list = make("dl");
     const add = (term, ...values) => list.append(make("dt", term), ...values.map((value) => make("dd", value)));
-    const pieces = `${block.buffers.toLocaleString("en")} ${block.buffers === 1 ? "piece" : "pieces"} of memory`;
-    add("Size", `${size(block.bytes)}, ${percent(block.bytes, this.blocks[0].bytes)} of all, ${pieces}`);
-    if (block.memory) add("What it is", block.memory);
-    add("What for", ...block.categories
+    const buffers = `${block.buffers.toLocaleString("en")} ${block.buffers === 1 ? "buffer" : "buffers"}`;
+    add("Size", `${size(block.bytes)}, ${percent(block.bytes, this.blocks[0].bytes)} of the total, ${buffers}`);
+    if (block.memory) add("Contents", block.memory);
+    add("Category", ...block.categories
       .map((bytes, at) => ({ bytes, words: this.categories[at] }))
       .filter(({ bytes }) => bytes)
       .sort((a, b) => b.bytes - a.bytes)
       .map(({ bytes, words }) => `${words}: ${size(bytes)}`));
-    if (block.alone != null) add("What nothing else keeps", block.alone ? size(block.alone) : "none of it");
-    if (block.place) add("Where its code or class is", block.place);
+    if (block.alone != null) add("Retained size", size(block.alone));
+    if (block.place) add("Source", block.place);
     return list;
   }
 

@@ -1,16 +1,16 @@
 
-// The page: which leak is shown, what its buttons and keys do.
+// The page: the visible leak, buttons and keys.
 
 const sections = [...document.querySelectorAll("section.leak")];
 const entries = [...document.querySelectorAll("nav a")];
 const help = document.getElementById("help");
 const figures = new Map();
 
-/** The leak that is shown; its drawing comes to life when it is first seen. */
+/** The visible leak. Its drawing is set up when it is first shown. */
 let current = 0;
 let read = null;
 
-/** The report, read when it is first needed. */
+/** The report, parsed on first use. */
 function report() {
   read ??= JSON.parse(document.getElementById("report").textContent);
   return read;
@@ -31,18 +31,18 @@ function showLeak(index) {
     if (other === index) entry.setAttribute("aria-current", "true");
     else entry.removeAttribute("aria-current");
   });
-  // Each as a task of its own: the page is painted, and answers, in between.
+  // Separate tasks, so that the page can paint and respond in between.
   setTimeout(() => inSight(entries[index]));
   setTimeout(() => enliven(sections[index]));
 }
 
-/** Has the drawing of a leak answer to pointer and keyboard. */
+/** Makes the drawing of a leak interactive. */
 function enliven(section) {
   const element = section.querySelector("figure");
   if (element && !figures.has(section)) figures.set(section, new Figure(element, leakOf(section)));
 }
 
-/** Scrolls the list of leaks, and nothing else, until this entry is seen. */
+/** Scrolls only the list of leaks until this entry is visible. */
 function inSight(entry) {
   const list = entry?.closest("ol");
   if (!list) return;
@@ -59,7 +59,7 @@ async function onCopy(button) {
   const section = button.closest("section");
   const text = button.dataset.copy === "trace" ? section.querySelector(".trace pre").textContent
     : leakOf(section).signature;
-  button.textContent = (await copy(text)) ? "Copied" : "Not allowed";
+  button.textContent = (await copy(text)) ? "Copied" : "Copying is blocked";
   setTimeout(() => { button.textContent = "Copy"; }, 1500);
 }
 
@@ -78,7 +78,7 @@ async function onSave(button) {
 }
 
 document.addEventListener("click", (event) => {
-  // In a notebook's frame a link to a leak would lead to the notebook's own address.
+  // In a notebook's frame a link to a leak would resolve to the notebook's address.
   const entry = location.protocol === "about:" ? entries.indexOf(event.target.closest?.("nav a")) : -1;
   if (entry >= 0) {
     event.preventDefault();
@@ -94,7 +94,7 @@ document.addEventListener("click", (event) => {
 document.addEventListener("keydown", (event) => {
   const typing = event.target.closest?.("input, select, textarea");
   if (typing || event.ctrlKey || event.metaKey || event.altKey || help.open) return;
-  // Whoever is quicker than the drawing waits for it.
+  // Wait for the drawing if it is not ready yet.
   if (event.key === "/") enliven(sections[current]);
   const figure = figures.get(sections[current]);
   if (event.key === "/" && figure) figure.input.focus();

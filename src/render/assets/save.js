@@ -1,7 +1,7 @@
 
-// Copying and saving.
+// Copy and save.
 
-/** Puts text on the clipboard, also where a page in a frame may not use the newer way. */
+/** Copies text to the clipboard, also in frames that may not use the Clipboard API. */
 async function copy(text) {
   try {
     await navigator.clipboard.writeText(text);
@@ -25,7 +25,7 @@ function save(text, name, type) {
   setTimeout(() => URL.revokeObjectURL(anchor.href), 10_000);
 }
 
-/** The drawing that is shown as an image that stands alone: whole, with its style, with nothing chosen. */
+/** The visible drawing as a standalone image: complete, with its style, without a selection. */
 async function standAlone(figure) {
   const asleep = figure.asleep(figure.name);
   const image = asleep ? await unpacked(asleep) : cleaned(figure.svg);
@@ -33,7 +33,7 @@ async function standAlone(figure) {
   return image.replace(/<svg [^>]*>/, (start) => `${start}\n<style>${style}</style>`);
 }
 
-/** The drawing that the page came with, without what the page has made of it. */
+/** The initial drawing, without the changes made by the page. */
 function cleaned(svg) {
   const image = svg.cloneNode(true);
   image.setAttribute("class", "leak-drawing");
@@ -44,7 +44,7 @@ function cleaned(svg) {
   return new XMLSerializer().serializeToString(image);
 }
 
-/** A file name of the leak's own, whatever the report says its signature is. */
+/** A safe file name for the leak, whatever its signature contains. */
 function fileName(leak, extension) {
   const signature = (leak?.signature ?? "leaks").replace(/[^0-9A-Za-z]/g, "").slice(0, 40);
   return `cyclescope-${signature || "leak"}.${extension}`;

@@ -1,7 +1,7 @@
 
-// What of a drawing is chosen, and what a search or a filter finds.
+// Selection, search and filter in a drawing.
 
-/** The references of each object, by its number in the leak's graph; made once for each leak. */
+/** The references of each object, by its index in the leak's graph; computed once per leak. */
 function referencesOf(leak) {
   leak.references ??= leak.graph.edges.reduce((all, edge, number) => {
     for (const end of new Set([edge.from, edge.to])) (all[end] ??= []).push(number);
@@ -10,11 +10,11 @@ function referencesOf(leak) {
   return leak.references;
 }
 
-/** So many elements are marked in one frame, or dimmed. */
+/** Number of elements to highlight or dim per frame. */
 const MARKED = 500;
 
 class Selection {
-  /** Calls `onChange` with the chosen box, or null. */
+  /** Calls `onChange` with the selected box, or null. */
   constructor(svg, leak, onChange) {
     this.svg = svg;
     this.leak = leak;
@@ -32,7 +32,7 @@ class Selection {
     this.add(svg.querySelectorAll(".node, [data-edge]"));
   }
 
-  /** Learns of elements of the drawing. */
+  /** Registers elements of the drawing. */
   add(elements) {
     for (const element of elements) {
       const { edge, node, more } = element.dataset;
@@ -48,7 +48,7 @@ class Selection {
     const node = this.leak.graph.nodes[number];
     const words = node ? `${node.label}\n${node.type_name}\n${place(node.location)}` : element.textContent;
     const hidden = (element.dataset.more ?? "").split(" ").filter(Boolean).map(Number);
-    // Who does not see it hears its name.
+    // Screen readers announce its name.
     element.setAttribute("role", "img");
     element.setAttribute("aria-label", shortened(node?.label ?? words, 200));
     const box = { element, number, node, hidden, words: words.toLowerCase() };
@@ -57,7 +57,7 @@ class Selection {
     if (node) this.byNumber.set(number, box);
   }
 
-  /** The box that an element of the drawing belongs to, or null. */
+  /** The box that contains an element, or null. */
   at(element) {
     return this.boxOf.get(element.closest(".node")) ?? null;
   }
@@ -87,7 +87,7 @@ class Selection {
     this.onChange(box);
   }
 
-  /** Marks the objects that have all these letters and are of this type; how many that are. */
+  /** Highlights the objects of a type whose text matches, and returns their number. */
   find(letters, type) {
     this.searching = letters !== "" || type !== "";
     const found = (box) => box.words.includes(letters) && (!type || box.node?.type_name === type);
@@ -97,7 +97,7 @@ class Selection {
     return this.matches.length;
   }
 
-  /** Marks what was found and dims what does not matter now, a part of the drawing each frame. */
+  /** Highlights matches and dims the rest, one part of the drawing per frame. */
   async mark() {
     const marking = this.marking = {};
     const matches = new Set(this.matches.map((box) => box.element));
@@ -114,13 +114,13 @@ class Selection {
     this.onMark();
   }
 
-  /** The match after the chosen one. */
+  /** The match after the selected one. */
   nextMatch() {
     const next = this.matches.indexOf(this.chosen) + 1;
     return this.matches[next] ?? this.matches[0] ?? null;
   }
 
-  /** The box to which an arrow key leads: along a reference, the one that lies most that way. */
+  /** The target of an arrow key: the box joined by a reference that lies most in that direction. */
   towards(key) {
     if (!this.chosen) return this.boxes[0] ?? null;
     const [dx, dy] = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[key];
@@ -136,7 +136,7 @@ class Selection {
     return best?.box ?? null;
   }
 
-  /** The boxes that references join to this one; one for objects that are not drawn is near all. */
+  /** The boxes joined to this one by references. A box of objects not drawn is joined to all. */
   linked(box) {
     if (!box.node) return this.boxes;
     const ends = (referencesOf(this.leak)[box.number] ?? []).flatMap((number) => {
@@ -147,7 +147,7 @@ class Selection {
   }
 }
 
-/** The middle of a box in the drawing. */
+/** The centre of a box in the drawing. */
 function middle(box) {
   box.middle ??= (({ x, y, width, height }) => ({
     x: x.baseVal.value + width.baseVal.value / 2,
@@ -156,7 +156,7 @@ function middle(box) {
   return box.middle;
 }
 
-/** `file:line`, or nothing. */
+/** `file:line`, or an empty string. */
 function place(location) {
   if (!location) return "";
   return location.line ? `${location.file}:${location.line}` : location.file;

@@ -1,12 +1,12 @@
 
-// What of a large drawing is laid out: only what is in sight, and from afar its outlines. When the
-// system turns dark or light, a browser styles anew all that is there, before any script runs.
+// Lays out only the visible part of a large drawing, and outlines when it is zoomed out. A change
+// between dark and light makes the browser restyle every element before any script runs.
 
-/** A drawing of fewer lines, boxes and names is laid out as a whole. */
+/** Drawings with fewer lines, boxes and names are laid out completely. */
 const LARGE = 600;
-/** At less of its size, nothing in a drawing can be read. */
+/** Below this scale, text is unreadable. */
 const FAR = 0.3;
-/** So many lines, boxes and names come into sight in one frame, or leave it. */
+/** Number of lines, boxes and names to show or hide per frame. */
 const TURNED = 150;
 
 class Sight {
@@ -22,7 +22,7 @@ class Sight {
     return !(this.camera.scale >= FAR);
   }
 
-  /** Learns of elements of the drawing. */
+  /** Registers elements of the drawing. */
   add(elements) {
     this.stale = true;
     for (const element of elements) {
@@ -31,7 +31,7 @@ class Sight {
     }
   }
 
-  /** Whether an element is to be seen now: what was chosen, and what is near it, always is. */
+  /** True if an element should be visible now. The selection and its neighbours always are. */
   sees(element) {
     if (this.far) return this.selection.near.has(element);
     const [{ left, top, right, bottom }, seen] = [this.covered.get(element), this.camera.seen];
@@ -47,16 +47,16 @@ class Sight {
     }) ?? null;
   }
 
-  /** An element comes into sight, or leaves it. */
+  /** Shows or hides an element. */
   turn(element) {
     if (!this.away.delete(element)) this.away.add(element);
     element.classList.toggle("away", this.away.has(element));
-    // Chromium styles what is within an SVG element also where that is not displayed, unless it
-    // requires what no browser has.
+    // Chromium styles the children of an SVG element even if it is not displayed, unless it requires
+    // an extension that no browser has.
     element.toggleAttribute("requiredExtensions", this.away.has(element));
   }
 
-  /** Lays out what is in sight now, a part each frame; until it is there, its outlines are. */
+  /** Lays out the visible part, some elements per frame, with outlines as placeholders. */
   async update() {
     const updating = this.updating = {};
     const turned = [...this.covered.keys()].filter((element) => this.sees(element) === this.away.has(element));
@@ -69,20 +69,20 @@ class Sight {
     if (!this.far) this.outlines.remove();
   }
 
-  /** Lays out all of it, for paper. */
+  /** Lays out everything, for printing. */
   whole() {
     this.updating = null;
     for (const element of this.away) this.turn(element);
     this.outlines.remove();
   }
 
-  /** What was marked looks so from afar too. */
+  /** Applies highlights to the outlines too. */
   mark() {
     this.stale = true;
     this.update();
   }
 
-  /** Shows all lines and boxes as outlines: one of each kind. */
+  /** Shows all lines and boxes as outlines, one path per kind. */
   outline() {
     const lines = this.svg.querySelector(".lines");
     if (this.stale) {
@@ -98,12 +98,12 @@ class Sight {
   }
 }
 
-/** The numbers of an element's attributes of these names. */
+/** The numeric values of these attributes of an element. */
 function numbers(element, ...names) {
   return names.map((name) => Number(element.getAttribute(name)));
 }
 
-/** What an element covers: its box, or the points that its line bends to. */
+/** The extent of an element: its box, or the control points of its line. */
 function bounds(element) {
   const rect = element.querySelector("rect");
   if (rect) {
@@ -115,7 +115,7 @@ function bounds(element) {
   return { left: Math.min(...across), top: Math.min(...down), right: Math.max(...across), bottom: Math.max(...down) };
 }
 
-/** The path of a line, or that around a box. */
+/** The path of a line, or the outline of a box. */
 function shape(element) {
   const line = element.querySelector(".line");
   if (line) return line.getAttribute("d");

@@ -32,11 +32,11 @@ pub fn header(report: &Report) -> String {
     let lead = match report.leaks.is_empty() {
         true => "None of the unreachable objects held a tensor or other buffer.".to_owned(),
         false => format!(
-            "Objects that refer to each other in a cycle live until the garbage collector runs, \
-             and what they hold lives as long. {}",
+            "Objects in a reference cycle stay alive until the garbage collector runs, and so does \
+             the memory that they hold. {}",
             match proven {
-                true => "Without the marked reference the memory is freed with its last user.",
-                false => "Each leak below says which reference to look at.",
+                true => "Removing the marked reference frees the memory without a collection.",
+                false => "Each leak below names the reference to look at.",
             }
         ),
     };
@@ -198,7 +198,7 @@ pub fn footer(report: &Report, limit: usize) -> String {
     format!(
         "<footer>\n{notes}<p>{} <span class=\"save\" hidden>· <button type=\"button\" \
          data-save=\"json\">Save as JSON</button> <button type=\"button\" data-save=\"dot\">\
-         Save as DOT</button> · <kbd>?</kbd> for the keys</span></p>\n</footer>\n",
+         Save as DOT</button> · <kbd>?</kbd> lists the keys</span></p>\n</footer>\n",
         shown(&report.tool, NAME)
     )
 }

@@ -62,10 +62,10 @@ fn marks(leak: &Leak) -> String {
     }
     if let Some(freed) = leak.bytes_freed {
         let freed = human_bytes(freed);
-        tags += &tag("freed", &format!("{freed} freed when it was broken"));
+        tags += &tag("freed", &format!("{freed} freed by the collection"));
     }
     tags += &format!(
-        "<li class=\"signature\"><span title=\"Signature: equal for the same leak in every run\">{}\
+        "<li class=\"signature\"><span title=\"Signature: the same for this leak in every run\">{}\
          </span><button type=\"button\" data-copy=\"signature\" hidden>Copy</button></li>",
         shown(&leak.signature, NAME)
     );
@@ -79,7 +79,7 @@ fn origin(leak: &Leak) -> String {
         rows += &format!("<div><dt>{term}</dt><dd>{text}</dd></div>\n");
     };
     if let Some(library) = &leak.library {
-        row("Whose", of_library(library));
+        row("Library", of_library(library));
     }
     if let Some(known) = &leak.known {
         row("Known", of_known(known));
@@ -93,7 +93,7 @@ fn of_library(library: &Library) -> String {
         .as_ref()
         .map(|version| format!(" {version}"));
     let mut text = format!(
-        "{}{}. Every object of the cycle is its own",
+        "{}{}. Every object in the cycle belongs to it",
         library.name,
         version.unwrap_or_default()
     );
@@ -107,7 +107,7 @@ fn of_known(known: &Known) -> String {
     let mut text = with_code(&shown(&known.remedy, 1000));
     if let Some(fixed) = &known.fixed_in {
         text += &format!(
-            " {} {} does not have it.",
+            " Fixed in {} {}.",
             shown(&known.library, 80),
             shown(fixed, 40)
         );
@@ -142,11 +142,11 @@ fn figure(number: usize, leak: &Leak) -> String {
     let mut views = view(
         "leak",
         "The leak",
-        "The cycle, what it holds and what to cut",
+        "The cycle, the memory it holds and the reference to cut",
     );
     let mut asleep = String::new();
     if leak.graph.edges.iter().any(|edge| !edge.through.is_empty()) {
-        let title = "With the dictionaries, closure tuples and cells that references pass";
+        let title = "Includes the dictionaries, closure tuples and cells between objects";
         views += &view("plumbing", "Plumbing", title);
         asleep += &packed(
             "data-view=\"plumbing\"",
@@ -158,7 +158,7 @@ fn figure(number: usize, leak: &Leak) -> String {
         views += &view(
             "all",
             "Everything",
-            "Every object that the report describes",
+            "All objects in the report",
         );
         let all = draw("a", Detail::All, false);
         for fold in (0..FOLDS).filter(|fold| first.contains(&format!("data-fold=\"{fold}\""))) {
@@ -179,7 +179,7 @@ fn figure(number: usize, leak: &Leak) -> String {
          <button type=\"button\" data-zoom=\"out\" title=\"Zoom out\" aria-label=\"Zoom out\">−</button>\
          <button type=\"button\" data-zoom=\"fit\">Fit</button>\
          <button type=\"button\" data-save=\"svg\" title=\"Save this drawing\">SVG</button>\
-         <button type=\"button\" data-help title=\"What the keys do\">?</button></div></div>\n\
+         <button type=\"button\" data-help title=\"Keyboard shortcuts\">?</button></div></div>\n\
          <div class=\"stage\"><div class=\"view\">\n{first}</div>\n\
          <div class=\"facts-of-object\" role=\"region\" aria-label=\"The object\" \
          aria-live=\"polite\" hidden></div></div>\n{asleep}</figure>\n"
@@ -262,8 +262,8 @@ mod tests {
         let page = section(0, 0, &leak);
         for told in [
             "<li class=\"library\">a library&#39;s</li>",
-            "torch 2.9.1. Every object of the cycle is its own.",
-            "Use &lt;one&gt;. torch 2.12 does not have it. <a href=\"https://example.org/1\"",
+            "torch 2.9.1. Every object in the cycle belongs to it.",
+            "Use &lt;one&gt;. Fixed in torch 2.12. <a href=\"https://example.org/1\"",
         ] {
             assert!(page.contains(told), "{told}");
         }

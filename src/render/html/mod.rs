@@ -307,7 +307,7 @@ mod tests {
 
     #[test]
     fn the_lead_claims_no_more_than_is_proven() {
-        let claim = "Without the marked reference the memory is freed";
+        let claim = "Removing the marked reference frees the memory";
         assert!(html(&samples::callback()).contains(claim));
         assert!(!html(&samples::linked_nodes_and_exception()).contains(claim));
         assert!(!html(&samples::million_ring()).contains(claim));

@@ -71,7 +71,7 @@ pub fn timeline(leak: &Leak) -> String {
          <text x=\"{LEFT}\" y=\"{:.0}\">{}</text>\
          <text x=\"{WIDTH}\" y=\"{:.0}\" text-anchor=\"end\">+ {}</text>\n{bars}</svg></div>\n{}",
         if seen.iter().any(|one| one.collections > 1) {
-            "; neighbouring collections are added up, and their mean is drawn"
+            "; the drawing shows means over neighbouring collections"
         } else {
             ""
         },

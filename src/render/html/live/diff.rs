@@ -18,20 +18,20 @@ pub fn diff(diff: &Diff) -> String {
     }
     facts.push(("Objects", signed(diff.objects, grouped)));
     let title = match diff.rows.is_empty() {
-        true => "No memory has changed".to_owned(),
-        false => format!("{} in all", signed(diff.bytes, human_bytes)),
+        true => "No change in memory".to_owned(),
+        false => format!("{} in total", signed(diff.bytes, human_bytes)),
     };
     Page {
         title,
-        lead: "What memory was in use before, and what is now, by owner. Owners are taken for the \
-               same whatever the indices and lengths on the way to their memory."
+        lead: "Memory in use before and after, by owner. Owners whose paths differ only in indices \
+               and lengths count as one."
             .to_owned(),
         facts,
         body: match diff.rows.is_empty() {
             true => String::new(),
             false => [
                 section("By owner", &changes(&diff.owners, "Owner")),
-                section("By the way to it", &changes(&diff.rows, "The way to it")),
+                section("By path", &changes(&diff.rows, "Path")),
                 as_text(&diff.to_text()),
             ]
             .concat(),
@@ -51,7 +51,7 @@ fn changes(all: &[Change], title: &str) -> String {
         "Before",
         "After",
         "Change",
-        "Pieces",
+        "Buffers",
         "Before and after",
         title,
     ];

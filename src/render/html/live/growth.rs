@@ -11,14 +11,14 @@ use crate::render::html::shown;
 /// How many groups are shown.
 const GROUPS: usize = 40;
 
-/// The page of what grows: for each group what it is, what to change, and how much there was when.
+/// The growth page: for each growing group what it is, what to change, and its size over time.
 pub fn growth(report: &GrowthReport, process: &Process) -> String {
     let count = report.found.len() as u64;
     let mut facts = facts(process, report.time);
-    facts.push(("Looked at", looked_at(report)));
+    facts.push(("Sampled", looked_at(report)));
     if report.samples > 0 {
         let share = format!(
-            "{:.2} s, {:.1} % of the time",
+            "{:.2} s, {:.1} % of the program's time",
             report.seconds,
             100.0 * report.share
         );
@@ -27,13 +27,13 @@ pub fn growth(report: &GrowthReport, process: &Process) -> String {
     let early = count == 0 && report.samples < report.needed;
     let lead = match count {
         0 if early => format!(
-            "What grows shows after {} samples: let the program make more steps, or look more \
-             often, with a smaller `every` or a larger `max_share`.",
+            "Growth is detected after {} samples: let the program run for more steps, or sample \
+             more often with a smaller `every` or a larger `max_share`.",
             report.needed
         ),
-        0 => "No group of tensors that are alive grows with the number of steps.".to_owned(),
-        _ => "These groups of tensors grow with the number of steps, and the program still refers \
-              to them: no garbage collection frees them."
+        0 => "No group of live tensors grows with the number of steps.".to_owned(),
+        _ => "These groups of tensors grow with the number of steps. The program still refers to \
+              them, so no garbage collection frees them."
             .to_owned(),
     };
     let mut notes = report.notes.clone();
@@ -79,7 +79,7 @@ fn group(growth: &Growth) -> String {
     };
     let grows = match growth.bytes_per_step > 0.0 {
         true => format!(
-            ", {} more in each step",
+            ", growing by {} per step",
             human_bytes(growth.bytes_per_step as u64)
         ),
         false => String::new(),
@@ -94,7 +94,7 @@ fn group(growth: &Growth) -> String {
     row("Held", "", shown(&held, 400));
     row("Fix", "fix", with_code(&shown(&growth.advice, 2000)));
     if let Some(line) = &growth.allocated_at {
-        row("Made at", "", shown(line, 300));
+        row("Allocated at", "", shown(line, 300));
     }
     let title = shown(&growth.summary, 600);
     format!(
@@ -106,15 +106,15 @@ fn group(growth: &Growth) -> String {
     )
 }
 
-/// How much there was of a group at each sample.
+/// The size of a group at each sample.
 fn history(growth: &Growth) -> String {
     let measure = match growth.history.iter().any(|sample| sample.2 > 0) {
         true => Measure::Bytes,
         false => Measure::Tensors,
     };
     let (what, of) = match measure {
-        Measure::Bytes => ("Bytes", "the storages of all tensors of this kind"),
-        Measure::Tensors => ("Number", "all objects of this kind"),
+        Measure::Bytes => ("Bytes", "all tensors of this kind"),
+        Measure::Tensors => ("Number", "objects of this kind"),
     };
     let curve = Curve {
         colour: 0,
@@ -122,10 +122,10 @@ fn history(growth: &Growth) -> String {
         samples: &growth.history,
     };
     let chart = curves(
-        &format!("{what} of {of} against the step"),
+        &format!("{what} of {of} by step"),
         &[curve],
         measure,
-        Some((growth.step, "told")),
+        Some((growth.step, "reported")),
     );
     match chart.is_empty() {
         true => chart,
@@ -133,21 +133,21 @@ fn history(growth: &Growth) -> String {
     }
 }
 
-/// All tensors, and what the allocator says.
+/// All tensors, and the allocator's total.
 fn whole(report: &GrowthReport) -> String {
     let mut all = vec![Curve {
         colour: 1,
-        name: "tensors that Python sees",
+        name: "tensors visible from Python",
         samples: &report.all,
     }];
     if !report.allocated.is_empty() {
         all.push(Curve {
             colour: 0,
-            name: "handed out by the allocator, on all GPUs",
+            name: "allocated on all GPUs",
             samples: &report.allocated,
         });
     }
-    let chart = curves("Bytes in use against the step", &all, Measure::Bytes, None);
+    let chart = curves("Bytes in use by step", &all, Measure::Bytes, None);
     match chart.is_empty() {
         true => chart,
         false => section("All memory", &chart),

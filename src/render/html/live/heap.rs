@@ -16,28 +16,28 @@ const BAR: f64 = 90.0;
 pub fn heap(heap: &Heap) -> String {
     let owners = owners(heap);
     let mut facts = facts(&heap.process, heap.time);
-    facts.push(("Looked at", looked_at(heap)));
+    facts.push(("Inspected", looked_at(heap)));
     let mut notes = heap.notes.clone();
     if owners.icicle.on_devices && heap.host_bytes() > 0 {
         notes.push(format!(
-            "The drawing shows memory on devices; {} more are on the host.",
+            "The drawing shows device memory; another {} are on the host.",
             human_bytes(heap.host_bytes())
         ));
     }
     let drawing = format!(
-        "<p>Each block is as wide as the memory that one comes to through it, on the shortest way from \
-         a module, a running function or C++; what it is made of stands below it.</p>\n{}",
+        "<p>The width of a block is proportional to the bytes reached through it, on the shortest path \
+         from a GC root: a module, a running function or C++. Its parts are drawn below it.</p>\n{}",
         owners.figure
     );
     Page {
         title: title(heap),
         lead:
-            "What memory is in use, who owns it, and what it is for. No garbage collection frees \
-               it: it goes when its owner lets go of it."
+            "Memory in use, by owner and category. No garbage collection frees it: it is freed \
+               when its owner drops the reference."
                 .to_owned(),
         facts,
         body: [
-            section("Who owns it", &drawing),
+            section("Owners", &drawing),
             tables(heap),
             as_text(&heap.to_text()),
         ]
@@ -67,9 +67,9 @@ fn looked_at(heap: &Heap) -> String {
 
 /// Owners, the largest pieces of memory, classes, devices.
 fn tables(heap: &Heap) -> String {
-    let mut out = section("The largest owners", &largest_owners(heap));
-    out += &section("The largest tensors and arrays", &largest_buffers(heap));
-    out += &section("What would go with all objects of a class", &classes(heap));
+    let mut out = section("Largest owners", &largest_owners(heap));
+    out += &section("Largest tensors and arrays", &largest_buffers(heap));
+    out += &section("Retained size by class", &classes(heap));
     let devices: String = heap
         .devices
         .iter()
@@ -78,7 +78,7 @@ fn tables(heap: &Heap) -> String {
             format!("{all}<p>{}</p>\n", markup(&words))
         });
     if !devices.is_empty() {
-        out += &section("What the allocator says", &devices);
+        out += &section("Allocator", &devices);
     }
     out
 }
@@ -97,7 +97,7 @@ fn largest_owners(heap: &Heap) -> String {
         )
     };
     let rows: String = top.rows.iter().map(row).collect();
-    let titles = ["It alone", "For what", "Pieces", "Owner"];
+    let titles = ["Retained", "Category", "Buffers", "Owner"];
     table(&[places(heap), &titles].concat(), &rows) + &more(top.omitted, top.omitted_bytes)
 }
 
@@ -118,7 +118,7 @@ fn sizes(heap: &Heap, row: &Row) -> String {
     }
 }
 
-/// What an owner's memory is for, as a bar of colours.
+/// An owner's memory by category, as a coloured bar.
 fn bar(row: &Row, most: u64) -> String {
     let mut x = 0.0;
     let mut rects = String::new();
@@ -151,7 +151,7 @@ fn largest_buffers(heap: &Heap) -> String {
     let sizes = rest.clone().map(|buffer| buffer.bytes);
     let bytes = sizes.fold(0, u64::saturating_add);
     table(
-        &["Size", "What", "Device", "For what", "The way to it"],
+        &["Size", "Type", "Device", "Category", "Path"],
         &rows,
     ) + &more(rest.count() as u64, bytes)
 }
@@ -191,12 +191,12 @@ fn classes(heap: &Heap) -> String {
     table(&[places(heap), &["Objects", "Class"]].concat(), &rows)
 }
 
-/// What is left out of a table.
+/// The number of rows left out of a table.
 fn more(rows: u64, bytes: u64) -> String {
     match rows {
         0 => String::new(),
         rows => format!(
-            "<p class=\"more\">and {} more, {} in all</p>\n",
+            "<p class=\"more\">and {} more, {} in total</p>\n",
             grouped(rows),
             human_bytes(bytes)
         ),

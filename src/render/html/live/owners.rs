@@ -30,7 +30,7 @@ struct Data<'a> {
     categories: Vec<&'static str>,
 }
 
-/// Draws who owns the memory of a heap.
+/// Draws the owner treemap of a heap.
 pub fn owners(heap: &Heap) -> Owners {
     let icicle = icicle(heap, BLOCKS);
     let data = Data {
@@ -52,9 +52,9 @@ fn figure(icicle: &Icicle) -> String {
     }
     format!(
         "<figure class=\"owners\">\n\
-         <div class=\"trail\" role=\"group\" aria-label=\"What is enlarged\" hidden></div>\n\
-         <svg class=\"icicle\" role=\"tree\" aria-label=\"Owners of memory, by size. Arrow keys go \
-         from block to block, Enter enlarges one, Escape goes back.\" width=\"100%\" height=\"{}\">\n\
+         <div class=\"trail\" role=\"group\" aria-label=\"Path to the enlarged block\" hidden></div>\n\
+         <svg class=\"icicle\" role=\"tree\" aria-label=\"Owners of memory, by size. The arrow \
+         keys move between blocks, Enter enlarges a block, Escape goes back.\" width=\"100%\" height=\"{}\">\n\
          {blocks}</svg>\n{}\
          <div class=\"facts-of-block\" role=\"region\" aria-label=\"The block\" \
          aria-live=\"polite\" hidden></div>\n</figure>\n",
@@ -106,7 +106,7 @@ fn class(block: &Block) -> String {
     }
 }
 
-/// What the colours mean, and how much there is of each.
+/// The meaning of the colours, with the size of each category.
 fn legend(icicle: &Icicle) -> String {
     let swatch = |class: &str, words: &str| {
         format!(
@@ -124,6 +124,6 @@ fn legend(icicle: &Icicle) -> String {
             );
         }
     }
-    entries += &swatch("several", "for several things");
+    entries += &swatch("several", "several categories");
     format!("<ul class=\"legend\" aria-label=\"Colours\">{entries}</ul>\n")
 }

@@ -25,7 +25,7 @@ pub fn post_mortem(
 ) -> String {
     let mut facts = facts(process, found.time);
     facts.push(("Device", found.device.clone()));
-    facts.push(("Looked for", format!("{:.1} s", found.seconds)));
+    facts.push(("Duration", format!("{:.1} s", found.seconds)));
     let owners = heap.map(owners);
     let mut body = String::new();
     if !found.advice.is_empty() {
@@ -40,9 +40,9 @@ pub fn post_mortem(
     }
     body += &findings("Containers that keep autograd graphs", &found.graphs);
     if let Some(owners) = &owners {
-        body += &section("Who owned it", &owners.figure);
+        body += &section("Owners", &owners.figure);
     }
-    body += &findings("The largest tensors", &found.owners);
+    body += &findings("Largest tensors", &found.owners);
     if let Some(grew) = grew.filter(|grew| !grew.found.is_empty()) {
         body += &growth::sections(grew);
     }
@@ -63,7 +63,7 @@ pub fn post_mortem(
         facts,
         body,
         data: owners.map(|owners| owners.data),
-        notes: left_out.map(|part| format!("left out: {part}")).collect(),
+        notes: left_out.map(|part| format!("not examined: {part}")).collect(),
     }
     .html()
 }
@@ -78,7 +78,7 @@ fn findings(title: &str, all: &[Finding]) -> String {
     }
     let row = |finding: &Finding| {
         let fits = match finding.would_fit {
-            Some(true) => " the request would fit without it",
+            Some(true) => " the request would have fitted without it",
             _ => "",
         };
         let details: Vec<&str> = finding.details.iter().map(String::as_str).collect();
@@ -90,7 +90,7 @@ fn findings(title: &str, all: &[Finding]) -> String {
         )
     };
     let rows: String = all.iter().map(row).collect();
-    section(title, &table(&["Size", "", "What"], &rows))
+    section(title, &table(&["Size", "", "Owner"], &rows))
 }
 
 /// The allocator's numbers, drawn and as a table.
@@ -98,11 +98,14 @@ fn memory(found: &PostMortem, numbers: &Numbers) -> String {
     let mut rows = vec![
         ("requested", Some(numbers.requested)),
         ("limit of this process", Some(numbers.limit)),
-        ("reserved by PyTorch", Some(numbers.reserved)),
-        ("allocated of that", Some(numbers.allocated)),
-        ("free between blocks in use", Some(numbers.free_in_blocks)),
-        ("the largest such block", Some(numbers.largest_free_block)),
-        ("free at the driver", Some(numbers.free)),
+        ("reserved by PyTorch's allocator", Some(numbers.reserved)),
+        ("allocated from that", Some(numbers.allocated)),
+        (
+            "free in blocks of the allocator",
+            Some(numbers.free_in_blocks),
+        ),
+        ("largest free block", Some(numbers.largest_free_block)),
+        ("free on the device", Some(numbers.free)),
         ("used outside PyTorch's allocator", numbers.elsewhere),
     ];
     if numbers.private > 0 {
@@ -119,10 +122,10 @@ fn memory(found: &PostMortem, numbers: &Numbers) -> String {
             )
         })
         .collect();
-    bars(found, numbers) + &table(&["Size", "What"], &rows)
+    bars(found, numbers) + &table(&["Size", "Memory"], &rows)
 }
 
-/// What is allocated, for what, and free between it; below it the request, to the same scale.
+/// Allocated memory by category and free memory; below, the request to the same scale.
 fn bars(found: &PostMortem, numbers: &Numbers) -> String {
     let mut parts: Vec<(&str, &str, u64)> = found
         .roles
@@ -137,7 +140,7 @@ fn bars(found: &PostMortem, numbers: &Numbers) -> String {
         parts.push(("several", "allocated", numbers.allocated - named));
     }
     let gaps = numbers.reserved.saturating_sub(numbers.allocated);
-    parts.push(("free", "reserved and not in use", gaps));
+    parts.push(("free", "reserved, not allocated", gaps));
     let whole = parts
         .iter()
         .fold(0u64, |sum, part| sum.saturating_add(part.2));
@@ -180,7 +183,7 @@ fn bars(found: &PostMortem, numbers: &Numbers) -> String {
     );
     format!(
         "<figure class=\"owners\">\n<div class=\"wide\"><svg class=\"bars\" role=\"img\" \
-         aria-label=\"Allocated memory by what it is for, and the request, to the same scale\" \
+         aria-label=\"Allocated memory by category, and the request, to the same scale\" \
          viewBox=\"0 0 {BAR} {height}\" width=\"{BAR}\" height=\"{height}\">{drawn}</svg></div>\n\
          <ul class=\"legend\" aria-label=\"Colours\">{legend}</ul>\n</figure>\n",
         height = 2.0 * ROW + 6.0,

@@ -67,11 +67,11 @@ pub fn retention(retention: &Retention) -> String {
     .html()
 }
 
-/// A way in words and step by step.
+/// A path in one line and step by step.
 fn steps(path: &Path) -> String {
     let alike = match path.alike {
         0 | 1 => String::new(),
-        more => format!("<p class=\"more\">{} ways are alike.</p>\n", grouped(more)),
+        more => format!("<p class=\"more\">{} similar paths.</p>\n", grouped(more)),
     };
     let named = matches!(path.root, RootKind::Module | RootKind::Local);
     let mut lines = String::new();

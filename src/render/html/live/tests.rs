@@ -178,7 +178,7 @@ fn ordinary_pages_are_small_and_say_what_they_are_about() {
             "optimizer state 24.0 MiB",
             "its own memory",
         ],
-        &["in all", "By owner", "+12.0 MiB"],
+        &["in total", "By owner", "+12.0 MiB"],
         &[
             "torch.Tensor of 4.0 KiB on cpu",
             "Loop 1 of 1",
@@ -196,7 +196,7 @@ fn ordinary_pages_are_small_and_say_what_they_are_about() {
             "512.0 MiB",
             "treeitem",
             "LEAK 1 of 1",
-            "left out",
+            "not examined",
         ],
     ];
     for (page, told) in pages("").into_iter().zip(told) {
@@ -215,7 +215,7 @@ fn a_page_of_nothing_is_a_page_too() {
     use crate::model::diff::Diff;
     use crate::model::heap::Heap;
     heap(&Heap::default());
-    assert!(diff(&Diff::default()).contains("No memory has changed"));
+    assert!(diff(&Diff::default()).contains("No change in memory"));
     retention(&Retention::default());
     let process = Process::default();
     assert!(growth(&GrowthReport::default(), &process).contains("Nothing grows"));
