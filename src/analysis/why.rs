@@ -45,7 +45,9 @@ impl Inspector {
     pub fn why_alive(&self, py: Python<'_>, objects: &Bound<'_, PyTuple>) -> PyResult<Retention> {
         let started = Instant::now();
         if objects.is_empty() {
-            return Err(PyTypeError::new_err("why_alive() takes at least one object"));
+            return Err(PyTypeError::new_err(
+                "why_alive() takes at least one object",
+            ));
         }
         let mut live = Live::take(self, py, Some(objects))?;
         let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;

@@ -108,20 +108,24 @@ pub unsafe fn capture(
         snapshot.objects[from as usize].salt = salt;
     }
 
-    let mut first = vec![0u32; snapshot.objects.len() + 1];
     edges.retain(|(_, target)| index.contains_key(target));
-    for &(from, _) in &edges {
+    number(&mut snapshot, &edges, &index);
+    snapshot
+}
+
+/// Puts the references into the snapshot by the numbers of their objects; they come object by object, in order.
+fn number(snapshot: &mut Snapshot, edges: &[(u32, usize)], index: &FxHashMap<usize, u32>) {
+    let mut first = vec![0u32; snapshot.objects.len() + 1];
+    for &(from, _) in edges {
         first[from as usize + 1] += 1;
     }
     for i in 1..first.len() {
         first[i] += first[i - 1];
     }
-    // Edges were found object by object, in order, so their targets are in place already.
-    for &(_, target) in &edges {
-        let to = index[&target];
+    for (_, target) in edges {
+        let to = index[target];
         snapshot.objects[to as usize].outside_references -= 1;
         snapshot.targets.push(to);
     }
     snapshot.first = first;
-    snapshot
 }

@@ -190,17 +190,23 @@ struct Within {
     end: u32,
 }
 
+impl Walk {
+    fn new(graph: &Csr) -> Self {
+        let room = graph.node_count() + 1;
+        Self {
+            places: Array::zeroed(graph.node_count()),
+            order: Array::zeroed(room),
+            count: 1,
+            parent: Array::zeroed(room),
+            late: Array::zeroed(graph.edge_count() + 1),
+            late_count: 1,
+            depth: 0,
+        }
+    }
+}
+
 fn depth_first(graph: &Csr, roots: &[u32]) -> Walk {
-    let room = graph.node_count() + 1;
-    let mut walk = Walk {
-        places: Array::zeroed(graph.node_count()),
-        order: Array::zeroed(room),
-        count: 1,
-        parent: Array::zeroed(room),
-        late: Array::zeroed(graph.edge_count() + 1),
-        late_count: 1,
-        depth: 0,
-    };
+    let mut walk = Walk::new(graph);
     let (places, order) = (&mut *walk.places, &mut *walk.order);
     let (parent, late) = (&mut *walk.parent, &mut *walk.late);
     let (mut count, mut late_count) = (1, 1);

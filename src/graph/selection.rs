@@ -74,21 +74,7 @@ pub fn select(snapshot: &Snapshot, group: &Group) -> Selection {
 
     let mut selection = Selection::default();
     if cycle.len() > NODE_LIMIT {
-        // Neither end is to break off in the middle of an object's plumbing.
-        let whole = |&object: &u32| {
-            let kind = snapshot.objects[object as usize].kind;
-            !matches!(
-                kind,
-                ObjectKind::Dict | ObjectKind::Tuple | ObjectKind::Cell
-            )
-        };
-        let last = (0..CYCLE_ENDS)
-            .rfind(|&i| whole(&cycle[i]))
-            .unwrap_or(CYCLE_ENDS - 1);
-        let from = cycle.len() - CYCLE_ENDS;
-        let first = (from..cycle.len())
-            .find(|&i| whole(&cycle[i]))
-            .unwrap_or(from);
+        let (last, first) = ends_of(snapshot, &cycle);
         selection
             .nodes
             .extend(cycle[..=last].iter().chain(&cycle[first..]));
@@ -117,6 +103,26 @@ pub fn select(snapshot: &Snapshot, group: &Group) -> Selection {
     selection.nodes.dedup();
     selection.omitted = (group.nodes.len() - selection.nodes.len()) as u64;
     selection
+}
+
+/// The last object of the beginning of a long cycle, and the first of its end, by their places in it.
+/// Neither breaks off in the middle of an object's plumbing.
+fn ends_of(snapshot: &Snapshot, cycle: &[u32]) -> (usize, usize) {
+    let whole = |&object: &u32| {
+        let kind = snapshot.objects[object as usize].kind;
+        !matches!(
+            kind,
+            ObjectKind::Dict | ObjectKind::Tuple | ObjectKind::Cell
+        )
+    };
+    let last = (0..CYCLE_ENDS)
+        .rfind(|&i| whole(&cycle[i]))
+        .unwrap_or(CYCLE_ENDS - 1);
+    let from = cycle.len() - CYCLE_ENDS;
+    let first = (from..cycle.len())
+        .find(|&i| whole(&cycle[i]))
+        .unwrap_or(from);
+    (last, first)
 }
 
 /// A component number: not of the group.
