@@ -11,7 +11,7 @@ use super::live::{Live, Root};
 use super::naming::Naming;
 use super::{Inspector, busy};
 use crate::device::DeviceSelection;
-use crate::graph::Ways;
+use crate::graph::ShortestPaths;
 use crate::report::redact::NOTE;
 use crate::report::retention::{Beginning, Kept, Path, Retention};
 use crate::report::words::without_indices;
@@ -44,7 +44,9 @@ impl Inspector {
     pub fn why_alive(&self, py: Python<'_>, objects: &Bound<'_, PyTuple>) -> PyResult<Retention> {
         let started = Instant::now();
         if objects.is_empty() {
-            return Err(PyTypeError::new_err("why_alive() takes at least one object"));
+            return Err(PyTypeError::new_err(
+                "why_alive() takes at least one object",
+            ));
         }
         let mut live = Live::take(self, py, Some(objects))?;
         let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
@@ -270,7 +272,7 @@ fn through_referrers(live: &Live<'_>, suffix: &[u32]) -> Vec<Way> {
         .into_iter()
         .filter(|&referrer| ways.reaches(referrer))
         .map(|referrer| {
-            let mut nodes = ways.to(referrer);
+            let mut nodes = ways.path_to(referrer);
             nodes.extend(suffix);
             Way { nodes, target }
         })
@@ -307,11 +309,11 @@ fn loop_through_outside(live: &Live<'_>, target: u32) -> Option<Vec<u32>> {
         return None;
     }
     let graph = live.graph();
-    let mut forth = Ways::new(graph.node_count());
+    let mut forth = ShortestPaths::new(graph.node_count());
     forth.extend(graph, [target], |from, to| {
         !live.objects.is_type_reference(from, to)
     });
-    let mut back = Ways::new(graph.node_count());
+    let mut back = ShortestPaths::new(graph.node_count());
     back.extend(&graph.reversed(), [target], |to, from| {
         !live.objects.is_type_reference(from, to)
     });
@@ -320,15 +322,15 @@ fn loop_through_outside(live: &Live<'_>, target: u32) -> Option<Vec<u32>> {
 
 /// The shortest way out and back that uses one of some references and passes no node twice.
 fn shortest_loop(
-    forth: &Ways,
-    back: &Ways,
+    forth: &ShortestPaths,
+    back: &ShortestPaths,
     references: impl Iterator<Item = (u32, u32)>,
 ) -> Option<Vec<u32>> {
     references
         .filter(|&(from, to)| forth.reaches(from) && back.reaches(to))
         .map(|(from, to)| {
-            let mut way = forth.to(from);
-            way.extend(back.to(to).into_iter().rev());
+            let mut way = forth.path_to(from);
+            way.extend(back.path_to(to).into_iter().rev());
             way
         })
         .filter(|way| {
@@ -349,7 +351,7 @@ fn passes_supposed(live: &Live<'_>, way: &[u32]) -> bool {
 
 /// A loop through the hooks of an autograd function. Which function has which hooks is not to be seen
 /// from Python; but where the object leads to every function that there is, it leads to that one.
-fn supposed_loop(live: &Live<'_>, forth: &Ways, back: &Ways) -> Option<Vec<u32>> {
+fn supposed_loop(live: &Live<'_>, forth: &ShortestPaths, back: &ShortestPaths) -> Option<Vec<u32>> {
     if !live
         .functions
         .iter()

@@ -129,7 +129,9 @@ impl RetentionPath {
             .cloned()
             .map(|step| RetentionStep { step })
             .ok_or_else(|| {
-                PyIndexError::new_err(format!("step index {index} out of range for a path of {length} steps"))
+                PyIndexError::new_err(format!(
+                    "step index {index} out of range for a path of {length} steps"
+                ))
             })
     }
 

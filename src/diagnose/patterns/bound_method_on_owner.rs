@@ -46,7 +46,11 @@ fn recognise(case: &Case<'_>) -> Option<Advice> {
         "`{}` {} `{name}`, a bound method, which keeps the object that it is bound to{}. {}",
         keeper.name(),
         if keeper.plainly { "is" } else { "contains" },
-        if own { "" } else { ", and that leads back to the owner" },
+        if own {
+            ""
+        } else {
+            ", and that leads back to the owner"
+        },
         if factory {
             "Use a default factory that does not refer to the object."
         } else if keeper.plainly && referable {

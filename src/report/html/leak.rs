@@ -157,11 +157,7 @@ fn figure(number: usize, leak: &Leak) -> String {
     }
     let objects = |drawing: &str| drawing.matches("data-node=").count();
     if objects(&first) < leak.graph.nodes.len() {
-        views += &view(
-            "all",
-            "Everything",
-            "All objects in the report",
-        );
+        views += &view("all", "Everything", "All objects in the report");
         let all = draw("a", Detail::All, false);
         for fold in (0..FOLDS).filter(|fold| first.contains(&format!("data-fold=\"{fold}\""))) {
             let opened = draw(&format!("f{fold}"), Detail::Opened(fold), false);

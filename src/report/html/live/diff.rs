@@ -23,9 +23,10 @@ pub fn diff(diff: &Diff) -> String {
     };
     Page {
         title,
-        lead: "Memory in use before and after, by owner. Owners whose paths differ only in indices \
+        lead:
+            "Memory in use before and after, by owner. Owners whose paths differ only in indices \
                and lengths count as one."
-            .to_owned(),
+                .to_owned(),
         facts,
         body: match diff.rows.is_empty() {
             true => String::new(),

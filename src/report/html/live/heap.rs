@@ -31,10 +31,9 @@ pub fn heap(heap: &Heap) -> String {
     );
     Page {
         title: title(heap),
-        lead:
-            "Memory in use, by owner and category. No garbage collection frees it: it is freed \
+        lead: "Memory in use, by owner and category. No garbage collection frees it: it is freed \
                when its owner drops the reference."
-                .to_owned(),
+            .to_owned(),
         facts,
         body: [
             section("Owners", &drawing),
@@ -150,10 +149,8 @@ fn largest_buffers(heap: &Heap) -> String {
     let rest = heap.buffers.iter().skip(ROWS);
     let sizes = rest.clone().map(|buffer| buffer.bytes);
     let bytes = sizes.fold(0, u64::saturating_add);
-    table(
-        &["Size", "Type", "Device", "Category", "Path"],
-        &rows,
-    ) + &more(rest.count() as u64, bytes)
+    table(&["Size", "Type", "Device", "Category", "Path"], &rows)
+        + &more(rest.count() as u64, bytes)
 }
 
 fn buffer(heap: &Heap, buffer: &Buffer) -> String {

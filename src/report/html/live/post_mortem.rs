@@ -63,7 +63,9 @@ pub fn post_mortem(
         facts,
         body,
         data: owners.map(|owners| owners.data),
-        notes: left_out.map(|part| format!("not examined: {part}")).collect(),
+        notes: left_out
+            .map(|part| format!("not examined: {part}"))
+            .collect(),
     }
     .html()
 }
