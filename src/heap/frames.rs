@@ -17,7 +17,7 @@ use super::{Descriptor, ObjectKind, Place};
 type Variables = Vec<(String, usize)>;
 type Parts = Vec<(&'static str, usize)>;
 
-/// A function call that a thread is in the midst of.
+/// A function call that a thread is running.
 pub struct RunningFrame {
     /// The number of the thread, as `threading.get_ident()` has it.
     pub thread: u64,

@@ -18,7 +18,7 @@ use crate::report::words::without_indices;
 
 /// So many distinct paths are shown.
 const PATHS: usize = 8;
-/// So many ways are named to find the distinct ones among them.
+/// Maximum number of paths to name in the search for distinct ones.
 const NAMED: usize = 256;
 /// Where one object alone holds what was asked about, so many times it is asked who holds that.
 const UPWARDS: usize = 6;

@@ -30,7 +30,7 @@ pub struct Fold {
     pub number: Option<usize>,
 }
 
-/// The objects to draw beside the ring, those on the ways to buffers first, and the others.
+/// The objects to draw beside the ring: those on paths to buffers first, then the others.
 pub fn chosen(leak: &Leak, detail: Detail, ring: &HashMap<u32, usize>) -> (Vec<u32>, Vec<Fold>) {
     let mut choice = Choice {
         drawn: vec![false; leak.graph.nodes.len()],

@@ -1,4 +1,4 @@
-//! Several reports as one: of the collections of a run, or of the ranks of a job.
+//! Merges reports: of the collections of a run, or of the ranks of a job.
 
 use std::collections::{HashMap, HashSet};
 
@@ -6,7 +6,7 @@ use super::assemble::BUFFER_LIMIT;
 use super::model::{Leak, Report};
 use super::occurrences;
 
-/// One report of all that some reports found; `None` of none.
+/// Merges reports into one; `None` if there are none.
 ///
 /// Leaks with the same signature are one leak: counts and bytes are added up, and the first occurrence
 /// is the one that is drawn. What the reports disagree on (the process, the collection) is as the
