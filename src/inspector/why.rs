@@ -54,8 +54,8 @@ impl Inspector {
         for object in objects.iter() {
             let node = live.objects.number_of(&object).ok_or_else(|| {
                 PyTypeError::new_err(format!(
-                    "why_alive() cannot find the referrers of a {}, which the garbage collector does not \
-             track; pass a tensor, an array or a container",
+                    "why_alive() cannot find the referrers of this {}, which the garbage collector does not \
+                     track; pass a tensor, an array or a container",
                     self.type_name(&object)
                 ))
             })?;
