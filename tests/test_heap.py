@@ -387,7 +387,9 @@ def test_a_look_while_another_thread_is_in_a_backward_pass(torch: Any) -> None:
     finally:
         done.set()
         thread.join()
-    assert any(note.startswith("Another thread is running a backward pass") for note in during.notes)
+    assert any(
+        note.startswith("Another thread is running a backward pass") for note in during.notes
+    )
     assert of(during, weight.data_ptr()).bytes == weight.nbytes
     after = cyclescope.heap()
     assert not any(note.startswith("Another thread") for note in after.notes)
