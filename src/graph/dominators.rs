@@ -177,7 +177,7 @@ struct Walk {
     /// From 1 on.
     late: Array<Late>,
     late_count: usize,
-    /// Room for so many nodes that the walk was within at once.
+    /// Maximum depth of the walk.
     depth: usize,
 }
 

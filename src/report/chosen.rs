@@ -15,7 +15,7 @@ const CUTS: usize = 6;
 /// one that is only to be looked at, if it does not touch the rest.
 const CUT_DISTANCE: usize = 5;
 const UNPROVEN_DISTANCE: usize = 1;
-/// At most so many boxes stand for what is not drawn.
+/// Maximum number of boxes for objects that are not drawn.
 pub const FOLDS: usize = 12;
 /// So many objects of a fold are drawn where it is opened.
 const OPENED: usize = 40;

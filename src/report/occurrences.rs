@@ -8,7 +8,7 @@ use super::words::{counted, grouped, human_bytes, utc};
 /// Maximum number of separate occurrences of a leak.
 pub const LIMIT: usize = 240;
 
-/// A leak of so many groups of objects that held so many bytes, as it was seen at this time in this process.
+/// One occurrence: the time, the process, the number of groups of objects and the bytes held.
 pub fn of(process: &Process, time: f64, count: u64, bytes: u64) -> Occurrence {
     Occurrence {
         time,
