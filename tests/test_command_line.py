@@ -285,7 +285,7 @@ def test_merge_has_a_column_a_rank(command: Command, tmp_path: Path) -> None:
         of_rank(file, rank, count)
     done = command("merge", "ranks/*.json")
     head, row, *_ = done.stdout.splitlines()
-    assert head.split("  ")[1:][-1].strip() == "all"
+    assert head.split("  ")[1:][-1].strip() == "total"
     assert head.index("rank 0") < head.index("rank 2") < head.index("rank 10")
     assert row.split()[1:] == ["1.0", "2.0", "3.0", "6.0"]
     assert command("merge", "ranks").stdout == done.stdout

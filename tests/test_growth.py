@@ -213,7 +213,7 @@ def test_a_program_without_pytorch_is_not_made_to_import_it() -> None:
 
 @pytest.mark.parametrize("every", [0, -1, True, "often"])
 def test_a_wrong_number_of_steps_is_refused(every: object) -> None:
-    with pytest.raises(ValueError, match="every must be a number of steps"):
+    with pytest.raises(ValueError, match="every must be a positive number of steps"):
         cyclescope.LeakMonitor(every=every)  # type: ignore[arg-type]
 
 

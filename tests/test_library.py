@@ -164,7 +164,7 @@ def test_pytorchs_own_leaks_are_known() -> None:
         assert leak.library.name == "torch"
         assert leak.library.version is not None
         assert version.startswith(leak.library.version.split("+")[0])
-    assert "Known: seen in torch" in str(report)
+    assert "Known: occurs in torch" in str(report)
     make()
     without = cyclescope.find_tensor_cycles(devices="any", ignore=["torch"])
     assert without.leaks == []

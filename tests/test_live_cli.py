@@ -73,5 +73,5 @@ def test_what_grows_with_the_steps_of_the_optimizer_is_told(
 def test_without_the_option_nothing_is_looked_for(tmp_path: Path) -> None:
     done = run(tmp_path, "--fail-on-leak")
     assert done.returncode == 0, done.stderr
-    assert "collects tensors" not in done.stderr
+    assert "accumulates tensors" not in done.stderr
     assert list((tmp_path / "reports").glob("growth-*")) == []

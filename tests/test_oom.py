@@ -262,7 +262,13 @@ def test_the_page_has_the_numbers_the_owners_and_what_grew(
         allocator.fail(600 * MIB)
     (report,) = watch.reports
     page = report.with_suffix(".html").read_text()
-    for told in ("Out of memory on cpu", "600.0 MiB", 'role="tree"', "collects tensors", ">step<"):
+    for told in (
+        "Out of memory on cpu",
+        "600.0 MiB",
+        'role="tree"',
+        "accumulates tensors",
+        ">step<",
+    ):
         assert told in page, told
     found = json.loads(report.with_suffix(".json").read_text())
     assert not {"heap", "history"} & set(found)

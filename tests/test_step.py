@@ -151,7 +151,7 @@ def test_scalars() -> None:
 
 def test_what_is_wrong_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     for every in (0, -1, True, 1.5):
-        with pytest.raises(ValueError, match="every must be a number of steps"):
+        with pytest.raises(ValueError, match="every must be a positive number of steps"):
             cyclescope.step(every=every)  # type: ignore[arg-type]
     monkeypatch.setenv("CYCLESCOPE_EVERY", "17")
     collector = StepCollector()

@@ -16,24 +16,24 @@ use crate::model::report::{
     Step,
 };
 
-/// At most so many steps of a cycle are listed, half from each end.
+/// Maximum number of steps listed per cycle, half from each end.
 const STEP_LIMIT: usize = 40;
 
-/// A leak that was looked at, before it is written out: mostly it is known already, and only counted.
+/// A leak that was analysed but not yet rendered: most are known already and only counted.
 #[derive(Clone)]
 pub struct Described {
     pub graph: LeakGraph,
     pub diagnosis: Rc<Diagnosis>,
-    /// The line that allocated each object of the graph, as far as that is known.
+    /// The line that allocated each object of the graph, if known.
     pub allocations: Vec<Option<Place>>,
-    /// How many objects of the group are not in the graph.
+    /// Number of objects of the group that are not in the graph.
     pub omitted: u64,
-    /// The commonest types of these, with their numbers.
+    /// The most common types of these, with their numbers.
     pub omitted_types: Vec<(String, u64)>,
 }
 
 impl Described {
-    /// The buffers on the ways from the cycle, each storage once.
+    /// The buffers on the paths from the cycle, each storage once.
     ///
     /// `buffer_of` gives the buffer that an object of the graph holds, by its index in the snapshot.
     pub fn buffers<'a>(&self, buffer_of: impl Fn(u32) -> Option<&'a DeviceBuffer>) -> Vec<Buffer> {

@@ -11,7 +11,7 @@ use super::live::{Live, LiveBuffer};
 use super::naming::Naming;
 use crate::capture::AllocationTraces;
 use crate::device::{Frameworks, allocator_bytes};
-use crate::graph::{Dominators, Ways};
+use crate::graph::{Dominators, ShortestPaths};
 use crate::model::heap::{Buffer, Category, Class, Device, Heap, SCHEMA, file_of, is_host};
 use crate::model::owners::Branches;
 use crate::model::redact::{NOTE, shorten};
@@ -272,7 +272,7 @@ impl Live<'_> {
             .find_map(|&target| self.memory_index(target))
     }
 
-    fn unreached(&self, ways: &Ways) -> u64 {
+    fn unreached(&self, ways: &ShortestPaths) -> u64 {
         (0..self.objects.len() as u32)
             .filter(|&node| !ways.reaches(node))
             .count() as u64
@@ -292,7 +292,7 @@ impl LiveBuffer {
 
 /// Of the largest buffers, the ways through other objects that refer to their holder, each the shortest
 /// to that object. One pass over all references.
-fn further_ways(live: &Live<'_>, ways: &Ways, best: &[Vec<u32>]) -> Vec<Vec<Vec<u32>>> {
+fn further_ways(live: &Live<'_>, ways: &ShortestPaths, best: &[Vec<u32>]) -> Vec<Vec<Vec<u32>>> {
     let best = &best[..best.len().min(EXPLAINED)];
     let ranks: FxHashMap<u32, usize> = best
         .iter()
@@ -309,7 +309,7 @@ fn further_ways(live: &Live<'_>, ways: &Ways, best: &[Vec<u32>]) -> Vec<Vec<Vec<
             if is_next || found.len() >= 2 * FURTHER || !ways.reaches(from) {
                 continue;
             }
-            let mut way = ways.to(from);
+            let mut way = ways.path_to(from);
             if !way.contains(to) && !live.objects.is_type_reference(from, *to) {
                 way.push(*to);
                 found.push(way);
@@ -336,8 +336,8 @@ fn distinct<'w>(
 }
 
 /// The way to the object that holds a buffer, and comes first on the way to it.
-fn way_to_holder(ways: &Ways, buffer: &LiveBuffer) -> Vec<u32> {
-    let mut way = ways.to(buffer.node);
+fn way_to_holder(ways: &ShortestPaths, buffer: &LiveBuffer) -> Vec<u32> {
+    let mut way = ways.path_to(buffer.node);
     way.pop();
     if way.is_empty() {
         way.push(buffer.holder);

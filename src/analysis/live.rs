@@ -17,7 +17,7 @@ use crate::capture::{
 };
 use crate::cpython::{Builtins, TypeTable, dict_items, find_item, text_of};
 use crate::device::DeviceBuffer;
-use crate::graph::Ways;
+use crate::graph::ShortestPaths;
 
 /// A node of the graph that is no object of the heap.
 pub enum Extra<'py> {
@@ -237,18 +237,18 @@ impl<'py> Live<'py> {
 
     /// A shortest way to each node: from what has a name first, classes through their instances later,
     /// from outside last.
-    pub fn ways(&self) -> Ways {
-        let ways = Ways::new(self.graph().node_bound());
+    pub fn ways(&self) -> ShortestPaths {
+        let ways = ShortestPaths::new(self.graph().node_bound());
         self.find(ways, &[])
     }
 
     /// As [`Live::ways`], to `wanted` and at least as far as those are; not through one of `ends`.
-    pub fn ways_to(&self, wanted: &[u32], ends: &[u32]) -> Ways {
-        let ways = Ways::until(self.graph().node_bound(), wanted.to_vec());
+    pub fn ways_to(&self, wanted: &[u32], ends: &[u32]) -> ShortestPaths {
+        let ways = ShortestPaths::until(self.graph().node_bound(), wanted.to_vec());
         self.find(ways, ends)
     }
 
-    fn find(&self, mut ways: Ways, ends: &[u32]) -> Ways {
+    fn find(&self, mut ways: ShortestPaths, ends: &[u32]) -> ShortestPaths {
         let graph = self.graph();
         let passes = |from: u32| !ends.contains(&from);
         let is_type = |from, to| self.objects.is_type_reference(from, to);

@@ -1,4 +1,4 @@
-//! Ways through the live heap, named.
+//! Names for paths through the live heap.
 
 use petgraph::graph::NodeIndex;
 use pyo3::prelude::*;
@@ -13,9 +13,9 @@ use crate::graph::{LeakEdge, LeakGraph, LeakNode, fold, hide_unless_code, hide_v
 use crate::model::redact::shorten;
 use crate::model::retention::{Beginning, Path};
 
-/// The names of references and the descriptions of objects on some ways.
+/// The names of references and descriptions of objects on some paths.
 ///
-/// Made for all ways at once: what a list holds is looked for once, however many ways pass it.
+/// Computed for all paths at once: a list is searched once, however many paths pass it.
 pub struct Naming<'a, 'py> {
     live: &'a Live<'py>,
     names: FxHashMap<(u32, u32), ReferenceName>,
@@ -25,7 +25,7 @@ pub struct Naming<'a, 'py> {
 }
 
 impl<'a, 'py> Naming<'a, 'py> {
-    /// Names the references on these ways and describes their objects.
+    /// Names the references on these paths and describes their objects.
     pub fn new(
         inspector: &Inspector,
         frameworks: &Frameworks,

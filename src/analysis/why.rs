@@ -12,14 +12,14 @@ use super::busy::busy;
 use super::live::{Live, Root};
 use super::naming::Naming;
 use crate::device::DeviceSelection;
-use crate::graph::Ways;
+use crate::graph::ShortestPaths;
 use crate::model::redact::NOTE;
 use crate::model::retention::{Beginning, Kept, Path, Retention};
 use crate::model::words::without_indices;
 
 /// So many distinct paths are shown.
 const PATHS: usize = 8;
-/// So many ways are named to find the distinct ones among them.
+/// Maximum number of paths to name in the search for distinct ones.
 const NAMED: usize = 256;
 /// Where one object alone holds what was asked about, so many times it is asked who holds that.
 const UPWARDS: usize = 6;
@@ -55,8 +55,8 @@ impl Inspector {
         for object in objects.iter() {
             let node = live.objects.number_of(&object).ok_or_else(|| {
                 PyTypeError::new_err(format!(
-                    "why_alive() cannot find the referrers of a {}, which the garbage collector does not \
-             track; pass a tensor, an array or a container",
+                    "why_alive() cannot find the referrers of this {}, which the garbage collector does not \
+                     track; pass a tensor, an array or a container",
                     self.type_name(&object)
                 ))
             })?;
@@ -273,7 +273,7 @@ fn through_referrers(live: &Live<'_>, suffix: &[u32]) -> Vec<Way> {
         .into_iter()
         .filter(|&referrer| ways.reaches(referrer))
         .map(|referrer| {
-            let mut nodes = ways.to(referrer);
+            let mut nodes = ways.path_to(referrer);
             nodes.extend(suffix);
             Way { nodes, target }
         })
@@ -310,11 +310,11 @@ fn loop_through_outside(live: &Live<'_>, target: u32) -> Option<Vec<u32>> {
         return None;
     }
     let graph = live.graph();
-    let mut forth = Ways::new(graph.node_count());
+    let mut forth = ShortestPaths::new(graph.node_count());
     forth.extend(graph, [target], |from, to| {
         !live.objects.is_type_reference(from, to)
     });
-    let mut back = Ways::new(graph.node_count());
+    let mut back = ShortestPaths::new(graph.node_count());
     back.extend(&graph.reversed(), [target], |to, from| {
         !live.objects.is_type_reference(from, to)
     });
@@ -323,15 +323,15 @@ fn loop_through_outside(live: &Live<'_>, target: u32) -> Option<Vec<u32>> {
 
 /// The shortest way out and back that uses one of some references and passes no node twice.
 fn shortest_loop(
-    forth: &Ways,
-    back: &Ways,
+    forth: &ShortestPaths,
+    back: &ShortestPaths,
     references: impl Iterator<Item = (u32, u32)>,
 ) -> Option<Vec<u32>> {
     references
         .filter(|&(from, to)| forth.reaches(from) && back.reaches(to))
         .map(|(from, to)| {
-            let mut way = forth.to(from);
-            way.extend(back.to(to).into_iter().rev());
+            let mut way = forth.path_to(from);
+            way.extend(back.path_to(to).into_iter().rev());
             way
         })
         .filter(|way| {
@@ -352,7 +352,7 @@ fn passes_supposed(live: &Live<'_>, way: &[u32]) -> bool {
 
 /// A loop through the hooks of an autograd function. Which function has which hooks is not to be seen
 /// from Python; but where the object leads to every function that there is, it leads to that one.
-fn supposed_loop(live: &Live<'_>, forth: &Ways, back: &Ways) -> Option<Vec<u32>> {
+fn supposed_loop(live: &Live<'_>, forth: &ShortestPaths, back: &ShortestPaths) -> Option<Vec<u32>> {
     if !live
         .functions
         .iter()

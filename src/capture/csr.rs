@@ -1,4 +1,4 @@
-//! A large graph in little memory: the references of each object in one array (compressed sparse rows).
+//! A compact graph: the references of all objects in one array (compressed sparse rows, CSR).
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use petgraph::visit::{
 
 use crate::memory::array::{Growing, prefetch};
 
-/// So many references are looked through at once.
+/// Number of references to scan at once.
 const BLOCK: usize = 256;
 
 /// The references between objects with the numbers 0 to `node_count() - 1`, each once per reference.
@@ -45,7 +45,7 @@ impl fmt::Debug for Csr {
 }
 
 impl Csr {
-    /// An empty graph with room for so many nodes and references.
+    /// An empty graph with capacity for this many nodes and references.
     pub fn with_capacity(nodes: usize, references: usize) -> Self {
         let mut first = Growing::with_capacity(nodes + 1);
         first.push(0);
@@ -55,7 +55,7 @@ impl Csr {
         }
     }
 
-    /// A graph of so many nodes with these references, in their order from each node.
+    /// A graph with `nodes` nodes and these references. Those of each node keep their order.
     pub fn from_edges(nodes: usize, edges: &[(u32, u32)]) -> Self {
         let mut graph = Self::with_capacity(nodes, 0);
         graph.insert(nodes, edges);
@@ -80,7 +80,7 @@ impl Csr {
         self.targets.len()
     }
 
-    /// Where the references of a node are among those of all, for [`Csr::at`].
+    /// The range of a node's references, for [`Csr::at`].
     #[inline(always)]
     pub(crate) fn span(&self, node: u32) -> (u32, u32) {
         match self.first.get(node as usize..node as usize + 2) {
@@ -89,38 +89,38 @@ impl Csr {
         }
     }
 
-    /// The references at some places, from one to before another.
+    /// The references in a half-open range.
     #[inline(always)]
     pub(crate) fn at(&self, from: u32, to: u32) -> &[u32] {
         &self.targets[from as usize..to as usize]
     }
 
-    /// What a node refers to, in order; nothing for a number that no node has.
+    /// The referents of a node, in order; empty for an index that no node has.
     #[inline]
     pub fn targets(&self, node: u32) -> &[u32] {
         let (from, to) = self.span(node);
         self.at(from, to)
     }
 
-    /// Says that it is asked soon where the references of a node are.
+    /// Prefetches the range of a node's references.
     #[inline(always)]
     pub(crate) fn prefetch_node(&self, node: u32) {
         prefetch(&self.first, node as usize);
     }
 
-    /// Says that the references of a node are asked for soon.
+    /// Prefetches the references of a node.
     #[inline(always)]
     pub(crate) fn prefetch_targets(&self, node: u32) {
         self.prefetch_at(self.span(node).0);
     }
 
-    /// Says that the reference at a place is asked for soon.
+    /// Prefetches the reference at an index.
     #[inline(always)]
     pub(crate) fn prefetch_at(&self, place: u32) {
         prefetch(&self.targets, place as usize);
     }
 
-    /// The bytes of memory that the graph takes.
+    /// The memory of the graph, in bytes.
     pub fn bytes(&self) -> usize {
         size_of::<u32>() * (self.first.capacity() + self.targets.capacity())
     }
@@ -159,7 +159,7 @@ impl Csr {
         }
     }
 
-    /// The nodes that refer to `node`, each once, in order; looks at every reference.
+    /// The referrers of `node`, each once, in order. Scans all references.
     pub fn sources(&self, node: u32) -> Vec<u32> {
         let source = |place| self.first.partition_point(|&first| first as usize <= place) - 1;
         let mut found: Vec<u32> = Vec::new();
@@ -175,7 +175,7 @@ impl Csr {
         found
     }
 
-    /// The graph with each reference turned round.
+    /// The transposed graph: each reference reversed.
     pub fn reversed(&self) -> Self {
         Self::collected(self.node_count(), |put| {
             for from in 0..self.node_count() as u32 {

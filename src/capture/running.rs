@@ -10,7 +10,7 @@ use crate::cpython::attributes::attribute;
 use crate::cpython::frames::{Parts, Variables, code_of_frame, inner_frame};
 use crate::cpython::read::{dict_items, find_item, imported, int_value, printable, text_of};
 
-/// A function call that a thread is in the midst of.
+/// A function call that a thread is running.
 pub struct RunningFrame {
     /// The number of the thread, as `threading.get_ident()` has it.
     pub thread: u64,

@@ -1,4 +1,4 @@
-//! The frameworks in the process, and what memory their objects hold.
+//! The frameworks in the process, and the memory that their objects hold.
 
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -27,7 +27,7 @@ pub struct Frameworks {
     cupy: Option<Cupy>,
     /// A class of ours that derives from `weakref.ref`.
     reference: Py<PyType>,
-    /// How many modules there were at the last look for frameworks; 0 if one of them was not all there.
+    /// Number of modules at the last search for frameworks; 0 if one was still being imported.
     modules: usize,
 }
 

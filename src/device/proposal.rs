@@ -2,7 +2,7 @@
 
 use super::DeviceBuffer;
 
-/// A framework's word on what memory an object holds, not yet confirmed.
+/// The memory that an object holds according to its framework, not yet confirmed.
 pub struct Proposal {
     pub buffer: DeviceBuffer,
 }

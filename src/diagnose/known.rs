@@ -1,4 +1,4 @@
-//! Leaks of libraries that are publicly known, each run and seen here before it was listed.
+//! Known leaks of libraries. Each was reproduced before it was listed.
 //!
 //! `known.json` lists them; `make test-known` installs the versions that it names and runs each entry's
 //! program (`tests/known/`) with them. An entry is recognised by the whole cycle, object by object: that is
@@ -15,9 +15,9 @@ use crate::model::report::{Known, Leak, Step};
 struct Entry {
     name: String,
     library: String,
-    /// The versions at which it was run and leaked; others may leak too.
+    /// The tested versions that leak; others may leak too.
     versions: Vec<String>,
-    /// The first version at which it was run and did not leak.
+    /// The first tested version without the leak.
     fixed_in: Option<String>,
     link: Option<String>,
     remedy: String,
@@ -25,7 +25,7 @@ struct Entry {
     steps: Vec<Shape>,
 }
 
-/// What is asked of one object of the cycle and of its reference to the next.
+/// The conditions on one object of the cycle and its reference to the next.
 #[derive(Debug, Deserialize)]
 struct Shape {
     r#type: Option<String>,

@@ -1,4 +1,4 @@
-//! Whose code is a leak: the program's own, or a library's?
+//! Attribution of a leak: to the program or to a library.
 //!
 //! Judged by files and names alone; nothing is imported and no code of the program runs. The version
 //! comes from the metadata that installers leave beside a package (`NAME-VERSION.dist-info`, as
@@ -12,12 +12,12 @@ use super::known::{known, normal};
 use crate::capture::is_library_file;
 use crate::model::report::{Advice, Leak, Library, Location, Node, NodeKind, Report};
 
-/// What the interpreter's own modules are called in a report.
+/// Name of the interpreter's own modules in a report.
 pub const STANDARD_LIBRARY: &str = "the standard library";
 
 /// Folders of installed packages.
 const INSTALLED: [&str; 2] = ["/site-packages/", "/dist-packages/"];
-/// A list of installed files that is larger than this is not read.
+/// Maximum size of a list of installed files to read.
 const RECORD_LIMIT: u64 = 4 << 20;
 /// Modules of the interpreter whose types say nothing about whose code uses them.
 const INTERPRETER: [&str; 5] = ["builtins", "collections", "functools", "types", "itertools"];
@@ -48,9 +48,9 @@ pub fn say_whose(report: &mut Report) {
     }
 }
 
-/// What the user of a library can do about a leak of it; `None` if the pattern's advice says so.
+/// Advice for the user of a leaking library; `None` if the pattern's advice applies.
 ///
-/// A pattern knows the line that makes the cycle, but nobody edits an installed library.
+/// A pattern names the line that creates the cycle, but users do not edit installed libraries.
 fn advice_to_user(leak: &Leak) -> Option<Advice> {
     if speaks_to_user(leak) {
         return None;

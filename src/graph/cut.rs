@@ -1,4 +1,4 @@
-//! Which references to remove so that the buffers go.
+//! Which references to remove to free the buffers.
 
 use std::cmp::Reverse;
 
@@ -15,31 +15,31 @@ use super::shortest::paths_to_buffers;
 use crate::capture::{ReferenceName, Snapshot};
 use crate::cpython::ObjectKind;
 
-/// More cuts than this are not looked for: nobody would make them.
+/// Maximum number of cuts to search for: nobody would make more.
 const CUT_LIMIT: usize = 8;
-/// Of a long cycle, only the best references are tried.
+/// Maximum number of references to try in a long cycle, best first.
 const CANDIDATE_LIMIT: usize = 64;
-/// More references of one kind than this are not cut together.
+/// Maximum number of similar references to cut together.
 const ALIKE_LIMIT: usize = 32;
-/// A reference outside of the cycle is cut only if those of the cycle are all plumbing.
+/// Added for a reference outside the cycle, which is cut only if the cycle is all plumbing.
 const OUTSIDE_CYCLE: u32 = 500;
 
 /// The references to remove.
 #[derive(Clone, Debug, Default)]
 pub struct CutSet {
-    /// In the order in which they were found; the first is in the cycle that is shown.
+    /// In the order in which they were found. The first is in the cycle that is shown.
     pub edges: Vec<EdgeIndex>,
-    /// True if without them no cycle of the graph reaches a buffer.
+    /// True if no cycle of the graph reaches a buffer without these references.
     pub frees: bool,
 }
 
 /// The references to remove, best first.
 ///
-/// Looks for one reference of the shown cycle that is enough, in the order of [`preference`]; or of the
-/// way from it to a buffer, where the cycle is all plumbing (a class is always one). The way back to an
-/// owner, which one line makes in every node of a tree, counts as one. If none is enough, cuts the best
-/// and all that are alike, and goes on with the next cycle that still reaches a buffer. In the end,
-/// cuts that the others make needless are dropped.
+/// Searches the shown cycle, in the order of [`preference`], for one reference that is enough; or the
+/// path from it to a buffer, if the cycle is all plumbing (a class is always a cycle). The back
+/// references to an owner, which one line creates in every node of a tree, count as one. If none is
+/// enough, cuts the best one with all similar ones, and continues with the next cycle that still reaches
+/// a buffer. Finally drops cuts that the others make unnecessary.
 pub fn find_cuts(graph: &LeakGraph, cycle: &Cycle) -> CutSet {
     let mut rest = graph.clone();
     let mut cuts = CutSet::default();
@@ -88,8 +88,8 @@ pub fn find_cuts(graph: &LeakGraph, cycle: &Cycle) -> CutSet {
     cuts
 }
 
-/// The reference and those of the same name between objects of the same types, which the same line of
-/// a program makes: attributes and variables, but not the items of containers.
+/// The reference and all similar ones: same name, between objects of the same types, so made by the same
+/// line of code. Attributes and variables only, not the items of containers.
 fn alike(graph: &LeakGraph, edge: EdgeIndex) -> Vec<EdgeIndex> {
     let kind = |edge: EdgeIndex| {
         let (from, _) = graph.edge_endpoints(edge)?;
@@ -125,7 +125,7 @@ fn without(graph: &LeakGraph, edges: &[EdgeIndex]) -> LeakGraph {
     rest
 }
 
-/// Drops cuts, the last first, without which the others still free every buffer.
+/// Drops unnecessary cuts, last first: those without which the others still free every buffer.
 fn drop_needless(graph: &LeakGraph, cuts: &mut Vec<EdgeIndex>) {
     for index in (0..cuts.len()).rev() {
         let mut others = cuts.clone();
@@ -136,7 +136,7 @@ fn drop_needless(graph: &LeakGraph, cuts: &mut Vec<EdgeIndex>) {
     }
 }
 
-/// How gladly a person would remove a reference; less is better.
+/// Rank of a reference as a cut; lower is better.
 ///
 /// The program's own code before a library's, both before the interpreter's plumbing. An attribute
 /// of an object is easiest to change, most of all one that by its name points back to an owner, and
@@ -249,7 +249,7 @@ fn is_code(node: &LeakNode) -> bool {
     )
 }
 
-/// True for objects that stand between an owner and what it keeps: to cut there would cut off more.
+/// True for objects between an owner and several others that it keeps: a cut there would remove more.
 fn holds_others(node: &LeakNode) -> bool {
     matches!(
         node.description.kind,
@@ -262,7 +262,7 @@ fn holds_others(node: &LeakNode) -> bool {
     )
 }
 
-/// True for the names by which objects commonly refer to what owns them or came before them.
+/// True for common names of back references to an owner or a predecessor.
 pub fn points_back(name: &str) -> bool {
     let name = name.trim_start_matches('_').to_ascii_lowercase();
     const NAMES: [&str; 20] = [
@@ -290,7 +290,7 @@ pub fn points_back(name: &str) -> bool {
     NAMES.contains(&name.as_str())
 }
 
-/// True if without some references no cycle of a whole group reaches a buffer.
+/// True if no cycle of a whole group reaches a buffer without these references.
 ///
 /// For groups too large to be described: `cuts` are the objects at either end of references between
 /// described objects. Such a reference may stand for a way through the owner's plumbing (its

@@ -1,4 +1,4 @@
-//! The cycle that a person would read first.
+//! The most telling cycle of a leak.
 
 use petgraph::Direction;
 use petgraph::algo::kosaraju_scc;
@@ -10,7 +10,7 @@ use super::group::is_cyclic;
 use super::leak_graph::LeakGraph;
 use crate::capture::ReferenceName;
 
-/// A closed way: `nodes[i]` refers to `nodes[i + 1]` by `edges[i]`, the last to the first.
+/// A cycle: `nodes[i]` refers to `nodes[i + 1]` by `edges[i]`, the last to the first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cycle {
     pub nodes: Vec<NodeIndex>,
@@ -65,7 +65,7 @@ pub fn first_cycle(graph: &LeakGraph) -> Option<Cycle> {
         .map(|(_, _, cycle)| cycle)
 }
 
-/// What a person reads of a cycle.
+/// The steps of a cycle as shown.
 fn steps<'a>(
     graph: &'a LeakGraph,
     cycle: &'a Cycle,

@@ -10,14 +10,14 @@ use petgraph::visit::EdgeRef;
 use super::leak_graph::LeakGraph;
 use crate::capture::ReferenceName;
 
-/// What a step along ordinary references costs.
+/// Cost of a step along an ordinary reference.
 const STEP: u32 = 10;
-/// What a step costs more if it uses, or leads to, the interpreter's plumbing.
+/// Extra cost of a step that uses, or leads to, the interpreter's plumbing.
 const PLUMBING: u32 = 1000;
-/// What a step costs more if it leads to a library's own object.
+/// Extra cost of a step to an object of a library.
 const LIBRARY: u32 = 3;
-/// What a step costs more if it uses the note of `functools.update_wrapper`: an object that wraps
-/// another commonly has it under a name of its own too, and which comes first differs by version.
+/// Extra cost of `__wrapped__` (`functools.update_wrapper`): a wrapper commonly refers to the wrapped
+/// object by another name too, and which comes first differs by version.
 const NOTE: u32 = 1;
 
 /// The cost of following one reference.
@@ -33,7 +33,7 @@ pub(super) fn cost(graph: &LeakGraph, edge: EdgeIndex) -> u32 {
         + if is_note { NOTE } else { 0 }
 }
 
-/// Distances from a set of starts, and the last reference of a shortest way to each node.
+/// Distances from a set of starts, and the last reference of a shortest path to each node.
 pub(super) struct Distances {
     pub distance: Vec<Option<u32>>,
     pub last_edge: Vec<Option<EdgeIndex>>,
@@ -41,8 +41,8 @@ pub(super) struct Distances {
 
 /// Dijkstra's algorithm along or against the references, among the nodes that `inside` allows.
 ///
-/// Of equal ways, the one found first in the order of nodes and references wins, so the result
-/// depends on nothing but the graph.
+/// Among paths of equal cost, the first in the order of nodes and references wins, so the result
+/// depends only on the graph.
 pub(super) fn distances(
     graph: &LeakGraph,
     starts: &[NodeIndex],
@@ -82,7 +82,7 @@ pub(super) fn distances(
 }
 
 impl Distances {
-    /// The references of the shortest way from a start to `end`, in order.
+    /// The references of the shortest path from a start to `end`, in order.
     pub fn path_to(&self, graph: &LeakGraph, end: NodeIndex) -> Vec<EdgeIndex> {
         let mut edges = Vec::new();
         let mut node = end;

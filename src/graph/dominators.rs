@@ -1,7 +1,7 @@
-//! What keeps what alive, alone: the dominator tree of a heap, and the bytes that each object retains.
+//! The dominator tree of a heap, and the retained size of each object.
 //!
-//! An object dominates another if every way from the roots to that other passes through it. Then, and
-//! only then, letting go of the one frees the other.
+//! An object dominates another if every path from the roots to the other passes through it. Then, and
+//! only then, freeing the first frees the second.
 
 use bytemuck::{Pod, Zeroable};
 use rustc_hash::FxHashMap;
@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 use crate::capture::Csr;
 use crate::memory::array::{Array, Growing, prefetch};
 
-/// Who dominates whom, with a virtual root above all roots.
+/// The dominator tree, with a virtual root above all roots.
 pub struct Dominators {
     /// By node.
     places: Array<Place>,
@@ -20,11 +20,11 @@ pub struct Dominators {
     peak_bytes: usize,
 }
 
-/// What is known of a node, by node: it is met in no order, so it lies together.
+/// The state of a node. Nodes are visited in no order, so it is kept together.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct Place {
-    /// In the order of the walk, from 1 on; 0 for what was not reached.
+    /// Preorder number, from 1; 0 if not reached.
     number: u32,
     /// The last of the references in [`Walk::late`] that lead here; 0 if none does.
     late: u32,
@@ -42,7 +42,7 @@ struct Late {
     before: u32,
 }
 
-/// What is known of a node that [`semi_dominators`] is done with, by number.
+/// The state of a node that [`semi_dominators`] has processed, by number.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct Link {
@@ -54,19 +54,19 @@ struct Link {
 impl Dominators {
     /// The virtual root, as an immediate dominator.
     pub const ROOT: u32 = u32::MAX - 1;
-    /// Stands for the immediate dominator of a node that no root reaches.
+    /// In place of the immediate dominator of a node that no root reaches.
     pub const UNREACHED: u32 = u32::MAX;
 
-    /// The dominator tree of what can be reached from `roots`.
+    /// The dominator tree of the nodes reachable from `roots`.
     ///
     /// Semi-NCA (Georgiadis, Tarjan and Werneck, "Finding Dominators in Practice", 2006): the
     /// semi-dominators of Lengauer and Tarjan by path compression, then each immediate dominator as the
-    /// nearest ancestor above the semi-dominator. Nothing recurses, so a list of a million objects is no
-    /// danger to the stack.
+    /// nearest ancestor above the semi-dominator. Nothing recurses, so a list of a million objects cannot
+    /// overflow the stack.
     ///
-    /// A large heap fits no cache of a processor, and time goes by waiting for memory. So the walk
-    /// itself decides most references: the one by which it enters a node, and those from the nodes it is
-    /// within. Only the others are kept, and nothing is turned round for them.
+    /// A large heap does not fit into any cache, so the time is spent waiting for memory. The walk itself
+    /// therefore settles most references: the one by which it enters a node, and those from its
+    /// ancestors. Only the others are stored, and the graph is not reversed.
     pub fn new(graph: &Csr, roots: &[u32]) -> Self {
         let Walk {
             places,
@@ -103,7 +103,7 @@ impl Dominators {
         }
     }
 
-    /// The nearest object that alone keeps `node`, [`Self::ROOT`] or [`Self::UNREACHED`].
+    /// The immediate dominator of `node`, [`Self::ROOT`] or [`Self::UNREACHED`].
     pub fn immediate(&self, node: u32) -> u32 {
         match self.places.get(node as usize) {
             None | Some(Place { number: 0, .. }) => Self::UNREACHED,
@@ -119,13 +119,13 @@ impl Dominators {
         self.immediate(node) != Self::UNREACHED
     }
 
-    /// The most memory that finding the tree took at once, that of the graph not counted.
+    /// Peak memory of the computation, in bytes, without the graph.
     pub fn peak_bytes(&self) -> usize {
         self.peak_bytes
     }
 
-    /// For each node that dominates a node with a size, or has one: the sums of the sizes of both
-    /// kinds over itself and all that it dominates. What no root reaches has no part in it.
+    /// Retained sizes: for each node that has a size or dominates a node with one, the sums of both kinds
+    /// of sizes over itself and all nodes that it dominates. Unreachable nodes do not count.
     ///
     /// Takes time and memory for those nodes only, and few objects of a heap hold a buffer.
     pub fn retained(&self, sizes: &[(u32, [u64; 2])]) -> FxHashMap<u32, [u64; 2]> {
@@ -170,14 +170,14 @@ fn add(sum: &mut [u64; 2], more: [u64; 2]) {
 struct Walk {
     places: Array<Place>,
     order: Array<u32>,
-    /// How many numbers there are.
+    /// The number of nodes entered.
     count: usize,
-    /// By number: that of the node through which it was come to.
+    /// By number: the number of its parent in the walk.
     parent: Array<u32>,
     /// From 1 on.
     late: Array<Late>,
     late_count: usize,
-    /// Room for so many nodes that the walk was within at once.
+    /// Maximum depth of the walk.
     depth: usize,
 }
 
@@ -285,13 +285,13 @@ fn depth_first(graph: &Csr, roots: &[u32]) -> Walk {
     walk
 }
 
-/// So many references of a node are fetched before their turn.
+/// Number of references of a node to prefetch.
 const AHEAD: usize = 16;
-/// So many nodes before its turn each part of what is known of one is fetched.
+/// Prefetch distance, in nodes.
 const STRIDE: usize = 8;
 
-/// The semi-dominators, by number: the lowest number from which a node can be come to on a way whose inner
-/// nodes all have higher numbers than its own.
+/// The semi-dominators, by number: the lowest number from which a path leads to the node whose inner
+/// nodes all have higher numbers than the node.
 fn semi_dominators(places: &[Place], order: &[u32], parent: &[u32], late: &[Late]) -> Array<u32> {
     let mut semi = Array::zeroed(order.len());
     let mut links: Array<Link> = Array::zeroed(order.len());
@@ -324,8 +324,8 @@ fn semi_dominators(places: &[Place], order: &[u32], parent: &[u32], late: &[Late
     semi
 }
 
-/// The lowest semi-dominator on the way from `node` up to where the linked nodes end, which are those
-/// above `last`; shortens that way for the next time.
+/// The lowest semi-dominator on the path from `node` up to the end of the linked nodes, which are those
+/// above `last`. Compresses that path.
 #[inline]
 fn lowest_above(mut node: u32, last: u32, links: &mut [Link], stack: &mut Vec<u32>) -> u32 {
     let own = links[node as usize];

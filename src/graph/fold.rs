@@ -13,7 +13,7 @@ use crate::cpython::ObjectKind;
 /// `object → __dict__ → ['x'] → value` becomes `object → .x → value`, and so on, so that the graph
 /// has the same shape on every version of CPython (instance dictionaries exist or not, generators
 /// refer to their variables themselves or through a frame). An object is folded only if every
-/// reference to it is of the kind that is folded with it; with another, it is somebody's own.
+/// reference to it is of the kind that is folded with it; otherwise the program itself refers to it.
 pub fn fold(mut graph: LeakGraph) -> LeakGraph {
     // Tuples before cells: a closure's cells are named by its tuple's references.
     for pass in [Pass::Containers, Pass::Cells] {

@@ -1,4 +1,4 @@
-//! Which groups of cycles hold a buffer?
+//! Finds the groups of cycles that hold a buffer.
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, Hash, Hasher};
@@ -12,7 +12,7 @@ use rustc_hash::FxBuildHasher;
 
 use crate::capture::Snapshot;
 
-/// Cycles that hang together and the buffers they hold: one occurrence of a leak.
+/// Connected cycles and the buffers that they hold: one occurrence of a leak.
 #[derive(Debug)]
 pub struct Group {
     /// The objects of the cycles and those between them and the buffers, buffers included: indices
@@ -22,12 +22,12 @@ pub struct Group {
     pub components: Vec<Vec<u32>>,
     /// The buffers' holders, as indices in the snapshot, ascending.
     pub buffers: Vec<u32>,
-    /// Equal for groups of the same make: the same types and code in the same arrangement.
+    /// Equal for similar groups: the same types and code in the same arrangement.
     pub fingerprint: u64,
 }
 
 impl Group {
-    /// How many objects the cycles consist of.
+    /// The number of objects in the cycles.
     pub fn objects_in_cycles(&self) -> usize {
         self.components.iter().map(Vec::len).sum()
     }
@@ -35,10 +35,10 @@ impl Group {
 
 /// The groups of cycles from which a buffer can be reached, in the order of the snapshot.
 ///
-/// An object that holds no buffer, however indirectly, is left out first; among the rest, the
-/// strongly connected components with a cycle are the culprits, and what they reach is theirs.
-/// Groups are the weakly connected parts of that. Every step is iterative, so a ring of a million
-/// objects is no danger to the stack (petgraph's Tarjan recurses; its Kosaraju does not).
+/// Objects from which no buffer can be reached are left out first. Among the rest, the strongly
+/// connected components with a cycle hold everything that they reach. Groups are the weakly connected
+/// parts of that. Every step is iterative, so a ring of a million objects cannot overflow the stack
+/// (petgraph's Tarjan recurses; its Kosaraju does not).
 pub fn find_groups(snapshot: &Snapshot, is_buffer: &[bool]) -> Vec<Group> {
     let mut whole: DiGraph<(), ()> = Graph::with_capacity(snapshot.len(), snapshot.targets.len());
     for _ in 0..snapshot.len() {
@@ -106,7 +106,7 @@ pub fn find_groups(snapshot: &Snapshot, is_buffer: &[bool]) -> Vec<Group> {
     groups
 }
 
-/// A hash of an object's make and of what it refers to, one step deep.
+/// A hash of an object's type and code, and of its referents, one level deep.
 fn make_of(snapshot: &Snapshot, object: u32) -> u64 {
     let own = |i: u32| {
         snapshot

@@ -1,4 +1,4 @@
-//! One group, described: the graph that the analysis of a leak works on.
+//! The graph of one group, with objects described and references named, on which a leak is analysed.
 
 use petgraph::stable_graph::StableDiGraph;
 
@@ -11,17 +11,17 @@ use crate::cpython::ObjectKind;
 /// indices. Its nodes are never removed: their indices are 0 to `node_count() - 1`.
 pub type LeakGraph = StableDiGraph<LeakNode, LeakEdge>;
 
-/// One object, or a stretch of objects left out.
+/// One object, or a run of omitted objects.
 #[derive(Clone, Debug)]
 pub struct LeakNode {
     pub description: Description,
-    /// Index in the snapshot; `None` for a stretch of objects left out.
+    /// Index in the snapshot; `None` for omitted objects.
     pub object: Option<u32>,
     /// True if the object holds a device buffer.
     pub is_buffer: bool,
-    /// True if objects of its type may hold one: a tensor, also of a subclass and without memory.
+    /// True for tensors, including those of subclasses and those without memory.
     pub is_tensor: bool,
-    /// How many objects stand behind this node: 0 for an object, else it is a stretch left out.
+    /// The number of omitted objects that this node represents; 0 for a single object.
     pub stands_for: u64,
 }
 
@@ -29,7 +29,7 @@ pub struct LeakNode {
 #[derive(Clone, Debug)]
 pub struct LeakEdge {
     pub name: ReferenceName,
-    /// The objects that were folded into it, in order; empty for a reference as the heap has it.
+    /// The objects folded into the reference, in order; empty for a direct reference.
     pub through: Vec<Hop>,
 }
 
@@ -39,7 +39,7 @@ pub struct Hop {
     /// Index in the snapshot.
     pub object: Option<u32>,
     pub label: String,
-    /// The reference that leads to it, and its own that leads on.
+    /// The reference to the object, and its own reference to the next.
     pub into: ReferenceName,
     pub onwards: ReferenceName,
 }

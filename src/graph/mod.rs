@@ -1,8 +1,8 @@
 //! The object graph: components, cycles, paths and cuts. Plain Rust on petgraph, no Python.
 //!
-//! Work comes in two stages. The first looks at *all* the garbage, as bare numbers: which groups of
-//! cycles hold a buffer ([`find_groups`]). The second looks at one group, described and with
-//! its references named ([`LeakGraph`]): which cycle to show, the way to each buffer, which
+//! The analysis has two stages. The first handles *all* garbage, as indices: which groups of cycles hold
+//! a buffer ([`find_groups`]). The second handles one group, with its objects described and its
+//! references named ([`LeakGraph`]): which cycle to show, the shortest path to each buffer, and which
 //! reference to cut.
 
 #![forbid(unsafe_code)]
@@ -30,4 +30,4 @@ pub use leak_graph::{Hop, LeakEdge, LeakGraph, LeakNode};
 pub use redact::{hide_unless_code, hide_values};
 pub use selection::{NODE_LIMIT, Selection, select};
 pub use shortest::{PathToBuffer, paths_to_buffers};
-pub use ways::Ways;
+pub use ways::ShortestPaths;

@@ -3,7 +3,7 @@
 use super::LeakGraph;
 use crate::capture::ReferenceName;
 
-/// Stands for what is left out.
+/// Placeholder for redacted text.
 const HIDDEN: &str = "…";
 
 /// Takes the values of the program out of the names in a graph, before anything is derived from them:

@@ -1,4 +1,4 @@
-//! Which objects of a group are worth describing.
+//! Selects the objects of a group to describe.
 
 use std::collections::VecDeque;
 
@@ -8,9 +8,9 @@ use super::group::Group;
 use crate::capture::Snapshot;
 use crate::cpython::ObjectKind;
 
-/// At most so many objects of one group are described, drawn and analysed by name.
+/// Maximum number of objects of one group to describe, draw and analyse by name.
 pub const NODE_LIMIT: usize = 1000;
-/// Of a cycle longer than [`NODE_LIMIT`], so many objects are kept at either end.
+/// Number of objects to keep at either end of a cycle longer than [`NODE_LIMIT`].
 const CYCLE_ENDS: usize = 8;
 
 /// The objects of a group to describe.
@@ -18,14 +18,14 @@ const CYCLE_ENDS: usize = 8;
 pub struct Selection {
     /// Indices in the snapshot.
     pub nodes: Vec<u32>,
-    /// A long cycle's middle that is left out: the objects before and after it, and how many it is.
+    /// The omitted middle of a long cycle: the objects before and after it, and its length.
     pub gap: Option<(u32, u32, u64)>,
-    /// How many objects of the group are not selected.
+    /// The number of objects of the group that are not selected.
     pub omitted: u64,
 }
 
-/// Selects the whole of an ordinary group; of a large one, the shortest cycle near the first
-/// buffer, the way to that buffer, and what is nearest to them.
+/// Selects all of an ordinary group. Of a large one, selects the shortest cycle near the first buffer,
+/// the path to that buffer, and the objects nearest to them.
 pub fn select(snapshot: &Snapshot, group: &Group) -> Selection {
     if group.nodes.len() <= NODE_LIMIT {
         return Selection {
@@ -125,12 +125,12 @@ fn ends_of(snapshot: &Snapshot, cycle: &[u32]) -> (usize, usize) {
     (last, first)
 }
 
-/// A component number: not of the group.
+/// Component number of objects outside the group.
 const STRANGER: u32 = u32::MAX;
-/// A component number: of the group, and in no cycle.
+/// Component number of objects of the group that are in no cycle.
 const NO_CYCLE: u32 = u32::MAX - 1;
 
-/// The references of a group, backwards.
+/// The reversed references of a group.
 struct Referrers {
     /// Those of object `i` are `from[first[i]..first[i + 1]]`.
     first: Vec<u32>,

@@ -1,4 +1,4 @@
-//! Shortest ways through a leak's graph, the interpreter's plumbing last.
+//! Shortest paths through a leak's graph, which avoid the interpreter's plumbing.
 
 use petgraph::Direction;
 use petgraph::graph::{EdgeIndex, NodeIndex};
@@ -18,7 +18,7 @@ pub struct PathToBuffer {
     pub edges: Vec<EdgeIndex>,
 }
 
-/// A shortest way from the cycle to each buffer that it reaches.
+/// A shortest path from the cycle to each buffer that it reaches.
 pub fn paths_to_buffers(graph: &LeakGraph, cycle: &Cycle) -> Vec<PathToBuffer> {
     let found = distances(graph, &cycle.nodes, Direction::Outgoing, |_| true);
     graph

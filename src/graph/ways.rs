@@ -1,35 +1,35 @@
-//! How the objects of a heap are come to from its roots.
+//! Shortest paths from the GC roots of a heap.
 
 use std::mem;
 
 use crate::capture::Csr;
 use crate::memory::array::{Array, prefetch};
 
-/// A shortest way from a root to each object that roots reach.
-pub struct Ways {
-    /// By node: the node before it on the way, [`ROOT`] or [`NOWHERE`].
+/// A shortest path from a root to each reachable object.
+pub struct ShortestPaths {
+    /// By node: its predecessor on the path, [`ROOT`] or [`NOWHERE`].
     before: Array<u32>,
-    /// The nodes reached, in the order of their distance within each [`Ways::extend`].
+    /// The nodes reached, ordered by distance within each [`ShortestPaths::extend`].
     order: Array<u32>,
     count: usize,
-    /// Nodes with references that were refused, in the order in which they were.
+    /// Nodes with references that `follow` refused, in order.
     refused: Vec<u32>,
-    /// Once these are reached, no more is looked for.
+    /// The search stops once these are reached.
     wanted: Option<Vec<u32>>,
 }
 
 const ROOT: u32 = u32::MAX - 1;
 const NOWHERE: u32 = u32::MAX;
 
-/// So many objects before its turn each part of what is known of one is fetched.
+/// Prefetch distance, in objects.
 const STRIDE: usize = 8;
-/// So many of an object's references are fetched.
+/// Maximum number of references to prefetch per object.
 const AHEAD: usize = 8;
-/// After so many objects it is asked whether more is wanted.
+/// Number of objects between two checks whether the search is done.
 const STRETCH: usize = 1 << 12;
 
-impl Ways {
-    /// Reaches nothing yet.
+impl ShortestPaths {
+    /// No node is reached yet.
     pub fn new(nodes: usize) -> Self {
         let mut before = Array::zeroed(nodes);
         before.fill(NOWHERE);
@@ -42,7 +42,7 @@ impl Ways {
         }
     }
 
-    /// Reaches nothing yet; once it reaches all of `wanted`, it reaches for no more.
+    /// No node is reached yet. The search will stop once all of `wanted` are reached.
     pub fn until(nodes: usize, wanted: Vec<u32>) -> Self {
         Self {
             wanted: Some(wanted),
@@ -50,7 +50,7 @@ impl Ways {
         }
     }
 
-    /// True if all that is wanted is reached.
+    /// True if all wanted nodes are reached.
     fn is_done(&mut self) -> bool {
         let Some(wanted) = &mut self.wanted else {
             return false;
@@ -64,10 +64,10 @@ impl Ways {
         true
     }
 
-    /// Adds the nodes that `roots` reach and nothing has reached so far, breadth first.
+    /// Adds the nodes reachable from `roots` that are not reached yet, breadth first.
     ///
-    /// A reference that `follow` refuses is passed over, so what comes first decides which ways
-    /// are taken. Of equally short ways the one from the first root is taken.
+    /// References that `follow` refuses are skipped. Among paths of equal length, the one from the
+    /// first root wins.
     pub fn extend(
         &mut self,
         graph: &Csr,
@@ -86,7 +86,7 @@ impl Ways {
         self.spread(graph, start, follow);
     }
 
-    /// Goes on from everything reached so far, along references that were refused before.
+    /// Continues from all nodes reached so far, along references that were refused before.
     pub fn resume(&mut self, graph: &Csr, mut follow: impl FnMut(u32, u32) -> bool) {
         let start = self.count;
         for node in mem::take(&mut self.refused) {
@@ -104,8 +104,8 @@ impl Ways {
             let stretch = next + STRETCH;
             while next < self.count.min(stretch) {
                 let node = self.order[next];
-                // Each step needs what the one before it has fetched. Behind the last node reached lie
-                // zeros, and to fetch what node 0 has does no harm.
+                // Each stage needs what the previous one fetched. Behind the last node reached lie
+                // zeros; prefetching node 0 is harmless.
                 if let Some(&last) = self.order.get(next + 1 + 3 * STRIDE) {
                     graph.prefetch_node(last);
                     graph.prefetch_targets(self.order[next + 1 + 2 * STRIDE]);
@@ -147,22 +147,22 @@ impl Ways {
             .is_some_and(|&it| it != NOWHERE)
     }
 
-    /// The way to a node, from its root; empty if there is none.
-    pub fn to(&self, node: u32) -> Vec<u32> {
-        let mut way = Vec::new();
+    /// The path to a node, from its root; empty if the node is not reached.
+    pub fn path_to(&self, node: u32) -> Vec<u32> {
+        let mut path = Vec::new();
         let mut current = node;
         while let Some(&before) = self.before.get(current as usize) {
             if before == NOWHERE {
                 break;
             }
-            way.push(current);
+            path.push(current);
             current = before;
         }
-        way.reverse();
-        way
+        path.reverse();
+        path
     }
 
-    /// How many nodes are reached.
+    /// The number of nodes reached.
     pub fn count(&self) -> usize {
         self.count
     }
@@ -179,32 +179,32 @@ mod tests {
     #[test]
     fn the_shortest_way_wins_and_refused_references_come_last() {
         let graph = Csr::from_edges(6, &[(0, 1), (1, 2), (0, 3), (3, 2), (2, 4), (5, 4)]);
-        let mut ways = Ways::new(6);
-        ways.extend(&graph, [0], |from, to| (from, to) != (1, 2));
-        assert_eq!(ways.to(4), [0, 3, 2, 4]);
-        assert!(!ways.reaches(5) && ways.to(5).is_empty());
-        ways.extend(&graph, [5, 5], |_, _| true);
-        assert_eq!(ways.to(5), [5]);
-        assert_eq!(ways.count(), 6);
+        let mut paths = ShortestPaths::new(6);
+        paths.extend(&graph, [0], |from, to| (from, to) != (1, 2));
+        assert_eq!(paths.path_to(4), [0, 3, 2, 4]);
+        assert!(!paths.reaches(5) && paths.path_to(5).is_empty());
+        paths.extend(&graph, [5, 5], |_, _| true);
+        assert_eq!(paths.path_to(5), [5]);
+        assert_eq!(paths.count(), 6);
 
-        let mut ways = Ways::new(6);
-        ways.extend(&graph, [0], |from, _| from != 2);
-        assert!(!ways.reaches(4));
-        ways.resume(&graph, |_, _| true);
-        assert_eq!(ways.to(4), [0, 1, 2, 4]);
+        let mut paths = ShortestPaths::new(6);
+        paths.extend(&graph, [0], |from, _| from != 2);
+        assert!(!paths.reaches(4));
+        paths.resume(&graph, |_, _| true);
+        assert_eq!(paths.path_to(4), [0, 1, 2, 4]);
     }
     #[test]
-    fn no_more_is_looked_for_once_all_that_is_wanted_is_reached() {
+    fn the_search_stops_once_all_wanted_nodes_are_reached() {
         let count = 10 * STRETCH as u32;
         let edges: Vec<(u32, u32)> = (1..count).map(|node| (node - 1, node)).collect();
         let graph = Csr::from_edges(count as usize, &edges);
-        let mut ways = Ways::until(graph.node_count(), vec![9, 3]);
-        ways.extend(&graph, [0], |_, _| true);
-        assert_eq!(ways.to(9).len(), 10);
-        assert!(ways.count() < 2 * STRETCH);
-        // What is wanted and out of reach leaves nothing out.
-        let mut ways = Ways::until(graph.node_count(), vec![9, 3]);
-        ways.extend(&graph, [5], |_, _| true);
-        assert_eq!(ways.count(), graph.node_count() - 5);
+        let mut paths = ShortestPaths::until(graph.node_count(), vec![9, 3]);
+        paths.extend(&graph, [0], |_, _| true);
+        assert_eq!(paths.path_to(9).len(), 10);
+        assert!(paths.count() < 2 * STRETCH);
+        // An unreachable wanted node does not stop the search early.
+        let mut paths = ShortestPaths::until(graph.node_count(), vec![9, 3]);
+        paths.extend(&graph, [5], |_, _| true);
+        assert_eq!(paths.count(), graph.node_count() - 5);
     }
 }

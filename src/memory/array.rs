@@ -7,9 +7,9 @@ use std::ptr::NonNull;
 use bytemuck::Pod;
 use memmap2::MmapMut;
 
-/// From so many bytes on an array has huge pages: that is how large those are on most machines.
+/// Minimum size of an array with huge pages: their size on most machines.
 const HUGE_PAGE: usize = 2 << 20;
-/// From so many bytes on an array has memory of its own from the system.
+/// Minimum size of an array that is mapped directly from the system.
 const OWN: usize = 1 << 20;
 
 /// An array of fixed length that begins as zeros.
@@ -108,7 +108,7 @@ pub(crate) struct Growing<T> {
 }
 
 impl<T: Pod> Growing<T> {
-    /// Nothing yet, with room for so many items; they take no memory before they are there.
+    /// Empty, with capacity for this many items, which take no memory until they are added.
     pub fn with_capacity(room: usize) -> Self {
         Self {
             room: Array::zeroed(room),

@@ -1,4 +1,4 @@
-//! What changed between two heaps.
+//! The changes between two heaps.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -10,19 +10,19 @@ use super::lines::{Ink, Lines};
 use super::report::Process;
 use super::words::{grouped, human_bytes};
 
-/// What changed between two heaps.
+/// The changes between two heaps.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Diff {
-    /// The ways to the memory that changed.
+    /// The paths to the memory that changed.
     pub rows: Vec<Change>,
-    /// The same by what has a name first on these ways, with all that it owns.
+    /// The same by owner: the first named object on these paths.
     #[serde(default)]
     pub owners: Vec<Change>,
-    /// By how many bytes in all.
+    /// Total change in bytes.
     pub bytes: i64,
-    /// By how many objects.
+    /// Change in the number of objects.
     pub objects: i64,
-    /// When the earlier and when the later heap were looked at, in seconds since 1970-01-01 UTC.
+    /// Times of the earlier and the later heap, in seconds since 1970-01-01 UTC.
     #[serde(default)]
     pub times: [f64; 2],
     /// The process of the later one.
@@ -36,7 +36,7 @@ pub struct Change {
     /// As [`Buffer::kind`], or [`Buffer::first_owner`] without numbers.
     pub name: String,
     pub bytes: i64,
-    /// By how many buffers.
+    /// Change in the number of buffers.
     pub buffers: i64,
     pub now_bytes: u64,
 }
@@ -72,7 +72,7 @@ pub(crate) fn signed(number: i64, write: impl Fn(u64) -> String) -> String {
 }
 
 impl Heap {
-    /// What grew and what shrank since `old`, by owner, the most bytes first.
+    /// The changes since `old`, by owner, most bytes first.
     pub fn diff(&self, old: &Self) -> Diff {
         let rows = self.changes(old, Buffer::kind);
         Diff {
@@ -88,7 +88,7 @@ impl Heap {
         }
     }
 
-    /// What changed by this name of each buffer, the most bytes first.
+    /// The changes by this name of each buffer, most bytes first.
     fn changes(&self, old: &Self, name: impl Fn(&Buffer) -> String) -> Vec<Change> {
         let mut rows: BTreeMap<String, Change> = BTreeMap::new();
         for (heap, sign) in [(old, -1i64), (self, 1)] {

@@ -1,8 +1,8 @@
-//! What grows with the steps of a program: the model, as the package writes it in JSON.
+//! Growth with the number of steps: the model, as the package writes it in JSON.
 
 use serde::{Deserialize, Serialize};
 
-/// The groups of tensors that grow, and how much there was at each sample.
+/// The growing groups of tensors, and their size at each sample.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct GrowthReport {
@@ -10,25 +10,25 @@ pub struct GrowthReport {
     pub schema: u32,
     /// When it was written, in seconds since 1970-01-01 UTC.
     pub time: f64,
-    /// How many steps there had been, and in every so manieth there was a sample.
+    /// Number of steps so far, and number of steps between samples.
     pub steps: u64,
     pub every: u64,
-    /// What the samples have taken, in seconds and of the program's time.
+    /// Time spent on samples, in seconds and as a fraction of the program's time.
     pub samples: u64,
-    /// So many samples it takes to tell anything.
+    /// Number of samples needed before growth is detected.
     pub needed: u64,
     pub seconds: f64,
     pub share: f64,
     pub found: Vec<Growth>,
-    /// All tensors that Python saw.
+    /// All tensors visible from Python.
     pub all: Vec<Sample>,
-    /// What PyTorch's allocator had handed out on all GPUs; empty where none is used.
+    /// Bytes allocated by PyTorch on all GPUs; empty if none is used.
     pub allocated: Vec<Sample>,
-    /// What to know about it.
+    /// Remarks about the result.
     pub notes: Vec<String>,
 }
 
-/// A group that grows.
+/// A growing group.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Growth {
@@ -36,16 +36,16 @@ pub struct Growth {
     pub owner: String,
     pub summary: String,
     pub advice: String,
-    /// At which step it was clear.
+    /// The step at which the growth was detected.
     pub step: u64,
     pub tensors: u64,
     pub bytes: u64,
     pub bytes_per_step: f64,
     pub example: String,
     pub allocated_at: Option<String>,
-    /// What there was of the group at each sample; empty for what does not grow in number.
+    /// The size of the group at each sample; empty if its number does not grow.
     pub history: Vec<Sample>,
 }
 
-/// How much there was at a step: its number, how many tensors, and bytes of their storages.
+/// A sample: the step, the number of tensors, and the bytes of their storages.
 pub type Sample = (u64, u64, u64);

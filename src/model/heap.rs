@@ -1,4 +1,4 @@
-//! The live heap: the model, its tables, what differs between two of them.
+//! The live heap: the model, its tables, and the difference between two heaps.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -13,43 +13,43 @@ use super::words::{counted, grouped, human_bytes, name, short_location, without_
 
 /// The version of the JSON.
 pub const SCHEMA: u32 = 1;
-/// How wide the first column of a table may be.
+/// Maximum width of the first column of a table.
 const NAME: usize = 56;
 
-/// What was alive at one moment, as far as memory goes. Holds none of it.
+/// A snapshot of live memory. It keeps no object alive.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Heap {
     /// Version of this format: 1.
     pub schema: u32,
-    /// When it was looked at, in seconds since 1970-01-01 UTC.
+    /// Time of the snapshot, in seconds since 1970-01-01 UTC.
     pub time: f64,
-    /// How many objects there were, and references between them.
+    /// Number of objects, and of references between them.
     pub objects: u64,
     pub references: u64,
-    /// How many of them no root reached: garbage that no collection had freed yet.
+    /// Number of objects unreachable from the roots: garbage that no collection has freed yet.
     pub unreachable: u64,
-    /// How long the program waited, in milliseconds, in all and for each part of the work.
+    /// How long the program was paused, in milliseconds, in total and for each phase.
     pub pause_ms: f64,
     pub phases: Vec<(String, f64)>,
-    /// The most memory that the look took at once.
+    /// Peak memory of the inspection.
     pub working_bytes: u64,
-    /// The pieces of memory, the largest first.
+    /// The buffers, largest first.
     pub buffers: Vec<Buffer>,
-    /// What the objects of each class keep alive.
+    /// The memory that the objects of each class retain.
     pub classes: Vec<Class>,
-    /// What the frameworks' allocators say.
+    /// Statistics of the frameworks' allocators.
     pub devices: Vec<Device>,
-    /// What to know about it.
+    /// Remarks about the result.
     pub notes: Vec<String>,
-    /// The process that was looked at.
+    /// The process that was inspected.
     #[serde(default)]
     pub process: Process,
-    /// The ways to all buffers, as one tree.
+    /// The paths to all buffers, as one tree.
     #[serde(default)]
     pub branches: Vec<Branch>,
 }
 
-/// What a piece of memory is for.
+/// The use of a buffer.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -63,7 +63,7 @@ pub enum Category {
     OptimizerState,
     /// Computed in a forward pass and kept by autograd for the backward pass.
     Activation,
-    /// Kept by autograd and computed by nothing: what a forward pass began with.
+    /// Kept by autograd and not computed: the input of a forward pass.
     Input,
     #[default]
     Other,
@@ -92,7 +92,7 @@ impl Category {
     }
 }
 
-/// A piece of memory that was in use.
+/// A buffer in use.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Buffer {
     pub bytes: u64,
@@ -102,57 +102,57 @@ pub struct Buffer {
     pub pointer: u64,
     /// Type of the object that holds it.
     pub type_name: String,
-    /// How many objects share it.
+    /// Number of objects that share it.
     pub holders: u32,
-    /// The best way to it from a root, in a line.
+    /// The most telling path to it from a root, in one line.
     pub owner: String,
-    /// The first thing with a name on that way, and its type.
+    /// The first named object on that path, and its type.
     pub first_owner: String,
     /// The module at its root, or the file of the running function; empty if there is none.
     pub module: String,
-    /// True if that first owner alone keeps it.
+    /// True if that owner dominates it.
     pub alone: bool,
     /// The line that allocated it, if `tracemalloc` traced that.
     pub site: Option<Location>,
     pub category: Category,
-    /// The branch of [`Heap::branches`] at which the best way to it ends.
+    /// The branch of [`Heap::branches`] at which its path ends.
     #[serde(default)]
     pub branch: u32,
-    /// Further ways to the object that holds it; looked for where it is one of the largest.
+    /// Further paths to the object that holds it; only for the largest buffers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub also: Vec<String>,
 }
 
-/// What the objects of one class keep alive: what would go if all of them went.
+/// The memory that all objects of one class retain together.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Class {
     pub name: String,
-    /// How many of its objects keep any memory.
+    /// Number of its objects that retain memory.
     pub objects: u64,
     pub device_bytes: u64,
     pub host_bytes: u64,
 }
 
-/// What a framework's allocator has on one device, beside what is visible from Python.
+/// A framework's allocator on one device, and the memory visible from Python.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Device {
     pub name: String,
     /// Bytes of the distinct buffers that Python objects hold.
     pub visible: u64,
-    /// Bytes that the allocator has handed out; `None` where it does not say.
+    /// Allocated bytes; `None` if the allocator does not say.
     pub allocated: Option<u64>,
-    /// Bytes that the allocator has from the driver, in use or not.
+    /// Reserved bytes.
     pub reserved: Option<u64>,
 }
 
 impl Device {
-    /// Bytes that are handed out and no Python object holds.
+    /// Allocated bytes that no Python object holds.
     pub fn remainder(&self) -> Option<u64> {
         Some(self.allocated?.saturating_sub(self.visible))
     }
 }
 
-/// By what the rows of a table are grouped.
+/// How the rows of a table are grouped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
     Owner,
@@ -179,13 +179,13 @@ impl std::str::FromStr for By {
     }
 }
 
-/// A table of who holds how much.
+/// A table of memory by owner, class, module, site or category.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Table {
-    /// By what its rows are grouped.
+    /// How its rows are grouped.
     pub by: String,
     pub rows: Vec<Row>,
-    /// How many rows are left out, and their bytes.
+    /// Number of rows left out, and their bytes.
     pub omitted: u64,
     pub omitted_bytes: u64,
     pub devices: Vec<Device>,
@@ -196,13 +196,13 @@ pub struct Table {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     pub name: String,
-    /// How many buffers; of a class, how many of its objects keep any.
+    /// Number of buffers; for a class, number of its objects that hold any.
     pub count: u64,
     pub device_bytes: u64,
     pub host_bytes: u64,
-    /// Of these bytes, on host or device, what nothing else keeps.
+    /// Retained size on host and devices.
     pub retained_bytes: u64,
-    /// The bytes by what they are for, the most first.
+    /// The bytes by category, largest first.
     pub categories: Vec<(Category, u64)>,
 }
 
@@ -218,7 +218,7 @@ pub fn is_host(device: &str) -> bool {
 }
 
 impl Heap {
-    /// Who holds most: at most `count` rows, device memory before host memory.
+    /// The largest holders: at most `count` rows, device memory before host memory.
     pub fn top(&self, by: By, count: usize) -> Table {
         let mut rows = match by {
             By::Class => self
@@ -333,7 +333,7 @@ impl Heap {
         out.into_text() + &self.top(By::Owner, 10).to_text()
     }
 
-    /// The heap where nothing was looked at, and why.
+    /// An empty heap, with the reason.
     pub fn nothing(process: Process, note: &str) -> Self {
         let time = SystemTime::now().duration_since(UNIX_EPOCH);
         Self {
@@ -345,7 +345,7 @@ impl Heap {
         }
     }
 
-    /// All of it as JSON (`schema` 1).
+    /// The heap as JSON (`schema` 1).
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }
@@ -364,7 +364,7 @@ impl By {
 }
 
 impl Buffer {
-    /// The owner without indices and numbers of items, so that it is equal for buffers in one list,
+    /// The owner without indices and lengths, so that it is equal for all buffers in one list,
     /// however long that has become.
     pub fn kind(&self) -> String {
         without_numbers(&self.owner)
@@ -384,7 +384,7 @@ impl Buffer {
     }
 }
 
-/// A way without indices and numbers of items.
+/// A path without indices and lengths.
 pub(crate) fn without_numbers(way: &str) -> String {
     let owner = without_indices(way);
     let mut kept = String::with_capacity(owner.len());

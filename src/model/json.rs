@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::report::{Report, SCHEMA};
 
-/// A file larger than this is refused unread: no report is that large.
+/// Larger files are rejected unread.
 pub const MAX_BYTES: usize = 64 << 20;
 
 /// The report as JSON on one line, to write to a log or to send.
@@ -19,7 +19,7 @@ pub fn to_json_pretty(report: &Report) -> String {
     serde_json::to_string_pretty(report).expect("plain structs and strings always serialise")
 }
 
-/// Reads what [`to_json`] wrote, in this version of cyclescope or an earlier one.
+/// Reads a report written by [`to_json`], of this version of cyclescope or an earlier one.
 pub fn from_json(text: &str) -> Result<Report, ReadError> {
     if text.len() > MAX_BYTES {
         return Err(ReadError::TooLarge(text.len()));
@@ -37,7 +37,7 @@ pub fn from_json(text: &str) -> Result<Report, ReadError> {
     })
 }
 
-/// What every version of the report begins with.
+/// The fields common to all versions of the report.
 #[derive(Deserialize)]
 struct Header {
     schema: Option<u64>,

@@ -1,11 +1,11 @@
-//! Lines of text that fit a terminal: wrapped or shortened, with colour where asked for.
+//! Lines of text that fit a terminal: wrapped or shortened, with optional colour.
 
 use super::words::{name, printable, shortened};
 
-/// No line is longer than this, in characters.
+/// Maximum line length, in characters.
 pub const WIDTH: usize = 100;
 
-/// How a piece of a line looks on a terminal that shows colours.
+/// Style of a part of a line on a colour terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ink {
     Plain,
@@ -15,7 +15,7 @@ pub enum Ink {
     Faint,
     /// The reference to remove.
     Suspect,
-    /// What is held.
+    /// Held memory.
     Held,
 }
 

@@ -1,11 +1,11 @@
-//! Several reports as one: of the collections of a run, or of the ranks of a job.
+//! Merges reports: of the collections of a run, or of the ranks of a job.
 
 use std::collections::{HashMap, HashSet};
 
 use super::occurrences;
 use super::report::{BUFFER_LIMIT, Leak, Report};
 
-/// One report of all that some reports found; `None` of none.
+/// Merges reports into one; `None` if there are none.
 ///
 /// Leaks with the same signature are one leak: counts and bytes are added up, and the first occurrence
 /// is the one that is drawn. What the reports disagree on (the process, the collection) is as the

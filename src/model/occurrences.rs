@@ -1,14 +1,14 @@
-//! When a leak was seen.
+//! Occurrences of a leak.
 
 use std::collections::{BTreeSet, HashMap};
 
 use super::report::{Occurrence, Process};
 use super::words::{counted, grouped, human_bytes, utc};
 
-/// At most so many occurrences of a leak are kept apart.
+/// Maximum number of separate occurrences of a leak.
 pub const LIMIT: usize = 240;
 
-/// A leak of so many groups of objects that held so many bytes, as it was seen at this time in this process.
+/// One occurrence: the time, the process, the number of groups of objects and the bytes held.
 pub fn of(process: &Process, time: f64, count: u64, bytes: u64) -> Occurrence {
     Occurrence {
         time,
@@ -21,7 +21,7 @@ pub fn of(process: &Process, time: f64, count: u64, bytes: u64) -> Occurrence {
     }
 }
 
-/// Adds occurrences to others, in the order of time.
+/// Merges occurrences in order of time.
 ///
 /// Where they become more than [`LIMIT`], neighbours of the same process are added up in pairs: no
 /// collection and no byte is lost, only the exact times.

@@ -1,4 +1,4 @@
-//! The ways to all memory as one tree: what the owner treemap is drawn of.
+//! The paths to all buffers as one tree, from which the owner treemap is drawn.
 //!
 //! Each buffer has one best way from a root. Ways that begin alike share their branches, so that what
 //! lies behind a branch is the memory that one comes to through it, each buffer once.
@@ -12,23 +12,23 @@ use super::words::{grouped, name};
 
 /// Names longer than this are shortened in their middle.
 const NAME: usize = 160;
-/// Of a longer way, the steps in its middle are one branch.
+/// Maximum number of steps of a path; the middle of a longer one becomes one branch.
 const STEPS: usize = 20;
 
-/// A step that many ways have in common: a root, or an object and the reference that leads to it.
+/// A step shared by several paths: a root, or an object and the reference to it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Branch {
-    /// The branch that it grows from, by its index; `None` for a root.
+    /// Index of its parent; `None` for a root.
     pub parent: Option<u32>,
-    /// The reference that leads to it, as a person writes it; empty for a root.
+    /// The reference to it, as in source code; empty for a root.
     pub edge: String,
     /// The object in a word or two.
     pub label: String,
-    /// Where its code or its class is.
+    /// Location of its code or class.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub location: Option<Location>,
-    /// Bytes on devices and on the host that nothing but this object keeps, as every way to them
-    /// passes through it; `None` where the branch is no object.
+    /// Retained size on devices and on the host: every path to these bytes
+    /// passes through this object; `None` if the branch is not an object.
     pub retained: Option<[u64; 2]>,
 }
 

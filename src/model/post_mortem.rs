@@ -1,4 +1,4 @@
-//! What was known when a request for memory failed: the model, as the package writes it in JSON.
+//! Post-mortem of a failed request for memory: the model, as the package writes it in JSON.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::growth::Growth;
 
-/// Why memory ran out, and what the numbers say.
+/// Why memory ran out, with the numbers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PostMortem {
@@ -24,18 +24,18 @@ pub struct PostMortem {
     pub cycles: Option<Finding>,
     /// The leak trace of the cycles.
     pub trace: String,
-    /// Collections of tensors with their graphs.
+    /// Containers that keep tensors with their graphs.
     pub graphs: Vec<Finding>,
-    /// Bytes by what they are for.
+    /// Bytes by category.
     pub roles: BTreeMap<String, u64>,
     pub owners: Vec<Finding>,
     pub growth: Vec<Growth>,
-    /// What was not looked at, and why.
+    /// The parts that were not examined, with the reason.
     pub left_out: Vec<String>,
     pub seconds: f64,
 }
 
-/// One thing that holds memory.
+/// One holder of memory.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Finding {

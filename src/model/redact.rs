@@ -1,4 +1,4 @@
-//! A report that may be shown to others: no values and strings of the program, and no folders.
+//! Redaction: removes the program's values and folders from a report.
 //!
 //! Values are never read into such a report: [`crate::graph::hide_values`] leaves them out of what
 //! the analysis works on, and so out of all that is derived from it. What is left for here are
@@ -10,7 +10,7 @@ use super::report::{Leak, Location, Process, Report};
 pub const NOTE: &str = "Made with redact=True: values and strings of the program, folders and \
                         the machine's name are left out.";
 
-/// Takes folders, and what names the machine, out of a report.
+/// Removes folders and host names from a report.
 pub fn redact(report: &mut Report) {
     redact_process(&mut report.process);
     for leak in &mut report.leaks {
@@ -21,7 +21,7 @@ pub fn redact(report: &mut Report) {
     }
 }
 
-/// Takes the folder of the program and the machine's name out.
+/// Removes the program's folder and the host name.
 pub fn redact_process(process: &mut Process) {
     process.host.clear();
     shorten(&mut process.program);

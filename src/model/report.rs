@@ -8,25 +8,25 @@ use serde::{Deserialize, Serialize};
 /// The version of the JSON form of [`Report`].
 pub const SCHEMA: u32 = 1;
 
-/// A report lists at most so many buffers of a leak; the bytes of all are counted.
+/// Maximum number of buffers listed per leak; the bytes of all are counted.
 pub const BUFFER_LIMIT: usize = 100;
 
-/// Everything that one look at a program's garbage found.
+/// The leaks found in one collection or explicit check.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// Version of this model: [`SCHEMA`].
     pub schema: u32,
     /// Name and version of the program that wrote the report, such as `cyclescope 0.1.0`.
     pub tool: String,
-    /// When the garbage was looked at, in seconds since 1970-01-01 UTC.
+    /// When the garbage was inspected, in seconds since 1970-01-01 UTC.
     pub time: f64,
-    /// The process that was looked at.
+    /// The process that was inspected.
     pub process: Process,
     /// The collection, or the explicit check, that found the garbage.
     pub collection: Collection,
-    /// The distinct leaks, the one that holds most bytes first.
+    /// The distinct leaks, sorted by bytes held, largest first.
     pub leaks: Vec<Leak>,
-    /// What the reader should know about the report itself: limits that were hit, facts that
+    /// Remarks about the report: limits that were reached, facts that
     /// could not be established.
     pub notes: Vec<String>,
 }
@@ -34,33 +34,33 @@ pub struct Report {
 /// The process that a report is about.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Process {
-    /// Network name of the machine.
+    /// Host name.
     pub host: String,
-    /// Process number.
+    /// Process ID.
     pub pid: u32,
     /// Rank in a distributed job, from the `RANK` environment variable.
     pub rank: Option<u32>,
     /// Version of the interpreter, such as `3.12.1`.
     pub python: String,
-    /// The program, as `sys.argv[0]` has it.
+    /// The program: `sys.argv[0]`.
     pub program: String,
     /// Name and version of each known framework that the process has imported.
     pub frameworks: Vec<(String, String)>,
-    /// Names of the GPUs that the process uses, by their CUDA numbers; empty where it uses none.
+    /// Names of the GPUs that the process uses, by CUDA ordinal; empty if it uses none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gpus: Vec<String>,
 }
 
-/// What made cyclescope look at the garbage.
+/// The occasion on which the garbage was inspected.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Collection {
     /// `watch` (an ordinary collection was observed), `find` (an explicit check) or `exit`.
     pub trigger: String,
-    /// The generation that was collected; `None` for a look that collected nothing.
+    /// The generation that was collected; `None` for a check without a collection.
     pub generation: Option<u32>,
-    /// How many unreachable objects there were in all, whether or not they hold a buffer.
+    /// Total number of unreachable objects, with or without a buffer.
     pub garbage_objects: u64,
-    /// How long the program waited for the reading and the analysis, in microseconds.
+    /// How long the inspection and analysis paused the program, in microseconds.
     pub pause_us: u64,
 }
 
@@ -68,45 +68,45 @@ pub struct Collection {
 /// with the same signature in the same garbage.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Leak {
-    /// Stable name of this bug: 16 hexadecimal digits, a hash of the cycle's types, reference
+    /// Identifies this leak: 16 hexadecimal digits, a hash of the cycle's types, reference
     /// names and code locations. Equal across runs, processes and ranks.
     pub signature: String,
     /// Name of the recognised pattern, such as `closure-captures-owner`; `None` if none fits.
     pub pattern: Option<String>,
     /// The cycle in one line, such as `Model._callback → <lambda>.self → Model`.
     pub summary: String,
-    /// How many separate groups of objects leaked in this same way.
+    /// Number of occurrences.
     pub count: u64,
-    /// Bytes of all distinct buffers that the leak held, each storage counted once.
+    /// Bytes of the buffers that the leak held, each storage counted once.
     pub bytes_held: u64,
     /// Bytes by which the framework's allocator shrank when this leak alone was broken; `None`
-    /// where it was not measured.
+    /// if not measured.
     pub bytes_freed: Option<u64>,
-    /// How many objects the cycles consist of, over all occurrences.
+    /// Number of objects in the cycles, over all occurrences.
     pub objects: u64,
-    /// The cycle that a person would read first, in order; the last step refers to the first.
+    /// The most telling cycle, in order; the last step refers to the first.
     pub cycle: Vec<Step>,
-    /// How many steps of a long cycle are left out of `cycle`, in its middle.
+    /// Number of steps left out of the middle of `cycle`, if it is long.
     pub cycle_omitted: u64,
     /// The device buffers that the leak held, largest first.
     pub buffers: Vec<Buffer>,
-    /// How many further buffers are left out of `buffers` (their bytes are counted).
+    /// Number of buffers left out of `buffers`; their bytes are counted.
     pub buffers_omitted: u64,
-    /// The references to remove so that the buffers go when their last user goes.
+    /// The references to remove, so that the buffers are freed without a collection.
     pub cuts: Vec<Cut>,
     /// What to change.
     pub advice: Advice,
-    /// The part of the object graph that is worth drawing.
+    /// The part of the object graph that is drawn.
     pub graph: Graph,
-    /// The library whose own code the whole cycle is; `None` if some of it is the program's, or
+    /// The library to which the whole cycle belongs; `None` if part of it is the program's, or
     /// may be.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub library: Option<Library>,
-    /// The publicly known leak of a library that this one is.
+    /// The known library leak that this leak matches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub known: Option<Known>,
-    /// When it was seen, in the order of time; of many, neighbours are added up
-    /// (see [`crate::model::occurrences::add`]).
+    /// The occurrences in order of time; if there are many, neighbours are combined
+    /// (see [`super::occurrences::add`]).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub occurrences: Vec<Occurrence>,
 }
@@ -116,9 +116,9 @@ pub struct Leak {
 pub struct Occurrence {
     /// When it ended, in seconds since 1970-01-01 UTC.
     pub time: f64,
-    /// How many collections are added up here.
+    /// Number of collections combined here.
     pub collections: u64,
-    /// How many groups of objects had leaked.
+    /// Number of groups of objects that leaked.
     pub count: u64,
     /// Bytes of the buffers that they held.
     pub bytes: u64,
@@ -134,31 +134,31 @@ pub struct Library {
     /// Name of the distribution or, where its metadata is not found, of the top-level package;
     /// `the standard library` for Python's own modules.
     pub name: String,
-    /// Version, as the installed metadata has it.
+    /// Version, from the installed metadata.
     pub version: Option<String>,
     /// The place in the program's own code that is nearest to the cycle.
     pub your_line: Option<Location>,
 }
 
-/// A leak that others have met before.
+/// A known leak in a library.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Known {
     /// Name of the entry, such as `torch-parametrized-class`.
     pub name: String,
     /// The distribution that leaks.
     pub library: String,
-    /// Versions that were run and leaked; others may leak too.
+    /// Versions that were tested and leak; others may leak too.
     pub versions: Vec<String>,
-    /// The first version that was run and did not leak.
+    /// The first tested version without the leak.
     pub fixed_in: Option<String>,
-    /// Where it is discussed.
+    /// URL of the discussion.
     pub link: Option<String>,
     /// What a program can do about it.
     pub remedy: String,
 }
 
 impl Leak {
-    /// True if the leak is a library's and not the program's own.
+    /// True if the leak is in a library and not in the program's own code.
     pub fn is_library(&self) -> bool {
         self.library.is_some() || self.known.is_some()
     }
@@ -167,7 +167,7 @@ impl Leak {
 /// A place in source code.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Location {
-    /// Path of the file, as the code object has it.
+    /// Path of the file, from the code object.
     pub file: String,
     /// Line number, from 1; 0 if only the file is known.
     pub line: u32,
@@ -183,18 +183,18 @@ impl std::fmt::Display for Location {
     }
 }
 
-/// One object of a cycle and its reference to the next.
+/// One object in a cycle and its reference to the next.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Step {
     /// Index of the object in [`Graph::nodes`].
     pub node: u32,
     /// Type of the object, with its module unless that is `builtins`.
     pub type_name: String,
-    /// The object as a person would name it, such as `function Model.__init__.<locals>.<lambda>`.
+    /// Readable name of the object, such as `function Model.__init__.<locals>.<lambda>`.
     pub label: String,
-    /// Where the object's code or class is, if that is known.
+    /// Location of the object's code or class, if known.
     pub location: Option<Location>,
-    /// The reference to the next step as a person writes it: `._callback`, `['loss']`, `[3]`,
+    /// The reference to the next step, as in source code: `._callback`, `['loss']`, `[3]`,
     /// `closure variable 'self'`, `local 'batch'`.
     pub edge: String,
     /// The line that allocated the object, if `tracemalloc` traced that: the innermost of the
@@ -203,7 +203,7 @@ pub struct Step {
     pub allocated_at: Option<Location>,
 }
 
-/// A piece of device memory that a leak held.
+/// A buffer of device memory that a leak held.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Buffer {
     /// Index in [`Graph::nodes`] of the object that holds it; `None` if that is not drawn.
@@ -220,14 +220,14 @@ pub struct Buffer {
     pub dtype: Option<String>,
     /// Extent of each dimension; `None` for raw storage.
     pub shape: Option<Vec<u64>>,
-    /// True if the CUDA driver said that the pointer is device memory; false where the
-    /// framework's word is all there is (host memory, other accelerators).
+    /// True if the CUDA driver confirmed that the pointer is device memory; false if only the
+    /// framework says so (host memory, other accelerators).
     pub confirmed: bool,
     /// Index in [`Leak::cycle`] of the step at which `path` starts.
     pub from_step: u32,
     /// The references that lead from that step to the buffer, each as [`Step::edge`].
     pub path: Vec<String>,
-    /// The objects on that way, as indices in [`Graph::nodes`], the buffer's own node last.
+    /// The objects on that path, as indices in [`Graph::nodes`], the buffer's own node last.
     pub path_nodes: Vec<u32>,
     /// As [`Step::allocated_at`], of the object that holds the buffer.
     #[serde(default)]
@@ -236,7 +236,7 @@ pub struct Buffer {
     /// `file:line function`, from the innermost of the program's own outwards.
     #[serde(default)]
     pub allocation: Vec<String>,
-    /// True if a tensor on this memory had an autograd graph behind it (`grad_fn`).
+    /// True if a tensor on this memory had an autograd graph (`grad_fn`).
     #[serde(default)]
     pub has_grad_fn: bool,
 }
@@ -244,13 +244,13 @@ pub struct Buffer {
 /// A reference to remove.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cut {
-    /// The object that has the reference, as [`Step::label`].
+    /// The object that holds the reference; see [`Step::label`].
     pub owner: String,
-    /// The reference, as [`Step::edge`].
+    /// The reference; see [`Step::edge`].
     pub edge: String,
-    /// Where to look in the source: the function or class on either end, the program's own first.
+    /// The source location to change: the function or class at either end, the program's own first.
     pub location: Option<Location>,
-    /// True if the graph proves that the buffers go once all cuts of the leak are made.
+    /// True if the graph proves that removing all cuts of the leak frees the buffers.
     pub proven: bool,
     /// Index in [`Graph::nodes`] of the object that has the reference.
     pub from: u32,
@@ -263,32 +263,32 @@ pub struct Cut {
 pub struct Advice {
     /// One or two sentences with the program's own names.
     pub text: String,
-    /// The code as it is, one or two lines.
+    /// The code before the fix, one or two lines.
     pub before: Option<String>,
-    /// The code as it should be.
+    /// The code after the fix.
     pub after: Option<String>,
 }
 
-/// The part of an object graph that is worth drawing: the cycles, the buffers, the ways between
-/// them and a little of what surrounds them.
+/// The part of an object graph that is drawn: the cycles, the buffers, the paths between
+/// them and some of their surroundings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Graph {
     pub nodes: Vec<Node>,
     pub edges: Vec<Edge>,
-    /// How many objects of the leak are not drawn.
+    /// Number of objects of the leak that are not drawn.
     pub omitted: u64,
-    /// The commonest types among those, each with how many they are.
+    /// The most common types among those, with their numbers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub omitted_types: Vec<(String, u64)>,
 }
 
-/// What an object is, as far as a drawing cares.
+/// Kind of an object in a drawing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NodeKind {
     /// Instance of a class.
     Object,
-    /// `dict`, `list`, `tuple`, `set`, `deque` and their kin.
+    /// `dict`, `list`, `tuple`, `set`, `deque` and similar.
     Container,
     /// Function, bound method, partial, generator, coroutine.
     Function,
@@ -296,7 +296,7 @@ pub enum NodeKind {
     Frame,
     /// Class or module.
     Class,
-    /// Cell, code object, descriptor: the interpreter's own.
+    /// Cell, code object, descriptor: internal to the interpreter.
     Plumbing,
     /// Holder of a device buffer.
     Buffer,
@@ -319,7 +319,7 @@ pub struct Node {
     pub details: Vec<(String, String)>,
 }
 
-/// What a reference means for the leak.
+/// Role of a reference in the leak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum EdgeRole {
@@ -327,7 +327,7 @@ pub enum EdgeRole {
     Cycle,
     /// As `Cycle`, or a step of another cycle of the leak, and the one to remove.
     Cut,
-    /// On the way from the cycle to a buffer.
+    /// On the path from the cycle to a buffer.
     Path,
     /// Anything else.
     Other,
@@ -363,7 +363,7 @@ pub struct Hop {
 }
 
 impl Report {
-    /// Bytes that all leaks of the report held together.
+    /// Total bytes that the leaks of the report held.
     pub fn bytes_held(&self) -> u64 {
         self.leaks
             .iter()

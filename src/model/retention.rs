@@ -1,4 +1,4 @@
-//! What keeps objects alive: the model, its text and its JSON.
+//! The paths that keep objects alive: the model, its text and its JSON.
 
 use petgraph::visit::EdgeRef;
 use serde::{Deserialize, Serialize};
@@ -14,31 +14,31 @@ use crate::graph::{LeakGraph, LeakNode};
 const SCHEMA: u32 = 1;
 /// Names longer than this are shortened in their middle.
 const NAME: usize = 200;
-/// Of a longer way, the steps in its middle are left out of the words.
+/// Maximum number of steps in the one-line form; the middle of a longer path is left out.
 const WORDS_STEPS: usize = 12;
-/// How wide an object's name may be in the text, so that its place stands in a column.
+/// Maximum width of an object's name in the text, so that locations form a column.
 const LABEL: usize = 56;
 
-/// What keeps some objects alive.
+/// The paths that keep objects alive.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Retention {
     /// Version of this format: 1.
     pub schema: u32,
-    /// What was asked about.
+    /// The objects asked about.
     pub objects: Vec<Kept>,
-    /// Distinct ways from a root to one of them, the shortest and most telling first.
+    /// Distinct paths from a GC root to one of them, shortest and most telling first.
     pub paths: Vec<Path>,
-    /// How many further ways were found, to the same objects from elsewhere.
+    /// Number of further paths to the same objects.
     pub paths_omitted: u64,
-    /// Ways from one of them through C++ back to itself: no collection can free these.
+    /// Paths from one of them through C++ back to itself, which no collection can free.
     pub loops: Vec<Path>,
-    /// What to know about the answer.
+    /// Remarks about the result.
     pub notes: Vec<String>,
-    /// How long the program waited for it, in milliseconds.
+    /// How long the search paused the program, in milliseconds.
     pub pause_ms: f64,
 }
 
-/// An object that was asked about.
+/// An object asked about.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Kept {
     /// Type of the object, with its module unless that is `builtins` or `__main__`.
@@ -51,15 +51,15 @@ pub struct Kept {
     pub device: Option<String>,
 }
 
-/// What a way begins with.
+/// Kind of the GC root of a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RootKind {
     /// An imported module.
     Module,
-    /// A function call that a thread is in the midst of.
+    /// A function call that a thread is running.
     Local,
-    /// Something in C or C++ that no Python object stands for.
+    /// A reference from C or C++ that no Python object accounts for.
     Outside,
     /// Nothing: a collection would free it.
     Garbage,
@@ -83,36 +83,36 @@ impl RootKind {
     }
 }
 
-/// A way from a root to an object.
+/// A path from a GC root to an object.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Path {
     pub root: RootKind,
-    /// The root in words: ``module `train` ``.
+    /// Readable name of the root: ``module `train` ``.
     pub root_words: String,
-    /// The whole way in a line.
+    /// The whole path in one line.
     pub words: String,
-    /// The objects on the way, the one that was asked about last.
+    /// The objects on the path; the object asked about comes last.
     pub steps: Vec<Step>,
-    /// How many ways are alike but for an index.
+    /// Number of paths that differ only in an index.
     pub alike: u64,
     /// The objects that it leads to, as indices in [`Retention::objects`].
     pub leads_to: Vec<u32>,
 }
 
-/// An object on a way.
+/// An object on a path.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Step {
     pub type_name: String,
-    /// The object as a person would name it.
+    /// Readable name of the object.
     pub label: String,
-    /// Where its code or its class is.
+    /// Location of its code or class.
     pub location: Option<Location>,
-    /// The reference to the next object, as a person writes it; empty for the last.
+    /// The reference to the next object, as in source code; empty for the last.
     pub edge: String,
     /// The object in a word or two: `list, 20 items`.
     #[serde(skip)]
     pub(crate) noun: String,
-    /// Its number in the look that found the way.
+    /// Its index in the inspection that found the path.
     #[serde(skip)]
     pub(crate) object: Option<u32>,
 }
@@ -209,7 +209,7 @@ fn in_function(function: &str, place: Option<&Place>, thread: &str) -> String {
     words
 }
 
-/// The whole way in a line.
+/// The whole path in one line.
 fn words(beginning: &Beginning, nodes: &[&LeakNode], edges: &[&ReferenceName]) -> String {
     let mut parts: Vec<String> = Vec::new();
     let mut from = 0;
@@ -376,7 +376,7 @@ fn location(place: &Place) -> Location {
 }
 
 impl Retention {
-    /// An empty answer about some objects.
+    /// An empty result for some objects.
     pub fn about(objects: Vec<Kept>) -> Self {
         Self {
             schema: SCHEMA,
@@ -385,7 +385,7 @@ impl Retention {
         }
     }
 
-    /// The answer where nothing was looked at, and why.
+    /// An empty result, with the reason.
     pub fn nothing(note: &str) -> Self {
         Self {
             notes: vec![note.to_owned()],
@@ -393,7 +393,7 @@ impl Retention {
         }
     }
 
-    /// The answer as text, no line of it longer than 100 characters.
+    /// The result as text, with lines of at most 100 characters.
     pub fn to_text(&self) -> String {
         let mut out = Lines::new(false);
         let what: Vec<String> = self.objects.iter().map(Kept::words).collect();
@@ -458,7 +458,7 @@ impl Retention {
         }
     }
 
-    /// The answer as JSON (`schema` 1).
+    /// The result as JSON (`schema` 1).
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }

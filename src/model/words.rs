@@ -1,11 +1,11 @@
-//! Words and numbers as every rendering writes them, safe to show whatever the program named.
+//! Formatting of names and numbers for all renderings, safe for arbitrary names.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use super::report::{Buffer, Cut, Leak, Location, Step};
 
-/// A size for people: `64.0 MiB`, `512 bytes`, `1 byte`.
+/// A readable size: `64.0 MiB`, `512 bytes`, `1 byte`.
 pub fn human_bytes(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     if bytes < 1024 {

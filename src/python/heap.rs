@@ -132,7 +132,7 @@ impl Heap {
     }
 }
 
-/// A piece of memory that was in use.
+/// A buffer in use.
 #[pyclass(frozen, module = "cyclescope")]
 pub struct HeapBuffer {
     heap: Arc<model::Heap>,
@@ -229,7 +229,7 @@ impl HeapBuffer {
     }
 }
 
-/// A table of who holds how much.
+/// A table of memory by owner, class, module, site or category.
 #[pyclass(frozen, module = "cyclescope")]
 pub struct HeapTable {
     table: model::Table,
@@ -322,7 +322,7 @@ impl HeapRow {
     }
 }
 
-/// What changed between two heaps.
+/// The changes between two heaps.
 #[pyclass(frozen, module = "cyclescope")]
 pub struct HeapDiff {
     diff: Diff,

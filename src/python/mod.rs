@@ -231,7 +231,7 @@ fn patterns() -> Vec<(&'static str, String)> {
         .collect()
 }
 
-/// Waits until everything found so far has been told; False if that took longer than `seconds`.
+/// Waits until everything found so far has been delivered; False if that takes longer than `seconds`.
 #[pyfunction]
 fn flush(py: Python<'_>, seconds: f64) -> PyResult<bool> {
     let patience = Duration::try_from_secs_f64(seconds).map_err(|_| {

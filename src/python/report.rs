@@ -50,7 +50,7 @@ impl CycleReport {
             .collect()
     }
 
-    /// One report of all that some reports found; `None` of none.
+    /// Merges reports into one; `None` if there are none.
     pub fn merged(py: Python<'_>, reports: &[Py<Self>]) -> Option<Self> {
         let reports: Vec<Arc<Report>> = reports
             .iter()
@@ -350,7 +350,7 @@ impl Leak {
     }
 }
 
-/// One object of a cycle and its reference to the next.
+/// One object in a cycle and its reference to the next.
 #[pyclass(frozen, module = "cyclescope")]
 pub struct Step {
     step: model::Step,
@@ -388,7 +388,7 @@ impl Step {
     }
 }
 
-/// A piece of device memory that a leak held.
+/// A buffer of device memory that a leak held.
 #[pyclass(frozen, module = "cyclescope")]
 pub struct Buffer {
     buffer: model::Buffer,

@@ -10,7 +10,7 @@ use super::state::state;
 use crate::model::retention as kept;
 use crate::render::html::live;
 
-/// What keeps some objects alive.
+/// The paths that keep objects alive.
 #[pyclass(frozen, module = "cyclescope")]
 pub struct Retention {
     retention: kept::Retention,
@@ -181,7 +181,7 @@ impl RetentionStep {
     }
 }
 
-/// What keeps some objects alive.
+/// The paths that keep objects alive.
 #[pyfunction]
 #[pyo3(signature = (*objects, redact=false))]
 pub fn why_alive(

@@ -14,7 +14,7 @@ const CUTS: usize = 6;
 /// one that is only to be looked at, if it does not touch the rest.
 const CUT_DISTANCE: usize = 5;
 const UNPROVEN_DISTANCE: usize = 1;
-/// At most so many boxes stand for what is not drawn.
+/// Maximum number of boxes for objects that are not drawn.
 pub const FOLDS: usize = 12;
 /// So many objects of a fold are drawn where it is opened.
 const OPENED: usize = 40;
@@ -42,7 +42,7 @@ pub struct Fold {
     pub number: Option<usize>,
 }
 
-/// The objects to draw beside the ring, those on the ways to buffers first, and the others.
+/// The objects to draw beside the ring: those on paths to buffers first, then the others.
 pub fn chosen(leak: &Leak, detail: Detail, ring: &HashMap<u32, usize>) -> (Vec<u32>, Vec<Fold>) {
     let mut choice = Choice {
         drawn: vec![false; leak.graph.nodes.len()],

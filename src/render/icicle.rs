@@ -1,6 +1,6 @@
-//! The owner treemap in numbers: who holds how much, as blocks one below the other.
+//! The owner treemap as numbers: blocks in levels.
 //!
-//! A block is as wide as the memory that one comes to through it. The blocks below it make up its whole
+//! The width of a block is proportional to the bytes reached through it. The blocks below it fill its whole
 //! width: what is too small to be drawn is one block, and the memory of an object that leads on to
 //! more is another.
 
@@ -12,13 +12,13 @@ use serde::Serialize;
 use crate::model::heap::{Buffer, Category, Heap, is_host};
 use crate::model::words::{counted, grouped, name, place_within};
 
-/// How many kinds of memory there are.
+/// Number of categories.
 const KINDS: usize = Category::ALL.len();
-/// A block that has so much of its memory for one thing is coloured for it.
+/// Fraction of a block's memory in one category from which the block has that colour.
 const MOSTLY: f64 = 0.9;
 /// Names longer than this are shortened in their middle.
 const NAME: usize = 160;
-/// How many further ways to a block are listed.
+/// Maximum number of further paths listed for a block.
 const ALSO: usize = 6;
 
 /// The blocks, each before those below it, siblings by size.
@@ -26,7 +26,7 @@ pub struct Icicle {
     pub blocks: Vec<Block>,
     /// True if only memory on devices is counted; false if there is none, and host memory counts.
     pub on_devices: bool,
-    /// How many levels there are.
+    /// Number of levels.
     pub depth: u32,
 }
 
@@ -44,20 +44,20 @@ pub struct Block {
     /// What it is, in a word or two.
     pub label: String,
     pub place: String,
-    /// How many pieces of memory it is.
+    /// Number of buffers.
     pub buffers: u64,
-    /// Bytes that nothing else keeps; of a block for several owners, unknown.
+    /// Retained size; unknown for a block of several owners.
     pub alone: Option<u64>,
-    /// Bytes by what they are for, in the order of [`Category::ALL`].
+    /// Bytes by category, in the order of [`Category::ALL`].
     pub categories: [u64; KINDS],
     pub kind: Kind,
-    /// What the memory is, where the block is one piece: `float32[64, 64] on cuda:0`.
+    /// The contents, if the block is one buffer: `float32[64, 64] on cuda:0`.
     pub memory: String,
-    /// Further ways to it.
+    /// Further paths to it.
     pub also: Vec<String>,
 }
 
-/// What a block stands for.
+/// Kind of a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
@@ -70,7 +70,7 @@ pub enum Kind {
 }
 
 impl Block {
-    /// The category of which nearly all its memory is, if there is one.
+    /// The category of nearly all its memory, if there is one.
     pub fn category(&self) -> Option<Category> {
         let (index, most) = self
             .categories
@@ -94,7 +94,7 @@ fn step(edge: &str, label: &str) -> String {
     }
 }
 
-/// The way to a buffer in a line, a walk along an autograd graph as one step.
+/// The path to a buffer in one line, with a walk along an autograd graph as one step.
 pub fn way(heap: &Heap, buffer: &Buffer) -> String {
     let mut steps = Vec::new();
     let mut current = heap.branches.get(buffer.branch as usize);

@@ -122,7 +122,7 @@ pub fn training() -> Heap {
     heap
 }
 
-/// A list of so many losses, each with the graph behind it.
+/// A list of this many losses, each with its autograd graph.
 pub fn kept_losses(count: usize) -> Heap {
     let mut heap = empty();
     let history = [("", "module `train`"), (".history", "list")];

@@ -378,7 +378,7 @@ pub fn hostile() -> Report {
     hostile_and_long(if cfg!(miri) { 400 } else { 10_000 })
 }
 
-/// As [`hostile`], each string with so many characters more than its attack needs.
+/// Like [`hostile`], with each string lengthened by this many characters.
 pub fn hostile_and_long(more: usize) -> Report {
     let evil = format!(
         "</script><img src=x onerror=alert(1)>\"'`\\\\N\\\"}}{{|<!--]]>&amp;\n{FORGED_LINE}\r\n\

@@ -1,4 +1,4 @@
-//! The cycle and the ways from it to the memory, drawn with characters.
+//! The cycle and the paths from it to the memory, drawn with characters.
 
 use super::sentences::{NAME, describe, place, reference};
 use crate::model::lines::{Ink, Lines, WIDTH};
@@ -11,7 +11,7 @@ use crate::model::words::{
 const LABEL: usize = 56;
 /// What stands before a reference in the drawing, and before what marks it, is this wide.
 const MARGIN: usize = 9;
-/// How many ways to buffers are shown from their beginning.
+/// Maximum number of paths to buffers that are shown in full.
 const BUFFERS_WITH_PATH: usize = 4;
 /// How many kinds of buffers are shown at all.
 const BUFFERS: usize = 16;

@@ -14,7 +14,7 @@ use crate::model::report::{EdgeRole, Leak, Report};
 /// How the drawing looks, alone or in the page.
 pub(super) const STYLE: &str = include_str!("assets/drawing.css");
 
-/// With more references than this beside the cycle and the ways, those go without a name.
+/// Maximum number of named references beside those of the cycle and the paths.
 const NAMED_OTHERS: usize = 60;
 /// With more boxes than this, lines do not look for a way around them.
 const ROUTED: usize = 120;

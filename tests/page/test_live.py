@@ -59,7 +59,7 @@ def growth(text: str = "") -> str:
     found = {
         "pattern": "kept-with-graph",
         "owner": f"train.history{text}",
-        "summary": f"`train.history` collects tensors with their graphs{text}",
+        "summary": f"`train.history` accumulates tensors with their graphs{text}",
         "advice": f"Store `.item()`{text}",
         "step": 130,
         "tensors": 65,

@@ -36,7 +36,7 @@ mod wrapped_method_on_owner;
 
 use crate::diagnose::case::Case;
 
-/// What to change, in words and where possible in code.
+/// What to change, as text and, if possible, as code.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Advice {
     pub text: String,
@@ -62,7 +62,7 @@ impl Advice {
     }
 }
 
-/// A shape of leak that occurs in practice.
+/// A leak pattern.
 pub struct Pattern {
     /// Its name, as in reports and `cyclescope explain`.
     pub name: &'static str,

@@ -81,7 +81,7 @@ pub fn html(report: &Report) -> String {
     )
 }
 
-/// What the keys do; opened by script.
+/// The list of keyboard shortcuts, opened by script.
 const HELP: &str = include_str!("../assets/help.html");
 
 /// The page in a frame, for a notebook: neither its style nor its script reaches the rest. It
