@@ -25,7 +25,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 pub(crate) use found::{Fate, Found, Held, Occurrence, confirm_gone, prefer};
 pub(crate) use glance::in_turn;
-use process::{framework_versions, process};
+use process::{framework_versions, process, process_group, rank};
 use room::{FEW, MANY, ROOM_FOR_BUFFER, ROOM_FOR_OBJECT, ask_for_room};
 
 use crate::device::{DeviceBuffer, DeviceSelection, Frameworks, gpu_names};
@@ -42,10 +42,9 @@ use crate::heap::{
 use crate::hook::GcModule;
 use crate::report::assemble::Described;
 use crate::report::library::say_whose;
-use crate::report::model::{
-    Buffer, Collection, Leak, Occurrence as SeenAt, Process, Report, SCHEMA,
-};
+use crate::report::model::{Buffer, Collection, Occurrence as SeenAt, Process, Report};
 use crate::report::occurrences;
+use crate::report::rank::Rank;
 use crate::report::redact::{redact, redact_process};
 
 /// Of groups that look alike, so many are described one by one; the rest are counted as the first.
@@ -153,7 +152,7 @@ impl Inspector {
             pause_us: 0,
         };
         let mut report = self.report(py, found, collection, started);
-        Self::finish(&mut report, self.redacts());
+        Self::finish(&mut report, self.redacts(), Self::rank(py));
         Ok(report)
     }
 
@@ -168,9 +167,22 @@ impl Inspector {
         self.redact.get()
     }
 
-    /// Adds what is left to say of a report when the program does not wait: whose each leak is.
-    /// Takes out what is not to be said.
-    pub(crate) fn finish(report: &mut Report, redacted: bool) {
+    /// The rank of this process in a distributed job; `None` if it is of none.
+    ///
+    /// Runs code of `torch.distributed`, so never within a collection.
+    pub fn rank(py: Python<'_>) -> Option<Rank> {
+        rank(py)
+    }
+
+    /// True if the program has initialised the process group of `torch.distributed`.
+    pub(crate) fn is_distributed(py: Python<'_>) -> bool {
+        process_group(py).is_some()
+    }
+
+    /// Adds what is left to say of a report outside of the collection: which rank the process has, and
+    /// whose each leak is. Takes out what is not to be said.
+    pub(crate) fn finish(report: &mut Report, redacted: bool, rank: Option<Rank>) {
+        report.set_rank(rank.map(|rank| rank.rank));
         say_whose(report);
         if redacted {
             redact(report);
@@ -626,27 +638,27 @@ impl Inspector {
         mut collection: Collection,
         started: Instant,
     ) -> Report {
-        let mut leaks: Vec<Leak> = found.into_iter().map(Found::into_leak).collect();
-        leaks.sort_by(|a, b| {
-            b.bytes_held
-                .cmp(&a.bytes_held)
-                .then_with(|| a.signature.cmp(&b.signature))
-        });
+        let leaks = found.into_iter().map(Found::into_leak).collect();
         collection.pause_us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
-        let time = now();
-        let process = self.process_now(py);
-        for leak in &mut leaks {
-            leak.occurrences = vec![occurrences::of(&process, time, leak.count, leak.bytes_held)];
+        let mut report = Report::new(self.process_now(py), now(), collection);
+        report.leaks = leaks;
+        report.sort_leaks();
+        for leak in &mut report.leaks {
+            let seen = occurrences::of(&report.process, report.time, leak.count, leak.bytes_held);
+            leak.occurrences = vec![seen];
         }
-        Report {
-            schema: SCHEMA,
-            tool: concat!("cyclescope ", env!("CARGO_PKG_VERSION")).to_owned(),
-            time,
-            process,
-            collection,
-            leaks,
-            notes: Vec::new(),
-        }
+        report
+    }
+
+    /// A report of this process in which nothing is found, made without a look.
+    pub(crate) fn empty_report(&self, py: Python<'_>) -> Report {
+        let collection = Collection {
+            trigger: "look".to_owned(),
+            ..Collection::default()
+        };
+        let mut report = Report::new(self.process_now(py), now(), collection);
+        Self::finish(&mut report, self.redacts(), rank(py));
+        report
     }
 
     /// That a leak was seen just now.
@@ -658,7 +670,7 @@ impl Inspector {
         }
     }
 
-    /// This process, as it is now.
+    /// This process, as it is now, but for its rank: see [`Inspector::rank`].
     fn process_now(&self, py: Python<'_>) -> Process {
         Process {
             pid: std::process::id(),
@@ -684,6 +696,7 @@ impl Inspector {
     /// This process, as a page may name it.
     pub(crate) fn process_to_tell(&self, py: Python<'_>) -> Process {
         let mut process = self.process_now(py);
+        process.rank = rank(py).map(|rank| rank.rank);
         if self.redacts() {
             redact_process(&mut process);
         }

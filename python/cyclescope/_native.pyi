@@ -14,7 +14,9 @@ __all__ = [
     "HeapTable",
     "Known",
     "Leak",
+    "LeakTally",
     "Library",
+    "Rank",
     "Retention",
     "RetentionPath",
     "RetentionStep",
@@ -23,14 +25,18 @@ __all__ = [
     "check_devices",
     "close_deliveries",
     "cuda_driver_present",
+    "current_rank",
+    "empty_report",
     "find",
     "flush",
     "framed",
     "growth_page",
     "heap",
+    "is_distributed",
     "last_look",
     "look",
     "merge",
+    "merge_processes",
     "next_delivery",
     "patterns",
     "post_mortem_page",
@@ -45,7 +51,9 @@ __all__ = [
     "unreachable_objects",
     "why_alive",
     "with_allocations",
+    "with_counts",
     "with_occurrences",
+    "without_details",
 ]
 
 @final
@@ -85,6 +93,8 @@ class CycleReport:
         """The leaks as a Graphviz graph."""
     def to_json(self) -> str:
         """The report as JSON (``schema`` 1); :meth:`from_json` reads it back."""
+    def table_of_processes(self) -> str:
+        """The MiB that each leak held in each process of a job, as text."""
     def to_svg(self) -> str:
         """The leaks as one drawing."""
     def to_markdown(self) -> str:
@@ -169,6 +179,51 @@ class Leak:
         """The leak as a drawing."""
     def to_markdown(self) -> str:
         """The leak for an issue tracker, as :meth:`CycleReport.to_markdown`."""
+
+@final
+class LeakTally:
+    """What a watch has seen of one leak so far."""
+
+    @property
+    def signature(self) -> str: ...
+    @property
+    def summary(self) -> str:
+        """The cycle in one line."""
+    @property
+    def count(self) -> int:
+        """How many occurrences."""
+    @property
+    def bytes(self) -> int:
+        """Bytes of all occurrences together."""
+    @property
+    def largest(self) -> int:
+        """Bytes of the most that one collection freed of it."""
+    @property
+    def first_seen(self) -> float:
+        """When it was seen first, in seconds since 1970."""
+    @property
+    def last_seen(self) -> float:
+        """When it was seen last, in seconds since 1970."""
+    def __eq__(self, other: object, /) -> bool: ...
+    def __ne__(self, other: object, /) -> bool: ...
+
+@final
+class Rank:
+    """This process's place in a distributed job."""
+
+    def __new__(cls, rank: int, local_rank: int | None, world_size: int | None) -> Rank: ...
+    @property
+    def rank(self) -> int: ...
+    @property
+    def local_rank(self) -> int | None:
+        """Its number on its machine, if that is known."""
+    @property
+    def world_size(self) -> int | None:
+        """How many processes there are, if that is known."""
+    def __eq__(self, other: object, /) -> bool: ...
+    def __ne__(self, other: object, /) -> bool: ...
+    def __hash__(self) -> int: ...
+    def __getnewargs__(self) -> tuple[int, int | None, int | None]: ...
 
 @final
 class Library:
@@ -524,15 +579,17 @@ def cuda_driver_present() -> bool: ...
 def start_watch(
     devices: list[str], once_per_leak: bool, ignore: list[str] = ..., thorough: bool = ...
 ) -> int: ...
-def stop_watch(watch: int) -> list[tuple[str, str, int, int, int, float, float]]: ...
-def tallies(watch: int) -> list[tuple[str, str, int, int, int, float, float]]: ...
+def stop_watch(watch: int) -> list[LeakTally]: ...
+def tallies(watch: int) -> list[LeakTally]: ...
 def next_delivery() -> tuple[int, CycleReport | None, str | None] | None: ...
 def flush(seconds: float) -> bool: ...
 def close_deliveries() -> None: ...
 def patterns() -> list[tuple[str, str]]: ...
 def find(devices: list[str], ignore: list[str] = ...) -> CycleReport: ...
 def look(devices: list[str], ignore: list[str] = ..., oldest: int | None = ...) -> CycleReport: ...
+def empty_report() -> CycleReport: ...
 def merge(reports: list[CycleReport]) -> CycleReport: ...
+def merge_processes(reports: list[CycleReport]) -> CycleReport: ...
 def select(report: CycleReport, signatures: list[str]) -> CycleReport: ...
 def redact() -> None: ...
 def redacts() -> bool: ...
@@ -547,6 +604,17 @@ def with_allocations(
     report: CycleReport, stacks: dict[tuple[str, int], list[tuple[str, int, str]]]
 ) -> CycleReport: ...
 def with_occurrences(report: CycleReport, watch: int) -> CycleReport: ...
+def with_counts(report: CycleReport, tallies: list[LeakTally]) -> CycleReport: ...
+def without_details(report: CycleReport, signatures: set[str]) -> CycleReport: ...
+def is_distributed() -> bool: ...
+def current_rank() -> Rank | None:
+    """The rank of this process in a distributed job; None if it is of none.
+
+    That of ``torch.distributed`` if the program has initialised its process group. Else the
+    launcher's: ``RANK`` (torchrun), ``SLURM_PROCID``, ``OMPI_COMM_WORLD_RANK`` or ``PMI_RANK``, the
+    first that is set. Every report has the same. Imports and initialises nothing.
+    """
+
 def heap(*, redact: bool = False) -> Heap:
     """Look at all memory that is alive: who owns it, how much, and what for.
 

@@ -6,37 +6,17 @@ import os
 import sys
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from cyclescope import _history, _native, _teller
-from cyclescope._native import CycleReport
+from cyclescope._native import CycleReport, LeakTally
 from cyclescope._off import OFF
 from cyclescope._selection import Devices, StrPath, ignored_names
 from cyclescope._settings import settings
 
 if TYPE_CHECKING:
     from cyclescope._reporter import Reporter
-
-
-@dataclass(frozen=True)
-class LeakTally:
-    """What a watch has seen of one leak so far."""
-
-    signature: str
-    summary: str
-    """The cycle in one line."""
-    count: int
-    """Occurrences."""
-    bytes: int
-    """Bytes of all occurrences together."""
-    largest: int
-    """Bytes of the most that one collection freed of it."""
-    first_seen: float
-    last_seen: float
-    """In seconds since 1970."""
-
 
 STOP_SECONDS = 30.0
 """How long :meth:`Watch.stop` waits for reports: the first may have a large history to read."""
@@ -92,7 +72,7 @@ class Watch:
         """What was seen so far, the leak that held most bytes first."""
         if self._final is not None:
             return self._final
-        return [LeakTally(*row) for row in _native.tallies(self._number)]
+        return _native.tallies(self._number)
 
     @property
     def report(self) -> CycleReport | None:
@@ -122,7 +102,7 @@ class Watch:
         if self._final is None:
             if self._closing is not None:
                 self._closing(self._number)
-            self._final = [LeakTally(*row) for row in _native.stop_watch(self._number)]
+            self._final = _native.stop_watch(self._number)
             _teller.forget(self._number)
             if self._reporter is not None:
                 self._reporter.finish(self._final)

@@ -4,14 +4,14 @@ use std::collections::HashMap;
 use std::io::IsTerminal;
 use std::sync::Arc;
 
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::graph::hide_unless_code;
 use crate::heap::is_library_file;
 use crate::report::model::{self, Report};
 use crate::report::redact::without_folder;
-use crate::report::{dot, html, human_bytes, json, markdown, merge, svg, text};
-use crate::watch::Tally;
+use crate::report::{dot, html, human_bytes, json, markdown, svg, text};
 
 /// True if what Python prints goes to a terminal whose user did not say no to colours
 /// (<https://no-color.org>).
@@ -49,26 +49,42 @@ impl CycleReport {
             .collect()
     }
 
-    /// One report of all that some reports found; `None` of none.
-    pub fn merged(py: Python<'_>, reports: &[Py<Self>]) -> Option<Self> {
+    /// One report of all that some reports found.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn merged(
+        py: Python<'_>,
+        reports: &[Py<Self>],
+        merge: fn(&[&Report]) -> Option<Report>,
+    ) -> PyResult<Self> {
         let reports: Vec<Arc<Report>> = reports
             .iter()
             .map(|report| Arc::clone(&report.get().report))
             .collect();
         let merged = py.detach(|| {
             let reports: Vec<&Report> = reports.iter().map(AsRef::as_ref).collect();
-            merge::merge(&reports)
+            merge(&reports)
+        });
+        let merged = merged.ok_or_else(|| {
+            PyValueError::new_err("there is nothing to merge: give one report or more")
         })?;
-        Some(Self::new(Arc::new(merged)))
+        Ok(Self::new(Arc::new(merged)))
+    }
+
+    /// A report made of this one.
+    pub fn map(&self, of: impl FnOnce(Report) -> Report) -> Self {
+        Self::new(Arc::new(of(Report::clone(&self.report))))
     }
 
     /// The report with only those of its leaks that have one of the signatures.
     pub fn with_only(&self, signatures: &[String]) -> Self {
-        let mut report = Report::clone(&self.report);
-        report
-            .leaks
-            .retain(|leak| signatures.contains(&leak.signature));
-        Self::new(Arc::new(report))
+        self.map(|mut report| {
+            report
+                .leaks
+                .retain(|leak| signatures.contains(&leak.signature));
+            report
+        })
     }
 
     /// The report with the stacks that allocated its buffers, by device and pointer.
@@ -95,18 +111,6 @@ impl CycleReport {
                         format!("{file}:{line} {function}")
                     })
                     .collect();
-            }
-        }
-        Self::new(Arc::new(report))
-    }
-
-    /// The report with the occurrences that a watch has counted of its leaks.
-    pub fn with_occurrences(&self, tallies: &[Tally]) -> Self {
-        let mut report = Report::clone(&self.report);
-        for leak in &mut report.leaks {
-            let tally = tallies.iter().find(|one| one.signature == leak.signature);
-            if let Some(tally) = tally {
-                leak.occurrences.clone_from(&tally.occurrences);
             }
         }
         Self::new(Arc::new(report))
@@ -178,6 +182,11 @@ impl CycleReport {
         py.detach(|| markdown::markdown(&self.report))
     }
 
+    /// Which process of a job held how much, as text.
+    fn table_of_processes(&self, py: Python<'_>) -> String {
+        py.detach(|| self.report.table_of_processes())
+    }
+
     #[pyo3(signature = (color=None))]
     fn to_text(&self, py: Python<'_>, color: Option<bool>) -> String {
         let color = color.unwrap_or_else(|| stdout_shows_color(py));
@@ -205,7 +214,7 @@ impl CycleReport {
     fn from_json(py: Python<'_>, text: &str) -> PyResult<Self> {
         py.detach(|| json::from_json(text))
             .map(|report| Self::new(Arc::new(report)))
-            .map_err(|error| pyo3::exceptions::PyValueError::new_err(error.to_string()))
+            .map_err(|error| PyValueError::new_err(error.to_string()))
     }
 }
 

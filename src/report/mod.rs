@@ -6,8 +6,10 @@
 #![forbid(unsafe_code)]
 
 pub mod assemble;
+pub mod by_process;
 mod canvas;
 mod chosen;
+pub mod counts;
 pub mod diff;
 pub mod dot;
 pub mod growth;
@@ -26,6 +28,7 @@ pub mod model;
 pub mod occurrences;
 pub mod owners;
 pub mod post_mortem;
+pub mod rank;
 pub mod redact;
 pub mod retention;
 mod route;

@@ -3,6 +3,8 @@
 //! Everything cyclescope prints, draws or writes is a rendering of [`Report`]. Its JSON form is
 //! versioned by [`SCHEMA`]; fields may be added within a version, never renamed or removed.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 /// The version of the JSON form of [`Report`].
@@ -26,6 +28,10 @@ pub struct Report {
     /// What the reader should know about the report itself: limits that were hit, facts that
     /// could not be established.
     pub notes: Vec<String>,
+    /// What each process held, where the report is of a job of several: see
+    /// [`super::merge::merge_processes`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub processes: Vec<ProcessShare>,
 }
 
 /// The process that a report is about.
@@ -35,7 +41,7 @@ pub struct Process {
     pub host: String,
     /// Process number.
     pub pid: u32,
-    /// Rank in a distributed job, from the `RANK` environment variable.
+    /// Rank in a distributed job: see [`super::rank::Rank`].
     pub rank: Option<u32>,
     /// Version of the interpreter, such as `3.12.1`.
     pub python: String,
@@ -46,6 +52,18 @@ pub struct Process {
     /// Names of the GPUs that the process uses, by their CUDA numbers; empty where it uses none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gpus: Vec<String>,
+}
+
+/// What one process of a job held.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessShare {
+    /// As [`Process::host`], [`Process::pid`] and [`Process::rank`]; of several processes with the
+    /// same rank, those of the first.
+    pub host: String,
+    pub pid: u32,
+    pub rank: Option<u32>,
+    /// Bytes that each leak held, by its signature.
+    pub bytes_held: BTreeMap<String, u64>,
 }
 
 /// What made cyclescope look at the garbage.
@@ -360,6 +378,36 @@ pub struct Hop {
 }
 
 impl Report {
+    /// A report in which nothing is found.
+    pub fn new(process: Process, time: f64, collection: Collection) -> Self {
+        Self {
+            schema: SCHEMA,
+            tool: concat!("cyclescope ", env!("CARGO_PKG_VERSION")).to_owned(),
+            time,
+            process,
+            collection,
+            leaks: Vec::new(),
+            notes: Vec::new(),
+            processes: Vec::new(),
+        }
+    }
+
+    /// Says which rank the process of the report has.
+    pub fn set_rank(&mut self, rank: Option<u32>) {
+        self.process.rank = rank;
+        let seen = self.leaks.iter_mut().flat_map(|leak| &mut leak.occurrences);
+        seen.for_each(|seen| seen.rank = rank);
+    }
+
+    /// Puts the leaks in order: the one that holds most bytes first.
+    pub fn sort_leaks(&mut self) {
+        self.leaks.sort_by(|a, b| {
+            b.bytes_held
+                .cmp(&a.bytes_held)
+                .then_with(|| a.signature.cmp(&b.signature))
+        });
+    }
+
     /// Bytes that all leaks of the report held together.
     pub fn bytes_held(&self) -> u64 {
         self.leaks

@@ -27,6 +27,7 @@ pub fn report(leaks: Vec<Leak>, garbage_objects: u64) -> Report {
         },
         leaks,
         notes: vec![],
+        processes: vec![],
     }
 }
 

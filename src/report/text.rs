@@ -44,7 +44,11 @@ pub fn colored_trace(report: &Report, color: bool) -> String {
     for note in &report.notes {
         out.wrapped(Ink::Strong, "Note: ", &name(note, 1000));
     }
-    out.into_text()
+    let mut text = out.into_text();
+    if !report.processes.is_empty() {
+        text += &format!("\n{}\n", report.table_of_processes());
+    }
+    text
 }
 
 /// The leak in one line, for a log: bytes, how often, the cycle, and where to cut it.

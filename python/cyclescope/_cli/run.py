@@ -13,7 +13,6 @@ import cyclescope
 from cyclescope import _native
 from cyclescope._cli.common import FORMATS, check_output, fail, write
 from cyclescope._cli.program import Program, ProgramError
-from cyclescope._counts import nothing_found
 from cyclescope._live.automatic import AutomaticSteps
 from cyclescope._off import OFF, VARIABLE
 
@@ -121,7 +120,7 @@ def run(parsed: argparse.Namespace) -> int:
             print(report.to_text())
     for output in map(_of_this_rank, parsed.output):
         # That there was nothing is a result too, and what an earlier run has left is none.
-        write(parsed, str(output), FORMATS[output.suffix](report or nothing_found()))
+        write(parsed, str(output), FORMATS[output.suffix](report or _native.empty_report()))
     grew = growth is not None and growth.found
     if status == 0 and parsed.fail_on_leak and (watch.leaks or grew):
         return 1
