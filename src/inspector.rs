@@ -42,7 +42,7 @@ use crate::heap::{
 use crate::hook::GcModule;
 use crate::report::assemble::Described;
 use crate::report::library::say_whose;
-use crate::report::model::{Buffer, Collection, Occurrence as SeenAt, Process, Report};
+use crate::report::model::{Buffer, Collection, Extents, Occurrence as SeenAt, Process, Report};
 use crate::report::occurrences;
 use crate::report::rank::Rank;
 use crate::report::redact::{redact, redact_process};
@@ -595,7 +595,7 @@ impl Inspector {
                     bytes: buffer.bytes,
                     device: buffer.device.clone(),
                     dtype: buffer.dtype.clone(),
-                    shape: buffer.shape.clone(),
+                    shape: buffer.shape.clone().map(Extents),
                     confirmed: buffer.confirmed,
                     from_step: 0,
                     path: Vec::new(),

@@ -19,7 +19,6 @@ __all__ = [
     "Rank",
     "Retention",
     "RetentionPath",
-    "RetentionStep",
     "Step",
     "call_in_main_thread",
     "check_devices",
@@ -263,8 +262,11 @@ class Known:
 
 @final
 class Step:
-    """One object of a cycle and its reference to the next."""
+    """One object of a cycle, or of a :class:`RetentionPath`, and its reference to the next."""
 
+    @property
+    def node(self) -> int | None:
+        """Index of the object among ``graph.nodes`` of the JSON; None in a path."""
     @property
     def type_name(self) -> str: ...
     @property
@@ -275,7 +277,10 @@ class Step:
         """``file:line`` of the object's code or class."""
     @property
     def edge(self) -> str:
-        """The reference to the next step: ``._callback``, ``['loss']``, ``local 'batch'``."""
+        """The reference to the next step: ``._callback``, ``['loss']``, ``local 'batch'``.
+
+        Empty for the last step of a path.
+        """
     @property
     def allocated_at(self) -> str | None:
         """``file:line`` that allocated the object, if ``tracemalloc`` was tracing."""
@@ -284,6 +289,9 @@ class Step:
 class Buffer:
     """A piece of device memory that a leak held."""
 
+    @property
+    def node(self) -> int | None:
+        """Index of its holder among ``graph.nodes`` of the JSON; None if that is not drawn."""
     @property
     def type_name(self) -> str:
         """Type of the object that holds it."""
@@ -309,6 +317,9 @@ class Buffer:
     @property
     def path(self) -> list[str]:
         """The references from the cycle to the buffer; empty if its holder is in the cycle."""
+    @property
+    def path_nodes(self) -> list[int]:
+        """The objects on that path, as ``node``, its holder last."""
     @property
     def allocated_at(self) -> str | None:
         """``file:line`` that allocated its holder, if ``tracemalloc`` was tracing."""
@@ -339,6 +350,12 @@ class Cut:
     @property
     def proven(self) -> bool:
         """True if the graph shows that the buffers go once all cuts of the leak are made."""
+    @property
+    def source(self) -> int:
+        """Index of the object that has the reference among ``graph.nodes`` of the JSON."""
+    @property
+    def target(self) -> int:
+        """Index of the object that it refers to."""
 
 @final
 class Heap:
@@ -438,6 +455,12 @@ class HeapBuffer:
     @property
     def kind(self) -> str:
         """The owner without indices and lengths: equal for the buffers of one growing list."""
+    @property
+    def first_owner(self) -> str:
+        """The first thing with a name on the way to it, and its type."""
+    @property
+    def branch(self) -> int:
+        """Index among ``branches`` of the JSON at which that way ends."""
     @property
     def module(self) -> str:
         """The module at that root, or the file of the running function."""
@@ -551,27 +574,11 @@ class RetentionPath:
     def alike(self) -> int:
         """How many ways are alike but for an index."""
     @property
-    def steps(self) -> list[RetentionStep]:
+    def steps(self) -> list[Step]:
         """The objects on the way, the one asked about last."""
     def __len__(self) -> int: ...
-    def __getitem__(self, index: int, /) -> RetentionStep: ...
-    def __iter__(self) -> Iterator[RetentionStep]: ...
-
-@final
-class RetentionStep:
-    """An object on a way."""
-
-    @property
-    def type_name(self) -> str: ...
-    @property
-    def label(self) -> str:
-        """The object as a person would name it."""
-    @property
-    def location(self) -> str | None:
-        """``file:line`` of its code or class."""
-    @property
-    def edge(self) -> str:
-        """Its reference to the next object, as :attr:`Step.edge`; empty for the last."""
+    def __getitem__(self, index: int, /) -> Step: ...
+    def __iter__(self) -> Iterator[Step]: ...
 
 def call_in_main_thread(function: Callable[[], object]) -> None: ...
 def check_devices(devices: list[str]) -> None: ...

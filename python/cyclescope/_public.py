@@ -19,7 +19,6 @@ from cyclescope._native import (
     Rank,
     Retention,
     RetentionPath,
-    RetentionStep,
     Step,
     current_rank,
     heap,
@@ -37,6 +36,9 @@ from cyclescope._watch import (
     observe_tensor_cycles,
     warn_tensor_cycles,
 )
+
+RetentionStep = Step
+"""The steps of a path are those of a cycle."""
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

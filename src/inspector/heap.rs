@@ -12,10 +12,10 @@ use crate::device::{Frameworks, allocator_bytes};
 use crate::graph::{Dominators, Ways};
 use crate::heap::AllocationTraces;
 use crate::report::heap::{Buffer, Category, Class, Device, Heap, SCHEMA, file_of, is_host};
-use crate::report::model::Location;
+use crate::report::model::{Extents, Location, Step};
 use crate::report::owners::Branches;
 use crate::report::redact::{NOTE, shorten};
-use crate::report::retention::{Beginning, Path, RootKind, Step};
+use crate::report::retention::{Beginning, Path, RootKind};
 use crate::report::words::without_indices;
 
 /// So many buffers, the largest, are named; the others count where their class and device do.
@@ -371,7 +371,7 @@ fn describe(known: &LiveBuffer, naming: &Naming<'_, '_>, way: &[u32], path: &Pat
         bytes: buffer.bytes,
         device: buffer.device.clone(),
         dtype: buffer.dtype.clone(),
-        shape: buffer.shape.clone(),
+        shape: buffer.shape.clone().map(Extents),
         pointer: buffer.pointer,
         type_name: holder.unwrap_or_default(),
         holders: known.holders,

@@ -5,6 +5,7 @@ mod pending;
 mod report;
 mod retention;
 mod state;
+mod values;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -41,15 +42,13 @@ mod _native {
     }
 
     #[pymodule_export]
-    use super::heap::{
-        Heap, HeapBuffer, HeapDiff, HeapRow, HeapTable, framed, growth_page, heap, post_mortem_page,
-    };
+    use super::heap::{Heap, HeapDiff, HeapTable, framed, growth_page, heap, post_mortem_page};
     #[pymodule_export]
     use super::pending::call_in_main_thread;
     #[pymodule_export]
-    use super::report::{Buffer, Cut, CycleReport, Known, Leak, Library, Step};
+    use super::report::{CycleReport, Leak};
     #[pymodule_export]
-    use super::retention::{Retention, RetentionPath, RetentionStep, why_alive};
+    use super::retention::{Retention, RetentionPath, why_alive};
     #[pymodule_export]
     use super::{
         check_devices, close_deliveries, cuda_driver_present, current_rank, empty_report, find,
@@ -59,6 +58,10 @@ mod _native {
     };
     #[pymodule_export]
     use crate::report::counts::LeakTally;
+    #[pymodule_export]
+    use crate::report::heap::{Buffer as HeapBuffer, Row as HeapRow};
+    #[pymodule_export]
+    use crate::report::model::{Buffer, Cut, Known, Library, Step};
     #[pymodule_export]
     use crate::report::rank::Rank;
 }

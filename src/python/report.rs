@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 
 use crate::graph::hide_unless_code;
 use crate::heap::is_library_file;
-use crate::report::model::{self, Report};
+use crate::report::model::{self, Buffer, Cut, Known, Library, Report, Step};
 use crate::report::redact::without_folder;
 use crate::report::{dot, html, human_bytes, json, markdown, svg, text};
 
@@ -270,12 +270,7 @@ impl Leak {
 
     #[getter]
     fn buffers(&self) -> Vec<Buffer> {
-        self.leak()
-            .buffers
-            .iter()
-            .cloned()
-            .map(|buffer| Buffer { buffer })
-            .collect()
+        self.leak().buffers.clone()
     }
 
     #[getter]
@@ -285,12 +280,7 @@ impl Leak {
 
     #[getter]
     fn cycle(&self) -> Vec<Step> {
-        self.leak()
-            .cycle
-            .iter()
-            .cloned()
-            .map(|step| Step { step })
-            .collect()
+        self.leak().cycle.clone()
     }
 
     #[getter]
@@ -300,12 +290,7 @@ impl Leak {
 
     #[getter]
     fn cuts(&self) -> Vec<Cut> {
-        self.leak()
-            .cuts
-            .iter()
-            .cloned()
-            .map(|cut| Cut { cut })
-            .collect()
+        self.leak().cuts.clone()
     }
 
     #[getter]
@@ -325,14 +310,12 @@ impl Leak {
 
     #[getter]
     fn library(&self) -> Option<Library> {
-        let library = self.leak().library.clone()?;
-        Some(Library { library })
+        self.leak().library.clone()
     }
 
     #[getter]
     fn known(&self) -> Option<Known> {
-        let known = self.leak().known.clone()?;
-        Some(Known { known })
+        self.leak().known.clone()
     }
 
     fn to_svg(&self, py: Python<'_>) -> String {
@@ -358,231 +341,46 @@ impl Leak {
     }
 }
 
-/// One object of a cycle and its reference to the next.
-#[pyclass(frozen, module = "cyclescope")]
-pub struct Step {
-    step: model::Step,
-}
-
 #[pymethods]
 impl Step {
-    #[getter]
-    fn type_name(&self) -> &str {
-        &self.step.type_name
-    }
-
-    #[getter]
-    fn label(&self) -> &str {
-        &self.step.label
-    }
-
-    #[getter]
-    fn location(&self) -> Option<String> {
-        self.step.location.as_ref().map(ToString::to_string)
-    }
-
-    #[getter]
-    fn edge(&self) -> &str {
-        &self.step.edge
-    }
-
-    #[getter]
-    fn allocated_at(&self) -> Option<String> {
-        self.step.allocated_at.as_ref().map(ToString::to_string)
-    }
-
     fn __repr__(&self) -> String {
-        format!("<Step {} {}>", self.step.label, self.step.edge)
+        format!("<Step {} {}>", self.label, self.edge)
     }
-}
-
-/// A piece of device memory that a leak held.
-#[pyclass(frozen, module = "cyclescope")]
-pub struct Buffer {
-    buffer: model::Buffer,
 }
 
 #[pymethods]
 impl Buffer {
-    #[getter]
-    fn type_name(&self) -> &str {
-        &self.buffer.type_name
-    }
-
-    #[getter]
-    fn pointer(&self) -> u64 {
-        self.buffer.pointer
-    }
-
-    #[getter]
-    fn bytes(&self) -> u64 {
-        self.buffer.bytes
-    }
-
-    #[getter]
-    fn device(&self) -> &str {
-        &self.buffer.device
-    }
-
-    #[getter]
-    fn dtype(&self) -> Option<&str> {
-        self.buffer.dtype.as_deref()
-    }
-
-    #[getter]
-    fn shape<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, pyo3::types::PyTuple>>> {
-        self.buffer
-            .shape
-            .as_ref()
-            .map(|shape| pyo3::types::PyTuple::new(py, shape))
-            .transpose()
-    }
-
-    #[getter]
-    fn confirmed(&self) -> bool {
-        self.buffer.confirmed
-    }
-
-    #[getter(from_step)]
-    fn first_step(&self) -> u32 {
-        self.buffer.from_step
-    }
-
-    #[getter]
-    fn path(&self) -> Vec<String> {
-        self.buffer.path.clone()
-    }
-
-    #[getter]
-    fn allocated_at(&self) -> Option<String> {
-        self.buffer.allocated_at.as_ref().map(ToString::to_string)
-    }
-
-    #[getter]
-    fn allocation(&self) -> Vec<String> {
-        self.buffer.allocation.clone()
-    }
-
-    #[getter]
-    fn has_grad_fn(&self) -> bool {
-        self.buffer.has_grad_fn
-    }
-
     fn __repr__(&self) -> String {
-        let Self { buffer } = self;
         format!(
             "<Buffer {} {} on {} at {:#x}>",
-            buffer.type_name,
-            human_bytes(buffer.bytes),
-            buffer.device,
-            buffer.pointer
+            self.type_name,
+            human_bytes(self.bytes),
+            self.device,
+            self.pointer
         )
     }
 }
 
-/// A reference to remove.
-#[pyclass(frozen, module = "cyclescope")]
-pub struct Cut {
-    cut: model::Cut,
-}
-
 #[pymethods]
 impl Cut {
-    #[getter]
-    fn owner(&self) -> &str {
-        &self.cut.owner
-    }
-
-    #[getter]
-    fn edge(&self) -> &str {
-        &self.cut.edge
-    }
-
-    #[getter]
-    fn location(&self) -> Option<String> {
-        self.cut.location.as_ref().map(ToString::to_string)
-    }
-
-    #[getter]
-    fn proven(&self) -> bool {
-        self.cut.proven
-    }
-
     fn __repr__(&self) -> String {
-        format!("<Cut {}{}>", self.cut.owner, self.cut.edge)
+        format!("<Cut {}{}>", self.owner, self.edge)
     }
-}
-
-/// The library that a leak belongs to.
-#[pyclass(frozen, module = "cyclescope")]
-pub struct Library {
-    library: model::Library,
 }
 
 #[pymethods]
 impl Library {
-    #[getter]
-    fn name(&self) -> &str {
-        &self.library.name
-    }
-
-    #[getter]
-    fn version(&self) -> Option<&str> {
-        self.library.version.as_deref()
-    }
-
-    #[getter]
-    fn your_line(&self) -> Option<String> {
-        self.library.your_line.as_ref().map(ToString::to_string)
-    }
-
     fn __repr__(&self) -> String {
-        match &self.library.version {
-            Some(version) => format!("<Library {} {version}>", self.library.name),
-            None => format!("<Library {}>", self.library.name),
+        match &self.version {
+            Some(version) => format!("<Library {} {version}>", self.name),
+            None => format!("<Library {}>", self.name),
         }
     }
 }
 
-/// A leak of a library that others have met before.
-#[pyclass(frozen, module = "cyclescope")]
-pub struct Known {
-    known: model::Known,
-}
-
 #[pymethods]
 impl Known {
-    #[getter]
-    fn name(&self) -> &str {
-        &self.known.name
-    }
-
-    #[getter]
-    fn library(&self) -> &str {
-        &self.known.library
-    }
-
-    #[getter]
-    fn versions(&self) -> Vec<String> {
-        self.known.versions.clone()
-    }
-
-    #[getter]
-    fn fixed_in(&self) -> Option<&str> {
-        self.known.fixed_in.as_deref()
-    }
-
-    #[getter]
-    fn link(&self) -> Option<&str> {
-        self.known.link.as_deref()
-    }
-
-    #[getter]
-    fn remedy(&self) -> &str {
-        &self.known.remedy
-    }
-
     fn __repr__(&self) -> String {
-        format!("<Known {}>", self.known.name)
+        format!("<Known {}>", self.name)
     }
 }

@@ -1,7 +1,7 @@
 //! Which process of a job held how much.
 
 use super::model::{Leak, ProcessShare, Report};
-use super::words::{grouped, printable};
+use super::words::{columns, grouped, padded, printable};
 
 impl ProcessShare {
     /// The process as a table names it: `rank 3`, or else `pid 4242 on node17`.
@@ -34,15 +34,16 @@ impl Report {
                 .chain([mib(leak.bytes_held)]);
             lines.push(line.collect());
         }
-        let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max();
+        let width = |column: usize| lines.iter().map(|line| columns(&line[column])).max();
         let widths: Vec<usize> = (0..lines[0].len())
             .map(|column| width(column).unwrap_or_default())
             .collect();
         let mut out = String::new();
         for line in &lines {
-            out += &format!("{:<1$}", line[0], widths[0]);
+            out += &padded(&line[0], widths[0]);
             for (text, width) in line.iter().zip(&widths).skip(1) {
-                out += &format!("  {text:>width$}");
+                out += &" ".repeat(2 + width.saturating_sub(columns(text)));
+                out += text;
             }
             out.push('\n');
         }

@@ -7,9 +7,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 
 use super::lines::{Ink, Lines};
-use super::model::{Location, Process};
+use super::model::{Extents, Location, Process};
 use super::owners::Branch;
-use super::words::{counted, grouped, human_bytes, name, short_location, without_indices};
+use super::words::{counted, grouped, human_bytes, name, padded, short_location, without_indices};
 
 /// The version of the JSON.
 pub const SCHEMA: u32 = 1;
@@ -94,11 +94,15 @@ impl Category {
 
 /// A piece of memory that was in use.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(
+    feature = "python",
+    pyo3::pyclass(frozen, get_all, name = "HeapBuffer", module = "cyclescope")
+)]
 pub struct Buffer {
     pub bytes: u64,
     pub device: String,
     pub dtype: Option<String>,
-    pub shape: Option<Vec<u64>>,
+    pub shape: Option<Extents>,
     pub pointer: u64,
     /// Type of the object that holds it.
     pub type_name: String,
@@ -194,6 +198,10 @@ pub struct Table {
 
 /// One owner, class, module or line.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(
+    feature = "python",
+    pyo3::pyclass(frozen, get_all, name = "HeapRow", module = "cyclescope")
+)]
 pub struct Row {
     pub name: String,
     /// How many buffers; of a class, how many of its objects keep any.
@@ -203,8 +211,13 @@ pub struct Row {
     /// Of these bytes, on host or device, what nothing else keeps.
     pub retained_bytes: u64,
     /// The bytes by what they are for, the most first.
-    pub categories: Vec<(Category, u64)>,
+    pub categories: Categories,
 }
+
+/// Bytes by what they are for.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Categories(pub Vec<(Category, u64)>);
 
 impl Row {
     pub(super) fn bytes(&self) -> u64 {
@@ -230,7 +243,7 @@ impl Heap {
                     device_bytes: class.device_bytes,
                     host_bytes: class.host_bytes,
                     retained_bytes: class.device_bytes.saturating_add(class.host_bytes),
-                    categories: Vec::new(),
+                    categories: Categories::default(),
                 })
                 .collect(),
             _ => self.grouped(by),
@@ -275,14 +288,16 @@ impl Heap {
             if buffer.alone {
                 row.retained_bytes = row.retained_bytes.saturating_add(buffer.bytes);
             }
-            match row.categories.iter_mut().find(|it| it.0 == buffer.category) {
+            let categories = &mut row.categories.0;
+            match categories.iter_mut().find(|it| it.0 == buffer.category) {
                 Some((_, bytes)) => *bytes = bytes.saturating_add(buffer.bytes),
-                None => row.categories.push((buffer.category, buffer.bytes)),
+                None => categories.push((buffer.category, buffer.bytes)),
             }
         }
         let mut rows: Vec<Row> = rows.into_values().collect();
         for row in &mut rows {
             row.categories
+                .0
                 .sort_by_key(|&(category, bytes)| (Reverse(bytes), category));
         }
         rows
@@ -415,7 +430,8 @@ impl Table {
     pub fn to_text(&self) -> String {
         let mut out = Lines::new(false);
         let line = |name: &str, count: &str, device: &str, host: &str, alone: &str| {
-            format!("{name:<NAME$} {count:>7} {device:>10} {host:>10} {alone:>10}")
+            let name = padded(name, NAME);
+            format!("{name} {count:>7} {device:>10} {host:>10} {alone:>10}")
         };
         out.line(line(&self.by, "count", "device", "host", "alone"));
         for row in &self.rows {

@@ -1,7 +1,7 @@
 //! Heaps built by hand, for the tests of what shows them.
 
 use super::heap::{Buffer, Category, Class, Device, Heap, SCHEMA};
-use super::model::{Location, Process};
+use super::model::{Extents, Location, Process};
 use super::owners::Branch;
 use super::sample_parts;
 
@@ -44,7 +44,7 @@ fn hold(heap: &mut Heap, steps: &[(&str, &str)], bytes: u64, category: Category)
         bytes,
         device: "cuda:0".to_owned(),
         dtype: Some("float32".to_owned()),
-        shape: Some(vec![bytes / 4]),
+        shape: Some(Extents(vec![bytes / 4])),
         type_name: "torch.Tensor".to_owned(),
         holders: 1,
         owner: words.join(" → "),

@@ -112,7 +112,7 @@ fn what_keeps_what(leak: &Leak) -> String {
         None if cut.edge.starts_with(['.', '[']) => code(&format!("{owner}{}", cut.edge)),
         None => format!("{} of {}", code(&cut.edge), code(owner)),
     };
-    match leak.graph.nodes.get(cut.to as usize) {
+    match leak.graph.nodes.get(cut.target as usize) {
         Some(kept) => format!("{reference} keeps {}", code(&kept.label)),
         None => format!("{reference} closes a cycle"),
     }

@@ -267,6 +267,18 @@ mod tests {
     }
 
     #[test]
+    fn a_process_may_learn_its_rank_between_two_reports() {
+        let mut unknown = of_rank(0);
+        unknown.process.rank = None;
+        let process = unknown.process.clone();
+        unknown.leaks[0].occurrences = vec![occurrences::of(&process, 1.0, 1, 1)];
+        let merged = merge(&[&unknown, &of_rank(7)]).expect("two reports");
+        assert_eq!(merged.process.rank, Some(7));
+        assert_eq!(merged.leaks[0].occurrences[0].rank, Some(7));
+        assert_eq!(merged.notes, unknown.notes);
+    }
+
+    #[test]
     fn drawn_nodes_still_show_their_own_buffers() {
         let mut large = of_rank(1);
         for buffer in &mut large.leaks[0].buffers {

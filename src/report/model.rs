@@ -145,6 +145,10 @@ pub struct Occurrence {
 
 /// The library that a leak belongs to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(
+    feature = "python",
+    pyo3::pyclass(frozen, get_all, module = "cyclescope")
+)]
 pub struct Library {
     /// Name of the distribution or, where its metadata is not found, of the top-level package;
     /// `the standard library` for Python's own modules.
@@ -157,6 +161,10 @@ pub struct Library {
 
 /// A leak that others have met before.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(
+    feature = "python",
+    pyo3::pyclass(frozen, get_all, module = "cyclescope")
+)]
 pub struct Known {
     /// Name of the entry, such as `torch-parametrized-class`.
     pub name: String,
@@ -198,11 +206,16 @@ impl std::fmt::Display for Location {
     }
 }
 
-/// One object of a cycle and its reference to the next.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// One object of a cycle, or of a way to an object, and its reference to the next.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(
+    feature = "python",
+    pyo3::pyclass(frozen, get_all, module = "cyclescope")
+)]
 pub struct Step {
-    /// Index of the object in [`Graph::nodes`].
-    pub node: u32,
+    /// Index of the object in [`Graph::nodes`]; `None` where nothing is drawn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<u32>,
     /// Type of the object, with its module unless that is `builtins`.
     pub type_name: String,
     /// The object as a person would name it, such as `function Model.__init__.<locals>.<lambda>`.
@@ -210,7 +223,7 @@ pub struct Step {
     /// Where the object's code or class is, if that is known.
     pub location: Option<Location>,
     /// The reference to the next step as a person writes it: `._callback`, `['loss']`, `[3]`,
-    /// `closure variable 'self'`, `local 'batch'`.
+    /// `closure variable 'self'`, `local 'batch'`; empty for the last of a way.
     pub edge: String,
     /// The line that allocated the object, if `tracemalloc` traced that: the innermost of the
     /// program's own, or else of a library.
@@ -220,6 +233,10 @@ pub struct Step {
 
 /// A piece of device memory that a leak held.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(
+    feature = "python",
+    pyo3::pyclass(frozen, get_all, module = "cyclescope")
+)]
 pub struct Buffer {
     /// Index in [`Graph::nodes`] of the object that holds it; `None` if that is not drawn.
     pub node: Option<u32>,
@@ -234,7 +251,7 @@ pub struct Buffer {
     /// Element type, such as `float32`; `None` for raw storage.
     pub dtype: Option<String>,
     /// Extent of each dimension; `None` for raw storage.
-    pub shape: Option<Vec<u64>>,
+    pub shape: Option<Extents>,
     /// True if the CUDA driver said that the pointer is device memory; false where the
     /// framework's word is all there is (host memory, other accelerators).
     pub confirmed: bool,
@@ -256,8 +273,24 @@ pub struct Buffer {
     pub has_grad_fn: bool,
 }
 
+/// How long each dimension of an array is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Extents(pub Vec<u64>);
+
+impl std::fmt::Display for Extents {
+    /// `[4096, 4096]`.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(&self.0).finish()
+    }
+}
+
 /// A reference to remove.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(
+    feature = "python",
+    pyo3::pyclass(frozen, get_all, module = "cyclescope")
+)]
 pub struct Cut {
     /// The object that has the reference, as [`Step::label`].
     pub owner: String,
@@ -268,9 +301,11 @@ pub struct Cut {
     /// True if the graph proves that the buffers go once all cuts of the leak are made.
     pub proven: bool,
     /// Index in [`Graph::nodes`] of the object that has the reference.
-    pub from: u32,
+    #[serde(rename = "from")]
+    pub source: u32,
     /// Index in [`Graph::nodes`] of the object that it refers to.
-    pub to: u32,
+    #[serde(rename = "to")]
+    pub target: u32,
 }
 
 /// What to change, in words and, where the pattern allows, in code.
@@ -394,9 +429,13 @@ impl Report {
 
     /// Says which rank the process of the report has.
     pub fn set_rank(&mut self, rank: Option<u32>) {
-        self.process.rank = rank;
-        let seen = self.leaks.iter_mut().flat_map(|leak| &mut leak.occurrences);
-        seen.for_each(|seen| seen.rank = rank);
+        let process = &mut self.process;
+        process.rank = rank;
+        for seen in self.leaks.iter_mut().flat_map(|leak| &mut leak.occurrences) {
+            if (&seen.host, seen.pid) == (&process.host, process.pid) {
+                seen.rank = rank;
+            }
+        }
     }
 
     /// Puts the leaks in order: the one that holds most bytes first.

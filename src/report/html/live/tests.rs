@@ -6,8 +6,9 @@ use sha2::{Digest as _, Sha256};
 
 use super::super::super::growth::{Growth, GrowthReport};
 use super::super::super::live_samples as samples;
+use super::super::super::model::Step;
 use super::super::super::post_mortem::{Finding, Numbers, PostMortem};
-use super::super::super::retention::{Kept, Path, Retention, RootKind, Step};
+use super::super::super::retention::{Kept, Path, Retention, RootKind};
 use super::*;
 
 const HOSTILE: &str = "</script></svg><img src=x onerror=alert(1)><!--\u{202e}\u{1b}[2J\u{0}`\"'&";
@@ -93,6 +94,7 @@ fn kept(text: &str) -> Retention {
         steps: vec![step(".history"), step("[17]")],
         alike: 3,
         leads_to: vec![0],
+        on_way: vec![],
     };
     Retention {
         objects: vec![Kept {
