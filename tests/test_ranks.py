@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import subprocess
 import sys
 import textwrap
@@ -12,9 +13,13 @@ from pathlib import Path
 import pytest
 
 import cyclescope
-from cyclescope import CycleReport, Rank, _ranks, current_rank
+from cyclescope import CycleReport, Rank, current_rank
 
-VARIABLES = [*_ranks._RANK, *_ranks._LOCAL_RANK, *_ranks._WORLD_SIZE]
+VARIABLES = [
+    *("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK"),
+    *("LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID"),
+    *("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"),
+]
 
 HEAD = """
 import gc, os, sys, numpy, cyclescope
@@ -75,6 +80,27 @@ def test_the_rank_by_the_environment(
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     assert current_rank() == rank
+
+
+def test_a_rank_can_be_sent_to_other_processes() -> None:
+    rank = Rank(3, None, 8)
+    assert pickle.loads(pickle.dumps(rank)) == rank
+    assert {rank} == {Rank(3, None, 8)}
+    assert repr(rank) == "Rank(rank=3, local_rank=None, world_size=8)"
+
+
+@pytest.mark.parametrize("variable", ["RANK", "SLURM_PROCID"])
+def test_every_rendering_has_the_same_rank(tmp_path: Path, variable: str) -> None:
+    run(tmp_path, "work(sys.argv[0] + '-leaks')", **{variable: "3"})
+    folder = tmp_path / "program.py-leaks"
+    (report,) = reports(folder)
+    model = json.loads(report.to_json())
+    assert model["process"]["rank"] == 3
+    assert [once["rank"] for once in model["leaks"][0]["occurrences"]] == [3, 3, 3]
+    (page,) = folder.glob("*.html")
+    assert page.name.startswith("rank3-") or "-rank3-" in page.name
+    assert "<dt>Rank</dt><dd>3</dd>" in page.read_text(encoding="utf-8")
+    assert "rank 3" in str(report)
 
 
 def test_a_program_that_is_not_distributed_gathers_its_own() -> None:

@@ -14,23 +14,28 @@ __all__ = [
     "HeapTable",
     "Known",
     "Leak",
+    "LeakTally",
     "Library",
+    "Rank",
     "Retention",
     "RetentionPath",
-    "RetentionStep",
     "Step",
     "call_in_main_thread",
     "check_devices",
     "close_deliveries",
     "cuda_driver_present",
+    "current_rank",
+    "empty_report",
     "find",
     "flush",
     "framed",
     "growth_page",
     "heap",
+    "is_distributed",
     "last_look",
     "look",
     "merge",
+    "merge_processes",
     "next_delivery",
     "patterns",
     "post_mortem_page",
@@ -45,7 +50,9 @@ __all__ = [
     "unreachable_objects",
     "why_alive",
     "with_allocations",
+    "with_counts",
     "with_occurrences",
+    "without_details",
 ]
 
 @final
@@ -84,7 +91,9 @@ class CycleReport:
     def to_dot(self) -> str:
         """The leaks as a Graphviz graph."""
     def to_json(self) -> str:
-        """The report as JSON (``schema`` 1), which :meth:`from_json` reads."""
+        """The report as JSON (``schema`` 1); :meth:`from_json` reads it back."""
+    def table_of_processes(self) -> str:
+        """The MiB that each leak held in each process of a job, as text."""
     def to_svg(self) -> str:
         """The leaks as one SVG drawing."""
     def to_markdown(self) -> str:
@@ -171,6 +180,51 @@ class Leak:
         """The leak as Markdown; see :meth:`CycleReport.to_markdown`."""
 
 @final
+class LeakTally:
+    """What a watch has seen of one leak so far."""
+
+    @property
+    def signature(self) -> str: ...
+    @property
+    def summary(self) -> str:
+        """The cycle in one line."""
+    @property
+    def count(self) -> int:
+        """How many occurrences."""
+    @property
+    def bytes(self) -> int:
+        """Bytes of all occurrences together."""
+    @property
+    def largest(self) -> int:
+        """Bytes of the most that one collection freed of it."""
+    @property
+    def first_seen(self) -> float:
+        """When it was seen first, in seconds since 1970."""
+    @property
+    def last_seen(self) -> float:
+        """When it was seen last, in seconds since 1970."""
+    def __eq__(self, other: object, /) -> bool: ...
+    def __ne__(self, other: object, /) -> bool: ...
+
+@final
+class Rank:
+    """This process's place in a distributed job."""
+
+    def __new__(cls, rank: int, local_rank: int | None, world_size: int | None) -> Rank: ...
+    @property
+    def rank(self) -> int: ...
+    @property
+    def local_rank(self) -> int | None:
+        """Its number on its machine, if that is known."""
+    @property
+    def world_size(self) -> int | None:
+        """How many processes there are, if that is known."""
+    def __eq__(self, other: object, /) -> bool: ...
+    def __ne__(self, other: object, /) -> bool: ...
+    def __hash__(self) -> int: ...
+    def __getnewargs__(self) -> tuple[int, int | None, int | None]: ...
+
+@final
 class Library:
     """The library that a leak belongs to."""
 
@@ -209,8 +263,11 @@ class Known:
 
 @final
 class Step:
-    """One object in a cycle and its reference to the next."""
+    """One object of a cycle, or of a :class:`RetentionPath`, and its reference to the next."""
 
+    @property
+    def node(self) -> int | None:
+        """Index of the object among ``graph.nodes`` of the JSON; None in a path."""
     @property
     def type_name(self) -> str: ...
     @property
@@ -221,7 +278,10 @@ class Step:
         """``file:line`` of the object's code or class."""
     @property
     def edge(self) -> str:
-        """The reference to the next step: ``._callback``, ``['loss']``, ``local 'batch'``."""
+        """The reference to the next step: ``._callback``, ``['loss']``, ``local 'batch'``.
+
+        Empty for the last step of a path.
+        """
     @property
     def allocated_at(self) -> str | None:
         """``file:line`` where the object was allocated, if ``tracemalloc`` was tracing."""
@@ -230,6 +290,9 @@ class Step:
 class Buffer:
     """A buffer of device memory that a leak held."""
 
+    @property
+    def node(self) -> int | None:
+        """Index of its holder among ``graph.nodes`` of the JSON; None if that is not drawn."""
     @property
     def type_name(self) -> str:
         """Type of the object that holds the buffer."""
@@ -255,6 +318,9 @@ class Buffer:
     @property
     def path(self) -> list[str]:
         """The references from the cycle to the buffer; empty if its holder is in the cycle."""
+    @property
+    def path_nodes(self) -> list[int]:
+        """The objects on that path, as ``node``, its holder last."""
     @property
     def allocated_at(self) -> str | None:
         """``file:line`` where its holder was allocated, if ``tracemalloc`` was tracing."""
@@ -284,7 +350,13 @@ class Cut:
         """``file:line`` to change."""
     @property
     def proven(self) -> bool:
-        """True if the graph proves that removing all cuts of the leak frees the buffers."""
+        """True if the graph shows that the buffers go once all cuts of the leak are made."""
+    @property
+    def source(self) -> int:
+        """Index of the object that has the reference among ``graph.nodes`` of the JSON."""
+    @property
+    def target(self) -> int:
+        """Index of the object that it refers to."""
 
 @final
 class Heap:
@@ -384,6 +456,12 @@ class HeapBuffer:
     @property
     def kind(self) -> str:
         """The owner without indices and lengths: the same for all buffers of a growing list."""
+    @property
+    def first_owner(self) -> str:
+        """The first thing with a name on the way to it, and its type."""
+    @property
+    def branch(self) -> int:
+        """Index among ``branches`` of the JSON at which that way ends."""
     @property
     def module(self) -> str:
         """The module at the start of that path, or the file of the running function."""
@@ -497,27 +575,11 @@ class RetentionPath:
     def alike(self) -> int:
         """Number of paths that differ from this one only in an index."""
     @property
-    def steps(self) -> list[RetentionStep]:
-        """The objects on the path; the object asked about comes last."""
+    def steps(self) -> list[Step]:
+        """The objects on the way, the one asked about last."""
     def __len__(self) -> int: ...
-    def __getitem__(self, index: int, /) -> RetentionStep: ...
-    def __iter__(self) -> Iterator[RetentionStep]: ...
-
-@final
-class RetentionStep:
-    """An object on a path."""
-
-    @property
-    def type_name(self) -> str: ...
-    @property
-    def label(self) -> str:
-        """Readable name of the object."""
-    @property
-    def location(self) -> str | None:
-        """``file:line`` of its code or class."""
-    @property
-    def edge(self) -> str:
-        """The reference to the next object; see :attr:`Step.edge`. Empty for the last object."""
+    def __getitem__(self, index: int, /) -> Step: ...
+    def __iter__(self) -> Iterator[Step]: ...
 
 def call_in_main_thread(function: Callable[[], object]) -> None: ...
 def check_devices(devices: list[str]) -> None: ...
@@ -525,15 +587,17 @@ def cuda_driver_present() -> bool: ...
 def start_watch(
     devices: list[str], once_per_leak: bool, ignore: list[str] = ..., thorough: bool = ...
 ) -> int: ...
-def stop_watch(watch: int) -> list[tuple[str, str, int, int, int, float, float]]: ...
-def tallies(watch: int) -> list[tuple[str, str, int, int, int, float, float]]: ...
+def stop_watch(watch: int) -> list[LeakTally]: ...
+def tallies(watch: int) -> list[LeakTally]: ...
 def next_delivery() -> tuple[int, CycleReport | None, str | None] | None: ...
 def flush(seconds: float) -> bool: ...
 def close_deliveries() -> None: ...
 def patterns() -> list[tuple[str, str]]: ...
 def find(devices: list[str], ignore: list[str] = ...) -> CycleReport: ...
 def look(devices: list[str], ignore: list[str] = ..., oldest: int | None = ...) -> CycleReport: ...
+def empty_report() -> CycleReport: ...
 def merge(reports: list[CycleReport]) -> CycleReport: ...
+def merge_processes(reports: list[CycleReport]) -> CycleReport: ...
 def select(report: CycleReport, signatures: list[str]) -> CycleReport: ...
 def redact() -> None: ...
 def redacts() -> bool: ...
@@ -548,6 +612,17 @@ def with_allocations(
     report: CycleReport, stacks: dict[tuple[str, int], list[tuple[str, int, str]]]
 ) -> CycleReport: ...
 def with_occurrences(report: CycleReport, watch: int) -> CycleReport: ...
+def with_counts(report: CycleReport, tallies: list[LeakTally]) -> CycleReport: ...
+def without_details(report: CycleReport, signatures: set[str]) -> CycleReport: ...
+def is_distributed() -> bool: ...
+def current_rank() -> Rank | None:
+    """The rank of this process in a distributed job; None if it is of none.
+
+    That of ``torch.distributed`` if the program has initialised its process group. Else the
+    launcher's: ``RANK`` (torchrun), ``SLURM_PROCID``, ``OMPI_COMM_WORLD_RANK`` or ``PMI_RANK``, the
+    first that is set. Every report has the same. Imports and initialises nothing.
+    """
+
 def heap(*, redact: bool = False) -> Heap:
     """Take a snapshot of all live memory: its owners, sizes and categories.
 

@@ -14,27 +14,31 @@ from cyclescope._native import (
     HeapTable,
     Known,
     Leak,
+    LeakTally,
     Library,
+    Rank,
     Retention,
     RetentionPath,
-    RetentionStep,
     Step,
+    current_rank,
     heap,
     why_alive,
 )
 from cyclescope._patch_torch import TorchPatch, patch_torch
-from cyclescope._ranks import Rank, current_rank, gather
+from cyclescope._ranks import gather
 from cyclescope._results import to_github_annotations, to_sarif
 from cyclescope._selection import Devices
 from cyclescope._settings import Settings, settings
 from cyclescope._step import StepCollector, StepReport, step
 from cyclescope._unittest import NoTensorCycles
 from cyclescope._watch import (
-    LeakTally,
     Watch,
     observe_tensor_cycles,
     warn_tensor_cycles,
 )
+
+RetentionStep = Step
+"""The steps of a path are those of a cycle."""
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Protocol
 
 from cyclescope import _native, _ranks, _teller
-from cyclescope._counts import Counts, with_counts
 from cyclescope._files import write_whole
-from cyclescope._native import CycleReport
+from cyclescope._native import CycleReport, LeakTally
 from cyclescope._selection import StrPath
 
 MAX_COMPLETED = 50
@@ -19,17 +16,6 @@ MAX_COMPLETED = 50
 
 MAX_PAGES = 200
 """Maximum number of pages per watch, so that ever new leaks do not fill the disk."""
-
-
-class Seen(Protocol):
-    """The part of a :class:`LeakTally` that is needed here."""
-
-    @property
-    def signature(self) -> str: ...
-    @property
-    def count(self) -> int: ...
-    @property
-    def bytes(self) -> int: ...
 
 
 class Reporter:
@@ -92,19 +78,11 @@ class Reporter:
             self._complain(error)
             return None
 
-    def seen(self, tallies: Iterable[Seen]) -> CycleReport | None:
-        """One report of all leaks with their final counts; None if there are none."""
+    def seen(self, tallies: list[LeakTally]) -> CycleReport | None:
+        """One report of all that was found, with its final counts; None if there was nothing."""
         if self._report is None:
             return None
-        counts = {}
-        listed = {leak.signature: leak for leak in self._report.leaks}
-        for tally in tallies:
-            leak = listed.get(tally.signature)
-            if leak is not None:
-                # Later occurrences are only counted, and assumed to have as many objects.
-                objects = round(leak.objects * tally.count / leak.count)
-                counts[tally.signature] = Counts(tally.count, objects, tally.bytes)
-        return with_counts(self._report, counts)
+        return _native.with_counts(self._report, tallies)
 
     def complete(self, watch: int) -> None:
         """Rewrite the pages of leaks that recurred, with all their occurrences."""
@@ -123,8 +101,8 @@ class Reporter:
                 return
         self._written.clear()
 
-    def finish(self, tallies: Iterable[Seen]) -> None:
-        """Update the JSON file of all leaks."""
+    def finish(self, tallies: list[LeakTally]) -> None:
+        """Bring the file of all leaks up to date."""
         report = self.seen(tallies)
         if report is not None:
             try:
@@ -141,7 +119,7 @@ class Reporter:
     def _write_file(self, report: CycleReport) -> None:
         if self._file is None:
             self._file = self._free(self._ready(), _ranks.stem(), "json")
-        write_whole(self._file, _ranks.to_json(report))
+        write_whole(self._file, report.to_json())
 
     def _free(self, folder: Path, stem: str, suffix: str) -> Path:
         """An unused file name. It contains the process ID, so processes do not collide."""

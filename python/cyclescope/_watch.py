@@ -6,38 +6,17 @@ import os
 import sys
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from cyclescope import _history, _native, _teller
-from cyclescope._native import CycleReport
+from cyclescope._native import CycleReport, LeakTally
 from cyclescope._off import OFF
 from cyclescope._selection import Devices, StrPath, ignored_names
 from cyclescope._settings import settings
 
 if TYPE_CHECKING:
     from cyclescope._reporter import Reporter
-
-
-@dataclass(frozen=True)
-class LeakTally:
-    """What a watch has seen of one leak so far."""
-
-    signature: str
-    summary: str
-    """The cycle in one line."""
-    count: int
-    """Number of occurrences."""
-    bytes: int
-    """Bytes held by all occurrences together."""
-    largest: int
-    """The most bytes that a single collection freed of this leak."""
-    first_seen: float
-    """Time of the first occurrence, in seconds since 1970."""
-    last_seen: float
-    """Time of the latest occurrence, in seconds since 1970."""
-
 
 STOP_SECONDS = 30.0
 """How long :meth:`Watch.stop` waits for reports: the first may read a large memory history."""
@@ -93,7 +72,7 @@ class Watch:
         """The leaks seen so far, sorted by bytes held, largest first."""
         if self._final is not None:
             return self._final
-        return [LeakTally(*row) for row in _native.tallies(self._number)]
+        return _native.tallies(self._number)
 
     @property
     def report(self) -> CycleReport | None:
@@ -123,7 +102,7 @@ class Watch:
         if self._final is None:
             if self._closing is not None:
                 self._closing(self._number)
-            self._final = [LeakTally(*row) for row in _native.stop_watch(self._number)]
+            self._final = _native.stop_watch(self._number)
             _teller.forget(self._number)
             if self._reporter is not None:
                 self._reporter.finish(self._final)

@@ -12,8 +12,8 @@ use crate::diagnose::Diagnosis;
 use crate::graph;
 use crate::graph::{Cycle, LeakGraph, LeakNode};
 use crate::model::report::{
-    Advice, BUFFER_LIMIT, Buffer, Cut, Edge, EdgeRole, Graph, Hop, Leak, Location, Node, NodeKind,
-    Step,
+    Advice, BUFFER_LIMIT, Buffer, Cut, Edge, EdgeRole, Extents, Graph, Hop, Leak, Location, Node,
+    NodeKind, Step,
 };
 
 /// Maximum number of steps listed per cycle, half from each end.
@@ -49,7 +49,7 @@ impl Described {
                     bytes: buffer.bytes,
                     device: buffer.device.clone(),
                     dtype: buffer.dtype.clone(),
-                    shape: buffer.shape.clone(),
+                    shape: buffer.shape.clone().map(Extents),
                     confirmed: buffer.confirmed,
                     from_step: path.from_step as u32,
                     path: path
@@ -84,7 +84,7 @@ impl Described {
             .map(|(&node, &edge)| {
                 let object = &graph[node];
                 Step {
-                    node: node.index() as u32,
+                    node: Some(node.index() as u32),
                     type_name: object.description.type_name.clone(),
                     label: object.description.label.clone(),
                     location: place(object).map(location),
@@ -99,7 +99,7 @@ impl Described {
                 .nodes
                 .get(buffer.from_step as usize)
                 .map(|node| node.index() as u32);
-            let step = steps.iter().position(|step| Some(step.node) == start);
+            let step = steps.iter().position(|step| step.node == start);
             buffer.from_step = step.unwrap_or(0) as u32;
         }
         let bytes_held = buffers.iter().map(|buffer| buffer.bytes).sum();
@@ -116,8 +116,8 @@ impl Described {
                     edge: graph[edge].name.to_string(),
                     location: cut_place(graph, cycle, from, to).map(location),
                     proven: diagnosis.cuts_free,
-                    from: from.index() as u32,
-                    to: to.index() as u32,
+                    source: from.index() as u32,
+                    target: to.index() as u32,
                 })
             })
             .collect();
@@ -228,7 +228,8 @@ impl Described {
 /// Of a long cycle, or one with a stretch left out already, keeps equally many steps from either end;
 /// returns how many objects are left out.
 fn leave_out_middle(graph: &LeakGraph, steps: &mut Vec<Step>) -> u64 {
-    let stands_for = |step: &Step| graph[NodeIndex::new(step.node as usize)].stands_for;
+    let node = |step: &Step| graph.node_weight(NodeIndex::new(step.node? as usize));
+    let stands_for = |step: &Step| node(step).map_or(0, |node| node.stands_for);
     let gap = steps.iter().position(|step| stands_for(step) > 0);
     let (before, after) = match gap {
         Some(gap) => (gap, steps.len() - gap - 1),

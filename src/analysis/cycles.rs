@@ -22,7 +22,7 @@ use crate::graph::{
     Group, LeakEdge, LeakGraph, LeakNode, Selection, find_groups, fold, frees_group, hide_values,
     select,
 };
-use crate::model::report::Buffer;
+use crate::model::report::{Buffer, Extents};
 
 /// Of groups that look alike, so many are described one by one; the rest are counted as the first.
 const DESCRIBED_ALIKE: usize = 16;
@@ -363,7 +363,7 @@ impl Inspector {
                     bytes: buffer.bytes,
                     device: buffer.device.clone(),
                     dtype: buffer.dtype.clone(),
-                    shape: buffer.shape.clone(),
+                    shape: buffer.shape.clone().map(Extents),
                     confirmed: buffer.confirmed,
                     from_step: 0,
                     path: Vec::new(),

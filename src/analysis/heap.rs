@@ -15,8 +15,8 @@ use crate::graph::{Dominators, ShortestPaths};
 use crate::model::heap::{Buffer, Category, Class, Device, Heap, SCHEMA, file_of, is_host};
 use crate::model::owners::Branches;
 use crate::model::redact::{NOTE, shorten};
-use crate::model::report::Location;
-use crate::model::retention::{Beginning, Path, RootKind, Step};
+use crate::model::report::{Extents, Location, Step};
+use crate::model::retention::{Beginning, Path, RootKind};
 use crate::model::words::without_indices;
 
 /// So many buffers, the largest, are named; the others count where their class and device do.
@@ -372,7 +372,7 @@ fn describe(known: &LiveBuffer, naming: &Naming<'_, '_>, way: &[u32], path: &Pat
         bytes: buffer.bytes,
         device: buffer.device.clone(),
         dtype: buffer.dtype.clone(),
-        shape: buffer.shape.clone(),
+        shape: buffer.shape.clone().map(Extents),
         pointer: buffer.pointer,
         type_name: holder.unwrap_or_default(),
         holders: known.holders,

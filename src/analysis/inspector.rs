@@ -8,7 +8,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 
 use super::found::Found;
-use super::process::{framework_versions, process};
+use super::process::{framework_versions, process, process_group, rank};
 use super::room::{FEW, ROOM_FOR_OBJECT, ask_for_room};
 use crate::capture::{Classes, class_name};
 use crate::cpython::{Builtins, GcModule, HeadLayout, Layouts, TypeTable, module_count};
@@ -19,8 +19,9 @@ use crate::graph::hide_unless_code;
 use crate::memory::Marks;
 use crate::memory::array::in_turn;
 use crate::model::occurrences;
+use crate::model::rank::Rank;
 use crate::model::redact::{redact, redact_process};
-use crate::model::report::{Collection, Leak, Occurrence as SeenAt, Process, Report, SCHEMA};
+use crate::model::report::{Collection, Occurrence as SeenAt, Process, Report};
 
 /// Where the program waits without having asked, at most so many groups of cycles are described, at up to a
 /// millisecond each.
@@ -111,7 +112,7 @@ impl Inspector {
             pause_us: 0,
         };
         let mut report = self.report(py, found, collection, started);
-        Self::finish(&mut report, self.redacts());
+        Self::finish(&mut report, self.redacts(), Self::rank(py));
         Ok(report)
     }
 
@@ -126,9 +127,22 @@ impl Inspector {
         self.redact.get()
     }
 
-    /// Adds what is left to say of a report when the program does not wait: whose each leak is.
-    /// Takes out what is not to be said.
-    pub(crate) fn finish(report: &mut Report, redacted: bool) {
+    /// The rank of this process in a distributed job; `None` outside of one.
+    ///
+    /// Runs code of `torch.distributed`, so never within a collection.
+    pub fn rank(py: Python<'_>) -> Option<Rank> {
+        rank(py)
+    }
+
+    /// True if the program has initialised the process group of `torch.distributed`.
+    pub(crate) fn is_distributed(py: Python<'_>) -> bool {
+        process_group(py).is_some()
+    }
+
+    /// Completes a report outside of the collection: the rank of the process, and the library that each leak
+    /// belongs to. Redacts it if asked to.
+    pub(crate) fn finish(report: &mut Report, redacted: bool, rank: Option<Rank>) {
+        report.set_rank(rank.map(|rank| rank.rank));
         say_whose(report);
         if redacted {
             redact(report);
@@ -241,27 +255,27 @@ impl Inspector {
         mut collection: Collection,
         started: Instant,
     ) -> Report {
-        let mut leaks: Vec<Leak> = found.into_iter().map(Found::into_leak).collect();
-        leaks.sort_by(|a, b| {
-            b.bytes_held
-                .cmp(&a.bytes_held)
-                .then_with(|| a.signature.cmp(&b.signature))
-        });
+        let leaks = found.into_iter().map(Found::into_leak).collect();
         collection.pause_us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
-        let time = now();
-        let process = self.process_now(py);
-        for leak in &mut leaks {
-            leak.occurrences = vec![occurrences::of(&process, time, leak.count, leak.bytes_held)];
+        let mut report = Report::new(self.process_now(py), now(), collection);
+        report.leaks = leaks;
+        report.sort_leaks();
+        for leak in &mut report.leaks {
+            let seen = occurrences::of(&report.process, report.time, leak.count, leak.bytes_held);
+            leak.occurrences = vec![seen];
         }
-        Report {
-            schema: SCHEMA,
-            tool: concat!("cyclescope ", env!("CARGO_PKG_VERSION")).to_owned(),
-            time,
-            process,
-            collection,
-            leaks,
-            notes: Vec::new(),
-        }
+        report
+    }
+
+    /// A report of this process without findings, made without an inspection.
+    pub(crate) fn empty_report(&self, py: Python<'_>) -> Report {
+        let collection = Collection {
+            trigger: "look".to_owned(),
+            ..Collection::default()
+        };
+        let mut report = Report::new(self.process_now(py), now(), collection);
+        Self::finish(&mut report, self.redacts(), rank(py));
+        report
     }
 
     /// That a leak was seen just now.
@@ -299,6 +313,7 @@ impl Inspector {
     /// This process, as a page may name it.
     pub(crate) fn process_to_tell(&self, py: Python<'_>) -> Process {
         let mut process = self.process_now(py);
+        process.rank = rank(py).map(|rank| rank.rank);
         if self.redacts() {
             redact_process(&mut process);
         }

@@ -1,7 +1,6 @@
 //! The live heap as one graph: the objects that Python sees, what C++ owns behind them, the frames that
 //! threads are in, and the roots of it all.
 
-use petgraph::visit::NodeIndexable;
 use pyo3::exceptions::PyMemoryError;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -238,13 +237,13 @@ impl<'py> Live<'py> {
     /// A shortest way to each node: from what has a name first, classes through their instances later,
     /// from outside last.
     pub fn ways(&self) -> ShortestPaths {
-        let ways = ShortestPaths::new(self.graph().node_bound());
+        let ways = ShortestPaths::new(self.graph().node_count());
         self.find(ways, &[])
     }
 
     /// As [`Live::ways`], to `wanted` and at least as far as those are; not through one of `ends`.
     pub fn ways_to(&self, wanted: &[u32], ends: &[u32]) -> ShortestPaths {
-        let ways = ShortestPaths::until(self.graph().node_bound(), wanted.to_vec());
+        let ways = ShortestPaths::until(self.graph().node_count(), wanted.to_vec());
         self.find(ways, ends)
     }
 

@@ -1,8 +1,10 @@
 //! The process that a report is about.
 
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 
 use crate::cpython::{imported, new_text, text_of};
+use crate::model::rank::Rank;
 use crate::model::report::Process;
 
 /// What does not change while the process lives.
@@ -20,14 +22,46 @@ pub(super) fn process(py: Python<'_>) -> Process {
     Process {
         host: host_name(),
         pid: std::process::id(),
-        rank: std::env::var("RANK")
-            .ok()
-            .and_then(|rank| rank.parse().ok()),
+        rank: None,
         python: format!("{}.{}.{}", version.major, version.minor, version.patch),
         program: program.unwrap_or_default(),
         frameworks: Vec::new(),
         gpus: Vec::new(),
     }
+}
+
+/// The rank of this process: that in the program's process group, or else that which its launcher gave
+/// it. `None` if it is of no distributed job.
+///
+/// Calls functions of `torch.distributed`, so never within a collection. Imports and initialises nothing.
+pub(super) fn rank(py: Python<'_>) -> Option<Rank> {
+    let launched = Rank::of_environment(|name| std::env::var(name).ok());
+    let of_group = || {
+        let group = process_group(py)?;
+        let number = |name| group.get_item(name).ok()??.call0().ok()?.extract().ok();
+        Some(Rank {
+            rank: number(intern!(py, "get_rank"))?,
+            local_rank: launched.and_then(|rank| rank.local_rank),
+            world_size: number(intern!(py, "get_world_size")),
+        })
+    };
+    of_group().or(launched)
+}
+
+/// The names in `torch.distributed`, if the program has initialised its process group.
+pub(super) fn process_group(py: Python<'_>) -> Option<Bound<'_, PyDict>> {
+    let distributed = imported(intern!(py, "torch.distributed"))?;
+    let says = |name| {
+        distributed
+            .get_item(name)
+            .ok()??
+            .call0()
+            .ok()?
+            .extract::<bool>()
+            .ok()
+    };
+    let is_there = says(intern!(py, "is_available"))? && says(intern!(py, "is_initialized"))?;
+    is_there.then_some(distributed)
 }
 
 #[cfg(unix)]

@@ -2,12 +2,6 @@
 
 use std::fmt;
 
-use petgraph::Directed;
-use petgraph::visit::{
-    Data, GraphBase, GraphProp, IntoNeighbors, IntoNodeIdentifiers, NodeCount, NodeIndexable,
-    VisitMap, Visitable,
-};
-
 use crate::memory::array::{Growing, prefetch};
 
 /// Number of references to scan at once.
@@ -15,8 +9,7 @@ const BLOCK: usize = 256;
 
 /// The references between objects with the numbers 0 to `node_count() - 1`, each once per reference.
 ///
-/// A million objects with three references each take 16 MB. It can be walked by petgraph's algorithms:
-/// a reference to it has the traits of `petgraph::visit`.
+/// A million objects with three references each take 16 MB.
 pub struct Csr {
     /// The targets of node `i` are `targets[first[i]..first[i + 1]]`.
     first: Growing<u32>,
@@ -208,91 +201,8 @@ impl Csr {
     }
 }
 
-impl GraphBase for Csr {
-    type NodeId = u32;
-    type EdgeId = u32;
-}
-
-impl Data for Csr {
-    type NodeWeight = ();
-    type EdgeWeight = ();
-}
-
-impl GraphProp for Csr {
-    type EdgeType = Directed;
-}
-
-impl NodeCount for Csr {
-    fn node_count(&self) -> usize {
-        self.node_count()
-    }
-}
-
-impl NodeIndexable for Csr {
-    fn node_bound(&self) -> usize {
-        self.node_count()
-    }
-
-    fn to_index(&self, node: u32) -> usize {
-        node as usize
-    }
-
-    fn from_index(&self, index: usize) -> u32 {
-        index as u32
-    }
-}
-
-impl<'a> IntoNeighbors for &'a Csr {
-    type Neighbors = std::iter::Copied<std::slice::Iter<'a, u32>>;
-
-    fn neighbors(self, node: u32) -> Self::Neighbors {
-        self.targets(node).iter().copied()
-    }
-}
-
-impl IntoNodeIdentifiers for &Csr {
-    type NodeIdentifiers = std::ops::Range<u32>;
-
-    fn node_identifiers(self) -> Self::NodeIdentifiers {
-        0..self.node_count() as u32
-    }
-}
-
-/// Which nodes a walk has seen.
-#[derive(Clone, Debug, Default)]
-pub struct Seen(Vec<bool>);
-
-impl VisitMap<u32> for Seen {
-    fn visit(&mut self, node: u32) -> bool {
-        !std::mem::replace(&mut self.0[node as usize], true)
-    }
-
-    fn is_visited(&self, node: &u32) -> bool {
-        self.0[*node as usize]
-    }
-
-    fn unvisit(&mut self, node: u32) -> bool {
-        std::mem::replace(&mut self.0[node as usize], false)
-    }
-}
-
-impl Visitable for Csr {
-    type Map = Seen;
-
-    fn visit_map(&self) -> Seen {
-        Seen(vec![false; self.node_count()])
-    }
-
-    fn reset_map(&self, map: &mut Seen) {
-        map.0.clear();
-        map.0.resize(self.node_count(), false);
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use petgraph::visit::{Bfs, Walker};
-
     use super::*;
 
     #[test]
@@ -317,14 +227,5 @@ mod tests {
         assert_eq!(turned.reversed().targets(1), [1, 2]);
         assert_eq!(graph.sources(1), [0, 1, 2]);
         assert_eq!(graph.sources(0), [0u32; 0]);
-    }
-
-    #[test]
-    fn petgraph_walks_it() {
-        let graph = Csr::from_edges(4, &[(0, 2), (2, 3), (1, 0)]);
-        let order: Vec<u32> = Bfs::new(&graph, 0).iter(&graph).collect();
-        assert_eq!(order, [0, 2, 3]);
-        let components = petgraph::algo::tarjan_scc(&graph);
-        assert_eq!(components, [vec![3], vec![2], vec![0], vec![1]]);
     }
 }

@@ -27,7 +27,7 @@ mod snapshot;
 #[cfg(feature = "python")]
 mod variables;
 
-pub use csr::{Csr, Seen};
+pub use csr::Csr;
 pub use object::{Description, Place, ReferenceName, Snapshot, SnapshotObject, is_library_file};
 #[cfg(feature = "python")]
 pub(crate) use {

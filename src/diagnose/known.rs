@@ -133,7 +133,7 @@ mod tests {
         let mut leak = samples::callback().leaks.remove(0);
         leak.cycle.truncate(1);
         leak.cycle[0] = Step {
-            node: 1,
+            node: Some(1),
             type_name: "function".into(),
             allocated_at: None,
             label: "function main.<locals>.step".into(),

@@ -91,7 +91,7 @@ pub fn library(leak: &Leak) -> Option<Library> {
     let nodes: Option<Vec<&Node>> = leak
         .cycle
         .iter()
-        .map(|step| leak.graph.nodes.get(step.node as usize))
+        .map(|step| leak.graph.nodes.get(step.node? as usize))
         .collect();
     let nodes = nodes?;
     let mut packages = Vec::new();
@@ -104,7 +104,7 @@ pub fn library(leak: &Leak) -> Option<Library> {
     let cut = leak
         .cuts
         .first()
-        .and_then(|cut| leak.graph.nodes.get(cut.from as usize)?.location.as_ref())
+        .and_then(|cut| leak.graph.nodes.get(cut.source as usize)?.location.as_ref())
         .and_then(|location| Package::of(&location.file));
     let package = cut
         .iter()
@@ -149,8 +149,8 @@ fn nearest_own_line(leak: &Leak) -> Option<Location> {
     }
     let mut seen = vec![false; nodes.len()];
     let mut pending: VecDeque<usize> = VecDeque::new();
-    for step in &leak.cycle {
-        let start = step.node as usize;
+    for step in leak.cycle.iter().filter_map(|step| step.node) {
+        let start = step as usize;
         if start < nodes.len() && !std::mem::replace(&mut seen[start], true) {
             pending.push_back(start);
         }

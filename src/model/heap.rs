@@ -10,6 +10,8 @@ use super::lines::{Ink, Lines};
 use super::owners::Branch;
 use super::report::{Location, Process};
 use super::words::{counted, grouped, human_bytes, name, short_location, without_indices};
+use crate::model::report::Extents;
+use crate::model::words::padded;
 
 /// The version of the JSON.
 pub const SCHEMA: u32 = 1;
@@ -94,11 +96,15 @@ impl Category {
 
 /// A buffer in use.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(
+    feature = "python",
+    pyo3::pyclass(frozen, get_all, name = "HeapBuffer", module = "cyclescope")
+)]
 pub struct Buffer {
     pub bytes: u64,
     pub device: String,
     pub dtype: Option<String>,
-    pub shape: Option<Vec<u64>>,
+    pub shape: Option<Extents>,
     pub pointer: u64,
     /// Type of the object that holds it.
     pub type_name: String,
@@ -194,6 +200,10 @@ pub struct Table {
 
 /// One owner, class, module or line.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(
+    feature = "python",
+    pyo3::pyclass(frozen, get_all, name = "HeapRow", module = "cyclescope")
+)]
 pub struct Row {
     pub name: String,
     /// Number of buffers; for a class, number of its objects that hold any.
@@ -202,9 +212,14 @@ pub struct Row {
     pub host_bytes: u64,
     /// Retained size on host and devices.
     pub retained_bytes: u64,
-    /// The bytes by category, largest first.
-    pub categories: Vec<(Category, u64)>,
+    /// The bytes by what they are for, the most first.
+    pub categories: Categories,
 }
+
+/// Bytes by what they are for.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Categories(pub Vec<(Category, u64)>);
 
 impl Row {
     pub(crate) fn bytes(&self) -> u64 {
@@ -230,7 +245,7 @@ impl Heap {
                     device_bytes: class.device_bytes,
                     host_bytes: class.host_bytes,
                     retained_bytes: class.device_bytes.saturating_add(class.host_bytes),
-                    categories: Vec::new(),
+                    categories: Categories::default(),
                 })
                 .collect(),
             _ => self.grouped(by),
@@ -275,14 +290,16 @@ impl Heap {
             if buffer.alone {
                 row.retained_bytes = row.retained_bytes.saturating_add(buffer.bytes);
             }
-            match row.categories.iter_mut().find(|it| it.0 == buffer.category) {
+            let categories = &mut row.categories.0;
+            match categories.iter_mut().find(|it| it.0 == buffer.category) {
                 Some((_, bytes)) => *bytes = bytes.saturating_add(buffer.bytes),
-                None => row.categories.push((buffer.category, buffer.bytes)),
+                None => categories.push((buffer.category, buffer.bytes)),
             }
         }
         let mut rows: Vec<Row> = rows.into_values().collect();
         for row in &mut rows {
             row.categories
+                .0
                 .sort_by_key(|&(category, bytes)| (Reverse(bytes), category));
         }
         rows
@@ -414,8 +431,9 @@ impl Table {
     /// The table for a terminal, no line longer than 100 characters.
     pub fn to_text(&self) -> String {
         let mut out = Lines::new(false);
-        let line = |name: &str, count: &str, device: &str, host: &str, retained: &str| {
-            format!("{name:<NAME$} {count:>7} {device:>10} {host:>10} {retained:>10}")
+        let line = |name: &str, count: &str, device: &str, host: &str, alone: &str| {
+            let name = padded(name, NAME);
+            format!("{name} {count:>7} {device:>10} {host:>10} {alone:>10}")
         };
         out.line(line(&self.by, "count", "device", "host", "retained"));
         for row in &self.rows {

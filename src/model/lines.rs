@@ -1,8 +1,8 @@
 //! Lines of text that fit a terminal: wrapped or shortened, with optional colour.
 
-use super::words::{name, printable, shortened};
+use super::words::{columns, name, printable, shortened};
 
-/// Maximum line length, in characters.
+/// No line is longer than this, in columns.
 pub const WIDTH: usize = 100;
 
 /// Style of a part of a line on a colour terminal.
@@ -69,7 +69,7 @@ impl Lines {
             } else {
                 &piece
             };
-            room = room.saturating_sub(piece.chars().count());
+            room = room.saturating_sub(columns(piece));
             match ink.code().filter(|_| self.color && !piece.is_empty()) {
                 Some(code) => self.text += &format!("\u{1b}[{code}m{piece}\u{1b}[0m"),
                 None => self.text += piece,
@@ -84,13 +84,13 @@ impl Lines {
     /// A sentence behind a label, broken between words; what follows the first line is indented as
     /// far. A word longer than a line is shortened in its middle.
     pub fn wrapped(&mut self, ink: Ink, label: &str, sentence: &str) {
-        let indent = label.chars().count();
+        let indent = columns(label);
         let room = WIDTH - indent.min(WIDTH / 2);
         let mut label = label.to_owned();
         let mut line = String::new();
         for word in sentence.split(' ').filter(|word| !word.is_empty()) {
             let word = name(word, room);
-            if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > room {
+            if !line.is_empty() && columns(&line) + 1 + columns(&word) > room {
                 self.inked(&[(ink, &label), (Ink::Plain, &line)]);
                 label = " ".repeat(indent);
                 line.clear();

@@ -1,9 +1,10 @@
 //! Merges reports: of the collections of a run, or of the ranks of a job.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::occurrences;
 use super::report::{BUFFER_LIMIT, Leak, Report};
+use crate::model::report::ProcessShare;
 
 /// Merges reports into one; `None` if there are none.
 ///
@@ -51,14 +52,79 @@ pub fn merge(reports: &[&Report]) -> Option<Report> {
     if let Some(note) = processes(reports) {
         merged.process.rank = None;
         merged.notes.push(note);
+    } else if let [rank] = ranks(reports)[..] {
+        // A process may learn its rank between two reports.
+        merged.set_rank(Some(rank));
     }
     merged.leaks.iter_mut().for_each(limit_buffers);
-    merged.leaks.sort_by(|a, b| {
-        b.bytes_held
-            .cmp(&a.bytes_held)
-            .then_with(|| a.signature.cmp(&b.signature))
-    });
+    merged.sort_leaks();
+    if reports.iter().any(|report| !report.processes.is_empty()) {
+        merged.processes = shares(reports);
+    }
     Some(merged)
+}
+
+/// One report of the processes of a job, as [`merge`], which also says what each of them held; `None`
+/// of no reports.
+pub fn merge_processes(reports: &[&Report]) -> Option<Report> {
+    let mut merged = merge(reports)?;
+    merged.processes = shares(reports);
+    Some(merged)
+}
+
+/// What each process held, in the order of ranks; those without a rank come last.
+fn shares(reports: &[&Report]) -> Vec<ProcessShare> {
+    let mut shares: Vec<ProcessShare> = Vec::new();
+    let mut places: HashMap<(Option<u32>, u32, String), usize> = HashMap::new();
+    for report in reports {
+        let known = match report.processes.is_empty() {
+            true => vec![share_of(report)],
+            false => report.processes.clone(),
+        };
+        for share in known {
+            let process = match share.rank {
+                Some(_) => (share.rank, 0, String::new()),
+                None => (None, share.pid, share.host.clone()),
+            };
+            match places.get(&process) {
+                Some(&place) => {
+                    for (signature, bytes) in &share.bytes_held {
+                        add_bytes(&mut shares[place].bytes_held, signature, *bytes);
+                    }
+                }
+                None => {
+                    places.insert(process, shares.len());
+                    shares.push(share);
+                }
+            }
+        }
+    }
+    shares.sort_by_key(|share| (share.rank.is_none(), share.rank));
+    shares
+}
+
+/// What the process of a report held.
+fn share_of(report: &Report) -> ProcessShare {
+    let mut bytes_held = BTreeMap::new();
+    for leak in &report.leaks {
+        add_bytes(&mut bytes_held, &leak.signature, leak.bytes_held);
+    }
+    ProcessShare {
+        host: report.process.host.clone(),
+        pid: report.process.pid,
+        rank: report.process.rank,
+        bytes_held,
+    }
+}
+
+/// Adds to the bytes of a leak.
+fn add_bytes(bytes_held: &mut BTreeMap<String, u64>, signature: &str, bytes: u64) {
+    match bytes_held.get_mut(signature) {
+        Some(held) => *held = held.saturating_add(bytes),
+        None => {
+            bytes_held.insert(signature.to_owned(), bytes);
+        }
+    }
 }
 
 /// Adds the occurrences of a leak to those of the same leak.
@@ -99,19 +165,25 @@ fn limit_buffers(leak: &mut Leak) {
     }
 }
 
+/// The ranks of the processes that the reports are of.
+fn ranks(reports: &[&Report]) -> Vec<u32> {
+    let mut ranks: Vec<u32> = reports.iter().filter_map(|r| r.process.rank).collect();
+    ranks.sort_unstable();
+    ranks.dedup();
+    ranks
+}
+
 /// A note on which processes were merged; `None` if all reports are of one.
 fn processes(reports: &[&Report]) -> Option<String> {
     let first = &reports.first()?.process;
     let same = |report: &&Report| {
         let process = &report.process;
-        (&process.host, process.pid, process.rank) == (&first.host, first.pid, first.rank)
+        (&process.host, process.pid) == (&first.host, first.pid)
     };
-    if reports.iter().all(same) {
+    let ranks = ranks(reports);
+    if ranks.len() < 2 && reports.iter().all(same) {
         return None;
     }
-    let mut ranks: Vec<u32> = reports.iter().filter_map(|r| r.process.rank).collect();
-    ranks.sort_unstable();
-    ranks.dedup();
     let of_ranks = if ranks.is_empty() {
         String::new()
     } else {
@@ -192,6 +264,18 @@ mod tests {
         let merged = merge(&[&report, &report]).expect("two reports");
         assert_eq!(merged.notes, report.notes);
         assert_eq!(merged.leaks[0].occurrences.len(), occurrences::LIMIT);
+    }
+
+    #[test]
+    fn a_process_may_learn_its_rank_between_two_reports() {
+        let mut unknown = of_rank(0);
+        unknown.process.rank = None;
+        let process = unknown.process.clone();
+        unknown.leaks[0].occurrences = vec![occurrences::of(&process, 1.0, 1, 1)];
+        let merged = merge(&[&unknown, &of_rank(7)]).expect("two reports");
+        assert_eq!(merged.process.rank, Some(7));
+        assert_eq!(merged.leaks[0].occurrences[0].rank, Some(7));
+        assert_eq!(merged.notes, unknown.notes);
     }
 
     #[test]

@@ -5,6 +5,8 @@
 
 #![forbid(unsafe_code)]
 
+pub mod by_process;
+pub mod counts;
 pub mod diff;
 pub mod growth;
 pub mod heap;
@@ -14,6 +16,7 @@ pub mod merge;
 pub mod occurrences;
 pub mod owners;
 pub mod post_mortem;
+pub mod rank;
 pub mod redact;
 pub mod report;
 pub mod retention;

@@ -117,10 +117,11 @@ fn simplified(path: &Path) -> Vec<Part> {
         if functions > 1 {
             parts.pop();
         }
+        let known = path.on_way.get(index);
+        let noun = known.map(|known| &known.noun);
         let label = match index {
             0 if named => &path.root_words,
-            _ if step.noun.is_empty() => &step.label,
-            _ => &step.noun,
+            _ => noun.filter(|noun| !noun.is_empty()).unwrap_or(&step.label),
         };
         parts.push(Part {
             edge: match functions {
@@ -129,7 +130,7 @@ fn simplified(path: &Path) -> Vec<Part> {
             },
             label: name(label, NAME),
             location: step.location.clone().filter(|_| index > 0 || !named),
-            object: step.object,
+            object: known.and_then(|known| known.object),
         });
         edge = &step.edge;
     }
@@ -152,19 +153,23 @@ const NEXT: &str = ".next_functions";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::retention::Step;
+    use crate::model::report::Step;
+    use crate::model::retention::OnWay;
 
     fn path(root: RootKind, steps: &[(&str, &str)]) -> Path {
-        let steps = steps.iter().enumerate().map(|(index, (noun, edge))| Step {
+        let on_way = steps.iter().enumerate().map(|(index, (noun, _))| OnWay {
             noun: (*noun).to_owned(),
-            edge: (*edge).to_owned(),
             object: Some(index as u32),
+        });
+        let steps = steps.iter().map(|(_, edge)| Step {
+            edge: (*edge).to_owned(),
             ..Step::default()
         });
         Path {
             root,
             root_words: "module `train`".to_owned(),
             steps: steps.collect(),
+            on_way: on_way.collect(),
             ..Path::default()
         }
     }

@@ -3,6 +3,8 @@
 //! Everything cyclescope prints, draws or writes is a rendering of [`Report`]. Its JSON form is
 //! versioned by [`SCHEMA`]; fields may be added within a version, never renamed or removed.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 /// The version of the JSON form of [`Report`].
@@ -29,6 +31,10 @@ pub struct Report {
     /// Remarks about the report: limits that were reached, facts that
     /// could not be established.
     pub notes: Vec<String>,
+    /// What each process held, where the report is of a job of several: see
+    /// [`super::merge::merge_processes`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub processes: Vec<ProcessShare>,
 }
 
 /// The process that a report is about.
@@ -38,7 +44,7 @@ pub struct Process {
     pub host: String,
     /// Process ID.
     pub pid: u32,
-    /// Rank in a distributed job, from the `RANK` environment variable.
+    /// Rank in a distributed job: see [`super::rank::Rank`].
     pub rank: Option<u32>,
     /// Version of the interpreter, such as `3.12.1`.
     pub python: String,
@@ -51,7 +57,19 @@ pub struct Process {
     pub gpus: Vec<String>,
 }
 
-/// The occasion on which the garbage was inspected.
+/// What one process of a job held.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessShare {
+    /// As [`Process::host`], [`Process::pid`] and [`Process::rank`]; of several processes with the
+    /// same rank, those of the first.
+    pub host: String,
+    pub pid: u32,
+    pub rank: Option<u32>,
+    /// Bytes that each leak held, by its signature.
+    pub bytes_held: BTreeMap<String, u64>,
+}
+
+/// What made cyclescope look at the garbage.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Collection {
     /// `watch` (an ordinary collection was observed), `find` (an explicit check) or `exit`.
@@ -130,6 +148,10 @@ pub struct Occurrence {
 
 /// The library that a leak belongs to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(
+    feature = "python",
+    pyo3::pyclass(frozen, get_all, module = "cyclescope")
+)]
 pub struct Library {
     /// Name of the distribution or, where its metadata is not found, of the top-level package;
     /// `the standard library` for Python's own modules.
@@ -142,6 +164,10 @@ pub struct Library {
 
 /// A known leak in a library.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(
+    feature = "python",
+    pyo3::pyclass(frozen, get_all, module = "cyclescope")
+)]
 pub struct Known {
     /// Name of the entry, such as `torch-parametrized-class`.
     pub name: String,
@@ -183,19 +209,24 @@ impl std::fmt::Display for Location {
     }
 }
 
-/// One object in a cycle and its reference to the next.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// One object of a cycle, or of a way to an object, and its reference to the next.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(
+    feature = "python",
+    pyo3::pyclass(frozen, get_all, module = "cyclescope")
+)]
 pub struct Step {
-    /// Index of the object in [`Graph::nodes`].
-    pub node: u32,
+    /// Index of the object in [`Graph::nodes`]; `None` where nothing is drawn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<u32>,
     /// Type of the object, with its module unless that is `builtins`.
     pub type_name: String,
     /// Readable name of the object, such as `function Model.__init__.<locals>.<lambda>`.
     pub label: String,
     /// Location of the object's code or class, if known.
     pub location: Option<Location>,
-    /// The reference to the next step, as in source code: `._callback`, `['loss']`, `[3]`,
-    /// `closure variable 'self'`, `local 'batch'`.
+    /// The reference to the next step as a person writes it: `._callback`, `['loss']`, `[3]`,
+    /// `closure variable 'self'`, `local 'batch'`; empty for the last of a way.
     pub edge: String,
     /// The line that allocated the object, if `tracemalloc` traced that: the innermost of the
     /// program's own, or else of a library.
@@ -205,6 +236,10 @@ pub struct Step {
 
 /// A buffer of device memory that a leak held.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(
+    feature = "python",
+    pyo3::pyclass(frozen, get_all, module = "cyclescope")
+)]
 pub struct Buffer {
     /// Index in [`Graph::nodes`] of the object that holds it; `None` if that is not drawn.
     pub node: Option<u32>,
@@ -219,9 +254,9 @@ pub struct Buffer {
     /// Element type, such as `float32`; `None` for raw storage.
     pub dtype: Option<String>,
     /// Extent of each dimension; `None` for raw storage.
-    pub shape: Option<Vec<u64>>,
-    /// True if the CUDA driver confirmed that the pointer is device memory; false if only the
-    /// framework says so (host memory, other accelerators).
+    pub shape: Option<Extents>,
+    /// True if the CUDA driver said that the pointer is device memory; false where the
+    /// framework's word is all there is (host memory, other accelerators).
     pub confirmed: bool,
     /// Index in [`Leak::cycle`] of the step at which `path` starts.
     pub from_step: u32,
@@ -241,8 +276,24 @@ pub struct Buffer {
     pub has_grad_fn: bool,
 }
 
+/// How long each dimension of an array is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Extents(pub Vec<u64>);
+
+impl std::fmt::Display for Extents {
+    /// `[4096, 4096]`.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(&self.0).finish()
+    }
+}
+
 /// A reference to remove.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(
+    feature = "python",
+    pyo3::pyclass(frozen, get_all, module = "cyclescope")
+)]
 pub struct Cut {
     /// The object that holds the reference; see [`Step::label`].
     pub owner: String,
@@ -253,9 +304,11 @@ pub struct Cut {
     /// True if the graph proves that removing all cuts of the leak frees the buffers.
     pub proven: bool,
     /// Index in [`Graph::nodes`] of the object that has the reference.
-    pub from: u32,
+    #[serde(rename = "from")]
+    pub source: u32,
     /// Index in [`Graph::nodes`] of the object that it refers to.
-    pub to: u32,
+    #[serde(rename = "to")]
+    pub target: u32,
 }
 
 /// What to change, in words and, where the pattern allows, in code.
@@ -363,7 +416,41 @@ pub struct Hop {
 }
 
 impl Report {
-    /// Total bytes that the leaks of the report held.
+    /// A report in which nothing is found.
+    pub fn new(process: Process, time: f64, collection: Collection) -> Self {
+        Self {
+            schema: SCHEMA,
+            tool: concat!("cyclescope ", env!("CARGO_PKG_VERSION")).to_owned(),
+            time,
+            process,
+            collection,
+            leaks: Vec::new(),
+            notes: Vec::new(),
+            processes: Vec::new(),
+        }
+    }
+
+    /// Says which rank the process of the report has.
+    pub fn set_rank(&mut self, rank: Option<u32>) {
+        let process = &mut self.process;
+        process.rank = rank;
+        for seen in self.leaks.iter_mut().flat_map(|leak| &mut leak.occurrences) {
+            if (&seen.host, seen.pid) == (&process.host, process.pid) {
+                seen.rank = rank;
+            }
+        }
+    }
+
+    /// Puts the leaks in order: the one that holds most bytes first.
+    pub fn sort_leaks(&mut self) {
+        self.leaks.sort_by(|a, b| {
+            b.bytes_held
+                .cmp(&a.bytes_held)
+                .then_with(|| a.signature.cmp(&b.signature))
+        });
+    }
+
+    /// Bytes that all leaks of the report held together.
     pub fn bytes_held(&self) -> u64 {
         self.leaks
             .iter()

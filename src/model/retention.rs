@@ -9,6 +9,8 @@ use super::words::{counted, grouped, human_bytes, name, place_within, short_loca
 use crate::capture::{Place, ReferenceName};
 use crate::cpython::ObjectKind;
 use crate::graph::{LeakGraph, LeakNode};
+use crate::model::report::Step;
+use crate::model::words::padded;
 
 /// The version of the JSON.
 const SCHEMA: u32 = 1;
@@ -97,24 +99,18 @@ pub struct Path {
     pub alike: u64,
     /// The objects that it leads to, as indices in [`Retention::objects`].
     pub leads_to: Vec<u32>,
+    /// Of each step, what is known while the look lasts; empty afterwards.
+    #[serde(skip)]
+    pub(crate) on_way: Vec<OnWay>,
 }
 
-/// An object on a path.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Step {
-    pub type_name: String,
-    /// Readable name of the object.
-    pub label: String,
-    /// Location of its code or class.
-    pub location: Option<Location>,
-    /// The reference to the next object, as in source code; empty for the last.
-    pub edge: String,
+/// What only the look that found a way knows of an object on it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct OnWay {
     /// The object in a word or two: `list, 20 items`.
-    #[serde(skip)]
-    pub(crate) noun: String,
-    /// Its index in the inspection that found the path.
-    #[serde(skip)]
-    pub(crate) object: Option<u32>,
+    pub noun: String,
+    /// Its number in that look.
+    pub object: Option<u32>,
 }
 
 /// A root, as far as words need it.
@@ -156,10 +152,13 @@ impl Path {
                 label: node.description.label.clone(),
                 location: node.description.place.as_ref().map(location),
                 edge: edges.get(i).map(ToString::to_string).unwrap_or_default(),
-                noun: noun(Some(node)),
-                object: node.object,
+                ..Step::default()
             })
             .collect();
+        let on_way = nodes.iter().map(|node| OnWay {
+            noun: noun(Some(node)),
+            object: node.object,
+        });
         Self {
             root: beginning.kind(),
             root_words: beginning.words(),
@@ -167,6 +166,7 @@ impl Path {
             steps,
             alike: 1,
             leads_to: Vec::new(),
+            on_way: on_way.collect(),
         }
     }
 }
@@ -496,9 +496,11 @@ impl Path {
                 .as_ref()
                 .filter(|_| index > 0 || !is_root_object)
             {
-                Some(location) => {
-                    out.line(format!("  {label:<LABEL$}  {}", place_within(location, 40)))
-                }
+                Some(location) => out.line(format!(
+                    "  {}  {}",
+                    padded(&label, LABEL),
+                    place_within(location, 40)
+                )),
                 None => out.line(format!("  {label}")),
             }
             if !step.edge.is_empty() {

@@ -3,6 +3,10 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
+use jiff::SignedDuration;
+use jiff::civil::DateTime;
+use unicode_width::UnicodeWidthChar;
+
 use super::report::{Buffer, Cut, Leak, Location, Step};
 
 /// A readable size: `64.0 MiB`, `512 bytes`, `1 byte`.
@@ -45,37 +49,15 @@ pub fn grouped(number: u64) -> String {
 
 /// Seconds since 1970 as `2026-01-31 12:00:00 UTC`; `an unknown time` for what no calendar has.
 pub fn utc(seconds: f64) -> String {
-    if !(0.0..253_402_300_800.0).contains(&seconds) {
-        return "an unknown time".to_owned();
+    let since = SignedDuration::try_from_secs_f64(seconds).ok();
+    let since = since.filter(|since| !since.is_negative());
+    match since.and_then(|since| EPOCH.checked_add(since).ok()) {
+        Some(time) => time.strftime("%Y-%m-%d %H:%M:%S UTC").to_string(),
+        None => "an unknown time".to_owned(),
     }
-    let seconds = seconds as u64;
-    let (year, month, day) = civil_date(seconds / 86_400);
-    let clock = seconds % 86_400;
-    let (hour, minute, second) = (clock / 3600, clock / 60 % 60, clock % 60);
-    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
 }
 
-/// The Gregorian date that lies `days` after 1970-01-01.
-fn civil_date(mut days: u64) -> (u64, usize, u64) {
-    let is_leap = |year: u64| {
-        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
-    };
-    let mut year = 1970;
-    while days >= 365 + u64::from(is_leap(year)) {
-        days -= 365 + u64::from(is_leap(year));
-        year += 1;
-    }
-    let february = 28 + u64::from(is_leap(year));
-    let mut month = 1;
-    for length in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31] {
-        if days < length {
-            break;
-        }
-        days -= length;
-        month += 1;
-    }
-    (year, month, days + 1)
-}
+const EPOCH: DateTime = jiff::civil::datetime(1970, 1, 1, 0, 0, 0, 0);
 
 /// The text on one line, with everything that could move a terminal's cursor or reorder the line
 /// written as Python's `repr` writes it: `\n`, `\x1b`, `\u202e`.
@@ -121,20 +103,43 @@ pub fn is_hazard(c: char) -> bool {
         )
 }
 
-/// At most `limit` characters of the text: the beginning and, as it tells more of a dotted name,
+/// How many columns of a terminal a text takes. Wide characters, such as CJK and emoji, take two.
+///
+/// None takes no column, so that texts with so many columns have at most so many characters.
+pub fn columns(text: &str) -> usize {
+    text.chars().map(columns_of).sum()
+}
+
+fn columns_of(c: char) -> usize {
+    c.width().unwrap_or(1).max(1)
+}
+
+/// The text with spaces behind it up to so many columns.
+pub fn padded(text: &str, width: usize) -> String {
+    text.to_owned() + &" ".repeat(width.saturating_sub(columns(text)))
+}
+
+/// At most `limit` columns of the text: the beginning and, as it tells more of a dotted name,
 /// a longer end, with `…` between them.
 pub fn shortened(text: &str, limit: usize) -> Cow<'_, str> {
-    let length = text.chars().count();
-    if length <= limit {
+    if columns(text) <= limit {
         return Cow::Borrowed(text);
     }
     let room = limit.saturating_sub(1);
     let head = room * 2 / 5;
-    let tail = length - (room - head);
-    let mut out: String = text.chars().take(head).collect();
+    let mut out: String = fitting(text.chars(), head).collect();
     out.push('…');
-    out.extend(text.chars().skip(tail));
+    let tail: Vec<char> = fitting(text.chars().rev(), room - head).collect();
+    out.extend(tail.into_iter().rev());
     Cow::Owned(out)
+}
+
+/// The first characters that fit into so many columns.
+fn fitting(chars: impl Iterator<Item = char>, room: usize) -> impl Iterator<Item = char> {
+    chars.scan(room, |room, c| {
+        *room = room.checked_sub(columns_of(c))?;
+        Some(c)
+    })
 }
 
 /// [`printable`] and [`shortened`] together.
@@ -183,7 +188,7 @@ pub fn short_location(location: &Location) -> String {
 pub fn place_within(location: &Location, limit: usize) -> String {
     let place = location.to_string();
     let mut rest = place.as_str();
-    while rest.chars().count() + if rest == place { 0 } else { 2 } > limit {
+    while columns(rest) + if rest == place { 0 } else { 2 } > limit {
         match rest.trim_start_matches(['/', '\\']).split_once(['/', '\\']) {
             Some((_, shorter)) => rest = shorter,
             None => return name(rest, limit),
@@ -220,10 +225,8 @@ pub fn without_indices(text: &str) -> String {
 
 /// What a buffer is made of: `float32[4096, 4096]`, `raw storage`.
 pub fn element_type(buffer: &Buffer) -> String {
-    let shape = buffer.shape.as_ref().map(|extents| {
-        let extents: Vec<String> = extents.iter().map(u64::to_string).collect();
-        name(&format!("[{}]", extents.join(", ")), 80)
-    });
+    let shape = buffer.shape.as_ref();
+    let shape = shape.map(|extents| name(&extents.to_string(), 80));
     let dtype = buffer.dtype.as_ref().map(|dtype| name(dtype, 80));
     match (dtype, shape) {
         (None, None) => "raw storage".to_owned(),
@@ -241,7 +244,7 @@ pub fn buffer_count(leak: &Leak) -> u64 {
 pub fn cut_of<'a>(leak: &'a Leak, step: &Step) -> Option<&'a Cut> {
     leak.cuts
         .iter()
-        .find(|cut| cut.from == step.node && cut.edge == step.edge)
+        .find(|cut| Some(cut.source) == step.node && cut.edge == step.edge)
 }
 
 /// How many of the listed steps stand before those that are left out.
@@ -295,6 +298,15 @@ mod tests {
         );
         assert_eq!(printable("\u{e0041}"), "\\U000e0041");
         assert!(matches!(printable("Modèle._größe 模型"), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn wide_characters_take_two_columns() {
+        assert_eq!(columns("a模型🔥→"), 8);
+        assert_eq!(columns(&"e\u{301}".repeat(3)), 6);
+        assert_eq!(padded("模型", 6), "模型  ");
+        assert_eq!(shortened("模型模型模型", 6), "模…型");
+        assert_eq!(shortened("模型", 4), "模型");
     }
 
     #[test]

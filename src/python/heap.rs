@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::PyDict;
 
 use super::off;
 use super::state::state;
 use crate::model::diff::Diff;
 use crate::model::growth::GrowthReport;
-use crate::model::heap::By;
+use crate::model::heap::{Buffer, By, Row};
 use crate::model::post_mortem::PostMortem;
 use crate::model::{heap as model, human_bytes};
 use crate::render::html::live;
@@ -79,13 +79,8 @@ impl Heap {
     }
 
     #[getter]
-    fn buffers(&self) -> Vec<HeapBuffer> {
-        (0..self.heap.buffers.len())
-            .map(|index| HeapBuffer {
-                heap: Arc::clone(&self.heap),
-                index,
-            })
-            .collect()
+    fn buffers(&self) -> Vec<Buffer> {
+        self.heap.buffers.clone()
     }
 
     #[pyo3(signature = (by="owner", count=20))]
@@ -132,99 +127,19 @@ impl Heap {
     }
 }
 
-/// A buffer in use.
-#[pyclass(frozen, module = "cyclescope")]
-pub struct HeapBuffer {
-    heap: Arc<model::Heap>,
-    index: usize,
-}
-
-impl HeapBuffer {
-    fn buffer(&self) -> &model::Buffer {
-        &self.heap.buffers[self.index]
-    }
-}
-
 #[pymethods]
-impl HeapBuffer {
-    #[getter]
-    fn bytes(&self) -> u64 {
-        self.buffer().bytes
-    }
-
-    #[getter]
-    fn device(&self) -> &str {
-        &self.buffer().device
-    }
-
-    #[getter]
-    fn dtype(&self) -> Option<&str> {
-        self.buffer().dtype.as_deref()
-    }
-
-    #[getter]
-    fn shape<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
-        let shape = self.buffer().shape.as_ref();
-        shape.map(|shape| PyTuple::new(py, shape)).transpose()
-    }
-
-    #[getter]
-    fn pointer(&self) -> u64 {
-        self.buffer().pointer
-    }
-
-    #[getter]
-    fn type_name(&self) -> &str {
-        &self.buffer().type_name
-    }
-
-    #[getter]
-    fn holders(&self) -> u32 {
-        self.buffer().holders
-    }
-
-    #[getter]
-    fn owner(&self) -> &str {
-        &self.buffer().owner
-    }
-
-    #[getter]
-    fn kind(&self) -> String {
-        self.buffer().kind()
-    }
-
-    #[getter]
-    fn module(&self) -> &str {
-        &self.buffer().module
-    }
-
-    #[getter]
-    fn alone(&self) -> bool {
-        self.buffer().alone
-    }
-
-    #[getter]
-    fn site(&self) -> Option<String> {
-        self.buffer().site.as_ref().map(ToString::to_string)
-    }
-
-    #[getter]
-    fn category(&self) -> &str {
-        self.buffer().category.words()
-    }
-
-    #[getter]
-    fn also(&self) -> Vec<String> {
-        self.buffer().also.clone()
+impl Buffer {
+    #[getter(kind)]
+    fn kind_of_owner(&self) -> String {
+        self.kind()
     }
 
     fn __repr__(&self) -> String {
-        let buffer = self.buffer();
         format!(
             "<HeapBuffer {} on {}: {}>",
-            human_bytes(buffer.bytes),
-            buffer.device,
-            buffer.owner
+            human_bytes(self.bytes),
+            self.device,
+            self.owner
         )
     }
 }
@@ -243,9 +158,8 @@ impl HeapTable {
     }
 
     #[getter]
-    fn rows(&self) -> Vec<HeapRow> {
-        let rows = self.table.rows.iter().cloned();
-        rows.map(|row| HeapRow { row }).collect()
+    fn rows(&self) -> Vec<Row> {
+        self.table.rows.clone()
     }
 
     #[getter]
@@ -274,51 +188,11 @@ impl HeapTable {
     }
 }
 
-/// One row of such a table.
-#[pyclass(frozen, module = "cyclescope")]
-pub struct HeapRow {
-    row: model::Row,
-}
-
 #[pymethods]
-impl HeapRow {
-    #[getter]
-    fn name(&self) -> &str {
-        &self.row.name
-    }
-
-    #[getter]
-    fn count(&self) -> u64 {
-        self.row.count
-    }
-
-    #[getter]
-    fn device_bytes(&self) -> u64 {
-        self.row.device_bytes
-    }
-
-    #[getter]
-    fn host_bytes(&self) -> u64 {
-        self.row.host_bytes
-    }
-
-    #[getter]
-    fn retained_bytes(&self) -> u64 {
-        self.row.retained_bytes
-    }
-
-    #[getter]
-    fn categories<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let categories = PyDict::new(py);
-        for (category, bytes) in &self.row.categories {
-            categories.set_item(category.words(), bytes)?;
-        }
-        Ok(categories)
-    }
-
+impl Row {
     fn __repr__(&self) -> String {
-        let bytes = self.row.device_bytes.saturating_add(self.row.host_bytes);
-        format!("<HeapRow {}: {}>", self.row.name, human_bytes(bytes))
+        let bytes = self.device_bytes.saturating_add(self.host_bytes);
+        format!("<HeapRow {}: {}>", self.name, human_bytes(bytes))
     }
 }
 

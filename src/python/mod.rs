@@ -5,10 +5,11 @@ mod pending;
 mod report;
 mod retention;
 mod state;
+mod values;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use pyo3::exceptions::{PyImportError, PyMemoryError, PyValueError};
 use pyo3::ffi;
@@ -24,9 +25,10 @@ use crate::cpython::new_text;
 use crate::device::{DeviceSelection, driver_present};
 use crate::diagnose::patterns::PATTERNS;
 use crate::graph::hide_unless_code;
+use crate::model::counts::LeakTally;
+use crate::model::rank::Rank;
 use crate::model::redact::shorten;
-use crate::model::report::Collection;
-use crate::watch::{Frequency, Ignored, News, Next, Tally, WatchId};
+use crate::watch::{Frequency, Ignored, News, Next, WatchId};
 
 /// The native half of cyclescope. Use the package `cyclescope`, not this module.
 #[pymodule]
@@ -40,21 +42,28 @@ mod _native {
     }
 
     #[pymodule_export]
-    use super::heap::{
-        Heap, HeapBuffer, HeapDiff, HeapRow, HeapTable, framed, growth_page, heap, post_mortem_page,
-    };
+    use super::heap::{Heap, HeapDiff, HeapTable, framed, growth_page, heap, post_mortem_page};
     #[pymodule_export]
     use super::pending::call_in_main_thread;
     #[pymodule_export]
-    use super::report::{Buffer, Cut, CycleReport, Known, Leak, Library, Step};
+    use super::report::{CycleReport, Leak};
     #[pymodule_export]
-    use super::retention::{Retention, RetentionPath, RetentionStep, why_alive};
+    use super::retention::{Retention, RetentionPath, why_alive};
     #[pymodule_export]
     use super::{
-        check_devices, close_deliveries, cuda_driver_present, find, flush, last_look, look, merge,
-        next_delivery, patterns, redact, redacts, select, shown_name, shown_place, start_watch,
-        stop_watch, tallies, unreachable_objects, with_allocations, with_occurrences,
+        check_devices, close_deliveries, cuda_driver_present, current_rank, empty_report, find,
+        flush, is_distributed, last_look, look, merge, merge_processes, next_delivery, patterns,
+        redact, redacts, select, shown_name, shown_place, start_watch, stop_watch, tallies,
+        unreachable_objects, with_allocations, with_counts, with_occurrences, without_details,
     };
+    #[pymodule_export]
+    use crate::model::counts::LeakTally;
+    #[pymodule_export]
+    use crate::model::heap::{Buffer as HeapBuffer, Row as HeapRow};
+    #[pymodule_export]
+    use crate::model::rank::Rank;
+    #[pymodule_export]
+    use crate::model::report::{Buffer, Cut, Known, Library, Step};
 }
 
 /// `(watch, report, None)` or `(0, None, reason)`.
@@ -100,25 +109,6 @@ fn refuse_subinterpreters() -> PyResult<()> {
             "cyclescope supports the main interpreter only, not subinterpreters",
         ))
     }
-}
-
-/// `(signature, summary, count, bytes, largest, first_seen, last_seen)`.
-type TallyRow = (String, String, u64, u64, u64, f64, f64);
-
-fn row(tally: Tally) -> TallyRow {
-    let Tally {
-        signature,
-        summary,
-        count,
-        bytes,
-        largest,
-        first_seen,
-        last_seen,
-        occurrences: _,
-    } = tally;
-    (
-        signature, summary, count, bytes, largest, first_seen, last_seen,
-    )
 }
 
 fn selection(devices: &[String]) -> PyResult<DeviceSelection> {
@@ -174,19 +164,17 @@ fn start_watch(
 
 /// Ends a watch and returns what it saw.
 #[pyfunction]
-fn stop_watch(py: Python<'_>, watch: WatchId) -> PyResult<Vec<TallyRow>> {
+fn stop_watch(py: Python<'_>, watch: WatchId) -> PyResult<Vec<LeakTally>> {
     let state = state(py)?;
     let tallies = state.watcher.remove_watch(watch);
     state.rest(py);
-    Ok(tallies.into_iter().map(row).collect())
+    Ok(tallies)
 }
 
 /// What a watch has seen so far.
 #[pyfunction]
-#[pyo3(name = "tallies")]
-fn tallies(py: Python<'_>, watch: WatchId) -> PyResult<Vec<TallyRow>> {
-    let tallies = state(py)?.watcher.tallies(watch);
-    Ok(tallies.into_iter().map(row).collect())
+fn tallies(py: Python<'_>, watch: WatchId) -> PyResult<Vec<LeakTally>> {
+    Ok(state(py)?.watcher.tallies(watch))
 }
 
 /// Waits for the next thing to tell; None at the end.
@@ -211,9 +199,10 @@ fn next_delivery(py: Python<'_>) -> PyResult<Py<PyAny>> {
     match delivery.news {
         News::Report(report) => {
             let redacted = state_of_process.watcher.inspector().redacts();
+            let rank = Inspector::rank(py);
             let report = py.detach(|| {
                 let mut report = Arc::unwrap_or_clone(report);
-                Inspector::finish(&mut report, redacted);
+                Inspector::finish(&mut report, redacted, rank);
                 Arc::new(report)
             });
             news_row(py, delivery.watch, Some(CycleReport::new(report)), None)
@@ -295,15 +284,16 @@ fn off(py: Python<'_>) -> PyResult<Option<&'static str>> {
 
 /// A report of this process without leaks, for which nothing is looked at.
 fn nothing(py: Python<'_>, state: &State, note: &str) -> CycleReport {
-    let inspector = state.watcher.inspector();
-    let collection = Collection {
-        trigger: "look".to_owned(),
-        ..Collection::default()
-    };
-    let mut report = inspector.report(py, Vec::new(), collection, Instant::now());
-    report.notes.push(note.to_owned());
-    Inspector::finish(&mut report, inspector.redacts());
+    let mut report = state.watcher.inspector().empty_report(py);
+    report.notes.insert(0, note.to_owned());
     CycleReport::new(Arc::new(report))
+}
+
+/// A report of this process without leaks, for which nothing is looked at.
+#[pyfunction]
+fn empty_report(py: Python<'_>) -> PyResult<CycleReport> {
+    let report = state(py)?.watcher.inspector().empty_report(py);
+    Ok(CycleReport::new(Arc::new(report)))
 }
 
 /// Collects now and reports the leaks that it found.
@@ -319,7 +309,8 @@ fn find(py: Python<'_>, devices: Vec<String>, ignore: Vec<String>) -> PyResult<C
     let ignored = Ignored::new(ignore);
     report.leaks.retain(|leak| !ignored.contains(leak));
     let redacted = state.watcher.inspector().redacts();
-    py.detach(|| Inspector::finish(&mut report, redacted));
+    let rank = Inspector::rank(py);
+    py.detach(|| Inspector::finish(&mut report, redacted, rank));
     Ok(CycleReport::new(Arc::new(report)))
 }
 
@@ -340,16 +331,31 @@ fn look(
     let mut report = state.watcher.inspector().find_up_to(py, &devices, oldest)?;
     let ignored = Ignored::new(ignore);
     report.leaks.retain(|leak| !ignored.contains(leak));
-    let redacted = state.watcher.inspector().redacts();
-    py.detach(|| Inspector::finish(&mut report, redacted));
     Ok(CycleReport::new(Arc::new(report)))
+}
+
+/// The rank of this process in a distributed job; None if it is of none.
+#[pyfunction]
+fn current_rank(py: Python<'_>) -> Option<Rank> {
+    Inspector::rank(py)
+}
+
+/// True if the program has initialised the process group of `torch.distributed`.
+#[pyfunction]
+fn is_distributed(py: Python<'_>) -> bool {
+    Inspector::is_distributed(py)
 }
 
 /// One report of all that some reports found.
 #[pyfunction]
 fn merge(py: Python<'_>, reports: Vec<Py<CycleReport>>) -> PyResult<CycleReport> {
-    CycleReport::merged(py, &reports)
-        .ok_or_else(|| PyValueError::new_err("nothing to merge: pass at least one report"))
+    CycleReport::merged(py, &reports, crate::model::merge::merge)
+}
+
+/// One report of the processes of a job, which says what each of them held.
+#[pyfunction]
+fn merge_processes(py: Python<'_>, reports: Vec<Py<CycleReport>>) -> PyResult<CycleReport> {
+    CycleReport::merged(py, &reports, crate::model::merge::merge_processes)
 }
 
 /// The report with only those of its leaks that have one of the signatures.
@@ -389,6 +395,35 @@ fn with_occurrences(
     report: &Bound<'_, CycleReport>,
     watch: WatchId,
 ) -> PyResult<CycleReport> {
-    let tallies = state(py)?.watcher.tallies(watch);
-    Ok(report.get().with_occurrences(&tallies))
+    let mut occurrences = state(py)?.watcher.occurrences(watch);
+    let rank = Inspector::rank(py).map(|rank| rank.rank);
+    let seen = occurrences.values_mut().flatten();
+    seen.for_each(|seen| seen.rank = rank);
+    Ok(report
+        .get()
+        .map(|report| report.with_occurrences(occurrences)))
+}
+
+/// The report with all that a watch has counted of its leaks.
+#[pyfunction]
+fn with_counts(
+    py: Python<'_>,
+    report: &Bound<'_, CycleReport>,
+    tallies: Vec<LeakTally>,
+) -> CycleReport {
+    // The program may have initialised its process group since.
+    let rank = Inspector::rank(py);
+    report.get().map(|mut report| {
+        report.set_rank(rank.map(|rank| rank.rank));
+        report.with_counts(&tallies)
+    })
+}
+
+/// The report with no more than the counts of the leaks with these signatures, to merge it with one that
+/// has their details.
+#[pyfunction]
+fn without_details(report: &Bound<'_, CycleReport>, signatures: HashSet<String>) -> CycleReport {
+    report
+        .get()
+        .map(|report| report.without_details(&signatures))
 }

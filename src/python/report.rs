@@ -4,15 +4,15 @@ use std::collections::HashMap;
 use std::io::IsTerminal;
 use std::sync::Arc;
 
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::capture::is_library_file;
 use crate::graph::hide_unless_code;
 use crate::model::redact::without_folder;
-use crate::model::report::Report;
-use crate::model::{human_bytes, json, merge, report as model};
+use crate::model::report::{Buffer, Cut, Known, Library, Report, Step};
+use crate::model::{human_bytes, json, report as model};
 use crate::render::{dot, html, markdown, svg, text};
-use crate::watch::Tally;
 
 /// True if what Python prints goes to a terminal whose user did not say no to colours
 /// (<https://no-color.org>).
@@ -50,26 +50,42 @@ impl CycleReport {
             .collect()
     }
 
-    /// Merges reports into one; `None` if there are none.
-    pub fn merged(py: Python<'_>, reports: &[Py<Self>]) -> Option<Self> {
+    /// One report of all that some reports found.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn merged(
+        py: Python<'_>,
+        reports: &[Py<Self>],
+        merge: fn(&[&Report]) -> Option<Report>,
+    ) -> PyResult<Self> {
         let reports: Vec<Arc<Report>> = reports
             .iter()
             .map(|report| Arc::clone(&report.get().report))
             .collect();
         let merged = py.detach(|| {
             let reports: Vec<&Report> = reports.iter().map(AsRef::as_ref).collect();
-            merge::merge(&reports)
+            merge(&reports)
+        });
+        let merged = merged.ok_or_else(|| {
+            PyValueError::new_err("there is nothing to merge: give one report or more")
         })?;
-        Some(Self::new(Arc::new(merged)))
+        Ok(Self::new(Arc::new(merged)))
+    }
+
+    /// A report made of this one.
+    pub fn map(&self, of: impl FnOnce(Report) -> Report) -> Self {
+        Self::new(Arc::new(of(Report::clone(&self.report))))
     }
 
     /// The report with only those of its leaks that have one of the signatures.
     pub fn with_only(&self, signatures: &[String]) -> Self {
-        let mut report = Report::clone(&self.report);
-        report
-            .leaks
-            .retain(|leak| signatures.contains(&leak.signature));
-        Self::new(Arc::new(report))
+        self.map(|mut report| {
+            report
+                .leaks
+                .retain(|leak| signatures.contains(&leak.signature));
+            report
+        })
     }
 
     /// The report with the stacks that allocated its buffers, by device and pointer.
@@ -96,18 +112,6 @@ impl CycleReport {
                         format!("{file}:{line} {function}")
                     })
                     .collect();
-            }
-        }
-        Self::new(Arc::new(report))
-    }
-
-    /// The report with the occurrences that a watch has counted of its leaks.
-    pub fn with_occurrences(&self, tallies: &[Tally]) -> Self {
-        let mut report = Report::clone(&self.report);
-        for leak in &mut report.leaks {
-            let tally = tallies.iter().find(|one| one.signature == leak.signature);
-            if let Some(tally) = tally {
-                leak.occurrences.clone_from(&tally.occurrences);
             }
         }
         Self::new(Arc::new(report))
@@ -179,6 +183,11 @@ impl CycleReport {
         py.detach(|| markdown::markdown(&self.report))
     }
 
+    /// Which process of a job held how much, as text.
+    fn table_of_processes(&self, py: Python<'_>) -> String {
+        py.detach(|| self.report.table_of_processes())
+    }
+
     #[pyo3(signature = (color=None))]
     fn to_text(&self, py: Python<'_>, color: Option<bool>) -> String {
         let color = color.unwrap_or_else(|| stdout_shows_color(py));
@@ -206,7 +215,7 @@ impl CycleReport {
     fn from_json(py: Python<'_>, text: &str) -> PyResult<Self> {
         py.detach(|| json::from_json(text))
             .map(|report| Self::new(Arc::new(report)))
-            .map_err(|error| pyo3::exceptions::PyValueError::new_err(error.to_string()))
+            .map_err(|error| PyValueError::new_err(error.to_string()))
     }
 }
 
@@ -262,12 +271,7 @@ impl Leak {
 
     #[getter]
     fn buffers(&self) -> Vec<Buffer> {
-        self.leak()
-            .buffers
-            .iter()
-            .cloned()
-            .map(|buffer| Buffer { buffer })
-            .collect()
+        self.leak().buffers.clone()
     }
 
     #[getter]
@@ -277,12 +281,7 @@ impl Leak {
 
     #[getter]
     fn cycle(&self) -> Vec<Step> {
-        self.leak()
-            .cycle
-            .iter()
-            .cloned()
-            .map(|step| Step { step })
-            .collect()
+        self.leak().cycle.clone()
     }
 
     #[getter]
@@ -292,12 +291,7 @@ impl Leak {
 
     #[getter]
     fn cuts(&self) -> Vec<Cut> {
-        self.leak()
-            .cuts
-            .iter()
-            .cloned()
-            .map(|cut| Cut { cut })
-            .collect()
+        self.leak().cuts.clone()
     }
 
     #[getter]
@@ -317,14 +311,12 @@ impl Leak {
 
     #[getter]
     fn library(&self) -> Option<Library> {
-        let library = self.leak().library.clone()?;
-        Some(Library { library })
+        self.leak().library.clone()
     }
 
     #[getter]
     fn known(&self) -> Option<Known> {
-        let known = self.leak().known.clone()?;
-        Some(Known { known })
+        self.leak().known.clone()
     }
 
     fn to_svg(&self, py: Python<'_>) -> String {
@@ -350,231 +342,46 @@ impl Leak {
     }
 }
 
-/// One object in a cycle and its reference to the next.
-#[pyclass(frozen, module = "cyclescope")]
-pub struct Step {
-    step: model::Step,
-}
-
 #[pymethods]
 impl Step {
-    #[getter]
-    fn type_name(&self) -> &str {
-        &self.step.type_name
-    }
-
-    #[getter]
-    fn label(&self) -> &str {
-        &self.step.label
-    }
-
-    #[getter]
-    fn location(&self) -> Option<String> {
-        self.step.location.as_ref().map(ToString::to_string)
-    }
-
-    #[getter]
-    fn edge(&self) -> &str {
-        &self.step.edge
-    }
-
-    #[getter]
-    fn allocated_at(&self) -> Option<String> {
-        self.step.allocated_at.as_ref().map(ToString::to_string)
-    }
-
     fn __repr__(&self) -> String {
-        format!("<Step {} {}>", self.step.label, self.step.edge)
+        format!("<Step {} {}>", self.label, self.edge)
     }
-}
-
-/// A buffer of device memory that a leak held.
-#[pyclass(frozen, module = "cyclescope")]
-pub struct Buffer {
-    buffer: model::Buffer,
 }
 
 #[pymethods]
 impl Buffer {
-    #[getter]
-    fn type_name(&self) -> &str {
-        &self.buffer.type_name
-    }
-
-    #[getter]
-    fn pointer(&self) -> u64 {
-        self.buffer.pointer
-    }
-
-    #[getter]
-    fn bytes(&self) -> u64 {
-        self.buffer.bytes
-    }
-
-    #[getter]
-    fn device(&self) -> &str {
-        &self.buffer.device
-    }
-
-    #[getter]
-    fn dtype(&self) -> Option<&str> {
-        self.buffer.dtype.as_deref()
-    }
-
-    #[getter]
-    fn shape<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, pyo3::types::PyTuple>>> {
-        self.buffer
-            .shape
-            .as_ref()
-            .map(|shape| pyo3::types::PyTuple::new(py, shape))
-            .transpose()
-    }
-
-    #[getter]
-    fn confirmed(&self) -> bool {
-        self.buffer.confirmed
-    }
-
-    #[getter(from_step)]
-    fn first_step(&self) -> u32 {
-        self.buffer.from_step
-    }
-
-    #[getter]
-    fn path(&self) -> Vec<String> {
-        self.buffer.path.clone()
-    }
-
-    #[getter]
-    fn allocated_at(&self) -> Option<String> {
-        self.buffer.allocated_at.as_ref().map(ToString::to_string)
-    }
-
-    #[getter]
-    fn allocation(&self) -> Vec<String> {
-        self.buffer.allocation.clone()
-    }
-
-    #[getter]
-    fn has_grad_fn(&self) -> bool {
-        self.buffer.has_grad_fn
-    }
-
     fn __repr__(&self) -> String {
-        let Self { buffer } = self;
         format!(
             "<Buffer {} {} on {} at {:#x}>",
-            buffer.type_name,
-            human_bytes(buffer.bytes),
-            buffer.device,
-            buffer.pointer
+            self.type_name,
+            human_bytes(self.bytes),
+            self.device,
+            self.pointer
         )
     }
 }
 
-/// A reference to remove.
-#[pyclass(frozen, module = "cyclescope")]
-pub struct Cut {
-    cut: model::Cut,
-}
-
 #[pymethods]
 impl Cut {
-    #[getter]
-    fn owner(&self) -> &str {
-        &self.cut.owner
-    }
-
-    #[getter]
-    fn edge(&self) -> &str {
-        &self.cut.edge
-    }
-
-    #[getter]
-    fn location(&self) -> Option<String> {
-        self.cut.location.as_ref().map(ToString::to_string)
-    }
-
-    #[getter]
-    fn proven(&self) -> bool {
-        self.cut.proven
-    }
-
     fn __repr__(&self) -> String {
-        format!("<Cut {}{}>", self.cut.owner, self.cut.edge)
+        format!("<Cut {}{}>", self.owner, self.edge)
     }
-}
-
-/// The library that a leak belongs to.
-#[pyclass(frozen, module = "cyclescope")]
-pub struct Library {
-    library: model::Library,
 }
 
 #[pymethods]
 impl Library {
-    #[getter]
-    fn name(&self) -> &str {
-        &self.library.name
-    }
-
-    #[getter]
-    fn version(&self) -> Option<&str> {
-        self.library.version.as_deref()
-    }
-
-    #[getter]
-    fn your_line(&self) -> Option<String> {
-        self.library.your_line.as_ref().map(ToString::to_string)
-    }
-
     fn __repr__(&self) -> String {
-        match &self.library.version {
-            Some(version) => format!("<Library {} {version}>", self.library.name),
-            None => format!("<Library {}>", self.library.name),
+        match &self.version {
+            Some(version) => format!("<Library {} {version}>", self.name),
+            None => format!("<Library {}>", self.name),
         }
     }
 }
 
-/// A leak of a library that others have met before.
-#[pyclass(frozen, module = "cyclescope")]
-pub struct Known {
-    known: model::Known,
-}
-
 #[pymethods]
 impl Known {
-    #[getter]
-    fn name(&self) -> &str {
-        &self.known.name
-    }
-
-    #[getter]
-    fn library(&self) -> &str {
-        &self.known.library
-    }
-
-    #[getter]
-    fn versions(&self) -> Vec<String> {
-        self.known.versions.clone()
-    }
-
-    #[getter]
-    fn fixed_in(&self) -> Option<&str> {
-        self.known.fixed_in.as_deref()
-    }
-
-    #[getter]
-    fn link(&self) -> Option<&str> {
-        self.known.link.as_deref()
-    }
-
-    #[getter]
-    fn remedy(&self) -> &str {
-        &self.known.remedy
-    }
-
     fn __repr__(&self) -> String {
-        format!("<Known {}>", self.known.name)
+        format!("<Known {}>", self.name)
     }
 }

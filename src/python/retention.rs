@@ -7,6 +7,7 @@ use pyo3::types::{PyIterator, PyList, PyTuple};
 use super::heap::settle;
 use super::off;
 use super::state::state;
+use crate::model::report::Step;
 use crate::model::retention as kept;
 use crate::render::html::live;
 
@@ -107,16 +108,15 @@ impl RetentionPath {
     }
 
     #[getter]
-    fn steps(&self) -> Vec<RetentionStep> {
-        let steps = self.path.steps.iter().cloned();
-        steps.map(|step| RetentionStep { step }).collect()
+    fn steps(&self) -> Vec<Step> {
+        self.path.steps.clone()
     }
 
     fn __len__(&self) -> usize {
         self.path.steps.len()
     }
 
-    fn __getitem__(&self, index: isize) -> PyResult<RetentionStep> {
+    fn __getitem__(&self, index: isize) -> PyResult<Step> {
         let length = self.path.steps.len();
         let place = if index < 0 {
             index + length as isize
@@ -127,7 +127,6 @@ impl RetentionPath {
             .ok()
             .and_then(|place| self.path.steps.get(place))
             .cloned()
-            .map(|step| RetentionStep { step })
             .ok_or_else(|| {
                 PyIndexError::new_err(format!(
                     "step index {index} out of range for a path of {length} steps"
@@ -148,40 +147,7 @@ impl RetentionPath {
     }
 }
 
-/// One object on a way and its reference to the next.
-#[pyclass(frozen, module = "cyclescope")]
-pub struct RetentionStep {
-    step: kept::Step,
-}
-
-#[pymethods]
-impl RetentionStep {
-    #[getter]
-    fn type_name(&self) -> &str {
-        &self.step.type_name
-    }
-
-    #[getter]
-    fn label(&self) -> &str {
-        &self.step.label
-    }
-
-    #[getter]
-    fn location(&self) -> Option<String> {
-        self.step.location.as_ref().map(ToString::to_string)
-    }
-
-    #[getter]
-    fn edge(&self) -> &str {
-        &self.step.edge
-    }
-
-    fn __repr__(&self) -> String {
-        format!("<RetentionStep {} {}>", self.step.label, self.step.edge)
-    }
-}
-
-/// The paths that keep objects alive.
+/// What keeps some objects alive.
 #[pyfunction]
 #[pyo3(signature = (*objects, redact=false))]
 pub fn why_alive(

@@ -159,7 +159,7 @@ impl Choice<'_> {
                 true => CUT_DISTANCE,
                 false => UNPROVEN_DISTANCE,
             };
-            let ways = [cut.from, cut.to].map(|end| way(&nearest, end));
+            let ways = [cut.source, cut.target].map(|end| way(&nearest, end));
             if ways.iter().map(Vec::len).sum::<usize>() <= limit {
                 for &index in ways.iter().flat_map(|way| way.iter().rev()) {
                     self.take(index);

@@ -379,10 +379,8 @@ fn memory(heap: &Heap, own: &[usize]) -> String {
 
 /// `float32[64, 64]`, or the type of its holder.
 pub fn elements(buffer: &Buffer) -> String {
-    let shape = buffer.shape.as_ref().map(|shape| {
-        let extents: Vec<String> = shape.iter().map(u64::to_string).collect();
-        name(&format!("[{}]", extents.join(", ")), 80)
-    });
+    let shape = buffer.shape.as_ref();
+    let shape = shape.map(|extents| name(&extents.to_string(), 80));
     match &buffer.dtype {
         Some(dtype) => name(dtype, 60) + &shape.unwrap_or_default(),
         None => name(&buffer.type_name, 80),

@@ -3,7 +3,7 @@
 use super::sample_parts;
 use crate::model::heap::{Buffer, Category, Class, Device, Heap, SCHEMA};
 use crate::model::owners::Branch;
-use crate::model::report::{Location, Process};
+use crate::model::report::{Extents, Location, Process};
 
 const MIB: u64 = 1 << 20;
 
@@ -44,7 +44,7 @@ fn hold(heap: &mut Heap, steps: &[(&str, &str)], bytes: u64, category: Category)
         bytes,
         device: "cuda:0".to_owned(),
         dtype: Some("float32".to_owned()),
-        shape: Some(vec![bytes / 4]),
+        shape: Some(Extents(vec![bytes / 4])),
         type_name: "torch.Tensor".to_owned(),
         holders: 1,
         owner: words.join(" → "),

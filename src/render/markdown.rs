@@ -15,11 +15,15 @@ const NAME: usize = 120;
 
 /// Every leak of the report, one after the other.
 pub fn markdown(report: &Report) -> String {
-    if report.leaks.is_empty() {
-        return "No tensor was held by a reference cycle.\n".to_owned();
-    }
     let leaks: Vec<String> = report.leaks.iter().map(leak_markdown).collect();
-    leaks.join("\n")
+    let mut out = match leaks.is_empty() {
+        true => "No tensor was held by a reference cycle.\n".to_owned(),
+        false => leaks.join("\n"),
+    };
+    if !report.processes.is_empty() {
+        out += &format!("\n{}", fenced("", &report.table_of_processes()));
+    }
+    out
 }
 
 /// One leak: a line that names it, the trace, what to change.
@@ -108,7 +112,7 @@ fn what_keeps_what(leak: &Leak) -> String {
         None if cut.edge.starts_with(['.', '[']) => code(&format!("{owner}{}", cut.edge)),
         None => format!("{} of {}", code(&cut.edge), code(owner)),
     };
-    match leak.graph.nodes.get(cut.to as usize) {
+    match leak.graph.nodes.get(cut.target as usize) {
         Some(kept) => format!("{reference} keeps {}", code(&kept.label)),
         None => format!("{reference} closes a cycle"),
     }

@@ -27,6 +27,7 @@ pub fn report(leaks: Vec<Leak>, garbage_objects: u64) -> Report {
         },
         leaks,
         notes: vec![],
+        processes: vec![],
     }
 }
 
@@ -97,7 +98,7 @@ pub fn steps(graph: &Graph, nodes: &[u32]) -> Vec<Step> {
             .iter()
             .find(|edge| edge.from == from && edge.to == to);
         Step {
-            node: from,
+            node: Some(from),
             type_name: node.type_name.clone(),
             label: node.label.clone(),
             location: node.location.clone(),
@@ -117,7 +118,7 @@ pub fn tensor(bytes: u64, shape: &[u64]) -> Buffer {
         bytes,
         device: "cuda:0".into(),
         dtype: Some("float32".into()),
-        shape: Some(shape.to_vec()),
+        shape: Some(Extents(shape.to_vec())),
         confirmed: true,
         from_step: 0,
         path: vec![],

@@ -70,8 +70,8 @@ pub fn callback() -> Report {
             edge: "._callback".into(),
             location: at("train/awaitable.py", 31),
             proven: true,
-            from: 0,
-            to: 1,
+            source: 0,
+            target: 1,
         }],
         advice: Advice {
             text: "The lambda stored as `_callback` closes over `self`, which stores the lambda: \
@@ -238,8 +238,8 @@ fn linked_nodes() -> Leak {
             edge: ".previous".into(),
             location: at("model.py", 7),
             proven: true,
-            from: 1,
-            to: 0,
+            source: 1,
+            target: 0,
         }],
         advice: Advice {
             text: "Keep a weak reference in the direction that does not own.".into(),
@@ -304,8 +304,8 @@ fn exception() -> Leak {
             edge: "local 'error'".into(),
             location: at("evaluate.py", 44),
             proven: false,
-            from: 2,
-            to: 0,
+            source: 2,
+            target: 0,
         }],
         advice: Advice {
             text: "The frame keeps the exception it caught in `error`.".into(),
@@ -464,7 +464,7 @@ pub fn dangling() -> Report {
     let mut report = linked_nodes_and_exception();
     for leak in &mut report.leaks {
         for step in &mut leak.cycle {
-            step.node = u32::MAX;
+            step.node = Some(u32::MAX);
         }
         for buffer in &mut leak.buffers {
             buffer.node = Some(99);
@@ -472,7 +472,7 @@ pub fn dangling() -> Report {
             buffer.path_nodes = vec![99];
         }
         for cut in &mut leak.cuts {
-            (cut.from, cut.to) = (99, u32::MAX);
+            (cut.source, cut.target) = (99, u32::MAX);
         }
         leak.graph.edges.push(edge(99, 0, ".x", EdgeRole::Path));
         leak.graph

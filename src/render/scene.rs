@@ -92,21 +92,15 @@ impl<'a> Builder<'a> {
 
         let mut leaving = vec![];
         for (place, item) in items.iter().enumerate() {
-            let next = items[(place + 1) % items.len()].map(|step| step.node);
+            let next = items[(place + 1) % items.len()].and_then(|step| step.node);
             match item {
                 Some(step) => {
-                    self.box_of
-                        .entry(step.node)
-                        .or_insert(self.scene.boxes.len());
+                    self.place(step);
                     self.scene.boxes.push(Shape::of_step(self.leak, step));
                     leaving.extend(self.step_out(step, next));
                 }
                 None => {
-                    for step in hidden {
-                        self.box_of
-                            .entry(step.node)
-                            .or_insert(self.scene.boxes.len());
-                    }
+                    hidden.iter().for_each(|step| self.place(step));
                     self.scene.boxes.push(Shape::gap(omitted));
                     leaving.push(Leaving::unknown());
                 }
@@ -119,12 +113,19 @@ impl<'a> Builder<'a> {
         }
     }
 
+    /// Has the object of a step drawn as the box that comes next.
+    fn place(&mut self, step: &Step) {
+        if let Some(node) = step.node {
+            self.box_of.entry(node).or_insert(self.scene.boxes.len());
+        }
+    }
+
     /// The reference of a step to the next, and the boxes of what it passes.
     fn step_out(&mut self, step: &Step, next: Option<u32>) -> Vec<Leaving> {
         let edges = &self.leak.graph.edges;
         let index = edges
             .iter()
-            .position(|e| e.from == step.node && Some(e.to) == next && e.name == step.edge);
+            .position(|e| Some(e.from) == step.node && Some(e.to) == next && e.name == step.edge);
         self.drawn.extend(index);
         let role = match cut_of(self.leak, step) {
             Some(_) => EdgeRole::Cut,
@@ -168,7 +169,7 @@ impl<'a> Builder<'a> {
             .buffers
             .first()
             .and_then(|b| self.leak.cycle.get(b.from_step as usize));
-        let focus = owner.and_then(|step| self.box_of.get(&step.node)).copied();
+        let focus = owner.and_then(|step| self.box_of.get(&step.node?)).copied();
         self.scene.focus = focus.unwrap_or(0).min(self.scene.ring.saturating_sub(1));
     }
 

@@ -46,10 +46,13 @@ pub enum ShapeKind {
 
 impl Shape {
     pub fn of_step(leak: &Leak, step: &Step) -> Self {
-        let mut shape = match leak.graph.nodes.get(step.node as usize) {
-            Some(node) => Self::of_node(leak, node, step.node),
+        let drawn = step
+            .node
+            .and_then(|index| Some((index, leak.graph.nodes.get(index as usize)?)));
+        let mut shape = match drawn {
+            Some((index, node)) => Self::of_node(leak, node, index),
             None => Self {
-                node: Some(step.node),
+                node: step.node,
                 kind: ShapeKind::Object(NodeKind::Object),
                 name: vec![],
                 note: step

@@ -4,7 +4,8 @@ use super::sentences::{NAME, describe, place, reference};
 use crate::model::lines::{Ink, Lines, WIDTH};
 use crate::model::report::{Buffer, Cut, Leak, Location, Step};
 use crate::model::words::{
-    counted, cut_of, grouped, name, place_within, shortened, steps_before_gap, without_indices,
+    columns, counted, cut_of, grouped, name, padded, place_within, shortened, steps_before_gap,
+    without_indices,
 };
 
 /// Objects of the drawing get at most so much of a line, so that their places stand in a column.
@@ -42,7 +43,7 @@ fn draw_cycle(out: &mut Lines, leak: &Leak) {
     let column = leak
         .cycle
         .iter()
-        .map(|step| describe_step(step).chars().count())
+        .map(|step| columns(&describe_step(step)))
         .max()
         .unwrap_or(0);
     for (index, step) in leak.cycle.iter().enumerate() {
@@ -50,8 +51,8 @@ fn draw_cycle(out: &mut Lines, leak: &Leak) {
         let label = describe_step(step);
         match &step.location {
             Some(location) => {
-                let label = format!("{label:column$}  ");
-                let room = WIDTH - label.chars().count() - corner.chars().count();
+                let label = padded(&label, column) + "  ";
+                let room = WIDTH - columns(&label) - columns(corner);
                 out.inked(&[
                     (Ink::Plain, corner),
                     (Ink::Plain, &label),
@@ -84,7 +85,7 @@ fn draw_reference(out: &mut Lines, margin: &str, edge: &str, cut: Option<&Cut>) 
         "look here first"
     };
     let room = WIDTH - MARGIN - remark.len() - 1;
-    let line = "~".repeat(edge.chars().count().clamp(1, room));
+    let line = "~".repeat(columns(&edge).clamp(1, room));
     let arrow = format!("{margin}↓ ");
     out.inked(&[(Ink::Plain, &arrow), (Ink::Suspect, &edge)]);
     let blank = format!("{margin}  ");
@@ -98,7 +99,7 @@ fn draw_reference(out: &mut Lines, margin: &str, edge: &str, cut: Option<&Cut>) 
 fn draw_allocation(out: &mut Lines, indent: &str, at: Option<&Location>, stack: &[String]) {
     if let (Some(at), true) = (at, stack.is_empty()) {
         let head = format!("{indent}allocated at ");
-        let room = WIDTH - head.chars().count();
+        let room = WIDTH - columns(&head);
         out.inked(&[(Ink::Faint, &head), (Ink::Faint, &place_within(at, room))]);
     }
     for (index, frame) in stack.iter().take(FRAMES).enumerate() {
@@ -108,7 +109,7 @@ fn draw_allocation(out: &mut Lines, indent: &str, at: Option<&Location>, stack: 
             "called from"
         };
         let head = format!("{indent}{word} ");
-        let room = WIDTH - head.chars().count();
+        let room = WIDTH - columns(&head);
         out.inked(&[
             (Ink::Faint, &head),
             (Ink::Faint, &shortened(&name(frame, NAME), room)),
@@ -234,18 +235,18 @@ fn draw_path(out: &mut Lines, leak: &Leak, buffer: &Buffer, several: bool) {
 fn path_cut<'a>(leak: &'a Leak, buffer: &Buffer, index: usize) -> Option<&'a Cut> {
     let from = match index.checked_sub(1) {
         Some(previous) => *buffer.path_nodes.get(previous)?,
-        None => leak.cycle.get(buffer.from_step as usize)?.node,
+        None => leak.cycle.get(buffer.from_step as usize)?.node?,
     };
     let edge = buffer.path.get(index)?;
     leak.cuts
         .iter()
-        .find(|cut| cut.from == from && cut.edge == *edge)
+        .find(|cut| cut.source == from && cut.edge == *edge)
 }
 
 /// The references to remove that the drawing does not show.
 fn draw_other_cuts(out: &mut Lines, leak: &Leak) {
     let shown = |cut: &Cut| {
-        let step = |step: &Step| step.node == cut.from && step.edge == cut.edge;
+        let step = |step: &Step| step.node == Some(cut.source) && step.edge == cut.edge;
         leak.cycle.iter().any(step)
             || kinds_of_buffers(leak)
                 .iter()

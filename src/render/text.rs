@@ -44,7 +44,11 @@ pub fn colored_trace(report: &Report, color: bool) -> String {
     for note in &report.notes {
         out.wrapped(Ink::Strong, "Note: ", &name(note, 1000));
     }
-    out.into_text()
+    let mut text = out.into_text();
+    if !report.processes.is_empty() {
+        text += &format!("\n{}\n", report.table_of_processes());
+    }
+    text
 }
 
 /// The leak in one line, for a log: bytes, how often, the cycle, and where to cut it.
@@ -241,13 +245,13 @@ mod tests {
     fn a_cut_outside_of_the_cycle_is_underlined_on_the_way_to_the_buffer() {
         let mut report = samples::callback();
         let cut = &mut report.leaks[0].cuts[0];
-        (cut.edge, cut.from, cut.to) = ("._tensor".into(), 2, 3);
+        (cut.edge, cut.source, cut.target) = ("._tensor".into(), 2, 3);
         let text = trace(&report);
         assert!(
             text.contains("    ↓ ._tensor\n      ~~~~~~~~ cut here\n"),
             "{text}"
         );
-        report.leaks[0].cuts[0].from = 4;
+        report.leaks[0].cuts[0].source = 4;
         let text = trace(&report);
         assert!(!text.contains("~~~"), "{text}");
         assert!(text.contains("  ~ cut ._tensor of AwaitableTensorWithViewCallBack object"));

@@ -31,7 +31,8 @@ use crate::analysis::{Busy, Fate, Found, Inspector, confirm_gone};
 use crate::collector::Hook;
 use crate::device::DeviceSelection;
 use crate::diagnose::known;
-use crate::model::report::{Collection, Leak, Report};
+use crate::model::counts::LeakTally;
+use crate::model::report::{Collection, Leak, Occurrence, Report};
 
 /// A watch tells of, and remembers, at most so many distinct leaks: a program that makes classes without
 /// end must not make it remember without end.
@@ -152,26 +153,35 @@ impl Watcher {
     }
 
     /// Ends a watch; its tallies, largest first. Empty if there is no such watch.
-    pub fn remove_watch(&self, id: WatchId) -> Vec<Tally> {
+    pub fn remove_watch(&self, id: WatchId) -> Vec<LeakTally> {
         let tallies = self.tallies(id);
         self.watches.borrow_mut().retain(|watch| watch.id != id);
         tallies
     }
 
     /// What a watch has seen so far, largest first.
-    pub fn tallies(&self, id: WatchId) -> Vec<Tally> {
-        let watches = self.watches.borrow();
-        let mut tallies: Vec<Tally> = watches
-            .iter()
-            .find(|watch| watch.id == id)
-            .map(|watch| watch.tallies.values().cloned().collect())
-            .unwrap_or_default();
+    pub fn tallies(&self, id: WatchId) -> Vec<LeakTally> {
+        let mut tallies: Vec<LeakTally> = self.of_tallies(id, |tally| tally.sums.clone());
         tallies.sort_by(|a, b| {
             b.bytes
                 .cmp(&a.bytes)
                 .then_with(|| a.signature.cmp(&b.signature))
         });
         tallies
+    }
+
+    /// When a watch has seen each leak so far, by signature.
+    pub fn occurrences(&self, id: WatchId) -> HashMap<String, Vec<Occurrence>> {
+        self.of_tallies(id, |tally| {
+            (tally.sums.signature.clone(), tally.occurrences.clone())
+        })
+    }
+
+    fn of_tallies<T, C: FromIterator<T>>(&self, id: WatchId, of: impl Fn(&Tally) -> T) -> C {
+        let watches = self.watches.borrow();
+        let watch = watches.iter().find(|watch| watch.id == id);
+        let tallies = watch.into_iter().flat_map(|watch| watch.tallies.values());
+        tallies.map(of).collect()
     }
 
     /// True if there is no watch.
@@ -409,5 +419,6 @@ fn with_leaks(report: &Report, leaks: Vec<Leak>) -> Report {
         collection: report.collection.clone(),
         leaks,
         notes: report.notes.clone(),
+        processes: report.processes.clone(),
     }
 }

@@ -101,13 +101,17 @@ def write(parsed: argparse.Namespace, output: str, text: str) -> None:
     progress.done()
 
 
-def merged(parsed: argparse.Namespace, reports: list[CycleReport]) -> CycleReport:
-    """Merge all reports into one."""
+def merged(
+    parsed: argparse.Namespace,
+    reports: list[CycleReport],
+    merge: Callable[[list[CycleReport]], CycleReport] = _native.merge,
+) -> CycleReport:
+    """One report of all."""
     if not reports:
         fail(parsed, "no reports found")
     if len(reports) > 1:
         progress.say(f"merging {len(reports)} reports")
-    return _native.merge(reports)
+    return merge(reports)
 
 
 def shows_color() -> bool:

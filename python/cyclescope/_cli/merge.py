@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from cyclescope._by_rank import as_html, as_text, table, with_section
+from cyclescope import _native
 from cyclescope._cli import progress
 from cyclescope._cli.common import FORMATS, check_output, merged, read_reports, write
 
@@ -32,19 +32,11 @@ def run(parsed: argparse.Namespace) -> int:
     """Merge the reports."""
     check_output(parsed, parsed.output)
     reports = read_reports(parsed, parsed.files)
-    report = merged(parsed, reports)
-    rows = table(reports)
+    report = merged(parsed, reports, _native.merge_processes)
     if parsed.output is None:
         progress.done()
-        print(as_text(rows))
+        print(report.table_of_processes())
         return 0
     progress.say("rendering")
-    suffix = Path(parsed.output).suffix
-    text = FORMATS[suffix](report)
-    if suffix == ".html":
-        text = with_section(text, as_html(rows))
-    elif suffix in (".txt", ".md"):
-        fence = "```\n" if suffix == ".md" else ""
-        text = f"{text}\n{fence}{as_text(rows)}\n{fence}"
-    write(parsed, parsed.output, text)
+    write(parsed, parsed.output, FORMATS[Path(parsed.output).suffix](report))
     return 0

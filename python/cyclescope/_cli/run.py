@@ -13,7 +13,6 @@ import cyclescope
 from cyclescope import _native
 from cyclescope._cli.common import FORMATS, check_output, fail, write
 from cyclescope._cli.program import Program, ProgramError
-from cyclescope._counts import nothing_found
 from cyclescope._live.automatic import AutomaticSteps
 from cyclescope._off import OFF, VARIABLE
 
@@ -131,8 +130,8 @@ def run(parsed: argparse.Namespace) -> int:
         if parsed.trace:
             print(report.to_text())
     for output in map(_of_this_rank, parsed.output):
-        # Written without leaks too, so that no file of an earlier run remains.
-        write(parsed, str(output), FORMATS[output.suffix](report or nothing_found()))
+        # That there was nothing is a result too, and what an earlier run has left is none.
+        write(parsed, str(output), FORMATS[output.suffix](report or _native.empty_report()))
     grew = growth is not None and growth.found
     if status == 0 and parsed.fail_on_leak and (watch.leaks or grew):
         return 1

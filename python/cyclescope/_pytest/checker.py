@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Generator
 from typing import Any
@@ -18,7 +17,7 @@ from cyclescope._selection import device_names, ignored_names
 from cyclescope._watch import blindness
 
 ATTRIBUTE = "tensor_cycles"
-"""The attribute of a test report that holds the leaks; pytest-xdist transfers it from workers."""
+"""Where a test's report carries the leaks, as JSON; pytest-xdist brings it from its workers."""
 BLIND = "tensor_cycles_blind"
 """The attribute that holds the reason why nothing could be found, if there is one."""
 
@@ -187,17 +186,10 @@ class Checker:
             setattr(report, BLIND, check.blind)
         if check is not None and check.found is not None:
             found, check.found = check.found, None
-            new = [leak for leak in found.leaks if leak.signature not in self._told]
-            self._told.update(leak.signature for leak in new)
-            # Send the full report once per leak: those of a large suite would fill the memory.
-            carried = {
-                "report": _native.select(found, [leak.signature for leak in new]).to_json(),
-                "leaks": [
-                    [leak.signature, leak.count, leak.objects, leak.bytes_held]
-                    for leak in found.leaks
-                ],
-            }
-            setattr(report, ATTRIBUTE, json.dumps(carried))
+            # Each leak is written out once, as all of a large suite's would fill the memory.
+            carried = _native.without_details(found, self._told)
+            self._told.update(leak.signature for leak in found.leaks)
+            setattr(report, ATTRIBUTE, carried.to_json())
         return report
 
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 
 import pytest
 
 from cyclescope import _native
-from cyclescope._counts import Counts, nothing_found, with_counts
 from cyclescope._files import write_whole
 from cyclescope._native import CycleReport
 from cyclescope._pytest.checker import ATTRIBUTE, BLIND
@@ -25,7 +23,6 @@ class Summary:
     def __init__(self, choices: Choices) -> None:
         self._choices = choices
         self._reports: list[CycleReport] = []
-        self._counts: dict[str, Counts] = {}
         self._tests: dict[str, list[str]] = {}
         self._said: list[str] = []
         self._merged: CycleReport | None = None
@@ -37,12 +34,10 @@ class Summary:
         carried = getattr(report, ATTRIBUTE, None)
         if carried is None:
             return
-        found = json.loads(carried)
-        self._reports.append(CycleReport.from_json(found["report"]))
-        for signature, count, objects, held in found["leaks"]:
-            before = self._counts.get(signature, Counts())
-            self._counts[signature] = before.plus(count, objects, held)
-            tests = self._tests.setdefault(signature, [])
+        found = CycleReport.from_json(carried)
+        self._reports.append(found)
+        for leak in found.leaks:
+            tests = self._tests.setdefault(leak.signature, [])
             if report.nodeid not in tests:
                 tests.append(report.nodeid)
 
@@ -50,9 +45,8 @@ class Summary:
         """One report of all tests; None if no test leaked."""
         if self._reports:
             earlier = [] if self._merged is None else [self._merged]
-            merged = _native.merge([*earlier, *self._reports])
+            self._merged = _native.merge([*earlier, *self._reports])
             self._reports.clear()
-            self._merged = with_counts(merged, self._counts)
         return self._merged
 
     @pytest.hookimpl(tryfirst=True)
@@ -77,7 +71,7 @@ class Summary:
         if report is not None:
             self._write(choices.report_dir / PAGE, report.to_html(), "HTML report")
         if choices.json is not None:
-            self._write(choices.json, (report or nothing_found()).to_json(), "JSON report")
+            self._write(choices.json, (report or _native.empty_report()).to_json(), "report")
         if choices.sarif is not None:
             self._write(choices.sarif, to_sarif(report, base=self._base()), "SARIF report")
 

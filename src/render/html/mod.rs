@@ -6,6 +6,7 @@ pub mod live;
 mod memory;
 mod packed;
 mod plot;
+mod processes;
 mod timeline;
 
 use base64::Engine as _;
@@ -66,7 +67,7 @@ pub fn html(report: &Report) -> String {
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"color-scheme\" content=\"light dark\">\n\
          <title>{}</title>\n<style id=\"drawing-style\">{}</style>\n<style>{STYLE}</style>\n\
-         </head>\n<body>\n{}{}<main>\n{sections}</main>\n{}{HELP}\
+         </head>\n<body>\n{}{}{}<main>\n{sections}</main>\n{}{HELP}\
          <script type=\"application/json\" id=\"report\">{}</script>\n\
          {}\
          <script>{SCRIPT}</script>\n</body>\n</html>\n",
@@ -75,6 +76,7 @@ pub fn html(report: &Report) -> String {
         svg::STYLE,
         header::header(report),
         header::contents(&leaks),
+        processes::section(report),
         header::footer(report, LEAKS),
         embedded(&data(report)),
         packed::packed("id=\"dot\"", &dot(report)),

@@ -122,7 +122,7 @@ fn bar(row: &Row, most: u64) -> String {
     let mut x = 0.0;
     let mut rects = String::new();
     let mut words = Vec::new();
-    for &(category, bytes) in &row.categories {
+    for &(category, bytes) in &row.categories.0 {
         let width = BAR * bytes as f64 / most as f64;
         rects += &format!(
             "<svg class=\"block {}\" x=\"{x:.1}\" width=\"{width:.1}\" height=\"12\">\

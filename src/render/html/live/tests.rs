@@ -6,7 +6,8 @@ use sha2::{Digest as _, Sha256};
 
 use crate::model::growth::{Growth, GrowthReport};
 use crate::model::post_mortem::{Finding, Numbers, PostMortem};
-use crate::model::retention::{Kept, Path, Retention, RootKind, Step};
+use crate::model::report::Step;
+use crate::model::retention::{Kept, Path, Retention, RootKind};
 use crate::render::html::live::*;
 use crate::render::live_samples as samples;
 
@@ -93,6 +94,7 @@ fn kept(text: &str) -> Retention {
         steps: vec![step(".history"), step("[17]")],
         alike: 3,
         leads_to: vec![0],
+        on_way: vec![],
     };
     Retention {
         objects: vec![Kept {

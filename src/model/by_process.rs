@@ -1,0 +1,151 @@
+//! Which process of a job held how much.
+
+use super::report::{Leak, ProcessShare, Report};
+use super::words::{columns, grouped, padded, printable};
+
+impl ProcessShare {
+    /// The process as a table names it: `rank 3`, or else `pid 4242 on node17`.
+    pub fn name(&self) -> String {
+        match self.rank {
+            Some(rank) => format!("rank {rank}"),
+            None if self.host.is_empty() => format!("pid {}", self.pid),
+            None => format!("pid {} on {}", self.pid, printable(&self.host)),
+        }
+    }
+}
+
+impl Report {
+    /// The MiB that each leak held in each process, for a terminal or a log: a line each leak, and
+    /// below what each is.
+    pub fn table_of_processes(&self) -> String {
+        if self.leaks.is_empty() {
+            return format!("no leaks in {} processes", self.processes.len());
+        }
+        let processes = self.processes.iter().map(ProcessShare::name);
+        let heads = std::iter::once("leak, MiB held".to_owned())
+            .chain(processes)
+            .chain(["all".to_owned()])
+            .collect();
+        let mut lines: Vec<Vec<String>> = vec![heads];
+        for leak in &self.leaks {
+            let held = self.processes.iter().map(|share| mib_of(share, leak));
+            let line = std::iter::once(printable(&leak.signature).into_owned())
+                .chain(held)
+                .chain([mib(leak.bytes_held)]);
+            lines.push(line.collect());
+        }
+        let width = |column: usize| lines.iter().map(|line| columns(&line[column])).max();
+        let widths: Vec<usize> = (0..lines[0].len())
+            .map(|column| width(column).unwrap_or_default())
+            .collect();
+        let mut out = String::new();
+        for line in &lines {
+            out += &padded(&line[0], widths[0]);
+            for (text, width) in line.iter().zip(&widths).skip(1) {
+                out += &" ".repeat(2 + width.saturating_sub(columns(text)));
+                out += text;
+            }
+            out.push('\n');
+        }
+        for leak in &self.leaks {
+            let place = leak.cuts.first().and_then(|cut| cut.location.as_ref());
+            let place = place.map(|place| format!(" ({place})")).unwrap_or_default();
+            let line = format!("{}  {}{place}", leak.signature, leak.summary);
+            out += &format!("\n{}", printable(&line));
+        }
+        out
+    }
+}
+
+/// What a leak held in a process, in MiB; `-` for nothing.
+pub(crate) fn mib_of(share: &ProcessShare, leak: &Leak) -> String {
+    let held = share.bytes_held.get(&leak.signature);
+    held.map_or_else(|| "-".to_owned(), |&bytes| mib(bytes))
+}
+
+/// Bytes as MiB: `1,024.5`.
+pub(crate) fn mib(bytes: u64) -> String {
+    let text = format!("{:.1}", bytes as f64 / f64::from(1 << 20));
+    match text.split_once('.') {
+        Some((whole, tenths)) => {
+            let whole = whole.parse().map_or_else(|_| whole.to_owned(), grouped);
+            format!("{whole}.{tenths}")
+        }
+        None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::json::{from_json, to_json};
+    use super::super::merge::{merge, merge_processes};
+    use super::*;
+    use crate::render::html::html;
+    use crate::render::markdown::markdown;
+    use crate::render::samples;
+    use crate::render::text::trace;
+
+    fn of_rank(rank: Option<u32>, pid: u32, mib: u64) -> Report {
+        let mut report = samples::callback();
+        report.process.rank = rank;
+        report.process.pid = pid;
+        report.leaks[0].bytes_held = mib << 20;
+        report
+    }
+
+    #[test]
+    fn the_processes_stand_in_the_order_of_their_ranks() {
+        let reports = [
+            of_rank(None, 7, 1),
+            of_rank(Some(10), 8, 2_000),
+            of_rank(Some(2), 9, 4),
+            of_rank(Some(2), 10, 8),
+        ];
+        let all: Vec<&Report> = reports.iter().collect();
+        let merged = merge_processes(&all).expect("four reports");
+        let table = merged.table_of_processes();
+        let mut lines = table.lines();
+        let head = lines.next().unwrap_or_default();
+        assert!(
+            head.ends_with("rank 2  rank 10  pid 7 on node17      all"),
+            "{table}"
+        );
+        let row: Vec<&str> = lines
+            .next()
+            .unwrap_or_default()
+            .split_whitespace()
+            .collect();
+        assert_eq!(row[1..], ["12.0", "2,000.0", "1.0", "2,013.0"]);
+        let page = html(&merged);
+        assert!(page.contains("<th scope=col>rank 2<th scope=col>rank 10<th scope=col>pid 7"));
+        assert!(page.contains("<td>12.0<td>2,000.0<td>1.0<td>2,013.0"));
+        assert!(trace(&merged).ends_with(&format!("\n{table}\n")));
+        assert!(markdown(&merged).ends_with(&format!("\n```\n{table}\n```\n")));
+        assert_eq!(from_json(&to_json(&merged)), Ok(merged));
+    }
+
+    #[test]
+    fn merged_reports_can_be_merged_again() {
+        let (one, two, three) = (
+            of_rank(Some(0), 1, 1),
+            of_rank(Some(1), 2, 2),
+            of_rank(Some(2), 3, 4),
+        );
+        let pair = merge_processes(&[&one, &two]).expect("two reports");
+        let all = merge(&[&pair, &three]).expect("two reports");
+        let at_once = merge_processes(&[&one, &two, &three]).expect("three reports");
+        assert_eq!(all.processes, at_once.processes);
+        assert!(
+            merge(&[&one, &two])
+                .expect("two reports")
+                .processes
+                .is_empty()
+        );
+    }
+
+    #[test]
+    fn no_leaks_are_counted_too() {
+        let merged = merge_processes(&[&samples::no_leaks()]).expect("a report");
+        assert_eq!(merged.table_of_processes(), "no leaks in 1 processes");
+    }
+}
