@@ -3,13 +3,18 @@
 
 mod found;
 mod glance;
+mod graphs;
+mod growth;
 mod heap;
+mod holding;
 mod live;
 mod naming;
+mod out_of_memory;
 mod owned;
 mod process;
 mod purpose;
 mod room;
+mod sample;
 mod unreachable;
 mod why;
 
@@ -25,8 +30,11 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 pub(crate) use found::{Fate, Found, Held, Occurrence, confirm_gone, prefer};
 pub(crate) use glance::in_turn;
+pub use growth::{Diagnosis, GroupKind, Name};
+pub use out_of_memory::Pieces;
 use process::{framework_versions, process};
 use room::{FEW, MANY, ROOM_FOR_BUFFER, ROOM_FOR_OBJECT, ask_for_room};
+pub use sample::GradientWatch;
 
 use crate::device::{DeviceBuffer, DeviceSelection, Frameworks, gpu_names};
 use crate::diagnose::Diagnoses;
@@ -36,7 +44,7 @@ use crate::graph::{
 };
 use crate::heap::{
     AllocationTraces, Builtins, Classes, Description, HeadLayout, Layouts, Marks, ObjectKind,
-    ReferenceName, Snapshot, TypeTable, capture, class_name, describe, module_count,
+    ReferenceName, Snapshot, TypeTable, capture, class_name, describe, globals_used, module_count,
     name_references,
 };
 use crate::hook::GcModule;
@@ -369,6 +377,18 @@ impl Inspector {
             }
         }
         Ok((found, left_out))
+    }
+
+    /// A name of the program's as reports may have it.
+    fn shown(&self, mut name: String) -> String {
+        if self.redacts() {
+            hide_unless_code(&mut name);
+        }
+        name
+    }
+
+    fn globals_used<'py>(&self, function: &Bound<'py, PyAny>) -> Vec<Bound<'py, PyAny>> {
+        globals_used(&self.builtins, function)
     }
 
     fn object<'py>(&self, py: Python<'py>, address: usize) -> Bound<'py, PyAny> {

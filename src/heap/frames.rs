@@ -5,14 +5,16 @@ use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyBytes, PyDict, PyList, PyTuple};
 
 use super::builtins::Builtins;
-use super::describe::frame_facts;
+use super::describe::{
+    code_place, frame_facts, function_code, globals_named, passes_argument, qualname,
+};
 use super::fields::{only_word, words};
 use super::inline_values::attribute;
 use super::read::{
     dict_items, find_item, first_of_kind, imported, int_value, printable, referents, text_of,
     texts_of,
 };
-use super::{Descriptor, ObjectKind, Place};
+use super::{Descriptor, ObjectKind, Place, is_library_file};
 
 type Variables = Vec<(String, usize)>;
 type Parts = Vec<(&'static str, usize)>;
@@ -496,6 +498,48 @@ fn in_frame_object(builtins: &Builtins, frame: &Bound<'_, PyAny>) -> Option<Inne
             ..InnerFrame::default()
         })
     }
+}
+
+/// The function, running or called by name from one that is, whose code passes an argument of some name;
+/// the program's own only.
+pub fn who_passes_argument(
+    py: Python<'_>,
+    builtins: &Builtins,
+    current_frames: &Py<PyAny>,
+    argument: &str,
+) -> Option<(String, Place)> {
+    let by_thread = current_frames.bind(py).call0().ok()?;
+    let mut found = None;
+    dict_items(&by_thread, &mut |_, top| {
+        let mut frame = Some(top.clone());
+        while let (Some(current), None) = (frame.take(), &found) {
+            let code = code_of_frame(builtins, &current);
+            let place = code.as_ref().and_then(|code| code_place(builtins, code));
+            let is_own = place.is_some_and(|place| {
+                !is_in_package(py, &place.file) && !is_library_file(&place.file)
+            });
+            if let (Some(code), true) = (code, is_own) {
+                let globals = builtins.frame_globals.get(&current);
+                let called = globals.map_or_else(Vec::new, |globals| {
+                    let named = globals_named(builtins, &code, &globals);
+                    named
+                        .iter()
+                        .filter_map(|it| function_code(builtins, it))
+                        .collect()
+                });
+                found = std::iter::once(code)
+                    .chain(called)
+                    .find(|code| passes_argument(builtins, code, argument))
+                    .and_then(|code| {
+                        let place = code_place(builtins, &code)?;
+                        Some((qualname(&builtins.code_name, &code), place))
+                    });
+            }
+            frame = builtins.frame_back.get(&current);
+        }
+        found.is_none()
+    });
+    found
 }
 
 /// The names of threads, by number, as far as `threading` knows them.

@@ -5,7 +5,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use pyo3::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::live::{Live, LiveBuffer};
+use super::live::{Depth, Live, LiveBuffer};
 use super::naming::Naming;
 use super::{Inspector, busy};
 use crate::device::{Frameworks, allocator_bytes};
@@ -55,7 +55,7 @@ impl Inspector {
             last: started,
             phases: Vec::new(),
         };
-        let mut live = Live::take(self, py, None)?;
+        let mut live = Live::take(self, py, None, Depth::Graphs)?;
         let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
         clock.lap("graph");
         let purposes = self.purposes(&frameworks, &mut live);
@@ -171,7 +171,8 @@ impl Inspector {
         let (kept, optimizers) = self.kept_by_modules_and_optimizers(frameworks, live);
         // A parameter is its module's, though the way through an optimizer is shorter.
         live.late = optimizers;
-        for (node, category) in kept {
+        for (node, part) in kept {
+            let category = part.category();
             if let Some(index) = live.memory_of(node) {
                 let known = purposes.entry(index).or_insert(category);
                 *known = category.min(*known);
@@ -264,7 +265,7 @@ impl Live<'_> {
     }
 
     /// The index of the memory that a node holds.
-    fn memory_of(&self, node: u32) -> Option<usize> {
+    pub(super) fn memory_of(&self, node: u32) -> Option<usize> {
         self.graph()
             .targets(node)
             .iter()

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::live::{Live, Root};
+use super::live::{Depth, Live, Root};
 use super::naming::Naming;
 use super::{Inspector, busy};
 use crate::device::DeviceSelection;
@@ -46,7 +46,7 @@ impl Inspector {
         if objects.is_empty() {
             return Err(PyTypeError::new_err("why_alive: give one object or more"));
         }
-        let mut live = Live::take(self, py, Some(objects))?;
+        let mut live = Live::take(self, py, Some(objects), Depth::Graphs)?;
         let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
         let mut targets: Vec<u32> = Vec::new();
         for object in objects.iter() {

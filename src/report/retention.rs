@@ -5,7 +5,9 @@ use serde::{Deserialize, Serialize};
 
 use super::lines::{Ink, Lines};
 use super::model::Location;
-use super::words::{counted, grouped, human_bytes, name, place_within, short_location};
+use super::words::{
+    counted, grouped, human_bytes, name, place_within, short_location, without_counts,
+};
 use crate::graph::{LeakGraph, LeakNode};
 use crate::heap::{ObjectKind, Place, ReferenceName};
 
@@ -168,6 +170,15 @@ impl Path {
             leads_to: Vec::new(),
         }
     }
+
+    /// Where the program has the last object: the words without what it is, and without the numbers of
+    /// items on the way, so that they stay the same while a container grows.
+    pub fn owner(&self) -> String {
+        let noun = self.steps.last().map_or("", |step| step.noun.as_str());
+        let words = self.words.strip_suffix(noun).unwrap_or(&self.words);
+        let words = words.strip_suffix(" → ").unwrap_or(&self.words);
+        without_counts(words.strip_suffix(" → .__dict__").unwrap_or(words))
+    }
 }
 
 impl Beginning {
@@ -197,7 +208,7 @@ impl Beginning {
 }
 
 /// `` `train_step`, train.py:88, thread MainThread``.
-fn in_function(function: &str, place: Option<&Place>, thread: &str) -> String {
+pub fn in_function(function: &str, place: Option<&Place>, thread: &str) -> String {
     let mut words = format!("`{function}`");
     if let Some(place) = place {
         words += &format!(", {}", short_location(&location(place)));
