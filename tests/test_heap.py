@@ -20,8 +20,7 @@ import pytest
 
 import cyclescope
 import interrupts
-from cyclescope._live import kept
-from cyclescope._live.reading import take_census
+from cyclescope import _native
 
 interrupts.hear()
 
@@ -297,17 +296,17 @@ def test_the_post_mortem_sorts_as_the_categories(
 
     for _ in range(3):
         optimizing.step(closure)
-    sorted_ = kept.roles(torch, take_census(torch), "cpu")
+    sorted_ = _native.memory_in_use("cpu", 60)
     categories = {buffer.pointer: buffer.category for buffer in cyclescope.heap().buffers}
 
-    def of_role(pointers: dict[int, int]) -> set[str]:
-        assert pointers
-        return {categories[pointer] for pointer in pointers}
+    def of_role(pieces: list[tuple[int, int]]) -> set[str]:
+        assert pieces
+        return {categories[pointer] for pointer, _ in pieces}
 
     assert of_role(sorted_.parameters) == {"parameter"}
-    assert of_role(sorted_.buffers) == {"parameter"}
+    assert of_role(sorted_.module_buffers) == {"parameter"}
     assert of_role(sorted_.gradients) == {"gradient"}
-    assert of_role(sorted_.optimizer) == {"optimizer state"}
+    assert of_role(sorted_.optimizer_state) == {"optimizer state"}
     assert not of_role(sorted_.other) & {"parameter", "optimizer state"}
 
 
@@ -319,8 +318,8 @@ def test_a_state_that_holds_itself_over_and_over_takes_no_longer(torch: Any) -> 
     ring += [ring] * 30_000
     optimizing.state["ring"] = ring
     # Way by way it would be a billion, and hours.
-    sorted_ = kept.roles(torch, take_census(torch), "cpu")
-    assert moment.data_ptr() in sorted_.optimizer
+    sorted_ = _native.memory_in_use("cpu", 60)
+    assert moment.data_ptr() in dict(sorted_.optimizer_state)
     assert of(cyclescope.heap(), moment.data_ptr()).category == "optimizer state"
 
 

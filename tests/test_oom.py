@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import logging
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -309,10 +310,36 @@ def test_kept_graphs_are_told_with_what_only_they_keep(
         (kept,) = watch.last.graphs
         # Three of four: the last may be in use.
         assert kept.bytes >= 3 * 16 * MIB
-        assert "local 'losses' in" in kept.what
+        assert kept.what.startswith("local `losses` in ")
         allocator.fail(80 * MIB)
         assert watch.last.verdict == "unclear"
         del alive
+
+
+class Log:
+    """Keeps losses."""
+
+    def __init__(self) -> None:
+        weight = torch.ones(8, 8, requires_grad=True)
+        self.losses = [(torch.ones(8, 8) @ weight).sum() for _ in range(4)]
+
+
+def test_what_the_look_itself_holds_is_never_named(allocator: Allocator, tmp_path: Path) -> None:
+    """What it works with is younger than the program's objects, so a look finds it first."""
+    logs = {name: Log() for name in ("training", "evaluation")}
+    gc.collect()
+    with (
+        cyclescope.LeakMonitor(every=1, devices="any", max_share=float("inf")) as monitor,
+        cyclescope.on_oom(tmp_path) as watch,
+    ):
+        monitor.step()
+        allocator.fail(MIB)
+    assert watch.last is not None
+    owners = sorted(each.what.partition(":")[0] for each in watch.last.graphs)
+    assert len(owners) == len(logs)
+    for each in [*watch.last.graphs, *watch.last.owners]:
+        assert not {"cyclescope", "Collection"} & set(re.split(r"\W+", each.what)), each.what
+    assert all(".losses" in each.what for each in watch.last.graphs)
 
 
 def test_a_batch_that_is_too_big_is_told(allocator: Allocator, tmp_path: Path) -> None:

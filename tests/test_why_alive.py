@@ -460,3 +460,14 @@ def test_a_loop_through_the_hooks_of_a_function_is_named(
 @needs_torch
 def test_hooks_of_another_graph_are_not_taken_for_its_own() -> None:
     assert loops_of_hooks(function_hook, "other") == "[]\n"
+
+
+def test_what_only_cyclescope_holds_is_held_from_outside() -> None:
+    """Its own objects are never named, and what is in use is not called garbage for it."""
+    monitor: Any = cyclescope.LeakMonitor(every=1)
+    monitor.kept = [{"of": "the program"}]
+    retention = cyclescope.why_alive(monitor.kept)
+    (path,) = retention.paths
+    assert path.root == "outside"
+    assert "LeakMonitor" not in str(retention)
+    monitor.stop()

@@ -3,10 +3,14 @@
 from collections.abc import Callable, Iterator
 from typing import final
 
+from typing_extensions import Self
+
 __all__ = [
     "Buffer",
     "Cut",
     "CycleReport",
+    "Diagnosis",
+    "GradientWatch",
     "Heap",
     "HeapBuffer",
     "HeapDiff",
@@ -16,37 +20,46 @@ __all__ = [
     "Leak",
     "LeakTally",
     "Library",
+    "MemoryInUse",
     "Rank",
     "Retention",
     "RetentionPath",
+    "Sample",
     "Step",
     "call_in_main_thread",
     "check_devices",
     "close_deliveries",
     "cuda_driver_present",
     "current_rank",
+    "diagnose",
+    "diagnose_state",
     "empty_report",
     "find",
     "flush",
     "framed",
     "growth_page",
     "heap",
+    "is_backward_running",
     "is_distributed",
     "last_look",
     "look",
+    "memory_in_use",
     "merge",
     "merge_processes",
     "next_delivery",
+    "owners_of",
     "patterns",
     "post_mortem_page",
     "redact",
     "redacts",
+    "sample",
     "select",
     "shown_name",
     "shown_place",
     "start_watch",
     "stop_watch",
     "tallies",
+    "unreachable_memory",
     "unreachable_objects",
     "why_alive",
     "with_allocations",
@@ -54,6 +67,102 @@ __all__ = [
     "with_occurrences",
     "without_details",
 ]
+
+@final
+class Sample:
+    """What is alive at a step, as plain data; a name is an address and a pointer."""
+
+    @property
+    def pieces(self) -> list[tuple[tuple[str, str, str], tuple[int, int], int]]:
+        """``((device, dtype, kind), name, bytes)`` of each piece of memory."""
+
+    @property
+    def functions(self) -> list[int]:
+        """Addresses of the autograd functions that Python sees."""
+
+    @property
+    def kept_on_modules(self) -> list[tuple[tuple[str, str], tuple[int, int], int, str]]:
+        """``((class, attribute), (module, tensor), bytes, example)`` of tensors with graphs."""
+
+    @property
+    def roots(self) -> list[tuple[tuple[int, int], int, list[int]]]:
+        """``(name, number, shape)`` of the tensors with graphs, if these were walked."""
+
+    @property
+    def older(self) -> int | None:
+        """How many functions behind them are older than the last sample; None if not counted."""
+
+    @property
+    def crossed(self) -> list[int]:
+        """The numbers of those that younger functions lead to directly."""
+
+    @property
+    def mark(self) -> int:
+        """The number of the first function made after this sample."""
+
+@final
+class Diagnosis:
+    """What a group of tensors is, and who keeps it."""
+
+    @property
+    def pattern(self) -> str: ...
+    @property
+    def owner(self) -> str: ...
+    @property
+    def evidence(self) -> str: ...
+    @property
+    def hook(self) -> str: ...
+    @property
+    def example(self) -> str: ...
+    @property
+    def device(self) -> str: ...
+    @property
+    def pointer(self) -> int: ...
+    @property
+    def bytes(self) -> int: ...
+    @property
+    def bytes_per_sample(self) -> int: ...
+    @property
+    def tensors(self) -> int: ...
+    @property
+    def site(self) -> str | None: ...
+
+@final
+class GradientWatch:
+    """Watches some parameters for gradients that are added to and never cleared."""
+
+    def __new__(cls) -> Self: ...
+    def step(self) -> Diagnosis | None:
+        """Look at the gradients at the end of a step; what they are, once, if never cleared."""
+
+@final
+class MemoryInUse:
+    """What the memory of a device is for, each piece as ``(pointer, bytes)``."""
+
+    @property
+    def parameters(self) -> list[tuple[int, int]]: ...
+    @property
+    def gradients(self) -> list[tuple[int, int]]: ...
+    @property
+    def optimizer_state(self) -> list[tuple[int, int]]: ...
+    @property
+    def module_buffers(self) -> list[tuple[int, int]]: ...
+    @property
+    def saved(self) -> list[tuple[int, int]]:
+        """What no Python object holds, but an autograd graph does."""
+
+    @property
+    def other(self) -> list[tuple[int, int]]: ...
+    @property
+    def graphs(self) -> list[tuple[str, int, list[tuple[int, int]]]]:
+        """``(owner, tensors, freed)`` of each collection of tensors with graphs."""
+
+    @property
+    def working(self) -> list[tuple[int, int]]:
+        """What the running functions use."""
+
+    @property
+    def left_out(self) -> list[str]: ...
 
 @final
 class CycleReport:
@@ -608,6 +717,13 @@ def framed(page: str) -> str: ...
 def growth_page(growth: str) -> str: ...
 def post_mortem_page(found: str, heap: Heap | None, growth: str | None) -> str: ...
 def unreachable_objects() -> list[object]: ...
+def unreachable_memory(device: str) -> list[tuple[int, int]]: ...
+def is_backward_running() -> bool: ...
+def sample(devices: list[str], mark: int | None, gradients: GradientWatch) -> Sample: ...
+def diagnose(groups: list[tuple[str, list[tuple[int, int]]]]) -> list[Diagnosis | None]: ...
+def diagnose_state(roots: list[tuple[tuple[int, int], bool]], mark: int) -> Diagnosis | None: ...
+def owners_of(attributes: list[tuple[int, int]]) -> list[str | None]: ...
+def memory_in_use(device: str, seconds: float) -> MemoryInUse: ...
 def with_allocations(
     report: CycleReport, stacks: dict[tuple[str, int], list[tuple[str, int, str]]]
 ) -> CycleReport: ...

@@ -9,6 +9,7 @@ use super::Inspector;
 use super::busy::busy;
 use super::live::{Live, LiveBuffer};
 use super::naming::Naming;
+use crate::analysis::live::Depth;
 use crate::capture::AllocationTraces;
 use crate::device::{Frameworks, allocator_bytes};
 use crate::graph::{Dominators, ShortestPaths};
@@ -56,7 +57,7 @@ impl Inspector {
             last: started,
             phases: Vec::new(),
         };
-        let mut live = Live::take(self, py, None)?;
+        let mut live = Live::take(self, py, None, Depth::Graphs)?;
         let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
         clock.lap("graph");
         let purposes = self.purposes(&frameworks, &mut live);
@@ -172,7 +173,8 @@ impl Inspector {
         let (kept, optimizers) = self.kept_by_modules_and_optimizers(frameworks, live);
         // A parameter is its module's, though the way through an optimizer is shorter.
         live.late = optimizers;
-        for (node, category) in kept {
+        for (node, part) in kept {
+            let category = part.category();
             if let Some(index) = live.memory_of(node) {
                 let known = purposes.entry(index).or_insert(category);
                 *known = category.min(*known);
@@ -265,7 +267,7 @@ impl Live<'_> {
     }
 
     /// The index of the memory that a node holds.
-    fn memory_of(&self, node: u32) -> Option<usize> {
+    pub(super) fn memory_of(&self, node: u32) -> Option<usize> {
         self.graph()
             .targets(node)
             .iter()

@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use super::found::Found;
 use super::process::{framework_versions, process, process_group, rank};
 use super::room::{FEW, ROOM_FOR_OBJECT, ask_for_room};
-use crate::capture::{Classes, class_name};
+use crate::capture::{Classes, class_name, globals_used};
 use crate::cpython::{Builtins, GcModule, HeadLayout, Layouts, TypeTable, module_count};
 use crate::device::{DeviceSelection, Frameworks, gpu_names};
 use crate::diagnose::Diagnoses;
@@ -231,6 +231,18 @@ impl Inspector {
         self.frameworks
             .try_borrow()
             .is_ok_and(|frameworks| frameworks.any())
+    }
+
+    /// A name of the program's as reports may have it.
+    pub(super) fn shown(&self, mut name: String) -> String {
+        if self.redacts() {
+            hide_unless_code(&mut name);
+        }
+        name
+    }
+
+    pub(super) fn globals_used<'py>(&self, function: &Bound<'py, PyAny>) -> Vec<Bound<'py, PyAny>> {
+        globals_used(&self.builtins, function)
     }
 
     pub(super) fn object<'py>(&self, py: Python<'py>, address: usize) -> Bound<'py, PyAny> {

@@ -4,7 +4,7 @@
 use pyo3::exceptions::PyMemoryError;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyTuple, PyType};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Inspector;
@@ -14,7 +14,7 @@ use crate::capture::{
     Csr, LiveObjects, NotTaken, ReferenceName, RunningFrame, is_in_package, is_library_file,
     running_frames, thread_names,
 };
-use crate::cpython::{Builtins, TypeTable, dict_items, find_item, text_of};
+use crate::cpython::{Builtins, ObjectKind, TypeTable, dict_items, find_item, text_of};
 use crate::device::DeviceBuffer;
 use crate::graph::ShortestPaths;
 
@@ -44,6 +44,16 @@ pub struct LiveBuffer {
     pub is_saved: bool,
     /// Some tensor on it is a leaf that needs no gradient: nothing computed it.
     pub is_plain_leaf: bool,
+}
+
+/// What of autograd is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Depth {
+    /// All that C++ owns behind tensors.
+    Graphs,
+    /// Gradients of leaves only, as in the midst of a backward pass: its functions are being run, and
+    /// what they saved is perhaps being released.
+    Gradients,
 }
 
 /// Where a way begins.
@@ -76,6 +86,8 @@ pub struct Live<'py> {
     pub late: Vec<u32>,
     /// The autograd functions met.
     pub functions: Vec<u32>,
+    /// What lies behind each of them was looked at.
+    pub functions_are_complete: bool,
     /// Dictionaries of hooks that C++ alone holds: most likely of some autograd function.
     pub hook_dictionaries: Vec<u32>,
     /// The tuples of arguments of the call that asks; nobody's roots.
@@ -116,6 +128,7 @@ impl<'py> Live<'py> {
         inspector: &Inspector,
         py: Python<'py>,
         arguments: Option<&Bound<'py, PyTuple>>,
+        depth: Depth,
     ) -> PyResult<Self> {
         inspector.refresh(py);
         let frameworks = inspector.frameworks.try_borrow().map_err(|_| busy())?;
@@ -123,6 +136,7 @@ impl<'py> Live<'py> {
         let classify = |ty| unsafe { frameworks.classify(ty) };
         let mut table = TypeTable::new();
         let builtins = &inspector.builtins;
+        let own = OwnObjects::of(py, builtins);
         let (objects, frames, pause) = loop {
             let pause = CollectionPause::new(py);
             let tracked = inspector.gc.listed(py, None)?;
@@ -135,6 +149,7 @@ impl<'py> Live<'py> {
                 builtins,
                 &inspector.layouts,
                 &classify,
+                &|object, kind| own.contains(object, kind),
             ) {
                 Ok(objects) => break (objects, frames, pause),
                 Err(NotTaken::TooMany) => {
@@ -160,6 +175,7 @@ impl<'py> Live<'py> {
             frame_nodes: Vec::new(),
             late: Vec::new(),
             functions: Vec::new(),
+            functions_are_complete: true,
             hook_dictionaries: Vec::new(),
             own: Vec::new(),
             notes: Vec::new(),
@@ -171,7 +187,7 @@ impl<'py> Live<'py> {
         let mut edges = Edges::default();
         live.find_frames(py, builtins, &mut edges);
         live.find_buffers(&frameworks, &mut edges);
-        live.find_owned(inspector, &frameworks, &mut edges);
+        live.find_owned(inspector, &frameworks, depth, &mut edges);
         live.objects.graph.insert(live.extra.len(), &edges.list);
         live.hidden = edges.names;
         Ok(live)
@@ -286,6 +302,12 @@ impl<'py> Live<'py> {
         self.own.push(node);
     }
 
+    /// The nodes of the calls of the program that threads are in the midst of.
+    pub fn program_frames(&self) -> impl Iterator<Item = (u32, &RunningFrame)> {
+        let nodes = self.frame_nodes.iter();
+        nodes.map(|(node, index)| (*node, &self.frames[*index]))
+    }
+
     /// True for the node of a running frame.
     pub fn is_frame(&self, node: u32) -> bool {
         self.frame_nodes.iter().any(|(frame, _)| *frame == node)
@@ -314,7 +336,9 @@ impl<'py> Live<'py> {
         let Some(modules) = modules else { return };
         let mut own = Vec::new();
         dict_items(&modules, &mut |name, module| {
-            if let (Some(name), Some(node)) = (text_of(name), self.objects.number_of(module)) {
+            if let (Some(name), Some(node)) = (text_of(name), self.objects.number_of(module))
+                && !is_own_module(&name)
+            {
                 let rank = (name != "__main__", is_library_module(module));
                 own.push((rank, (node, name)));
             }
@@ -329,10 +353,10 @@ impl<'py> Live<'py> {
         self.threads = thread_names(py, builtins);
         for index in 0..self.frames.len() {
             let frame = &self.frames[index];
-            let is_own = frame
-                .place
-                .as_ref()
-                .is_some_and(|place| is_in_package(py, &place.file));
+            let is_own = frame.place.as_ref().is_some_and(|place| {
+                is_in_package(py, &place.file)
+                    || place.file.ends_with("threading.py") && self.is_own_thread(frame.thread)
+            });
             let known = self.objects.number_at(frame.address);
             let node = known.unwrap_or(self.next());
             // The frame of a generator on 3.10, say.
@@ -367,10 +391,76 @@ impl<'py> Live<'py> {
         }
     }
 
+    /// True for a thread that cyclescope has started.
+    fn is_own_thread(&self, number: u64) -> bool {
+        let name = self.threads.iter().find(|(thread, _)| *thread == number);
+        name.is_some_and(|(_, name)| name.starts_with("cyclescope-"))
+    }
+
     /// The number of the node that is added next.
     pub(super) fn next(&self) -> u32 {
         (self.objects.len() + self.extra.len()) as u32
     }
+}
+
+/// cyclescope's own objects, which are never named as what keeps an object of the program alive: the
+/// instances of its classes and its modules. (Its frames and threads are told by [`Live::find_frames`].)
+struct OwnObjects {
+    types: FxHashSet<usize>,
+    /// Modules and their dictionaries.
+    namespaces: FxHashSet<usize>,
+}
+
+impl OwnObjects {
+    fn of(py: Python<'_>, builtins: &Builtins) -> Self {
+        let mut own = Self {
+            types: FxHashSet::default(),
+            namespaces: FxHashSet::default(),
+        };
+        // SAFETY: attached; the dict is borrowed from the interpreter.
+        let modules = unsafe { Bound::from_borrowed_ptr_or_opt(py, ffi::PyImport_GetModuleDict()) };
+        let Some(modules) = modules else { return own };
+        dict_items(&modules, &mut |name, module| {
+            let is_own = text_of(name).is_some_and(|name| is_own_module(&name));
+            if let (true, Ok(module)) = (is_own, module.cast::<PyModule>()) {
+                let names = module.dict();
+                own.namespaces.insert(module.as_ptr() as usize);
+                own.namespaces.insert(names.as_ptr() as usize);
+                dict_items(names.as_any(), &mut |_, value| {
+                    if value.is_instance_of::<PyType>()
+                        && builtins
+                            .type_module
+                            .get(value)
+                            .and_then(|module| text_of(&module))
+                            .is_some_and(|module| is_own_module(&module))
+                    {
+                        own.types.insert(value.as_ptr() as usize);
+                    }
+                    true
+                });
+            }
+            true
+        });
+        own
+    }
+
+    #[inline]
+    fn contains(&self, object: *mut ffi::PyObject, kind: ObjectKind) -> bool {
+        match kind {
+            // SAFETY: the caller is attached and the object alive.
+            ObjectKind::Instance => {
+                let ty = unsafe { ffi::Py_TYPE(object) };
+                self.types.contains(&(ty as usize))
+            }
+            ObjectKind::Dict | ObjectKind::Module => self.namespaces.contains(&(object as usize)),
+            _ => false,
+        }
+    }
+}
+
+fn is_own_module(name: &str) -> bool {
+    let rest = name.strip_prefix("cyclescope");
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
 /// True for a module whose file is a library's, or that has none.

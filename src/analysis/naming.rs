@@ -146,6 +146,12 @@ impl<'a, 'py> Naming<'a, 'py> {
         Path::new(beginning, &chain)
     }
 
+    /// Where the program has the last object of a way; `None` for an empty one.
+    pub fn owner(&self, way: &[u32]) -> Option<String> {
+        let path = (!way.is_empty()).then(|| self.path(way, &self.beginning(way)));
+        path.map(|path| path.owner())
+    }
+
     /// The root of a way in words.
     pub fn beginning(&self, way: &[u32]) -> Beginning {
         let root = way

@@ -7,6 +7,7 @@ use rustc_hash::FxHashMap;
 use super::Inspector;
 use super::edges::Edges;
 use super::live::{Extra, Live, LiveBuffer};
+use crate::analysis::live::Depth;
 use crate::capture::{ReferenceName, RunningFrame, running_frames};
 use crate::cpython::{Verdict, dict_items, imported, int_value, text_of};
 use crate::device::{DeviceSelection, Frameworks, attributes_of, class};
@@ -99,6 +100,7 @@ impl<'py> Live<'py> {
         &mut self,
         inspector: &Inspector,
         frameworks: &Frameworks,
+        depth: Depth,
         edges: &mut Edges,
     ) {
         let mut functions: Vec<u32> = Vec::new();
@@ -122,7 +124,9 @@ impl<'py> Live<'py> {
         let owned: Vec<Vec<(&str, Bound<'py, PyAny>)>> = tensors
             .iter()
             .map(|(_, verdict, tensor)| {
-                if elsewhere {
+                let is_left_alone =
+                    depth == Depth::Gradients && frameworks.has_grad_fn(*verdict, tensor);
+                if elsewhere || is_left_alone {
                     Vec::new()
                 } else {
                     frameworks.owned(*verdict, tensor)
@@ -183,6 +187,7 @@ impl<'py> Live<'py> {
                     .to_owned(),
             );
             self.functions = functions;
+            self.functions_are_complete = false;
         } else {
             self.follow_functions(inspector, frameworks, functions, edges);
         }
@@ -208,25 +213,13 @@ impl<'py> Live<'py> {
         let Ok(frames) = running_frames(py, &inspector.builtins, &inspector.current_frames) else {
             return true;
         };
-        let is_engine = |frame: &RunningFrame| {
-            frame.place.as_ref().is_some_and(|place| {
-                let file = place.file.replace('\\', "/");
-                file.ends_with("/torch/autograd/graph.py")
-                    && frame.function == "_engine_run_backward"
-                    || file.ends_with("/torch/autograd/__init__.py")
-            })
-        };
         if frames.iter().any(|frame| frame.sets_attribute) {
             return true;
         }
-        if !frames.iter().any(is_engine) {
+        if !frames.iter().any(runs_engine) {
             return false;
         }
-        // A function in C++, unless the program has put another in its place.
-        let task = imported(intern!(py, "torch._C"))
-            .and_then(|torch| torch.get_item(intern!(py, "_current_graph_task_id")).ok()?)
-            .and_then(|ask| ask.cast_into_exact::<PyCFunction>().ok())
-            .and_then(|ask| int_value(&ask.call0().ok()?));
+        let task = backward_task(py);
         task == Some(NO_TASK) || on_several_devices()
     }
 
@@ -298,6 +291,7 @@ impl<'py> Live<'py> {
         while let Some(&node) = functions.get(next) {
             next += 1;
             if next > AUTOGRAD_LIMIT {
+                self.functions_are_complete = false;
                 self.notes.push(format!(
                     "The autograd graph has more than {AUTOGRAD_LIMIT} functions; the rest was \
                  not inspected."
@@ -334,6 +328,7 @@ impl<'py> Live<'py> {
         }
         self.functions = functions;
         if edges.some_hidden {
+            self.functions_are_complete = false;
             self.notes.push(
                 "This version of PyTorch does not expose the saved tensors of its autograd graph, which are \
                  missing here."
@@ -399,4 +394,34 @@ impl<'py> Live<'py> {
         }
         edges.add(from, to, name);
     }
+}
+
+impl Inspector {
+    /// True if some thread is in a backward pass: its functions are being run, and what they saved is
+    /// perhaps being released, by threads that do not hold the interpreter's lock.
+    pub fn is_backward_running(&self, py: Python<'_>) -> bool {
+        if backward_task(py).is_some_and(|task| task != NO_TASK) {
+            return true;
+        }
+        let frames = running_frames(py, &self.builtins, &self.current_frames);
+        frames.map_or(true, |frames| frames.iter().any(runs_engine))
+    }
+}
+
+/// The backward pass that this thread has a part in; [`NO_TASK`] if it has none.
+fn backward_task(py: Python<'_>) -> Option<i64> {
+    // A function in C++, unless the program has put another in its place.
+    imported(intern!(py, "torch._C"))
+        .and_then(|torch| torch.get_item(intern!(py, "_current_graph_task_id")).ok()?)
+        .and_then(|ask| ask.cast_into_exact::<PyCFunction>().ok())
+        .and_then(|ask| int_value(&ask.call0().ok()?))
+}
+
+/// True for a call in which PyTorch runs a backward pass.
+fn runs_engine(frame: &RunningFrame) -> bool {
+    frame.place.as_ref().is_some_and(|place| {
+        let file = place.file.replace('\\', "/");
+        file.ends_with("/torch/autograd/graph.py") && frame.function == "_engine_run_backward"
+            || file.ends_with("/torch/autograd/__init__.py")
+    })
 }

@@ -1,7 +1,4 @@
 //! What PyTorch's modules and optimizers keep tensors for.
-//!
-//! The post-mortem of an out-of-memory error sorts tensors again (`roles` in `_live/kept.py`), to the same
-//! end but without a look at autograd's graphs: memory often runs out in a backward pass.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple, PyType};
@@ -17,13 +14,31 @@ use crate::model::heap::Category;
 /// dictionary, list or tuple deeper, such as `['old_dirs'][0]` of LBFGS.
 const DEPTH: usize = 3;
 
+/// What a module or an optimizer keeps a tensor as. If it is several things, the first counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Part {
+    Parameter,
+    /// Of a module.
+    Buffer,
+    OptimizerState,
+}
+
+impl Part {
+    pub fn category(self) -> Category {
+        match self {
+            Self::Parameter | Self::Buffer => Category::Parameter,
+            Self::OptimizerState => Category::OptimizerState,
+        }
+    }
+}
+
 impl Inspector {
     /// The tensors that live modules and optimizers keep, each with what for; and the optimizers.
     pub(super) fn kept_by_modules_and_optimizers(
         &self,
         frameworks: &Frameworks,
         live: &Live<'_>,
-    ) -> (Vec<(u32, Category)>, Vec<u32>) {
+    ) -> (Vec<(u32, Part)>, Vec<u32>) {
         let Some(classes) = Classes::imported(live.py()) else {
             return Default::default();
         };
@@ -39,12 +54,9 @@ impl Inspector {
             let (module, optimizer) = *known
                 .entry(object.get_type_ptr() as usize)
                 .or_insert_with(|| unsafe { classes.of(&object) });
-            let parts: &[(&str, Category)] = match (module, optimizer) {
-                (true, _) => &[
-                    ("_parameters", Category::Parameter),
-                    ("_buffers", Category::Parameter),
-                ],
-                (_, true) => &[("state", Category::OptimizerState)],
+            let parts: &[(&str, Part)] = match (module, optimizer) {
+                (true, _) => &[("_parameters", Part::Parameter), ("_buffers", Part::Buffer)],
+                (_, true) => &[("state", Part::OptimizerState)],
                 _ => continue,
             };
             if optimizer {
@@ -53,11 +65,11 @@ impl Inspector {
             let Some(attributes) = attributes_of(&object) else {
                 continue;
             };
-            for (name, category) in parts {
+            for (name, kind) in parts {
                 let part = find_item(name, |f| dict_items(attributes.as_any(), f));
                 if let Some(part) = part {
                     tensors_in(frameworks, live, part, &mut |tensor| {
-                        found.push((tensor, *category));
+                        found.push((tensor, *kind));
                     });
                 }
             }
@@ -67,14 +79,14 @@ impl Inspector {
 }
 
 /// The base classes that tell.
-struct Classes<'py> {
+pub(super) struct Classes<'py> {
     module: Bound<'py, PyType>,
     optimizer: Option<Bound<'py, PyType>>,
 }
 
 impl<'py> Classes<'py> {
     /// `None` if the program has not imported PyTorch.
-    fn imported(py: Python<'py>) -> Option<Self> {
+    pub fn imported(py: Python<'py>) -> Option<Self> {
         let module = imported(intern!(py, "torch.nn.modules.module"))?;
         let optimizer = imported(intern!(py, "torch.optim.optimizer"));
         Some(Self {
@@ -87,7 +99,7 @@ impl<'py> Classes<'py> {
     ///
     /// # Safety
     /// Attached, and the object is alive.
-    unsafe fn of(&self, object: &Bound<'_, PyAny>) -> (bool, bool) {
+    pub unsafe fn of(&self, object: &Bound<'_, PyAny>) -> (bool, bool) {
         // SAFETY: by this function's contract; walks the type's own `tp_mro`.
         unsafe {
             let ty = pyo3::ffi::Py_TYPE(object.as_ptr());

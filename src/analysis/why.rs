@@ -11,6 +11,7 @@ use super::Inspector;
 use super::busy::busy;
 use super::live::{Live, Root};
 use super::naming::Naming;
+use crate::analysis::live::Depth;
 use crate::device::DeviceSelection;
 use crate::graph::ShortestPaths;
 use crate::model::redact::NOTE;
@@ -49,7 +50,7 @@ impl Inspector {
                 "why_alive() takes at least one object",
             ));
         }
-        let mut live = Live::take(self, py, Some(objects))?;
+        let mut live = Live::take(self, py, Some(objects), Depth::Graphs)?;
         let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
         let mut targets: Vec<u32> = Vec::new();
         for object in objects.iter() {

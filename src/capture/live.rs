@@ -61,6 +61,8 @@ impl<'py> LiveObjects<'py> {
     /// those at the addresses `held` too, which are alive: frames hold them that the collector does not
     /// track, and perhaps nothing else does.
     ///
+    /// An object that `is_own` has no references in the graph: what it refers to is held from outside.
+    ///
     /// Runs no code of the program, signal handlers included: see [`interrupted`].
     ///
     /// # Errors
@@ -72,6 +74,7 @@ impl<'py> LiveObjects<'py> {
         builtins: &Builtins,
         layouts: &Layouts,
         classify: &impl Fn(*mut ffi::PyTypeObject) -> Verdict,
+        is_own: &impl Fn(*mut ffi::PyObject, ObjectKind) -> bool,
     ) -> Result<Self, NotTaken> {
         let py = tracked.py();
         let tracked = Tracked {
@@ -145,6 +148,7 @@ impl<'py> LiveObjects<'py> {
                     }
                 }
                 if let Some(traverse) = facts.traverse {
+                    let kept = batch.targets.len();
                     let targets = &mut batch.targets;
                     // SAFETY: attached; the object is alive and `traverse` its type's own.
                     unsafe {
@@ -153,6 +157,9 @@ impl<'py> LiveObjects<'py> {
                                 targets.push(target as usize);
                             });
                         }
+                    }
+                    if is_own(object, facts.kind) {
+                        batch.targets.truncate(kept);
                     }
                 }
                 batch.ends.push(batch.targets.len());

@@ -15,6 +15,8 @@ mod classes;
 #[cfg(feature = "python")]
 mod describe;
 #[cfg(feature = "python")]
+mod globals;
+#[cfg(feature = "python")]
 mod live;
 #[cfg(feature = "python")]
 mod names;
@@ -34,8 +36,9 @@ pub(crate) use {
     allocated::AllocationTraces,
     classes::{Classes, class_name},
     describe::describe,
+    globals::globals_used,
     live::{LiveObjects, NotTaken},
     names::name_references,
-    running::{RunningFrame, is_in_package, running_frames, thread_names},
+    running::{RunningFrame, is_in_package, running_frames, thread_names, who_passes_argument},
     snapshot::capture,
 };

@@ -3,8 +3,9 @@
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use super::Place;
-use super::places::frame_facts;
+use super::globals::{globals_named, passes_argument};
+use super::places::{code_place, frame_facts, function_code, qualname};
+use super::{Place, is_library_file};
 use crate::cpython::Builtins;
 use crate::cpython::attributes::attribute;
 use crate::cpython::frames::{Parts, Variables, code_of_frame, inner_frame};
@@ -101,6 +102,48 @@ fn sets_attribute(builtins: &Builtins, frame: &Bound<'_, PyAny>) -> bool {
         instructions.as_bytes().get(at).copied()
     });
     opcode.is_some_and(|opcode| opcodes.contains(&opcode))
+}
+
+/// The function, running or called by name from one that is, whose code passes an argument of some name;
+/// the program's own only.
+pub fn who_passes_argument(
+    py: Python<'_>,
+    builtins: &Builtins,
+    current_frames: &Py<PyAny>,
+    argument: &str,
+) -> Option<(String, Place)> {
+    let by_thread = current_frames.bind(py).call0().ok()?;
+    let mut found = None;
+    dict_items(&by_thread, &mut |_, top| {
+        let mut frame = Some(top.clone());
+        while let (Some(current), None) = (frame.take(), &found) {
+            let code = code_of_frame(builtins, &current);
+            let place = code.as_ref().and_then(|code| code_place(builtins, code));
+            let is_own = place.is_some_and(|place| {
+                !is_in_package(py, &place.file) && !is_library_file(&place.file)
+            });
+            if let (Some(code), true) = (code, is_own) {
+                let globals = builtins.frame_globals.get(&current);
+                let called = globals.map_or_else(Vec::new, |globals| {
+                    let named = globals_named(builtins, &code, &globals);
+                    named
+                        .iter()
+                        .filter_map(|it| function_code(builtins, it))
+                        .collect()
+                });
+                found = std::iter::once(code)
+                    .chain(called)
+                    .find(|code| passes_argument(builtins, code, argument))
+                    .and_then(|code| {
+                        let place = code_place(builtins, &code)?;
+                        Some((qualname(&builtins.code_name, &code), place))
+                    });
+            }
+            frame = builtins.frame_back.get(&current);
+        }
+        found.is_none()
+    });
+    found
 }
 
 /// The names of threads, by number, as far as `threading` knows them.

@@ -5,10 +5,10 @@ use std::rc::Rc;
 
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyType};
+use pyo3::types::{PyCFunction, PyDict, PyType};
 use rustc_hash::FxHashMap;
 
-use crate::cpython::{Builtins, Descriptor, class_items, int_value, items, text_of};
+use crate::cpython::{Builtins, Descriptor, class_items, imported, int_value, items, text_of};
 
 /// The descriptors of `torch._C.TensorBase` that lead on in C++, and those of the function types met.
 pub struct Autograd {
@@ -16,6 +16,7 @@ pub struct Autograd {
     grad: Option<Descriptor>,
     grad_fn: Option<Descriptor>,
     base: Option<Descriptor>,
+    version: Option<Descriptor>,
     /// By address of the type, for those that are part of PyTorch: others may die.
     functions: RefCell<FxHashMap<usize, Rc<FunctionType>>>,
 }
@@ -28,6 +29,8 @@ pub type Owned<'py> = (String, Bound<'py, PyAny>);
 struct FunctionType {
     next: Option<Descriptor>,
     variable: Option<Descriptor>,
+    /// A method in C++.
+    sequence_number: Option<Py<PyAny>>,
     /// `_raw_saved_self` and the like, without the prefix.
     saved: Vec<(String, Descriptor)>,
 }
@@ -45,7 +48,21 @@ pub struct FunctionParts<'py> {
     pub hidden: bool,
 }
 
+impl FunctionType {
+    fn next_of<'py>(&self, function: &Bound<'py, PyAny>) -> Vec<Bound<'py, PyAny>> {
+        let next = self.next.as_ref().and_then(|next| next.get(function));
+        next.iter()
+            .flat_map(items)
+            .filter_map(|pair| items(&pair).into_iter().next())
+            .filter(|function| !function.is_none())
+            .collect()
+    }
+}
+
 impl Autograd {
+    /// The sequence number of functions that accumulate gradients.
+    pub const LEAF: u64 = u64::MAX;
+
     /// The descriptors of `torch._C.TensorBase`.
     ///
     /// # Errors
@@ -57,6 +74,7 @@ impl Autograd {
             grad: part("grad"),
             grad_fn: part("grad_fn"),
             base: part("_base"),
+            version: part("_version"),
             functions: RefCell::default(),
         })
     }
@@ -91,14 +109,10 @@ impl Autograd {
         function: &Bound<'py, PyAny>,
     ) -> FunctionParts<'py> {
         let known = self.type_of(builtins, function);
-        let mut parts = FunctionParts::default();
-        if let Some(next) = known.next.as_ref().and_then(|next| next.get(function)) {
-            parts.next = items(&next)
-                .iter()
-                .filter_map(|pair| items(pair).into_iter().next())
-                .filter(|function| !function.is_none())
-                .collect();
-        }
+        let mut parts = FunctionParts {
+            next: known.next_of(function),
+            ..FunctionParts::default()
+        };
         parts.variable = known.variable.as_ref().and_then(|part| part.get(function));
         for (name, descriptor) in &known.saved {
             // Null, with an exception, once the backward pass has freed them.
@@ -118,6 +132,37 @@ impl Autograd {
         parts
     }
 
+    /// The functions that a function passes gradients on to.
+    pub fn next_functions<'py>(
+        &self,
+        builtins: &Builtins,
+        function: &Bound<'py, PyAny>,
+    ) -> Vec<Bound<'py, PyAny>> {
+        self.type_of(builtins, function).next_of(function)
+    }
+
+    /// The number that a function got when it was made: those of one thread are in order.
+    /// [`Autograd::LEAF`] for one that accumulates a gradient.
+    pub fn sequence_number(&self, builtins: &Builtins, function: &Bound<'_, PyAny>) -> Option<u64> {
+        let known = self.type_of(builtins, function);
+        let method = known.sequence_number.as_ref()?.bind(function.py());
+        method.call1((function,)).ok()?.extract().ok()
+    }
+
+    /// The gradient of a leaf, and how often it was written to. As for [`Autograd::of_tensor`].
+    pub fn gradient<'py>(&self, leaf: &Bound<'py, PyAny>) -> Option<(Bound<'py, PyAny>, i64)> {
+        let gradient = self.grad.as_ref()?.get(leaf)?;
+        let version = self.version.as_ref()?.get(&gradient)?;
+        Some((gradient, int_value(&version)?))
+    }
+
+    /// True for an autograd function in C++ that PyTorch brings.
+    pub fn is_builtin_function(&self, builtins: &Builtins, object: &Bound<'_, PyAny>) -> bool {
+        // SAFETY: attached, and the type is alive.
+        let flags = unsafe { ffi::PyType_GetFlags(object.get_type().as_type_ptr()) };
+        flags & ffi::Py_TPFLAGS_HEAPTYPE == 0 && self.type_of(builtins, object).next.is_some()
+    }
+
     fn type_of(&self, builtins: &Builtins, function: &Bound<'_, PyAny>) -> Rc<FunctionType> {
         let class = function.get_type();
         let address = class.as_ptr() as usize;
@@ -128,6 +173,12 @@ impl Autograd {
         let mro = builtins.type_mro.get(class.as_any());
         for class in mro.iter().flat_map(items) {
             class_items(builtins, &class, &mut |name, value| {
+                if value.get_type().as_type_ptr() == &raw mut ffi::PyMethodDescr_Type
+                    && found.sequence_number.is_none()
+                    && text_of(name).as_deref() == Some("_sequence_nr")
+                {
+                    found.sequence_number = Some(value.clone().unbind());
+                }
                 if value.get_type().as_type_ptr() != &raw mut ffi::PyGetSetDescr_Type {
                     return true;
                 }
@@ -177,6 +228,18 @@ impl<'py> FunctionParts<'py> {
             Err(_) => self.hidden |= saved.hasattr("unpack_hook").is_ok_and(|newer| !newer),
         }
     }
+}
+
+/// The number that the next autograd function made on this thread gets.
+pub fn autograd_sequence_now(py: Python<'_>) -> Option<u64> {
+    let native = imported(intern!(py, "torch._C._autograd"))?;
+    let ask = native.get_item(intern!(py, "_get_sequence_nr")).ok()??;
+    ask.cast_into_exact::<PyCFunction>()
+        .ok()?
+        .call0()
+        .ok()?
+        .extract()
+        .ok()
 }
 
 /// The instance dictionary of a tensor that does not show it to the collector.

@@ -4,7 +4,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple, PyType};
 
-use super::autograd::FunctionParts;
+use super::autograd::{Autograd, FunctionParts};
 use super::cupy::Cupy;
 use super::driver::{PointerKind, pointer_kind};
 use super::modules::{imported, module_count};
@@ -258,6 +258,19 @@ impl Frameworks {
             .as_ref()
             .map(|torch| torch.function_parts(builtins, function))
             .unwrap_or_default()
+    }
+
+    /// What knows PyTorch's autograd functions, once PyTorch is imported.
+    pub fn autograd(&self) -> Option<&Autograd> {
+        self.torch.as_ref().map(Torch::autograd)
+    }
+
+    /// The gradient of a leaf, and how often it was written to.
+    pub fn gradient<'py>(&self, leaf: &Bound<'py, PyAny>) -> Option<(Bound<'py, PyAny>, i64)> {
+        match (self.verdict_of(leaf), &self.torch) {
+            (TENSOR, Some(torch)) if !torch.has_grad_fn(leaf) => torch.gradient(leaf),
+            _ => None,
+        }
     }
 
     /// True for a tensor that asks for a gradient.

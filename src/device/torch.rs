@@ -248,6 +248,17 @@ impl Torch {
         self.autograd.of_function(builtins, function)
     }
 
+    /// The part of PyTorch that knows autograd functions.
+    pub fn autograd(&self) -> &Autograd {
+        &self.autograd
+    }
+
+    /// As [`Autograd::gradient`].
+    pub fn gradient<'py>(&self, leaf: &Bound<'py, PyAny>) -> Option<(Bound<'py, PyAny>, i64)> {
+        let _guard = self.without_torch_function(leaf);
+        self.autograd.gradient(leaf)
+    }
+
     /// True for objects of exactly the classes that PyTorch makes itself.
     fn is_plain(&self, tensor: &Bound<'_, PyAny>) -> bool {
         self.plain

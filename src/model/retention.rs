@@ -10,7 +10,7 @@ use crate::capture::{Place, ReferenceName};
 use crate::cpython::ObjectKind;
 use crate::graph::{LeakGraph, LeakNode};
 use crate::model::report::Step;
-use crate::model::words::padded;
+use crate::model::words::{padded, without_counts};
 
 /// The version of the JSON.
 const SCHEMA: u32 = 1;
@@ -169,6 +169,15 @@ impl Path {
             on_way: on_way.collect(),
         }
     }
+
+    /// Where the program has the last object: the words without what it is, and without the numbers of
+    /// items on the way, so that they stay the same while a container grows.
+    pub fn owner(&self) -> String {
+        let noun = self.on_way.last().map_or("", |step| step.noun.as_str());
+        let words = self.words.strip_suffix(noun).unwrap_or(&self.words);
+        let words = words.strip_suffix(" → ").unwrap_or(&self.words);
+        without_counts(words.strip_suffix(" → .__dict__").unwrap_or(words))
+    }
 }
 
 impl Beginning {
@@ -198,7 +207,7 @@ impl Beginning {
 }
 
 /// `` `train_step`, train.py:88, thread MainThread``.
-fn in_function(function: &str, place: Option<&Place>, thread: &str) -> String {
+pub fn in_function(function: &str, place: Option<&Place>, thread: &str) -> String {
     let mut words = format!("`{function}`");
     if let Some(place) = place {
         words += &format!(", {}", short_location(&location(place)));

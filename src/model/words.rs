@@ -200,6 +200,27 @@ pub fn place_within(location: &Location, limit: usize) -> String {
     }
 }
 
+/// The text without the numbers of items in it: `(list, 12 items)` becomes `(list)`.
+pub fn without_counts(text: &str) -> String {
+    let mut parts = text.split(", ");
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let counted = part.split_once(" item").and_then(|(count, rest)| {
+            let is_count = count.bytes().all(|b| b.is_ascii_digit() || b == b',');
+            let rest = rest.strip_prefix('s').unwrap_or(rest);
+            (is_count && (rest.is_empty() || rest.starts_with(')'))).then_some(rest)
+        });
+        match counted {
+            Some(rest) => out += rest,
+            None => {
+                out += ", ";
+                out += part;
+            }
+        }
+    }
+    out
+}
+
 /// The text with each index, a number in brackets, written `[x]`: what is stored at another place
 /// of a list, or under another number, is the same leak.
 pub fn without_indices(text: &str) -> String {

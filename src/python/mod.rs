@@ -1,6 +1,7 @@
 //! The Python module `cyclescope._native`: thin bindings.
 
 mod heap;
+mod live;
 mod pending;
 mod report;
 mod retention;
@@ -43,6 +44,11 @@ mod _native {
 
     #[pymodule_export]
     use super::heap::{Heap, HeapDiff, HeapTable, framed, growth_page, heap, post_mortem_page};
+    #[pymodule_export]
+    use super::live::{
+        Diagnosis, GradientWatch, MemoryInUse, Sample, diagnose, diagnose_state,
+        is_backward_running, memory_in_use, owners_of, sample, unreachable_memory,
+    };
     #[pymodule_export]
     use super::pending::call_in_main_thread;
     #[pymodule_export]

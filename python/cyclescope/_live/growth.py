@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -13,19 +13,13 @@ from cyclescope import _native, _ranks, _teller
 from cyclescope._files import write_whole
 from cyclescope._live import reading
 from cyclescope._live.advice import PATTERNS
+from cyclescope._live.allocator import line_of_block
 from cyclescope._live.cohorts import NEEDED, WARM_UP, WINDOW, Cohorts, Group, is_growing
-from cyclescope._live.diagnosis import Diagnosis, diagnose_group, diagnose_state
-from cyclescope._live.gradients import Gradients, activations_on_modules
-from cyclescope._live.graphs import sequence_now, walk
-from cyclescope._live.reading import Census, LiveTensor, Torch
-from cyclescope._live.redaction import shown_error
+from cyclescope._live.reading import Torch
+from cyclescope._live.redaction import shown_error, shown_place
 from cyclescope._off import NOTE, OFF
 from cyclescope._selection import Devices, StrPath
 from cyclescope._settings import check_every, settings
-
-MAX_NODES = 50_000
-GRAPH_SECONDS = 0.05
-"""At most so many nodes are walked in a sample, for so long."""
 
 MAX_SHARE = 0.02
 """The part of the program's time that samples may take."""
@@ -54,7 +48,8 @@ class Growth:
     ``gradients-never-cleared``, ``activations-kept-by-hook``, ``activation-on-module``,
     ``grad-fn-kept``, ``model-copies`` or ``container-grows``."""
     owner: str
-    """Where the program keeps it: ``train.history``, ``local 'hidden' in fit (train.py:12)``."""
+    """Where the program keeps it, as :func:`cyclescope.why_alive` says it:
+    ``module `train` → `history```, ``local `hidden` in `fit`, train.py:12, thread MainThread``."""
     summary: str
     """What happens, in one line."""
     advice: str
@@ -144,16 +139,16 @@ class LeakMonitor:
         self._nodes = Cohorts()
         self._looked_at: dict[Hashable, int] = {}
         self._old_nodes: list[int] = []
-        self._kept: dict[str, int] = {}
+        self._kept: dict[tuple[str, str], int] = {}
         self._told: dict[tuple[str, str], Growth] = {}
-        self._roots: dict[int, tuple[int, ...]] = {}
+        self._roots: dict[int, list[int]] = {}
         """The shapes of the tensors with graphs at the last sample, by the number of their node."""
         self._sampled_steps: list[int] = []
         self._allocated: list[int] = []
         """At each sample: its step, and the bytes in use by the allocator's count."""
         self._history: dict[tuple[str, str], list[tuple[int, int]]] = {}
         """Of what was told: number and bytes at each sample, those to come as well."""
-        self._gradients = Gradients()
+        self._gradients = _native.GradientWatch()
         self._mark = 0
         """The number of the first autograd node that was made after the last sample."""
         self._steps = 0
@@ -198,11 +193,12 @@ class LeakMonitor:
         torch = reading.imported_torch()
         if torch is None:
             return []
-        news = self._tell(self._gradients.step(torch, self._steps))
+        uncleared = self._gradients.step()
+        news = [] if uncleared is None else self._tell([_finding(torch, uncleared)])
         if self._steps < self._next:
             return news
-        if reading.is_backward_running(torch) or reading.is_capturing(torch):
-            return news  # try again in the next step
+        if _native.is_backward_running() or reading.is_capturing(torch):
+            return news  # the next step will do
         started = time.monotonic()
         try:
             news += self._tell(self._sample(torch))
@@ -307,98 +303,80 @@ class LeakMonitor:
         self._sampled_at = ended
         self._next = self._steps + self.every
 
-    def _sample(self, torch: Torch) -> list[Diagnosis]:
-        census = reading.take_census(torch)
-        tensors = [each for each in census.tensors if self._is_wanted(each.device)]
+    def _sample(self, torch: Torch) -> list[_Finding]:
+        explained = any(pattern in _KEEP_GRAPHS for pattern, _ in self._told)
+        mark = None if explained else self._mark
+        sample = _native.sample(self._devices, mark, self._gradients)
         self._sampled_steps.append(self._steps)
         self._allocated.append(_allocated(torch))
-        self._tensors.add(_by_kind(tensors))
-        self._nodes.add(("node", id(node), 0) for node in census.nodes)
-        diagnoses: list[Diagnosis] = []
-        by_name: dict[Hashable, Any] = {_name(each): each for each in tensors}
-        for group in self._due(self._tensors):
-            diagnoses += self._diagnose(torch, census, group, by_name)
-        for group in self._due(self._nodes):
-            members = _youngest(
-                self._nodes, group, {id(node): index for index, node in enumerate(census.nodes)}
-            )
-            chosen = [census.nodes[index] for index in members]
-            found = diagnose_group(torch, census, "node", chosen, group) if chosen else None
-            diagnoses += [] if found is None else [found]
-        blamed = {name for each in diagnoses for name in each.members}
-        patterns = {each.pattern for each in diagnoses} | {name for name, _ in self._told}
-        if not patterns & _KEEP_GRAPHS:
-            diagnoses += self._states_that_grow(torch, tensors, blamed)
-        diagnoses += self._kept_on_modules(torch, census)
-        self._gradients.watch(torch, census.modules)
-        self._mark = sequence_now(torch)
-        return diagnoses
+        self._tensors.add(sample.pieces)
+        self._nodes.add(("function", (address, 0), 0) for address in sample.functions)
+        due = [
+            (key[2], group, _youngest(self._tensors, group))
+            for key, group in self._due(self._tensors)
+            if key[2] == "graph" or _grown(group) >= self._min_bytes
+        ]
+        due += [
+            ("function", group, _youngest(self._nodes, group))
+            for _, group in self._due(self._nodes)
+        ]
+        findings: list[_Finding] = []
+        if due:
+            found = _native.diagnose([(kind, names) for kind, _, names in due])
+            for each, (_, group, _) in zip(found, due, strict=True):
+                findings += [] if each is None else [_finding(torch, each, group)]
+        if not explained and not any(each.pattern in _KEEP_GRAPHS for each in findings):
+            findings += self._states_that_grow(torch, sample)
+        findings += self._kept_on_modules(sample)
+        self._mark = sample.mark
+        return findings
 
-    def _is_wanted(self, device: str) -> bool:
-        return any(
-            name == "any" or device == name or device.partition(":")[0] == name
-            for name in self._devices
-        )
-
-    def _due(self, cohorts: Cohorts) -> list[Group]:
+    def _due(self, cohorts: Cohorts) -> Iterable[tuple[Any, Group]]:
         """The groups that grow, but not those that were looked at a short while ago."""
-        due = []
         for key, group in cohorts.growing().items():
             looked_at = self._looked_at.get(key)
             if looked_at is None or cohorts.samples - looked_at >= WINDOW:
                 self._looked_at[key] = cohorts.samples
-                due.append(group)
-        return due
+                yield key, group
 
-    def _diagnose(
-        self, torch: Torch, census: Census, group: Group, by_name: dict[Hashable, Any]
-    ) -> Iterable[Diagnosis]:
-        members = _youngest(self._tensors, group, by_name)
-        if not members:
-            return
-        kind = _kind(members[0])
-        grown = group.totals[-1][1] - min(size for _, size in group.totals[-WINDOW - 1 :])
-        if kind == "graph" or grown >= self._min_bytes:
-            found = diagnose_group(torch, census, kind, members, group)
-            if found is not None:
-                yield found
-
-    def _states_that_grow(
-        self, torch: Torch, tensors: list[LiveTensor], blamed: set[tuple[int, int]]
-    ) -> Iterable[Diagnosis]:
+    def _states_that_grow(self, torch: Torch, sample: _native.Sample) -> Iterable[_Finding]:
         """Tensors that are few, with graphs that reach further back at each sample."""
-        roots = [each for each in tensors if each.has_graph and _name(each) not in blamed]
-        if len(roots) > MAX_NODES // 10:
+        if sample.older is None:
             return
-        nodes = [torch._C.TensorBase.grad_fn.__get__(each.tensor) for each in roots]
-        graph = walk(nodes, limit=MAX_NODES, deadline=time.monotonic() + GRAPH_SECONDS)
-        crossed = graph.crossings(self._mark)
-        states = {shape for number, shape in self._roots.items() if number in crossed}
-        self._roots = {
-            node._sequence_nr(): each.shape for node, each in zip(nodes, roots, strict=True)
-        }
-        self._old_nodes.append(graph.older_than(self._mark))
+        crossed = set(sample.crossed)
+        states = [shape for number, shape in self._roots.items() if number in crossed]
+        self._roots = {number: shape for _, number, shape in sample.roots}
+        self._old_nodes.append(sample.older)
         if len(self._old_nodes) <= WARM_UP + WINDOW:
             return
         if is_growing(self._old_nodes[-WINDOW - 1 :]):
             self._old_nodes.clear()
-            found = diagnose_state(torch, roots, self._mark, states)
+            roots = [(name, shape in states) for name, _, shape in sample.roots]
+            found = _native.diagnose_state(roots, self._mark)
             if found is not None:
-                yield found
+                yield _finding(torch, found)
 
-    def _kept_on_modules(self, torch: Torch, census: Census) -> Iterable[Diagnosis]:
-        found = {each.owner: each for each in activations_on_modules(torch, census.modules)}
-        self._kept = {owner: self._kept.get(owner, 0) + 1 for owner in found}
-        return [each for owner, each in found.items() if self._kept[owner] == PERSISTENT]
+    def _kept_on_modules(self, sample: _native.Sample) -> Iterable[_Finding]:
+        found = {each[0]: each for each in sample.kept_on_modules}
+        self._kept = {key: self._kept.get(key, 0) + 1 for key in found}
+        news = [each for key, each in found.items() if self._kept[key] == PERSISTENT]
+        if not news:
+            return
+        owners = _native.owners_of([addresses for _, addresses, _, _ in news])
+        for owner, (_, _, size, example) in zip(owners, news, strict=True):
+            if owner is not None:
+                yield _Finding("activation-on-module", owner, bytes=size, example=example)
 
-    def _tell(self, diagnoses: Iterable[Diagnosis]) -> list[Growth]:
+    def _tell(self, findings: Iterable[_Finding]) -> list[Growth]:
         news = []
-        for each in diagnoses:
+        for each in findings:
             key = each.pattern, each.owner
             if key in self._told:
                 continue
             pattern = PATTERNS[each.pattern]
-            summary = pattern.what.format(owner=f"`{each.owner}`", hook=f"`{each.hook}`")
+            # The names of variables are marked as such already, those of classes are not.
+            owner = each.owner if "`" in each.owner else f"`{each.owner}`"
+            summary = pattern.what.format(owner=owner, hook=f"`{each.hook}`")
             growth = Growth(
                 pattern=each.pattern,
                 owner=each.owner,
@@ -419,15 +397,42 @@ class LeakMonitor:
         return news
 
 
-def _by_kind(tensors: Iterable[LiveTensor]) -> Iterable[tuple[Hashable, Hashable, int]]:
-    """Each storage once, with the kind of the first tensor on it that has a graph, if any."""
-    chosen: dict[tuple[str, int], LiveTensor] = {}
-    for each in tensors:
-        known = chosen.get(each.storage)
-        if known is None or (each.has_graph and not known.has_graph):
-            chosen[each.storage] = each
-    for each in chosen.values():
-        yield (each.device, each.dtype, _kind(each)), _name(each), each.bytes
+@dataclass(frozen=True)
+class _Finding:
+    """What there is to tell, if it was not told before."""
+
+    pattern: str
+    owner: str
+    evidence: str = ""
+    hook: str = ""
+    tensors: int = 1
+    bytes: int = 0
+    bytes_per_sample: float = 0.0
+    example: str = ""
+    allocated_at: str | None = None
+    history: list[tuple[int, int]] | None = None
+    """Number and bytes of the group at each sample, in the group's own list, which goes on."""
+
+
+def _finding(torch: Torch, found: _native.Diagnosis, group: Group | None = None) -> _Finding:
+    line = line_of_block(torch, found.device, found.pointer)
+    tensors, size, rate = found.tensors, found.bytes, float(found.bytes_per_sample)
+    if group is not None:
+        tensors, size = len(group.born), sum(group.bytes.values())
+        window = group.totals[-WINDOW - 1 :]
+        rate = (window[-1][1] - window[0][1]) / max(1, len(window) - 1)
+    return _Finding(
+        pattern=found.pattern,
+        owner=found.owner,
+        evidence=found.evidence,
+        hook=found.hook,
+        tensors=tensors,
+        bytes=size,
+        bytes_per_sample=rate,
+        example=found.example,
+        allocated_at=found.site if line is None else shown_place(line),
+        history=None if group is None else group.totals,
+    )
 
 
 def _allocated(torch: Torch) -> int:
@@ -442,24 +447,15 @@ def _allocated(torch: Torch) -> int:
     return sum(map(int, used))
 
 
-def _kind(each: LiveTensor) -> str:
-    """What autograd does with a tensor, which the patterns go by.
-
-    Not what it is for, as the categories of :func:`cyclescope.heap` say: a loss, a metric and an
-    output that are kept with their graphs are one mistake.
-    """
-    return "graph" if each.has_graph else "parameter" if each.is_parameter else "plain"
+def _grown(group: Group) -> int:
+    """By how many bytes a group has grown."""
+    return group.totals[-1][1] - min(size for _, size in group.totals[-WINDOW - 1 :])
 
 
-def _youngest(cohorts: Cohorts, group: Group, by_name: Mapping[Any, Any]) -> list[Any]:
+def _youngest(cohorts: Cohorts, group: Group) -> list[Any]:
     """A few members of several ages, the youngest first."""
     ages = sorted(cohorts.survivors(group).items(), reverse=True)
-    names = [name for _, names in ages[:8] for name in names[:3]]
-    return [by_name[name] for name in names if name in by_name]
-
-
-def _name(each: LiveTensor) -> tuple[int, int]:
-    return id(each.tensor), each.pointer
+    return [name for _, names in ages[:8] for name in names[:3]]
 
 
 _running: list[LeakMonitor] = []

@@ -6,16 +6,10 @@ and a module's name may be a string of another kind than ``str``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from types import FrameType
 from typing import Any
 
 _name: Any = type.__dict__["__name__"].__get__
-
-
-def is_one_of(kind: type, kinds: Iterable[type]) -> bool:
-    """As ``kind in kinds``, by identity alone."""
-    return any(kind is each for each in kinds)
 
 
 def name_of_class(kind: type) -> str:

@@ -6,13 +6,13 @@ import gc
 import json
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from types import FrameType
 from typing import Any
 
 from cyclescope import _native
-from cyclescope._live import holders, kept, reading
+from cyclescope._live import reading
 from cyclescope._live.allocator import Numbers, Segment, numbers, segments_of, would_fit
 from cyclescope._live.growth import running_monitor
 from cyclescope._live.objects import module_of
@@ -120,7 +120,7 @@ class Examiner:
         heap = objects * SECONDS_AN_OBJECT
         self._part("cycles", self._cycles, seconds=heap)
         self._part("growing tensors", self._growth, seconds=0.0)
-        self._part("live tensors", lambda: self._live(heap), seconds=heap)
+        self._part("live tensors", self._live, seconds=heap)
         self._part("the owners of the largest tensors", self._owners, seconds=2 * heap)
         self._judge()
         found.seconds = time.monotonic() - self._began
@@ -167,15 +167,7 @@ class Examiner:
 
     def _unreachable(self) -> dict[int, int]:
         """The storages of all unreachable tensors; a report lists a hundred of each leak."""
-        torch = self._torch
-        found = {}
-        with torch._C.DisableTorchFunction():
-            for each in _native.unreachable_objects():
-                if issubclass(type(each), torch.Tensor):
-                    read = reading.read_tensor(torch, each)
-                    if read is not None and read.device == self._device:
-                        found[read.pointer] = read.bytes
-        return found
+        return dict(_native.unreachable_memory(self._device))
 
     def _growth(self) -> None:
         monitor = running_monitor()
@@ -183,66 +175,62 @@ class Examiner:
             self.found.growth = [growth.as_dict() for growth in monitor.found]
             self.found.history = monitor.to_json()
 
-    def _live(self, heap: float) -> None:
-        torch, found = self._torch, self.found
-        census = reading.take_census(torch)
-        sorted_ = kept.roles(torch, census, self._device)
-        in_backward = reading.is_backward_running(torch)
-        if in_backward:
-            found.left_out.append("autograd graphs: a backward pass is running")
-        elif time.monotonic() + 3 * heap < self._deadline:
-            for each in kept.collections_of_graphs(torch, census, self._device, self._deadline):
-                size = sum(each.freed.values())
-                found.graphs.append(
-                    Finding(
-                        what=f"{holders.name_of(each.holder)}: {len(each.members)} tensors with "
-                        "their autograd graphs",
-                        bytes=size,
-                        would_fit=self._fits(each.freed),
-                    )
-                )
-        else:
-            found.left_out.append("autograd graphs: no time left")
-        found.graphs.sort(key=lambda each: -each.bytes)
-        self._totals(sorted_)
-        working = kept.working_set(
-            torch, census, self._device, self._deadline, with_graphs=not in_backward
-        )
-        self._is_too_big(sorted_, working)
-
-    def _totals(self, sorted_: kept.Roles) -> None:
-        totals = {
-            "parameters": sum(sorted_.parameters.values()),
-            "gradients": sum(sorted_.gradients.values()),
-            "optimizer state": sum(sorted_.optimizer.values()),
-            "module buffers": sum(sorted_.buffers.values()),
-            "other tensors": sum(sorted_.other.values()),
-        }
-        known = self.found.numbers
-        if known is not None:
-            seen = sum(totals.values())
-            totals["not visible from Python (autograd graphs, libraries)"] = max(
-                0, known.allocated - seen
+    def _live(self) -> None:
+        found = self.found
+        known = _native.memory_in_use(self._device, self._deadline - time.monotonic())
+        found.left_out += known.left_out
+        found.graphs = [
+            Finding(
+                what=f"{owner}: {tensors} tensors with their autograd graphs",
+                bytes=_bytes_of(freed),
+                would_fit=self._fits(pointer for pointer, _ in freed),
             )
+            for owner, tensors, freed in known.graphs
+        ]
+        self._totals(known)
+        persistent = [
+            *known.parameters,
+            *known.gradients,
+            *known.optimizer_state,
+            *known.module_buffers,
+        ]
+        self._is_too_big(persistent, known.working)
+
+    def _totals(self, known: _native.MemoryInUse) -> None:
+        totals = {
+            "parameters": _bytes_of(known.parameters),
+            "gradients": _bytes_of(known.gradients),
+            "optimizer state": _bytes_of(known.optimizer_state),
+            "module buffers": _bytes_of(known.module_buffers),
+            "autograd graphs": _bytes_of(known.saved),
+            "other tensors": _bytes_of(known.other),
+        }
+        numbers = self.found.numbers
+        if numbers is not None:
+            seen = sum(totals.values())
+            # In a backward pass autograd graphs are left alone, and are in this.
+            totals["not visible from Python"] = max(0, numbers.allocated - seen)
         self.found.roles = {name: size for name, size in totals.items() if size}
 
-    def _is_too_big(self, sorted_: kept.Roles, working: kept.Working) -> None:
+    def _is_too_big(
+        self, persistent: Sequence[tuple[int, int]], working: Sequence[tuple[int, int]]
+    ) -> None:
         """Whether the request would not even fit beside what the step itself needs."""
         known = self.found.numbers
         if known is None or not self._segments:
             return
-        needed = {**sorted_.persistent, **working.pointers}
+        needed = {pointer for pointer, _ in (*persistent, *working)}
         dispensable = [
             address
             for segment in self._segments
             for address, size, in_use in segment.blocks
             if in_use and address not in needed
         ]
-        self._needs = sum(sorted_.persistent.values()), sum(working.pointers.values())
+        self._needs = _bytes_of(persistent), _bytes_of(working)
         self._too_big = not would_fit(known, self._segments, dispensable, self._stream)
 
     def _owners(self) -> None:
-        if reading.is_backward_running(self._torch):
+        if _native.is_backward_running():
             # To name an owner, autograd graphs are walked too.
             raise RuntimeError("a backward pass is running")
         self.found.heap = heap = _native.heap()
@@ -265,6 +253,10 @@ class Examiner:
 
     def _judge(self) -> None:
         judge(self.found, too_big=self._too_big, needs=self._needs)
+
+
+def _bytes_of(pieces: Iterable[tuple[int, int]]) -> int:
+    return sum(size for _, size in pieces)
 
 
 def _stack() -> list[str]:

@@ -1,0 +1,491 @@
+//! From tensors that grow in number to who keeps them, and as what.
+
+use std::cell::OnceCell;
+
+use pyo3::prelude::*;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::Inspector;
+use super::busy::busy;
+use super::graphs::Graphs;
+use super::live::{Depth, Live};
+use super::naming::Naming;
+use super::purpose::Classes;
+use crate::capture::{AllocationTraces, who_passes_argument};
+use crate::cpython::{dict_items, find_item, int_value, text_of};
+use crate::device::{DeviceBuffer, DeviceSelection, Frameworks, attributes_of};
+use crate::graph::{ShortestPaths, hide_unless_code};
+use crate::model::human_bytes;
+use crate::model::redact::shorten;
+use crate::model::retention::in_function;
+
+/// Fewer members that Python holds than these are no pattern.
+const FEW: usize = 3;
+/// How many autograd functions are walked behind one tensor.
+const MAX_FUNCTIONS: usize = 20_000;
+/// How many tensors may carry a state from step to step: the last ones that were made.
+const MAX_CARRIERS: usize = 64;
+/// Of how many of these it is asked whether Python holds them.
+const LIKELY: usize = 8;
+
+/// A tensor or an autograd function at a sample: its address, and its memory's, which tells whether
+/// another has taken its place; 0 for a function.
+pub type Name = (usize, u64);
+
+/// What autograd does with the tensors of a group, or that they are none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GroupKind {
+    /// Tensors with a graph behind each.
+    Graph,
+    /// Leaves that ask for a gradient.
+    Parameter,
+    Plain,
+    /// Autograd functions.
+    Function,
+}
+
+/// What a group is, and who keeps it.
+#[derive(Default)]
+pub struct Diagnosis {
+    pub pattern: &'static str,
+    /// Where the program keeps it, in the words that all reports have.
+    pub owner: String,
+    pub evidence: String,
+    /// The class of the module whose hook fills the owner.
+    pub hook: String,
+    /// One of the group: `float32[64, 128] on cuda:0`.
+    pub example: String,
+    pub device: String,
+    pub pointer: u64,
+    pub bytes: u64,
+    /// What the graph of one interval keeps.
+    pub bytes_per_sample: u64,
+    /// How many there are, where that is known here.
+    pub tensors: usize,
+    /// `file:line` that made the example, if `tracemalloc` was tracing.
+    pub site: Option<String>,
+}
+
+impl Inspector {
+    /// What each of some groups is, given some of its members, the youngest first; `None` if only C++
+    /// holds it, such as an autograd graph.
+    ///
+    /// # Errors
+    /// As [`Inspector::heap`].
+    pub fn diagnose(
+        &self,
+        py: Python<'_>,
+        groups: &[(GroupKind, Vec<Name>)],
+    ) -> PyResult<Vec<Option<Diagnosis>>> {
+        let live = Live::take(self, py, None, Depth::Graphs)?;
+        let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
+        let look = Look::new(self, &frameworks, &live);
+        Ok(groups
+            .iter()
+            .map(|(kind, members)| look.diagnose(*kind, members))
+            .collect())
+    }
+
+    /// The tensor that carries its graph from step to step, but not an output or a loss that was computed
+    /// from it, behind which there are as many old functions.
+    ///
+    /// `roots` are tensors with graphs, each with whether it may be a state: one of its shape was there at
+    /// the last sample and younger functions led to it directly. `mark` is the number of the first function
+    /// that is younger than that sample.
+    ///
+    /// # Errors
+    /// As [`Inspector::heap`].
+    pub fn diagnose_state(
+        &self,
+        py: Python<'_>,
+        roots: &[(Name, bool)],
+        mark: u64,
+    ) -> PyResult<Option<Diagnosis>> {
+        let live = Live::take(self, py, None, Depth::Graphs)?;
+        let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
+        Ok(Look::new(self, &frameworks, &live).diagnose_state(roots, mark))
+    }
+
+    /// Where the program has each of some tensors, given by its address with that of the object whose
+    /// attribute it is; `None` for what has gone.
+    ///
+    /// # Errors
+    /// As [`Inspector::heap`].
+    pub fn owners_of(
+        &self,
+        py: Python<'_>,
+        attributes: &[(usize, usize)],
+    ) -> PyResult<Vec<Option<String>>> {
+        let live = Live::take(self, py, None, Depth::Graphs)?;
+        let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
+        let ways = live.ways();
+        let found: Vec<Vec<u32>> = attributes
+            .iter()
+            .map(|&(object, value)| {
+                live.way_to_attribute(&ways, object, value)
+                    .unwrap_or_default()
+            })
+            .collect();
+        let naming = Naming::new(self, &frameworks, &live, &found);
+        Ok(found.iter().map(|way| naming.owner(way)).collect())
+    }
+}
+
+impl Live<'_> {
+    /// The way to an object and on to the value of an attribute of it.
+    fn way_to_attribute(
+        &self,
+        ways: &ShortestPaths,
+        object: usize,
+        value: usize,
+    ) -> Option<Vec<u32>> {
+        let node = self.objects.number_at(object)?;
+        let value = self.objects.number_at(value)?;
+        let names = attributes_of(&self.object(node)?)?;
+        let mut way = ways.path_to(node);
+        let names = self.objects.number_of(names.as_any());
+        way.extend(names.filter(|names| self.graph().targets(node).contains(names)));
+        way.push(value);
+        Some(way)
+    }
+}
+
+/// A tensor in a few words: `float32[64, 128] on cuda:0`.
+pub(super) fn example_of(buffer: &DeviceBuffer) -> String {
+    let dtype = buffer.dtype.as_deref().unwrap_or_default();
+    let shape = buffer.shape.as_deref().unwrap_or_default();
+    format!("{dtype}{shape:?} on {}", buffer.device)
+}
+
+struct Look<'a, 'py> {
+    inspector: &'a Inspector,
+    frameworks: &'a Frameworks,
+    live: &'a Live<'py>,
+    graphs: Graphs<'a, 'py>,
+    ways: ShortestPaths,
+    traces: AllocationTraces<'py>,
+    modules: OnceCell<Vec<Module<'py>>>,
+}
+
+/// A module of PyTorch's and what it has.
+struct Module<'py> {
+    object: Bound<'py, PyAny>,
+    attributes: Bound<'py, PyAny>,
+    parameters: Vec<Bound<'py, PyAny>>,
+}
+
+impl<'a, 'py> Look<'a, 'py> {
+    fn new(inspector: &'a Inspector, frameworks: &'a Frameworks, live: &'a Live<'py>) -> Self {
+        Self {
+            inspector,
+            frameworks,
+            live,
+            graphs: Graphs::new(inspector, frameworks, live),
+            ways: live.ways(),
+            traces: AllocationTraces::new(live.py()),
+            modules: OnceCell::new(),
+        }
+    }
+
+    /// The node of what was at an address at the sample; `None` if it has gone.
+    fn node(&self, (address, pointer): Name) -> Option<u32> {
+        let node = self.live.objects.number_at(address)?;
+        let same = match self.buffer(node) {
+            Some(buffer) => buffer.pointer == pointer,
+            None => pointer == 0,
+        };
+        same.then_some(node)
+    }
+
+    fn buffer(&self, node: u32) -> Option<DeviceBuffer> {
+        let object = self.live.object(node)?;
+        let verdict = self.frameworks.verdict_of(&object);
+        let buffer = self
+            .frameworks
+            .buffer(verdict, &object, &DeviceSelection::Any)?;
+        Some(buffer)
+    }
+
+    fn owner(&self, node: u32) -> String {
+        let owners = self
+            .live
+            .owners(self.inspector, self.frameworks, &self.ways, &[node]);
+        owners.into_iter().next().unwrap_or_default()
+    }
+
+    /// A diagnosis with what there is to say of one tensor or function.
+    fn about(&self, pattern: &'static str, owner: String, node: u32) -> Diagnosis {
+        let buffer = self.buffer(node);
+        let object = self.live.object(node);
+        let example = match (&buffer, &object) {
+            (Some(buffer), _) => example_of(buffer),
+            (None, Some(object)) => self.inspector.type_name(object),
+            (None, None) => String::new(),
+        };
+        let site = object.and_then(|object| self.traces.place_of(&object));
+        let site = site.map(|mut place| {
+            if self.inspector.redacts() {
+                shorten(&mut place.file);
+            }
+            format!("{}:{}", place.file, place.line)
+        });
+        let (device, pointer, bytes) = buffer.map_or_else(Default::default, |buffer| {
+            (buffer.device, buffer.pointer, buffer.bytes)
+        });
+        Diagnosis {
+            pattern,
+            owner,
+            example,
+            device,
+            pointer,
+            bytes,
+            tensors: 1,
+            site,
+            ..Diagnosis::default()
+        }
+    }
+
+    fn diagnose(&self, kind: GroupKind, members: &[Name]) -> Option<Diagnosis> {
+        let members: Vec<u32> = members.iter().filter_map(|&it| self.node(it)).collect();
+        let holding = self
+            .live
+            .common_holder(self.inspector, &self.ways, &members);
+        if holding.held.len() < FEW {
+            return None;
+        }
+        let members: Vec<u32> = holding.held.iter().map(|&at| members[at]).collect();
+        let owner = self.owner(holding.holder.unwrap_or(members[0]));
+        let about = |pattern| self.about(pattern, owner, members[0]);
+        if kind == GroupKind::Function {
+            return Some(about("grad-fn-kept"));
+        }
+        if let Some(hook) = holding
+            .holder
+            .and_then(|it| self.module_whose_hook_fills(it))
+        {
+            let found = about("activations-kept-by-hook");
+            return Some(Diagnosis { hook, ..found });
+        }
+        if kind == GroupKind::Graph {
+            let (pattern, evidence) = self.graph_pattern(members[0]);
+            let found = about(pattern);
+            return Some(Diagnosis { evidence, ..found });
+        }
+        let copies = kind == GroupKind::Parameter || self.are_copies(&members);
+        Some(about(if copies {
+            "model-copies"
+        } else {
+            "container-grows"
+        }))
+    }
+
+    /// As what tensors with graphs are kept, and the evidence.
+    fn graph_pattern(&self, newest: u32) -> (&'static str, String) {
+        let behind = self.behind(newest);
+        let leaves: Vec<u32> = behind
+            .iter()
+            .filter_map(|&it| self.graphs.leaf(it))
+            .collect();
+        let parameters: FxHashSet<Option<usize>> = leaves
+            .iter()
+            .map(|&leaf| self.live.memory_of(leaf))
+            .collect();
+        let saved: FxHashSet<usize> = behind
+            .iter()
+            .flat_map(|&function| self.graphs.saved(function))
+            .filter(|index| !parameters.contains(&Some(*index)))
+            .collect();
+        let kept = self.bytes_of(&saved);
+        let mut evidence = format!("{} autograd nodes each", behind.len());
+        if kept > 0 {
+            evidence += &format!(", which keep {}", human_bytes(kept));
+        }
+        if self.are_in_evaluation(&leaves) {
+            return ("evaluation-with-graph", evidence);
+        }
+        let passes = (kept > 0).then(|| {
+            let frames = &self.inspector.current_frames;
+            who_passes_argument(
+                self.live.py(),
+                &self.inspector.builtins,
+                frames,
+                "retain_graph",
+            )
+        });
+        if let Some((mut function, mut place)) = passes.flatten() {
+            if self.inspector.redacts() {
+                hide_unless_code(&mut function);
+                shorten(&mut place.file);
+            }
+            let place = in_function(&function, Some(&place), "");
+            return (
+                "graph-retained",
+                format!("{evidence}; `retain_graph` in {place}"),
+            );
+        }
+        ("kept-with-graph", evidence)
+    }
+
+    fn behind(&self, tensor: u32) -> Vec<u32> {
+        let function = self.graphs.function_of(tensor);
+        self.graphs.behind(function, MAX_FUNCTIONS)
+    }
+
+    fn bytes_of(&self, buffers: &FxHashSet<usize>) -> u64 {
+        let bytes = buffers.iter().map(|&it| self.live.buffers[it].buffer.bytes);
+        bytes.sum()
+    }
+
+    fn modules(&self) -> &[Module<'py>] {
+        self.modules.get_or_init(|| {
+            let Some(classes) = Classes::imported(self.live.py()) else {
+                return Vec::new();
+            };
+            let mut known: FxHashMap<usize, bool> = FxHashMap::default();
+            (0..self.live.objects.len() as u32)
+                .filter_map(|node| self.live.objects.object(node))
+                .filter(|object| {
+                    // SAFETY: attached, the object and the classes are alive.
+                    *known
+                        .entry(object.get_type_ptr() as usize)
+                        .or_insert_with(|| unsafe { classes.of(object) }.0)
+                })
+                .filter_map(|object| {
+                    let attributes = attributes_of(&object)?.into_any();
+                    Some(Module {
+                        parameters: parameters_in(&attributes),
+                        attributes,
+                        object,
+                    })
+                })
+                .collect()
+        })
+    }
+
+    /// True if all modules whose parameters these are were put in evaluation mode.
+    fn are_in_evaluation(&self, leaves: &[u32]) -> bool {
+        let leaves: FxHashSet<usize> = leaves
+            .iter()
+            .filter_map(|&leaf| self.live.object(leaf))
+            .map(|leaf| leaf.as_ptr() as usize)
+            .collect();
+        let mut owners = self.modules().iter().filter(|module| {
+            let mut parameters = module.parameters.iter();
+            parameters.any(|it| leaves.contains(&(it.as_ptr() as usize)))
+        });
+        let evaluates = |module: &Module<'_>| {
+            let training = find_item("training", |f| dict_items(&module.attributes, f));
+            training.is_some_and(|training| int_value(&training) == Some(0))
+        };
+        owners.next().is_some_and(evaluates) && owners.all(evaluates)
+    }
+
+    /// True if all have shapes that some module's parameters have.
+    fn are_copies(&self, members: &[u32]) -> bool {
+        let parameters = self.modules().iter().flat_map(|module| &module.parameters);
+        let shape = |object: &Bound<'py, PyAny>| {
+            let verdict = self.frameworks.verdict_of(object);
+            self.frameworks
+                .buffer(verdict, object, &DeviceSelection::Any)?
+                .shape
+        };
+        let shapes: FxHashSet<Vec<u64>> = parameters.filter_map(shape).collect();
+        let members: Vec<Vec<u64>> = members
+            .iter()
+            .filter_map(|&node| shape(&self.live.object(node)?))
+            .collect();
+        // A vector has a shape that much else has too.
+        members.iter().all(|it| shapes.contains(it)) && members.iter().any(|it| it.len() > 1)
+    }
+
+    /// The class of the module one of whose hooks has a container at hand, or what holds that.
+    fn module_whose_hook_fills(&self, container: u32) -> Option<String> {
+        let above = self
+            .live
+            .referrers(&self.ways, &FxHashMap::from_iter([(container, vec![0])]));
+        let mut wanted: FxHashSet<u32> = above
+            .into_keys()
+            .filter(|&node| self.live.can_hold(self.inspector, node))
+            .collect();
+        wanted.insert(container);
+        let fills = |hooks: &Bound<'py, PyAny>| {
+            let mut hit = false;
+            dict_items(hooks, &mut |_, hook| {
+                let hook = self.live.objects.number_of(hook);
+                hit = hook.is_some_and(|it| self.live.has_at_hand(self.inspector, it, &wanted));
+                !hit
+            });
+            hit
+        };
+        let mut modules = self.modules().iter();
+        let found = modules.find(|module| {
+            let mut hit = false;
+            dict_items(&module.attributes, &mut |name, value| {
+                let is_hooks = text_of(name).is_some_and(|name| HOOKS.contains(&name.as_str()));
+                hit = is_hooks && fills(value);
+                !hit
+            });
+            hit
+        })?;
+        Some(self.inspector.type_name(&found.object))
+    }
+
+    fn diagnose_state(&self, roots: &[(Name, bool)], mark: u64) -> Option<Diagnosis> {
+        let last = &roots[roots.len().saturating_sub(MAX_CARRIERS)..];
+        let mut carriers: Vec<((bool, usize, std::cmp::Reverse<usize>), u32, Vec<u32>)> = last
+            .iter()
+            .filter_map(|&(name, may_be_state)| {
+                let node = self.node(name)?;
+                let behind = self.behind(node);
+                let older = behind.iter().filter(|&&it| self.is_older(it, mark)).count();
+                let rank = (may_be_state, older, std::cmp::Reverse(behind.len()));
+                (older > 0).then_some((rank, node, behind))
+            })
+            .collect();
+        carriers.sort_by(|(a, ..), (b, ..)| b.cmp(a));
+        carriers.truncate(LIKELY);
+        // What only C++ holds is part of the graph.
+        let nodes: Vec<u32> = carriers.iter().map(|(_, node, _)| *node).collect();
+        let holding = self.live.common_holder(self.inspector, &self.ways, &nodes);
+        let (rank, node, behind) = &carriers[*holding.held.first()?];
+        let new: FxHashSet<usize> = behind
+            .iter()
+            .filter(|&&it| self.graphs.number(it).is_some() && !self.is_older(it, mark))
+            .flat_map(|&function| self.graphs.saved(function))
+            .collect();
+        Some(Diagnosis {
+            bytes_per_sample: self.bytes_of(&new),
+            evidence: format!(
+                "{} of its {} autograd nodes are from earlier steps",
+                rank.1,
+                behind.len()
+            ),
+            ..self.about("state-not-detached", self.owner(*node), *node)
+        })
+    }
+
+    fn is_older(&self, function: u32, mark: u64) -> bool {
+        self.graphs.number(function).is_some_and(|it| it <= mark)
+    }
+}
+
+const HOOKS: [&str; 4] = [
+    "_forward_hooks",
+    "_forward_pre_hooks",
+    "_backward_hooks",
+    "_backward_pre_hooks",
+];
+
+/// The parameters among the attributes of a module.
+pub(super) fn parameters_in<'py>(attributes: &Bound<'py, PyAny>) -> Vec<Bound<'py, PyAny>> {
+    let mut found = Vec::new();
+    if let Some(parameters) = find_item("_parameters", |f| dict_items(attributes, f)) {
+        dict_items(&parameters, &mut |_, parameter| {
+            if !parameter.is_none() {
+                found.push(parameter.clone());
+            }
+            true
+        });
+    }
+    found
+}

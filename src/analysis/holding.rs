@@ -1,0 +1,183 @@
+//! What holds some objects in common, and what to call it.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::Inspector;
+use super::live::{Live, Root};
+use super::naming::Naming;
+use crate::cpython::{ObjectKind, dict_items, find_item};
+use crate::device::Frameworks;
+use crate::graph::ShortestPaths;
+
+/// How many references a common holder may be away.
+const LEVELS: usize = 4;
+/// How many objects of a level are climbed from, those that lead to most members first.
+const WIDTH: usize = 64;
+/// The part of the members that a common holder must lead to.
+const MOST: f64 = 0.8;
+/// How many objects are looked at to see whether a function has another at hand.
+const REACH: usize = 1_000;
+/// How many references away that may be: function, closure, cell, instance, dictionary.
+const REACH_LEVELS: usize = 6;
+
+/// Objects, each with the positions of the members that it leads to.
+pub(super) type Reaching = FxHashMap<u32, Vec<u32>>;
+
+/// What holds some objects.
+#[derive(Default)]
+pub(super) struct Holding {
+    /// Which of them a Python object or a local variable holds, by position; the rest only C++ does.
+    pub held: Vec<usize>,
+    /// The nearest object that leads to most of these.
+    pub holder: Option<u32>,
+}
+
+impl Live<'_> {
+    /// What refers to the objects of `reaching` and is itself reached from a root. What C++ alone refers
+    /// by, such as an autograd function, does not count. One pass over all references.
+    pub(super) fn referrers(&self, ways: &ShortestPaths, reaching: &Reaching) -> Reaching {
+        let graph = self.graph();
+        let mut wanted = vec![false; graph.node_count()];
+        for &node in reaching.keys() {
+            wanted[node as usize] = true;
+        }
+        let mut found = Reaching::default();
+        for from in 0..graph.node_count() as u32 {
+            for &to in graph.targets(from) {
+                if !wanted[to as usize] || !ways.reaches(from) || from == to {
+                    continue;
+                }
+                let in_cpp = self.hidden.contains_key(&(from, to)) && !self.is_frame(from);
+                if in_cpp || self.objects.is_type_reference(from, to) {
+                    continue;
+                }
+                let members = found.entry(from).or_default();
+                members.extend(reaching.get(&to).into_iter().flatten());
+            }
+        }
+        for members in found.values_mut() {
+            members.sort_unstable();
+            members.dedup();
+        }
+        found
+    }
+
+    /// The nearest object that holds most of `members`, directly or through others.
+    pub(super) fn common_holder(
+        &self,
+        inspector: &Inspector,
+        ways: &ShortestPaths,
+        members: &[u32],
+    ) -> Holding {
+        let positions = members.iter().zip(0..);
+        let mut reaching: Reaching = positions.map(|(&node, at)| (node, vec![at])).collect();
+        let mut seen: FxHashSet<u32> = members.iter().copied().collect();
+        let mut holding = Holding::default();
+        for level in 0..LEVELS {
+            let mut above = self.referrers(ways, &reaching);
+            above.retain(|node, _| !seen.contains(node));
+            if level == 0 {
+                let mut held: Vec<usize> = above.values().flatten().map(|&i| i as usize).collect();
+                held.sort_unstable();
+                held.dedup();
+                holding.held = held;
+            }
+            seen.extend(above.keys());
+            above.retain(|&node, _| self.can_hold(inspector, node));
+            let mut order: Vec<(u32, Vec<u32>)> = above.into_iter().collect();
+            order.sort_by_key(|(node, members)| {
+                let length = ways.path_to(*node).len();
+                (std::cmp::Reverse(members.len()), length, *node)
+            });
+            let most = (MOST * holding.held.len() as f64).max(2.0);
+            if let Some((node, _)) = order.first().filter(|(_, it)| it.len() as f64 >= most) {
+                holding.holder = Some(*node);
+                break;
+            }
+            order.truncate(WIDTH);
+            reaching = order.into_iter().collect();
+            if reaching.is_empty() {
+                break;
+            }
+        }
+        holding
+    }
+
+    /// False for what is never what a program keeps things in: frames, modules and classes.
+    pub(super) fn can_hold(&self, inspector: &Inspector, node: u32) -> bool {
+        if self.is_frame(node) || matches!(self.root(node), Root::Module(_)) {
+            return false;
+        }
+        let Some(object) = self.object(node) else {
+            return false;
+        };
+        match inspector.kind(&object) {
+            ObjectKind::Frame | ObjectKind::Module | ObjectKind::Class => false,
+            // The variables of a module.
+            ObjectKind::Dict => find_item("__builtins__", |f| dict_items(&object, f)).is_none(),
+            _ => true,
+        }
+    }
+
+    /// True if a function has one of some objects at hand: captures it, is a method of what has it, or has
+    /// it as a default argument or a variable of its module.
+    pub(super) fn has_at_hand(
+        &self,
+        inspector: &Inspector,
+        function: u32,
+        wanted: &FxHashSet<u32>,
+    ) -> bool {
+        let mut seen = FxHashSet::from_iter([function]);
+        let mut level = vec![function];
+        for _ in 0..REACH_LEVELS {
+            let mut below = Vec::new();
+            for &node in &level {
+                if wanted.contains(&node) {
+                    return true;
+                }
+                let Some(object) = self.object(node) else {
+                    continue;
+                };
+                let kind = inspector.kind(&object);
+                if kind == ObjectKind::Function {
+                    let globals = inspector.globals_used(&object);
+                    let nodes = globals.iter().filter_map(|it| self.objects.number_of(it));
+                    if nodes.into_iter().any(|node| wanted.contains(&node)) {
+                        return true;
+                    }
+                }
+                let passes = matches!(
+                    kind,
+                    ObjectKind::Function
+                        | ObjectKind::Method
+                        | ObjectKind::Partial
+                        | ObjectKind::Tuple
+                        | ObjectKind::Cell
+                        | ObjectKind::Dict
+                        | ObjectKind::Instance
+                ) && self.can_hold(inspector, node);
+                if passes && seen.len() < REACH {
+                    let targets = self.graph().targets(node).iter().copied();
+                    below.extend(targets.filter(|target| seen.insert(*target)));
+                }
+            }
+            level = below;
+        }
+        level.iter().any(|node| wanted.contains(node))
+    }
+
+    /// Where the program has each of some objects, in the words in which every report has it, without what
+    /// the object is.
+    pub(super) fn owners(
+        &self,
+        inspector: &Inspector,
+        frameworks: &Frameworks,
+        ways: &ShortestPaths,
+        nodes: &[u32],
+    ) -> Vec<String> {
+        let ways: Vec<Vec<u32>> = nodes.iter().map(|&node| ways.path_to(node)).collect();
+        let naming = Naming::new(inspector, frameworks, self, &ways);
+        let owners = ways.iter().map(|way| naming.owner(way));
+        owners.map(Option::unwrap_or_default).collect()
+    }
+}

@@ -1,0 +1,453 @@
+//! What of PyTorch's is alive at a step of the program: a pass over the collector's objects, by type.
+
+use std::time::{Duration, Instant};
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyWeakrefMethods, PyWeakrefReference};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::Inspector;
+use super::busy::busy;
+use super::growth::{Diagnosis, GroupKind, Name, example_of, parameters_in};
+use super::purpose::Classes;
+use crate::cpython::{Verdict, dict_items, text_of};
+use crate::device::{
+    Autograd, DeviceBuffer, DeviceSelection, Frameworks, attributes_of, autograd_sequence_now,
+};
+
+/// How many autograd functions are walked in a sample, and for how long.
+const MAX_FUNCTIONS: usize = 50_000;
+const MAX_TIME: Duration = Duration::from_millis(50);
+/// Of more tensors with graphs than these, the graphs are not walked: they are no states.
+const MAX_ROOTS: usize = 5_000;
+/// After how many functions it is asked what time it is.
+const STRETCH: usize = 1_024;
+/// How many parameters are watched for gradients that are never cleared.
+const WATCHED: usize = 4;
+/// In how many steps in a row a gradient must have been added to once, and nothing else done to it: more
+/// than are made where gradients are accumulated on purpose.
+const STEPS: u32 = 100;
+/// How many classes of modules are named.
+const NAMED: usize = 3;
+
+/// A piece of memory, with the kind of the first tensor on it that has a graph, if any has.
+pub struct Piece {
+    pub device: String,
+    pub dtype: String,
+    pub kind: GroupKind,
+    pub name: Name,
+    pub bytes: u64,
+}
+
+/// An attribute of a module that holds a tensor with a graph.
+pub struct KeptOnModule {
+    /// The addresses of the module and the tensor.
+    pub module: usize,
+    pub tensor: usize,
+    pub class: String,
+    pub attribute: String,
+    pub bytes: u64,
+    pub example: String,
+}
+
+/// What is alive at a step.
+#[derive(Default)]
+pub struct Sample {
+    pub pieces: Vec<Piece>,
+    /// The addresses of the autograd functions that Python sees, but not of those that the program wrote:
+    /// these are Python objects wherever they are.
+    pub functions: Vec<usize>,
+    pub kept_on_modules: Vec<KeptOnModule>,
+    /// The tensors with graphs, each with its function's number and its shape.
+    pub roots: Vec<(Name, u64, Vec<u64>)>,
+    /// How many functions behind them were made before the last sample; `None` if that was not counted.
+    pub older: Option<u64>,
+    /// The numbers of those of them that younger functions lead to directly.
+    pub crossed: Vec<u64>,
+    /// The number of the first function that will be made after this sample.
+    pub mark: u64,
+}
+
+/// The tensors, modules and autograd functions among the collector's objects.
+#[derive(Default)]
+struct TorchObjects<'py> {
+    tensors: Vec<(Verdict, Bound<'py, PyAny>)>,
+    modules: Vec<Bound<'py, PyAny>>,
+    functions: Vec<usize>,
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Tensor(Verdict),
+    Module,
+    Function,
+    Other,
+}
+
+impl Inspector {
+    /// What is alive on some devices now.
+    ///
+    /// `mark` is that of the last sample, if graphs are to be walked.
+    ///
+    /// # Errors
+    /// If the inspector is at work already, or memory runs out.
+    pub fn sample(
+        &self,
+        py: Python<'_>,
+        devices: &DeviceSelection,
+        mark: Option<u64>,
+        gradients: &mut GradientWatch,
+    ) -> PyResult<Sample> {
+        self.refresh(py);
+        let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
+        let objects = self.torch_objects(py, &frameworks)?;
+        let mut sample = Sample {
+            functions: objects.functions,
+            ..Sample::default()
+        };
+        let mut roots = Vec::new();
+        let mut places: FxHashMap<(String, u64), usize> = FxHashMap::default();
+        for (verdict, tensor) in &objects.tensors {
+            let Some(buffer) = frameworks.buffer(*verdict, tensor, devices) else {
+                continue;
+            };
+            let kind = if frameworks.has_grad_fn(*verdict, tensor) {
+                GroupKind::Graph
+            } else if frameworks.requires_grad(*verdict, tensor) {
+                GroupKind::Parameter
+            } else {
+                GroupKind::Plain
+            };
+            let name = (tensor.as_ptr() as usize, buffer.pointer);
+            let DeviceBuffer {
+                pointer,
+                bytes,
+                device,
+                dtype,
+                shape,
+                ..
+            } = buffer;
+            if kind == GroupKind::Graph {
+                roots.push((name, tensor, *verdict, shape.unwrap_or_default()));
+            }
+            let piece = Piece {
+                device: device.clone(),
+                dtype: dtype.unwrap_or_default(),
+                kind,
+                name,
+                bytes,
+            };
+            match places.get(&(device.clone(), pointer)) {
+                None => {
+                    places.insert((device, pointer), sample.pieces.len());
+                    sample.pieces.push(piece);
+                }
+                Some(&place) if kind == GroupKind::Graph => {
+                    let known = &mut sample.pieces[place];
+                    if known.kind != GroupKind::Graph {
+                        *known = piece;
+                    }
+                }
+                Some(_) => {}
+            }
+        }
+        if let (Some(mark), true) = (mark, roots.len() <= MAX_ROOTS) {
+            let functions = roots.iter().map(|(name, tensor, verdict, shape)| {
+                let owned = frameworks.owned(*verdict, tensor);
+                let function = owned.into_iter().find(|(part, _)| *part == "grad_fn");
+                (*name, function.map(|(_, function)| function), shape.clone())
+            });
+            let functions: Vec<_> = functions.collect();
+            self.walk(&frameworks, functions, mark, &mut sample);
+        }
+        for module in &objects.modules {
+            self.find_kept_on(&frameworks, module, &mut sample.kept_on_modules);
+        }
+        gradients.choose(&frameworks, &objects.modules);
+        sample.mark = autograd_sequence_now(py).unwrap_or_default();
+        Ok(sample)
+    }
+
+    fn torch_objects<'py>(
+        &self,
+        py: Python<'py>,
+        frameworks: &Frameworks,
+    ) -> PyResult<TorchObjects<'py>> {
+        let mut found = TorchObjects::default();
+        let Some(classes) = Classes::imported(py) else {
+            return Ok(found);
+        };
+        // No type dies before the pass is over, so an address stays one type's.
+        let mut kinds: FxHashMap<usize, Kind> = FxHashMap::default();
+        let mut look_at = |object: *mut ffi::PyObject| {
+            // SAFETY: attached; the object and its type are alive.
+            let ty = unsafe { ffi::Py_TYPE(object) };
+            let known = kinds.get(&(ty as usize)).copied();
+            if let Some(Kind::Other) = known {
+                return;
+            }
+            // SAFETY: attached; the object is alive.
+            let object = unsafe { Bound::from_borrowed_ptr(py, object) };
+            let kind = known.unwrap_or_else(|| {
+                let kind = self.kind_of_torch(frameworks, &classes, &object);
+                kinds.insert(ty as usize, kind);
+                kind
+            });
+            match kind {
+                Kind::Tensor(verdict) => found.tensors.push((verdict, object)),
+                Kind::Module => found.modules.push(object),
+                Kind::Function => found.functions.push(object.as_ptr() as usize),
+                Kind::Other => {}
+            }
+        };
+        match self.gc.state.and_then(|state| state.objects(py, u32::MAX)) {
+            Some(objects) => objects.into_iter().for_each(&mut look_at),
+            None => {
+                let listed = self.gc.listed(py, None)?;
+                listed.iter().for_each(|object| look_at(object.as_ptr()));
+            }
+        }
+        Ok(found)
+    }
+
+    fn kind_of_torch(
+        &self,
+        frameworks: &Frameworks,
+        classes: &Classes<'_>,
+        object: &Bound<'_, PyAny>,
+    ) -> Kind {
+        let verdict = frameworks.verdict_of(object);
+        if Frameworks::is_tensor(verdict) {
+            return Kind::Tensor(verdict);
+        }
+        // SAFETY: attached, the object and the classes are alive.
+        if unsafe { classes.of(object) }.0 {
+            return Kind::Module;
+        }
+        let autograd = frameworks.autograd();
+        if autograd.is_some_and(|it| it.is_builtin_function(&self.builtins, object)) {
+            return Kind::Function;
+        }
+        Kind::Other
+    }
+
+    /// Walks the graphs behind tensors as far as there is time.
+    fn walk(
+        &self,
+        frameworks: &Frameworks,
+        roots: Vec<(Name, Option<Bound<'_, PyAny>>, Vec<u64>)>,
+        mark: u64,
+        sample: &mut Sample,
+    ) {
+        let Some(autograd) = frameworks.autograd() else {
+            return;
+        };
+        let deadline = Instant::now() + MAX_TIME;
+        let number = |function: &Bound<'_, PyAny>| {
+            autograd
+                .sequence_number(&self.builtins, function)
+                .unwrap_or(Autograd::LEAF)
+        };
+        let mut seen: FxHashSet<usize> = FxHashSet::default();
+        // Held to the end, so that no address becomes another's.
+        let mut pending = Vec::new();
+        for (name, function, shape) in roots {
+            let Some(function) = function else { continue };
+            sample.roots.push((name, number(&function), shape));
+            if seen.insert(function.as_ptr() as usize) {
+                pending.push(function);
+            }
+        }
+        let mut crossed: FxHashSet<u64> = FxHashSet::default();
+        let (mut next, mut older) = (0, 0);
+        while let Some(function) = pending.get(next) {
+            let out_of_time = next % STRETCH == STRETCH - 1 && Instant::now() > deadline;
+            if next >= MAX_FUNCTIONS || out_of_time {
+                break;
+            }
+            next += 1;
+            let own = number(function);
+            older += u64::from(own < mark);
+            for following in autograd.next_functions(&self.builtins, function) {
+                let its = number(&following);
+                if its < mark && (mark..Autograd::LEAF).contains(&own) {
+                    crossed.insert(its);
+                }
+                if seen.insert(following.as_ptr() as usize) {
+                    pending.push(following);
+                }
+            }
+        }
+        sample.older = Some(older);
+        sample.crossed = crossed.into_iter().collect();
+    }
+
+    /// The attributes of a module that hold a tensor with a graph. Not those that a re-parametrization
+    /// computes, such as `weight` of `weight_norm`, which has `weight_g` among the parameters.
+    fn find_kept_on(
+        &self,
+        frameworks: &Frameworks,
+        module: &Bound<'_, PyAny>,
+        found: &mut Vec<KeptOnModule>,
+    ) {
+        let Some(attributes) = attributes_of(module) else {
+            return;
+        };
+        let mut parameters = Vec::new();
+        let mut tensors = Vec::new();
+        dict_items(attributes.as_any(), &mut |name, value| {
+            let verdict = frameworks.verdict_of(value);
+            let is_tensor = Frameworks::is_tensor(verdict);
+            if is_tensor && frameworks.has_grad_fn(verdict, value) {
+                tensors.extend(text_of(name).map(|name| (name, verdict, value.clone())));
+            } else if value.is_instance_of::<PyDict>()
+                && text_of(name).as_deref() == Some("_parameters")
+            {
+                dict_items(value, &mut |name, _| {
+                    parameters.extend(text_of(name));
+                    true
+                });
+            }
+            true
+        });
+        for (attribute, verdict, tensor) in tensors {
+            let derived = format!("{attribute}_");
+            if parameters.iter().any(|name| name.starts_with(&derived)) {
+                continue;
+            }
+            if let Some(buffer) = frameworks.buffer(verdict, &tensor, &DeviceSelection::Any) {
+                found.push(KeptOnModule {
+                    module: module.as_ptr() as usize,
+                    tensor: tensor.as_ptr() as usize,
+                    class: self.type_name(module),
+                    attribute: self.shown(attribute),
+                    bytes: buffer.bytes,
+                    example: example_of(&buffer),
+                });
+            }
+        }
+    }
+
+    /// What is said of gradients that are never cleared.
+    ///
+    /// # Errors
+    /// As [`Inspector::sample`].
+    pub fn uncleared_gradients(&self, py: Python<'_>) -> PyResult<Diagnosis> {
+        let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
+        let mut seen: FxHashSet<usize> = FxHashSet::default();
+        let mut gradients: Vec<DeviceBuffer> = Vec::new();
+        let mut owners: Vec<String> = Vec::new();
+        for module in self.torch_objects(py, &frameworks)?.modules {
+            for parameter in parameters_of(&module) {
+                let Some(buffer) = gradient_memory(&frameworks, &parameter) else {
+                    continue;
+                };
+                owners.push(self.type_name(&module));
+                if seen.insert(parameter.as_ptr() as usize) {
+                    gradients.push(buffer);
+                }
+            }
+        }
+        owners.sort_unstable();
+        owners.dedup();
+        owners.truncate(NAMED);
+        if owners.is_empty() {
+            owners.push("parameters".to_owned());
+        }
+        let largest = gradients.iter().max_by_key(|buffer| buffer.bytes);
+        Ok(Diagnosis {
+            pattern: "gradients-never-cleared",
+            owner: owners.join(" and "),
+            tensors: gradients.len(),
+            bytes: gradients.iter().map(|buffer| buffer.bytes).sum(),
+            example: largest.map(example_of).unwrap_or_default(),
+            evidence: format!(
+                "in {STEPS} steps in a row each was added to once, and nothing else done to it"
+            ),
+            ..Diagnosis::default()
+        })
+    }
+}
+
+fn parameters_of<'py>(module: &Bound<'py, PyAny>) -> Vec<Bound<'py, PyAny>> {
+    let attributes = attributes_of(module);
+    attributes.map_or_else(Vec::new, |it| parameters_in(it.as_any()))
+}
+
+/// The memory of a parameter's gradient.
+fn gradient_memory(frameworks: &Frameworks, parameter: &Bound<'_, PyAny>) -> Option<DeviceBuffer> {
+    let (gradient, _) = frameworks.gradient(parameter)?;
+    let verdict = frameworks.verdict_of(&gradient);
+    frameworks.buffer(verdict, &gradient, &DeviceSelection::Any)
+}
+
+/// Watches some parameters for gradients that are added to and never cleared.
+///
+/// To add to a gradient, or to fill it with zeros, raises the version of its tensor by one, and a new
+/// gradient begins at zero. So a version that is one more after each step than after the one before says
+/// that the gradient was added to once and not cleared. (With `clip_grad_norm_`, which multiplies it, the
+/// version cannot tell, and nothing is said.)
+#[derive(Default)]
+pub struct GradientWatch {
+    watched: Vec<Watched>,
+    said: bool,
+}
+
+struct Watched {
+    parameter: Py<PyWeakrefReference>,
+    /// The gradient's address and version at the last step.
+    last: Option<(usize, i64)>,
+    /// In how many steps in a row it was added to once.
+    in_row: u32,
+}
+
+impl GradientWatch {
+    /// Chooses the parameters to watch, unless those that were are alive.
+    fn choose(&mut self, frameworks: &Frameworks, modules: &[Bound<'_, PyAny>]) {
+        let is_alive = |watched: &Watched, py| watched.parameter.bind(py).upgrade().is_some();
+        let Some(py) = modules.first().map(Bound::py) else {
+            return;
+        };
+        if self.said || self.watched.iter().any(|watched| is_alive(watched, py)) {
+            return;
+        }
+        let mut seen: FxHashSet<usize> = FxHashSet::default();
+        self.watched = modules
+            .iter()
+            .flat_map(parameters_of)
+            .filter(|parameter| seen.insert(parameter.as_ptr() as usize))
+            .filter(|parameter| gradient_memory(frameworks, parameter).is_some())
+            .filter_map(|parameter| PyWeakrefReference::new(&parameter).ok())
+            .take(WATCHED)
+            .map(|parameter| Watched {
+                parameter: parameter.unbind(),
+                last: None,
+                in_row: 0,
+            })
+            .collect();
+    }
+
+    /// Looks at the versions, at the end of a step. True, once, if the gradients are never cleared.
+    pub fn step(&mut self, inspector: &Inspector, py: Python<'_>) -> bool {
+        if self.said || self.watched.is_empty() {
+            return false;
+        }
+        let Ok(frameworks) = inspector.frameworks.try_borrow() else {
+            return false;
+        };
+        for watched in &mut self.watched {
+            let parameter = watched.parameter.bind(py).upgrade();
+            let gradient = parameter.and_then(|it| frameworks.gradient(&it));
+            let now = gradient.map(|(gradient, version)| (gradient.as_ptr() as usize, version));
+            let expected = watched
+                .last
+                .map(|(gradient, version)| (gradient, version + 1));
+            let added = now.is_some() && now == expected;
+            watched.in_row = if added { watched.in_row + 1 } else { 0 };
+            watched.last = now;
+        }
+        self.said = self.watched.iter().all(|watched| watched.in_row >= STEPS);
+        self.said
+    }
+}
