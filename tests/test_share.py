@@ -139,7 +139,7 @@ def test_each_pattern_is_explained(name: str) -> None:
     assert re.match(r"# \S.*\n\n\S", page)
     assert "**Why it leaks.**" in page
     assert re.search(r"^```python\n(.+\n)+?(.*\n)*?```$", page, re.MULTILINE)
-    assert "Use instead" in page
+    assert re.search(r"Use instead:|^Instead, ", page, re.MULTILINE)
     assert "//!" not in page
 
 

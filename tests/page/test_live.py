@@ -292,7 +292,7 @@ def test_the_growth_chart_has_axes_and_a_point_for_each_sample(
     opened = open_page(pages["growth"])
     expect(opened.page.locator("svg.chart")).to_have_count(2)
     chart = opened.page.locator("svg.chart").first
-    for told in ("step", "390.0 MiB", "0 bytes", "10", "390", "told"):
+    for told in ("step", "390.0 MiB", "0 bytes", "10", "390", "reported"):
         expect(chart.get_by_text(told, exact=True)).to_be_visible()
     expect(chart.locator(".dot")).to_have_count(len(SAMPLES))
     heights = chart.locator(".dot").evaluate_all(
