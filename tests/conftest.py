@@ -1,4 +1,4 @@
-"""The collector held still, for tests that say themselves when it runs."""
+"""Fixtures for tests that run the garbage collector themselves."""
 
 from __future__ import annotations
 
@@ -7,21 +7,35 @@ from collections.abc import Iterator
 
 import pytest
 
+pytest.register_assert_rewrite("support.hostile", "support.names", "support.random_programs")
 
-@pytest.fixture
-def collector_paused() -> Iterator[None]:
-    """No automatic collection comes between, and none takes long."""
+
+@pytest.fixture(scope="module")
+def small_heap() -> Iterator[None]:
+    """Freezes what is alive already, PyTorch's modules above all: no look at the heap visits it."""
     gc.collect()
-    gc.freeze()  # what is there already need not be collected each time
-    gc.disable()
+    gc.freeze()
     yield
-    gc.enable()
     gc.unfreeze()
 
 
 @pytest.fixture
+def collector_paused() -> Iterator[None]:
+    """Starts with no garbage, and keeps automatic collections out of the test."""
+    # Finalizers may leave new garbage.
+    while gc.collect():
+        pass
+    was_enabled = gc.isenabled()
+    gc.disable()
+    yield
+    gc.collect()
+    if was_enabled:
+        gc.enable()
+
+
+@pytest.fixture
 def no_other_callbacks() -> Iterator[None]:
-    """A watch that begins now is alone in ``gc.callbacks``, where Hypothesis has one, too.
+    """Leaves a new watch alone in ``gc.callbacks``, where Hypothesis has a callback too.
 
     What the test itself puts there does not outlive it.
     """

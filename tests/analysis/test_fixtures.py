@@ -8,22 +8,14 @@ from __future__ import annotations
 import runpy
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+import common
 import cyclescope
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "fixtures"))
-
-import common
-
-
-@pytest.fixture(autouse=True)
-def paused() -> Iterator[None]:
-    with common.collector_paused():
-        yield
+pytestmark = pytest.mark.usefixtures("collector_paused")
 
 
 @pytest.mark.parametrize("name", ["two_nodes", "awaitable_leak", "exception_in_local"])

@@ -21,8 +21,7 @@ try:
 except ImportError:
     pytest.skip("what grows is looked for in PyTorch's tensors", allow_module_level=True)
 
-FIXTURES = Path(__file__).parent.parent / "fixtures" / "live"
-sys.path.insert(0, str(FIXTURES))
+FIXTURES = Path(__file__).parents[2] / "fixtures" / "live"
 
 import shared  # noqa: E402
 

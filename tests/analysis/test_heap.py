@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import importlib.util
 import json
 import signal
 import sys
@@ -19,14 +18,12 @@ import numpy
 import pytest
 
 import cyclescope
-import interrupts
 from cyclescope._live import kept
 from cyclescope._live.reading import take_census
+from support import interrupts
+from support.marks import needs_torch
 
 interrupts.hear()
-
-HAS_TORCH = importlib.util.find_spec("torch") is not None
-needs_torch = pytest.mark.skipif(not HAS_TORCH, reason="no PyTorch here")
 
 MIB = 1 << 20
 history: list[Any] = []

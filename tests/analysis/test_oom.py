@@ -17,6 +17,7 @@ import pytest
 import cyclescope
 from cyclescope._live import oom, postmortem, verdict
 from cyclescope._live.allocator import Numbers, Segment, would_fit
+from support.nodes import Holder
 
 try:
     import torch
@@ -221,23 +222,17 @@ def texts(folder: Path) -> list[str]:
     return [path.read_text() for path in sorted(folder.glob("*.txt"))]
 
 
-class Node:
-    def __init__(self, held: object) -> None:
-        self.held = held
-        self.me = self
-
-
 def test_garbage_in_cycles_is_told_with_its_trace(allocator: Allocator, tmp_path: Path) -> None:
     with cyclescope.on_oom(tmp_path) as watch:
         alive = {"by": allocator.block(torch.zeros(4 * MIB))}
         for _ in range(3):
-            Node(allocator.block(torch.zeros(4 * MIB)))
+            Holder(allocator.block(torch.zeros(4 * MIB)))
         allocator.fail(40 * MIB)
         allocator.fail(60 * MIB)
     del alive
     first, second = texts(tmp_path)
     assert first.startswith("cycles: reference cycles hold 48.0 MiB of garbage")
-    assert "Node.me" in first
+    assert "Holder.me" in first
     assert second.startswith("unclear: ")
     assert "Unreachable cycles hold 48.0 MiB" in second
     assert watch.errors == 2
@@ -370,7 +365,7 @@ def test_collection_is_as_it_was_and_finalizers_do_not_run(
 ) -> None:
     ran = []
 
-    class Finalized(Node):
+    class Finalized(Holder):
         def __del__(self) -> None:
             ran.append(1)
 

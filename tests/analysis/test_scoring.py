@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 from unittest import SkipTest
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "fixtures"))
-
 import common
-import heap_by_name
-import scoring
+from support import heap_by_name, scoring
 
 
 @pytest.mark.parametrize("name", common.names())

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import gc
-import importlib.util
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -17,9 +17,7 @@ import numpy
 import pytest
 
 import cyclescope
-
-HAS_TORCH = importlib.util.find_spec("torch") is not None
-needs_torch = pytest.mark.skipif(not HAS_TORCH, reason="no PyTorch here")
+from support.marks import needs_torch
 
 history: list[Any] = []
 cache: dict[str, Any] = {}
@@ -426,12 +424,11 @@ def function_prehook(torch: Any) -> Any:
 
 HOOKS = """
 import gc, sys
-sys.path.insert(0, sys.argv[1])
 import torch, cyclescope, test_why_alive as shapes
 
-thing = getattr(shapes, sys.argv[2])(torch)
+thing = getattr(shapes, sys.argv[1])(torch)
 other = None
-if sys.argv[3] == "other":
+if sys.argv[2] == "other":
     thing, other = shapes.leaf(torch) * 2, shapes.leaf(torch) * 3
     owner = shapes.Owner(y=thing)
     other.grad_fn.register_hook(lambda *gradients: owner and None)
@@ -442,8 +439,10 @@ print([[step.edge for step in loop] for loop in report.loops])
 
 def loops_of_hooks(make: Callable[[Any], Any], which: str) -> str:
     """The loops in a process of its own: no other test has left any hook there."""
-    command = [sys.executable, "-c", HOOKS, str(Path(__file__).parent), make.__name__, which]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    command = [sys.executable, "-c", HOOKS, make.__name__, which]
+    path = os.pathsep.join([str(Path(__file__).parent), *filter(None, sys.path)])
+    environment = os.environ | {"PYTHONPATH": path}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     return done.stdout
 
 

@@ -9,15 +9,11 @@ import subprocess
 import sys
 import tracemalloc
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "fixtures"))
-
-import common
 import cyclescope
 from cyclescope import _history, _native
 
@@ -39,10 +35,7 @@ def leak() -> tuple[int, int]:
     return line + 2, line + 3
 
 
-@pytest.fixture(autouse=True)
-def paused() -> Iterator[None]:
-    with common.collector_paused():
-        yield
+pytestmark = pytest.mark.usefixtures("collector_paused")
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ import numpy
 import pytest
 
 import cyclescope
-from test_hostile import BASES, Alarm, hostile, put, render
+from support.hostile import BASES, Alarm, hostile, put, render
 
 CASES = int(os.environ.get("TEST_CASES", "3000"))
 FIRST = int(os.environ.get("TEST_FIRST", "0"))

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from names import Case, Cases, Node, array, check, name_of, node
-from names import small_heap as small_heap
+from support.names import Case, Cases, Node, array, check, name_of, node
 
 CASES = Cases(__name__, __file__)
 case, step = CASES.case, CASES.step
+
+pytestmark = pytest.mark.usefixtures("small_heap")
 
 
 @pytest.mark.parametrize("case", CASES, ids=name_of)

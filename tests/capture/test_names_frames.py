@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from names import Case, Cases, array, check, name_of
-from names import small_heap as small_heap
+from support.names import Case, Cases, array, check, name_of
 
 CASES = Cases(__name__, __file__)
 case, step = CASES.case, CASES.step
+
+pytestmark = pytest.mark.usefixtures("small_heap")
 
 
 @pytest.mark.parametrize("case", CASES, ids=name_of)

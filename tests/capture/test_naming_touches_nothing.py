@@ -22,7 +22,6 @@ from typing import Any, NamedTuple
 import numpy
 import pytest
 
-from collector import collector_paused as collector_paused
 from cyclescope import _native
 
 SINCE_3_11 = sys.version_info >= (3, 11)
@@ -92,7 +91,7 @@ def build(make: Any, seed: int) -> tuple[dict[int, Names], int]:
     return expected, id(hub)
 
 
-@pytest.mark.usefixtures("collector_paused")
+@pytest.mark.usefixtures("small_heap", "collector_paused")
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("make", MAKERS, ids=lambda make: make.__name__)
 def test_naming_touches_nothing(make: Any, seed: int) -> None:
@@ -450,7 +449,7 @@ def nothing_at_all(chance: random.Random, hub: Hub) -> Iterator[tuple[Any, Names
     yield a_class()(), set()
 
 
-@pytest.mark.usefixtures("collector_paused")
+@pytest.mark.usefixtures("small_heap", "collector_paused")
 def test_audit_hooks_hear_nothing() -> None:
     """A hook is code of the program; ``f_code``, ``gi_code``, ``tb_frame`` and more call it."""
     heard: list[Any] = []

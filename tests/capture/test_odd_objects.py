@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from test_hostile import (
+from support.hostile import (
     Alarm,
     Node,
     array,
@@ -22,8 +22,8 @@ from test_hostile import (
     put,
     the_leak,
 )
-from test_hostile import paused as paused
-from test_hostile import small_heap as small_heap
+
+pytestmark = pytest.mark.usefixtures("small_heap", "collector_paused")
 
 
 def test_proxies_dead_and_alive() -> None:

@@ -17,7 +17,6 @@ import numpy
 import pytest
 
 import cyclescope
-from collector import collector_paused as collector_paused
 
 SOME = 20
 """Objects of each kind before and after the one that holds the buffer."""

@@ -1,7 +1,7 @@
 """Does a program under the always-on watch behave exactly as it does without?
 
-Most tests run a program of ``hosts.py`` twice, bare and watched, and compare all that it printed,
-on both streams, and how it ended.
+Most tests run a program of ``support.hosts`` twice, bare and watched, and compare all that it
+printed, on both streams, and how it ended.
 """
 
 from __future__ import annotations
@@ -16,17 +16,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy
 import pytest
 
 import cyclescope
-import hosts
 from cyclescope import _native
-
-HOSTS = Path(hosts.__file__)
+from support import hosts
 
 
 @dataclass(frozen=True)
@@ -39,11 +36,12 @@ class Outcome:
 def run(name: str, *options: str) -> Outcome:
     done = subprocess.run(
         # Forking with threads is deprecated, and the watch has a thread.
-        [sys.executable, "-W", "ignore::DeprecationWarning", str(HOSTS), name, *options],
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-m", "support.hosts", name, *options],
         capture_output=True,
         text=True,
         timeout=240,
         check=False,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
     )
     return Outcome(done.returncode, done.stdout, comparable(done.stderr))
 

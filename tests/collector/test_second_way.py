@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import gc
-import importlib.util
 import itertools
 import random
 import sys
@@ -23,11 +22,11 @@ import pytest
 
 import cyclescope
 from cyclescope import _native
+from support.marks import HAS_TORCH, needs_torch
 
-HAS_TORCH = importlib.util.find_spec("torch") is not None
 FRAMEWORKS = [
     "numpy",
-    pytest.param("torch", marks=pytest.mark.skipif(not HAS_TORCH, reason="no PyTorch here")),
+    pytest.param("torch", marks=needs_torch),
 ]
 
 

@@ -15,7 +15,6 @@ import numpy
 import pytest
 
 import cyclescope
-from collector import no_other_callbacks as no_other_callbacks
 
 GENERATIONS = [0, 1, 2]
 

@@ -5,11 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import mmap
-import os
-import subprocess
-import sys
-import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,33 +17,13 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import cyclescope
+from support.nodes import Holder
+from support.processes import run
 
 MIB = 2**20
 
 
-class Holder:
-    """An object that refers to itself and to whatever it is given."""
-
-    def __init__(self, held: object) -> None:
-        self.held = held
-        self.me = self
-
-
-@pytest.fixture(scope="module", autouse=True)
-def small_heap() -> Iterator[None]:
-    """Leave what PyTorch brought out of every look at the heap: it has nothing to do with this."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
-
-
-@pytest.fixture(autouse=True)
-def paused(small_heap: None) -> Iterator[None]:
-    gc.collect()
-    gc.disable()
-    yield
-    gc.enable()
+pytestmark = pytest.mark.usefixtures("small_heap", "collector_paused")
 
 
 def held(
@@ -298,22 +274,6 @@ def test_modes_that_the_program_is_in_are_not_called(mode: Any, devices: str) ->
         torch.zeros(1) + 1
         assert calls, "the mode was off, so this proves nothing"
     assert sum(leak.bytes_held for leak in report.leaks) == (8040 if devices == "any" else 0)
-
-
-def run(source: str, **environment: str) -> Any:
-    """The JSON that a program printed last. Nothing may appear on standard error."""
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(source)],
-        env=os.environ
-        | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYTHONWARNINGS": "ignore"}
-        | environment,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, ""), f"{done.returncode}: {done.stderr}"
-    return json.loads(done.stdout.splitlines()[-1])
 
 
 def test_a_distributed_tensor_is_its_local_tensor() -> None:

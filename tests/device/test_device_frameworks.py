@@ -11,9 +11,9 @@ import pytest
 
 import cyclescope
 from cyclescope import _native, _watch
-from test_device import paused as paused
-from test_device import run
-from test_device import small_heap as small_heap
+from support.processes import run
+
+pytestmark = pytest.mark.usefixtures("small_heap", "collector_paused")
 
 # A program that watches, and what makes its cycles.
 WATCHED = """

@@ -18,9 +18,11 @@ from typing import Any, TypeAlias
 
 import pytest
 
+import support
+
 Program: TypeAlias = Callable[..., Any]
 
-STANDIN = Path(__file__).parent / "standin"
+STANDIN = Path(support.__path__[0]) / "standin"
 POINTER = 0x7F00_0000_0000
 MIB = 2**20
 
@@ -31,8 +33,9 @@ pytestmark = pytest.mark.skipif(
 PRELUDE = """
 import gc, json, os, sys
 gc.disable()
-import cyclescope, fake_gpu
-from fake_gpu import Driver, Holder, array, buffers, mapped
+import cyclescope
+from support.standin import fake_gpu
+from support.standin.fake_gpu import Driver, Holder, array, buffers, mapped
 """
 
 
@@ -55,7 +58,7 @@ def program(driver: Path) -> Program:
     """Runs a program; returns the JSON it printed last. Nothing may appear on standard error."""
 
     def run(source: str, *, library: Path = driver, **environment: str) -> Any:
-        path = os.pathsep.join([str(STANDIN), *filter(None, sys.path)])
+        path = os.pathsep.join(filter(None, sys.path))
         done = subprocess.run(
             [sys.executable, "-c", PRELUDE + textwrap.dedent(source), str(library)],
             # From 3.12 on, os.fork warns wherever there is a second thread, and the watch has one.

@@ -40,12 +40,7 @@ class Looped(Owner):
         self.me = self
 
 
-@pytest.fixture(autouse=True)
-def collector_paused() -> Iterator[None]:
-    gc.collect()
-    gc.disable()
-    yield
-    gc.enable()
+pytestmark = pytest.mark.usefixtures("collector_paused")
 
 
 @pytest.fixture

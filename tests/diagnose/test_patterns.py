@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
-import cyclescope
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "fixtures"))
-
 import common
+import cyclescope
 
 SHAPES: dict[str, tuple[str, str, str | None]] = {
     # fixture: pattern, names in the advice, last line of the code as it should be
@@ -121,10 +114,7 @@ SHAPES: dict[str, tuple[str, str, str | None]] = {
 }
 
 
-@pytest.fixture(autouse=True)
-def paused() -> Iterator[None]:
-    with common.collector_paused():
-        yield
+pytestmark = pytest.mark.usefixtures("collector_paused")
 
 
 @pytest.mark.parametrize("name", SHAPES)

@@ -20,13 +20,10 @@ from typing import Any
 import numpy
 import pytest
 
+import common
 import cyclescope
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "fixtures"))
-
-import common
-
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 
 Table = dict[str, list[list[Any]]]
 """Of each fixture, the signature and the steps of each leak."""
@@ -79,8 +76,9 @@ def run(command: list[str], **environment: str) -> str:
 
 def table(python: Path | str, *options: str, package: Path) -> Table:
     """What an interpreter reports of each fixture."""
-    program = str(ROOT / "tests" / "signatures.py")
-    said: Table = json.loads(run([str(python), program, *options], PYTHONPATH=str(package)))
+    path = os.pathsep.join(map(str, (package, ROOT / "tests", ROOT / "fixtures")))
+    command = [str(python), "-m", "support.signatures", *options]
+    said: Table = json.loads(run(command, PYTHONPATH=path))
     return said
 
 

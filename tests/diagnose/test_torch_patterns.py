@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
-from pathlib import Path
 from unittest import SkipTest
 
 import pytest
 
-import cyclescope
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "fixtures"))
-
 import common
+import cyclescope
 
 HOOK = "module-hook-captures-module"
 CONTEXT = "autograd-context-kept-both-ways"
@@ -46,10 +40,7 @@ SHAPES = {
 }
 
 
-@pytest.fixture(autouse=True)
-def paused() -> Iterator[None]:
-    with common.collector_paused():
-        yield
+pytestmark = pytest.mark.usefixtures("collector_paused")
 
 
 @pytest.mark.parametrize("name", SHAPES)

@@ -9,12 +9,9 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent.parent.parent / "fixtures"))
 
 import common
 

@@ -11,16 +11,11 @@ import torch
 
 import common
 import cyclescope
+from support.nodes import Holder
 
 pytestmark = pytest.mark.gpu
 
 MIB = 2**20
-
-
-class Holder:
-    def __init__(self, held: object) -> None:
-        self.held = held
-        self.me = self
 
 
 @pytest.mark.parametrize("explicit", [False, True], ids=["watch", "find"])

@@ -15,18 +15,11 @@ import torch
 
 import common
 import cyclescope
+from support.nodes import Holder
 
 pytestmark = pytest.mark.gpu
 
 MIB = 2**20
-
-
-class Holder:
-    """An object that refers to itself and to whatever it is given."""
-
-    def __init__(self, held: object) -> None:
-        self.held = held
-        self.me = self
 
 
 def leak_awaitable(mib: int = 64) -> int:

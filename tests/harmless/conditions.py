@@ -1,7 +1,8 @@
 """Programs under a watch and without, while something else looks at them or is short.
 
-Those of ``extensions.py`` and of ``../hosts.py``: traced, profiled, monitored, with little memory,
-a full disk, and so on. Each condition is the same for both runs, and all that they print must be.
+Those of ``extensions.py`` and of ``support.hosts``: traced, profiled, monitored, with little
+memory, a full disk, and so on. Each condition is the same for both runs, and all that they print
+must be.
 
 usage: PYTHONPATH=python python tests/harmless/conditions.py [PROGRAM ...] [--under CONDITION ...]
        [--built FOLDER]
@@ -50,7 +51,7 @@ HOSTS = (
     "generations",
     "frozen_objects",
 )
-"""Programs of ``../hosts.py`` that are cheap, and print the same each time."""
+"""Programs of ``support.hosts`` that are cheap, and print the same each time."""
 EXTENSIONS = (
     "greenlets",
     "lxml_elements",
@@ -100,7 +101,7 @@ def place(frame: FrameType) -> str:
 def counts_objects(code: CodeType) -> bool:
     """Whether it goes over all objects, or all callbacks: a watch has some of its own."""
     names = ("<genexpr>", "<listcomp>", "state", "alive")
-    return code.co_name in names and code.co_filename.endswith("hosts_parts.py")
+    return code.co_name in names and code.co_filename.endswith("parts.py")
 
 
 @contextlib.contextmanager
@@ -274,7 +275,7 @@ CONDITIONS = {
 def child(name: str, under: str, watched: bool) -> None:
     """Run one program."""
     group, _, what = name.partition(":")
-    module = importlib.import_module(group)
+    module = importlib.import_module("support.hosts" if group == "hosts" else group)
     function: Callable[[], object] = module.PROGRAMS[what]
     condition = CONDITIONS[under]
     gc.disable()

@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from support.marks import needs_torch
 
 COMPARE = Path(__file__).with_name("compare.py")
 CASES = int(os.environ.get("TEST_CASES", "2000"))
@@ -35,7 +36,7 @@ def test_a_watch_changes_nothing(mode: str, busy: bool) -> None:
 
 
 @pytest.mark.timeout(max(300, CASES // 10))
-@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs PyTorch")
+@needs_torch
 def test_a_watch_changes_nothing_for_tensors() -> None:
     done = compare("watch", max(CASES // 4, 1), "--torch")
     assert done.returncode == 0, done.stdout + done.stderr

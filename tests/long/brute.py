@@ -1,6 +1,6 @@
 """Random programs by the hundred thousand, each made from one number; run by ``make test-brute``.
 
-The checks are those of ``test_random_graphs.py``. Hypothesis remembers all that it has tried, and
+The checks are those of ``support.random_programs``. Hypothesis remembers all that it has tried, and
 the collector looks at what it remembers, so that each case takes longer than the last; these all
 take a millisecond or two. ``TEST_CASES`` says how many (default: 200,000 of each kind),
 ``TEST_FIRST`` from which number on, to go on where a run was cut off. A failure names its number.
@@ -15,13 +15,14 @@ from random import Random
 
 import pytest
 
-from test_random_graphs import Program, Watched, check_aftermath, check_report, program_of
-from test_random_graphs import check_watched as check_watched
-from test_random_graphs import paused as paused
+from support.random_programs import Program, Watched, check_aftermath, check_report, program_of
+from support.random_programs import check_watched as check_watched
 
 CASES = int(os.environ.get("TEST_CASES", "200000"))
 FIRST = int(os.environ.get("TEST_FIRST", "0"))
 LOT = 10_000
+
+pytestmark = pytest.mark.usefixtures("small_heap", "collector_paused")
 
 
 @pytest.mark.parametrize("lot", range(FIRST, FIRST + CASES, LOT))

@@ -17,7 +17,6 @@ import numpy
 import pytest
 
 import cyclescope
-from collector import collector_paused as collector_paused
 
 COUNT = 1_000_000
 ARRAYS = 5_000
@@ -93,7 +92,7 @@ def on_cycles(references: list[list[int]]) -> list[int]:
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-@pytest.mark.usefixtures("collector_paused")
+@pytest.mark.usefixtures("small_heap", "collector_paused")
 def test_a_million_random_objects(seed: int) -> None:
     rng = random.Random(seed)
     references = random_references(COUNT, rng)

@@ -3,7 +3,7 @@
 Each step leaks in one of several ways, some new each time; a collection frees it. What the process
 needs is sampled; after a warm-up, in which caches fill, it may not grow by more than ``--allowed``.
 
-usage: python tests/soak.py [--minutes 60] [--share 0.33] [--device cuda:0]
+usage: python tests/long/soak.py [--minutes 60] [--share 0.33] [--device cuda:0]
 """
 
 from __future__ import annotations

@@ -11,13 +11,9 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import cyclescope
-
-sys.path.insert(0, str(Path(__file__).parent / "standin"))
-
-import fake_gpu
+from support.standin import fake_gpu
 
 told = 0
 """Leaks; a list of the reports would be more references."""

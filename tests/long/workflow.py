@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import yaml
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 WHEELS = ROOT / ".wheel"
 UPLOAD = "github/codeql-action/upload-sarif@v4"
 UPLOAD_INPUTS = {

@@ -9,16 +9,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy
 import pytest
 
 import cyclescope
-
-
-class Node:
-    def __init__(self) -> None:
-        self.array = numpy.zeros(2**10)
-        self.me = self
+from support.nodes import Node
 
 
 @pytest.fixture(scope="module")

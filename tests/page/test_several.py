@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browser import Open
-from conftest import leaked
-from crowded import repeated
 from playwright.sync_api import expect
 
 import common
 import cyclescope
 from cyclescope import _native
+from support.browser import Open
+from support.reports import leaked, repeated
 
 
 def test_the_list_selects(several: cyclescope.CycleReport, open_page: Open) -> None:

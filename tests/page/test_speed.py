@@ -10,11 +10,11 @@ from __future__ import annotations
 import re
 
 import pytest
-from browser import Open, Opened
-from crowded import repeated
 from playwright.sync_api import expect
 
 import cyclescope
+from support.browser import Open, Opened
+from support.reports import repeated
 
 FRAME_MS = 1000 / 60
 

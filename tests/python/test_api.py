@@ -10,33 +10,19 @@ import sys
 import textwrap
 import threading
 import xml.etree.ElementTree
-from collections.abc import Iterator
 from pathlib import Path
 
-import numpy
 import pytest
 
 import cyclescope
-
-
-class Node:
-    """Keeps itself and an array."""
-
-    def __init__(self, mib: int = 1) -> None:
-        self.array = numpy.zeros(mib * 2**20, numpy.uint8)
-        self.me = self
+from support.nodes import SOURCE, Node
 
 
 class Other(Node):
     """Makes the same cycle under another name."""
 
 
-@pytest.fixture(autouse=True)
-def collector_paused() -> Iterator[None]:
-    gc.collect()
-    gc.disable()
-    yield
-    gc.enable()
+pytestmark = pytest.mark.usefixtures("collector_paused")
 
 
 def leak(kind: type[Node] = Node, mib: int = 1) -> None:
@@ -267,17 +253,9 @@ def run(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-CLASS = """
-class Node:
-    def __init__(self):
-        self.array = numpy.zeros(2**20, numpy.uint8)
-        self.me = self
-"""
-
-
 def test_the_end_of_the_program_sums_up() -> None:
     end = run(
-        CLASS
+        SOURCE
         + """
 cyclescope.warn_tensor_cycles(devices="any")
 for _ in range(5):
@@ -293,7 +271,7 @@ for _ in range(5):
 
 
 def test_garbage_that_no_collection_reached_is_reported_at_the_end() -> None:
-    end = run(CLASS + "cyclescope.warn_tensor_cycles(devices='any')\nNode()\n")
+    end = run(SOURCE + "cyclescope.warn_tensor_cycles(devices='any')\nNode()\n")
     assert end.returncode == 0
     assert "1 × Node.me → Node" in end.stderr
 
@@ -305,7 +283,7 @@ def test_a_program_without_leaks_says_nothing() -> None:
 
 def test_a_callback_that_never_returns_does_not_hold_up_the_end() -> None:
     end = run(
-        CLASS
+        SOURCE
         + """
 import cyclescope._teller, threading
 cyclescope._teller.EXIT_SECONDS = 0.2
@@ -320,7 +298,7 @@ print("done")
 
 def test_a_watch_raises_no_audit_events() -> None:
     end = run(
-        CLASS
+        SOURCE
         + """
 import sys
 def audit(event, arguments):

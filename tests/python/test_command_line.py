@@ -15,21 +15,17 @@ from pathlib import Path
 
 import pytest
 
-import interrupts
 from cyclescope import CycleReport
+from support import interrupts
+from support.nodes import SOURCE
 
 interrupts.hear()
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
-LEAKY = """
+LEAKY = f"""
 import sys, numpy
-
-class Node:
-    def __init__(self, mib=1):
-        self.array = numpy.zeros(mib * 2**20, numpy.uint8)
-        self.me = self
-
+{SOURCE}
 Node()
 print("arguments", sys.argv[1:])
 """

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import cyclescope
+from support.nodes import SOURCE
 
 FIRST_USE = (
     "atexit",
@@ -85,12 +86,7 @@ def test_the_first_use_does_not_collect_what_it_is_asked_for(
         (tmp_path / "pyproject.toml").write_text("[tool.cyclescope]\nevery = 3\n")
     program = f"""
 import cyclescope, gc, json, numpy
-
-class Node:
-    def __init__(self):
-        self.array = numpy.zeros(2**20, numpy.uint8)
-        self.me = self
-
+{SOURCE}
 gc.collect()
 Node()
 try:

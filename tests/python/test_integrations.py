@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from lightning.pytorch import LightningModule, Trainer
+from lightning.pytorch import Trainer
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from torch.utils.viz import _cycles
@@ -19,8 +19,7 @@ from torch.utils.viz import _cycles
 import cyclescope
 from cyclescope.integrations.lightning import TensorCycles
 from cyclescope.integrations.transformers import TensorCyclesCallback
-
-STEPS = 6
+from support.training import STEPS, Metrics, TinyModule, transformers_trainer
 
 
 @pytest.fixture(autouse=True)
@@ -32,31 +31,6 @@ def loop_without_collections(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     yield
     gc.enable()
     assert not [c for c in gc.callbacks if "cyclescope" in repr(c)], "a watch was left behind"
-
-
-class Metrics:
-    """Leaks: it knows the function that knows it."""
-
-    def __init__(self, activations: torch.Tensor) -> None:
-        self.activations = activations.detach().clone()
-        self.summary = lambda: self.activations.mean()
-
-
-class TinyModule(LightningModule):  # type: ignore[misc]
-    def __init__(self, *, leaky: bool) -> None:
-        super().__init__()
-        self.layer = torch.nn.Linear(64, 64)
-        self.leaky = leaky
-
-    def training_step(self, batch: Any, batch_idx: int) -> torch.Tensor:
-        out = self.layer(batch)
-        if self.leaky:
-            Metrics(out)
-        loss: torch.Tensor = out.square().mean()
-        return loss
-
-    def configure_optimizers(self) -> torch.optim.Optimizer:
-        return torch.optim.SGD(self.parameters(), lr=0.1)
 
 
 def train_with_lightning(folder: Path, callback: TensorCycles, *, leaky: bool) -> Trainer:
@@ -108,37 +82,6 @@ def test_lightning_without_leaks_says_nothing(
     assert not [r for r in caplog.records if r.name == "cyclescope"]
     assert callback.last_report is not None
     assert callback.last_report.report.yours == []
-
-
-class TinyModel(torch.nn.Module):
-    def __init__(self, *, leaky: bool) -> None:
-        super().__init__()
-        self.layer = torch.nn.Linear(64, 64)
-        self.leaky = leaky
-
-    def forward(self, x: torch.Tensor, labels: torch.Tensor | None = None) -> Any:
-        out = self.layer(x)
-        if self.leaky:
-            Metrics(out)
-        return {"loss": out.square().mean()}
-
-
-def transformers_trainer(folder: Path, *, leaky: bool, report_to: str = "tensorboard") -> Any:
-    from transformers import Trainer as HfTrainer
-    from transformers import TrainingArguments
-
-    arguments = TrainingArguments(
-        output_dir=str(folder),
-        max_steps=STEPS,
-        per_device_train_batch_size=4,
-        report_to=[report_to],
-        logging_steps=1000,
-        save_strategy="no",
-        use_cpu=True,
-        disable_tqdm=True,
-    )
-    rows = [{"x": torch.randn(64), "labels": torch.zeros(1)} for _ in range(STEPS * 4)]
-    return HfTrainer(model=TinyModel(leaky=leaky), args=arguments, train_dataset=rows)
 
 
 def test_transformers_warns_and_logs(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -14,21 +14,19 @@ from typing import Any
 import pytest
 
 import cyclescope
-from off import CASES, HAS_TORCH
+import support.off
+from support.marks import HAS_TORCH, needs_torch
+from support.nodes import SOURCE
+from support.off import CASES
 
 pytest_plugins = ["pytester"]
 
 OFF = {"CYCLESCOPE_OFF": "1"}
 PACKAGE = str(Path(cyclescope.__path__[0]).parent)
 
-LEAKY = """
+LEAKY = f"""
 import gc, numpy, sys
-
-class Node:
-    def __init__(self):
-        self.array = numpy.zeros(2**20, numpy.uint8)
-        self.me = self
-
+{SOURCE}
 Node()
 """
 
@@ -60,7 +58,7 @@ def program(folder: Path, source: str, environment: Mapping[str, str] = OFF) -> 
 @cache
 def uses(off: bool, folder: Path) -> dict[str, Any]:
     """What comes of the use of each name, in one process for all."""
-    done = run(folder, str(Path(__file__).with_name("off.py")), environment=OFF if off else {})
+    done = run(folder, support.off.__file__, environment=OFF if off else {})
     assert done.returncode == 0, done.stderr
     said: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return said
@@ -94,7 +92,7 @@ def test_a_name_changes_nothing_and_keeps_its_types(
         ("ForbiddenCycles", "callbacks of the collector"),
         ("step", "callbacks of the collector"),
         ("warn_tensor_cycles", "files"),
-        pytest.param("TorchPatch", "patches", marks=pytest.mark.skipif("not HAS_TORCH")),
+        pytest.param("TorchPatch", "patches", marks=needs_torch),
     ],
 )
 def test_what_cyclescope_does_otherwise_would_be_noticed(
@@ -116,6 +114,7 @@ atexit.register = os.register_at_fork = record
 
 import importlib, pkgutil, threading
 import cyclescope
+import support.off
 for module in pkgutil.walk_packages(cyclescope.__path__, "cyclescope."):
     if "integrations." not in module.name:
         importlib.import_module(module.name)
@@ -140,6 +139,7 @@ def test_the_values(tmp_path: Path, value: str, is_off: bool) -> None:
     # What logs has a last resort: standard error, which is to stay empty.
     source = f"""{LEAKY}
 import cyclescope
+import support.off
 print(len(cyclescope.find_tensor_cycles(devices="any").leaks))
 print(cyclescope.settings() == cyclescope.Settings())
 """
@@ -160,6 +160,7 @@ print(len(cyclescope.find_tensor_cycles(devices="any").leaks))
 def test_arguments_and_settings_are_checked_as_ever(tmp_path: Path) -> None:
     source = """
 import cyclescope
+import support.off
 for use in (
     lambda: cyclescope.warn_tensor_cycles(devices="nonsense"),
     lambda: cyclescope.observe_tensor_cycles(1),
@@ -194,6 +195,7 @@ for use in (
 def test_empty_results_say_that_nothing_was_looked_at(tmp_path: Path) -> None:
     source = f"""{LEAKY}
 import cyclescope
+import support.off
 kept = [numpy.zeros(2**20)]
 report, heap, why = cyclescope.find_tensor_cycles(), cyclescope.heap(), cyclescope.why_alive(kept)
 print(heap.objects, len(heap.buffers), why.paths, why.loops, report.garbage_objects)

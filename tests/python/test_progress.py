@@ -14,11 +14,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import cyclescope
-import interrupts
+from support import interrupts
+from support.nodes import Node
 
 interrupts.hear()
 
@@ -28,12 +28,6 @@ COMMANDS = {
     "diff": ["diff", "one.json", "late.json"],
 }
 SECONDS = 60
-
-
-class Node:
-    def __init__(self) -> None:
-        self.array = np.zeros(2**20, np.uint8)
-        self.me = self
 
 
 @pytest.fixture

@@ -10,20 +10,16 @@ from pathlib import Path
 import pytest
 
 from cyclescope import CycleReport
+from support.nodes import SOURCE
 
 pytest_plugins = ["pytester"]
 
 # As a module, so that these tests are about this package whatever else is installed.
 PLUGIN = ("-p", "no:cyclescope", "-p", "cyclescope.pytest_plugin")
 
-LEAKY = """
+LEAKY = f"""
 import numpy, pytest
-
-class Node:
-    def __init__(self):
-        self.array = numpy.zeros(2**20, numpy.uint8)
-        self.me = self
-
+{SOURCE}
 class Other(Node):
     pass
 """
@@ -64,7 +60,7 @@ def suite(pytester: pytest.Pytester, source: str = SUITE) -> Path:
 
 
 def test_pytest_finds_it_by_its_entry_point() -> None:
-    text = (Path(__file__).parent.parent / "pyproject.toml").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8")
     _, _, table = text.partition("[project.entry-points.pytest11]\n")
     name, _, module = table.partition("\n")[0].partition(" = ")
     assert name == "cyclescope"

@@ -111,9 +111,9 @@ def test_annotations_are_one_line_each_and_escaped(report: CycleReport) -> None:
 
 
 def test_the_root_is_the_workflows(report: CycleReport, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GITHUB_WORKSPACE", str(HERE.parent))
+    monkeypatch.setenv("GITHUB_WORKSPACE", str(HERE.parents[1]))
     (line,) = to_github_annotations(report)
-    assert line.startswith(f"::warning file=tests/test_results.py,line={LINE},")
+    assert line.startswith(f"::warning file=tests/python/test_results.py,line={LINE},")
     monkeypatch.delenv("GITHUB_WORKSPACE")
     monkeypatch.chdir(HERE)
     (line,) = to_github_annotations(report)

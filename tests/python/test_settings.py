@@ -7,17 +7,11 @@ import os
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import cyclescope
 from cyclescope import _settings, settings
-
-
-class Node:
-    def __init__(self) -> None:
-        self.array = np.zeros(2**20, np.uint8)
-        self.me = self
+from support.nodes import Node
 
 
 @pytest.fixture(autouse=True)

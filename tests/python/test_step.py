@@ -10,17 +10,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import cyclescope
 from cyclescope import StepCollector, _step
-
-
-class Node:
-    def __init__(self, mib: int = 1) -> None:
-        self.array = np.zeros(mib * 2**20, np.uint8)
-        self.me = self
+from support.nodes import SOURCE, Node
 
 
 @pytest.fixture(autouse=True)
@@ -160,14 +154,10 @@ def test_what_is_wrong_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_forked_child_begins_anew() -> None:
-    program = """
+    program = f"""
 import os, gc, numpy, cyclescope
 gc.disable()
-class Node:
-    def __init__(self):
-        self.array = numpy.zeros(2**20, numpy.uint8)
-        self.me = self
-cyclescope.step(every=2, devices="any")
+{SOURCE}cyclescope.step(every=2, devices="any")
 child = os.fork()
 if child == 0:
     Node()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from test_privacy import SECRET, run
+from support.planted import SECRET, run
 
 ALIVE = '''
 import tracemalloc, types

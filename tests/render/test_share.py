@@ -15,7 +15,7 @@ import pytest
 import cyclescope
 from cyclescope import _native
 
-FIXTURES = Path(__file__).parent.parent / "fixtures"
+FIXTURES = Path(__file__).parents[2] / "fixtures"
 NAMES = [name for name, _ in _native.patterns()]
 
 PROGRAM = """

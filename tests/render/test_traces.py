@@ -1,33 +1,28 @@
 """Does the trace of each fixture read as it was approved, and is the code in its advice Python?
 
-``tests/traces/NAME.txt`` is the trace of ``fixtures/NAME.py``. To approve what it has become, run
+``traces/NAME.txt`` is the trace of ``fixtures/NAME.py``. To approve what it has become, run
 with ``APPROVE_TRACES=1`` and read the difference.
 """
 
 from __future__ import annotations
 
 import ast
-import gc
 import json
 import os
 import re
 import sys
 import textwrap
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from unittest import SkipTest
 
 import pytest
 
+import common
 import cyclescope
 from cyclescope import _native
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "fixtures"))
-
-import common
-
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 TRACES = Path(__file__).parent / "traces"
 APPROVE = bool(os.environ.get("APPROVE_TRACES"))
 
@@ -38,13 +33,7 @@ def leaking() -> list[str]:
     return [name for name, source in programs.items() if text not in re.sub(r"\(\s+", "(", source)]
 
 
-@pytest.fixture(autouse=True, scope="module")
-def only_new_objects() -> Iterator[None]:
-    """Leave what there is already to no collection: 70 of them over PyTorch take minutes."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
+pytestmark = pytest.mark.usefixtures("small_heap")
 
 
 @pytest.fixture(autouse=True)

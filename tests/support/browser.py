@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -88,3 +89,15 @@ def open_file(browser: Browser, file: Path, **options: Any) -> tuple[Opened, Bro
     opened.page.on("request", lambda request: opened.requests.append(request.url))
     opened.page.goto(file.as_uri())
     return opened, context
+
+
+def contrast(one: str, other: str) -> float:
+    """How well two colours are told apart, from 1 to 21, by the formula of WCAG 2."""
+    light, dark = sorted((luminance(one), luminance(other)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+def luminance(colour: str) -> float:
+    channels = [int(number) / 255 for number in re.findall(r"\d+", colour)[:3]]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]

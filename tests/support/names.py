@@ -7,22 +7,18 @@ place, and the references from the cycle to the array.
 
 from __future__ import annotations
 
-import gc
 import json
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
-import cyclescope
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "fixtures"))
-
 import common
+import cyclescope
 
 torch: Any = vars(common)["torch"]
 
@@ -136,15 +132,6 @@ def check(case: Case) -> None:
     graph = json.loads(report.to_json())["leaks"][0]["graph"]
     edges = {(edge["name"], graph["nodes"][edge["to"]]["label"]) for edge in graph["edges"]}
     assert edges >= case.edges, edges
-
-
-@pytest.fixture(scope="module", autouse=True)
-def small_heap() -> Iterator[None]:
-    """Leave what PyTorch brought out of every look at the heap: it has nothing to do with this."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 def array() -> Any:

@@ -1,6 +1,6 @@
 """The score: does cyclescope say of each fixture exactly what is true, and is the cut a cure?
 
-    python tests/scoring.py [--device cpu|cuda:0] [FIXTURE ...]
+    make score  # or: python -m support.scoring [--device cpu|cuda:0] [FIXTURE ...]
 
 For each leak: found, bytes exact, cycle and path named as they are, an acceptable reference to cut,
 and the cut made for real: the fixture leaks again, the named references are found in the heap by
@@ -18,15 +18,12 @@ import sys
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from unittest import SkipTest
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "fixtures"))
 
 import common
 import cyclescope
-import heap_by_name
-from trial import Trial, allocated, small_heap, untruths
+from support import heap_by_name
+from support.trial import Trial, allocated, small_heap, untruths
 
 Steps = list[tuple[str, str]]
 

@@ -1,6 +1,6 @@
 """What cyclescope calls the leak of each fixture, as JSON: signature and steps by fixture.
 
-    python tests/signatures.py [--as-scripts] [--without-torch]
+    python -m support.signatures [--as-scripts] [--without-torch]
 
 Run by each interpreter at hand, so that their tables can be compared.
 """
@@ -15,8 +15,6 @@ import sys
 from pathlib import Path
 from typing import Any
 from unittest import SkipTest
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "fixtures"))
 
 
 def table(as_scripts: bool) -> dict[str, list[Any]]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import common
-import heap_by_name
+from support import heap_by_name
 
 MIB = 2**20
 

@@ -12,19 +12,12 @@ import threading
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-import numpy
 import pytest
 
 import cyclescope
-from collector import collector_paused as collector_paused
+from support.nodes import SOURCE, Node
 
-pytestmark = pytest.mark.usefixtures("collector_paused")
-
-
-class Node:
-    def __init__(self) -> None:
-        self.array = numpy.zeros(2**17)
-        self.me = self
+pytestmark = pytest.mark.usefixtures("small_heap", "collector_paused")
 
 
 def leak() -> None:
@@ -196,14 +189,9 @@ def test_no_patience_is_too_great() -> None:
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
 def test_a_callback_that_forks() -> None:
     """The child comes back from the callback as a process of its own, and must end."""
-    program = """
+    program = f"""
 import gc, os, sys, numpy, cyclescope
-
-class Node:
-    def __init__(self):
-        self.array = numpy.zeros(2**17)
-        self.me = self
-
+{SOURCE}
 children = []
 
 def fork(report):

@@ -14,21 +14,16 @@ from pathlib import Path
 import pytest
 
 import cyclescope
+from support.nodes import SOURCE
 
-HEAD = """
+HEAD = f"""
 import gc, os, re, sys, tempfile
 import numpy
 import cyclescope
 
 gc.disable()
 folder = sys.argv[1]
-
-
-class Node:
-    def __init__(self):
-        self.array = numpy.zeros(2**17)
-        self.me = self
-
+{SOURCE}
 
 class Other(Node):
     pass

@@ -8,19 +8,15 @@ import textwrap
 
 import pytest
 
-HEAD = """
+from support.nodes import SOURCE
+
+HEAD = f"""
 import gc, sys
 import numpy
 import cyclescope
 
 gc.disable()
-
-
-class Node:
-    def __init__(self):
-        self.array = numpy.zeros(2**17)
-        self.me = self
-
+{SOURCE}
 
 """
 

@@ -16,31 +16,19 @@ import numpy
 import pytest
 
 import cyclescope
-from collector import collector_paused as collector_paused
+from support.nodes import SOURCE, Node
 
-pytestmark = pytest.mark.usefixtures("collector_paused")
+pytestmark = pytest.mark.usefixtures("small_heap", "collector_paused")
 
-HEAD = """
+HEAD = f"""
 import gc, os, sys, threading, time
 import numpy
 import cyclescope
 
 gc.disable()
-
-
-class Node:
-    def __init__(self):
-        self.array = numpy.zeros(2**10)
-        self.me = self
-
+{SOURCE}
 
 """
-
-
-class Node:
-    def __init__(self) -> None:
-        self.array = numpy.zeros(2**10)
-        self.me = self
 
 
 def run(program: str) -> subprocess.CompletedProcess[str]:

@@ -13,18 +13,14 @@ import pytest
 
 import cyclescope
 from cyclescope import CycleReport, Rank, _ranks, current_rank
+from support.nodes import SOURCE
 
 VARIABLES = [*_ranks._RANK, *_ranks._LOCAL_RANK, *_ranks._WORLD_SIZE]
 
-HEAD = """
+HEAD = f"""
 import gc, os, sys, numpy, cyclescope
 gc.disable()
-
-class Node:
-    def __init__(self):
-        self.array = numpy.zeros(2**20, numpy.uint8)
-        self.me = self
-
+{SOURCE}
 def work(folder, times=3):
     cyclescope.warn_tensor_cycles(devices="any", report_dir=folder)
     for _ in range(times):

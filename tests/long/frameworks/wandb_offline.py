@@ -22,7 +22,7 @@ from wandb.proto import wandb_internal_pb2
 
 from cyclescope.integrations.lightning import TensorCycles
 from cyclescope.integrations.transformers import TensorCyclesCallback
-from test_integrations import STEPS, TinyModule, transformers_trainer
+from support.training import STEPS, TinyModule, transformers_trainer
 
 BLOCK = 2**15
 FULL, FIRST, MIDDLE, LAST = 1, 2, 3, 4

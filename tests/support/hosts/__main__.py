@@ -1,9 +1,8 @@
-"""Host programs that must not notice cyclescope: each is run bare and watched, and compared.
+"""Runs one host program: bare, or with ``--watch`` under the always-on watch.
 
-``python hosts.py NAME`` runs one bare, with ``--watch`` under the always-on watch. With ``--young``
-each collection is one of the youngest generation first, after a few that found nothing, so that the
-watch takes its looks before a collection rarely. A program prints what it can see. Where the watch
-still has to be there at the end, it is asked for a last leak.
+With ``--young`` each collection is one of the youngest generation first, after a few that found
+nothing, so that the watch takes its looks before a collection rarely. A program prints what it can
+see. Where the watch still has to be there at the end, it is asked for a last leak.
 """
 
 from __future__ import annotations
@@ -14,20 +13,8 @@ from typing import Any
 
 import numpy
 
-import hosts_callbacks as hosts_callbacks
-import hosts_ends as hosts_ends
-import hosts_garbage as hosts_garbage
-from hosts_parts import EARLY, ENDINGS, UNWATCHED, WATCHES, Node
-from hosts_parts import PROGRAMS as PROGRAMS
-
-ONCE = {
-    "callbacks_cleared_at_stop_by_a_newcomer",
-    "fork",
-    "fork_in_thread",
-    "fork_in_finalizer",
-    "garbage_left_at_exit",
-}
-"""Programs that count the collections or reports, and so are not run with ``--young``."""
+from . import PROGRAMS
+from .parts import EARLY, ENDINGS, UNWATCHED, WATCHES, Node
 
 
 def main() -> None:

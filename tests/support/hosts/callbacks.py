@@ -6,7 +6,7 @@ import gc
 import weakref
 from typing import Any
 
-from hosts_parts import (
+from .parts import (
     Acts,
     Loud,
     Node,

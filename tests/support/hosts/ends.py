@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from hosts_parts import (
+from .parts import (
     WATCHES,
     Acts,
     Loud,

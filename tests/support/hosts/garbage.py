@@ -9,7 +9,7 @@ import weakref
 from functools import partial
 from typing import Any
 
-from hosts_parts import (
+from .parts import (
     Acts,
     Loud,
     Node,

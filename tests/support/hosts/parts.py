@@ -1,4 +1,4 @@
-"""What the host programs are made of; see ``hosts.py``."""
+"""What the host programs are made of; see the package."""
 
 from __future__ import annotations
 
