@@ -412,7 +412,7 @@ def test_a_look_while_another_thread_sets_an_attribute(torch: Any) -> None:
     with lock:
         thread.start()
         notes: list[str] = []
-        until = time.monotonic() + 30
+        until = time.monotonic() + 60
         while not notes and time.monotonic() < until:
             notes = [n for n in cyclescope.heap().notes if n.startswith("Another thread")]
     thread.join()

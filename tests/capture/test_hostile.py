@@ -137,7 +137,7 @@ def test_watches(once: bool, tmp_path: Path) -> None:
             leak_through_items(base)
         with Alarm.set():
             gc.collect()
-            assert watch.flush()
+            assert watch.flush(60)
     assert sum(leak.count for leak in watch.leaks) == len(BASES) + 4
     if once:
         assert list(tmp_path.glob("*.html"))

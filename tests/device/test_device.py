@@ -96,7 +96,7 @@ def test_a_storage_that_a_live_tensor_shares_is_not_claimed(
     with cyclescope.observe_tensor_cycles(reports.append, devices="any") as watch:
         Holder(share(alive))
         gc.collect()
-        assert watch.flush()
+        assert watch.flush(60)
     assert reports == []
     assert float(alive.sum()) == 0
 
@@ -338,7 +338,7 @@ def test_gpus_by_default() -> None:
     with cyclescope.observe_tensor_cycles(reports.append) as watch:
         leak_on_cpu()
         gc.collect()
-        assert watch.flush()
+        assert watch.flush(60)
     assert reports == []
 
 

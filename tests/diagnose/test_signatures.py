@@ -74,6 +74,7 @@ def run(command: list[str], **environment: str) -> str:
     return done.stdout
 
 
+@functools.cache
 def table(python: Path | str, *options: str, package: Path) -> Table:
     """What an interpreter reports of each fixture."""
     path = os.pathsep.join(map(str, (package, ROOT / "tests", ROOT / "fixtures")))
@@ -82,11 +83,12 @@ def table(python: Path | str, *options: str, package: Path) -> Table:
     return said
 
 
-@pytest.fixture
-def package(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The package as it is: one binary serves all versions."""
-    shutil.copytree(Path(cyclescope.__file__).parent, tmp_path / "cyclescope")
-    return tmp_path
+    folder = tmp_path_factory.mktemp("package")
+    shutil.copytree(Path(cyclescope.__file__).parent, folder / "cyclescope")
+    return folder
 
 
 @pytest.mark.timeout(1200)  # with PyTorch on four versions it is imported eight times

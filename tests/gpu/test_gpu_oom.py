@@ -137,7 +137,7 @@ def test_pressure_is_relieved_before_memory_runs_out(cap: None) -> None:
         ):
             Holder(megabytes(1))
             gc.collect()
-            assert watch.flush()
+            assert watch.flush(60)
             for _ in range(30):
                 Holder(megabytes(64))
                 _wait_for(relief)

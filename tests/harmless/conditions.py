@@ -33,6 +33,7 @@ import time
 import tracemalloc
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
@@ -443,8 +444,10 @@ def first_difference(bare: Outcome, watched: Outcome) -> str:
 
 def compare(name: str, under: str, built: str = "") -> tuple[str, str]:
     """What a watch changes in a program, if it does, and a word about how the run went."""
-    bare, _ = run(name, under, False, built)
-    watched, proof = run(name, under, True, built)
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(run, name, under, False, built)
+        second = pool.submit(run, name, under, True, built)
+    (bare, _), (watched, proof) = first.result(), second.result()
     if bare == watched:
         if bare.returncode:
             return f"ends with {bare.returncode} both ways: {bare.stderr[-600:]}", proof

@@ -1,6 +1,6 @@
 """Random programs do under a watch what they do without, to the last event.
 
-``TEST_CASES`` says how many; see ``compare.py`` for more of them, and for what differs.
+``TEST_CASES`` says how many (default: 500); see ``compare.py`` for more of them, and for what differs.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pytest
 from support.marks import needs_torch
 
 COMPARE = Path(__file__).with_name("compare.py")
-CASES = int(os.environ.get("TEST_CASES", "2000"))
+CASES = int(os.environ.get("TEST_CASES", "500"))
 
 
 def compare(mode: str, cases: int, *more: str) -> subprocess.CompletedProcess[str]:

@@ -144,7 +144,7 @@ watch = start()
 thread = threading.Thread(target=press)
 thread.start()
 signal.setitimer(signal.ITIMER_REAL, 0.001, 0.0013)
-end = time.monotonic() + 30
+end = time.monotonic() + 100
 while interrupted < 300 and time.monotonic() < end:
     try:
         while time.monotonic() < end:

@@ -2,9 +2,9 @@
 # Runs the Python tests and the score over all fixtures on each CPython that the wheel is for, with
 # NumPy in place of PyTorch; with PyTorch (several GB for each version) if TORCH is set.
 #
-# usage: [TORCH=1] tests/matrix.sh WHEEL
+# usage: [TORCH=1] tests/long/matrix.sh WHEEL
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 wheel=$1
 
 # The interpreter of one version, from the PATH or from pyenv.
@@ -39,11 +39,13 @@ for version in 3.10 3.11 3.12 3.13; do
     "${pip[@]}" --force-reinstall --no-deps "$wheel"
     # The page, PyTorch, what is built on it, and types are the same on all versions; `make test`
     # is about them. What the score says of each fixture is said once.
-    if "$venv/bin/python" tests/scoring.py && "$venv/bin/python" -m pytest -q -m "not gpu" \
-        -p no:cacheprovider --ignore tests/page --ignore-glob 'tests/test_device*.py' \
-        --ignore tests/test_distributed.py --ignore tests/test_integrations.py \
-        --ignore tests/test_loader_workers.py --ignore tests/test_typing.py \
-        --deselect tests/test_scoring.py::test_fixture_passes; then
+    if PYTHONPATH=tests:fixtures "$venv/bin/python" -m support.scoring &&
+        "$venv/bin/python" -m pytest -q -m "not gpu and not long" \
+            -n auto --maxprocesses 8 --dist loadfile \
+            -p no:cacheprovider --ignore tests/page --ignore-glob 'tests/device/test_device*.py' \
+            --ignore tests/watch/test_distributed.py --ignore tests/python/test_integrations.py \
+            --ignore tests/watch/test_loader_workers.py --ignore tests/python/test_typing.py \
+            --deselect tests/analysis/test_scoring.py::test_fixture_passes; then
         passed+=("$version")
     else
         failed+=("$version")

@@ -7,11 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, expect, sync_playwright
 
 import cyclescope
 from support.browser import FLAGS, Open, Opened, chromium, open_file
 from support.reports import crowded, leaked, surrounded
+
+# On a busy machine the browser takes longer than Playwright's 5 seconds.
+expect.set_options(timeout=30_000)
 
 
 @pytest.fixture(scope="module")

@@ -44,6 +44,8 @@ WORK = {
 }
 
 
+# Alone only: what else runs on the machine counts too.
+@pytest.mark.long
 @pytest.mark.parametrize("work", WORK.values(), ids=list(WORK))
 def test_two_frames_at_two_thousand_objects(
     large: cyclescope.CycleReport, open_page: Open, work: str

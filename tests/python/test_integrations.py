@@ -159,7 +159,7 @@ def test_pytorchs_detector_and_a_watch_both_see_a_leak(order: str) -> None:
                 Metrics(torch.zeros(1000))
                 gc.collect()
             gc.collect()
-            assert watch.flush()
+            assert watch.flush(60)
     finally:
         if remove is not None:
             remove()

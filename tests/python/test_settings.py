@@ -177,7 +177,7 @@ def test_the_functions_obey_and_arguments_come_first(
     with cyclescope.warn_tensor_cycles() as watch:
         Node()
         gc.collect()
-        assert watch.flush()
+        assert watch.flush(60)
     assert [path.suffix for path in sorted((tmp_path / "pages").iterdir())] == [".html", ".json"]
     monkeypatch.setenv("CYCLESCOPE_IGNORE", "refers-to-itself")
     with cyclescope.forbid_tensor_cycles():

@@ -125,7 +125,7 @@ def test_a_watch_that_runs_already_is_the_one_that_warns(caplog: pytest.LogCaptu
         Node()
         assert cyclescope.step(every=1, devices="any") is not None
         assert [leak.count for leak in watch.leaks] == [1]
-        assert watch.flush()
+        assert watch.flush(60)
     assert len(caplog.messages) == 1
 
 

@@ -59,7 +59,7 @@ other = cyclescope.observe_tensor_cycles(told.append, devices="any")
 for leak in LEAKS:
     leak()
     gc.collect()
-assert watch.flush()
+assert watch.flush(60)
 for report in told:
     write("told", report)
     assert SECRET not in written["told"], report

@@ -32,7 +32,7 @@ class Other(Node):
 def leak(kind=Node):
     kind()
     gc.collect()
-    assert watch.flush()
+    assert watch.flush(60)
 
 
 """

@@ -46,7 +46,7 @@ def test_debug_mode_tells_of_leaks(tmp_path: Path, caplog: pytest.LogCaptureFixt
     for step in range(1, 6):
         Metrics(torch.zeros(1000))
         assert collection.run(step)
-    assert watch.flush()
+    assert watch.flush(60)
     (warning,) = [record for record in caplog.records if record.name == "cyclescope"]
     assert "Metrics.summary → <lambda>" in warning.getMessage()
     (leak,) = watch.leaks
