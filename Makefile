@@ -59,9 +59,9 @@ test-python: $(VENV)/.tested-with $(VENV)/.built programs
 test-long: test-full test-brute test-cpython test-known test-frameworks test-workflow test-matrix soak ## all that `make test` leaves out and that needs no GPU and no nightly Rust (a day)
 
 test-full: $(VENV)/.tested-with $(VENV)/.built programs ## the Python tests that take minutes, or the machine for themselves
-	TEST_CASES=3000 $(PY) -m pytest -m "long and not gpu"
-	TEST_CASES=3000 $(PY) -m pytest -m "not long" tests/analysis/test_random_graphs.py \
-	    tests/capture/test_hostile_fuzz.py tests/harmless/test_programs.py
+	$(PY) -m pytest -m "long and not gpu"
+	TEST_CASES=400 $(PY) -m pytest tests/analysis/test_random_graphs.py
+	TEST_CASES=3000 $(PY) -m pytest tests/capture/test_hostile_fuzz.py tests/harmless/test_programs.py
 
 score: $(VENV)/.tested-with $(VENV)/.built ## what cyclescope says of each fixture, and whether it is exact
 	$(PROGRAM) -m support.scoring

@@ -1,11 +1,13 @@
 """Random object graphs, against a slow and obvious account of what is garbage and what it holds.
 
 Here hypothesis makes some, and makes what fails smaller; ``long/brute.py`` makes very many.
+``TEST_CASES`` says how many (default: 100).
 """
 
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from random import Random
 
@@ -25,7 +27,7 @@ from support.random_programs import (
 )
 from support.random_programs import check_watched as check_watched
 
-CASES = 400
+CASES = int(os.environ.get("TEST_CASES", "100"))
 
 pytestmark = pytest.mark.usefixtures("small_heap", "collector_paused")
 

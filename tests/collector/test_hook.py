@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -84,15 +84,6 @@ def test_every_kind_of_program_is_there() -> None:
         assert len(run(name).stdout) > 20
 
 
-@pytest.fixture
-def quiet_collector() -> Iterator[None]:
-    gc.collect()
-    gc.disable()
-    yield
-    gc.collect()
-    gc.enable()
-
-
 def snapshot() -> tuple[list[Any], int, int, int, int]:
     gc.collect()
     threads = threading.active_count()
@@ -104,7 +95,7 @@ def leak() -> None:
     ring.append(ring)
 
 
-@pytest.mark.usefixtures("quiet_collector")
+@pytest.mark.usefixtures("small_heap", "collector_paused")
 def test_a_thousand_watches_leave_nothing_behind() -> None:
     def watch(collect: bool) -> None:
         reports: list[cyclescope.CycleReport] = []
@@ -126,7 +117,7 @@ def test_a_thousand_watches_leave_nothing_behind() -> None:
     assert after[4] - before[4] < 100, "objects of stopped watches are still there"
 
 
-@pytest.mark.usefixtures("quiet_collector")
+@pytest.mark.usefixtures("small_heap", "collector_paused")
 @pytest.mark.parametrize("count", [1, 20_000])
 def test_few_and_many_objects_leave_the_list_of_garbage_as_it_was(count: int) -> None:
     """Nothing is put into it or taken out, and it never had room for more than its own."""
@@ -158,7 +149,7 @@ def test_few_and_many_objects_leave_the_list_of_garbage_as_it_was(count: int) ->
         gc.garbage.clear()
 
 
-@pytest.mark.usefixtures("quiet_collector")
+@pytest.mark.usefixtures("small_heap", "collector_paused")
 def test_watches_can_be_stopped_in_any_order() -> None:
     count = len(gc.callbacks)
     watches = [cyclescope.observe_tensor_cycles(print, devices="any") for _ in range(10)]
@@ -170,7 +161,7 @@ def test_watches_can_be_stopped_in_any_order() -> None:
     assert len(gc.callbacks) == count
 
 
-@pytest.mark.usefixtures("quiet_collector")
+@pytest.mark.usefixtures("small_heap", "collector_paused")
 def test_a_watch_stopped_in_the_middle_of_a_collection() -> None:
     class Stops:
         def __init__(self) -> None:
@@ -193,7 +184,7 @@ def test_a_watch_stopped_in_the_middle_of_a_collection() -> None:
         time.sleep(0.05)
 
 
-@pytest.mark.usefixtures("quiet_collector")
+@pytest.mark.usefixtures("small_heap", "collector_paused")
 def test_a_watch_begun_in_the_middle_of_a_collection() -> None:
     watches: list[cyclescope.Watch] = []
     reports: list[cyclescope.CycleReport] = []
@@ -215,7 +206,7 @@ def test_a_watch_begun_in_the_middle_of_a_collection() -> None:
     assert reports
 
 
-@pytest.mark.usefixtures("quiet_collector")
+@pytest.mark.usefixtures("small_heap", "collector_paused")
 def test_hooks_put_back_after_their_end_do_nothing() -> None:
     with cyclescope.observe_tensor_cycles(print, devices="any"):
         saved = list(gc.callbacks)
@@ -231,7 +222,7 @@ def test_hooks_put_back_after_their_end_do_nothing() -> None:
         gc.callbacks[:] = others
 
 
-@pytest.mark.usefixtures("quiet_collector")
+@pytest.mark.usefixtures("small_heap", "collector_paused")
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -256,7 +247,7 @@ def test_the_hook_survives_strange_calls(arguments: tuple[Any, ...]) -> None:
     assert not gc.garbage
 
 
-@pytest.mark.usefixtures("quiet_collector")
+@pytest.mark.usefixtures("small_heap", "collector_paused")
 def test_callbacks_of_a_watch_may_use_cyclescope() -> None:
     """The callback looks on its own thread, while this one checks and collects."""
     seen: list[int] = []
@@ -272,7 +263,7 @@ def test_callbacks_of_a_watch_may_use_cyclescope() -> None:
     assert seen == [1]
 
 
-@pytest.mark.usefixtures("quiet_collector")
+@pytest.mark.usefixtures("small_heap", "collector_paused")
 def test_many_threads_check_at_once() -> None:
     failures: list[BaseException] = []
 

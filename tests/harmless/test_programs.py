@@ -1,6 +1,7 @@
 """Random programs do under a watch what they do without, to the last event.
 
-``TEST_CASES`` says how many (default: 500); see ``compare.py`` for more of them, and for what differs.
+``TEST_CASES`` says how many (default: 500); see ``compare.py`` for more of them, and for what
+differs.
 """
 
 from __future__ import annotations

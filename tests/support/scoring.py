@@ -1,6 +1,8 @@
 """The score: does cyclescope say of each fixture exactly what is true, and is the cut a cure?
 
-    make score, or: PYTHONPATH=python:tests:fixtures python -m support.scoring [--device cpu|cuda:0] [FIXTURE ...]
+``make score`` runs it; with ``tests`` and ``fixtures`` in ``PYTHONPATH``:
+
+    python -m support.scoring [--device cpu|cuda:0] [FIXTURE ...]
 
 For each leak: found, bytes exact, cycle and path named as they are, an acceptable reference to cut,
 and the cut made for real: the fixture leaks again, the named references are found in the heap by
