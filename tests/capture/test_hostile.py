@@ -152,7 +152,7 @@ def test_no_function_is_called(install: Callable[[Any], None]) -> None:
     called: list[str] = []
 
     def note(frame: types.FrameType, event: str, arg: object) -> None:
-        # Settings are read by Python code; the program's own, which must not run, is in these files.
+        # Settings are read by Python code. The program's own is in these files, and must not run.
         if event == "call" and frame.f_code.co_filename in (__file__, hostile_module.__file__):
             called.append(frame.f_code.co_name)
 
