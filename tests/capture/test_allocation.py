@@ -35,7 +35,7 @@ def leak() -> tuple[int, int]:
     return line + 2, line + 3
 
 
-pytestmark = pytest.mark.usefixtures("collector_paused")
+pytestmark = pytest.mark.usefixtures("small_heap", "collector_paused")
 
 
 @pytest.fixture

@@ -114,7 +114,7 @@ SHAPES: dict[str, tuple[str, str, str | None]] = {
 }
 
 
-pytestmark = pytest.mark.usefixtures("collector_paused")
+pytestmark = pytest.mark.usefixtures("small_heap", "collector_paused")
 
 
 @pytest.mark.parametrize("name", SHAPES)

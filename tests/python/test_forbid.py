@@ -37,6 +37,9 @@ class Cleaner(Node):
         del self.me
 
 
+pytestmark = pytest.mark.usefixtures("small_heap")
+
+
 @pytest.fixture(autouse=True)
 def clean() -> Iterator[None]:
     gc.collect()
@@ -103,17 +106,11 @@ def test_nor_is_what_the_finalizers_of_such_garbage_leave() -> None:
 def test_collections_in_the_block_hide_nothing(
     collect: Callable[[], int], kind: type[Node]
 ) -> None:
-    # Many times, as the watch that is always on looks at few of the collections beforehand; and of
-    # a small heap, as each full one takes its time.
-    gc.collect()
-    gc.freeze()
-    try:
-        with pytest.raises(TensorCycleError) as raised, forbid_tensor_cycles():
-            for _ in range(200):
-                kind()
-                collect()
-    finally:
-        gc.unfreeze()
+    # Many times, as the watch that is always on looks at few of the collections beforehand.
+    with pytest.raises(TensorCycleError) as raised, forbid_tensor_cycles():
+        for _ in range(200):
+            kind()
+            collect()
     (leak,) = raised.value.report.leaks
     assert leak.count == 200
     assert leak.bytes_held == 200 * 2**20

@@ -114,7 +114,6 @@ atexit.register = os.register_at_fork = record
 
 import importlib, pkgutil, threading
 import cyclescope
-import support.off
 for module in pkgutil.walk_packages(cyclescope.__path__, "cyclescope."):
     if "integrations." not in module.name:
         importlib.import_module(module.name)
@@ -139,7 +138,6 @@ def test_the_values(tmp_path: Path, value: str, is_off: bool) -> None:
     # What logs has a last resort: standard error, which is to stay empty.
     source = f"""{LEAKY}
 import cyclescope
-import support.off
 print(len(cyclescope.find_tensor_cycles(devices="any").leaks))
 print(cyclescope.settings() == cyclescope.Settings())
 """
@@ -160,7 +158,6 @@ print(len(cyclescope.find_tensor_cycles(devices="any").leaks))
 def test_arguments_and_settings_are_checked_as_ever(tmp_path: Path) -> None:
     source = """
 import cyclescope
-import support.off
 for use in (
     lambda: cyclescope.warn_tensor_cycles(devices="nonsense"),
     lambda: cyclescope.observe_tensor_cycles(1),
@@ -195,7 +192,6 @@ for use in (
 def test_empty_results_say_that_nothing_was_looked_at(tmp_path: Path) -> None:
     source = f"""{LEAKY}
 import cyclescope
-import support.off
 kept = [numpy.zeros(2**20)]
 report, heap, why = cyclescope.find_tensor_cycles(), cyclescope.heap(), cyclescope.why_alive(kept)
 print(heap.objects, len(heap.buffers), why.paths, why.loops, report.garbage_objects)

@@ -462,7 +462,7 @@ def test_results_for_ci_services(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = suite(pytester).read_text(encoding="utf-8").splitlines()
-    line = source.index("    def __init__(self):") + 1
+    line = 1 + next(number for number, text in enumerate(source) if "def __init__" in text)
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     result = run(
         pytester,

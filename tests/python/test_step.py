@@ -16,6 +16,8 @@ import cyclescope
 from cyclescope import StepCollector, _step
 from support.nodes import SOURCE, Node
 
+pytestmark = pytest.mark.usefixtures("small_heap")
+
 
 @pytest.fixture(autouse=True)
 def loop_without_collections(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
