@@ -146,6 +146,7 @@ def ring(length: int) -> cyclescope.Leak:
     return leak
 
 
+@pytest.mark.usefixtures("small_heap")
 @pytest.mark.parametrize("length", [3, 100, 900, 1100])
 def test_a_ring_is_the_same_bug_at_any_length(length: int) -> None:
     with common.collector_paused():

@@ -17,6 +17,11 @@ from support.reports import crowded, leaked, surrounded
 expect.set_options(timeout=30_000)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def only_new_objects(small_heap: None) -> None:
+    """Makes the reports that are shown from small heaps."""
+
+
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     # Not for the whole session: playwright keeps an event loop running, and no other can run then.
