@@ -8,13 +8,15 @@ SHELL := bash
 VENV   := .venv
 PY     := $(VENV)/bin/python
 FRAMEWORKS := .venvs/frameworks
+# A program of the tests that is no test itself.
+PROGRAM := PYTHONPATH=python:tests:fixtures $(PY)
 PIP    := $(PY) -m pip install --quiet --disable-pip-version-check
 RUST   := $(shell find src -type f) Cargo.toml Cargo.lock pyproject.toml
 
 # PyO3 asks this interpreter how extension modules are built.
 export PYO3_PYTHON := $(abspath $(PY))
 
-.PHONY: help demo test lint test-rust test-python test-matrix test-known test-frameworks test-workflow test-cpython test-brute fuzz test-miri test-asan test-references soak test-gpu bench bench-peers wheel clean tools programs
+.PHONY: help demo test lint test-rust test-python test-long test-full score test-matrix test-known test-frameworks test-workflow test-cpython test-brute fuzz test-miri test-asan test-references soak test-gpu bench bench-peers wheel clean tools programs
 
 help: ## this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 23
@@ -50,27 +52,39 @@ test-rust: $(VENV)/.made
 	         "(Debian: apt-get install python3-dev)."; \
 	fi
 
+# A file at a time for each core. PyTorch and a browser in each want about 2 GB of memory.
 test-python: $(VENV)/.tested-with $(VENV)/.built programs
-	$(PY) -m pytest -m "not gpu"
+	$(PY) -m pytest -m "not gpu and not long" -n auto --maxprocesses 8 --dist loadfile
+
+test-long: test-full test-brute test-cpython test-known test-frameworks test-workflow test-matrix soak ## all that `make test` leaves out and that needs no GPU and no nightly Rust (a day)
+
+test-full: $(VENV)/.tested-with $(VENV)/.built programs ## the Python tests that take minutes, or the machine for themselves
+	$(PY) -m pytest -m "long and not gpu"
+	TEST_CASES=400 $(PY) -m pytest tests/analysis/test_random_graphs.py
+	TEST_CASES=3000 $(PY) -m pytest tests/capture/test_hostile_fuzz.py tests/harmless/test_programs.py
+
+score: $(VENV)/.tested-with $(VENV)/.built ## what cyclescope says of each fixture, and whether it is exact
+	$(PROGRAM) -m support.scoring
 
 test-matrix: .wheel/.built ## the Python tests on each of CPython 3.10 to 3.13 here; TORCH=1: with PyTorch too
-	tests/matrix.sh .wheel/*.whl
+	tests/long/matrix.sh .wheel/*.whl
 
 test-known: $(VENV)/.tested-with $(VENV)/.built ## whether the known leaks of libraries are what we say, from the package index
-	$(PY) tests/known/run.py
+	$(PY) tests/long/known/run.py
 
 test-frameworks: $(VENV)/.built $(FRAMEWORKS)/.made ## the integrations with Weights & Biases and torchtitan, from the package index
-	PYTHONPATH=python:tests $(FRAMEWORKS)/bin/python -m pytest tests/frameworks/*.py
+	PYTHONPATH=python:tests $(FRAMEWORKS)/bin/python -m pytest tests/long/frameworks/*.py
 
 test-workflow: .wheel/.built $(VENV)/.tested-with ## the README's steps for GitHub, in a fresh environment, from the package index
-	$(PY) -m pytest tests/workflow.py
+	$(PY) -m pytest tests/long/workflow.py
 
 test-cpython: $(VENV)/.tested-with $(VENV)/.built ## CPython's own tests with and without the watch, compared (two hours)
-	PYTHONPATH=python $(PY) tests/cpython/run.py
-	PYTHONPATH=python $(PY) tests/cpython/run.py --alone
+	PYTHONPATH=python $(PY) tests/long/cpython_suite/run.py
+	PYTHONPATH=python $(PY) tests/long/cpython_suite/run.py --alone
 
 test-brute: $(VENV)/.tested-with $(VENV)/.built ## random heaps and programs by the hundred thousand, leaks by the million (hours)
-	TEST_CASES=200000 $(PY) -m pytest --timeout 0 tests/brute.py tests/test_hostile_fuzz.py tests/large.py
+	TEST_CASES=200000 $(PY) -m pytest --timeout 0 tests/long/brute.py \
+	    tests/capture/test_hostile_fuzz.py tests/long/large.py
 	PYTHONPATH=python $(PY) tests/harmless/compare.py --seeds 100000
 	PYTHONPATH=python $(PY) tests/harmless/compare.py --seeds 20000 --torch
 	PYTHONPATH=python $(PY) tests/harmless/memory.py
@@ -99,8 +113,10 @@ test-miri: ## the plain Rust rooms under Miri, which finds undefined behaviour (
 # which copy what lies on the stack from under it. It has to find the C++ library, which PyTorch brings in
 # late, when it begins. What it finds ends the process, before pytest shows what the process has written:
 # it is in files of its own.
-ASAN_TESTS := $(addprefix tests/test_,hook.py witness.py glance.py odd_objects.py hostile.py hostile_fuzz.py \
-    faults_callbacks.py faults_files.py faults_memory.py faults_processes.py heap.py random_graphs.py report_files.py)
+ASAN_TESTS := $(addprefix tests/collector/test_,hook.py witness.py glance.py) \
+    $(addprefix tests/capture/test_,odd_objects.py hostile.py hostile_fuzz.py) \
+    $(wildcard tests/watch/test_faults_*.py) \
+    $(addprefix tests/analysis/test_,heap.py random_graphs.py) tests/model/test_report_files.py
 test-asan: $(VENV)/.tested-with ## the extension under AddressSanitizer (nightly Rust, the C compiler's libasan)
 	host=$$(rustc -vV | sed -n 's/^host: //p'); \
 	CARGO_PROFILE_RELEASE_LTO=off RUSTFLAGS=-Zsanitizer=address \
@@ -116,10 +132,10 @@ DEBUG_PYTHON ?= python3-dbg
 test-references: $(VENV)/.built ## whether a reference gets lost, on a debug build of CPython ($$DEBUG_PYTHON)
 	@command -v $(DEBUG_PYTHON) >/dev/null || { echo "There is no $(DEBUG_PYTHON) here: install a debug build of" \
 	    "CPython (Debian: apt-get install python3-dbg), or name one: make $@ DEBUG_PYTHON=..." >&2; exit 1; }
-	PYTHONPATH=python $(DEBUG_PYTHON) tests/total_references.py
+	PYTHONPATH=python:tests $(DEBUG_PYTHON) tests/long/total_references.py
 
 soak: $(VENV)/.tested-with $(VENV)/.built ## an hour of leaking steps: does our own memory stay flat?
-	$(PY) tests/soak.py --minutes 60
+	$(PY) tests/long/soak.py --minutes 60
 
 test-gpu: .wheel/.built ## the tests that need an NVIDIA GPU, with the PyTorch of $$PYTHON (default: python3)
 	tests/gpu/run.sh

@@ -25,12 +25,11 @@ from playwright.sync_api import Browser, Page, ViewportSize, sync_playwright
 import cyclescope
 import measure
 
-sys.path += [str(Path(__file__).resolve().parent.parent / at) for at in ("tests/page", "fixtures")]
-
-from browser import FLAGS, chromium, open_file
-from crowded import crowded, repeated
+sys.path += [str(Path(__file__).resolve().parent.parent / at) for at in ("tests", "fixtures")]
 
 import common
+from support.browser import FLAGS, chromium, open_file
+from support.reports import crowded, repeated
 
 REPETITIONS = 5
 SETTLED_MS = 300

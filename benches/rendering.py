@@ -21,9 +21,9 @@ from playwright.sync_api import Browser, sync_playwright
 import cyclescope
 import measure
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "page"))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
-from browser import FLAGS, chromium, open_file
+from support.browser import FLAGS, chromium, open_file
 
 SIZES = (10, 200, 2000, 100_000)
 REPETITIONS = 7

@@ -33,7 +33,9 @@ def for_tests_only() -> set[Module]:
     """The modules that are compiled for tests only."""
     found = set()
     for module, file in FILES.items():
-        for name in re.findall(r"#\[cfg\(test\)\]\n(?:pub(?:\(crate\))? )?mod (\w+);", file.read_text("utf-8")):
+        for name in re.findall(
+            r"#\[cfg\(test\)\]\n(?:pub(?:\(crate\))? )?mod (\w+);", file.read_text("utf-8")
+        ):
             found.add((*module, name))
     return found
 
@@ -76,7 +78,10 @@ def imports(module: Module) -> Iterator[Module]:
     """The files of the crate that a file uses something of."""
     text = shipped(FILES[module].read_text("utf-8"))
     paths = [path for tree in re.findall(r"\buse ([^;]+);", text) for path in flattened(tree)]
-    paths += [tuple(path.split("::")) for path in re.findall(r"(?<!use )\b((?:crate|super)(?:::\w+)+)", text)]
+    paths += [
+        tuple(path.split("::"))
+        for path in re.findall(r"(?<!use )\b((?:crate|super)(?:::\w+)+)", text)
+    ]
     for path in paths:
         if path[0] == "crate":
             path = path[1:]
@@ -86,7 +91,9 @@ def imports(module: Module) -> Iterator[Module]:
             path = module[: len(module) - above] + path[above:]
         else:
             continue
-        known = max((path[:length] for length in range(len(path) + 1) if path[:length] in FILES), key=len)
+        known = max(
+            (path[:length] for length in range(len(path) + 1) if path[:length] in FILES), key=len
+        )
         if len(path) > len(known):
             known = EXPORTED[known].get(path[len(known)], known)
         if known and known != module:

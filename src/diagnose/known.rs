@@ -1,7 +1,7 @@
 //! Known leaks of libraries. Each was reproduced before it was listed.
 //!
 //! `known.json` lists them; `make test-known` installs the versions that it names and runs each entry's
-//! program (`tests/known/`) with them. An entry is recognised by the whole cycle, object by object: that is
+//! program (`tests/long/known/`) with them. An entry is recognised by the whole cycle, object by object: that is
 //! surer than a signature, which changes when a line of the library moves.
 
 use std::sync::LazyLock;

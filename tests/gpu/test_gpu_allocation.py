@@ -12,18 +12,11 @@ import pytest
 import torch
 
 import cyclescope
+from support.nodes import Holder
 
 pytestmark = pytest.mark.gpu
 
 MIB = 2**20
-
-
-class Holder:
-    """An object that refers to itself and to whatever it is given."""
-
-    def __init__(self, held: object) -> None:
-        self.held = held
-        self.me = self
 
 
 def allocate() -> torch.Tensor:

@@ -9,18 +9,13 @@ import pytest
 import torch
 
 import cyclescope
+from support.nodes import Holder
 
 pytestmark = pytest.mark.gpu
 
 cupy: Any = importlib.import_module("cupy")
 
 MIB = 2**20
-
-
-class Holder:
-    def __init__(self, held: object) -> None:
-        self.held = held
-        self.me = self
 
 
 def test_cupy_arrays() -> None:

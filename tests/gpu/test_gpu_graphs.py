@@ -11,16 +11,11 @@ import torch
 
 import common
 import cyclescope
+from support.nodes import Holder
 
 pytestmark = pytest.mark.gpu
 
 MIB = 2**20
-
-
-class Holder:
-    def __init__(self, held: object) -> None:
-        self.held = held
-        self.me = self
 
 
 @pytest.mark.parametrize("explicit", [False, True], ids=["watch", "find"])
@@ -49,7 +44,7 @@ def test_a_collection_during_capture(explicit: bool, inside: bool) -> None:
                 gc.collect()
             assert torch.cuda.is_current_stream_capturing()
             result = product + 1
-        assert watch.flush()
+        assert watch.flush(60)
 
     (report,) = reports
     (leak,) = report.leaks
@@ -90,7 +85,7 @@ def test_collections_during_compiled_steps_with_cuda_graphs() -> None:
     reports: list[cyclescope.CycleReport] = []
     with cyclescope.observe_tensor_cycles(reports.append) as watch:
         train(compiled, leaking=True)
-        assert watch.flush()
+        assert watch.flush(60)
     train(plain, leaking=False)
     for one, other in zip(plain.parameters(), model.parameters(), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4)

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import json
-import sys
-from pathlib import Path
 
 import pytest
 
 import cyclescope
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "fixtures" / "live"))
-
 import shared
 
 pytestmark = pytest.mark.gpu

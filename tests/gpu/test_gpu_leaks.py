@@ -15,18 +15,11 @@ import torch
 
 import common
 import cyclescope
+from support.nodes import Holder
 
 pytestmark = pytest.mark.gpu
 
 MIB = 2**20
-
-
-class Holder:
-    """An object that refers to itself and to whatever it is given."""
-
-    def __init__(self, held: object) -> None:
-        self.held = held
-        self.me = self
 
 
 def leak_awaitable(mib: int = 64) -> int:
@@ -71,7 +64,7 @@ def test_observe_reports_the_awaitable_leak() -> None:
     with cyclescope.observe_tensor_cycles(reports.append) as watch:
         pointer = leak_awaitable()
         freed = freed_by(gc.collect)
-        assert watch.flush()
+        assert watch.flush(60)
     (report,) = reports
     (leak,) = report.leaks
     check_awaitable(leak, pointer, freed)
@@ -85,7 +78,7 @@ def test_warn_reports_the_awaitable_leak(tmp_path: Path, caplog: pytest.LogCaptu
         for _ in range(3):
             leak_awaitable()
             assert freed_by(gc.collect) == 64 * MIB
-        assert watch.flush()
+        assert watch.flush(60)
         (tally,) = watch.leaks
     assert tally.count == 3
     assert tally.bytes == 3 * 64 * MIB
@@ -195,7 +188,7 @@ def test_a_collection_on_a_thread_without_a_context() -> None:
         thread = threading.Thread(target=collect)
         thread.start()
         thread.join()
-        assert watch.flush()
+        assert watch.flush(60)
     assert contexts == [None], "the thread had a context, so this proves nothing"
     (leak,) = reports[0].leaks
     check_awaitable(leak, pointer, 64 * MIB)
@@ -212,7 +205,7 @@ def test_memory_freed_inside_a_collection_brings_the_look_beforehand() -> None:
         for _ in range(2):
             generator.leak("cuda:0", 64)
             assert freed_by(gc.collect) == 64 * MIB
-        assert watch.flush()
+        assert watch.flush(60)
     assert reports, "neither of two generators was seen"
     (leak,) = reports[-1].leaks
     assert leak.bytes_held == leak.bytes_freed == 64 * MIB

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import cyclescope
+from support.nodes import Holder
 
 pytestmark = pytest.mark.gpu
 
@@ -47,16 +48,10 @@ def verdict_of(watch: cyclescope.OomWatch) -> str:
     return text
 
 
-class Node:
-    def __init__(self, held: object) -> None:
-        self.held = held
-        self.me = self
-
-
 def test_cycle_garbage(cap: None, tmp_path: Path) -> None:
     def leak() -> None:
         for _ in range(100):
-            Node(megabytes(64))
+            Holder(megabytes(64))
 
     gc.disable()
     try:
@@ -66,7 +61,7 @@ def test_cycle_garbage(cap: None, tmp_path: Path) -> None:
         gc.enable()
     text = verdict_of(watch)
     assert text.startswith("cycles: ")
-    assert "Node.me" in text
+    assert "Holder.me" in text
 
 
 def test_kept_losses(cap: None, tmp_path: Path) -> None:
@@ -140,11 +135,11 @@ def test_pressure_is_relieved_before_memory_runs_out(cap: None) -> None:
             cyclescope.warn_tensor_cycles() as watch,
             cyclescope.collect_on_pressure(0.6) as relief,
         ):
-            Node(megabytes(1))
+            Holder(megabytes(1))
             gc.collect()
-            assert watch.flush()
+            assert watch.flush(60)
             for _ in range(30):
-                Node(megabytes(64))
+                Holder(megabytes(64))
                 _wait_for(relief)
     finally:
         gc.enable()
@@ -165,9 +160,7 @@ def _wait_for(relief: Any) -> None:
 
 @pytest.mark.parametrize("name", ["losses_kept", "hidden_state", "model_copies"])
 def test_growth_is_named_on_the_gpu(name: str) -> None:
-    import sys
 
-    sys.path.insert(0, str(Path(__file__).parent.parent.parent / "fixtures" / "live"))
     import shared
 
     program = shared.load(name)

@@ -156,7 +156,7 @@ def all_threads_are_joined() -> None:
     threading.Thread(target=time.sleep, args=(0.1,)).start()
     for thread in threading.enumerate():
         if thread is not threading.main_thread():
-            thread.join(3)
+            thread.join(60)
             print(thread.is_alive())
 
 

@@ -1,7 +1,8 @@
 """Programs under a watch and without, while something else looks at them or is short.
 
-Those of ``extensions.py`` and of ``../hosts.py``: traced, profiled, monitored, with little memory,
-a full disk, and so on. Each condition is the same for both runs, and all that they print must be.
+Those of ``extensions.py`` and of ``support.hosts``: traced, profiled, monitored, with little
+memory, a full disk, and so on. Each condition is the same for both runs, and all that they print
+must be.
 
 usage: PYTHONPATH=python python tests/harmless/conditions.py [PROGRAM ...] [--under CONDITION ...]
        [--built FOLDER]
@@ -32,6 +33,7 @@ import time
 import tracemalloc
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
@@ -50,7 +52,7 @@ HOSTS = (
     "generations",
     "frozen_objects",
 )
-"""Programs of ``../hosts.py`` that are cheap, and print the same each time."""
+"""Programs of ``support.hosts`` that are cheap, and print the same each time."""
 EXTENSIONS = (
     "greenlets",
     "lxml_elements",
@@ -100,7 +102,7 @@ def place(frame: FrameType) -> str:
 def counts_objects(code: CodeType) -> bool:
     """Whether it goes over all objects, or all callbacks: a watch has some of its own."""
     names = ("<genexpr>", "<listcomp>", "state", "alive")
-    return code.co_name in names and code.co_filename.endswith("hosts_parts.py")
+    return code.co_name in names and code.co_filename.endswith("parts.py")
 
 
 @contextlib.contextmanager
@@ -274,7 +276,7 @@ CONDITIONS = {
 def child(name: str, under: str, watched: bool) -> None:
     """Run one program."""
     group, _, what = name.partition(":")
-    module = importlib.import_module(group)
+    module = importlib.import_module("support.hosts" if group == "hosts" else group)
     function: Callable[[], object] = module.PROGRAMS[what]
     condition = CONDITIONS[under]
     gc.disable()
@@ -442,8 +444,10 @@ def first_difference(bare: Outcome, watched: Outcome) -> str:
 
 def compare(name: str, under: str, built: str = "") -> tuple[str, str]:
     """What a watch changes in a program, if it does, and a word about how the run went."""
-    bare, _ = run(name, under, False, built)
-    watched, proof = run(name, under, True, built)
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(run, name, under, False, built)
+        second = pool.submit(run, name, under, True, built)
+    (bare, _), (watched, proof) = first.result(), second.result()
     if bare == watched:
         if bare.returncode:
             return f"ends with {bare.returncode} both ways: {bare.stderr[-600:]}", proof

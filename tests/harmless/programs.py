@@ -23,9 +23,10 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+import numpy
+
 import actions
 import calm
-import numpy
 import objects
 from actions import actor, collect, state
 from objects import label, mixture, own, world

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import adversary
 import pytest
+
+import adversary
 
 SEEN = {
     "fork_of_a_single_thread": "the watch has a thread, of which CPython warns from 3.12 on",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from support.marks import HAS_TORCH
 
 MEMORY = Path(__file__).with_name("memory.py")
 HOST = ["array", "view", "bytearray", "unpickled", "subclass"]
@@ -31,7 +32,7 @@ def leak(kind: str, *more: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize("kind", [*HOST, *TENSORS])
 def test_memory_of_known_leaks_is_freed(kind: str) -> None:
     """A mebibyte each, 1,500 times."""
-    if kind in TENSORS and importlib.util.find_spec("torch") is None:
+    if kind in TENSORS and not HAS_TORCH:
         pytest.skip("needs PyTorch")
     done = leak(kind, "--bytes=1048576", "--count=1500", "--allowed=64")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -40,7 +41,7 @@ def test_memory_of_known_leaks_is_freed(kind: str) -> None:
 # Of so few the allowance is 150 bytes each, above the noise of an allocator.
 @pytest.mark.parametrize("kind", [*HOST, *TENSORS])
 def test_many_known_leaks_take_no_memory(kind: str) -> None:
-    if kind in TENSORS and importlib.util.find_spec("torch") is None:
+    if kind in TENSORS and not HAS_TORCH:
         pytest.skip("needs PyTorch")
     done = leak(kind, "--count=20000", "--allowed=3")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,11 +1,11 @@
 """Random programs do under a watch what they do without, to the last event.
 
-``TEST_CASES`` says how many; see ``compare.py`` for more of them, and for what differs.
+``TEST_CASES`` says how many (default: 500); see ``compare.py`` for more of them, and for what
+differs.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import subprocess
 import sys
@@ -13,8 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from support.marks import needs_torch
+
 COMPARE = Path(__file__).with_name("compare.py")
-CASES = int(os.environ.get("TEST_CASES", "2000"))
+CASES = int(os.environ.get("TEST_CASES", "500"))
 
 
 def compare(mode: str, cases: int, *more: str) -> subprocess.CompletedProcess[str]:
@@ -35,7 +37,7 @@ def test_a_watch_changes_nothing(mode: str, busy: bool) -> None:
 
 
 @pytest.mark.timeout(max(300, CASES // 10))
-@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs PyTorch")
+@needs_torch
 def test_a_watch_changes_nothing_for_tensors() -> None:
     done = compare("watch", max(CASES // 4, 1), "--torch")
     assert done.returncode == 0, done.stdout + done.stderr

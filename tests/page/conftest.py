@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from browser import FLAGS, Open, Opened, chromium, open_file
-from crowded import crowded
-from playwright.sync_api import Browser, BrowserContext, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, expect, sync_playwright
 
 import cyclescope
+from support.browser import FLAGS, Open, Opened, chromium, open_file
+from support.reports import crowded, leaked, surrounded
 
-sys.path.insert(0, str(Path(__file__).parent.parent.parent / "fixtures"))
+# On a busy machine the browser takes longer than Playwright's 5 seconds.
+expect.set_options(timeout=30_000)
 
-import common
+
+@pytest.fixture(scope="module", autouse=True)
+def only_new_objects(small_heap: None) -> None:
+    """Makes the reports that are shown from small heaps."""
 
 
 @pytest.fixture(scope="module")
@@ -47,40 +49,9 @@ def open_page(browser: Browser, tmp_path: Path) -> Iterator[Open]:
         context.close()
 
 
-def leaked(*names: str) -> cyclescope.CycleReport:
-    """The report of some fixtures' leaks; the later, the larger."""
-    with common.collector_paused():
-        for mib, name in enumerate(names, 2):
-            common.load(name).leak("cpu", mib)
-        return cyclescope.find_tensor_cycles(devices="any")
-
-
 @pytest.fixture(scope="session")
 def report() -> cyclescope.CycleReport:
     return leaked("awaitable_leak")
-
-
-def surrounded(
-    report: cyclescope.CycleReport, types: list[str], edges: list[tuple[int, int, str]]
-) -> cyclescope.CycleReport:
-    """The leak of a report with objects of these types around it, which are not drawn at first.
-
-    The ends of the edges count the new objects; a negative one is a step of the cycle, -1 the
-    first.
-    """
-    data = json.loads(report.to_json())
-    (leak,) = data["leaks"]
-    graph = leak["graph"]
-    first = len(graph["nodes"])
-    steps = [step["node"] for step in leak["cycle"]]
-    for kind in types:
-        node = {**graph["nodes"][steps[0]], "label": kind, "type_name": kind}
-        graph["nodes"].append({**node, "in_cycle": False})
-    ends = [*range(first, len(graph["nodes"])), *reversed(steps)]
-    for start, end, name in edges:
-        edge = {"from": ends[start], "to": ends[end], "name": name, "role": "other"}
-        graph["edges"].append(edge)
-    return cyclescope.CycleReport.from_json(json.dumps(data))
 
 
 @pytest.fixture(scope="session")

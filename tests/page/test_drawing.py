@@ -7,11 +7,11 @@ import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
 
 import pytest
-from browser import Open, Opened
-from conftest import leaked
 from playwright.sync_api import expect
 
 import cyclescope
+from support.browser import Open, Opened
+from support.reports import leaked
 
 FIXTURES = (
     "awaitable_leak",

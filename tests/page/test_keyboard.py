@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-from browser import Open, Opened
 from playwright.sync_api import expect
 
 import cyclescope
+from support.browser import Open, Opened
 
 
 def selected(opened: Opened) -> str:

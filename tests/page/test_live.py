@@ -11,13 +11,12 @@ from typing import Any
 
 import numpy
 import pytest
-from browser import Open, Opened
 from playwright.sync_api import Locator, expect
-from test_hostile_page import CORPUS
-from test_opening import contrast
 
 import cyclescope
 from cyclescope import _native
+from support.browser import Open, Opened, contrast
+from support.markup import CORPUS
 
 MIB = 1 << 20
 SAMPLES = [(step, step // 2, step * MIB) for step in range(10, 400, 10)]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import nbformat.v4 as notebook
-from browser import Open
 from nbconvert import HTMLExporter
 from playwright.sync_api import expect
 
 import cyclescope
+from support.browser import Open
 
 STYLES = (
     "[...document.querySelectorAll('body, body *:not(iframe)')].map(e => "

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 
 import pytest
-from browser import Open
 from playwright.sync_api import expect
 
 import cyclescope
+from support.browser import Open, contrast
 
 
 def test_opens_from_a_file_without_complaint_or_request(
@@ -157,15 +156,3 @@ def test_light_and_dark_differ(report: cyclescope.CycleReport, open_page: Open) 
     light, dark = (open_page(report.to_html(), color_scheme=scheme) for scheme in ("light", "dark"))
     for selector, name in [("body", "backgroundColor"), ("body", "color"), (".paper", "fill")]:
         assert light.style(selector, name) != dark.style(selector, name)
-
-
-def contrast(one: str, other: str) -> float:
-    """How well two colours are told apart, from 1 to 21, by the formula of WCAG 2."""
-    light, dark = sorted((luminance(one), luminance(other)), reverse=True)
-    return (light + 0.05) / (dark + 0.05)
-
-
-def luminance(colour: str) -> float:
-    channels = [int(number) / 255 for number in re.findall(r"\d+", colour)[:3]]
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]

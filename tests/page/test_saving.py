@@ -9,10 +9,10 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
-from browser import Open, Opened
 from playwright.sync_api import expect
 
 import cyclescope
+from support.browser import Open, Opened
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browser import Open
-from conftest import leaked
-from crowded import repeated
 from playwright.sync_api import expect
 
 import common
 import cyclescope
 from cyclescope import _native
+from support.browser import Open
+from support.reports import leaked, repeated
 
 
 def test_the_list_selects(several: cyclescope.CycleReport, open_page: Open) -> None:
@@ -136,8 +135,9 @@ def test_of_many_leaks_all_are_listed(
     for _ in range(count - 1):
         opened.page.keyboard.press("j")
     if count > 1:
-        last, view = (opened.page.locator(at) for at in ("nav li:last-child", "nav"))
-        entry, area = last.bounding_box(), view.bounding_box()
-        assert entry is not None
-        assert area is not None
-        assert area["y"] <= entry["y"] < area["y"] + area["height"]
+        # Both places at one moment, as the page scrolls a little later than the key is pressed.
+        opened.page.wait_for_function("""() => {
+          const place = it => document.querySelector(it).getBoundingClientRect();
+          const [entry, list] = [place("nav li:last-child"), place("nav")];
+          return list.top <= entry.top && entry.top < list.bottom;
+        }""")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from browser import Open, Opened
 from playwright.sync_api import Page, expect
 
 import cyclescope
+from support.browser import Open, Opened
 
 AWAY = ".node.away"
 # Elements that are laid out, of those that are lines, boxes and names.

@@ -10,11 +10,11 @@ from __future__ import annotations
 import re
 
 import pytest
-from browser import Open, Opened
-from crowded import repeated
 from playwright.sync_api import expect
 
 import cyclescope
+from support.browser import Open, Opened
+from support.reports import repeated
 
 FRAME_MS = 1000 / 60
 
@@ -44,6 +44,8 @@ WORK = {
 }
 
 
+# Alone only: what else runs on the machine counts too.
+@pytest.mark.long
 @pytest.mark.parametrize("work", WORK.values(), ids=list(WORK))
 def test_two_frames_at_two_thousand_objects(
     large: cyclescope.CycleReport, open_page: Open, work: str

@@ -1,0 +1,450 @@
+"""The live heap: what is counted, who owns it, what it is for, what changed."""
+
+from __future__ import annotations
+
+import gc
+import json
+import signal
+import sys
+import threading
+import time
+import tracemalloc
+import types
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+import numpy
+import pytest
+
+import cyclescope
+from cyclescope import _native
+from support import interrupts
+from support.marks import needs_torch
+
+interrupts.hear()
+
+MIB = 1 << 20
+history: list[Any] = []
+model: Any = None
+
+
+@pytest.fixture(autouse=True)
+def tidy() -> Iterator[None]:
+    gc.collect()
+    yield
+    history.clear()
+    globals()["model"] = None
+    gc.collect()
+
+
+@pytest.fixture
+def torch() -> Any:
+    return pytest.importorskip("torch")
+
+
+def array(mebibytes: float = 1.0) -> Any:
+    return numpy.zeros(int(mebibytes * MIB), dtype=numpy.uint8)
+
+
+def of(heap: cyclescope.Heap, pointer: int) -> cyclescope.HeapBuffer:
+    (found,) = [buffer for buffer in heap.buffers if buffer.pointer == pointer]
+    return found
+
+
+def row(table: cyclescope.HeapTable, part: str) -> cyclescope.HeapRow:
+    found = [row for row in table.rows if part in row.name]
+    assert len(found) == 1, str(table)
+    return found[0]
+
+
+def test_buffers_are_found_with_their_owner() -> None:
+    history.extend(array() for _ in range(3))
+    heap = cyclescope.heap()
+    buffer = of(heap, history[1].ctypes.data)
+    assert (buffer.bytes, buffer.device, buffer.dtype) == (MIB, "cpu", "uint8")
+    assert buffer.shape == (MIB,)
+    assert buffer.owner == f"module `{__name__}` → `history` (list, 3 items) → [1] → ndarray"
+    assert buffer.module == __name__
+    assert buffer.type_name == "numpy.ndarray"
+    assert buffer.category == "other"
+    assert buffer.alone
+
+
+def test_arrays_in_what_the_collector_does_not_track_are_found() -> None:
+    history.append((array(), {"deep": (array(),)}))
+    gc.collect()
+    assert not gc.is_tracked(history[0][1]["deep"])
+    heap = cyclescope.heap()
+    assert "['deep'] (tuple, 1 item) → [0]" in of(heap, history[0][1]["deep"][0].ctypes.data).owner
+
+
+def test_views_share_one_buffer() -> None:
+    history.append(array())
+    history.extend(history[0][i:] for i in range(5))
+    heap = cyclescope.heap()
+    assert of(heap, history[0].ctypes.data).holders == 6
+
+
+def test_what_two_owners_share_is_retained_by_neither() -> None:
+    history.append(array())
+    cyclescope_test = types.ModuleType("cyclescope_test")
+    cyclescope_test.also = [history[0]]  # type: ignore[attr-defined]
+    sys.modules["cyclescope_test"] = cyclescope_test
+    try:
+        assert not of(cyclescope.heap(), history[0].ctypes.data).alone
+    finally:
+        del sys.modules["cyclescope_test"]
+    del cyclescope_test
+    assert of(cyclescope.heap(), history[0].ctypes.data).alone
+
+
+def test_tables_by_owner_module_and_class() -> None:
+    history.extend(array() for _ in range(4))
+    heap = cyclescope.heap()
+    owner = row(heap.top("owner"), "`history`")
+    assert (owner.count, owner.host_bytes, owner.device_bytes) == (4, 4 * MIB, 0)
+    assert owner.retained_bytes == 4 * MIB
+    assert owner.categories == {"other": 4 * MIB}
+    module = row(heap.top("module"), __name__)
+    assert module.host_bytes >= 4 * MIB
+    by_class = {row.name: row for row in heap.top("class", 1000).rows}
+    assert by_class["list"].host_bytes >= 4 * MIB
+    assert by_class["numpy.ndarray"].host_bytes >= 4 * MIB
+    assert len(heap.top("class", 1).rows) == 1
+    assert heap.top("class", 1).omitted == len(by_class) - 1
+    assert heap.host_bytes >= 4 * MIB
+
+
+def test_nested_objects_of_one_class_count_once() -> None:
+    inner = [array()]
+    for _ in range(10):
+        inner = [inner]
+    history.append(inner)
+    del inner
+    heap = cyclescope.heap()
+    assert {row.name: row for row in heap.top("class", 99).rows}["list"].host_bytes < 2 * MIB
+
+
+def test_the_line_that_allocated() -> None:
+    assert "No allocations were traced" in str(cyclescope.heap().top("site"))
+    tracemalloc.start()
+    try:
+        history.append([numpy.zeros(MIB, dtype=numpy.uint8)])
+        line = sys._getframe().f_lineno - 1
+        site = of(cyclescope.heap(), history[0][0].ctypes.data).site
+    finally:
+        tracemalloc.stop()
+    assert site == f"{__file__}:{line}"
+
+
+def test_what_grew_is_named_without_indices() -> None:
+    history.append(array())
+    old = cyclescope.heap()
+    history.extend(array() for _ in range(3))
+    diff = cyclescope.heap().diff(old)
+    name = f"module `{__name__}` → `history` (list) → [x] → ndarray"
+    assert [row for row in diff.rows if "`history`" in row[0]] == [(name, 3 * MIB, 3)]
+    assert diff.bytes == 3 * MIB
+    assert "+3.0 MiB in total" in str(diff)
+
+
+def test_nothing_is_kept_and_nothing_changed() -> None:
+    class Thing: ...
+
+    thing = Thing()
+    thing.array = array()  # type: ignore[attr-defined]
+    history.append(thing)
+    watch = weakref.ref(thing)
+    before = sys.getrefcount(thing)
+    heap = cyclescope.heap()
+    assert sys.getrefcount(thing) == before
+    history.clear()
+    del thing
+    assert watch() is None
+    assert any("Thing" in buffer.owner for buffer in heap.buffers)
+
+
+def test_collection_goes_on_as_before() -> None:
+    assert gc.isenabled()
+    cyclescope.heap()
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        cyclescope.heap()
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+
+
+def test_numbers_of_the_look_itself() -> None:
+    heap = cyclescope.heap()
+    assert heap.objects >= len(gc.get_objects()) - 1000
+    assert heap.references > heap.objects
+    assert set(heap.phases) == {"graph", "purposes", "ways", "dominators", "names", "release"}
+    assert sum(heap.phases.values()) == pytest.approx(heap.pause_ms, rel=0.2)
+    assert 0 < heap.working_bytes < 1000 * heap.objects
+
+
+def test_garbage_is_counted_as_unreachable() -> None:
+    gc.disable()
+    try:
+        gc.collect()
+        before = cyclescope.heap().unreachable
+        for _ in range(100):
+            ring: list[Any] = []
+            ring.append(ring)
+        del ring
+        assert cyclescope.heap().unreachable - before == 100
+    finally:
+        gc.enable()
+
+
+def test_an_interrupt_ends_it() -> None:
+    def interrupt() -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupt()
+    heard: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: heard.append(number))
+    try:
+        timer = threading.Timer(0.01, signal.raise_signal, [signal.SIGINT])
+        timer.start()
+        for _ in range(3):
+            cyclescope.heap()
+        timer.join()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert heard == [signal.SIGINT]
+
+
+def test_bad_tables_get_clear_answers() -> None:
+    with pytest.raises(ValueError, match="'owner', 'class', 'module', 'site' or 'category'"):
+        cyclescope.heap().top("size")
+
+
+def test_text_and_json() -> None:
+    history.append(array())
+    heap = cyclescope.heap()
+    assert "`history` (list, 1 item)" in str(heap)
+    assert all(len(line) <= 100 for line in str(heap).splitlines())
+    data = json.loads(heap.to_json())
+    assert data["schema"] == 1
+    assert sum(buffer["bytes"] for buffer in data["buffers"]) == heap.host_bytes
+    assert json.loads(heap.top("class").to_json())["by"] == "class"
+
+
+# What tensors are for.
+
+
+@needs_torch
+def test_categories_of_a_training_step(torch: Any) -> None:
+    global model
+    model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.BatchNorm1d(64))
+    optimizer = torch.optim.Adam(model.parameters())
+    batch = torch.ones(8, 64)
+    model(batch).sum().backward()
+    optimizer.step()
+    loss = model(batch).relu().sum()
+    heap = cyclescope.heap()
+
+    def purpose(tensor: Any) -> str:
+        return of(heap, tensor.untyped_storage().data_ptr()).category
+
+    weight = model[0].weight
+    assert purpose(weight) == "parameter"
+    assert purpose(model[1].running_mean) == "parameter"
+    assert of(heap, weight.untyped_storage().data_ptr()).owner.endswith(
+        ".0 (Linear) → .weight → Parameter"
+    )
+    assert purpose(weight.grad) == "gradient"
+    assert purpose(optimizer.state[weight]["exp_avg"]) == "optimizer state"
+    assert purpose(batch) == "input"
+    assert row(heap.top("category"), "activation").count >= 1
+    assert loss.requires_grad
+
+
+@needs_torch
+@pytest.mark.parametrize(
+    ("optimizer", "options"),
+    [
+        ("Adam", {}),
+        ("SGD", {"momentum": 0.9}),
+        # Its state has lists of tensors.
+        ("LBFGS", {"history_size": 4}),
+    ],
+)
+def test_the_post_mortem_sorts_as_the_categories(
+    torch: Any, optimizer: str, options: dict[str, Any]
+) -> None:
+    global model
+    model = torch.nn.Sequential(
+        torch.nn.Linear(64, 64), torch.nn.BatchNorm1d(64), torch.nn.Linear(64, 1)
+    )
+    optimizing = getattr(torch.optim, optimizer)(model.parameters(), **options)
+    batch = torch.randn(32, 64, generator=torch.Generator().manual_seed(0))
+
+    def closure() -> Any:
+        optimizing.zero_grad()
+        loss = model(batch).square().mean()
+        loss.backward()
+        return loss
+
+    for _ in range(3):
+        optimizing.step(closure)
+    sorted_ = _native.memory_in_use("cpu", 60)
+    categories = {buffer.pointer: buffer.category for buffer in cyclescope.heap().buffers}
+
+    def of_role(pieces: list[tuple[int, int]]) -> set[str]:
+        assert pieces
+        return {categories[pointer] for pointer, _ in pieces}
+
+    assert of_role(sorted_.parameters) == {"parameter"}
+    assert of_role(sorted_.module_buffers) == {"parameter"}
+    assert of_role(sorted_.gradients) == {"gradient"}
+    assert of_role(sorted_.optimizer_state) == {"optimizer state"}
+    assert not of_role(sorted_.other) & {"parameter", "optimizer state"}
+
+
+@needs_torch
+def test_a_state_that_holds_itself_over_and_over_takes_no_longer(torch: Any) -> None:
+    optimizing = torch.optim.SGD([torch.nn.Parameter(torch.ones(64, 64))])
+    moment = torch.ones(64, 64)
+    ring: list[Any] = [moment]
+    ring += [ring] * 30_000
+    optimizing.state["ring"] = ring
+    # Way by way it would be a billion, and hours.
+    sorted_ = _native.memory_in_use("cpu", 60)
+    assert moment.data_ptr() in dict(sorted_.optimizer_state)
+    assert of(cyclescope.heap(), moment.data_ptr()).category == "optimizer state"
+
+
+@needs_torch
+def test_what_is_not_kept_by_autograd_is_no_activation(torch: Any) -> None:
+    with torch.no_grad():
+        history.append((torch.ones(8, 64) * 2).exp())
+    heap = cyclescope.heap()
+    assert of(heap, history[0].untyped_storage().data_ptr()).category == "other"
+
+
+@needs_torch
+def test_a_kept_loss_owns_what_its_graph_saved(torch: Any) -> None:
+    weight = torch.ones(64, 1024, requires_grad=True)
+    history.append((weight * 2).exp().sum())
+    del weight
+    heap = cyclescope.heap()
+    owner = row(heap.top("owner"), "`history`")
+    assert owner.host_bytes >= 64 * 1024 * 4
+    assert owner.categories["activation"] >= 64 * 1024 * 4
+
+
+# During a backward pass.
+
+
+@needs_torch
+def test_a_look_from_inside_a_backward_pass(torch: Any) -> None:
+    looks: list[cyclescope.Heap] = []
+
+    def unpack(tensor: Any) -> Any:
+        looks.append(cyclescope.heap())
+        return tensor
+
+    weight = torch.ones(64, 1024, requires_grad=True)
+    with torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, unpack):
+        result = weight.exp()
+    result = (result * 2).exp()
+    result.register_hook(lambda gradient: looks.append(cyclescope.heap()))
+    weight.register_post_accumulate_grad_hook(lambda leaf: looks.append(cyclescope.heap()))
+    result.sum().backward()
+    in_hook, in_unpack, after_accumulation = looks
+    assert row(in_hook.top("category"), "activation").host_bytes >= 64 * 1024 * 4
+    assert not any("another thread" in note.lower() for look in looks for note in look.notes)
+    assert in_unpack.host_bytes >= weight.nbytes
+    assert of(after_accumulation, weight.grad.data_ptr()).category == "gradient"
+
+
+@needs_torch
+def test_a_look_while_another_thread_is_in_a_backward_pass(torch: Any) -> None:
+    reached, done = threading.Event(), threading.Event()
+    weight = torch.ones(64, 1024, requires_grad=True)
+    result = (weight * 2).exp()
+
+    def wait(gradient: Any) -> None:
+        reached.set()
+        done.wait()
+
+    result.register_hook(wait)
+    thread = threading.Thread(target=result.sum().backward)
+    thread.start()
+    try:
+        assert reached.wait(60)
+        during = cyclescope.heap()
+    finally:
+        done.set()
+        thread.join()
+    assert any(
+        note.startswith("Another thread is running a backward pass") for note in during.notes
+    )
+    assert of(during, weight.data_ptr()).bytes == weight.nbytes
+    after = cyclescope.heap()
+    assert not any(note.startswith("Another thread") for note in after.notes)
+    assert of(after, weight.grad.data_ptr()).category == "gradient"
+
+
+@needs_torch
+def test_a_look_while_another_thread_sets_an_attribute(torch: Any) -> None:
+    """It may be a gradient, whose memory PyTorch lets others see while it goes."""
+    lock = threading.Lock()
+
+    class Setter:
+        # Called with the object and the value, for a lock: whether to wait, and how long.
+        __set__ = lock.acquire
+
+    class Slow(int):
+        attribute: Any = Setter()
+
+    def set_attribute() -> None:
+        Slow(1).attribute = 60.0
+
+    weight = torch.ones(64, requires_grad=True)
+    weight.sum().backward()
+    thread = threading.Thread(target=set_attribute)
+    with lock:
+        thread.start()
+        notes: list[str] = []
+        until = time.monotonic() + 60
+        while not notes and time.monotonic() < until:
+            notes = [n for n in cyclescope.heap().notes if n.startswith("Another thread")]
+    thread.join()
+    assert len(notes) == 1
+    after = cyclescope.heap()
+    assert not any(note.startswith("Another thread") for note in after.notes)
+    assert of(after, weight.grad.data_ptr()).category == "gradient"
+
+
+@needs_torch
+def test_looks_while_another_thread_trains(torch: Any) -> None:
+    stop = threading.Event()
+    steps: list[float] = []
+    net = torch.nn.Sequential(*[torch.nn.Linear(32, 32) for _ in range(8)])
+
+    def train() -> None:
+        while not stop.is_set():
+            net.zero_grad()
+            loss = net(torch.ones(4, 32)).square().sum()
+            loss.backward()
+            steps.append(loss.item())
+
+    thread = threading.Thread(target=train)
+    thread.start()
+    try:
+        looks = [cyclescope.heap() for _ in range(10)]
+    finally:
+        stop.set()
+        thread.join()
+    # Each look sees the parameters, and each step comes to the same loss.
+    for look in looks:
+        assert of(look, net[0].weight.data_ptr()).category == "parameter"
+    assert steps
+    assert set(steps) == {steps[0]}

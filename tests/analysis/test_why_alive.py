@@ -1,0 +1,472 @@
+"""Why is an object alive? Every kind of root, paths that read well, and loops through C++."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import subprocess
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+
+import cyclescope
+from support.marks import needs_torch
+
+history: list[Any] = []
+cache: dict[str, Any] = {}
+
+
+@pytest.fixture(autouse=True)
+def tidy() -> Iterator[None]:
+    gc.collect()
+    yield
+    history.clear()
+    cache.clear()
+    gc.collect()
+
+
+def array() -> Any:
+    return numpy.zeros(1 << 10, dtype=numpy.float32)
+
+
+def words(*things: Any) -> list[str]:
+    """The paths to some things, but for those of the variables of this file's own functions."""
+    paths = cyclescope.why_alive(*things).paths
+    return [path.words for path in paths if "local `things`" not in path.words]
+
+
+def held_from(root: str, thing: Any) -> list[cyclescope.RetentionPath]:
+    return [path for path in cyclescope.why_alive(thing).paths if path.root == root]
+
+
+class Owner:
+    def __init__(self, **parts: Any) -> None:
+        self.__dict__.update(parts)
+
+
+# Roots.
+
+
+def test_a_module_variable_is_named_with_the_way_to_the_object() -> None:
+    history.extend(array() for _ in range(30))
+    (path,) = words(history[17])
+    name = __name__
+    assert path == f"module `{name}` → `history` (list, 30 items) → [17] → ndarray"
+
+
+def test_the_steps_say_the_same() -> None:
+    cache["model"] = Owner(weight=array())
+    (path,) = held_from("module", cache["model"].weight)
+    assert [step.edge for step in path] == [".cache", "['model']", ".weight", ""]
+    assert path[-1].type_name == "numpy.ndarray"
+    assert path[2].label == f"{__name__}.Owner"
+    assert (path[2].location or "").startswith(__file__)
+    assert len(path) == len(path.steps) == 4
+    with pytest.raises(IndexError, match="step index 9 out of range for a path of 4 steps"):
+        path[9]
+
+
+def test_a_local_variable_is_named_with_function_line_and_thread() -> None:
+    def train_step() -> list[str]:
+        batch = array()
+        return [path.words for path in cyclescope.why_alive(batch).paths]
+
+    line = train_step.__code__.co_firstlineno + 2
+    assert train_step() == [
+        f"local `batch` in `train_step`, test_why_alive.py:{line}, thread MainThread → ndarray"
+    ]
+
+
+def test_variables_of_other_threads_are_found() -> None:
+    ready, done = threading.Event(), threading.Event()
+    things: list[Any] = []
+
+    def work() -> None:
+        batch = array()
+        things.append(batch)
+        ready.set()
+        done.wait()
+
+    thread = threading.Thread(target=work, name="loader-3")
+    thread.start()
+    ready.wait()
+    thing = things.pop()
+    found = [path.words for path in cyclescope.why_alive(thing).paths]
+    done.set()
+    thread.join()
+    assert any("local `batch` in `work`" in it and "thread loader-3" in it for it in found), found
+
+
+def test_variables_that_inner_functions_use_are_named() -> None:
+    def outer() -> list[str]:
+        kept = array()
+
+        def inner() -> Any:
+            return kept
+
+        cache["f"] = inner
+        return [path.words for path in cyclescope.why_alive(kept).paths]
+
+    found = outer()
+    assert any(it.startswith("local `kept` in `outer`") for it in found), found
+    assert any("closure variable 'kept'" in it for it in found), found
+
+
+def test_a_traceback_is_named_with_what_keeps_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails() -> None:
+        batch = array()
+        raise ValueError(len(batch))
+
+    try:
+        fails()
+    except ValueError as error:
+        monkeypatch.setattr(sys, "last_exc", error, raising=False)
+    holder = vars(sys)["last_exc"].__traceback__
+    assert holder is not None
+    assert holder.tb_next is not None
+    frame = holder.tb_next.tb_frame
+    (thing,) = [it for it in gc.get_referents(frame) if isinstance(it, numpy.ndarray)] or [
+        frame.f_locals["batch"]
+    ]
+    del holder, frame
+    found = words(thing)
+    line = fails.__code__.co_firstlineno + 2
+    wanted = (
+        f"local `batch` in `fails`, test_why_alive.py:{line}, kept by the traceback in "
+        "`sys.last_exc` → ndarray"
+    )
+    assert wanted in found, found
+
+
+def test_several_ways_are_told_apart() -> None:
+    thing = array()
+    history.append(thing)
+    cache["again"] = thing
+    found = words(thing)
+    assert sum("`history`" in it for it in found) == 1
+    assert sum("`cache`" in it for it in found) == 1
+
+
+def test_ways_alike_are_counted_once() -> None:
+    thing = array()
+    history.extend([thing] * 1 + [[thing] for _ in range(20)])
+    paths = held_from("module", thing)
+    assert len(paths) == 2
+    assert sorted(path.alike for path in paths) == [1, 20]
+
+
+def test_several_objects_at_once() -> None:
+    history.extend([array(), array(), array()])
+    report = cyclescope.why_alive(*history)
+    (path,) = report.paths
+    assert path.alike == 3
+    data = json.loads(report.to_json())
+    assert data["paths"][0]["leads_to"] == [0, 1, 2]
+    assert len(data["objects"]) == 3
+
+
+def test_what_nothing_else_holds() -> None:
+    report = cyclescope.why_alive(array())
+    assert [path.words for path in report.paths] == []
+    assert "only this call keeps it alive" in str(report)
+
+
+def test_garbage_is_told_from_what_is_held() -> None:
+    gc.disable()
+    try:
+        owner = Owner(thing=array())
+        owner.me = owner  # type: ignore[attr-defined]
+        address = id(owner.thing)  # type: ignore[attr-defined]
+        del owner
+        (thing,) = [it for it in gc.get_objects() if type(it) is Owner]
+        dictionary = thing.__dict__
+        del thing
+        report = cyclescope.why_alive(dictionary["thing"])
+        assert id(dictionary["thing"]) == address
+        assert any("local `dictionary`" in path.words for path in report.paths)
+    finally:
+        gc.enable()
+
+
+def test_an_object_held_by_c_alone() -> None:
+    import ctypes
+
+    thing = [array()]
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
+    try:
+        report = cyclescope.why_alive(thing)
+        assert any("come from C or C++" in note for note in report.notes), report.notes
+    finally:
+        ctypes.pythonapi.Py_DecRef(ctypes.py_object(thing))
+    assert cyclescope.why_alive(thing).notes == []
+
+
+def test_bad_questions_get_clear_answers() -> None:
+    with pytest.raises(TypeError, match="takes at least one object"):
+        cyclescope.why_alive()
+    with pytest.raises(TypeError, match="referrers of this int"):
+        cyclescope.why_alive(12345)
+
+
+def test_a_frozen_heap_is_seen_too() -> None:
+    history.append([array()])
+    gc.freeze()
+    try:
+        assert any("`history`" in it for it in words(history[0][0]))
+    finally:
+        gc.unfreeze()
+
+
+def test_no_code_of_the_program_runs_and_nothing_is_kept() -> None:
+    calls: list[str] = []
+
+    class Hostile:
+        def __getattribute__(self, name: str) -> Any:
+            calls.append(name)
+            return object.__getattribute__(self, name)
+
+        def __eq__(self, other: object) -> bool:
+            calls.append("eq")
+            return True
+
+        def __hash__(self) -> int:
+            return 7
+
+        def __repr__(self) -> str:
+            calls.append("repr")
+            return "hostile"
+
+        def __del__(self) -> None:
+            calls.append("del")
+
+    thing = array()
+    holder = Hostile()
+    holder.__dict__["thing"] = thing
+    cache["hostile"] = {holder: holder}
+    calls.clear()
+    before = sys.getrefcount(thing), sys.getrefcount(holder)
+    found = words(thing)
+    assert calls == []
+    assert (sys.getrefcount(thing), sys.getrefcount(holder)) == before
+    assert any("Hostile" in it and ".thing" in it for it in found), found
+
+
+def test_locals_of_running_functions_are_left_as_they_are() -> None:
+    snapshot = locals()
+    thing = array()
+    snapshot["extra"] = 1
+    cyclescope.why_alive(thing)
+    cyclescope.heap()
+    assert "thing" not in snapshot or sys.version_info >= (3, 13)
+    assert snapshot["extra"] == 1
+
+
+# Loops through C++, of PyTorch.
+
+
+@pytest.fixture
+def torch() -> Any:
+    return pytest.importorskip("torch")
+
+
+def leaf(torch: Any) -> Any:
+    return torch.ones(64, requires_grad=True)
+
+
+def attribute_and_view(torch: Any) -> Any:
+    x = torch.ones(64)
+    x.o = Owner()
+    x.o.y = x[:4]
+    return x
+
+
+def square_on_owner(torch: Any) -> Any:
+    w = leaf(torch)
+    w.o = Owner()
+    w.o.y = w * w
+    return w
+
+
+def gradient_knows_leaf(torch: Any) -> Any:
+    w = leaf(torch)
+    (w * 2).sum().backward()
+    w.grad.o = w
+    return w
+
+
+def hook_captures_its_tensor(torch: Any) -> Any:
+    h = leaf(torch) * 2
+    h.register_hook(lambda gradient: gradient * h.sum())
+    return h
+
+
+def accumulate_hook_captures_parameter(torch: Any) -> Any:
+    w = leaf(torch)
+    w.register_post_accumulate_grad_hook(lambda _: w.zero_())
+    return w
+
+
+def identity_saved_tensor_hooks(torch: Any) -> Any:
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t):
+        return leaf(torch).exp()
+
+
+LOOPS: list[Callable[[Any], Any]] = [
+    attribute_and_view,
+    square_on_owner,
+    gradient_knows_leaf,
+    hook_captures_its_tensor,
+    accumulate_hook_captures_parameter,
+    identity_saved_tensor_hooks,
+]
+
+
+def survives(torch: Any, make: Callable[[Any], Any]) -> bool:
+    """Whether what `make` makes outlives its last reference and a collection."""
+    watch = weakref.ref(make(torch))
+    gc.collect()
+    return watch() is not None
+
+
+@needs_torch
+@pytest.mark.parametrize("make", LOOPS)
+def test_a_loop_that_no_collection_frees_is_named(make: Callable[[Any], Any], torch: Any) -> None:
+    assert survives(torch, make), "PyTorch frees it, so this is no example"
+    thing = make(torch)
+    report = cyclescope.why_alive(thing)
+    assert len(report.loops) == 1, str(report)
+    assert report.loops[0].root == "itself"
+    assert "no collection can free this" in str(report)
+
+
+def plain_attribute(torch: Any) -> Any:
+    x = torch.ones(64)
+    x.o = Owner()
+    x.o.x = x
+    return x
+
+
+def leaf_with_gradient(torch: Any) -> Any:
+    w = leaf(torch)
+    (w * 2).sum().backward()
+    return w
+
+
+def hook_captures_another(torch: Any) -> Any:
+    other = torch.ones(3)
+    h = leaf(torch) * 2
+    h.register_hook(lambda gradient: gradient * other.sum())
+    return h
+
+
+def view_of_a_view(torch: Any) -> Any:
+    return torch.ones(64)[:8][:2]
+
+
+def saved_for_backward(torch: Any) -> Any:
+    return leaf(torch).exp()
+
+
+@needs_torch
+@pytest.mark.parametrize(
+    "make",
+    [
+        plain_attribute,
+        leaf_with_gradient,
+        hook_captures_another,
+        view_of_a_view,
+        saved_for_backward,
+    ],
+)
+def test_what_is_freed_is_no_such_loop(make: Callable[[Any], Any], torch: Any) -> None:
+    assert not survives(torch, make), "PyTorch does not free it, so this is no example"
+    report = cyclescope.why_alive(make(torch))
+    assert report.loops == [], str(report)
+
+
+@needs_torch
+def test_a_live_view_makes_a_loop_of_an_attribute(torch: Any) -> None:
+    x = plain_attribute(torch)
+    view = x[:4]
+    report = cyclescope.why_alive(x)
+    assert any(path.root == "local" for path in report.paths)
+    assert view.shape == (4,)
+
+
+@needs_torch
+def test_the_autograd_graph_is_part_of_the_way(torch: Any) -> None:
+    w = leaf(torch)
+    history.append((w * w).sum())
+    found = words(w)
+    assert any("`history`" in it and ".grad_fn" in it for it in found), found
+
+
+def function_hook(torch: Any) -> Any:
+    y = leaf(torch) * 2
+    owner = Owner(y=y)
+    y.grad_fn.register_hook(lambda *gradients: owner and None)
+    return y
+
+
+def function_prehook(torch: Any) -> Any:
+    y = leaf(torch) * 2
+    owner = Owner(y=y)
+    y.grad_fn.register_prehook(lambda gradients: owner and None)
+    return y
+
+
+HOOKS = """
+import gc, sys
+import torch, cyclescope, test_why_alive as shapes
+
+thing = getattr(shapes, sys.argv[1])(torch)
+other = None
+if sys.argv[2] == "other":
+    thing, other = shapes.leaf(torch) * 2, shapes.leaf(torch) * 3
+    owner = shapes.Owner(y=thing)
+    other.grad_fn.register_hook(lambda *gradients: owner and None)
+report = cyclescope.why_alive(thing)
+print([[step.edge for step in loop] for loop in report.loops])
+"""
+
+
+def loops_of_hooks(make: Callable[[Any], Any], which: str) -> str:
+    """The loops in a process of its own: no other test has left any hook there."""
+    command = [sys.executable, "-c", HOOKS, make.__name__, which]
+    path = os.pathsep.join([str(Path(__file__).parent), *filter(None, sys.path)])
+    environment = os.environ | {"PYTHONPATH": path}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+@needs_torch
+@pytest.mark.parametrize("make", [function_hook, function_prehook])
+def test_a_loop_through_the_hooks_of_a_function_is_named(
+    make: Callable[[Any], Any], torch: Any
+) -> None:
+    assert survives(torch, make), "PyTorch frees it, so this is no example"
+    found = loops_of_hooks(make, "own")
+    assert found.count("'.hooks'") == 1, found
+
+
+@needs_torch
+def test_hooks_of_another_graph_are_not_taken_for_its_own() -> None:
+    assert loops_of_hooks(function_hook, "other") == "[]\n"
+
+
+def test_what_only_cyclescope_holds_is_held_from_outside() -> None:
+    """Its own objects are never named, and what is in use is not called garbage for it."""
+    monitor: Any = cyclescope.LeakMonitor(every=1)
+    monitor.kept = [{"of": "the program"}]
+    retention = cyclescope.why_alive(monitor.kept)
+    (path,) = retention.paths
+    assert path.root == "outside"
+    assert "LeakMonitor" not in str(retention)
+    monitor.stop()

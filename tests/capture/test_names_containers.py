@@ -1,0 +1,191 @@
+"""How an element of a container is named."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, defaultdict, deque
+from typing import Any, NamedTuple
+
+import pytest
+
+from support.names import Case, Cases, Node, array, check, name_of, node
+
+CASES = Cases(__name__, __file__)
+case, step = CASES.case, CASES.step
+
+pytestmark = pytest.mark.usefixtures("small_heap")
+
+
+@pytest.mark.parametrize("case", CASES, ids=name_of)
+def test_names(case: Case) -> None:
+    check(case)
+
+
+def test_every_mark_is_used() -> None:
+    assert sorted(CASES.used) == CASES.marks()
+
+
+class Text(str): ...
+
+
+class Hostile:
+    def __repr__(self) -> str:
+        raise AssertionError("__repr__ was called")
+
+    __str__ = __repr__
+
+
+def dict_with(key: object) -> None:
+    it: dict[Any, Any] = {"data": array()}
+    it[key] = it
+
+
+@case(step("dict", "['loss']"), path=("['data']",))
+def key_str() -> None:
+    dict_with("loss")
+
+
+@case(step("dict", r"['it\'s\n']"), path=("['data']",))
+def key_str_with_quote() -> None:
+    dict_with("it's\n")
+
+
+@case(step("dict", f"['{'x' * 200}…']"), path=("['data']",))
+def key_str_long() -> None:
+    dict_with("x" * 1000)
+
+
+@case(step("dict", "[7]"), path=("['data']",))
+def key_int() -> None:
+    dict_with(7)
+
+
+@case(step("dict", "[<int>]"), path=("['data']",))
+def key_int_long() -> None:
+    dict_with(10**100)
+
+
+@case(step("dict", "[True]"), path=("['data']",))
+def key_bool() -> None:
+    dict_with(True)
+
+
+@case(step("dict", "[None]"), path=("['data']",))
+def key_none() -> None:
+    dict_with(None)
+
+
+@case(step("dict", "[1e+16]"), path=("['data']",))
+def key_float() -> None:
+    dict_with(1e16)
+
+
+@case(step("dict", r"[b'a\x00']"), path=("['data']",))
+def key_bytes() -> None:
+    dict_with(b"a\x00")
+
+
+@case(step("dict", "[('loss', 3)]"), path=("['data']",))
+def key_tuple() -> None:
+    dict_with(("loss", 3))
+
+
+@case(step("dict", "[(1,)]"), path=("['data']",))
+def key_tuple_of_one() -> None:
+    dict_with((1,))
+
+
+@case(step("dict", f"[<{__name__}.Hostile>]"), path=("['data']",))
+def key_object() -> None:
+    dict_with(Hostile())
+
+
+@case(step("dict", f"[(1, <{__name__}.Hostile>)]"), path=("['data']",))
+def key_tuple_of_object() -> None:
+    dict_with((1, Hostile()))
+
+
+@case(step("dict", f"[<{__name__}.Text>]"), path=("['data']",))
+def key_of_str_subclass() -> None:
+    dict_with(Text("loss"))
+
+
+@case(step("dict", f"[{Node.__module__}.Node]"), path=("['data']",))
+def key_class() -> None:
+    dict_with(Node)
+
+
+@case(step("dict", "a key"), node(".table"))
+def key_itself() -> None:
+    it: Any = Node()
+    it.table = {it: 1}
+
+
+@case(step("list", "[2]"), path=("[1]",))
+def list_item() -> None:
+    it: list[Any] = [0, array()]
+    it.append(it)
+
+
+@case(step("tuple", "[1]"), step("list", "[0]"), path=("[0]",))
+def tuple_item() -> None:
+    box: list[Any] = []
+    box.append((array(), box))
+
+
+class Point(NamedTuple):
+    data: Any
+    back: Any
+
+
+@case(step("~.Point", ".back"), step("list", "[0]"))
+def named_tuple_field() -> None:
+    box: list[Any] = []
+    box.append(Point(array(), box))
+
+
+@case(step("set", "an element"), node(".members"))
+def set_element() -> None:
+    it: Any = Node()
+    it.members = {1, it}
+
+
+@case(step("frozenset", "an element"), node(".members"))
+def frozenset_element() -> None:
+    it: Any = Node()
+    it.members = frozenset([1, it])
+
+
+@case(step("collections.deque", "[70]"), node(".queue"))
+def deque_item() -> None:
+    it: Any = Node()
+    it.queue = deque(range(70))
+    it.queue.append(it)
+    it.queue.extend("more")
+
+
+@case(
+    step("collections.defaultdict", ".default_factory"),
+    step(
+        "function",
+        "closure variable 'table'",
+        label="function default_factory.<locals>.<lambda>",
+        at="default_factory",
+    ),
+    path=("['data']",),
+)
+def default_factory() -> None:
+    table: Any = defaultdict(lambda: table)  # at: default_factory
+    table["data"] = array()
+
+
+@case(step("collections.OrderedDict", "['me']"), path=("['data']",))
+def ordered_dict() -> None:
+    it: Any = OrderedDict(data=array())
+    it["me"] = it
+    it.move_to_end("data")
+
+
+@case(step("collections.OrderedDict", ".me"), path=("['data']",))
+def ordered_dict_attribute() -> None:
+    it: Any = OrderedDict(data=array())
+    it.me = it

@@ -1,0 +1,399 @@
+"""The command ``cyclescope``, in processes of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cyclescope import CycleReport
+from support import interrupts
+from support.nodes import SOURCE
+
+interrupts.hear()
+
+Command = Callable[..., subprocess.CompletedProcess[str]]
+
+LEAKY = f"""
+import sys, numpy
+{SOURCE}
+Node()
+print("arguments", sys.argv[1:])
+"""
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> Command:
+    """Runs the command in a folder of its own."""
+
+    def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "cyclescope", *arguments],
+            cwd=tmp_path,
+            env=os.environ | {"TMPDIR": str(tmp_path)} | environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
+    return run
+
+
+def program(folder: Path, source: str = LEAKY, name: str = "leaky.py") -> Path:
+    file = folder / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(textwrap.dedent(source), encoding="utf-8")
+    return file
+
+
+def report_of(command: Command, folder: Path, source: str = LEAKY, name: str = "report") -> Path:
+    program(folder, source)
+    done = command("run", "--devices=any", f"--output={name}.json", "leaky.py")
+    assert done.returncode == 0, done.stderr
+    return folder / f"{name}.json"
+
+
+def test_a_program_runs_unchanged_and_its_leaks_are_told(command: Command, tmp_path: Path) -> None:
+    program(tmp_path)
+    done = command("run", "--devices=any", "leaky.py", "--devices", "x", "-m")
+    assert done.returncode == 0
+    assert done.stdout == "arguments ['--devices', 'x', '-m']\n"
+    assert "held by a reference cycle" in done.stderr
+    assert "1 × Node.me → Node" in done.stderr
+
+
+def test_without_a_driver_host_memory_is_watched(command: Command, tmp_path: Path) -> None:
+    program(tmp_path, LEAKY + "import cyclescope._native as n\nprint(n.cuda_driver_present())\n")
+    done = command("run", "leaky.py")
+    if done.stdout.endswith("False\n"):
+        assert "1 × Node.me → Node" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("end", "status"),
+    [
+        ("", 0),
+        ("sys.exit(7)", 7),
+        ("sys.exit()", 0),
+        ("sys.exit('a sentence')", 1),
+        ("raise ValueError('its own error')", 1),
+        ("raise KeyboardInterrupt", 130),
+    ],
+)
+def test_the_status_is_the_programs_own(
+    command: Command, tmp_path: Path, end: str, status: int
+) -> None:
+    program(tmp_path, f"{LEAKY}{end}\n")
+    done = command("run", "--devices=any", "leaky.py")
+    assert done.returncode == status
+    assert "1 × Node.me → Node" in done.stderr
+    with_check = command("run", "--devices=any", "--fail-on-leak", "leaky.py")
+    assert with_check.returncode == (status or 1)
+
+
+def test_no_leak_is_no_failure(command: Command, tmp_path: Path) -> None:
+    program(tmp_path, "print('clean')\n")
+    outputs = ("-o", "leaks.sarif", "-o", "leaks.json")
+    (tmp_path / "leaks.json").write_text("of an earlier run", encoding="utf-8")
+    done = command("run", "--devices=any", "--fail-on-leak", "--trace", *outputs, "leaky.py")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "clean\n", "")
+    # What comes next in a CI job finds that nothing was found.
+    assert json.loads((tmp_path / "leaks.sarif").read_text())["runs"][0]["results"] == []
+    assert CycleReport.from_json((tmp_path / "leaks.json").read_text()).leaks == []
+    assert command("diff", "leaks.json", "leaks.json").returncode == 0
+
+
+def test_ranks_do_not_overwrite_each_others_file(command: Command, tmp_path: Path) -> None:
+    program(tmp_path)
+    for rank in ("0", "1"):
+        job = {"RANK": rank, "WORLD_SIZE": "2"}
+        assert command("run", "--devices=any", "-o", "all.json", "leaky.py", **job).returncode == 0
+    alone = {"RANK": "0", "WORLD_SIZE": "1"}
+    assert command("run", "--devices=any", "-o", "one.json", "leaky.py", **alone).returncode == 0
+    files = sorted(file.name for file in tmp_path.glob("*.json"))
+    assert files == ["all-rank0.json", "all-rank1.json", "one.json"]
+    assert "rank 0  rank 1" in command("merge", "all-*.json").stdout
+
+
+def test_errors_of_the_program_look_as_without(command: Command, tmp_path: Path) -> None:
+    program(tmp_path, "def f():\n    raise ValueError('its own error')\nf()\n")
+    plain = subprocess.run(
+        [sys.executable, "leaky.py"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    done = command("run", "--devices=any", "leaky.py")
+    assert done.stderr == plain.stderr
+    assert done.returncode == plain.returncode
+
+
+SELF = """
+import sys, os, pickle
+from pathlib import Path
+import __main__
+class Thing: pass
+assert pickle.loads(pickle.dumps(Thing())).__class__ is Thing
+print(__name__, Path(__file__).name, __main__.__dict__ is globals(), sys.argv[1:])
+print(os.path.basename(sys.path[0]), None if __spec__ is None else __spec__.name, __package__)
+"""
+
+
+@pytest.mark.parametrize("arguments", [["leaky.py"], ["-m", "package"], ["-m", "package.module"]])
+def test_the_program_cannot_tell(command: Command, tmp_path: Path, arguments: list[str]) -> None:
+    program(tmp_path, SELF)
+    program(tmp_path, "", "package/__init__.py")
+    program(tmp_path, SELF, "package/__main__.py")
+    program(tmp_path, SELF, "package/module.py")
+    plain = subprocess.run(
+        [sys.executable, *arguments, "a", "-b"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert plain.returncode == 0, plain.stderr
+    done = command("run", "--devices=any", *arguments, "a", "-b")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == plain.stdout
+
+
+def test_what_threads_leak_after_the_end_counts(command: Command, tmp_path: Path) -> None:
+    end = "import threading, time\n"
+    end += "threading.Thread(target=lambda: (time.sleep(0.5), Node(2))).start()\n"
+    program(tmp_path, LEAKY + end)
+    done = command("run", "--devices=any", "leaky.py")
+    assert "2 × Node.me → Node" in done.stderr
+    assert "3.0 MiB in total" in done.stderr
+
+
+def test_nothing_is_lost_on_ctrl_c(tmp_path: Path) -> None:
+    program(tmp_path, LEAKY + "import time\nprint('ready', flush=True)\ntime.sleep(60)\n")
+    running = subprocess.Popen(
+        [sys.executable, "-m", "cyclescope", "run", "--devices=any", "-o", "r.json", "leaky.py"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert running.stdout is not None
+    while running.stdout.readline() != "ready\n":
+        assert running.poll() is None
+    time.sleep(0.2)
+    running.send_signal(signal.SIGINT)
+    _, errors = running.communicate(timeout=60)
+    assert running.returncode == 130
+    assert "KeyboardInterrupt" in errors
+    assert "1 × Node.me → Node" in errors
+    (leak,) = CycleReport.from_json((tmp_path / "r.json").read_text(encoding="utf-8")).leaks
+    assert leak.count == 1
+
+
+def test_the_report_names_the_program(command: Command, tmp_path: Path) -> None:
+    model = json.loads(report_of(command, tmp_path).read_text(encoding="utf-8"))
+    assert model["process"]["program"] == "leaky.py"
+
+
+def test_a_report_in_every_format(command: Command, tmp_path: Path) -> None:
+    report_of(command, tmp_path)
+    shown = command("report", "report.json")
+    assert shown.returncode == 0
+    assert "LEAK 1 of 1" in shown.stdout
+    assert "\x1b[" not in shown.stdout
+    begins = {
+        "page.html": "<!doctype html>",
+        "report2.json": '{"schema"',
+        "trace.txt": "cyclescope",
+        "issue.md": "",
+        "drawing.svg": "<svg",
+        "graph.dot": "digraph",
+        "log.sarif": "{",
+    }
+    for name, begin in begins.items():
+        done = command("report", "report.json", "-o", f"out/{name}")
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+        text = (tmp_path / "out" / name).read_text(encoding="utf-8")
+        assert begin in text[:200]
+        assert "Node" in text
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == sorted(begins)
+
+
+def test_color_is_for_terminals(command: Command, tmp_path: Path) -> None:
+    report_of(command, tmp_path)
+    ours, theirs = pty.openpty()
+    plain = {key: value for key, value in os.environ.items() if key != "NO_COLOR"}
+    for variables, colored in [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)]:
+        subprocess.run(
+            [sys.executable, "-m", "cyclescope", "report", "report.json"],
+            cwd=tmp_path,
+            stdout=theirs,
+            env=plain | {"TERM": "xterm"} | variables,
+            check=True,
+        )
+        assert (b"\x1b[" in os.read(ours, 100_000)) is colored
+    os.close(ours)
+    os.close(theirs)
+
+
+def test_diff_by_signature(command: Command, tmp_path: Path) -> None:
+    other = LEAKY.replace("Node", "Other")
+    report_of(command, tmp_path, LEAKY, "old")
+    report_of(command, tmp_path, LEAKY + "Node(2)\n", "grown")
+    report_of(command, tmp_path, other, "other")
+    same = command("diff", "old.json", "old.json")
+    assert (same.returncode, same.stdout) == (0, "0 new, 0 grown, 0 gone, 1 unchanged or smaller\n")
+    grown = command("diff", "old.json", "grown.json")
+    assert grown.returncode == 1
+    assert "grown  " in grown.stdout
+    assert "3.0 MiB, was 1.0 MiB" in grown.stdout
+    smaller = command("diff", "grown.json", "old.json")
+    assert smaller.returncode == 0
+    changed = command("diff", "old.json", "other.json")
+    assert changed.returncode == 1
+    lines = changed.stdout.splitlines()
+    assert lines[0].startswith("new    ")
+    assert "Other.me → Other" in lines[0]
+    assert lines[1].startswith("gone   ")
+    assert lines[-1] == "1 new, 0 grown, 1 gone, 0 unchanged or smaller"
+
+
+def of_rank(file: Path, rank: int, count: int) -> None:
+    """Copies a report as if it were a rank's."""
+    model = json.loads(file.read_text(encoding="utf-8"))
+    model["process"]["rank"] = rank
+    model["leaks"][0]["count"] = count
+    model["leaks"][0]["bytes_held"] = count * 2**20
+    target = file.parent / "ranks" / f"rank{rank}.json"
+    target.parent.mkdir(exist_ok=True)
+    target.write_text(json.dumps(model), encoding="utf-8")
+
+
+def test_merge_has_a_column_a_rank(command: Command, tmp_path: Path) -> None:
+    file = report_of(command, tmp_path)
+    for rank, count in [(10, 3), (0, 1), (2, 2)]:
+        of_rank(file, rank, count)
+    done = command("merge", "ranks/*.json")
+    head, row, *_ = done.stdout.splitlines()
+    assert head.split("  ")[1:][-1].strip() == "total"
+    assert head.index("rank 0") < head.index("rank 2") < head.index("rank 10")
+    assert row.split()[1:] == ["1.0", "2.0", "3.0", "6.0"]
+    assert command("merge", "ranks").stdout == done.stdout
+
+    assert command("merge", "ranks", "-o", "all.html").returncode == 0
+    page = (tmp_path / "all.html").read_text(encoding="utf-8")
+    assert "<th scope=col>rank 0<th scope=col>rank 2<th scope=col>rank 10" in page
+    assert "<td>1.0<td>2.0<td>3.0<td>6.0" in page
+    assert page.index("rank 10") < page.index("<main>")
+    assert command("merge", "ranks", "-o", "all.json").returncode == 0
+    (leak,) = CycleReport.from_json((tmp_path / "all.json").read_text(encoding="utf-8")).leaks
+    assert (leak.count, leak.bytes_held) == (6, 6 * 2**20)
+
+
+def test_explain(command: Command) -> None:
+    assert "closure-captures-owner" in command("explain").stdout
+    assert command("explain", "closure-captures-owner").stdout.startswith("# ")
+    wrong = command("explain", "closure-capture-owner")
+    assert wrong.returncode == 2
+    assert "did you mean closure-captures-owner" in wrong.stderr
+
+
+def test_demo_leaks_and_says_so(command: Command, tmp_path: Path) -> None:
+    done = command("demo", "--report-dir", "demo")
+    assert done.returncode == 0, done.stderr
+    assert "self.on_step = lambda" in done.stdout
+    assert "LEAK 1 of 1 · 20.0 MiB" in done.stdout
+    assert "5 × Trainer.on_step → <lambda>" in done.stderr
+    assert {path.suffix for path in (tmp_path / "demo").iterdir()} == {".py", ".html", ".json"}
+
+
+def test_doctor(command: Command, tmp_path: Path) -> None:
+    done = command("doctor", CYCLESCOPE_EVERY="25")
+    assert done.returncode == 0, done.stdout
+    lines = {line[4:26].strip(): line[26:] for line in done.stdout.splitlines()}
+    assert lines["host memory (NumPy)"] == "a test leak was found"
+    assert lines["every"] == "25 (CYCLESCOPE_EVERY)"
+    assert sys.version.split()[0] in lines["Python"]
+    wrong = command("doctor", CYCLESCOPE_EVERY="often")
+    assert wrong.returncode == 1
+    assert "CYCLESCOPE_EVERY" in wrong.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ([], "a command is required: run, report"),
+        (["walk"], "invalid choice: 'walk'"),
+        (["run"], "SCRIPT"),
+        (["run", "none.py"], "cannot run none.py: No such file"),
+        (["run", "none"], "to run a module, use -m"),
+        (["run", "-m", "no.such"], "no.such"),
+        (["run", "-m", "folder"], "without a __main__"),
+        (["run", "broken.py"], "broken.py is not a Python program"),
+        (["run", "--devices=gpu", "fine.py"], "is not a device"),
+        (["run", "-o", "leaks.pdf", "fine.py"], "the extension must be .html, .json"),
+        (["run", "--report-dir=fine.py", "fine.py"], "report_dir is not writable"),
+        (["report", "none.json"], "cannot read none.json: No such file"),
+        (["report", "none*.json"], "no file matches none*.json"),
+        (["report", "fine.py"], "fine.py: this is not JSON"),
+        (["report", "folder"], "no file matches folder"),
+        (["merge", "fine.py"], "fine.py: this is not JSON"),
+        (["diff", "none.json", "none.json"], "cannot read none.json"),
+    ],
+)
+def test_what_cannot_be_is_said(
+    command: Command, tmp_path: Path, arguments: list[str], sentence: str
+) -> None:
+    program(tmp_path, "print('never')\n", "fine.py")
+    program(tmp_path, "def (:\n", "broken.py")
+    program(tmp_path, "", "folder/__init__.py")
+    done = command(*arguments)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert sentence in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_help_names_every_command(command: Command) -> None:
+    text = command("--help").stdout
+    for name in ("run", "report", "merge", "diff", "explain", "demo", "doctor"):
+        assert f"\n    {name} " in text
+        assert command(name, "--help").returncode == 0
+    assert command("--version").stdout.startswith("cyclescope ")
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(command: Command, tmp_path: Path) -> None:
+    report_of(command, tmp_path)
+    shell = f"{sys.executable} -m cyclescope report report.json | head -n 1"
+    done = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {shell}"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stderr == ""
+
+
+def test_processes_that_the_program_spawns_find_it(command: Command, tmp_path: Path) -> None:
+    program(
+        tmp_path,
+        """
+        import multiprocessing
+
+        def double(number):
+            return 2 * number
+
+        if __name__ == "__main__":
+            with multiprocessing.get_context("spawn").Pool(1) as pool:
+                print(pool.map(double, [1, 2]))
+        """,
+    )
+    done = command("run", "--devices=any", "leaky.py")
+    assert (done.returncode, done.stdout) == (0, "[2, 4]\n"), done.stderr

@@ -1,0 +1,504 @@
+"""The pytest plugin, in real runs of pytest in processes of their own."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import xml.etree.ElementTree
+from pathlib import Path
+
+import pytest
+
+from cyclescope import CycleReport
+from support.nodes import SOURCE
+
+pytest_plugins = ["pytester"]
+
+# As a module, so that these tests are about this package whatever else is installed.
+PLUGIN = ("-p", "no:cyclescope", "-p", "cyclescope.pytest_plugin")
+
+LEAKY = f"""
+import numpy, pytest
+{SOURCE}
+class Other(Node):
+    pass
+"""
+
+SUITE = (
+    LEAKY
+    + """
+@pytest.fixture
+def node():
+    return Node()
+
+def test_clean():
+    pass
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_leaks(number):
+    Node()
+
+def test_fixture_leaks(node):
+    pass
+
+def test_leaks_another():
+    Other()
+
+def test_fails_by_itself(node):
+    Other()
+    assert node is None
+"""
+)
+
+
+def run(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
+    return pytester.runpytest_subprocess(*PLUGIN, *arguments)
+
+
+def suite(pytester: pytest.Pytester, source: str = SUITE) -> Path:
+    return pytester.makepyfile(test_suite=source)
+
+
+def test_pytest_finds_it_by_its_entry_point() -> None:
+    text = (Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8")
+    _, _, table = text.partition("[project.entry-points.pytest11]\n")
+    name, _, module = table.partition("\n")[0].partition(" = ")
+    assert name == "cyclescope"
+    assert hasattr(importlib.import_module(module.strip('"')), "pytest_addoption")
+
+
+def test_it_is_silent_until_asked(pytester: pytest.Pytester) -> None:
+    suite(pytester)
+    result = run(pytester)
+    result.assert_outcomes(passed=5, failed=1)
+    result.stdout.no_fnmatch_line("*cycle*")
+    assert not (pytester.path / ".pytest_cache" / "d" / "cyclescope").exists()
+
+
+def test_off_means_off_for_marked_tests_too(pytester: pytest.Pytester) -> None:
+    suite(pytester, LEAKY + "@pytest.mark.no_tensor_cycles\ndef test_leaks():\n    Node()\n")
+    run(pytester, "--tensor-cycles=off").assert_outcomes(passed=1)
+    run(pytester).assert_outcomes(failed=1)
+    run(pytester, "--tensor-cycles=report").assert_outcomes(failed=1)
+
+
+def test_report_tells_and_fails_nothing(pytester: pytest.Pytester) -> None:
+    suite(pytester)
+    result = run(pytester, "--tensor-cycles=report")
+    result.assert_outcomes(passed=5, failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "*= tensor cycles =*",
+            "* 3.0 MiB held by 3 similar reference cycles*Node.me*",
+            "    test_suite.py::test_leaks[[]1]",
+            "    test_suite.py::test_leaks[[]2]",
+            "    test_suite.py::test_fixture_leaks",
+            "* 2.0 MiB held by 2 similar reference cycles*Other.me*",
+            "    test_suite.py::test_leaks_another",
+            "    test_suite.py::test_fails_by_itself",
+            "2 distinct leaks in 5 tests",
+        ]
+    )
+
+
+def test_error_fails_with_the_trace_and_the_page(pytester: pytest.Pytester) -> None:
+    suite(pytester)
+    result = run(pytester, "--tensor-cycles=error")
+    result.assert_outcomes(passed=2, failed=4, errors=1)
+    result.stdout.fnmatch_lines(
+        [
+            "*ERROR at teardown of test_fixture_leaks*",
+            "*_ test_leaks[[]1] _*",
+            "tensors were kept alive by reference cycles",
+            "LEAK 1 of 1 *1.0 MiB*",
+            "*~~~ cut here",
+            "Page: *.html",
+            "*_ test_fails_by_itself _*",
+            "*assert node is None",
+            "*Captured tensor cycles call*",
+            "*= tensor cycles =*",
+        ]
+    )
+    pages = [Path(line[len("Page: ") :]) for line in result.outlines if line.startswith("Page: ")]
+    assert len(pages) == 4
+    for page in pages:
+        assert page.parent == pytester.path / ".pytest_cache" / "d" / "cyclescope"
+        assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["alone", "xdist"])
+@pytest.mark.parametrize("service", ["true", None], ids=["CI", "no CI"])
+def test_the_short_summary_has_a_line_for_each_test(
+    pytester: pytest.Pytester,
+    monkeypatch: pytest.MonkeyPatch,
+    workers: tuple[str, ...],
+    service: str | None,
+) -> None:
+    """On CI services pytest repeats there the whole message of a failure."""
+    for name in ("CI", "BUILD_NUMBER"):
+        monkeypatch.delenv(name, raising=False)
+    if service is not None:
+        monkeypatch.setenv("CI", service)
+    monkeypatch.setenv("COLUMNS", "120")
+    suite(
+        pytester,
+        LEAKY
+        + """
+def test_leaks():
+    Node(), Other()
+
+def test_asks(tensor_cycles):
+    Node()
+    tensor_cycles.check()
+""",
+    )
+    result = run(pytester, *workers, "-rfE", "--tensor-cycles=error")
+    result.assert_outcomes(failed=2)
+    text = result.stdout.str()
+    assert text.count("LEAK 1 of 2") == 1
+    assert text.count("LEAK 1 of 1") == 1
+    begin = next(i for i, line in enumerate(result.outlines) if "short test summary" in line)
+    *lines, end = result.outlines[begin + 1 : begin + 4]
+    asks, leaks = sorted(lines)
+    assert asks.startswith("FAILED test_suite.py::test_asks - 1.0 MiB held by a reference cycle")
+    assert leaks.startswith("FAILED test_suite.py::test_leaks - 1.0 MiB held by a reference cycle")
+    if service is not None:
+        assert leaks.endswith(" (and 1 more)")
+    assert "2 failed" in end
+
+
+def test_x_stops_at_the_first_leak_and_lf_runs_it_again(pytester: pytest.Pytester) -> None:
+    suite(pytester)
+    run(pytester, "--tensor-cycles=error", "-x").assert_outcomes(passed=1, failed=1)
+    result = run(pytester, "--tensor-cycles=error", "--lf", "-v")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*test_leaks[[]1] FAILED*"])
+
+
+def test_under_xdist_the_workers_reports_are_one(pytester: pytest.Pytester) -> None:
+    suite(pytester)
+    arguments = ("--tensor-cycles=error", "--tensor-cycles-json=all.json")
+    result = run(pytester, "-n", "2", *arguments)
+    result.assert_outcomes(passed=2, failed=4, errors=1)
+    result.stdout.fnmatch_lines(["2 distinct leaks in 5 tests"])
+    spread = CycleReport.from_json((pytester.path / "all.json").read_text(encoding="utf-8"))
+    run(pytester, *arguments)
+    alone = CycleReport.from_json((pytester.path / "all.json").read_text(encoding="utf-8"))
+    seen = [(leak.signature, leak.count, leak.objects, leak.bytes_held) for leak in alone.leaks]
+    assert [(row[1], row[3]) for row in seen] == [(3, 3 * 2**20), (2, 2 * 2**20)]
+    assert seen == [
+        (leak.signature, leak.count, leak.objects, leak.bytes_held) for leak in spread.leaks
+    ]
+
+
+def test_a_leak_is_counted_in_each_test_and_described_once(pytester: pytest.Pytester) -> None:
+    suite(
+        pytester,
+        LEAKY
+        + """
+@pytest.mark.parametrize("number", range(20))
+def test_leaks(number):
+    Node()
+""",
+    )
+    result = run(pytester, "--tensor-cycles=report", "--tensor-cycles-json=all.json")
+    result.assert_outcomes(passed=20)
+    result.stdout.fnmatch_lines(
+        ["*20.0 MiB held by 20 similar reference cycles*", "*and 15 more tests"]
+    )
+    (leak,) = CycleReport.from_json((pytester.path / "all.json").read_text(encoding="utf-8")).leaks
+    assert leak.count == 20
+
+
+def test_what_one_test_leaks_is_not_blamed_on_the_next(pytester: pytest.Pytester) -> None:
+    suite(
+        pytester,
+        LEAKY
+        + """
+Node()  # while the module is imported
+
+def test_fails():
+    node = Node()
+    error = None
+    try:
+        raise ValueError(node)
+    except ValueError as caught:
+        error = caught
+    assert 0
+
+def test_innocent():
+    pass
+""",
+    )
+    result = run(pytester, "--tensor-cycles=error", "-v")
+    result.stdout.fnmatch_lines(["*test_innocent PASSED*"])
+    result.assert_outcomes(passed=1, failed=1)
+
+
+def test_the_marker_says_devices_and_what_is_allowed(pytester: pytest.Pytester) -> None:
+    suite(
+        pytester,
+        LEAKY
+        + """
+@pytest.mark.no_tensor_cycles(devices="cuda")
+def test_gpus_only():
+    Node()
+
+@pytest.mark.no_tensor_cycles(allow=["refers-to-itself"])
+def test_allowed():
+    Node()
+
+@pytest.mark.no_tensor_cycles(allow=["two-nodes"])
+class TestGroup:
+    def test_not_allowed(self):
+        Node()
+
+    @pytest.mark.no_tensor_cycles(allow=["refers-to-itself"])
+    def test_allowed(self):
+        Node()
+""",
+    )
+    result = run(pytester, "--strict-markers")
+    result.assert_outcomes(passed=3, failed=1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ("'cuda'", "no_tensor_cycles takes devices=... and allow=[[]...[]], not 'cuda'"),
+        ("device='cuda'", "*not device"),
+        ("devices='gpu'", '*"gpu" is not a device*'),
+        ("allow='torch'", "*such as [[]'torch'[]]*"),
+    ],
+)
+def test_a_marker_that_is_wrong_says_so(
+    pytester: pytest.Pytester, arguments: str, sentence: str
+) -> None:
+    suite(
+        pytester, f"import pytest\n@pytest.mark.no_tensor_cycles({arguments})\ndef test(): pass\n"
+    )
+    result = run(pytester)
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines([f"*{sentence}"])
+
+
+def test_the_fixture_collects_and_inspects(pytester: pytest.Pytester) -> None:
+    suite(
+        pytester,
+        LEAKY
+        + """
+from cyclescope import TensorCycleError
+
+def test_inspects(tensor_cycles):
+    assert not tensor_cycles.collect().leaks
+    tensor_cycles.check()
+    Node()
+    (leak,) = tensor_cycles.collect().leaks
+    assert leak.bytes_held == 2**20
+    Node()
+    with pytest.raises(TensorCycleError):
+        tensor_cycles.check()
+    tensor_cycles.check()
+
+def test_leaks_later(tensor_cycles):
+    tensor_cycles.check()
+    Node()
+""",
+    )
+    run(pytester).assert_outcomes(passed=2)
+    # What was inspected is not held against the test, and all else is.
+    run(pytester, "--tensor-cycles=error").assert_outcomes(passed=1, failed=1)
+
+
+def test_async_tests(pytester: pytest.Pytester) -> None:
+    suite(
+        pytester,
+        LEAKY
+        + """
+import asyncio
+
+@pytest.mark.asyncio
+async def test_clean():
+    await asyncio.sleep(0)
+
+@pytest.mark.asyncio
+async def test_leaks():
+    await asyncio.sleep(0)
+    Node()
+""",
+    )
+    run(pytester, "--tensor-cycles=error", "-v").assert_outcomes(passed=1, failed=1)
+
+
+def test_unittest_and_expected_failures_and_skips(pytester: pytest.Pytester) -> None:
+    suite(
+        pytester,
+        LEAKY
+        + """
+import unittest
+
+class Cases(unittest.TestCase):
+    def test_clean(self): pass
+    def test_leaks(self): Node()
+    def test_fails(self): Node(); self.fail("its own failure")
+
+@pytest.mark.xfail(strict=True)
+def test_known_to_leak(): Node()
+
+def test_skips(): Node(); pytest.skip("no GPU")
+""",
+    )
+    result = run(pytester, "--tensor-cycles=error")
+    result.assert_outcomes(passed=1, failed=2, xfailed=1, skipped=1)
+    result.stdout.fnmatch_lines(["*its own failure*"])
+
+
+def test_the_configuration_sets_what_the_options_set(pytester: pytest.Pytester) -> None:
+    suite(pytester)
+    pytester.makeini(
+        """
+        [pytest]
+        tensor_cycles = error
+        tensor_cycles_allow =
+            refers-to-itself
+        tensor_cycles_report_dir = pages
+        """
+    )
+    run(pytester).assert_outcomes(passed=5, failed=1)
+    pytester.makeini("[pytest]\ntensor_cycles = error\ntensor_cycles_report_dir = pages\n")
+    run(pytester).assert_outcomes(passed=2, failed=4, errors=1)
+    assert sorted(path.suffix for path in (pytester.path / "pages").iterdir()) == [".html"] * 3
+    run(pytester, "--tensor-cycles=off").assert_outcomes(passed=5, failed=1)
+    run(pytester, "--tensor-cycles-devices=cuda").assert_outcomes(passed=5, failed=1)
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=["alone", "xdist"])
+def test_who_looks_at_gpus_where_there_are_none_is_told(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, workers: tuple[str, ...]
+) -> None:
+    suite(pytester, LEAKY + "def test_leaks():\n    Node()\n")
+    arguments = ("--tensor-cycles=error", "--tensor-cycles-devices=cuda:0")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    result = run(pytester, *workers, *arguments)
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(
+        ["1 test could not be checked: only GPU memory was requested, *devices=any*"]
+    )
+    suite(
+        pytester,
+        LEAKY
+        + """
+@pytest.mark.no_tensor_cycles(devices="cuda")
+def test_leaks():
+    Node()
+
+def test_is_not_looked_at():
+    pass
+""",
+    )
+    result = run(pytester, *workers)
+    result.assert_outcomes(passed=2)
+    result.stdout.fnmatch_lines(["1 test could not be checked: *devices='any' in the marker."])
+
+
+def test_settings_of_the_project_hold_here_too(pytester: pytest.Pytester) -> None:
+    suite(pytester)
+    pytester.makepyprojecttoml("[tool.cyclescope]\nignore = ['refers-to-itself']\n")
+    run(pytester, "--tensor-cycles=error").assert_outcomes(passed=5, failed=1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--tensor-cycles=errors"], "*invalid choice: 'errors'*"),
+        (["--tensor-cycles-devices=gpu"], '*"gpu" is not a device*'),
+        (["--tensor-cycles-baseline=none.json"], "*no baseline file *none.json; create one*"),
+        (["--tensor-cycles-update-baseline"], "*needs a file*"),
+        (["--tensor-cycles-baseline=test_suite.py"], "*test_suite.py is not a baseline*"),
+        (["-o", "tensor_cycles=errors"], "*tensor_cycles is 'errors'; it can be off*"),
+    ],
+)
+def test_what_is_set_wrongly_is_named(
+    pytester: pytest.Pytester, arguments: list[str], sentence: str
+) -> None:
+    suite(pytester)
+    result = run(pytester, *arguments)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([sentence])
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["alone", "xdist"])
+def test_a_baseline_lets_old_leaks_pass_and_new_ones_fail(
+    pytester: pytest.Pytester, workers: tuple[str, ...]
+) -> None:
+    old = LEAKY + "def test_old():\n    Node()\n"
+    suite(pytester, old)
+    arguments = (*workers, "--tensor-cycles=error", "--tensor-cycles-baseline=ci/known.json")
+    result = run(pytester, *arguments, "--tensor-cycles-update-baseline")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["baseline: added 1 leak to *known.json"])
+    baseline = json.loads((pytester.path / "ci" / "known.json").read_text(encoding="utf-8"))
+    assert list(baseline["leaks"].values()) == ["Node.me → Node"]
+
+    result = run(pytester, *arguments)
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["* (in the baseline)"])
+
+    suite(pytester, old + "\ndef test_new():\n    Node()\n    Other()\n")
+    result = run(pytester, *arguments)
+    result.assert_outcomes(passed=1, failed=1)
+    text = result.stdout.str()
+    failure = text[text.index("_ test_new _") : text.index("= tensor cycles =")]
+    assert "Other.me" in failure
+    assert "Node.me" not in failure
+
+    suite(pytester, LEAKY + "def test_mended():\n    pass\n")
+    result = run(pytester, *arguments)
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(
+        ["baseline: 1 of 1 leaks did not occur in this run; remove those that are fixed*"]
+    )
+
+
+def test_results_for_ci_services(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = suite(pytester).read_text(encoding="utf-8").splitlines()
+    line = 1 + next(number for number, text in enumerate(source) if "def __init__" in text)
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    result = run(
+        pytester,
+        "--tensor-cycles=error",
+        "--tensor-cycles-sarif=out/leaks.sarif",
+        "--junit-xml=junit.xml",
+    )
+    result.stdout.fnmatch_lines(
+        [f"::warning file=test_suite.py,line={line},title=*::*Node.me*"],
+    )
+    log = json.loads((pytester.path / "out" / "leaks.sarif").read_text(encoding="utf-8"))
+    (results,) = [run["results"] for run in log["runs"]]
+    assert len(results) == 2
+    place = results[0]["locations"][0]["physicalLocation"]
+    assert place["artifactLocation"] == {"uri": "test_suite.py", "uriBaseId": "SRCROOT"}
+    properties = {
+        case.get("name"): [p.get("value", "") for p in case.iter("property")]
+        for case in xml.etree.ElementTree.parse(pytester.path / "junit.xml").iter("testcase")
+    }
+    assert properties["test_clean"] == []
+    (value,) = properties["test_leaks[1]"]
+    assert "Node.me → Node" in value
+    assert results[0]["partialFingerprints"]["cyclescopeSignature/v1"] in value
+    assert len(properties["test_fixture_leaks"]) == 1
+
+
+def test_a_run_without_leaks_writes_empty_results(pytester: pytest.Pytester) -> None:
+    suite(pytester, "def test_clean():\n    pass\n")
+    result = run(
+        pytester,
+        "--tensor-cycles=error",
+        "--tensor-cycles-sarif=a.sarif",
+        "--tensor-cycles-json=a.json",
+    )
+    result.assert_outcomes(passed=1)
+    assert json.loads((pytester.path / "a.sarif").read_text())["runs"][0]["results"] == []
+    assert CycleReport.from_json((pytester.path / "a.json").read_text()).leaks == []

@@ -1,0 +1,1 @@
+"""What the tests share: objects that leak, host programs, stand-ins."""

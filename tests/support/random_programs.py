@@ -1,0 +1,307 @@
+"""Programs of random object graphs, with a slow and obvious account of what is garbage in them.
+
+``check_report``, ``check_aftermath`` and ``check_watched`` compare it with what cyclescope says.
+"""
+
+from __future__ import annotations
+
+import gc
+import string
+import sys
+import weakref
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+import numpy
+import pytest
+
+import cyclescope
+
+Reference = tuple[int, str, int]
+"""Owner, name, target."""
+
+
+Place = tuple[str, int]
+"""``"object"`` and its number, or ``"cells"`` and the closure whose variables they are."""
+
+
+class Node:
+    pass
+
+
+class Slotted:
+    __slots__ = ("__dict__", "__weakref__", "first")
+
+
+@dataclass(frozen=True)
+class Program:
+    """Objects, references, arrays, and what a variable of the program still refers to."""
+
+    kinds: list[str]
+    references: list[Reference]
+    arrays: list[int]
+    """The owner of each array; the array number ``i`` has ``i + 1`` elements of 8 bytes."""
+    roots: set[int]
+
+
+def program_of(random: Random) -> Program:
+    count = random.randint(1, random.choice([8, 24, 24, 60]))
+    kinds = random.choices(["Node", "Slotted", "list", "dict", "tuple", "closure"], k=count)
+    ends = [
+        (random.randrange(count), random.randrange(count))
+        for _ in range(random.randint(count // 2, 2 * count))
+    ]
+    # No digits: two keys that differ in digits alone are one name to a signature.
+    references = [
+        # A tuple cannot refer to what is made after it.
+        (owner, letters(number), target)
+        for number, (owner, target) in enumerate(ends)
+        if kinds[owner] != "tuple" or target < owner
+    ]
+    owners = [i for i in range(count) if kinds[i] != "tuple"]
+    arrays = [random.choice(owners) for _ in range(random.randint(1, 4)) if owners]
+    roots = {random.randrange(count) for _ in range(random.choice([0, 0, 1, 2]))}
+    return Program(kinds, references, arrays, roots)
+
+
+def letters(number: int) -> str:
+    high, low = divmod(number, 26)
+    return "x" + string.ascii_lowercase[high] + string.ascii_lowercase[low]
+
+
+def build(program: Program, note: Callable[[int, Any], object] | None = None) -> list[Any]:
+    """Makes the program's objects, notes each that can be noted, and returns its roots."""
+    made: list[Any] = []
+    cells: dict[int, dict[str, Any]] = {}
+    for i, kind in enumerate(program.kinds):
+        mine = [(name, target) for owner, name, target in program.references if owner == i]
+        if kind == "tuple":
+            made.append(tuple(made[target] for _, target in mine))
+        elif kind == "closure":
+            made.append(closure(cells.setdefault(i, {})))
+        else:
+            made.append({"Node": Node, "Slotted": Slotted, "list": list, "dict": dict}[kind]())
+        if note is not None and kind in ("Node", "Slotted", "closure"):
+            note(i, made[i])
+    for owner, name, target in program.references:
+        attach(program.kinds[owner], made[owner], cells.get(owner), name, made[target])
+    for number, owner in enumerate(program.arrays):
+        array = numpy.zeros(number + 1)
+        attach(
+            program.kinds[owner], made[owner], cells.get(owner), "array" + letters(number), array
+        )
+    return [made[i] for i in program.roots]
+
+
+def closure(held: dict[str, Any]) -> Any:
+    return lambda: held
+
+
+def attach(kind: str, owner: Any, cells: dict[str, Any] | None, name: str, target: Any) -> None:
+    match kind:
+        case "tuple":
+            pass
+        case "list":
+            owner.append(target)
+        case "dict":
+            owner[name] = target
+        case "closure":
+            assert cells is not None
+            cells[name] = target
+        case _:
+            setattr(owner, name, target)
+
+
+def reachable(starts: set[int], references: list[Reference]) -> set[int]:
+    found = set(starts)
+    while True:
+        more = {target for owner, _, target in references if owner in found} - found
+        if not more:
+            return found
+        found |= more
+
+
+def on_cycles(references: list[Reference], among: set[int]) -> set[int]:
+    """The objects that reach themselves again."""
+    inside = [r for r in references if r[0] in among and r[2] in among]
+    return {i for i in among if i in reachable({t for owner, _, t in inside if owner == i}, inside)}
+
+
+def garbage(program: Program) -> set[int]:
+    """What reference counts alone do not free: behind a cycle that no root leads to."""
+    dead = set(range(len(program.kinds))) - reachable(program.roots, program.references)
+    return reachable(on_cycles(program.references, dead), program.references) & dead
+
+
+def step(program: Program, at: Place, edge: str) -> Place | None:
+    """Where a reference leads, as the report writes it: ``.name``, ``['name']``, ``[3]``."""
+    inside, node = at
+    kind = program.kinds[node]
+    mine = [r for r in program.references if r[0] == node]
+    if edge == "closure variable 'held'":
+        return ("cells", node) if kind == "closure" and inside == "object" else None
+    if kind in ("list", "tuple"):
+        index = edge[1:-1]
+        if not (edge.startswith("[") and index.isdigit() and int(index) < len(mine)):
+            return None
+        return ("object", mine[int(index)][2])
+    keyed = kind == "dict" or inside == "cells"
+    for _, name, target in mine:
+        if edge == (f"['{name}']" if keyed else f".{name}"):
+            return ("object", target)
+    return None
+
+
+def is_shortest(program: Program, edges: list[str], lost: set[int]) -> bool:
+    """True if the references, followed from some lost object, lead back to it, and some object that
+    they pass is on no cycle of fewer."""
+    starts: list[Place] = [(inside, node) for node in lost for inside in ("object", "cells")]
+    for start in starts:
+        at: Place | None = start
+        passed: list[Place] = []
+        for edge in edges:
+            if at is not None:
+                passed.append(at)
+                at = step(program, at, edge)
+        if at == start and any(steps_back(program, one) == len(edges) for one in passed):
+            return True
+    return False
+
+
+def steps_back(program: Program, start: Place) -> int:
+    """The length of a shortest cycle through an object that is on one."""
+    found, length = {start}, 0
+    while True:
+        length += 1
+        after = {target for here in found for target in onwards(program, here)}
+        if start in after:
+            return length
+        assert not after <= found, "it is on no cycle"
+        found |= after
+
+
+def onwards(program: Program, place: Place) -> list[Place]:
+    """What an object refers to: a function the dict of its variables, and that what is in it."""
+    inside, node = place
+    if program.kinds[node] == "closure" and inside == "object":
+        return [("cells", node)]
+    return [("object", target) for owner, _, target in program.references if owner == node]
+
+
+def groups(program: Program, lost: set[int]) -> int:
+    """How many sets of objects there are that hold arrays by cycles and have nothing in common."""
+    backwards = [(target, name, owner) for owner, name, target in program.references]
+    holders = reachable(set(program.arrays) & lost, backwards)
+    members = reachable(on_cycles(program.references, lost) & holders, program.references) & holders
+    links = [r for r in program.references if {r[0], r[2]} <= members]
+    links += [(target, name, owner) for owner, name, target in links]
+    left, count = set(members), 0
+    while left:
+        left -= reachable({left.pop()}, links)
+        count += 1
+    return count
+
+
+def freed_by_cuts(program: Program, leak: cyclescope.Leak, lost: set[int]) -> bool:
+    """True if the buffers of a leak are held by no cycle once its cuts are made.
+
+    Only for references that have a name of their own; of others, which is meant is not known.
+    """
+    names = {name for _, name, _ in program.references}
+    cut = {edge.strip(".[]'") for edge in (cut.edge for cut in leak.cuts)}
+    if not cut <= names:
+        return True
+    left = [r for r in program.references if r[1] not in cut]
+    held = reachable(on_cycles(left, lost), left)
+    owners = {program.arrays[buffer.bytes // 8 - 1] for buffer in leak.buffers}
+    return not owners & held
+
+
+def check_report(program: Program) -> None:
+    """Bytes, groups, cycles and cuts are those that the account has."""
+    alive = build(program)
+    report = cyclescope.find_tensor_cycles(devices="any")
+
+    lost = garbage(program)
+    expected = {i for i, owner in enumerate(program.arrays) if owner in lost}
+    assert report.bytes_held == sum(8 * (i + 1) for i in expected)
+    assert sorted(b.bytes for leak in report.leaks for b in leak.buffers) == sorted(
+        8 * (i + 1) for i in expected
+    )
+    assert sum(leak.count for leak in report.leaks) == groups(program, lost)
+    for leak in report.leaks:
+        assert is_shortest(program, [step.edge for step in leak.cycle], lost), leak
+        if all(cut.proven for cut in leak.cuts):
+            assert freed_by_cuts(program, leak, lost), leak
+    assert not cyclescope.find_tensor_cycles(devices="any").leaks
+    del alive
+    gc.collect()
+
+
+def aftermath(program: Program, collect: Callable[[], object]) -> tuple[list[int], dict[int, int]]:
+    """Which objects a collection takes, and the reference counts of those that it leaves."""
+    gone: list[int] = []
+    references: dict[int, weakref.ref[Any]] = {}
+
+    def note(number: int, made: Any) -> None:
+        references[number] = weakref.ref(made, lambda _: gone.append(number))
+
+    alive = build(program, note)
+    collect()
+    counts = {
+        number: sys.getrefcount(reference())
+        for number, reference in references.items()
+        if number not in gone
+    }
+    del alive
+    gc.collect()
+    return sorted(gone[: len(references) - len(counts)]), counts
+
+
+def watched() -> None:
+    with cyclescope.observe_tensor_cycles(lambda report: None, devices="any"):
+        gc.collect()
+
+
+def check_aftermath(program: Program) -> None:
+    """Nothing is kept alive, nothing freed too early, and no reference is too many or too few."""
+    expected = aftermath(program, gc.collect)
+    assert aftermath(program, lambda: cyclescope.find_tensor_cycles(devices="any")) == expected
+    assert aftermath(program, watched) == expected
+    assert gc.garbage == []
+
+
+Watched = Callable[[Program, int], None]
+
+
+@pytest.fixture
+def check_watched() -> Iterator[Watched]:
+    """A check of what a watch sees of garbage that has come to a generation."""
+    reports: list[cyclescope.CycleReport] = []
+
+    def check(program: Program, generation: int) -> None:
+        gone: set[int] = set()
+        references: dict[int, weakref.ref[Any]] = {}
+
+        def note(number: int, made: Any) -> None:
+            references[number] = weakref.ref(made, lambda _: gone.add(number))
+
+        alive = build(program, note)
+        lost = garbage(program)
+        left = {number for number, reference in references.items() if reference() is not None}
+        gc.collect(generation)
+        watch.flush()
+        expected = [8 * (i + 1) for i, owner in enumerate(program.arrays) if owner in lost]
+        assert sum(report.bytes_held for report in reports) == sum(expected)
+        assert left & gone == left & lost
+        assert (gc.garbage, gc.get_debug()) == ([], 0)
+        reports.clear()
+        del alive
+        gc.collect()
+        watch.flush()
+        reports.clear()
+
+    with cyclescope.observe_tensor_cycles(reports.append, devices="any") as watch:
+        yield check
