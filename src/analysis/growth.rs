@@ -1,7 +1,9 @@
 //! From tensors that grow in number to who keeps them, and as what.
 
 use std::cell::OnceCell;
+use std::cmp::Reverse;
 
+use pyo3::ffi;
 use pyo3::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -165,6 +167,15 @@ struct Look<'a, 'py> {
     ways: ShortestPaths,
     traces: AllocationTraces<'py>,
     modules: OnceCell<Vec<Module<'py>>>,
+}
+
+/// A tensor with a graph that reaches back to earlier steps.
+struct Carrier {
+    node: u32,
+    may_be_state: bool,
+    /// How many functions of its graph are older than the last sample.
+    older: usize,
+    behind: Vec<u32>,
 }
 
 /// A module of PyTorch's and what it has.
@@ -341,14 +352,22 @@ impl<'a, 'py> Look<'a, 'py> {
             let Some(classes) = Classes::imported(self.live.py()) else {
                 return Vec::new();
             };
+            let objects = &self.live.objects;
             let mut known: FxHashMap<usize, bool> = FxHashMap::default();
-            (0..self.live.objects.len() as u32)
-                .filter_map(|node| self.live.objects.object(node))
-                .filter(|object| {
-                    // SAFETY: attached, the object and the classes are alive.
-                    *known
-                        .entry(object.get_type_ptr() as usize)
-                        .or_insert_with(|| unsafe { classes.of(object) }.0)
+            (0..objects.len() as u32)
+                .filter_map(|node| {
+                    let address = objects.address(node)?;
+                    // SAFETY: attached; the object is held.
+                    let ty = unsafe { ffi::Py_TYPE(address as *mut ffi::PyObject) } as usize;
+                    if let Some(false) = known.get(&ty) {
+                        return None;
+                    }
+                    let object = objects.object(node)?;
+                    let is_module = *known.entry(ty).or_insert_with(|| {
+                        // SAFETY: attached, the object and the classes are alive.
+                        unsafe { classes.of(&object) }.0
+                    });
+                    is_module.then_some(object)
                 })
                 .filter_map(|object| {
                     let attributes = attributes_of(&object)?.into_any();
@@ -400,6 +419,21 @@ impl<'a, 'py> Look<'a, 'py> {
 
     /// The class of the module one of whose hooks has a container at hand, or what holds that.
     fn module_whose_hook_fills(&self, container: u32) -> Option<String> {
+        let mut hooks: Vec<(&Module<'py>, u32)> = Vec::new();
+        for module in self.modules() {
+            dict_items(&module.attributes, &mut |name, value| {
+                if text_of(name).is_some_and(|name| HOOKS.contains(&name.as_str())) {
+                    dict_items(value, &mut |_, hook| {
+                        hooks.extend(self.live.objects.number_of(hook).map(|it| (module, it)));
+                        true
+                    });
+                }
+                true
+            });
+        }
+        if hooks.is_empty() {
+            return None;
+        }
         let above = self
             .live
             .referrers(&self.ways, &FxHashMap::from_iter([(container, vec![0])]));
@@ -408,46 +442,39 @@ impl<'a, 'py> Look<'a, 'py> {
             .filter(|&node| self.live.can_hold(self.inspector, node))
             .collect();
         wanted.insert(container);
-        let fills = |hooks: &Bound<'py, PyAny>| {
-            let mut hit = false;
-            dict_items(hooks, &mut |_, hook| {
-                let hook = self.live.objects.number_of(hook);
-                hit = hook.is_some_and(|it| self.live.has_at_hand(self.inspector, it, &wanted));
-                !hit
-            });
-            hit
-        };
-        let mut modules = self.modules().iter();
-        let found = modules.find(|module| {
-            let mut hit = false;
-            dict_items(&module.attributes, &mut |name, value| {
-                let is_hooks = text_of(name).is_some_and(|name| HOOKS.contains(&name.as_str()));
-                hit = is_hooks && fills(value);
-                !hit
-            });
-            hit
-        })?;
-        Some(self.inspector.type_name(&found.object))
+        let (module, _) = hooks
+            .into_iter()
+            .find(|(_, hook)| self.live.has_at_hand(self.inspector, *hook, &wanted))?;
+        Some(self.inspector.type_name(&module.object))
     }
 
     fn diagnose_state(&self, roots: &[(Name, bool)], mark: u64) -> Option<Diagnosis> {
         let last = &roots[roots.len().saturating_sub(MAX_CARRIERS)..];
-        let mut carriers: Vec<((bool, usize, std::cmp::Reverse<usize>), u32, Vec<u32>)> = last
+        let mut carriers: Vec<Carrier> = last
             .iter()
             .filter_map(|&(name, may_be_state)| {
                 let node = self.node(name)?;
                 let behind = self.behind(node);
                 let older = behind.iter().filter(|&&it| self.is_older(it, mark)).count();
-                let rank = (may_be_state, older, std::cmp::Reverse(behind.len()));
-                (older > 0).then_some((rank, node, behind))
+                (older > 0).then_some(Carrier {
+                    node,
+                    may_be_state,
+                    older,
+                    behind,
+                })
             })
             .collect();
-        carriers.sort_by(|(a, ..), (b, ..)| b.cmp(a));
+        carriers.sort_by_key(|it| Reverse((it.may_be_state, it.older, Reverse(it.behind.len()))));
         carriers.truncate(LIKELY);
         // What only C++ holds is part of the graph.
-        let nodes: Vec<u32> = carriers.iter().map(|(_, node, _)| *node).collect();
+        let nodes: Vec<u32> = carriers.iter().map(|it| it.node).collect();
         let holding = self.live.common_holder(self.inspector, &self.ways, &nodes);
-        let (rank, node, behind) = &carriers[*holding.held.first()?];
+        let Carrier {
+            node,
+            older,
+            behind,
+            ..
+        } = &carriers[*holding.held.first()?];
         let new: FxHashSet<usize> = behind
             .iter()
             .filter(|&&it| self.graphs.number(it).is_some() && !self.is_older(it, mark))
@@ -456,8 +483,7 @@ impl<'a, 'py> Look<'a, 'py> {
         Some(Diagnosis {
             bytes_per_sample: self.bytes_of(&new),
             evidence: format!(
-                "{} of its {} autograd nodes are from earlier steps",
-                rank.1,
+                "{older} of its {} autograd nodes are from earlier steps",
                 behind.len()
             ),
             ..self.about("state-not-detached", self.owner(*node), *node)

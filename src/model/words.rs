@@ -364,6 +364,14 @@ mod tests {
     }
 
     #[test]
+    fn numbers_of_items_are_left_out() {
+        let text =
+            "local `a` in `f`, x.py:3 (list, 1,200 items) → [0] (dict, 1 item) → ['b, 2 items']";
+        let without = "local `a` in `f`, x.py:3 (list) → [0] (dict) → ['b, 2 items']";
+        assert_eq!(without_counts(text), without);
+    }
+
+    #[test]
     fn markup_has_no_markup_left() {
         assert_eq!(
             markup("</script><img src='x' onerror=\"a&b\">\u{0}"),

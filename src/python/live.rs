@@ -9,6 +9,9 @@ use super::selection;
 use super::state::state;
 use crate::analysis::{GradientWatch as Watch, GroupKind, Name, Pieces};
 
+/// `((class, attribute), (module, tensor), bytes, example)`.
+type KeptOnModule = ((String, String), (usize, usize), u64, String);
+
 /// What is alive at a step.
 #[pyclass(frozen, get_all, module = "cyclescope")]
 pub struct Sample {
@@ -16,8 +19,7 @@ pub struct Sample {
     pieces: Vec<((String, String, &'static str), Name, u64)>,
     /// Addresses of autograd functions.
     functions: Vec<usize>,
-    /// `((class, attribute), (module, tensor), bytes, example)`.
-    kept_on_modules: Vec<((String, String), (usize, usize), u64, String)>,
+    kept_on_modules: Vec<KeptOnModule>,
     /// `(name, number, shape)`.
     roots: Vec<(Name, u64, Vec<u64>)>,
     older: Option<u64>,

@@ -172,7 +172,7 @@ def test_growth_and_post_mortems_have_no_secret(tmp_path: Path) -> None:
     said = run(GROWTH.replace("REDACT", "True"), tmp_path, SECRET)
     assert "[]" in said.splitlines()
     # The warnings in the log.
-    assert "….…" in said
+    assert "(…) → .…" in said
     assert "[kept-with-graph]" in said
     assert SECRET not in said
 
