@@ -59,13 +59,13 @@ def test_what_grows_with_the_steps_of_the_optimizer_is_told(
     monkeypatch.setenv("CYCLESCOPE_GROWTH_EVERY", "1")
     done = run(tmp_path, "--growth", "--oom", "--fail-on-leak")
     assert done.returncode == 1, done.stderr
-    assert "`__main__.outputs` collects tensors with the autograd graph behind each" in done.stderr
+    assert "module `__main__` → `outputs` collects tensors with the autograd graph" in done.stderr
     assert list((tmp_path / "reports").glob("oom-*")) == []
     (page,) = (tmp_path / "reports").glob("growth-*.html")
     assert f"cyclescope: what grows: {page}\n" in done.stderr
     assert "collects tensors with the autograd graph behind each" in page.read_text()
     (found,) = json.loads(page.with_suffix(".json").read_text())["found"]
-    assert found["owner"] == "__main__.outputs"
+    assert found["owner"] == "module `__main__` → `outputs`"
     assert "kept-with-graph" in page.with_suffix(".txt").read_text()
 
 
