@@ -75,7 +75,7 @@ def test_kept_losses(cap: None, tmp_path: Path) -> None:
     with cyclescope.on_oom(tmp_path) as watch, pytest.raises(torch.OutOfMemoryError):
         evaluate()
     text = verdict_of(watch)
-    assert text.startswith("kept-graphs: local 'losses' in ")
+    assert text.startswith("kept-graphs: local `losses` in ")
 
 
 def test_fragmentation(cap: None, tmp_path: Path) -> None:

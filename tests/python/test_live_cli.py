@@ -59,14 +59,14 @@ def test_what_grows_with_the_steps_of_the_optimizer_is_told(
     monkeypatch.setenv("CYCLESCOPE_GROWTH_EVERY", "1")
     done = run(tmp_path, "--growth", "--oom", "--fail-on-leak")
     assert done.returncode == 1, done.stderr
-    grows = "`__main__.outputs` accumulates tensors together with their autograd graphs"
+    grows = "module `__main__` → `outputs` accumulates tensors together with their autograd graphs"
     assert grows in done.stderr
     assert list((tmp_path / "reports").glob("oom-*")) == []
     (page,) = (tmp_path / "reports").glob("growth-*.html")
     assert f"cyclescope: growth report: {page}\n" in done.stderr
     assert "accumulates tensors together with their autograd graphs" in page.read_text()
     (found,) = json.loads(page.with_suffix(".json").read_text())["found"]
-    assert found["owner"] == "__main__.outputs"
+    assert found["owner"] == "module `__main__` → `outputs`"
     assert "kept-with-graph" in page.with_suffix(".txt").read_text()
 
 
