@@ -1,16 +1,18 @@
 //! The live heap, in numbers and names.
 
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::cmp::Reverse;
+use std::time::Instant;
 
 use pyo3::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Inspector;
 use super::busy::busy;
+use super::inspector::now;
 use super::live::{Live, LiveBuffer};
 use super::naming::Naming;
 use crate::analysis::live::Depth;
-use crate::capture::AllocationTraces;
+use crate::capture::{AllocationTraces, Place};
 use crate::device::{Frameworks, allocator_bytes};
 use crate::graph::{Dominators, ShortestPaths};
 use crate::model::heap::{Buffer, Category, Class, Device, Heap, SCHEMA, file_of, is_host};
@@ -43,6 +45,16 @@ impl Clock {
     }
 }
 
+/// The indices of buffers, those on devices before those of the host.
+fn largest_first(buffers: &[LiveBuffer]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..buffers.len()).collect();
+    order.sort_by_key(|&index| {
+        let buffer = &buffers[index].buffer;
+        (Reverse((!is_host(&buffer.device), buffer.bytes)), index)
+    });
+    order
+}
+
 impl Inspector {
     /// What memory is alive, who owns it, and what it is for.
     ///
@@ -71,14 +83,7 @@ impl Inspector {
         let retained = live.retained(&dominators);
         clock.lap("dominators");
 
-        let mut order: Vec<usize> = (0..live.buffers.len()).collect();
-        order.sort_by_key(|&index| {
-            let buffer = &live.buffers[index].buffer;
-            (
-                std::cmp::Reverse((!is_host(&buffer.device), buffer.bytes)),
-                index,
-            )
-        });
+        let order = largest_first(&live.buffers);
         let best: Vec<Vec<u32>> = order
             .iter()
             .take(NAMED)
@@ -114,36 +119,16 @@ impl Inspector {
                 row.site = way
                     .last()
                     .and_then(|&holder| traces.place_of(&live.object(holder)?))
-                    .map(|mut place| {
-                        if self.redacts() {
-                            shorten(&mut place.file);
-                        }
-                        Location {
-                            file: place.file,
-                            line: place.line,
-                        }
-                    });
+                    .map(|place| self.shown_location(place));
                 row.category = purposes.get(&index).copied().unwrap_or(category(known));
                 row
             })
             .collect();
         let classes = self.classes_of(&live, &dominators, &retained);
         clock.lap("names");
-        let mut notes = live.notes.clone();
-        if live.buffers.len() > NAMED {
-            notes.push(format!(
-                "Only the {NAMED} largest of {} buffers have a path.",
-                live.buffers.len()
-            ));
-        }
-        if self.redacts() {
-            notes.push(NOTE.to_owned());
-        }
         let heap = Heap {
             schema: SCHEMA,
-            time: SystemTime::now()
-                .duration_since(UNIX_EPOCH)
-                .map_or(0.0, |time| time.as_secs_f64()),
+            time: now(),
             objects: live.objects.len() as u64,
             references: live.graph().edge_count() as u64,
             unreachable: live.unreached(&ways),
@@ -153,7 +138,7 @@ impl Inspector {
             devices: devices(py, &buffers),
             buffers,
             classes,
-            notes,
+            notes: self.notes_on(&live),
             process: self.process_to_tell(py),
             branches: branches.into_vec(),
         };
@@ -165,6 +150,31 @@ impl Inspector {
             phases: clock.phases,
             ..heap
         })
+    }
+
+    fn notes_on(&self, live: &Live<'_>) -> Vec<String> {
+        let mut notes = live.notes.clone();
+        if live.buffers.len() > NAMED {
+            notes.push(format!(
+                "Only the {NAMED} largest of {} buffers have a path.",
+                live.buffers.len()
+            ));
+        }
+        if self.redacts() {
+            notes.push(NOTE.to_owned());
+        }
+        notes
+    }
+
+    /// A place as reports may have it.
+    fn shown_location(&self, mut place: Place) -> Location {
+        if self.redacts() {
+            shorten(&mut place.file);
+        }
+        Location {
+            file: place.file,
+            line: place.line,
+        }
     }
 
     /// What the buffers of modules, optimizers and leaves are for, by index.

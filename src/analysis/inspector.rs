@@ -334,7 +334,7 @@ impl Inspector {
 }
 
 /// In seconds since 1970-01-01 UTC.
-fn now() -> f64 {
+pub(super) fn now() -> f64 {
     let time = SystemTime::now().duration_since(UNIX_EPOCH);
     time.map_or(0.0, |time| time.as_secs_f64())
 }

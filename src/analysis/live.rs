@@ -447,8 +447,8 @@ impl OwnObjects {
     #[inline]
     fn contains(&self, object: *mut ffi::PyObject, kind: ObjectKind) -> bool {
         match kind {
-            // SAFETY: the caller is attached and the object alive.
             ObjectKind::Instance => {
+                // SAFETY: the caller is attached and the object alive.
                 let ty = unsafe { ffi::Py_TYPE(object) };
                 self.types.contains(&(ty as usize))
             }

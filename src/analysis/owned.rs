@@ -94,6 +94,35 @@ impl<'py> Live<'py> {
         Some(index)
     }
 
+    /// The tensors of the heap.
+    fn tensors(&self) -> Vec<(u32, Verdict, Bound<'py, PyAny>)> {
+        let holders = self.objects.holders.iter().copied();
+        holders
+            .filter(|&(_, verdict)| Frameworks::is_tensor(verdict))
+            .filter_map(|(node, verdict)| Some((node, verdict, self.objects.object(node)?)))
+            .collect()
+    }
+
+    /// Adds the dictionaries of hooks that a tensor has, or its autograd function `holder`.
+    fn add_hooks<'a>(
+        &mut self,
+        tensor: u32,
+        holder: u32,
+        hooks: impl IntoIterator<Item = (&'a str, Bound<'py, PyAny>)>,
+        edges: &mut Edges,
+    ) {
+        for (name, hooks) in hooks {
+            if let Some(hooks) = self.objects.number_of(&hooks) {
+                let name = ReferenceName::Attribute(name.to_owned());
+                self.add_hidden(tensor, hooks, name.clone(), edges);
+                if self.unaccounted(hooks) > 0 {
+                    self.account_for(hooks, 1);
+                    edges.add(holder, hooks, name);
+                }
+            }
+        }
+    }
+
     /// Follows what C++ owns: gradients, the autograd graph with what it saved and its hooks, the
     /// tensors that others are views of, and the attributes of tensors that hide them.
     pub(super) fn find_owned(
@@ -104,12 +133,7 @@ impl<'py> Live<'py> {
         edges: &mut Edges,
     ) {
         let mut functions: Vec<u32> = Vec::new();
-        let holders = self.objects.holders.clone();
-        let tensors: Vec<(u32, Verdict, Bound<'py, PyAny>)> = holders
-            .into_iter()
-            .filter(|&(_, verdict)| Frameworks::is_tensor(verdict))
-            .filter_map(|(node, verdict)| Some((node, verdict, self.objects.object(node)?)))
-            .collect();
+        let tensors = self.tensors();
         // All at once, and held from then on: what comes after may let other threads run.
         let elsewhere = self.is_autograd_at_work_elsewhere(inspector, || {
             let tracked = tensors.iter().filter(|(_, verdict, tensor)| {
@@ -163,18 +187,9 @@ impl<'py> Live<'py> {
                     edges,
                 );
             }
-            for (name, hooks) in frameworks.attributes(verdict, &tensor) {
-                if let Some(hooks) = self.objects.number_of(&hooks) {
-                    let name = ReferenceName::Attribute(name.to_owned());
-                    // The function of a tensor that is no leaf has its hooks too.
-                    let holder = function.unwrap_or(node);
-                    self.add_hidden(node, hooks, name.clone(), edges);
-                    if self.unaccounted(hooks) > 0 {
-                        self.account_for(hooks, 1);
-                        edges.add(holder, hooks, name);
-                    }
-                }
-            }
+            // The function of a tensor that is no leaf has its hooks too.
+            let holder = function.unwrap_or(node);
+            self.add_hooks(node, holder, frameworks.attributes(verdict, &tensor), edges);
             if self.unaccounted_before(node, edges) {
                 self.add_attributes(node, &tensor, edges);
             }

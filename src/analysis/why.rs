@@ -52,19 +52,7 @@ impl Inspector {
         }
         let mut live = Live::take(self, py, Some(objects), Depth::Graphs)?;
         let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
-        let mut targets: Vec<u32> = Vec::new();
-        for object in objects.iter() {
-            let node = live.objects.number_of(&object).ok_or_else(|| {
-                PyTypeError::new_err(format!(
-                    "why_alive() cannot find the referrers of this {}, which the garbage collector does not \
-                     track; pass a tensor, an array or a container",
-                    self.type_name(&object)
-                ))
-            })?;
-            if !targets.contains(&node) {
-                targets.push(node);
-            }
-        }
+        let targets = self.nodes_of(&live, objects)?;
         account_for_call(&mut live, &targets, objects);
 
         let kept = objects
@@ -95,32 +83,7 @@ impl Inspector {
             .collect();
         let naming = Naming::new(self, &frameworks, &live, &all);
 
-        let mut distinct: Vec<Path> = Vec::new();
-        let mut by_words: FxHashMap<String, usize> = FxHashMap::default();
-        for way in &ways {
-            let mut path = naming.path(&way.nodes, &naming.beginning(&way.nodes));
-            path.leads_to = targets
-                .iter()
-                .position(|&target| target == way.target)
-                .map(|index| index as u32)
-                .into_iter()
-                .collect();
-            match by_words.get(&without_indices(&path.words)) {
-                Some(&index) => {
-                    let known = &mut distinct[index];
-                    known.alike += 1;
-                    for target in path.leads_to {
-                        if !known.leads_to.contains(&target) {
-                            known.leads_to.push(target);
-                        }
-                    }
-                }
-                None => {
-                    by_words.insert(without_indices(&path.words), distinct.len());
-                    distinct.push(path);
-                }
-            }
-        }
+        let mut distinct = distinct_paths(&ways, &targets, &naming);
         let omitted = distinct.len().saturating_sub(PATHS) + found.saturating_sub(NAMED);
         retention.paths_omitted = omitted as u64;
         distinct.truncate(PATHS);
@@ -141,6 +104,58 @@ impl Inspector {
         retention.pause_ms = started.elapsed().as_secs_f64() * 1000.0;
         Ok(retention)
     }
+
+    /// The nodes of some objects, each once.
+    ///
+    /// # Errors
+    /// If one of them is not in the heap.
+    fn nodes_of(&self, live: &Live<'_>, objects: &Bound<'_, PyTuple>) -> PyResult<Vec<u32>> {
+        let mut nodes: Vec<u32> = Vec::new();
+        for object in objects.iter() {
+            let node = live.objects.number_of(&object).ok_or_else(|| {
+                PyTypeError::new_err(format!(
+                    "why_alive() cannot find the referrers of this {}, which the garbage collector does not \
+                     track; pass a tensor, an array or a container",
+                    self.type_name(&object)
+                ))
+            })?;
+            if !nodes.contains(&node) {
+                nodes.push(node);
+            }
+        }
+        Ok(nodes)
+    }
+}
+
+/// The paths in words, each once, with how many are alike but for indices and which targets they lead to.
+fn distinct_paths(ways: &[Way], targets: &[u32], naming: &Naming<'_, '_>) -> Vec<Path> {
+    let mut distinct: Vec<Path> = Vec::new();
+    let mut by_words: FxHashMap<String, usize> = FxHashMap::default();
+    for way in ways {
+        let mut path = naming.path(&way.nodes, &naming.beginning(&way.nodes));
+        path.leads_to = targets
+            .iter()
+            .position(|&target| target == way.target)
+            .map(|index| index as u32)
+            .into_iter()
+            .collect();
+        match by_words.get(&without_indices(&path.words)) {
+            Some(&index) => {
+                let known = &mut distinct[index];
+                known.alike += 1;
+                for target in path.leads_to {
+                    if !known.leads_to.contains(&target) {
+                        known.leads_to.push(target);
+                    }
+                }
+            }
+            None => {
+                by_words.insert(without_indices(&path.words), distinct.len());
+                distinct.push(path);
+            }
+        }
+    }
+    distinct
 }
 
 fn notes(live: &Live<'_>, targets: &[u32]) -> Vec<String> {
