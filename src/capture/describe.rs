@@ -3,12 +3,12 @@
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-use super::Description;
 use super::classes::Classes;
 use super::places::{
     callable_place, code_place, frame_facts, function_code, function_place, qualname,
 };
 use super::variables::suspended;
+use super::{Description, Place};
 use crate::cpython::attributes::first_of_kind;
 use crate::cpython::frames::variable_names;
 use crate::cpython::read::printable;
@@ -30,14 +30,7 @@ pub fn describe(
     let label = match kind {
         ObjectKind::Function => {
             place = function_place(builtins, object);
-            if let Some(code) = function_code(builtins, object) {
-                let mut names = variable_names(builtins, &code);
-                default_arguments = defaulted_parameters(builtins, object, &code, &names);
-                // The last variables of a function are those from around it, one for each cell.
-                let cells = builtins.function_closure.get(object);
-                let cells = cells.map_or(0, |cells| items(&cells).len());
-                free_variables = names.split_off(names.len().saturating_sub(cells));
-            }
+            (free_variables, default_arguments) = function_names(builtins, object);
             format!("function {}", qualname(&builtins.function_qualname, object))
         }
         ObjectKind::Method => {
@@ -62,19 +55,7 @@ pub fn describe(
             format!("frame of {name}")
         }
         ObjectKind::Traceback => {
-            let frame = builtins.traceback_frame.get(object);
-            place = frame
-                .and_then(|frame| frame_facts(builtins, &frame).1)
-                .map(|mut place| {
-                    let line = builtins
-                        .traceback_line
-                        .get(object)
-                        .and_then(|line| int_value(&line));
-                    place.line = line
-                        .and_then(|line| u32::try_from(line).ok())
-                        .unwrap_or(place.line);
-                    place
-                });
+            place = traceback_place(builtins, object);
             "traceback".to_owned()
         }
         ObjectKind::Generator | ObjectKind::Coroutine | ObjectKind::AsyncGenerator => {
@@ -89,14 +70,8 @@ pub fn describe(
             format!("{what} {}", qualname(&parts.qualname, object))
         }
         ObjectKind::BuiltinFunction => {
-            let of_module = builtins
-                .builtin_self
-                .get(object)
-                // SAFETY: attached, the owner and its type are alive.
-                .is_none_or(|owner| unsafe {
-                    builtins.kind(ffi::Py_TYPE(owner.as_ptr())) == ObjectKind::Module
-                });
-            let what = if of_module { "function" } else { "method" };
+            let is_function = is_of_module(builtins, object);
+            let what = if is_function { "function" } else { "method" };
             format!(
                 "built-in {what} {}",
                 qualname(&builtins.builtin_name, object)
@@ -108,12 +83,7 @@ pub fn describe(
             format!("class {}", facts.name)
         }
         ObjectKind::Module => {
-            let name = builtins
-                .module_dict
-                .get(object)
-                .and_then(|dict| find_item("__name__", |f| dict_items(&dict, f)))
-                .and_then(|name| text_of(&name))
-                .unwrap_or_default();
+            let name = module_name(builtins, object).unwrap_or_default();
             format!("module {}", printable(&name)).trim_end().to_owned()
         }
         _ => {
@@ -144,6 +114,43 @@ pub fn describe(
         default_arguments,
         details,
     }
+}
+
+/// The names of the closure variables of a function, and of its parameters that have a default.
+fn function_names(builtins: &Builtins, function: &Bound<'_, PyAny>) -> (Vec<String>, Vec<String>) {
+    let Some(code) = function_code(builtins, function) else {
+        return Default::default();
+    };
+    let mut names = variable_names(builtins, &code);
+    let defaults = defaulted_parameters(builtins, function, &code, &names);
+    // The last variables of a function are those from around it, one for each cell.
+    let cells = builtins.function_closure.get(function);
+    let cells = cells.map_or(0, |cells| items(&cells).len());
+    (names.split_off(names.len().saturating_sub(cells)), defaults)
+}
+
+/// The place of a traceback's frame, at the line of the traceback.
+fn traceback_place(builtins: &Builtins, traceback: &Bound<'_, PyAny>) -> Option<Place> {
+    let frame = builtins.traceback_frame.get(traceback)?;
+    let mut place = frame_facts(builtins, &frame).1?;
+    let line = builtins.traceback_line.get(traceback);
+    let line = line.and_then(|line| u32::try_from(int_value(&line)?).ok());
+    place.line = line.unwrap_or(place.line);
+    Some(place)
+}
+
+/// True for a built-in function of a module, false for a method of an object.
+fn is_of_module(builtins: &Builtins, builtin: &Bound<'_, PyAny>) -> bool {
+    let owner = builtins.builtin_self.get(builtin);
+    // SAFETY: attached, the owner and its type are alive.
+    owner.is_none_or(|owner| unsafe {
+        builtins.kind(ffi::Py_TYPE(owner.as_ptr())) == ObjectKind::Module
+    })
+}
+
+fn module_name(builtins: &Builtins, module: &Bound<'_, PyAny>) -> Option<String> {
+    let dict = builtins.module_dict.get(module)?;
+    text_of(&find_item("__name__", |f| dict_items(&dict, f))?)
 }
 
 /// The names of the positional parameters that have a default: the last ones.

@@ -88,82 +88,123 @@ pub struct Suspended {
     pub awaited: (Descriptor, &'static str),
 }
 
+/// The types whose parts are read.
+struct Types {
+    function: Py<PyType>,
+    method: Py<PyType>,
+    code: Py<PyType>,
+    cell: Py<PyType>,
+    frame: Py<PyType>,
+    traceback: Py<PyType>,
+    generator: Py<PyType>,
+    coroutine: Py<PyType>,
+    async_generator: Py<PyType>,
+    builtin: Py<PyType>,
+    member_descriptor: Py<PyType>,
+    module: Py<PyType>,
+    exception: Py<PyType>,
+    class: Py<PyType>,
+    partial: Py<PyType>,
+    deque: Py<PyType>,
+}
+
+/// Types with what their objects are.
+type Kinds = Vec<(Py<PyType>, ObjectKind)>;
+
+fn named(module: &Bound<'_, PyModule>, name: &str) -> PyResult<Py<PyType>> {
+    Ok(module.getattr(name)?.cast_into::<PyType>()?.unbind())
+}
+
+impl Types {
+    fn new(py: Python<'_>) -> PyResult<Self> {
+        let types = py.import("types")?;
+        let base = py.import("builtins")?;
+        Ok(Self {
+            function: named(&types, "FunctionType")?,
+            method: named(&types, "MethodType")?,
+            code: named(&types, "CodeType")?,
+            cell: named(&types, "CellType")?,
+            frame: named(&types, "FrameType")?,
+            traceback: named(&types, "TracebackType")?,
+            generator: named(&types, "GeneratorType")?,
+            coroutine: named(&types, "CoroutineType")?,
+            async_generator: named(&types, "AsyncGeneratorType")?,
+            builtin: named(&types, "BuiltinFunctionType")?,
+            member_descriptor: named(&types, "MemberDescriptorType")?,
+            module: named(&types, "ModuleType")?,
+            exception: named(&base, "BaseException")?,
+            class: named(&base, "type")?,
+            partial: named(&py.import("functools")?, "partial")?,
+            deque: named(&py.import("collections")?, "deque")?,
+        })
+    }
+
+    /// What objects of built-in types are, and by address those types among them that a class may derive from
+    /// and that no type flag tells.
+    fn kinds(&self, py: Python<'_>) -> PyResult<(Kinds, Vec<(usize, ObjectKind)>)> {
+        use ObjectKind::{
+            AsyncGenerator, BuiltinFunction, Cell, Code, Coroutine, Deque, Descriptor, Frame,
+            Function, Generator, Method, Module, Partial, Set, Traceback, Weakref,
+        };
+        let base = py.import("builtins")?;
+        let weakref = py.import("weakref")?;
+        let mut all: Kinds = vec![
+            (self.module.clone_ref(py), Module),
+            (named(&base, "set")?, Set),
+            (named(&base, "frozenset")?, Set),
+            (self.deque.clone_ref(py), Deque),
+            (self.partial.clone_ref(py), Partial),
+            (named(&weakref, "ReferenceType")?, Weakref),
+        ];
+        for name in ["property", "staticmethod", "classmethod", "super"] {
+            all.push((named(&base, name)?, Descriptor));
+        }
+        let bases = all.iter().map(|(ty, kind)| (ty.as_ptr() as usize, *kind));
+        let bases = bases.collect();
+        let final_types = [
+            (&self.function, Function),
+            (&self.method, Method),
+            (&self.code, Code),
+            (&self.cell, Cell),
+            (&self.frame, Frame),
+            (&self.traceback, Traceback),
+            (&self.generator, Generator),
+            (&self.coroutine, Coroutine),
+            (&self.async_generator, AsyncGenerator),
+            (&self.builtin, BuiltinFunction),
+            (&self.member_descriptor, Descriptor),
+        ];
+        all.extend(final_types.map(|(ty, kind)| (ty.clone_ref(py), kind)));
+        for name in ["ProxyType", "CallableProxyType"] {
+            all.push((named(&weakref, name)?, Weakref));
+        }
+        let types = py.import("types")?;
+        for name in [
+            "GetSetDescriptorType",
+            "MethodDescriptorType",
+            "WrapperDescriptorType",
+        ] {
+            all.push((named(&types, name)?, Descriptor));
+        }
+        Ok((all, bases))
+    }
+}
+
 impl Builtins {
     /// Looks everything up. Imports standard library modules, so not for the hot path.
     ///
     /// # Errors
     /// If the interpreter lacks one of the types or descriptors.
     pub fn new(py: Python<'_>) -> PyResult<Self> {
-        let types = py.import("types")?;
-        let named = |module: &Bound<'_, PyModule>, name: &str| -> PyResult<Py<PyType>> {
-            Ok(module.getattr(name)?.cast_into::<PyType>()?.unbind())
-        };
-        let function = named(&types, "FunctionType")?;
-        let method = named(&types, "MethodType")?;
-        let code = named(&types, "CodeType")?;
-        let cell = named(&types, "CellType")?;
-        let frame = named(&types, "FrameType")?;
-        let traceback = named(&types, "TracebackType")?;
-        let generator = named(&types, "GeneratorType")?;
-        let coroutine = named(&types, "CoroutineType")?;
-        let async_generator = named(&types, "AsyncGeneratorType")?;
-        let builtin = named(&types, "BuiltinFunctionType")?;
-        let member_descriptor = named(&types, "MemberDescriptorType")?;
-        let base = py.import("builtins")?;
-        let exception = named(&base, "BaseException")?;
-        let type_type = named(&base, "type")?;
-        let partial = named(&py.import("functools")?, "partial")?;
-        let deque = named(&py.import("collections")?, "deque")?;
-        let weakref = py.import("weakref")?;
-
-        let module = named(&types, "ModuleType")?;
-        let set = named(&base, "set")?;
-        let mut all: Vec<(Py<PyType>, ObjectKind)> = vec![
-            (module.clone_ref(py), ObjectKind::Module),
-            (set.clone_ref(py), ObjectKind::Set),
-            (named(&base, "frozenset")?, ObjectKind::Set),
-            (deque.clone_ref(py), ObjectKind::Deque),
-            (partial.clone_ref(py), ObjectKind::Partial),
-            (named(&weakref, "ReferenceType")?, ObjectKind::Weakref),
-        ];
-        for name in ["property", "staticmethod", "classmethod", "super"] {
-            all.push((named(&base, name)?, ObjectKind::Descriptor));
-        }
-        let bases = all
-            .iter()
-            .map(|(ty, kind)| (ty.as_ptr() as usize, *kind))
-            .collect();
-        all.extend([
-            (function.clone_ref(py), ObjectKind::Function),
-            (method.clone_ref(py), ObjectKind::Method),
-            (code.clone_ref(py), ObjectKind::Code),
-            (cell.clone_ref(py), ObjectKind::Cell),
-            (frame.clone_ref(py), ObjectKind::Frame),
-            (traceback.clone_ref(py), ObjectKind::Traceback),
-            (generator.clone_ref(py), ObjectKind::Generator),
-            (coroutine.clone_ref(py), ObjectKind::Coroutine),
-            (async_generator.clone_ref(py), ObjectKind::AsyncGenerator),
-            (builtin.clone_ref(py), ObjectKind::BuiltinFunction),
-        ]);
-        for name in ["ProxyType", "CallableProxyType"] {
-            all.push((named(&weakref, name)?, ObjectKind::Weakref));
-        }
-        for name in [
-            "GetSetDescriptorType",
-            "MethodDescriptorType",
-            "WrapperDescriptorType",
-        ] {
-            all.push((named(&types, name)?, ObjectKind::Descriptor));
-        }
-        all.push((member_descriptor.clone_ref(py), ObjectKind::Descriptor));
-
+        let types = Types::new(py)?;
+        let (all, bases) = types.kinds(py)?;
         let members = MemberLayout::known(py)?;
         let of = |ty: &Py<PyType>, name: &str| {
             PyResult::Ok(Descriptor::of(ty.bind(py), name)?.in_place(py, members))
         };
         // Their getters would tell the program's audit hooks.
         let example = py.eval(c"lambda first=(), *, second=(): first", None, None)?;
-        let of_function = |name| Descriptor::learnt(function.bind(py), name, &example);
+        let of_function = |name| Descriptor::learnt(types.function.bind(py), name, &example);
         let suspended = |ty: &Py<PyType>, prefix: &str, awaited: &'static str| {
             PyResult::Ok(Suspended {
                 frame: of(ty, &format!("{prefix}_frame"))?,
@@ -172,57 +213,57 @@ impl Builtins {
             })
         };
         Ok(Self {
-            type_qualname: of(&type_type, "__qualname__")?,
-            type_module: of(&type_type, "__module__")?,
-            type_mro: of(&type_type, "__mro__")?,
-            type_bases: of(&type_type, "__bases__")?,
-            type_base: of(&type_type, "__base__")?,
-            type_dict: of(&type_type, "__dict__")?,
-            type_dictoffset: of(&type_type, "__dictoffset__")?,
-            type_basicsize: of(&type_type, "__basicsize__")?,
-            type_itemsize: of(&type_type, "__itemsize__")?,
-            type_weakrefoffset: of(&type_type, "__weakrefoffset__")?,
-            function_module: of(&function, "__module__")?,
-            function_qualname: of(&function, "__qualname__")?,
-            function_closure: of(&function, "__closure__")?,
-            function_globals: of(&function, "__globals__")?,
+            type_qualname: of(&types.class, "__qualname__")?,
+            type_module: of(&types.class, "__module__")?,
+            type_mro: of(&types.class, "__mro__")?,
+            type_bases: of(&types.class, "__bases__")?,
+            type_base: of(&types.class, "__base__")?,
+            type_dict: of(&types.class, "__dict__")?,
+            type_dictoffset: of(&types.class, "__dictoffset__")?,
+            type_basicsize: of(&types.class, "__basicsize__")?,
+            type_itemsize: of(&types.class, "__itemsize__")?,
+            type_weakrefoffset: of(&types.class, "__weakrefoffset__")?,
+            function_module: of(&types.function, "__module__")?,
+            function_qualname: of(&types.function, "__qualname__")?,
+            function_closure: of(&types.function, "__closure__")?,
+            function_globals: of(&types.function, "__globals__")?,
             function_defaults: of_function("__defaults__")?,
             function_kwdefaults: of_function("__kwdefaults__")?,
-            code_filename: of(&code, "co_filename")?,
-            code_first_line: of(&code, "co_firstlineno")?,
-            code_name: of(&code, "co_name")?,
-            code_consts: of(&code, "co_consts")?,
-            code_names: of(&code, "co_names")?,
-            code_argcount: of(&code, "co_argcount")?,
-            code_bytes: of(&code, "co_code")?,
-            code_flags: of(&code, "co_flags")?,
-            cell_contents: of(&cell, "cell_contents")?,
-            method_function: of(&method, "__func__")?,
-            frame_code: of(&frame, "f_code")?,
-            frame_line: of(&frame, "f_lineno")?,
-            frame_globals: of(&frame, "f_globals")?,
-            frame_back: of(&frame, "f_back")?,
-            frame_last_instruction: of(&frame, "f_lasti")?,
-            traceback_next: of(&traceback, "tb_next")?,
-            traceback_frame: of(&traceback, "tb_frame")?,
-            traceback_line: of(&traceback, "tb_lineno")?,
-            exception_traceback: of(&exception, "__traceback__")?,
-            exception_context: of(&exception, "__context__")?,
-            exception_cause: of(&exception, "__cause__")?,
-            exception_args: of(&exception, "args")?,
+            code_filename: of(&types.code, "co_filename")?,
+            code_first_line: of(&types.code, "co_firstlineno")?,
+            code_name: of(&types.code, "co_name")?,
+            code_consts: of(&types.code, "co_consts")?,
+            code_names: of(&types.code, "co_names")?,
+            code_argcount: of(&types.code, "co_argcount")?,
+            code_bytes: of(&types.code, "co_code")?,
+            code_flags: of(&types.code, "co_flags")?,
+            cell_contents: of(&types.cell, "cell_contents")?,
+            method_function: of(&types.method, "__func__")?,
+            frame_code: of(&types.frame, "f_code")?,
+            frame_line: of(&types.frame, "f_lineno")?,
+            frame_globals: of(&types.frame, "f_globals")?,
+            frame_back: of(&types.frame, "f_back")?,
+            frame_last_instruction: of(&types.frame, "f_lasti")?,
+            traceback_next: of(&types.traceback, "tb_next")?,
+            traceback_frame: of(&types.traceback, "tb_frame")?,
+            traceback_line: of(&types.traceback, "tb_lineno")?,
+            exception_traceback: of(&types.exception, "__traceback__")?,
+            exception_context: of(&types.exception, "__context__")?,
+            exception_cause: of(&types.exception, "__cause__")?,
+            exception_args: of(&types.exception, "args")?,
             suspended: [
-                suspended(&generator, "gi", "gi_yieldfrom")?,
-                suspended(&coroutine, "cr", "cr_await")?,
-                suspended(&async_generator, "ag", "ag_await")?,
+                suspended(&types.generator, "gi", "gi_yieldfrom")?,
+                suspended(&types.coroutine, "cr", "cr_await")?,
+                suspended(&types.async_generator, "ag", "ag_await")?,
             ],
             frames_await: py.version_info() < (3, 11),
-            builtin_self: of(&builtin, "__self__")?,
-            builtin_name: of(&builtin, "__name__")?,
-            module_dict: of(&module, "__dict__")?,
-            deque_length: length_of(deque.bind(py))?,
+            builtin_self: of(&types.builtin, "__self__")?,
+            builtin_name: of(&types.builtin, "__name__")?,
+            module_dict: of(&types.module, "__dict__")?,
+            deque_length: length_of(types.deque.bind(py))?,
             bases,
-            partial_function: of(&partial, "func")?,
-            member_descriptor,
+            partial_function: of(&types.partial, "func")?,
+            member_descriptor: types.member_descriptor,
             members,
             attributes: AttributeLayout::known(py)?,
             frames: FrameLayout::known(py)?,
