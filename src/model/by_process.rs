@@ -24,7 +24,7 @@ impl Report {
         let processes = self.processes.iter().map(ProcessShare::name);
         let heads = std::iter::once("leak, MiB held".to_owned())
             .chain(processes)
-            .chain(["all".to_owned()])
+            .chain(["total".to_owned()])
             .collect();
         let mut lines: Vec<Vec<String>> = vec![heads];
         for leak in &self.leaks {

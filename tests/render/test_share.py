@@ -157,5 +157,5 @@ def test_an_unknown_pattern_is_an_error_that_names_the_nearest() -> None:
     assert done.stdout == ""
     assert "did you mean closure-captures-owner" in done.stderr
     assert "Traceback" not in done.stderr
-    with pytest.raises(ValueError, match=r"there are .*closure-captures-owner"):
+    with pytest.raises(ValueError, match=r"the patterns are .*closure-captures-owner"):
         cyclescope.explain("zzzz")

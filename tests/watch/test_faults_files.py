@@ -78,7 +78,7 @@ try:
     import resource  # what the watch imports later must be readable to it
 except ImportError:
     pass
-import cyclescope._reporter, cyclescope._ranks, json
+import cyclescope._public, json
 os.makedirs(folder, exist_ok=True)
 """
 
