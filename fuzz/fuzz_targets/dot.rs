@@ -2,8 +2,8 @@
 
 #![no_main]
 
-use cyclescope::render::dot::dot;
 use cyclescope::model::json::from_json;
+use cyclescope::render::dot::dot;
 use cyclescope_fuzz::HARMFUL;
 use cyclescope_fuzz::mutate::mutate;
 use libfuzzer_sys::{Corpus, fuzz_mutator, fuzz_target};

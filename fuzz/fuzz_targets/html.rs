@@ -2,8 +2,8 @@
 
 #![no_main]
 
-use cyclescope::render::html::{framed, html};
 use cyclescope::model::json::from_json;
+use cyclescope::render::html::{framed, html};
 use cyclescope::render::svg;
 use cyclescope_fuzz::markup::check;
 use cyclescope_fuzz::mutate::mutate;

@@ -4,10 +4,10 @@
 
 use cyclescope::model::growth::GrowthReport;
 use cyclescope::model::heap::{By, Heap};
-use cyclescope::render::html::live;
-use cyclescope::model::report::Process;
 use cyclescope::model::post_mortem::PostMortem;
+use cyclescope::model::report::Process;
 use cyclescope::model::retention::Retention;
+use cyclescope::render::html::live;
 use cyclescope_fuzz::HARMFUL;
 use cyclescope_fuzz::markup::check;
 use cyclescope_fuzz::mutate::mutate;

@@ -5,8 +5,8 @@
 
 use cyclescope::model::json::{from_json, to_json};
 use cyclescope::model::merge::merge;
-use cyclescope::model::report::Report;
 use cyclescope::model::redact::redact;
+use cyclescope::model::report::Report;
 use cyclescope_fuzz::mutate::mutate;
 use libfuzzer_sys::{Corpus, fuzz_mutator, fuzz_target};
 use serde_json::Value;

@@ -107,7 +107,7 @@ mod tests {
         let mut lines = table.lines();
         let head = lines.next().unwrap_or_default();
         assert!(
-            head.ends_with("rank 2  rank 10  pid 7 on node17      all"),
+            head.ends_with("rank 2  rank 10  pid 7 on node17    total"),
             "{table}"
         );
         let row: Vec<&str> = lines
