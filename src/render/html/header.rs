@@ -95,7 +95,7 @@ fn facts(report: &Report) -> Vec<(&'static str, String)> {
     facts.extend([
         ("Found by", text::occasion(&report.collection)),
         (
-            "Looked at",
+            "Examined",
             counted(garbage, "unreachable object", "unreachable objects"),
         ),
     ]);

@@ -29,7 +29,7 @@ pub fn buffers(leak: &Leak) -> String {
     };
     format!(
         "<h3>Held memory</h3>\n<div class=\"wide\"><table>\n<thead><tr><th>Size</th><th>Holder</th>\
-         <th>Elements</th><th>Device</th><th>Address</th><th>Way from the cycle</th></tr></thead>\n\
+         <th>Elements</th><th>Device</th><th>Address</th><th>Path from the cycle</th></tr></thead>\n\
          <tbody>\n{rows}</tbody>\n</table></div>\n{more}"
     )
 }
