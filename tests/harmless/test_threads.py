@@ -240,7 +240,7 @@ def leak_on(number):
         gc.collect(number % 3)
         if number % 3 == 0:
             stop(watch)
-        if gc.get_count()[0] > 100_000:
+        if gc.get_count()[0] > 10_000:
             # While one thread collects, the others would fill the memory.
             sleep(0.001)
 
