@@ -141,17 +141,16 @@ def _at_exit() -> None:
     thread = _thread
     deadline = time.monotonic() + EXIT_SECONDS
     try:
+        _native.close()
         if _listeners:
-            _native.last_look()
             _native.flush(EXIT_SECONDS)
         for farewell in list(_farewells.values()):
             farewell()
     except Exception:
         _complain("cyclescope: the summary at exit failed")
-    finally:
-        _native.close_deliveries()
     if thread is not None:
         thread.join(max(0.0, deadline - time.monotonic()))
+        _native.drop_deliveries()
 
 
 def _after_fork_in_child() -> None:

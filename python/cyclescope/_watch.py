@@ -49,7 +49,7 @@ class Watch:
             self._final = []
             return
         self._history = _history.start() if record_history else None
-        self._number = _native.start_watch(devices, once_per_leak, list(ignore), thorough)
+        self._number = _native.start_watch(tuple(devices), once_per_leak, tuple(ignore), thorough)
         self._farewell = farewell
         self._closing = closing
         history = self._history

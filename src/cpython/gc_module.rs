@@ -98,3 +98,21 @@ impl GcModule {
         Ok(objects.cast_into::<PyList>()?)
     }
 }
+
+/// Calls `f`, in which no allocation begins a collection, and so runs a finalizer: before CPython 3.12 each one may
+/// (`gc_alloc` in Modules/gcmodule.c). A collection that is due begins afterwards.
+///
+/// `f` must run no Python code and let no other thread run: nobody is to see that collections are off meanwhile.
+pub fn without_collections<R>(_py: Python<'_>, f: impl FnOnce() -> R) -> R {
+    struct Enable;
+    impl Drop for Enable {
+        fn drop(&mut self) {
+            // SAFETY: attached, as within `without_collections`.
+            unsafe { ffi::PyGC_Enable() };
+        }
+    }
+    // SAFETY: attached.
+    let was_enabled = unsafe { ffi::PyGC_Disable() } != 0;
+    let _enable = was_enabled.then(|| Enable);
+    f()
+}

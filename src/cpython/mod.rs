@@ -58,4 +58,7 @@ pub(crate) use {
     types::{TypeFacts, TypeTable, Verdict},
 };
 #[cfg(feature = "python")]
-pub use {fork::fork_count, gc_module::GcModule};
+pub use {
+    fork::fork_count,
+    gc_module::{GcModule, without_collections},
+};

@@ -1,4 +1,9 @@
 //! The Python module `cyclescope._native`: thin bindings.
+//!
+//! While a program ends, CPython before 3.14 ends a daemon thread as soon as it would run Python code, with
+//! `pthread_exit` (`PyThread_exit_thread` in Python/thread_pthread.h). That cannot unwind a Rust function: the process
+//! would abort. So what any thread may call at any time, [`start_watch`] (but for the first), [`stop_watch`] and
+//! [`tallies`], runs no Python code, not even a finalizer in a collection of its own.
 
 mod heap;
 mod live;
@@ -16,13 +21,13 @@ use pyo3::exceptions::{PyImportError, PyMemoryError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::PyList;
+use pyo3::types::{PyList, PyTuple};
 use report::{CycleReport, Frame};
 use state::{State, state};
 
 use crate::analysis::Inspector;
 use crate::collector::may_need_mending;
-use crate::cpython::new_text;
+use crate::cpython::{new_text, without_collections};
 use crate::device::{DeviceSelection, driver_present};
 use crate::diagnose::patterns::PATTERNS;
 use crate::graph::hide_unless_code;
@@ -57,9 +62,9 @@ mod _native {
     use super::retention::{Retention, RetentionPath, why_alive};
     #[pymodule_export]
     use super::{
-        check_devices, close_deliveries, cuda_driver_present, current_rank, empty_report, find,
-        flush, is_distributed, last_look, look, merge, merge_processes, next_delivery, patterns,
-        redact, redacts, select, shown_name, shown_place, start_watch, stop_watch, tallies,
+        check_devices, close, cuda_driver_present, current_rank, drop_deliveries, empty_report,
+        find, flush, is_distributed, look, merge, merge_processes, next_delivery, patterns, redact,
+        redacts, select, shown_name, shown_place, start_watch, stop_watch, tallies,
         unreachable_objects, with_allocations, with_counts, with_occurrences, without_details,
     };
     #[pymodule_export]
@@ -86,7 +91,7 @@ fn news_row(
     reason: Option<&str>,
 ) -> PyResult<Py<PyAny>> {
     let report = match report {
-        Some(report) => Bound::new(py, report)?.into_any(),
+        Some(report) => without_collections(py, || Bound::new(py, report))?.into_any(),
         None => py.None().into_bound(py),
     };
     let reason = match reason {
@@ -144,15 +149,15 @@ fn cuda_driver_present(py: Python<'_>) -> bool {
 /// A `thorough` watch looks before every collection: right about finalizers at once, at the price of
 /// as much time again.
 #[pyfunction]
-#[pyo3(signature = (devices, once_per_leak, ignore=Vec::new(), thorough=false))]
 fn start_watch(
     py: Python<'_>,
-    devices: Vec<String>,
+    devices: &Bound<'_, PyTuple>,
     once_per_leak: bool,
-    ignore: Vec<String>,
+    ignore: &Bound<'_, PyTuple>,
     thorough: bool,
 ) -> PyResult<WatchId> {
-    let devices = selection(&devices)?;
+    let devices = selection(&strings(devices)?)?;
+    let ignore = strings(ignore)?;
     let frequency = if once_per_leak {
         Frequency::OncePerLeak
     } else {
@@ -170,17 +175,23 @@ fn start_watch(
 
 /// Ends a watch and returns what it saw.
 #[pyfunction]
-fn stop_watch(py: Python<'_>, watch: WatchId) -> PyResult<Vec<LeakTally>> {
+fn stop_watch(py: Python<'_>, watch: WatchId) -> PyResult<Bound<'_, PyList>> {
     let state = state(py)?;
     let tallies = state.watcher.remove_watch(watch);
     state.rest(py);
-    Ok(tallies)
+    without_collections(py, || PyList::new(py, tallies))
 }
 
 /// What a watch has seen so far.
 #[pyfunction]
-fn tallies(py: Python<'_>, watch: WatchId) -> PyResult<Vec<LeakTally>> {
-    Ok(state(py)?.watcher.tallies(watch))
+fn tallies(py: Python<'_>, watch: WatchId) -> PyResult<Bound<'_, PyList>> {
+    let tallies = state(py)?.watcher.tallies(watch);
+    without_collections(py, || PyList::new(py, tallies))
+}
+
+/// The strings of a tuple, for which Python makes no iterator.
+fn strings(tuple: &Bound<'_, PyTuple>) -> PyResult<Vec<String>> {
+    tuple.iter().map(|item| item.extract()).collect()
 }
 
 /// Waits for the next thing to tell; None at the end.
@@ -269,10 +280,23 @@ fn shown_place(py: Python<'_>, mut place: String) -> PyResult<String> {
     Ok(place)
 }
 
-/// Makes `next_delivery` return None once everything has been told.
+/// Reports what is garbage now, without collecting, and watches no more. `next_delivery` returns None
+/// once everything has been told.
 #[pyfunction]
-fn close_deliveries(py: Python<'_>) -> PyResult<()> {
-    state(py)?.watcher.deliveries().close();
+fn close(py: Python<'_>) -> PyResult<()> {
+    let state = state(py)?;
+    state.watcher.last_look(py);
+    state.watcher.deliveries().close();
+    if let Some(hook) = state.hook() {
+        hook.remove(py);
+    }
+    Ok(())
+}
+
+/// Drops what has not been told yet.
+#[pyfunction]
+fn drop_deliveries(py: Python<'_>) -> PyResult<()> {
+    state(py)?.watcher.deliveries().drop_waiting();
     Ok(())
 }
 
@@ -368,13 +392,6 @@ fn merge_processes(py: Python<'_>, reports: Vec<Py<CycleReport>>) -> PyResult<Cy
 #[pyfunction]
 fn select(report: &Bound<'_, CycleReport>, signatures: Vec<String>) -> CycleReport {
     report.get().with_only(&signatures)
-}
-
-/// Reports what is garbage now to all watches, without collecting.
-#[pyfunction]
-fn last_look(py: Python<'_>) -> PyResult<()> {
-    state(py)?.watcher.last_look(py);
-    Ok(())
 }
 
 /// The objects that a full collection would find unreachable, before finalizers.

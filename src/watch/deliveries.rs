@@ -202,4 +202,10 @@ impl Deliveries {
         self.queue().closed = true;
         self.changed.notify_all();
     }
+
+    /// Drops what has not been taken yet.
+    pub fn drop_waiting(&self) {
+        let dropped = std::mem::take(&mut self.queue().waiting);
+        drop(dropped);
+    }
 }
