@@ -26,9 +26,9 @@ export PYTHONPATH="$target${PYTHONPATH:+:$PYTHONPATH}"
 
 status=0
 # Memory runs out as it should only where no other test has left anything in the allocator.
-"$python" -m pytest tests/gpu -q -m gpu -p no:cacheprovider \
+"$python" -m pytest tests/gpu -q -m gpu -p no:cacheprovider -o faulthandler_timeout=120 \
     --ignore tests/gpu/test_gpu_oom.py "$@" || status=$?
-"$python" -m pytest tests/gpu/test_gpu_oom.py -q -m gpu -p no:cacheprovider "$@" || status=$?
+"$python" -m pytest tests/gpu/test_gpu_oom.py -q -m gpu -p no:cacheprovider -o faulthandler_timeout=120 "$@" || status=$?
 for kind in tensor tensor-view parameter graph storage; do
     "$python" tests/harmless/memory.py --device cuda --kind $kind --count 50000 || status=$?
 done
