@@ -149,28 +149,10 @@ pub fn name(text: &str, limit: usize) -> String {
     shortened(&printable(&shortened(text, limit * 2 + 1)), limit).into_owned()
 }
 
-/// The text as HTML and XML content or as a quoted attribute.
-pub fn markup(text: &str) -> String {
-    let mut out = String::with_capacity(text.len() + 16);
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#39;"),
-            c => push_printable(&mut out, c),
-        }
-    }
-    out
-}
-
-/// Code of a few lines as markup: lines and tabs stay, all else is as in [`markup`].
-pub fn markup_code(code: &str) -> String {
-    let lines: Vec<String> = code
-        .lines()
-        .map(|line| markup(&line.replace('\t', "    ")))
-        .collect();
+/// Code of a few lines: lines stay, tabs are spaces, all else is as in [`printable`].
+pub fn printable_code(code: &str) -> String {
+    let lines = code.lines().map(|line| line.replace('\t', "    "));
+    let lines: Vec<String> = lines.map(|line| printable(&line).into_owned()).collect();
     lines.join("\n")
 }
 
@@ -372,14 +354,10 @@ mod tests {
     }
 
     #[test]
-    fn markup_has_no_markup_left() {
+    fn code_keeps_its_lines() {
         assert_eq!(
-            markup("</script><img src='x' onerror=\"a&b\">\u{0}"),
-            "&lt;/script&gt;&lt;img src=&#39;x&#39; onerror=&quot;a&amp;b&quot;&gt;\\x00"
-        );
-        assert_eq!(
-            markup_code("if a < b:\n\treturn"),
-            "if a &lt; b:\n    return"
+            printable_code("if a < b:\n\treturn\r"),
+            "if a < b:\n    return\\r"
         );
     }
 }

@@ -2,12 +2,14 @@
 
 use std::fmt::Write as _;
 
+use maud::Render as _;
+
 use super::layout::{Size, Spot};
 use super::route::{HEAD, Point, Route};
 use super::scene::{Link, Scene};
 use super::shape::{Shape, ShapeKind};
 use crate::model::report::{EdgeRole, Leak, NodeKind};
-use crate::model::words::{counted, human_bytes, markup, name};
+use crate::model::words::{counted, human_bytes, name, printable};
 
 /// Width of a character of a box and of a reference's name: all are set in a monospaced font.
 const CHAR: f64 = 7.25;
@@ -371,6 +373,11 @@ fn head(end: Point, tip: Point, half: f64) -> String {
         end.0 + dy,
         end.1 - dx
     )
+}
+
+/// The text as the content of an element.
+fn markup(text: &str) -> String {
+    printable(text).render().into_string()
 }
 
 /// Hover text keeps its lines.

@@ -53,7 +53,7 @@ def test_a_leak_is_warned_of_once_and_counted(
     assert len(list(tmp_path.glob("*.json"))) == 1
     assert len(pages) == 2
     assert all(str(page) in first + second for page in pages)
-    assert all("<!doctype html>" in page.read_text(encoding="utf-8") for page in pages)
+    assert all("<!DOCTYPE html>" in page.read_text(encoding="utf-8") for page in pages)
     assert [(tally.count, tally.bytes >> 20, tally.largest >> 20) for tally in seen] == [
         (3, 3, 1),
         (1, 2, 2),
@@ -188,7 +188,7 @@ def test_renderings() -> None:
     report = cyclescope.find_tensor_cycles(devices="any")
     assert "Node" in str(report)
     assert "~~~ cut here" in str(report)
-    assert report.to_html().startswith("<!doctype html>")
+    assert report.to_html().startswith("<!DOCTYPE html>")
     assert "digraph" in report.to_dot()
     assert xml.etree.ElementTree.fromstring(report.to_svg()).tag.endswith("svg")
     assert report._repr_html_().startswith("<iframe")

@@ -132,7 +132,7 @@ def test_pytorchs_detector_is_replaced_and_comes_back(caplog: pytest.LogCaptureF
         stop_observing()
     assert (_cycles.warn_tensor_cycles, _cycles.observe_tensor_cycles) == originals
     (page,) = pages
-    assert page.startswith("<!doctype html>")
+    assert page.startswith("<!DOCTYPE html>")
     assert any("Metrics.summary" in message for message in caplog.messages)
     Metrics(torch.zeros(1000))
     gc.collect()

@@ -97,7 +97,7 @@ def test_a_terminal_shows_what_is_being_done_and_is_clean_again(
     assert text.endswith(b"\r\x1b[Kthe end")
     if command != "diff":
         assert b"writing out.html" in text
-        assert (tmp_path / "out.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+        assert (tmp_path / "out.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -123,7 +123,7 @@ def test_error_fails_with_the_trace_and_the_page(pytester: pytest.Pytester) -> N
     assert len(pages) == 4
     for page in pages:
         assert page.parent == pytester.path / ".pytest_cache" / "d" / "cyclescope"
-        assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
+        assert page.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
 
 
 @pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["alone", "xdist"])

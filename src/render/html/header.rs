@@ -1,9 +1,12 @@
 //! What the page begins and ends with: what happened where, the list of leaks, and notes.
 
+use maud::{Markup, html};
+
 use crate::model::occurrences::same_process;
 use crate::model::report::{Leak, Occurrence, Process, Report};
-use crate::model::words::{counted, human_bytes, markup, utc};
-use crate::render::html::{NAME, shown};
+use crate::model::words::{counted, grouped, human_bytes, name, utc};
+use crate::render::html::parts::{head, notes};
+use crate::render::html::{LEAKS, NAME};
 use crate::render::text;
 
 /// How many ranks or processes are named.
@@ -24,37 +27,22 @@ pub fn headline(report: &Report) -> String {
     }
 }
 
-pub fn header(report: &Report) -> String {
+pub fn header(report: &Report) -> Markup {
     let proven = report
         .leaks
         .iter()
         .all(|l| !l.cuts.is_empty() && l.cuts.iter().all(|c| c.proven));
-    let lead = match report.leaks.is_empty() {
-        true => "None of the unreachable objects held a tensor or other buffer.".to_owned(),
-        false => format!(
+    let lead = html! {
+        @if report.leaks.is_empty() {
+            "None of the unreachable objects held a tensor or other buffer."
+        } @else {
             "Objects in a reference cycle stay alive until the garbage collector runs, and so does \
-             the memory that they hold. {}",
-            match proven {
-                true => "Removing the marked reference frees the memory without a collection.",
-                false => "Each leak below names the reference to look at.",
-            }
-        ),
+             the memory that they hold. "
+            @if proven { "Removing the marked reference frees the memory without a collection." }
+            @else { "Each leak below names the reference to look at." }
+        }
     };
     head(&headline(report), &lead, &facts(report))
-}
-
-/// The header of any page: a title, a sentence as markup, and facts.
-pub fn head(title: &str, lead: &str, facts: &[(&str, String)]) -> String {
-    let facts: String = facts
-        .iter()
-        .filter(|(_, value)| !value.is_empty())
-        .map(|(key, value)| format!("<div><dt>{key}</dt><dd>{}</dd></div>\n", shown(value, NAME)))
-        .collect();
-    format!(
-        "<header>\n<h1>{}</h1>\n<p class=\"lead\">{lead}</p>\n<dl class=\"facts\">\n{facts}</dl>\n\
-         </header>\n",
-        markup(title)
-    )
 }
 
 /// The program, where it ran and with what.
@@ -153,54 +141,60 @@ fn gpus(names: &[String]) -> String {
 }
 
 /// The list of leaks, the one that holds most bytes first.
-pub fn contents(leaks: &[(usize, &Leak)]) -> String {
-    if leaks.len() < 2 {
-        return String::new();
-    }
+pub fn contents(leaks: &[(usize, &Leak)]) -> Markup {
     let most = leaks.iter().map(|(_, leak)| leak.bytes_held).max();
     let most = most.unwrap_or(0).max(1) as f64;
-    let entry = |(rank, (_, leak)): (usize, &(usize, &Leak))| {
-        let times = match leak.count {
-            1 => String::new(),
-            count => format!("{} ×", crate::model::words::grouped(count)),
-        };
-        let pattern = leak.pattern.as_deref().unwrap_or_default();
-        format!(
-            "<li><a href=\"#leak-{}\"><b>{}</b><svg class=\"share\" width=\"64\" height=\"8\" \
-             aria-hidden=\"true\"><rect width=\"{:.1}\" height=\"8\" rx=\"2\"/></svg>\
-             <i>{times}</i><em>{}{}</em><span>{}</span></a></li>\n",
-            rank + 1,
-            human_bytes(leak.bytes_held),
-            (64.0 * leak.bytes_held as f64 / most).max(1.0),
-            shown(pattern, 60),
-            if leak.is_library() { " · library" } else { "" },
-            shown(&leak.summary, 160)
-        )
-    };
-    let entries: String = leaks.iter().enumerate().map(entry).collect();
-    format!("<nav aria-label=\"Leaks\">\n<ol>\n{entries}</ol>\n</nav>\n")
+    html! {
+        @if leaks.len() > 1 {
+            nav aria-label="Leaks" {
+                ol {
+                    @for (rank, (_, leak)) in leaks.iter().enumerate() {
+                        li { a href={ "#leak-" (rank + 1) } { (line(leak, most)) } }
+                    }
+                }
+            }
+        }
+    }
 }
 
-pub fn footer(report: &Report, limit: usize) -> String {
-    let notes = report
-        .notes
-        .iter()
-        .map(|note| format!("<li>{}</li>\n", shown(note, 1000)));
-    let mut notes: String = notes.collect();
-    if report.leaks.len() > limit {
-        let more = (report.leaks.len() - limit) as u64;
+/// A leak in the list, with a bar that tells its share of `most` bytes.
+fn line(leak: &Leak, most: f64) -> Markup {
+    let width = (64.0 * leak.bytes_held as f64 / most).max(1.0);
+    html! {
+        b { (human_bytes(leak.bytes_held)) }
+        svg.share width="64" height="8" aria-hidden="true" {
+            rect width=(format_args!("{width:.1}")) height="8" rx="2" {}
+        }
+        i { @if leak.count != 1 { (grouped(leak.count)) " ×" } }
+        em {
+            @if let Some(pattern) = &leak.pattern { (name(pattern, 60)) }
+            @if leak.is_library() { " · library" }
+        }
+        span { (name(&leak.summary, 160)) }
+    }
+}
+
+/// Notes, the version that wrote the page, and what else it can do.
+pub fn footer(report: &Report) -> Markup {
+    let mut all = report.notes.clone();
+    let more = report.leaks.len().saturating_sub(LEAKS) as u64;
+    if more > 0 {
         let more = counted(more, "smaller leak is", "smaller leaks are");
-        notes += &format!("<li>{more} not shown.</li>\n");
+        all.push(format!("{more} not shown."));
     }
-    if !notes.is_empty() {
-        notes = format!("<ul class=\"notes\">\n{notes}</ul>\n");
+    html! {
+        footer {
+            (notes(&all))
+            p {
+                (name(&report.tool, NAME)) " "
+                span.save hidden {
+                    "· " button type="button" data-save="json" { "Save as JSON" }
+                    " " button type="button" data-save="dot" { "Save as DOT" }
+                    " · " kbd { "?" } " lists the keys"
+                }
+            }
+        }
     }
-    format!(
-        "<footer>\n{notes}<p>{} <span class=\"save\" hidden>· <button type=\"button\" \
-         data-save=\"json\">Save as JSON</button> <button type=\"button\" data-save=\"dot\">\
-         Save as DOT</button> · <kbd>?</kbd> lists the keys</span></p>\n</footer>\n",
-        shown(&report.tool, NAME)
-    )
 }
 
 #[cfg(test)]
@@ -218,10 +212,14 @@ mod tests {
     #[test]
     fn merged_reports_name_all_their_processes() {
         let report = samples::seen_on_ranks(3);
-        let page = header(&report);
+        let page = header(&report).0;
         assert!(page.contains("<dt>Ranks</dt><dd>0, 1, 2</dd>"), "{page}");
         assert!(page.contains("<dt>Hosts</dt><dd>node17</dd>"));
-        assert!(header(&samples::callback()).contains("<dt>Rank</dt><dd>3</dd>"));
+        assert!(
+            header(&samples::callback())
+                .0
+                .contains("<dt>Rank</dt><dd>3</dd>")
+        );
     }
 
     #[test]
@@ -229,7 +227,7 @@ mod tests {
         let mut report = samples::linked_nodes_and_exception();
         report.leaks[0].known = Some(Default::default());
         let leaks: Vec<(usize, &Leak)> = report.leaks.iter().enumerate().collect();
-        let list = contents(&leaks);
+        let list = contents(&leaks).0;
         assert_eq!(list.matches("· library").count(), 1);
         assert!(
             list.contains("<i>3 ×</i><em>both-ways · library</em>"),

@@ -5,18 +5,20 @@ mod leak;
 pub mod live;
 mod memory;
 mod packed;
+mod page;
+mod parts;
 mod plot;
 mod processes;
 mod timeline;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD as BASE64;
-use sha2::{Digest as _, Sha256};
+use maud::{Markup, PreEscaped, html};
 
 use crate::model::json::to_json;
 use crate::model::report::{Leak, Report};
-use crate::model::words::{is_hazard, markup, name, shortened};
+use crate::model::words::shortened;
 use crate::render::dot::dot;
+use crate::render::html::packed::packed;
+use crate::render::html::page::{Page, Script};
 use crate::render::svg;
 
 const STYLE: &str = concat!(
@@ -36,6 +38,9 @@ const SCRIPT: &str = concat!(
     include_str!("../assets/page.js"),
 );
 
+/// The list of keyboard shortcuts, opened by script.
+const HELP: &str = include_str!("../assets/help.html");
+
 /// A longer text of the report, in characters, is shortened where the script reads it.
 const LONG_TEXT: usize = 20_000;
 /// Shorter JSON, in bytes, is not searched for such texts.
@@ -49,73 +54,42 @@ const NAME: usize = 300;
 
 /// The report as a self-contained page: what is held, by what, what to change, and the drawing of
 /// each leak. Script adds only comfort: zoom, search and the facts of an object.
-///
-/// A Content-Security-Policy forbids everything but the page's own style and script, which it
-/// names by their hashes, so that not even a name that slipped through the escaping could run.
 pub fn html(report: &Report) -> String {
+    Page {
+        title: &header::headline(report),
+        styles: &[(Some("drawing-style"), svg::STYLE), (None, STYLE)],
+        body: body(report),
+        script: Some(Script {
+            code: SCRIPT,
+            data: data(report),
+        }),
+    }
+    .html()
+}
+
+fn body(report: &Report) -> Markup {
     let mut leaks: Vec<(usize, &Leak)> = report.leaks.iter().enumerate().collect();
     leaks.sort_by_key(|(_, leak)| std::cmp::Reverse(leak.bytes_held));
     leaks.truncate(LEAKS);
-    let sections: String = leaks
-        .iter()
-        .enumerate()
-        .map(|(rank, &(index, one))| leak::section(rank, index, one))
-        .collect();
-    format!(
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"{}\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <meta name=\"color-scheme\" content=\"light dark\">\n\
-         <title>{}</title>\n<style id=\"drawing-style\">{}</style>\n<style>{STYLE}</style>\n\
-         </head>\n<body>\n{}{}{}<main>\n{sections}</main>\n{}{HELP}\
-         <script type=\"application/json\" id=\"report\">{}</script>\n\
-         {}\
-         <script>{SCRIPT}</script>\n</body>\n</html>\n",
-        policy(&[svg::STYLE, STYLE], &[SCRIPT]),
-        markup(&format!("{} · cyclescope", header::headline(report))),
-        svg::STYLE,
-        header::header(report),
-        header::contents(&leaks),
-        processes::section(report),
-        header::footer(report, LEAKS),
-        embedded(&data(report)),
-        packed::packed("id=\"dot\"", &dot(report)),
-    )
-}
-
-/// The list of keyboard shortcuts, opened by script.
-const HELP: &str = include_str!("../assets/help.html");
-
-/// The page in a frame, for a notebook: neither its style nor its script reaches the rest. It
-/// leaves out what who runs the notebook knows, so that the drawing is in sight.
-pub fn framed(report: &Report) -> String {
-    in_frame(html(report))
-}
-
-fn in_frame(page: String) -> String {
-    let page = page.replacen("<html ", "<html class=\"framed\" ", 1);
-    format!(
-        "<iframe title=\"cyclescope\" sandbox=\"allow-scripts allow-downloads\" width=\"100%\" \
-         height=\"680\" frameborder=\"0\" srcdoc=\"{}\"></iframe>",
-        page.replace('&', "&amp;").replace('"', "&quot;")
-    )
-}
-
-/// Allows these styles and scripts, by their hashes, and nothing else.
-fn policy(styles: &[&str], scripts: &[&str]) -> String {
-    let hashes = |texts: &[&str]| {
-        let hash = |text: &&str| format!("'sha256-{}'", BASE64.encode(Sha256::digest(text)));
-        let hashes: Vec<String> = texts.iter().map(hash).collect();
-        match hashes.is_empty() {
-            true => "'none'".to_owned(),
-            false => hashes.join(" "),
+    html! {
+        (header::header(report))
+        (header::contents(&leaks))
+        (processes::section(report))
+        main {
+            @for (rank, (index, leak)) in leaks.iter().enumerate() {
+                (leak::section(rank, *index, leak))
+            }
         }
-    };
-    format!(
-        "default-src 'none'; style-src {}; script-src {}; base-uri 'none'; form-action 'none'",
-        hashes(styles),
-        hashes(scripts)
-    )
+        (header::footer(report))
+        (PreEscaped(HELP))
+        template id="dot" { (packed(&dot(report))) }
+    }
+}
+
+/// The page in a frame, for a notebook. It leaves out what who runs the notebook knows, so that
+/// the drawing is in sight.
+pub fn framed(report: &Report) -> String {
+    page::framed(html(report))
 }
 
 /// The report as JSON, with the middle of very long texts left out.
@@ -145,32 +119,12 @@ fn shorten(value: &mut serde_json::Value) {
     }
 }
 
-/// JSON as a script element may hold it: nothing in it can end the element or begin a comment, and nothing
-/// is invisible or turns the reading direction where somebody looks at the page's source.
-fn embedded(json: &str) -> String {
-    let mut out = String::with_capacity(json.len() + json.len() / 16);
-    for c in json.chars() {
-        match c {
-            '<' | '>' | '&' => out.push_str(&format!("\\u{:04x}", c as u32)),
-            ' '..='~' => out.push(c),
-            c if is_hazard(c) => {
-                for unit in c.encode_utf16(&mut [0; 2]) {
-                    out.push_str(&format!("\\u{unit:04x}"));
-                }
-            }
-            c => out.push(c),
-        }
-    }
-    out
-}
-
-/// A name as markup, shortened in its middle.
-fn shown(text: &str, limit: usize) -> String {
-    markup(&name(text, limit))
-}
-
 #[cfg(test)]
 mod tests {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD as BASE64;
+    use sha2::{Digest as _, Sha256};
+
     use super::*;
     use crate::model::json::from_json;
     use crate::render::samples;
@@ -180,8 +134,9 @@ mod tests {
         let mut parts = page.split("<template ");
         let mut out = parts.next().unwrap_or_default().to_owned();
         for part in parts {
-            let (_, rest) = part.split_once("</template>").expect("an end tag");
-            out += &packed::unpacked(part);
+            let (text, rest) = part.split_once("</template>").expect("an end tag");
+            let (_, text) = text.split_once('>').expect("a start tag");
+            out += &packed::unpacked(text);
             out += rest;
         }
         out

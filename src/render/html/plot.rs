@@ -1,6 +1,6 @@
 //! What the charts of the pages have in common: their place, and which colour is what.
 
-use crate::model::words::markup;
+use maud::{Markup, Render, html};
 
 /// How wide a chart is.
 pub const WIDTH: f64 = 900.0;
@@ -15,16 +15,43 @@ pub fn across(share: f64) -> f64 {
     LEFT + share * (WIDTH - LEFT - RIGHT)
 }
 
-/// Which colour, by its number, is what, as markup; nothing where there is only one.
-pub fn key<T: AsRef<str>>(entries: impl ExactSizeIterator<Item = (usize, T)>) -> String {
-    if entries.len() < 2 {
-        return String::new();
+/// A chart, with a title for who does not see it.
+pub fn chart(class: &str, title: &str, height: f64, drawn: &Markup) -> Markup {
+    html! {
+        div.wide {
+            svg class=(class) role="img" aria-label=(title)
+                viewBox=(format_args!("0 0 {WIDTH} {height}")) width=(WIDTH) height=(height) {
+                (drawn)
+            }
+        }
     }
-    let entry = |(colour, words): (usize, T)| {
-        format!("<li class=\"p{colour}\">{}</li>", markup(words.as_ref()))
-    };
-    format!(
-        "<ul class=\"key\">{}</ul>\n",
-        entries.map(entry).collect::<String>()
-    )
+}
+
+/// Blocks side by side: the colour, the width and the name of each.
+pub fn blocks(all: impl Iterator<Item = (String, f64, Markup)>, height: f64) -> Markup {
+    let placed = all.scan(0.0, |end, (colour, width, name)| {
+        let x = *end;
+        *end += width;
+        Some((colour, x, width, name))
+    });
+    html! {
+        @for (colour, x, width, name) in placed {
+            svg class={ "block " (colour) } x=(format_args!("{x:.1}"))
+                width=(format_args!("{width:.1}")) height=(height) {
+                (name)
+                rect width="100%" height=(height) {}
+            }
+        }
+    }
+}
+
+/// Which colour, by its number, is what; nothing where there is only one.
+pub fn key<T: Render>(entries: impl ExactSizeIterator<Item = (usize, T)>) -> Markup {
+    html! {
+        @if entries.len() > 1 {
+            ul.key {
+                @for (colour, words) in entries { li class={ "p" (colour) } { (words) } }
+            }
+        }
+    }
 }

@@ -1,10 +1,10 @@
 //! When a leak was seen: bytes freed by each collection against time.
 
-use std::fmt::Write as _;
+use maud::{Markup, html};
 
 use crate::model::occurrences::same_process;
 use crate::model::report::{Leak, Occurrence};
-use crate::model::words::{counted, human_bytes, markup, name, utc};
+use crate::model::words::{counted, human_bytes, name, utc};
 use crate::render::html::plot;
 use crate::render::html::plot::{ABOVE, BELOW, LEFT, WIDTH};
 
@@ -15,76 +15,77 @@ const COLOURS: usize = 6;
 const NAMED: usize = 64;
 
 /// The chart with its heading; nothing for a leak that was seen once.
-pub fn timeline(leak: &Leak) -> String {
+pub fn timeline(leak: &Leak) -> Markup {
     let seen: Vec<&Occurrence> = leak
         .occurrences
         .iter()
         .filter(|one| one.time.is_finite() && one.collections > 0)
         .collect();
-    let (Some(first), Some(last), true) = (seen.first(), seen.last(), seen.len() > 1) else {
-        return String::new();
-    };
-    let times =
-        |pick: fn(f64, f64) -> f64, start| seen.iter().map(|one| one.time).fold(start, pick);
-    let (begin, end) = (times(f64::min, first.time), times(f64::max, last.time));
+    if seen.len() < 2 {
+        return html! {};
+    }
+    let times = || seen.iter().map(|one| one.time);
+    let begin = times().fold(f64::INFINITY, f64::min);
+    let length = times().fold(begin, f64::max) - begin;
+    let sum =
+        |of: fn(&Occurrence) -> u64| seen.iter().fold(0u64, |n, one| n.saturating_add(of(one)));
+    let collections = sum(|one| one.collections);
+    let title = format!(
+        "{} by {} in {}",
+        human_bytes(sum(|one| one.bytes)),
+        counted(collections, "collection", "collections"),
+        duration(length)
+    );
+    html! {
+        h3 { "When it was freed" }
+        p.more {
+            (title)
+            @if seen.iter().any(|one| one.collections > 1) {
+                "; the drawing shows means over neighbouring collections"
+            }
+        }
+        (chart(&seen, &title, begin, length))
+    }
+}
+
+/// What was freed in so many seconds, by each process in its colour.
+fn chart(seen: &[&Occurrence], title: &str, begin: f64, length: f64) -> Markup {
     let most = seen.iter().map(|one| each(one)).fold(1.0, f64::max);
+    let base = HEIGHT - BELOW;
     let mut processes: Vec<&Occurrence> = vec![];
-    let mut bars = String::new();
-    for &one in &seen {
-        let known = processes.iter().position(|other| same_process(one, other));
-        let process = known.unwrap_or_else(|| {
+    for &one in seen {
+        if !processes.iter().any(|other| same_process(one, other)) {
             processes.push(one);
-            processes.len() - 1
-        });
-        let share = match end > begin {
-            true => (one.time - begin) / (end - begin),
+        }
+    }
+    let bar = |one: &Occurrence| {
+        let process = processes.iter().position(|other| same_process(one, other));
+        let share = match length > 0.0 {
+            true => (one.time - begin) / length,
             false => 0.5,
         };
         let x = plot::across(share);
-        let base = HEIGHT - BELOW;
         let y = base - each(one) / most * (base - ABOVE);
-        // Writing to a `String` cannot fail.
-        _ = write!(
-            bars,
-            "<g class=\"p{}\"><title>{}</title><path d=\"M{x:.1} {base:.0}V{y:.1}\"/>\
-             <circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\"/></g>",
-            process % COLOURS,
-            markup(&said(one)),
-        );
+        html! {
+            g class={ "p" (process.unwrap_or(0) % COLOURS) } {
+                title { (said(one)) }
+                path d=(format_args!("M{x:.1} {base:.0}V{y:.1}")) {}
+                circle cx=(format_args!("{x:.1}")) cy=(format_args!("{y:.1}")) r="3" {}
+            }
+        }
+    };
+    let drawn = html! {
+        path.axis d=(format_args!("M{LEFT} {ABOVE}V{base:.0}H{WIDTH}")) {}
+        text x=(LEFT - 8.0) y=(ABOVE + 5.0) text-anchor="end" { (human_bytes(most as u64)) }
+        text x=(LEFT) y=(HEIGHT - 8.0) { (utc(begin)) }
+        text x=(WIDTH) y=(HEIGHT - 8.0) text-anchor="end" { "+ " (duration(length)) }
+        @for one in seen { (bar(one)) }
+    };
+    let named = processes.iter().take(NAMED).enumerate();
+    html! {
+        (plot::chart("timeline", title, HEIGHT, &drawn))
+        (plot::key(named.map(|(index, one)| (index % COLOURS, place(one)))))
     }
-    let collections = seen
-        .iter()
-        .fold(0u64, |n, one| n.saturating_add(one.collections));
-    let bytes = seen.iter().fold(0u64, |n, one| n.saturating_add(one.bytes));
-    let title = format!(
-        "{} by {} in {}",
-        human_bytes(bytes),
-        counted(collections, "collection", "collections"),
-        duration(end - begin)
-    );
-    format!(
-        "<h3>When it was freed</h3>\n<p class=\"more\">{title}{}</p>\n\
-         <div class=\"wide\"><svg class=\"timeline\" role=\"img\" aria-label=\"{title}\" \
-         viewBox=\"0 0 {WIDTH} {HEIGHT}\" width=\"{WIDTH}\" height=\"{HEIGHT}\">\
-         <path class=\"axis\" d=\"M{LEFT} {ABOVE}V{:.0}H{WIDTH}\"/>\
-         <text x=\"{:.0}\" y=\"{:.0}\" text-anchor=\"end\">{}</text>\
-         <text x=\"{LEFT}\" y=\"{:.0}\">{}</text>\
-         <text x=\"{WIDTH}\" y=\"{:.0}\" text-anchor=\"end\">+ {}</text>\n{bars}</svg></div>\n{}",
-        if seen.iter().any(|one| one.collections > 1) {
-            "; the drawing shows means over neighbouring collections"
-        } else {
-            ""
-        },
-        HEIGHT - BELOW,
-        LEFT - 8.0,
-        ABOVE + 5.0,
-        human_bytes(most as u64),
-        HEIGHT - 8.0,
-        markup(&utc(begin)),
-        HEIGHT - 8.0,
-        duration(end - begin),
-        key(&processes),
-    )
 }
 
 /// Bytes of one collection.
@@ -113,12 +114,6 @@ fn place(one: &Occurrence) -> String {
     }
 }
 
-/// Which colour is which process, if there are several.
-fn key(processes: &[&Occurrence]) -> String {
-    let named = processes.iter().take(NAMED).enumerate();
-    plot::key(named.map(|(index, one)| (index % COLOURS, place(one))))
-}
-
 /// `1.5 s`, `3 min`, `2.0 h`.
 fn duration(seconds: f64) -> String {
     match seconds {
@@ -135,14 +130,14 @@ mod tests {
 
     #[test]
     fn once_is_no_timeline() {
-        assert!(timeline(&samples::callback().leaks[0]).is_empty());
-        assert!(timeline(&samples::hostile().leaks[0]).is_empty());
+        assert!(timeline(&samples::callback().leaks[0]).0.is_empty());
+        assert!(timeline(&samples::hostile().leaks[0]).0.is_empty());
     }
 
     #[test]
     fn every_occurrence_has_its_bar_and_every_rank_its_colour() {
         let report = samples::seen_on_ranks(3);
-        let chart = timeline(&report.leaks[0]);
+        let chart = timeline(&report.leaks[0]).0;
         assert_eq!(
             chart.matches("<circle").count(),
             report.leaks[0].occurrences.len()
@@ -164,7 +159,7 @@ mod tests {
         for one in &mut leak.occurrences {
             one.time = 5.0;
         }
-        let chart = timeline(&leak);
+        let chart = timeline(&leak).0;
         assert!(!chart.contains("NaN") && !chart.contains("inf"), "{chart}");
     }
 }

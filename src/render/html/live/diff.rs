@@ -1,9 +1,10 @@
 //! The page of what changed between two heaps.
 
+use maud::{Markup, html};
+
 use crate::model::diff::{Change, Diff, signed};
-use crate::model::words::{grouped, human_bytes, utc};
-use crate::render::html::live::{Page, as_text, facts, section, table};
-use crate::render::html::shown;
+use crate::model::words::{grouped, human_bytes, name, utc};
+use crate::render::html::live::{Page, as_text, facts, more, section, table};
 
 /// How many rows a table has.
 const ROWS: usize = 40;
@@ -23,19 +24,17 @@ pub fn diff(diff: &Diff) -> String {
     };
     Page {
         title,
-        lead:
+        lead: html! {
             "Memory in use before and after, by owner. Owners whose paths differ only in indices \
-               and lengths count as one."
-                .to_owned(),
+             and lengths count as one."
+        },
         facts,
-        body: match diff.rows.is_empty() {
-            true => String::new(),
-            false => [
-                section("By owner", &changes(&diff.owners, "Owner")),
-                section("By path", &changes(&diff.rows, "Path")),
-                as_text(&diff.to_text()),
-            ]
-            .concat(),
+        body: html! {
+            @if !diff.rows.is_empty() {
+                (section("By owner", &changes(&diff.owners, "Owner")))
+                (section("By path", &changes(&diff.rows, "Path")))
+                (as_text(&diff.to_text()))
+            }
         },
         ..Page::default()
     }
@@ -43,29 +42,19 @@ pub fn diff(diff: &Diff) -> String {
 }
 
 /// A table of changes, the largest of them.
-fn changes(all: &[Change], title: &str) -> String {
+fn changes(all: &[Change], title: &str) -> Markup {
     let (listed, rest) = all.split_at(all.len().min(ROWS));
     let most = listed.iter().map(|row| row.now_bytes.max(before(row)));
     let most = most.max().unwrap_or(0).max(1);
-    let rows: String = listed.iter().map(|row| change(row, most)).collect();
-    let titles = [
-        "Before",
-        "After",
-        "Change",
-        "Buffers",
-        "Before and after",
-        title,
-    ];
-    let mut out = table(&titles, &rows);
-    if !rest.is_empty() {
-        let bytes = rest.iter().map(|row| row.bytes);
-        out += &format!(
-            "<p class=\"more\">and {} more, {}</p>\n",
-            grouped(rest.len() as u64),
-            signed(bytes.fold(0, i64::saturating_add), human_bytes)
-        );
+    let bytes = rest.iter().map(|row| row.bytes);
+    let bytes = signed(bytes.fold(0, i64::saturating_add), human_bytes);
+    html! {
+        (table(
+            &["Before", "After", "Change", "Buffers", "Before and after", title],
+            listed.iter().map(|row| change(row, most)),
+        ))
+        (more(rest.len() as u64, &bytes))
     }
-    out
 }
 
 fn before(row: &Change) -> u64 {
@@ -73,20 +62,21 @@ fn before(row: &Change) -> u64 {
         .saturating_add_signed(row.bytes.saturating_neg())
 }
 
-fn change(row: &Change, most: u64) -> String {
-    let width = |bytes: u64| BAR * bytes as f64 / most as f64;
-    format!(
-        "<tr><td class=\"number\">{}</td><td class=\"number\">{}</td><td class=\"number\">{}</td>\
-         <td>{}</td><td><svg class=\"share\" width=\"{BAR}\" height=\"14\" aria-hidden=\"true\">\
-         <rect class=\"before\" width=\"{:.1}\" height=\"6\"/>\
-         <rect class=\"bar\" y=\"7\" width=\"{:.1}\" height=\"6\"/></svg></td>\
-         <td class=\"name\">{}</td></tr>\n",
-        human_bytes(before(row)),
-        human_bytes(row.now_bytes),
-        signed(row.bytes, human_bytes),
-        signed(row.buffers, grouped),
-        width(before(row)),
-        width(row.now_bytes),
-        shown(&row.name, 400),
-    )
+fn change(row: &Change, most: u64) -> Markup {
+    let width = |bytes: u64| format!("{:.1}", BAR * bytes as f64 / most as f64);
+    html! {
+        tr {
+            td.number { (human_bytes(before(row))) }
+            td.number { (human_bytes(row.now_bytes)) }
+            td.number { (signed(row.bytes, human_bytes)) }
+            td { (signed(row.buffers, grouped)) }
+            td {
+                svg.share width=(BAR) height="14" aria-hidden="true" {
+                    rect.before width=(width(before(row))) height="6" {}
+                    rect.bar y="7" width=(width(row.now_bytes)) height="6" {}
+                }
+            }
+            td.name { (name(&row.name, 400)) }
+        }
+    }
 }

@@ -1,12 +1,13 @@
 //! The page of what grows.
 
+use maud::{Markup, html};
+
 use crate::model::growth::{Growth, GrowthReport};
 use crate::model::report::Process;
-use crate::model::words::{counted, grouped, human_bytes};
-use crate::render::html::leak::with_code;
+use crate::model::words::{counted, grouped, human_bytes, name};
 use crate::render::html::live::chart::{Curve, Measure, curves};
 use crate::render::html::live::{Page, facts, section};
-use crate::render::html::shown;
+use crate::render::html::parts::{entry, with_code};
 
 /// How many groups are shown.
 const GROUPS: usize = 40;
@@ -25,16 +26,16 @@ pub fn growth(report: &GrowthReport, process: &Process) -> String {
         facts.push(("Cost", share));
     }
     let early = count == 0 && report.samples < report.needed;
-    let lead = match count {
-        0 if early => format!(
-            "Growth is detected after {} samples: let the program run for more steps, or sample \
-             more often with a smaller `every` or a larger `max_share`.",
-            report.needed
-        ),
-        0 => "No group of live tensors grows with the number of steps.".to_owned(),
-        _ => "These groups of tensors grow with the number of steps. The program still refers to \
-              them, so no garbage collection frees them."
-            .to_owned(),
+    let lead = html! {
+        @if early {
+            "Growth is detected after " (report.needed) " samples: let the program run for more \
+             steps, or sample more often with a smaller `every` or a larger `max_share`."
+        } @else if count == 0 {
+            "No group of live tensors grows with the number of steps."
+        } @else {
+            "These groups of tensors grow with the number of steps. The program still refers to \
+             them, so no garbage collection frees them."
+        }
     };
     let mut notes = report.notes.clone();
     if report.found.len() > GROUPS {
@@ -64,19 +65,14 @@ pub fn growth(report: &GrowthReport, process: &Process) -> String {
 }
 
 /// A part of the page for each group, and one for all memory.
-pub fn sections(report: &GrowthReport) -> String {
-    let mut out: String = report.found.iter().take(GROUPS).map(group).collect();
-    out += &whole(report);
-    out
+pub fn sections(report: &GrowthReport) -> Markup {
+    html! {
+        @for growth in report.found.iter().take(GROUPS) { (group(growth)) }
+        (whole(report))
+    }
 }
 
-fn group(growth: &Growth) -> String {
-    let mut rows = String::new();
-    let mut row = |term: &str, class: &str, text: String| {
-        if !text.is_empty() {
-            rows += &format!("<div class=\"{class}\"><dt>{term}</dt><dd>{text}</dd></div>\n");
-        }
-    };
+fn group(growth: &Growth) -> Markup {
     let grows = match growth.bytes_per_step > 0.0 {
         true => format!(
             ", growing by {} per step",
@@ -91,23 +87,26 @@ fn group(growth: &Growth) -> String {
         human_bytes(growth.bytes),
         grouped(growth.step),
     );
-    row("Held", "", shown(&held, 400));
-    row("Fix", "fix", with_code(&shown(&growth.advice, 2000)));
-    if let Some(line) = &growth.allocated_at {
-        row("Allocated at", "", shown(line, 300));
+    html! {
+        section.leak {
+            h2 { (with_code(&name(&growth.summary, 600))) }
+            ul.marks { li.pattern { (name(&growth.pattern, 80)) } }
+            dl.gist {
+                (entry("Held", &name(&held, 400)))
+                @if !growth.advice.is_empty() {
+                    (entry("Fix", &with_code(&name(&growth.advice, 2000))))
+                }
+                @if let Some(line) = growth.allocated_at.as_ref().filter(|line| !line.is_empty()) {
+                    (entry("Allocated at", &name(line, 300)))
+                }
+            }
+            (history(growth))
+        }
     }
-    let title = shown(&growth.summary, 600);
-    format!(
-        "<section class=\"leak\">\n<h2>{}</h2>\n<ul class=\"marks\"><li class=\"pattern\">{}</li></ul>\n\
-         <dl class=\"gist\">\n{rows}</dl>\n{}</section>\n",
-        with_code(&title),
-        shown(&growth.pattern, 80),
-        history(growth),
-    )
 }
 
 /// The size of a group at each sample.
-fn history(growth: &Growth) -> String {
+fn history(growth: &Growth) -> Markup {
     let measure = match growth.history.iter().any(|sample| sample.2 > 0) {
         true => Measure::Bytes,
         false => Measure::Tensors,
@@ -127,14 +126,16 @@ fn history(growth: &Growth) -> String {
         measure,
         Some((growth.step, "reported")),
     );
-    match chart.is_empty() {
-        true => chart,
-        false => format!("<h3>{what} of {of}, at each sample</h3>\n{chart}"),
+    html! {
+        @if let Some(chart) = chart {
+            h3 { (what) " of " (of) ", at each sample" }
+            (chart)
+        }
     }
 }
 
 /// All tensors, and the allocator's total.
-fn whole(report: &GrowthReport) -> String {
+fn whole(report: &GrowthReport) -> Markup {
     let mut all = vec![Curve {
         colour: 1,
         name: "tensors visible from Python",
@@ -148,9 +149,8 @@ fn whole(report: &GrowthReport) -> String {
         });
     }
     let chart = curves("Bytes in use by step", &all, Measure::Bytes, None);
-    match chart.is_empty() {
-        true => chart,
-        false => section("All memory", &chart),
+    html! {
+        @if let Some(chart) = chart { (section("All memory", &chart)) }
     }
 }
 

@@ -1,10 +1,12 @@
 //! The page of a heap: who owns all memory.
 
-use crate::model::heap::{Buffer, By, Category, Heap, Row};
-use crate::model::words::{counted, grouped, human_bytes, markup};
-use crate::render::html::live::owners::owners;
-use crate::render::html::live::{Page, as_text, facts, section, table};
-use crate::render::html::shown;
+use maud::{Markup, html};
+
+use crate::model::heap::{Buffer, By, Category, Device, Heap, Row};
+use crate::model::words::{counted, grouped, human_bytes, name};
+use crate::render::html::live::owners::{colour, owners};
+use crate::render::html::live::{Page, as_text, facts, more, section, table};
+use crate::render::html::plot;
 use crate::render::icicle::{elements, way};
 
 /// How many rows a table has.
@@ -24,23 +26,25 @@ pub fn heap(heap: &Heap) -> String {
             human_bytes(heap.host_bytes())
         ));
     }
-    let drawing = format!(
-        "<p>The width of a block is proportional to the bytes reached through it, on the shortest path \
-         from a GC root: a module, a running function or C++. Its parts are drawn below it.</p>\n{}",
-        owners.figure
-    );
+    let drawing = html! {
+        p {
+            "The width of a block is proportional to the bytes reached through it, on the shortest \
+             path from a GC root: a module, a running function or C++. Its parts are drawn below it."
+        }
+        (owners.figure)
+    };
     Page {
         title: title(heap),
-        lead: "Memory in use, by owner and category. No garbage collection frees it: it is freed \
-               when its owner drops the reference."
-            .to_owned(),
+        lead: html! {
+            "Memory in use, by owner and category. No garbage collection frees it: it is freed when \
+             its owner drops the reference."
+        },
         facts,
-        body: [
-            section("Owners", &drawing),
-            tables(heap),
-            as_text(&heap.to_text()),
-        ]
-        .concat(),
+        body: html! {
+            (section("Owners", &drawing))
+            (tables(heap))
+            (as_text(&heap.to_text()))
+        },
         data: Some(owners.data),
         notes,
     }
@@ -65,39 +69,41 @@ fn looked_at(heap: &Heap) -> String {
 }
 
 /// Owners, the largest pieces of memory, classes, devices.
-fn tables(heap: &Heap) -> String {
-    let mut out = section("Largest owners", &largest_owners(heap));
-    out += &section("Largest tensors and arrays", &largest_buffers(heap));
-    out += &section("Retained size by class", &classes(heap));
-    let devices: String = heap
-        .devices
-        .iter()
-        .filter_map(|device| device.words())
-        .fold(String::new(), |all, words| {
-            format!("{all}<p>{}</p>\n", markup(&words))
-        });
-    if !devices.is_empty() {
-        out += &section("Allocator", &devices);
+fn tables(heap: &Heap) -> Markup {
+    let devices: Vec<String> = heap.devices.iter().filter_map(Device::words).collect();
+    html! {
+        (section("Largest owners", &largest_owners(heap)))
+        (section("Largest tensors and arrays", &largest_buffers(heap)))
+        (section("Retained size by class", &classes(heap)))
+        @if !devices.is_empty() {
+            (section("Allocator", &html! { @for words in &devices { p { (words) } } }))
+        }
     }
-    out
 }
 
-fn largest_owners(heap: &Heap) -> String {
+fn largest_owners(heap: &Heap) -> Markup {
     let top = heap.top(By::Owner, ROWS);
     let most = top.rows.iter().map(Row::bytes).max().unwrap_or(0).max(1);
     let row = |row: &Row| {
-        format!(
-            "<tr>{}<td class=\"number\">{}</td><td>{}</td><td>{}</td><td class=\"name\">{}</td></tr>\n",
-            sizes(heap, row),
-            human_bytes(row.retained_bytes),
-            bar(row, most),
-            grouped(row.count),
-            shown(&row.name, 200),
-        )
+        html! {
+            tr {
+                (sizes(heap, row))
+                td.number { (human_bytes(row.retained_bytes)) }
+                td { (bar(row, most)) }
+                td { (grouped(row.count)) }
+                td.name { (name(&row.name, 200)) }
+            }
+        }
     };
-    let rows: String = top.rows.iter().map(row).collect();
     let titles = ["Retained", "Category", "Buffers", "Owner"];
-    table(&[places(heap), &titles].concat(), &rows) + &more(top.omitted, top.omitted_bytes)
+    html! {
+        (table(&[places(heap), &titles].concat(), top.rows.iter().map(row)))
+        (more(top.omitted, &in_total(top.omitted_bytes)))
+    }
+}
+
+fn in_total(bytes: u64) -> String {
+    format!("{} in total", human_bytes(bytes))
 }
 
 /// Where there is memory.
@@ -109,93 +115,68 @@ fn places(heap: &Heap) -> &'static [&'static str] {
 }
 
 /// How much of a row is where.
-fn sizes(heap: &Heap, row: &Row) -> String {
-    let cell = |bytes| format!("<td class=\"number\">{}</td>", human_bytes(bytes));
-    match heap.device_bytes() {
-        0 => cell(row.host_bytes),
-        _ => cell(row.device_bytes) + &cell(row.host_bytes),
+fn sizes(heap: &Heap, row: &Row) -> Markup {
+    html! {
+        @if heap.device_bytes() > 0 { td.number { (human_bytes(row.device_bytes)) } }
+        td.number { (human_bytes(row.host_bytes)) }
     }
 }
 
 /// An owner's memory by category, as a coloured bar.
-fn bar(row: &Row, most: u64) -> String {
-    let mut x = 0.0;
-    let mut rects = String::new();
-    let mut words = Vec::new();
-    for &(category, bytes) in &row.categories.0 {
-        let width = BAR * bytes as f64 / most as f64;
-        rects += &format!(
-            "<svg class=\"block {}\" x=\"{x:.1}\" width=\"{width:.1}\" height=\"12\">\
-             <rect width=\"100%\" height=\"12\"/></svg>",
-            category.words().replace(' ', "-")
-        );
-        words.push(format!("{}: {}", category.words(), human_bytes(bytes)));
-        x += width;
+fn bar(row: &Row, most: u64) -> Markup {
+    let width = |bytes: u64| BAR * bytes as f64 / most as f64;
+    let parts = &row.categories.0;
+    let words = parts
+        .iter()
+        .map(|(category, bytes)| format!("{}: {}", category.words(), human_bytes(*bytes)));
+    let words: Vec<String> = words.collect();
+    let blocks = parts
+        .iter()
+        .map(|&(category, bytes)| (colour(category), width(bytes), html! {}));
+    html! {
+        svg.share role="img" width=(BAR) height="12" {
+            title { (words.join(", ")) }
+            (plot::blocks(blocks, 12.0))
+        }
     }
-    let words = words.join(", ");
-    format!(
-        "<svg class=\"share\" role=\"img\" width=\"{BAR}\" height=\"12\"><title>{words}</title>{rects}\
-         </svg>"
-    )
 }
 
-fn largest_buffers(heap: &Heap) -> String {
-    let rows: String = heap
-        .buffers
-        .iter()
-        .take(ROWS)
-        .map(|it| buffer(heap, it))
-        .collect();
-    let rest = heap.buffers.iter().skip(ROWS);
-    let sizes = rest.clone().map(|buffer| buffer.bytes);
-    let bytes = sizes.fold(0, u64::saturating_add);
-    table(&["Size", "Type", "Device", "Category", "Path"], &rows)
-        + &more(rest.count() as u64, bytes)
+fn largest_buffers(heap: &Heap) -> Markup {
+    let (listed, rest) = heap.buffers.split_at(heap.buffers.len().min(ROWS));
+    let bytes = rest.iter().map(|buffer| buffer.bytes);
+    let titles = ["Size", "Type", "Device", "Category", "Path"];
+    html! {
+        (table(&titles, listed.iter().map(|it| buffer(heap, it))))
+        (more(rest.len() as u64, &in_total(bytes.fold(0, u64::saturating_add))))
+    }
 }
 
-fn buffer(heap: &Heap, buffer: &Buffer) -> String {
-    let also: String = buffer
-        .also
-        .iter()
-        .take(2)
-        .map(|way| format!("<p class=\"more\">also {}</p>", shown(way, 400)))
-        .collect();
-    format!(
-        "<tr><td class=\"number\">{}</td><td>{}</td><td>{}</td><td>{}</td>\
-         <td class=\"name\">{}{also}</td></tr>\n",
-        human_bytes(buffer.bytes),
-        markup(&elements(buffer)),
-        shown(&buffer.device, 40),
-        match buffer.category {
-            Category::Other => "",
-            category => category.words(),
-        },
-        shown(&way(heap, buffer), 400),
-    )
+fn buffer(heap: &Heap, buffer: &Buffer) -> Markup {
+    html! {
+        tr {
+            td.number { (human_bytes(buffer.bytes)) }
+            td { (elements(buffer)) }
+            td { (name(&buffer.device, 40)) }
+            td { @if buffer.category != Category::Other { (buffer.category.words()) } }
+            td.name {
+                (name(&way(heap, buffer), 400))
+                @for way in buffer.also.iter().take(2) { p.more { "also " (name(way, 400)) } }
+            }
+        }
+    }
 }
 
-fn classes(heap: &Heap) -> String {
+fn classes(heap: &Heap) -> Markup {
     let top = heap.top(By::Class, ROWS / 2);
     let row = |row: &Row| {
-        format!(
-            "<tr>{}<td>{}</td><td class=\"name\">{}</td></tr>\n",
-            sizes(heap, row),
-            grouped(row.count),
-            shown(&row.name, 200),
-        )
+        html! {
+            tr {
+                (sizes(heap, row))
+                td { (grouped(row.count)) }
+                td.name { (name(&row.name, 200)) }
+            }
+        }
     };
-    let rows: String = top.rows.iter().map(row).collect();
-    table(&[places(heap), &["Objects", "Class"]].concat(), &rows)
-}
-
-/// The number of rows left out of a table.
-fn more(rows: u64, bytes: u64) -> String {
-    match rows {
-        0 => String::new(),
-        rows => format!(
-            "<p class=\"more\">and {} more, {} in total</p>\n",
-            grouped(rows),
-            human_bytes(bytes)
-        ),
-    }
+    let titles = [places(heap), &["Objects", "Class"]].concat();
+    table(&titles, top.rows.iter().map(row))
 }

@@ -13,13 +13,16 @@ mod retention;
 pub use diff::diff;
 pub use growth::growth;
 pub use heap::heap;
+use maud::{Markup, html};
 pub use post_mortem::post_mortem;
 pub use retention::retention;
 
 use crate::model::report::Process;
-use crate::model::words::{markup, markup_code};
-use crate::render::html::header::{head, place, process_facts};
-use crate::render::html::{embedded, in_frame, policy, shown};
+use crate::model::words::{grouped, printable_code};
+use crate::render::html::header::{place, process_facts};
+pub use crate::render::html::page::framed;
+use crate::render::html::page::{self, Script};
+use crate::render::html::parts::{self, head, notes};
 
 const STYLE: &str = concat!(
     include_str!("../../assets/page.css"),
@@ -34,58 +37,29 @@ const TOOL: &str = concat!("cyclescope ", env!("CARGO_PKG_VERSION"));
 #[derive(Default)]
 struct Page {
     title: String,
-    /// What to know first, as markup.
-    lead: String,
+    /// What to know first.
+    lead: Markup,
     facts: Vec<(&'static str, String)>,
-    /// As markup.
-    body: String,
+    body: Markup,
     /// What the script reads, as JSON; without it there is no script.
     data: Option<String>,
     notes: Vec<String>,
 }
 
 impl Page {
-    /// The whole page. A Content-Security-Policy forbids everything but its own style and script.
-    fn html(&self) -> String {
-        let scripts: &[&str] = match self.data {
-            Some(_) => &[SCRIPT],
-            None => &[],
-        };
-        let script = self.data.as_ref().map(|data| {
-            format!(
-                "<script type=\"application/json\" id=\"report\">{}</script>\n\
-                 <script>{SCRIPT}</script>\n",
-                embedded(data)
-            )
-        });
-        let notes = self
-            .notes
-            .iter()
-            .map(|note| format!("<li>{}</li>\n", shown(note, 1000)));
-        let notes: String = notes.collect();
-        let notes = match notes.is_empty() {
-            true => notes,
-            false => format!("<ul class=\"notes\">\n{notes}</ul>\n"),
-        };
-        format!(
-            "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-             <meta http-equiv=\"Content-Security-Policy\" content=\"{}\">\n\
-             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-             <meta name=\"color-scheme\" content=\"light dark\">\n\
-             <title>{}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n{}<main>\n{}</main>\n\
-             <footer>\n{notes}<p>{TOOL}</p>\n</footer>\n{}</body>\n</html>\n",
-            policy(&[STYLE], scripts),
-            markup(&format!("{} · cyclescope", self.title)),
-            head(&self.title, &self.lead, &self.facts),
-            self.body,
-            script.unwrap_or_default(),
-        )
+    fn html(self) -> String {
+        page::Page {
+            title: &self.title,
+            styles: &[(None, STYLE)],
+            body: html! {
+                (head(&self.title, &self.lead, &self.facts))
+                main { (self.body) }
+                footer { (notes(&self.notes)) p { (TOOL) } }
+            },
+            script: self.data.map(|data| Script { code: SCRIPT, data }),
+        }
+        .html()
     }
-}
-
-/// A page in a frame, for a notebook: neither its style nor its script reaches the rest.
-pub fn framed(page: String) -> String {
-    in_frame(page)
 }
 
 /// Where and when.
@@ -98,29 +72,31 @@ fn facts(process: &Process, time: f64) -> Vec<(&'static str, String)> {
 }
 
 /// A part of a page.
-fn section(title: &str, body: &str) -> String {
-    format!(
-        "<section class=\"leak\">\n<h2>{}</h2>\n{body}</section>\n",
-        markup(title)
-    )
+fn section(title: &str, body: &Markup) -> Markup {
+    html! {
+        section.leak { h2 { (title) } (body) }
+    }
 }
 
-/// A table: the titles of its columns, and its rows as markup.
-fn table(titles: &[&str], rows: &str) -> String {
-    let titles: String = titles.iter().map(|it| format!("<th>{it}</th>")).collect();
-    format!(
-        "<div class=\"wide\"><table class=\"figures\">\n<thead><tr>{titles}</tr></thead>\n\
-         <tbody>\n{rows}</tbody>\n</table></div>\n"
-    )
+/// A table of numbers.
+fn table(titles: &[&str], rows: impl Iterator<Item = Markup>) -> Markup {
+    parts::table(Some("figures"), titles, rows)
+}
+
+/// How many rows are left out of a table, and what they are together.
+fn more(rows: u64, bytes: &str) -> Markup {
+    html! {
+        @if rows > 0 { p.more { "and " (grouped(rows)) " more, " (bytes) } }
+    }
 }
 
 /// The text that a terminal gets, to copy.
-fn as_text(text: &str) -> String {
-    format!(
-        "<section class=\"leak\">\n<details class=\"trace\"><summary>As text</summary>\n\
-         <pre>{}</pre></details>\n</section>\n",
-        markup_code(text)
-    )
+fn as_text(text: &str) -> Markup {
+    html! {
+        section.leak {
+            details.trace { summary { "As text" } pre { (printable_code(text)) } }
+        }
+    }
 }
 
 #[cfg(test)]

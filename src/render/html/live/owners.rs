@@ -1,11 +1,10 @@
 //! The owner treemap as SVG.
 
-use std::fmt::Write as _;
-
+use maud::{Markup, Render, html};
 use serde::Serialize;
 
 use crate::model::heap::{Category, Heap};
-use crate::model::words::{human_bytes, markup, name};
+use crate::model::words::{human_bytes, name};
 use crate::render::icicle::{Block, Icicle, Kind, icicle};
 
 /// How many blocks are drawn.
@@ -19,7 +18,7 @@ const NAMED: f64 = 0.015;
 
 /// The drawing, and what its script reads.
 pub struct Owners {
-    pub figure: String,
+    pub figure: Markup,
     pub data: String,
     pub icicle: Icicle,
 }
@@ -44,86 +43,79 @@ pub fn owners(heap: &Heap) -> Owners {
     }
 }
 
-fn figure(icicle: &Icicle) -> String {
+fn figure(icicle: &Icicle) -> Markup {
     let total = icicle.blocks[0].bytes.max(1) as f64;
-    let mut blocks = String::new();
-    for (index, block) in icicle.blocks.iter().enumerate() {
-        draw(&mut blocks, index, block, total);
+    let keys = "Owners of memory, by size. The arrow keys move between blocks, Enter enlarges a \
+                block, Escape goes back.";
+    html! {
+        figure.owners {
+            div.trail role="group" aria-label="Path to the enlarged block" hidden {}
+            svg.icicle role="tree" aria-label=(keys) width="100%" height=(icicle.depth * ROW) {
+                @for (index, block) in icicle.blocks.iter().enumerate() {
+                    (draw(index, block, total))
+                }
+            }
+            (legend(icicle))
+            div.facts-of-block role="region" aria-label="The block" aria-live="polite" hidden {}
+        }
     }
-    format!(
-        "<figure class=\"owners\">\n\
-         <div class=\"trail\" role=\"group\" aria-label=\"Path to the enlarged block\" hidden></div>\n\
-         <svg class=\"icicle\" role=\"tree\" aria-label=\"Owners of memory, by size. The arrow \
-         keys move between blocks, Enter enlarges a block, Escape goes back.\" width=\"100%\" height=\"{}\">\n\
-         {blocks}</svg>\n{}\
-         <div class=\"facts-of-block\" role=\"region\" aria-label=\"The block\" \
-         aria-live=\"polite\" hidden></div>\n</figure>\n",
-        icicle.depth * ROW,
-        legend(icicle),
-    )
 }
 
 /// A box of its own for each block, so that its name ends where it ends.
-fn draw(out: &mut String, index: usize, block: &Block, total: f64) {
-    let share = |bytes: u64| 100.0 * bytes as f64 / total;
+fn draw(index: usize, block: &Block, total: f64) -> Markup {
+    let share = |bytes: u64| format!("{:.4}%", 100.0 * bytes as f64 / total);
     let title = name(&block.title(), NAME);
     let size = human_bytes(block.bytes);
-    // Writing to a `String` cannot fail.
-    _ = write!(
-        out,
-        "<svg class=\"block {}\" id=\"block-{index}\" x=\"{:.4}%\" y=\"{}\" width=\"{:.4}%\" \
-         height=\"{ROW}\" role=\"treeitem\" aria-level=\"{}\"><title>{}, {size}{}</title>\
-         <rect width=\"100%\" height=\"100%\"/>",
-        class(block),
-        share(block.start),
-        block.depth * ROW,
-        share(block.bytes),
-        block.depth + 1,
-        markup(&title),
-        block
-            .category()
-            .map_or(String::new(), |it| format!(", {}", it.words())),
-    );
-    if block.bytes as f64 >= NAMED * total {
-        _ = write!(
-            out,
-            "<text x=\"6\" y=\"16\">{}  {size}</text>",
-            markup(&title)
-        );
+    html! {
+        svg class={ "block " (class(block)) } id={ "block-" (index) } x=(share(block.start))
+            y=(block.depth * ROW) width=(share(block.bytes)) height=(ROW) role="treeitem"
+            aria-level=(block.depth + 1) {
+            title {
+                (title) ", " (size)
+                @if let Some(category) = block.category() { ", " (category.words()) }
+            }
+            rect width="100%" height="100%" {}
+            @if block.bytes as f64 >= NAMED * total {
+                text x="6" y="16" { (title) "  " (size) }
+            }
+        }
     }
-    *out += "</svg>\n";
 }
 
 fn class(block: &Block) -> String {
-    let rest = if block.kind == Kind::Rest {
-        " rest"
-    } else {
-        ""
+    let rest = match block.kind {
+        Kind::Rest => " rest",
+        _ => "",
     };
-    match block.category() {
-        Some(category) => category.words().replace(' ', "-") + rest,
-        None => format!("several{rest}"),
-    }
+    block.category().map_or("several".to_owned(), colour) + rest
+}
+
+/// The class that has a category's colour.
+pub fn colour(category: Category) -> String {
+    category.words().replace(' ', "-")
 }
 
 /// The meaning of the colours, with the size of each category.
-fn legend(icicle: &Icicle) -> String {
-    let swatch = |class: &str, words: &str| {
-        format!(
-            "<li><svg width=\"14\" height=\"14\" aria-hidden=\"true\" class=\"block {class}\">\
-             <rect width=\"14\" height=\"14\" rx=\"3\"/></svg>{words}</li>"
-        )
-    };
-    let mut entries = String::new();
-    for (category, bytes) in Category::ALL.iter().zip(icicle.blocks[0].categories) {
-        if bytes > 0 {
-            let words = category.words();
-            entries += &swatch(
-                &words.replace(' ', "-"),
-                &format!("{words} {}", human_bytes(bytes)),
-            );
+fn legend(icicle: &Icicle) -> Markup {
+    let sizes = Category::ALL.iter().zip(icicle.blocks[0].categories);
+    html! {
+        ul.legend aria-label="Colours" {
+            @for (&category, bytes) in sizes.filter(|&(_, bytes)| bytes > 0) {
+                (swatch(&colour(category), &html! { (category.words()) " " (human_bytes(bytes)) }))
+            }
+            (swatch("several", &"several categories"))
         }
     }
-    entries += &swatch("several", "several categories");
-    format!("<ul class=\"legend\" aria-label=\"Colours\">{entries}</ul>\n")
+}
+
+/// The meaning of a colour.
+pub fn swatch(class: &str, words: &impl Render) -> Markup {
+    html! {
+        li {
+            svg width="14" height="14" aria-hidden="true" class={ "block " (class) } {
+                rect width="14" height="14" rx="3" {}
+            }
+            (words)
+        }
+    }
 }

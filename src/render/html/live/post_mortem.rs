@@ -1,17 +1,17 @@
 //! The page of an out-of-memory error.
 
+use maud::{Markup, html};
+
 use crate::model::growth::GrowthReport;
 use crate::model::heap::Heap;
 use crate::model::post_mortem::{Finding, Numbers, PostMortem};
 use crate::model::report::Process;
-use crate::model::words::{human_bytes, markup, markup_code};
-use crate::render::html::leak::with_code;
-use crate::render::html::live::owners::owners;
+use crate::model::words::{human_bytes, name, printable_code};
+use crate::render::html::live::owners::{Owners, owners, swatch};
 use crate::render::html::live::{Page, facts, growth, section, table};
-use crate::render::html::shown;
+use crate::render::html::parts::{entry, with_code};
+use crate::render::html::plot::{self, WIDTH};
 
-/// The width of the bars.
-const BAR: f64 = 900.0;
 /// How high one is.
 const ROW: f64 = 26.0;
 
@@ -27,76 +27,75 @@ pub fn post_mortem(
     facts.push(("Device", found.device.clone()));
     facts.push(("Duration", format!("{:.1} s", found.seconds)));
     let owners = heap.map(owners);
-    let mut body = String::new();
-    if !found.advice.is_empty() {
-        let advice = with_code(&shown(&found.advice, 2000));
-        body += &format!(
-            "<section class=\"leak\">\n<dl class=\"gist\"><div class=\"fix\"><dt>Fix</dt><dd>{advice}\
-             </dd></div></dl>\n</section>\n"
-        );
-    }
-    if let Some(numbers) = &found.numbers {
-        body += &section("Memory when the request failed", &memory(found, numbers));
-    }
-    body += &findings("Containers that keep autograd graphs", &found.graphs);
-    if let Some(owners) = &owners {
-        body += &section("Owners", &owners.figure);
-    }
-    body += &findings("Largest tensors", &found.owners);
-    if let Some(grew) = grew.filter(|grew| !grew.found.is_empty()) {
-        body += &growth::sections(grew);
-    }
-    if let Some(cycles) = &found.cycles {
-        let title = format!("Unreachable cycles hold {}", human_bytes(cycles.bytes));
-        body += &section(&title, &preformatted(&found.trace));
-    }
-    if !found.requested_at.is_empty() {
-        body += &section(
-            "Requested at",
-            &preformatted(&found.requested_at.join("\n")),
-        );
-    }
     let left_out = found.left_out.iter();
     Page {
         title: format!("Out of memory on {}: {}", found.device, found.verdict),
-        lead: with_code(&shown(&found.headline, 1000)),
+        lead: with_code(&name(&found.headline, 1000)),
         facts,
-        body,
-        data: owners.map(|owners| owners.data),
+        body: body(found, owners.as_ref(), grew),
         notes: left_out
             .map(|part| format!("not examined: {part}"))
             .collect(),
+        data: owners.map(|owners| owners.data),
     }
     .html()
 }
 
-fn preformatted(text: &str) -> String {
-    format!("<pre>{}</pre>\n", markup_code(text))
+fn body(found: &PostMortem, owners: Option<&Owners>, grew: Option<&GrowthReport>) -> Markup {
+    html! {
+        @if !found.advice.is_empty() {
+            section.leak {
+                dl.gist { (entry("Fix", &with_code(&name(&found.advice, 2000)))) }
+            }
+        }
+        @if let Some(numbers) = &found.numbers {
+            (section("Memory when the request failed", &memory(found, numbers)))
+        }
+        (findings("Containers that keep autograd graphs", &found.graphs))
+        @if let Some(owners) = owners { (section("Owners", &owners.figure)) }
+        (findings("Largest tensors", &found.owners))
+        @if let Some(grew) = grew.filter(|grew| !grew.found.is_empty()) { (growth::sections(grew)) }
+        @if let Some(cycles) = &found.cycles {
+            @let title = format!("Unreachable cycles hold {}", human_bytes(cycles.bytes));
+            (section(&title, &preformatted(&found.trace)))
+        }
+        @if !found.requested_at.is_empty() {
+            (section("Requested at", &preformatted(&found.requested_at.join("\n"))))
+        }
+    }
 }
 
-fn findings(title: &str, all: &[Finding]) -> String {
-    if all.is_empty() {
-        return String::new();
+fn preformatted(text: &str) -> Markup {
+    html! {
+        pre { (printable_code(text)) }
     }
+}
+
+/// A table of what was found; nothing without any.
+fn findings(title: &str, all: &[Finding]) -> Markup {
     let row = |finding: &Finding| {
-        let fits = match finding.would_fit {
-            Some(true) => " the request would have fitted without it",
-            _ => "",
-        };
-        let details: Vec<&str> = finding.details.iter().map(String::as_str).collect();
-        format!(
-            "<tr><td class=\"number\">{}</td><td>{}{fits}</td><td class=\"name\">{}</td></tr>\n",
-            human_bytes(finding.bytes),
-            shown(&details.join(", "), 200),
-            shown(&finding.what, 600),
-        )
+        html! {
+            tr {
+                td.number { (human_bytes(finding.bytes)) }
+                td {
+                    (name(&finding.details.join(", "), 200))
+                    @if finding.would_fit == Some(true) {
+                        " the request would have fitted without it"
+                    }
+                }
+                td.name { (name(&finding.what, 600)) }
+            }
+        }
     };
-    let rows: String = all.iter().map(row).collect();
-    section(title, &table(&["Size", "", "Owner"], &rows))
+    html! {
+        @if !all.is_empty() {
+            (section(title, &table(&["Size", "", "Owner"], all.iter().map(row))))
+        }
+    }
 }
 
 /// The allocator's numbers, drawn and as a table.
-fn memory(found: &PostMortem, numbers: &Numbers) -> String {
+fn memory(found: &PostMortem, numbers: &Numbers) -> Markup {
     let mut rows = vec![
         ("requested", Some(numbers.requested)),
         ("limit of this process", Some(numbers.limit)),
@@ -113,22 +112,18 @@ fn memory(found: &PostMortem, numbers: &Numbers) -> String {
     if numbers.private > 0 {
         rows.push(("reserved for CUDA graphs", Some(numbers.private)));
     }
-    let rows: String = rows
-        .into_iter()
-        .filter_map(|(name, bytes)| Some((name, bytes?)))
-        .map(|(name, bytes)| {
-            format!(
-                "<tr><td class=\"number\">{}</td><td>{}</td></tr>\n",
-                human_bytes(bytes),
-                markup(name)
-            )
-        })
-        .collect();
-    bars(found, numbers) + &table(&["Size", "Memory"], &rows)
+    let rows = rows.into_iter().filter_map(|(what, bytes)| {
+        let bytes = human_bytes(bytes?);
+        Some(html! { tr { td.number { (bytes) } td { (what) } } })
+    });
+    html! {
+        (bars(found, numbers))
+        (table(&["Size", "Memory"], rows))
+    }
 }
 
 /// Allocated memory by category and free memory; below, the request to the same scale.
-fn bars(found: &PostMortem, numbers: &Numbers) -> String {
+fn bars(found: &PostMortem, numbers: &Numbers) -> Markup {
     let mut parts: Vec<(&str, &str, u64)> = found
         .roles
         .iter()
@@ -146,50 +141,39 @@ fn bars(found: &PostMortem, numbers: &Numbers) -> String {
     let whole = parts
         .iter()
         .fold(0u64, |sum, part| sum.saturating_add(part.2));
-    let scale = BAR / whole.max(numbers.requested).max(numbers.limit).max(1) as f64;
-    let mut x = 0.0;
-    let mut drawn = String::new();
-    let mut legend = String::new();
-    for (class, words, bytes) in parts.iter().filter(|part| part.2 > 0) {
-        let width = *bytes as f64 * scale;
-        drawn += &format!(
-            "<svg class=\"block {class}\" x=\"{x:.1}\" width=\"{width:.1}\" height=\"{ROW}\"><title>{}: {}\
-             </title><rect width=\"100%\" height=\"{ROW}\"/></svg>",
-            markup(words),
-            human_bytes(*bytes)
-        );
-        legend += &format!(
-            "<li><svg width=\"14\" height=\"14\" aria-hidden=\"true\" class=\"block {class}\">\
-             <rect width=\"14\" height=\"14\" rx=\"3\"/></svg>{} {}</li>",
-            markup(words),
-            human_bytes(*bytes)
-        );
-        x += width;
+    let scale = WIDTH / whole.max(numbers.requested).max(numbers.limit).max(1) as f64;
+    let width = |bytes: u64| bytes as f64 * scale;
+    parts.retain(|part| part.2 > 0);
+    let blocks = parts.iter().map(|&(colour, words, bytes)| {
+        let name = html! { title { (words) ": " (human_bytes(bytes)) } };
+        (colour.to_owned(), width(bytes), name)
+    });
+    let requested = width(numbers.requested).max(1.0);
+    let limit = width(numbers.limit);
+    let height = 2.0 * ROW + 6.0;
+    let drawn = html! {
+        (plot::blocks(blocks, ROW))
+        svg.block.asked y=(ROW + 6.0) width=(format_args!("{requested:.1}")) height=(ROW) {
+            rect width="100%" height=(ROW) {}
+        }
+        path.limit d=(format_args!("M{limit:.1} 0V{height}")) {}
+    };
+    let title = "Allocated memory by category, and the request, to the same scale";
+    html! {
+        figure.owners {
+            (plot::chart("bars", title, height, &drawn))
+            ul.legend aria-label="Colours" {
+                @for &(class, words, bytes) in &parts {
+                    (swatch(class, &html! { (words) " " (human_bytes(bytes)) }))
+                }
+                (swatch("asked", &html! { "requested " (human_bytes(numbers.requested)) }))
+                li {
+                    svg width="14" height="14" aria-hidden="true" { path.limit d="M7 0V14" {} }
+                    "limit of this process " (human_bytes(numbers.limit))
+                }
+            }
+        }
     }
-    let limit = numbers.limit as f64 * scale;
-    drawn += &format!(
-        "<svg class=\"block asked\" y=\"{:.0}\" width=\"{:.1}\" height=\"{ROW}\">\
-         <rect width=\"100%\" height=\"{ROW}\"/></svg>\
-         <path class=\"limit\" d=\"M{limit:.1} 0V{:.0}\"/>",
-        ROW + 6.0,
-        (numbers.requested as f64 * scale).max(1.0),
-        2.0 * ROW + 6.0,
-    );
-    legend += &format!(
-        "<li><svg width=\"14\" height=\"14\" aria-hidden=\"true\" class=\"block asked\">\
-         <rect width=\"14\" height=\"14\" rx=\"3\"/></svg>requested {}</li>\
-         <li><svg width=\"14\" height=\"14\" aria-hidden=\"true\"><path class=\"limit\" d=\"M7 0V14\"/></svg>\
-         limit of this process {}</li>",
-        human_bytes(numbers.requested),
-        human_bytes(numbers.limit),
-    );
-    format!(
-        "<figure class=\"owners\">\n<div class=\"wide\"><svg class=\"bars\" role=\"img\" \
-         aria-label=\"Allocated memory by category, and the request, to the same scale\" \
-         viewBox=\"0 0 {BAR} {height}\" width=\"{BAR}\" height=\"{height}\">{drawn}</svg></div>\n\
-         <ul class=\"legend\" aria-label=\"Colours\">{legend}</ul>\n</figure>\n",
-        height = 2.0 * ROW + 6.0,
-    )
 }
 
 /// The colour of a role, which is that of its category.

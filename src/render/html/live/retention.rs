@@ -1,10 +1,11 @@
 //! The page of what keeps objects alive.
 
+use maud::{Markup, html};
+
 use crate::model::retention::{Path, Retention, RootKind};
-use crate::model::words::{counted, grouped, place_within};
-use crate::render::html::leak::with_code;
+use crate::model::words::{counted, grouped, name, place_within};
 use crate::render::html::live::{Page, as_text, section};
-use crate::render::html::shown;
+use crate::render::html::parts::{sentence, with_code};
 
 /// How many objects that were asked about are named in the title.
 const NAMED: usize = 4;
@@ -27,20 +28,6 @@ pub fn retention(retention: &Retention) -> String {
     if more > 0 {
         title += &format!(" and {} more", grouped(more));
     }
-    let mut body = String::new();
-    for (index, path) in retention.loops.iter().enumerate() {
-        let title = format!(
-            "Loop {} of {}: no collection can free this",
-            index + 1,
-            retention.loops.len()
-        );
-        body += &section(&title, &steps(path));
-    }
-    for (index, path) in retention.paths.iter().enumerate() {
-        let title = format!("Path {} of {}", index + 1, retention.paths.len());
-        body += &section(&title, &steps(path));
-    }
-    body += &as_text(&retention.to_text());
     let mut notes = retention.notes.clone();
     if retention.paths_omitted > 0 {
         let more = counted(
@@ -50,52 +37,51 @@ pub fn retention(retention: &Retention) -> String {
         );
         notes.push(format!("{more} not shown."));
     }
-    let verdict = retention.verdict();
-    let mut letters = verdict.chars();
-    let first = letters.next().map(|letter| letter.to_ascii_uppercase());
+    let lead = format!("{}.", sentence(&retention.verdict()));
     Page {
         title,
-        lead: shown(
-            &format!("{}.", first.into_iter().chain(letters).collect::<String>()),
-            NAME,
-        ),
+        lead: html! { (name(&lead, NAME)) },
         facts: vec![("Pause", format!("{:.0} ms", retention.pause_ms))],
-        body,
+        body: body(retention),
         notes,
         ..Page::default()
     }
     .html()
 }
 
+fn body(retention: &Retention) -> Markup {
+    let Retention { loops, paths, .. } = retention;
+    html! {
+        @for (index, path) in loops.iter().enumerate() {
+            @let number = format!("Loop {} of {}", index + 1, loops.len());
+            (section(&format!("{number}: no collection can free this"), &steps(path)))
+        }
+        @for (index, path) in paths.iter().enumerate() {
+            (section(&format!("Path {} of {}", index + 1, paths.len()), &steps(path)))
+        }
+        (as_text(&retention.to_text()))
+    }
+}
+
 /// A path in one line and step by step.
-fn steps(path: &Path) -> String {
-    let alike = match path.alike {
-        0 | 1 => String::new(),
-        more => format!("<p class=\"more\">{} similar paths.</p>\n", grouped(more)),
-    };
+fn steps(path: &Path) -> Markup {
     let named = matches!(path.root, RootKind::Module | RootKind::Local);
-    let mut lines = String::new();
-    for (index, step) in path.steps.iter().enumerate() {
-        let label = match index {
-            0 if named => &path.root_words,
-            _ => &step.label,
-        };
-        let place = step.location.as_ref().filter(|_| index > 0 || !named);
-        let place = place.map(|it| format!(" <span>{}</span>", shown(&place_within(it, 80), 80)));
-        lines += &format!(
-            "<li><b>{}</b>{}</li>\n",
-            shown(label, NAME),
-            place.unwrap_or_default()
-        );
-        if !step.edge.is_empty() {
-            lines += &format!("<li><i>↓ {}</i></li>\n", shown(&step.edge, NAME));
+    html! {
+        p { (with_code(&name(&path.words, 1000))) }
+        @if path.alike > 1 { p.more { (grouped(path.alike)) " similar paths." } }
+        h3 { "Step by step" }
+        ol.way {
+            @for (index, step) in path.steps.iter().enumerate() {
+                @let root = (index == 0 && named).then_some(&path.root_words);
+                li {
+                    b { (name(root.unwrap_or(&step.label), NAME)) }
+                    @if let (None, Some(location)) = (root, &step.location) {
+                        " " span { (name(&place_within(location, 80), 80)) }
+                    }
+                }
+                @if !step.edge.is_empty() { li { i { "↓ " (name(&step.edge, NAME)) } } }
+            }
+            @if path.root == RootKind::Itself { li { "╰─ the same object again" } }
         }
     }
-    if path.root == RootKind::Itself {
-        lines += "<li>╰─ the same object again</li>\n";
-    }
-    format!(
-        "<p>{}</p>\n{alike}<h3>Step by step</h3>\n<ol class=\"way\">\n{lines}</ol>\n",
-        with_code(&shown(&path.words, 1000))
-    )
 }

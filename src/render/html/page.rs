@@ -1,0 +1,96 @@
+//! What every page is: one file that loads nothing, and allows only its own style and script.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+use sha2::{Digest as _, Sha256};
+
+use crate::model::words::{is_hazard, printable};
+
+/// A page, but for what all have.
+pub struct Page<'a> {
+    pub title: &'a str,
+    /// Each with the id by which the script finds it, if it needs it.
+    pub styles: &'a [(Option<&'a str>, &'a str)],
+    pub body: Markup,
+    pub script: Option<Script<'a>>,
+}
+
+/// What runs in a page, and what it reads, as JSON.
+pub struct Script<'a> {
+    pub code: &'a str,
+    pub data: String,
+}
+
+impl Page<'_> {
+    /// The whole page.
+    ///
+    /// Characters that hide or turn what follows are written out, whatever brought them here: the
+    /// type of markup says only that the text has no markup in it.
+    pub fn html(&self) -> String {
+        let page = html! {
+            (DOCTYPE)
+            html lang="en" {
+                head {
+                    meta charset="utf-8";
+                    meta http-equiv="Content-Security-Policy" content=(self.policy());
+                    meta name="viewport" content="width=device-width, initial-scale=1";
+                    meta name="color-scheme" content="light dark";
+                    title { (self.title) " · cyclescope" }
+                    @for &(id, style) in self.styles {
+                        style id=[id] { (PreEscaped(style)) }
+                    }
+                }
+                body {
+                    (self.body)
+                    @if let Some(Script { code, data }) = &self.script {
+                        script type="application/json" id="report" { (embedded(data)) }
+                        script { (PreEscaped(code)) }
+                    }
+                }
+            }
+        };
+        let lines: Vec<_> = page.0.lines().map(printable).collect();
+        lines.join("\n") + "\n"
+    }
+
+    /// Allows the page's styles and script by their hashes, and nothing else. Not even a name that
+    /// slipped through the escaping could run.
+    fn policy(&self) -> String {
+        let hash = |text: &str| format!(" 'sha256-{}'", BASE64.encode(Sha256::digest(text)));
+        let styles: String = self.styles.iter().map(|(_, style)| hash(style)).collect();
+        let script = self.script.as_ref();
+        let script = script.map_or(" 'none'".to_owned(), |script| hash(script.code));
+        format!(
+            "default-src 'none'; style-src{styles}; script-src{script}; base-uri 'none'; \
+             form-action 'none'"
+        )
+    }
+}
+
+/// A page in a frame, for a notebook: neither its style nor its script reaches the rest.
+pub fn framed(page: String) -> String {
+    let page = page.replacen("<html ", "<html class=\"framed\" ", 1);
+    let frame = html! {
+        iframe title="cyclescope" sandbox="allow-scripts allow-downloads" width="100%" height="680"
+            frameborder="0" srcdoc=(page) {}
+    };
+    frame.into_string()
+}
+
+/// JSON as a script element holds it, where a browser reads no character references. JSON's own
+/// escapes take their place: nothing ends the element or begins a comment, and nothing is invisible
+/// or turns the reading direction where somebody looks at the page's source.
+fn embedded(json: &str) -> Markup {
+    let mut out = String::with_capacity(json.len() + json.len() / 16);
+    for c in json.chars() {
+        if matches!(c, '<' | '>' | '&') || is_hazard(c) {
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                out += &format!("\\u{unit:04x}");
+            }
+        } else {
+            out.push(c);
+        }
+    }
+    PreEscaped(out)
+}

@@ -1,0 +1,86 @@
+//! Parts that several pages have.
+
+use maud::{Markup, Render, html};
+
+use crate::model::words::name;
+use crate::render::html::NAME;
+
+/// What a page begins with: a title, a sentence, and what is known of the program. A fact without
+/// a value is left out.
+pub fn head(title: &str, lead: &Markup, facts: &[(&str, String)]) -> Markup {
+    html! {
+        header {
+            h1 { (title) }
+            p.lead { (lead) }
+            dl.facts {
+                @for (key, value) in facts.iter().filter(|(_, value)| !value.is_empty()) {
+                    (entry(key, &name(value, NAME)))
+                }
+            }
+        }
+    }
+}
+
+/// A term and what is said of it. What to change stands out.
+pub fn entry(term: &str, text: &impl Render) -> Markup {
+    html! {
+        div class=[(term == "Fix").then_some("fix")] { dt { (term) } dd { (text) } }
+    }
+}
+
+/// A table: the titles of its columns, and its rows.
+pub fn table(class: Option<&str>, titles: &[&str], rows: impl Iterator<Item = Markup>) -> Markup {
+    html! {
+        div.wide {
+            table class=[class] {
+                thead { tr { @for title in titles { th { (title) } } } }
+                tbody { @for row in rows { (row) } }
+            }
+        }
+    }
+}
+
+/// What the reader should know besides; nothing without any.
+pub fn notes(notes: &[String]) -> Markup {
+    html! {
+        @if !notes.is_empty() {
+            ul.notes { @for note in notes { li { (name(note, 1000)) } } }
+        }
+    }
+}
+
+/// The text with its first letter in upper case.
+pub fn sentence(text: &str) -> String {
+    let mut letters = text.chars();
+    let first = letters.next().map(|letter| letter.to_ascii_uppercase());
+    first.into_iter().chain(letters).collect()
+}
+
+/// The text, with code where it has that between backticks.
+pub fn with_code(text: &str) -> Markup {
+    let parts: Vec<&str> = text.split('`').collect();
+    let paired = !parts.len().is_multiple_of(2);
+    html! {
+        @if paired {
+            @for (index, part) in parts.iter().enumerate() {
+                @if index % 2 == 1 { code { (part) } } @else { (part) }
+            }
+        } @else { (text) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn backticks_make_code_where_they_pair() {
+        let code = |text| with_code(text).into_string();
+        assert_eq!(
+            code("set `a` and `b`"),
+            "set <code>a</code> and <code>b</code>"
+        );
+        assert_eq!(code("one ` alone"), "one ` alone");
+        assert_eq!(code("`<b>`"), "<code>&lt;b&gt;</code>");
+    }
+}
