@@ -22,7 +22,8 @@ def small_heap() -> Iterator[None]:
 @pytest.fixture
 def collector_paused() -> Iterator[None]:
     """Starts with no garbage, and keeps automatic collections out of the test."""
-    # Finalizers may leave new garbage. CPython 3.12.3 does not free a generator that holds itself (gh-118272).
+    # Finalizers may leave new garbage. CPython 3.12.3 does not free a generator that holds
+    # itself (gh-118272).
     for _ in range(10):
         if not gc.collect():
             break
