@@ -2,11 +2,11 @@
 
 use crate::model::report::{Known, Leak, Library};
 use crate::model::words::{human_bytes, markup, markup_code, name};
-use crate::render::chosen::{Detail, FOLDS};
 use crate::render::html::memory::buffers;
 use crate::render::html::packed::packed;
 use crate::render::html::timeline::timeline;
 use crate::render::html::{DRAWN, NAME, shown};
+use crate::render::subgraph::{Detail, FOLDS};
 use crate::render::svg::Look;
 use crate::render::{sentences, svg, text};
 
