@@ -1,10 +1,10 @@
 //! The leak trace: a report as text for a terminal, narrow and in the order in which it is needed.
 
+use super::diagram;
 use super::sentences::{
     NAME, advice_is_fix, fix, freed_beyond_held, held, place, reference, size_and_cycle, title,
     whose,
 };
-use super::sketch;
 use crate::diagnose::patterns::PATTERNS;
 use crate::model::lines::{Ink, Lines, WIDTH};
 use crate::model::occurrences;
@@ -151,7 +151,7 @@ fn draw(out: &mut Lines, leak: &Leak) {
     if let Some(freed) = freed_beyond_held(leak) {
         out.wrapped(Ink::Plain, "  Freed: ", &freed);
     }
-    sketch::draw(out, leak);
+    diagram::draw(out, leak);
     give_advice(out, leak);
 }
 
