@@ -173,7 +173,7 @@ impl Inspector {
             .iter()
             .map(|&object| self.object(py, object as usize))
             .collect();
-        if !self.glance(py, in_turn(&garbage), devices)?.holds_buffer {
+        if !self.triage(py, in_turn(&garbage), devices)?.holds_buffer {
             return Ok((Vec::new(), garbage.len()));
         }
         let described = if most == usize::MAX {

@@ -184,8 +184,8 @@ impl Watcher {
         if !self.inspector.frameworks_known() {
             return None;
         }
-        let glance = match self.inspector.glance(py, garbage.clone(), &devices) {
-            Ok(glance) => glance,
+        let triage = match self.inspector.triage(py, garbage.clone(), &devices) {
+            Ok(triage) => triage,
             Err(error) => {
                 self.note_error(py, &error);
                 return None;
@@ -197,8 +197,8 @@ impl Watcher {
             objects: 0,
             before: Counters::default(),
             freed_early: 0,
-            finalizer_ran: glance.finalizer_ran,
-            class_dies: glance.class_dies,
+            finalizer_ran: triage.finalizer_ran,
+            class_dies: triage.class_dies,
             started: Instant::now(),
         };
         if let Ok(foreseen) = self.collections.foreseen.try_borrow()
@@ -206,11 +206,11 @@ impl Watcher {
         {
             looked.freed_early = freed_since(py, &foreseen.allocated);
         }
-        if glance.holds_buffer && glance.objects > MOST {
-            self.note_too_many(glance.objects);
-        } else if glance.holds_buffer {
-            looked.objects = glance.objects;
-            match self.examine(py, garbage, glance.objects, &devices) {
+        if triage.holds_buffer && triage.objects > MOST {
+            self.note_too_many(triage.objects);
+        } else if triage.holds_buffer {
+            looked.objects = triage.objects;
+            match self.examine(py, garbage, triage.objects, &devices) {
                 Ok((found, left_out)) => {
                     looked.found = found;
                     looked.left_out = left_out;

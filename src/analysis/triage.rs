@@ -1,4 +1,4 @@
-//! The quick look that all garbage gets: does it hold a buffer?
+//! The triage of all garbage: does it hold a buffer, and so is worth an examination?
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -16,9 +16,9 @@ use crate::cpython::{
 };
 use crate::device::DeviceSelection;
 
-/// What a quick look at garbage says.
+/// What triage says of garbage.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Glance {
+pub(crate) struct Triage {
     /// Some object holds a buffer on one of the devices asked for.
     pub holds_buffer: bool,
     /// The collector ran a finalizer of some object.
@@ -223,12 +223,12 @@ impl<C: Fn(*mut ffi::PyTypeObject) -> Verdict> Search<'_, C> {
 
 impl Inspector {
     /// Looks whether garbage holds a buffer: one traversal, no graph.
-    pub(crate) fn glance(
+    pub(crate) fn triage(
         &self,
         py: Python<'_>,
         garbage: impl Iterator<Item = *mut ffi::PyObject>,
         devices: &DeviceSelection,
-    ) -> PyResult<Glance> {
+    ) -> PyResult<Triage> {
         let mut table = self.table.try_borrow_mut().map_err(|_| busy())?;
         let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
         // SAFETY: attached; the types that are classified are alive.
@@ -275,7 +275,7 @@ impl Inspector {
             let object = unsafe { Bound::from_borrowed_ptr(py, address as *mut ffi::PyObject) };
             frameworks.buffer(verdict, &object, devices).is_some()
         });
-        Ok(Glance {
+        Ok(Triage {
             holds_buffer,
             finalizer_ran,
             class_dies,
