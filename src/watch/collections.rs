@@ -29,7 +29,7 @@ pub(super) struct Collections {
     due: Cell<bool>,
     /// What the look before the collection found, if there was one.
     foreseen: RefCell<Option<Foreseen>>,
-    /// What the look from among the garbage found, if there was garbage.
+    /// What the look from among the garbage found, if it is of consequence.
     looked: RefCell<Option<Looked>>,
     /// So many in a row were not seen, and whether that was said.
     unseen: Cell<u32>,
@@ -76,6 +76,13 @@ struct Looked {
     started: Instant,
 }
 
+impl Looked {
+    /// False if [`Watcher::conclude`] would do as well without.
+    fn is_of_consequence(&self) -> bool {
+        !self.found.is_empty() || self.finalizer_ran || self.freed_early > 0
+    }
+}
+
 /// The handler that the hook owns.
 struct Shared(Rc<Watcher>);
 
@@ -113,6 +120,7 @@ impl Handler for Shared {
             if looked.as_ref().is_none_or(|looked| looked.class_dies) {
                 self.0.inspector.forget_classes();
             }
+            let looked = looked.filter(Looked::is_of_consequence);
             self.0.collections.looked.replace(looked);
         }
     }
