@@ -16,10 +16,10 @@ use super::purpose::Classes;
 use crate::capture::{AllocationTraces, who_passes_argument};
 use crate::cpython::{dict_items, find_item, int_value, text_of};
 use crate::device::{DeviceBuffer, DeviceSelection, Frameworks, attributes_of};
+use crate::diagnose::in_function;
 use crate::graph::{ShortestPaths, hide_unless_code};
 use crate::model::human_bytes;
 use crate::model::redact::shorten;
-use crate::model::retention::in_function;
 
 /// Fewer members that Python holds than these are no pattern.
 const FEW: usize = 3;

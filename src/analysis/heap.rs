@@ -14,12 +14,12 @@ use super::naming::Naming;
 use crate::analysis::live::Depth;
 use crate::capture::{AllocationTraces, Place};
 use crate::device::{Frameworks, allocator_bytes};
+use crate::diagnose::{Branches, NamedPath, NamedRoot};
 use crate::graph::{Dominators, ShortestPaths};
-use crate::model::heap::{Buffer, Category, Class, Device, Heap, SCHEMA, file_of, is_host};
-use crate::model::owners::Branches;
+use crate::model::heap::{Buffer, Category, Class, Device, Heap, SCHEMA, is_host};
 use crate::model::redact::{NOTE, shorten};
 use crate::model::report::{Extents, Location, Step};
-use crate::model::retention::{Beginning, Path, RootKind};
+use crate::model::retention::{Path, RootKind};
 use crate::model::words::without_indices;
 
 /// So many buffers, the largest, are named; the others count where their class and device do.
@@ -105,17 +105,18 @@ impl Inspector {
             .map(|(rank, &index)| {
                 let known = &live.buffers[index];
                 let way = best.get(rank).map_or(&[][..], Vec::as_slice);
-                let path = match way {
-                    [] => Path::default(),
-                    way => naming.path(way, &naming.beginning(way)),
+                let named = match way {
+                    [] => NamedPath::default(),
+                    way => naming.path(way, &naming.root(way)),
                 };
-                let mut row = describe(known, &naming, way, &path);
+                let path = &named.path;
+                let mut row = describe(known, &naming, way, path);
                 let keepers: FxHashSet<u32> = dominators.above(known.node).take(CHAIN).collect();
                 row.alone = way
                     .get(owner_index(way, &naming))
                     .is_some_and(|owner| keepers.contains(owner));
-                row.branch = branches.add(&path, known.size(), |object| keepers.contains(&object));
-                row.also = distinct(further.get(rank).into_iter().flatten(), &naming, &path);
+                row.branch = branches.add(&named, known.size(), |object| keepers.contains(&object));
+                row.also = distinct(further.get(rank).into_iter().flatten(), &naming, path);
                 row.site = way
                     .last()
                     .and_then(|&holder| traces.place_of(&live.object(holder)?))
@@ -171,10 +172,7 @@ impl Inspector {
         if self.redacts() {
             shorten(&mut place.file);
         }
-        Location {
-            file: place.file,
-            line: place.line,
-        }
+        Location::from(&place)
     }
 
     /// What the buffers of modules, optimizers and leaves are for, by index.
@@ -341,7 +339,7 @@ fn distinct<'w>(
     best: &Path,
 ) -> Vec<String> {
     let mut seen = FxHashSet::from_iter([without_indices(&best.words)]);
-    ways.map(|way| naming.path(way, &naming.beginning(way)).words)
+    ways.map(|way| naming.path(way, &naming.root(way)).path.words)
         .filter(|words| seen.insert(without_indices(words)))
         .take(FURTHER)
         .collect()
@@ -359,24 +357,24 @@ fn way_to_holder(ways: &ShortestPaths, buffer: &LiveBuffer) -> Vec<u32> {
 
 /// The position on a way of what has a name first: what a module's variable or a local one holds.
 fn owner_index(way: &[u32], naming: &Naming<'_, '_>) -> usize {
-    match naming.beginning(way) {
+    match naming.root(way) {
         // module, its dictionary, what that holds
-        Beginning::Module(_) => 2.min(way.len().saturating_sub(1)),
-        Beginning::Local { .. } => 1.min(way.len().saturating_sub(1)),
+        NamedRoot::Module(_) => 2.min(way.len().saturating_sub(1)),
+        NamedRoot::Local { .. } => 1.min(way.len().saturating_sub(1)),
         _ => 0,
     }
 }
 
 fn describe(known: &LiveBuffer, naming: &Naming<'_, '_>, way: &[u32], path: &Path) -> Buffer {
     let holder = path.steps.last().map(|step: &Step| step.type_name.clone());
-    let module = match naming.beginning(way) {
-        Beginning::Module(name) => name,
-        Beginning::Local {
+    let module = match naming.root(way) {
+        NamedRoot::Module(name) => name,
+        NamedRoot::Local {
             place: Some(place), ..
-        } => file_of(&Location {
-            file: place.file,
-            line: place.line,
-        }),
+        } => {
+            let name = place.file.rsplit(['/', '\\']).next();
+            name.unwrap_or_default().to_owned()
+        }
         _ => String::new(),
     };
     let buffer = &known.buffer;

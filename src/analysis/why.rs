@@ -13,9 +13,10 @@ use super::live::{Live, Root};
 use super::naming::Naming;
 use crate::analysis::live::Depth;
 use crate::device::DeviceSelection;
+use crate::diagnose::NamedRoot;
 use crate::graph::ShortestPaths;
 use crate::model::redact::NOTE;
-use crate::model::retention::{Beginning, Kept, Path, Retention};
+use crate::model::retention::{Kept, Path, Retention};
 use crate::model::words::without_indices;
 
 /// So many distinct paths are shown.
@@ -90,7 +91,7 @@ impl Inspector {
         retention.paths = distinct;
         retention.loops = loops
             .iter()
-            .map(|way| naming.path(way, &Beginning::Itself))
+            .map(|way| naming.path(way, &NamedRoot::Itself).path)
             .collect();
         retention.notes = notes(&live, &targets);
         if loops.iter().any(|way| passes_supposed(&live, way)) {
@@ -132,7 +133,7 @@ fn distinct_paths(ways: &[Way], targets: &[u32], naming: &Naming<'_, '_>) -> Vec
     let mut distinct: Vec<Path> = Vec::new();
     let mut by_words: FxHashMap<String, usize> = FxHashMap::default();
     for way in ways {
-        let mut path = naming.path(&way.nodes, &naming.beginning(&way.nodes));
+        let mut path = naming.path(&way.nodes, &naming.root(&way.nodes)).path;
         path.leads_to = targets
             .iter()
             .position(|&target| target == way.target)

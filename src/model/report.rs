@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::capture::Place;
+
 /// The version of the JSON form of [`Report`].
 pub const SCHEMA: u32 = 1;
 
@@ -197,6 +199,15 @@ pub struct Location {
     pub file: String,
     /// Line number, from 1; 0 if only the file is known.
     pub line: u32,
+}
+
+impl From<&Place> for Location {
+    fn from(place: &Place) -> Self {
+        Self {
+            file: place.file.clone(),
+            line: place.line,
+        }
+    }
 }
 
 impl std::fmt::Display for Location {

@@ -15,6 +15,7 @@ use crate::model::heap::{Buffer, By, Row};
 use crate::model::post_mortem::PostMortem;
 use crate::model::{heap as model, human_bytes};
 use crate::render::html::live;
+use crate::render::text;
 
 /// What memory is alive, and who owns it.
 #[pyclass(frozen, module = "cyclescope")]
@@ -102,7 +103,7 @@ impl Heap {
     }
 
     fn to_text(&self, py: Python<'_>) -> String {
-        py.detach(|| self.heap.to_text())
+        py.detach(|| text::heap(&self.heap))
     }
 
     fn to_html(&self, py: Python<'_>) -> String {
@@ -114,7 +115,7 @@ impl Heap {
     }
 
     fn __str__(&self, py: Python<'_>) -> String {
-        py.detach(|| self.heap.to_text())
+        py.detach(|| text::heap(&self.heap))
     }
 
     fn __repr__(&self) -> String {
@@ -172,11 +173,11 @@ impl HeapTable {
     }
 
     fn to_text(&self) -> String {
-        self.table.to_text()
+        text::table(&self.table)
     }
 
     fn __str__(&self) -> String {
-        self.table.to_text()
+        text::table(&self.table)
     }
 
     fn __repr__(&self) -> String {
@@ -227,7 +228,7 @@ impl HeapDiff {
     }
 
     fn to_text(&self, py: Python<'_>) -> String {
-        py.detach(|| self.diff.to_text())
+        py.detach(|| text::diff(&self.diff))
     }
 
     fn to_html(&self, py: Python<'_>) -> String {
@@ -239,7 +240,7 @@ impl HeapDiff {
     }
 
     fn __str__(&self) -> String {
-        self.diff.to_text()
+        text::diff(&self.diff)
     }
 
     fn __repr__(&self) -> String {

@@ -185,7 +185,7 @@ impl CycleReport {
 
     /// Which process of a job held how much, as text.
     fn table_of_processes(&self, py: Python<'_>) -> String {
-        py.detach(|| self.report.table_of_processes())
+        py.detach(|| text::table_of_processes(&self.report))
     }
 
     #[pyo3(signature = (color=None))]

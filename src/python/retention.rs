@@ -10,6 +10,7 @@ use super::state::state;
 use crate::model::report::Step;
 use crate::model::retention as kept;
 use crate::render::html::live;
+use crate::render::text;
 
 /// The paths that keep objects alive.
 #[pyclass(frozen, module = "cyclescope")]
@@ -54,7 +55,7 @@ impl Retention {
     }
 
     fn to_text(&self, py: Python<'_>) -> String {
-        py.detach(|| self.retention.to_text())
+        py.detach(|| text::retention(&self.retention))
     }
 
     fn to_html(&self, py: Python<'_>) -> String {
@@ -66,7 +67,7 @@ impl Retention {
     }
 
     fn __str__(&self) -> String {
-        self.retention.to_text()
+        text::retention(&self.retention)
     }
 
     fn __repr__(&self) -> String {
