@@ -48,6 +48,7 @@ pub enum GroupKind {
 
 /// What a group is, and who keeps it.
 #[derive(Default)]
+#[pyo3::pyclass(frozen, get_all, module = "cyclescope")]
 pub struct Diagnosis {
     pub pattern: &'static str,
     /// Where the program keeps it, in the words that all reports have.

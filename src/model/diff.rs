@@ -10,6 +10,10 @@ use super::report::Process;
 
 /// The changes between two heaps.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(
+    feature = "python",
+    pyo3::pyclass(frozen, name = "HeapDiff", module = "cyclescope")
+)]
 pub struct Diff {
     /// The paths to the memory that changed.
     pub rows: Vec<Change>,
@@ -37,12 +41,6 @@ pub struct Change {
     /// Change in the number of buffers.
     pub buffers: i64,
     pub now_bytes: u64,
-}
-
-impl Diff {
-    pub fn to_json(&self) -> String {
-        serde_json::to_string(self).unwrap_or_default()
-    }
 }
 
 impl Heap {

@@ -15,6 +15,7 @@ pub const SCHEMA: u32 = 1;
 
 /// A snapshot of live memory. It keeps no object alive.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "python", pyo3::pyclass(frozen, module = "cyclescope"))]
 pub struct Heap {
     /// Version of this format: 1.
     pub schema: u32,
@@ -199,6 +200,10 @@ impl std::str::FromStr for By {
 
 /// A table of memory by owner, class, module, site or category.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(
+    feature = "python",
+    pyo3::pyclass(frozen, name = "HeapTable", module = "cyclescope")
+)]
 pub struct Table {
     /// How its rows are grouped.
     pub by: String,
@@ -344,11 +349,6 @@ impl Heap {
             ..Self::default()
         }
     }
-
-    /// The heap as JSON (`schema` 1).
-    pub fn to_json(&self) -> String {
-        serde_json::to_string(self).unwrap_or_default()
-    }
 }
 
 impl By {
@@ -408,12 +408,6 @@ pub(crate) fn without_numbers(way: &str) -> String {
         }
     }
     kept + rest
-}
-
-impl Table {
-    pub fn to_json(&self) -> String {
-        serde_json::to_string(self).unwrap_or_default()
-    }
 }
 
 #[cfg(test)]

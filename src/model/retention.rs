@@ -1,4 +1,4 @@
-//! The paths that keep objects alive: the model and its JSON.
+//! The paths that keep objects alive: the model.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,6 +9,7 @@ const SCHEMA: u32 = 1;
 
 /// The paths that keep objects alive.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "python", pyo3::pyclass(frozen, module = "cyclescope"))]
 pub struct Retention {
     /// Version of this format: 1.
     pub schema: u32,
@@ -73,6 +74,10 @@ impl RootKind {
 
 /// A path from a GC root to an object.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(
+    feature = "python",
+    pyo3::pyclass(frozen, sequence, name = "RetentionPath", module = "cyclescope")
+)]
 pub struct Path {
     pub root: RootKind,
     /// Readable name of the root: ``module `train` ``.
@@ -103,10 +108,5 @@ impl Retention {
             notes: vec![note.to_owned()],
             ..Self::about(Vec::new())
         }
-    }
-
-    /// The result as JSON (`schema` 1).
-    pub fn to_json(&self) -> String {
-        serde_json::to_string(self).unwrap_or_default()
     }
 }
