@@ -121,7 +121,7 @@ impl Inspector {
     ) -> PyResult<Vec<Option<String>>> {
         let live = Live::take(self, py, None, Depth::Graphs)?;
         let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
-        let ways = live.ways();
+        let ways = live.shortest_paths();
         let found: Vec<Vec<u32>> = attributes
             .iter()
             .map(|&(object, value)| {
@@ -193,7 +193,7 @@ impl<'a, 'py> Look<'a, 'py> {
             frameworks,
             live,
             graphs: Graphs::new(inspector, frameworks, live),
-            ways: live.ways(),
+            ways: live.shortest_paths(),
             traces: AllocationTraces::new(live.py()),
             modules: OnceCell::new(),
         }

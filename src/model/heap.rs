@@ -385,8 +385,8 @@ impl Buffer {
 }
 
 /// A path without indices and lengths.
-pub(crate) fn without_numbers(way: &str) -> String {
-    let owner = without_indices(way);
+pub(crate) fn without_numbers(path: &str) -> String {
+    let owner = without_indices(path);
     let mut kept = String::with_capacity(owner.len());
     let mut rest = owner.as_str();
     while let Some((before, after)) = rest.split_once(", ") {

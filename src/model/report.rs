@@ -220,7 +220,7 @@ impl std::fmt::Display for Location {
     }
 }
 
-/// One object of a cycle, or of a way to an object, and its reference to the next.
+/// One object of a cycle, or of a path to an object, and its reference to the next.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(
     feature = "python",
@@ -237,7 +237,7 @@ pub struct Step {
     /// Location of the object's code or class, if known.
     pub location: Option<Location>,
     /// The reference to the next step as a person writes it: `._callback`, `['loss']`, `[3]`,
-    /// `closure variable 'self'`, `local 'batch'`; empty for the last of a way.
+    /// `closure variable 'self'`, `local 'batch'`; empty for the last of a path.
     pub edge: String,
     /// The line that allocated the object, if `tracemalloc` traced that: the innermost of the
     /// program's own, or else of a library.
