@@ -16,7 +16,7 @@ use crate::capture::{AllocationTraces, Place};
 use crate::device::{Frameworks, allocator_bytes};
 use crate::diagnose::{Branches, NamedPath, NamedRoot};
 use crate::graph::{Dominators, ShortestPaths};
-use crate::model::heap::{Buffer, Category, Class, Device, Heap, SCHEMA, is_host};
+use crate::model::heap::{Branch, Buffer, Category, Class, Device, Heap, SCHEMA, is_host};
 use crate::model::redact::{NOTE, shorten};
 use crate::model::report::{Extents, Location, Step};
 use crate::model::retention::{Path, RootKind};
@@ -83,23 +83,60 @@ impl Inspector {
         let retained = live.retained(&dominators);
         clock.lap("dominators");
 
+        let (buffers, branches) = self.buffers(&live, &frameworks, &paths, &dominators, &purposes);
+        let classes = self.classes_of(&live, &dominators, &retained);
+        clock.lap("names");
+        let heap = Heap {
+            schema: SCHEMA,
+            time: now(),
+            objects: live.objects.len() as u64,
+            references: live.graph().edge_count() as u64,
+            unreachable: live.unreached(&paths),
+            pause_ms: 0.0,
+            phases: Vec::new(),
+            working_bytes: first_peak.max(second_peak) as u64,
+            devices: devices(py, &buffers),
+            buffers,
+            classes,
+            notes: self.notes_on(&live),
+            process: self.process_to_tell(py),
+            branches,
+        };
+        drop(live);
+        clock.lap("release");
+        Ok(Heap {
+            pause_ms: started.elapsed().as_secs_f64() * 1000.0,
+            phases: clock.phases,
+            ..heap
+        })
+    }
+
+    /// The buffers, the largest first, and the tree of the paths to them.
+    fn buffers(
+        &self,
+        live: &Live<'_>,
+        frameworks: &Frameworks,
+        paths: &ShortestPaths,
+        dominators: &Dominators,
+        purposes: &FxHashMap<usize, Category>,
+    ) -> (Vec<Buffer>, Vec<Branch>) {
         let order = largest_first(&live.buffers);
         let best: Vec<Vec<u32>> = order
             .iter()
             .take(NAMED)
-            .map(|&index| path_to_holder(&paths, &live.buffers[index]))
+            .map(|&index| path_to_holder(paths, &live.buffers[index]))
             .collect();
-        let further = further_paths(&live, &paths, &best);
+        let further = further_paths(live, paths, &best);
         let all: Vec<Vec<u32>> = best
             .iter()
             .chain(further.iter().flatten())
             .cloned()
             .collect();
-        let naming = Naming::new(self, &frameworks, &live, &all);
+        let naming = Naming::new(self, frameworks, live, &all);
         drop(all);
-        let traces = AllocationTraces::new(py);
+        let traces = AllocationTraces::new(live.py());
         let mut branches = Branches::default();
-        let buffers: Vec<Buffer> = order
+        let buffers = order
             .iter()
             .enumerate()
             .map(|(rank, &index)| {
@@ -125,32 +162,7 @@ impl Inspector {
                 row
             })
             .collect();
-        let classes = self.classes_of(&live, &dominators, &retained);
-        clock.lap("names");
-        let heap = Heap {
-            schema: SCHEMA,
-            time: now(),
-            objects: live.objects.len() as u64,
-            references: live.graph().edge_count() as u64,
-            unreachable: live.unreached(&paths),
-            pause_ms: 0.0,
-            phases: Vec::new(),
-            working_bytes: first_peak.max(second_peak) as u64,
-            devices: devices(py, &buffers),
-            buffers,
-            classes,
-            notes: self.notes_on(&live),
-            process: self.process_to_tell(py),
-            branches: branches.into_vec(),
-        };
-        drop(naming);
-        drop(live);
-        clock.lap("release");
-        Ok(Heap {
-            pause_ms: started.elapsed().as_secs_f64() * 1000.0,
-            phases: clock.phases,
-            ..heap
-        })
+        (buffers, branches.into_vec())
     }
 
     fn notes_on(&self, live: &Live<'_>) -> Vec<String> {
