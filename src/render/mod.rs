@@ -5,7 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod canvas;
-mod chosen;
+mod diagram;
 pub mod dot;
 pub mod html;
 mod icicle;
@@ -18,7 +18,7 @@ mod route;
 mod scene;
 mod sentences;
 mod shape;
-mod sketch;
+mod subgraph;
 pub mod svg;
 pub mod text;
 

@@ -4,12 +4,12 @@ use super::processes::table_of_processes;
 use crate::diagnose::patterns::PATTERNS;
 use crate::model::report::{Collection, Leak, Process, Report};
 use crate::model::words::{counted, human_bytes, name, utc};
+use crate::render::diagram;
 use crate::render::lines::{Ink, Lines, WIDTH};
 use crate::render::sentences::{
     NAME, advice_is_fix, fix, freed_beyond_held, held, place, reference, seen, size_and_cycle,
     title, whose,
 };
-use crate::render::sketch;
 
 /// The whole report as plain text, to print or to log: [`colored_trace`] without colour.
 pub fn trace(report: &Report) -> String {
@@ -151,7 +151,7 @@ fn draw(out: &mut Lines, leak: &Leak) {
     if let Some(freed) = freed_beyond_held(leak) {
         out.wrapped(Ink::Plain, "  Freed: ", &freed);
     }
-    sketch::draw(out, leak);
+    diagram::draw(out, leak);
     give_advice(out, leak);
 }
 
