@@ -1,17 +1,21 @@
 //! From graph facts to a leak that a person can fix: its cycle, its cut, its signature, the
-//! pattern it follows and what to change.
+//! pattern it follows and what to change. And from a path in the live heap to the owner of what it leads to.
 
 #![forbid(unsafe_code)]
 
+mod branches;
 mod callback;
 mod case;
 pub mod known;
 pub mod library;
+mod path;
 pub mod patterns;
 mod repeat;
 mod signature;
 
+pub use branches::Branches;
 pub use case::Case;
+pub use path::{NamedPath, NamedRoot, in_function};
 pub use patterns::{Advice, Pattern};
 use petgraph::graph::EdgeIndex;
 pub use repeat::Diagnoses;

@@ -1,17 +1,17 @@
-//! The report as JSON, and back.
+//! The models as JSON, and the report back.
 
 use std::fmt;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::report::{Report, SCHEMA};
 
 /// Larger files are rejected unread.
 pub const MAX_BYTES: usize = 64 << 20;
 
-/// The report as JSON on one line, to write to a log or to send.
-pub fn to_json(report: &Report) -> String {
-    serde_json::to_string(report).expect("plain structs and strings always serialise")
+/// A model as JSON on one line, to write to a log or to send.
+pub fn to_json(model: &impl Serialize) -> String {
+    serde_json::to_string(model).expect("plain structs and strings always serialise")
 }
 
 /// The report as indented JSON, to read.

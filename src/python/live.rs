@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 
 use super::selection;
 use super::state::state;
-use crate::analysis::{GradientWatch as Watch, GroupKind, Name, Pieces};
+use crate::analysis::{Diagnosis, GradientWatch as Watch, GroupKind, Name, Pieces};
 
 /// `((class, attribute), (module, tensor), bytes, example)`.
 type KeptOnModule = ((String, String), (usize, usize), u64, String);
@@ -25,53 +25,6 @@ pub struct Sample {
     older: Option<u64>,
     crossed: Vec<u64>,
     mark: u64,
-}
-
-/// What a group is, and who keeps it.
-#[pyclass(frozen, get_all, module = "cyclescope")]
-pub struct Diagnosis {
-    pattern: &'static str,
-    owner: String,
-    evidence: String,
-    hook: String,
-    example: String,
-    device: String,
-    pointer: u64,
-    bytes: u64,
-    bytes_per_sample: u64,
-    tensors: usize,
-    site: Option<String>,
-}
-
-impl From<crate::analysis::Diagnosis> for Diagnosis {
-    fn from(found: crate::analysis::Diagnosis) -> Self {
-        let crate::analysis::Diagnosis {
-            pattern,
-            owner,
-            evidence,
-            hook,
-            example,
-            device,
-            pointer,
-            bytes,
-            bytes_per_sample,
-            tensors,
-            site,
-        } = found;
-        Self {
-            pattern,
-            owner,
-            evidence,
-            hook,
-            example,
-            device,
-            pointer,
-            bytes,
-            bytes_per_sample,
-            tensors,
-            site,
-        }
-    }
 }
 
 /// What the memory of a device is for, each piece as `(pointer, bytes)`.
@@ -110,7 +63,7 @@ impl GradientWatch {
         if !self.watch.step(inspector, py) {
             return Ok(None);
         }
-        Ok(Some(inspector.uncleared_gradients(py)?.into()))
+        inspector.uncleared_gradients(py).map(Some)
     }
 }
 
@@ -178,8 +131,7 @@ pub fn diagnose(
         .into_iter()
         .map(|(name, members)| Ok((kind(&name)?, members)))
         .collect::<PyResult<Vec<_>>>()?;
-    let found = state(py)?.watcher.inspector().diagnose(py, &groups)?;
-    Ok(found.into_iter().map(|it| it.map(Into::into)).collect())
+    state(py)?.watcher.inspector().diagnose(py, &groups)
 }
 
 /// The tensor that carries its graph from step to step.
@@ -190,8 +142,7 @@ pub fn diagnose_state(
     mark: u64,
 ) -> PyResult<Option<Diagnosis>> {
     let state = state(py)?;
-    let found = state.watcher.inspector().diagnose_state(py, &roots, mark)?;
-    Ok(found.map(Into::into))
+    state.watcher.inspector().diagnose_state(py, &roots, mark)
 }
 
 /// Where the program has tensors, each given by the addresses of the object whose attribute it is and its

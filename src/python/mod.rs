@@ -48,18 +48,18 @@ mod _native {
     }
 
     #[pymodule_export]
-    use super::heap::{Heap, HeapDiff, HeapTable, framed, growth_page, heap, post_mortem_page};
+    use super::heap::{framed, growth_page, heap, post_mortem_page};
     #[pymodule_export]
     use super::live::{
-        Diagnosis, GradientWatch, MemoryInUse, Sample, diagnose, diagnose_state,
-        is_backward_running, memory_in_use, owners_of, sample, unreachable_memory,
+        GradientWatch, MemoryInUse, Sample, diagnose, diagnose_state, is_backward_running,
+        memory_in_use, owners_of, sample, unreachable_memory,
     };
     #[pymodule_export]
     use super::pending::call_in_main_thread;
     #[pymodule_export]
     use super::report::{CycleReport, Leak};
     #[pymodule_export]
-    use super::retention::{Retention, RetentionPath, why_alive};
+    use super::retention::why_alive;
     #[pymodule_export]
     use super::{
         check_devices, close, cuda_driver_present, current_rank, drop_deliveries, empty_report,
@@ -68,13 +68,19 @@ mod _native {
         unreachable_objects, with_allocations, with_counts, with_occurrences, without_details,
     };
     #[pymodule_export]
+    use crate::analysis::Diagnosis;
+    #[pymodule_export]
     use crate::model::counts::LeakTally;
     #[pymodule_export]
-    use crate::model::heap::{Buffer as HeapBuffer, Row as HeapRow};
+    use crate::model::diff::Diff;
+    #[pymodule_export]
+    use crate::model::heap::{Buffer as HeapBuffer, Heap, Row, Table};
     #[pymodule_export]
     use crate::model::rank::Rank;
     #[pymodule_export]
     use crate::model::report::{Buffer, Cut, Known, Library, Step};
+    #[pymodule_export]
+    use crate::model::retention::{Path, Retention};
 }
 
 /// `(watch, report, None)` or `(0, None, reason)`.

@@ -1,7 +1,7 @@
 //! A leak as a diagram of characters: the cycle, and the paths from it to the memory.
 
+use super::lines::{Ink, Lines, WIDTH};
 use super::sentences::{NAME, describe, place, reference};
-use crate::model::lines::{Ink, Lines, WIDTH};
 use crate::model::report::{Buffer, Cut, Leak, Location, Step};
 use crate::model::words::{
     columns, counted, cut_of, grouped, name, padded, place_within, shortened, steps_before_gap,

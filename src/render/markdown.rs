@@ -6,6 +6,7 @@
 
 use super::diagram::diagram;
 use super::sentences::size_and_device;
+use super::text::table_of_processes;
 use crate::diagnose::patterns::PATTERNS;
 use crate::model::report::{Leak, Location, Report};
 use crate::model::words::{human_bytes, name, printable, without_indices};
@@ -21,7 +22,7 @@ pub fn markdown(report: &Report) -> String {
         false => leaks.join("\n"),
     };
     if !report.processes.is_empty() {
-        out += &format!("\n{}", fenced("", &report.table_of_processes()));
+        out += &format!("\n{}", fenced("", &table_of_processes(report)));
     }
     out
 }

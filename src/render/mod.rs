@@ -11,6 +11,8 @@ pub mod html;
 mod icicle;
 mod labels;
 mod layout;
+mod lines;
+mod live_sentences;
 pub mod markdown;
 mod route;
 mod scene;
