@@ -2,8 +2,7 @@
 
 What functions, cells, tuples, lists and instances refer to is read in their memory, where it is
 known how they lie there, and what one function shares with the last is not looked at again. So a
-buffer is put
-into each place of an object in turn, alone and among others of its kind.
+buffer is put into each place of an object in turn, alone and among others of its kind.
 """
 
 from __future__ import annotations
