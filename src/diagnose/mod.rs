@@ -13,11 +13,11 @@ mod signature;
 
 pub use case::Case;
 pub use patterns::{Advice, Pattern};
-use petgraph::graph::EdgeIndex;
+use petgraph::graph::{EdgeIndex, NodeIndex};
 pub use repeat::Diagnoses;
 pub use signature::signature;
 
-use crate::graph::{Cycle, LeakGraph, PathToBuffer, find_cuts, first_cycle, paths_to_buffers};
+use crate::graph::{Cycle, LeakGraph, PathToBuffer, find_causes, paths_to_buffers};
 
 /// What is known of one leak.
 #[derive(Clone, Debug)]
@@ -31,27 +31,69 @@ pub struct Diagnosis {
     pub paths: Vec<PathToBuffer>,
     /// The references to remove, best first.
     pub cuts: Vec<EdgeIndex>,
-    /// True if the graph shows that the cuts free every buffer of the leak.
+    /// True if the graph shows that the cuts, with those of the other leaks that hold the same buffers, free every
+    /// buffer of the leak.
     pub cuts_free: bool,
+    /// The signatures of the other leaks of the graph that hold a buffer of this one.
+    pub also_held_by: Vec<String>,
 }
 
-/// Diagnoses one leak from its folded graph; `None` if no cycle of it reaches a buffer.
-pub fn diagnose(graph: &LeakGraph) -> Option<Diagnosis> {
-    let cycle = first_cycle(graph)?;
-    let cuts = find_cuts(graph, &cycle);
-    let case = Case {
-        graph,
-        cycle: &cycle,
-        cut: cuts.edges.first().copied(),
-    };
-    let recognised = patterns::recognise(&case);
-    Some(Diagnosis {
-        signature: signature(graph, &cycle),
-        pattern: recognised.as_ref().map(|(name, _)| *name),
-        advice: recognised.map_or_else(|| patterns::fallback(&case), |(_, advice)| advice),
-        paths: paths_to_buffers(graph, &cycle),
-        cuts: cuts.edges,
-        cuts_free: cuts.frees,
-        cycle,
-    })
+/// Diagnoses the leaks of a folded graph; none if no cycle of it reaches a buffer.
+///
+/// Each cause is a leak of its own, but for those of one bug (the same signature), and for what a library or the
+/// interpreter makes in the same strongly connected component as another cause.
+pub fn diagnose(graph: &LeakGraph) -> Vec<Diagnosis> {
+    let found = find_causes(graph);
+    let mut leaks: Vec<(usize, Diagnosis)> = Vec::new();
+    for cause in found.causes {
+        let signature = signature(graph, &cause.cycle);
+        let same = leaks.iter_mut().find(|(component, leak)| {
+            leak.signature == signature || (*component == cause.component && !cause.is_own)
+        });
+        if let Some((_, leak)) = same {
+            leak.cuts.extend(cause.cuts);
+            continue;
+        }
+        let case = Case {
+            graph,
+            cycle: &cause.cycle,
+            cut: cause.cuts.first().copied(),
+        };
+        let recognised = patterns::recognise(&case);
+        let diagnosis = Diagnosis {
+            signature,
+            pattern: recognised.as_ref().map(|(name, _)| *name),
+            advice: recognised.map_or_else(|| patterns::fallback(&case), |(_, advice)| advice),
+            paths: paths_to_buffers(graph, &cause.cycle),
+            cuts: cause.cuts,
+            cuts_free: found.frees,
+            cycle: cause.cycle,
+            also_held_by: Vec::new(),
+        };
+        leaks.push((cause.component, diagnosis));
+    }
+    let mut leaks: Vec<Diagnosis> = leaks.into_iter().map(|(_, leak)| leak).collect();
+    say_shared(&mut leaks);
+    leaks
+}
+
+/// Says of each leak which others hold a buffer of it.
+fn say_shared(leaks: &mut [Diagnosis]) {
+    let held: Vec<(String, Vec<NodeIndex>)> = leaks
+        .iter()
+        .map(|leak| {
+            let buffers = leak.paths.iter().map(|path| path.buffer).collect();
+            (leak.signature.clone(), buffers)
+        })
+        .collect();
+    for leak in leaks {
+        let shares = |buffers: &[NodeIndex]| {
+            leak.paths.iter().any(|path| buffers.contains(&path.buffer))
+        };
+        leak.also_held_by = held
+            .iter()
+            .filter(|(signature, buffers)| *signature != leak.signature && shares(buffers))
+            .map(|(signature, _)| signature.clone())
+            .collect();
+    }
 }

@@ -21,7 +21,7 @@ mod selection;
 mod shortest;
 mod ways;
 
-pub use cut::{CutSet, find_cuts, frees_group, points_back};
+pub use cut::{Cause, Causes, find_causes, frees_group, points_back};
 pub use cycle::{Cycle, first_cycle};
 pub use dominators::Dominators;
 pub use fold::fold;
