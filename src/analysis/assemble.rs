@@ -80,7 +80,9 @@ impl Described {
         let objects: Vec<u32> = nodes.filter_map(|node| self.graph[node].object).collect();
         let all = group.components.iter().enumerate();
         let within = all.filter(|(_, component)| {
-            objects.iter().any(|object| component.binary_search(object).is_ok())
+            objects
+                .iter()
+                .any(|object| component.binary_search(object).is_ok())
         });
         within.map(|(number, _)| number).collect()
     }

@@ -157,7 +157,9 @@ impl Inspector {
                         all.filter(|&i| like.contains(&prints[i])).collect()
                     };
                     let leaks = alike.leaks.iter();
-                    leaks.map(|(leak, like)| (*leak, within(like), Vec::new())).collect()
+                    leaks
+                        .map(|(leak, like)| (*leak, within(like), Vec::new()))
+                        .collect()
                 }
                 None => {
                     leaks.described += 1;
@@ -229,7 +231,8 @@ impl Inspector {
             };
             let all = made.iter().flat_map(|diagnosis| &diagnosis.cuts);
             let cuts: Option<Vec<(u32, u32)>> = all.map(ends).collect();
-            let cuts_free = cuts.is_some_and(|cuts| frees_group(snapshot, group, &is_buffer, &cuts));
+            let cuts_free =
+                cuts.is_some_and(|cuts| frees_group(snapshot, group, &is_buffer, &cuts));
             for diagnosis in &mut made {
                 Rc::make_mut(diagnosis).cuts_free = cuts_free;
             }

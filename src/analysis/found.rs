@@ -102,7 +102,9 @@ pub(crate) fn bytes_shared(found: &[Found]) -> Vec<u64> {
                 .buffers()
                 .map(|buffer| ((&*buffer.device, buffer.pointer), buffer.bytes))
                 .collect();
-            let shared = storages.iter().filter(|(storage, _)| !seen.insert(**storage));
+            let shared = storages
+                .iter()
+                .filter(|(storage, _)| !seen.insert(**storage));
             shared.map(|(_, bytes)| bytes).sum()
         })
         .collect()

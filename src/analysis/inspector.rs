@@ -269,7 +269,10 @@ impl Inspector {
     ) -> Report {
         let shared = bytes_shared(&found);
         let leaks = found.into_iter().map(Found::into_leak);
-        let leaks = leaks.zip(shared).map(|(leak, bytes_shared)| Leak { bytes_shared, ..leak });
+        let leaks = leaks.zip(shared).map(|(leak, bytes_shared)| Leak {
+            bytes_shared,
+            ..leak
+        });
         let leaks = leaks.collect();
         collection.pause_us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
         let mut report = Report::new(self.process_now(py), now(), collection);

@@ -17,7 +17,7 @@ use petgraph::graph::{EdgeIndex, NodeIndex};
 pub use repeat::Diagnoses;
 pub use signature::signature;
 
-use crate::graph::{Cycle, LeakGraph, PathToBuffer, find_causes, paths_to_buffers};
+use crate::graph::{Cause, Cycle, LeakGraph, PathToBuffer, find_causes, paths_to_buffers};
 
 /// What is known of one leak.
 #[derive(Clone, Debug)]
@@ -40,15 +40,17 @@ pub struct Diagnosis {
 
 /// Diagnoses the leaks of a folded graph; none if no cycle of it reaches a buffer.
 ///
-/// Each cause is a leak of its own, but for those of one bug (the same signature), and for what a library or the
-/// interpreter makes in the same strongly connected component as another cause.
+/// Each cause is a leak of its own. But causes with the same signature are one, and so are those of libraries; and
+/// what a library or the interpreter makes in the same strongly connected component belongs to the first cause there.
 pub fn diagnose(graph: &LeakGraph) -> Vec<Diagnosis> {
     let found = find_causes(graph);
-    let mut leaks: Vec<(usize, Diagnosis)> = Vec::new();
+    let mut leaks: Vec<(Cause, Diagnosis)> = Vec::new();
     for cause in found.causes {
         let signature = signature(graph, &cause.cycle);
-        let same = leaks.iter_mut().find(|(component, leak)| {
-            leak.signature == signature || (*component == cause.component && !cause.is_own)
+        let same = leaks.iter_mut().find(|(first, leak)| {
+            leak.signature == signature
+                || (first.component == cause.component && !cause.is_own)
+                || (first.is_of_library && cause.is_of_library)
         });
         if let Some((_, leak)) = same {
             leak.cuts.extend(cause.cuts);
@@ -65,12 +67,12 @@ pub fn diagnose(graph: &LeakGraph) -> Vec<Diagnosis> {
             pattern: recognised.as_ref().map(|(name, _)| *name),
             advice: recognised.map_or_else(|| patterns::fallback(&case), |(_, advice)| advice),
             paths: paths_to_buffers(graph, &cause.cycle),
-            cuts: cause.cuts,
+            cuts: cause.cuts.clone(),
             cuts_free: found.frees,
-            cycle: cause.cycle,
+            cycle: cause.cycle.clone(),
             also_held_by: Vec::new(),
         };
-        leaks.push((cause.component, diagnosis));
+        leaks.push((cause, diagnosis));
     }
     let mut leaks: Vec<Diagnosis> = leaks.into_iter().map(|(_, leak)| leak).collect();
     say_shared(&mut leaks);
@@ -87,9 +89,8 @@ fn say_shared(leaks: &mut [Diagnosis]) {
         })
         .collect();
     for leak in leaks {
-        let shares = |buffers: &[NodeIndex]| {
-            leak.paths.iter().any(|path| buffers.contains(&path.buffer))
-        };
+        let shares =
+            |buffers: &[NodeIndex]| leak.paths.iter().any(|path| buffers.contains(&path.buffer));
         leak.also_held_by = held
             .iter()
             .filter(|(signature, buffers)| *signature != leak.signature && shares(buffers))

@@ -8,7 +8,7 @@ use petgraph::graph::{DiGraph, EdgeIndex, NodeIndex};
 use petgraph::visit::{IntoNeighborsDirected, IntoNodeIdentifiers, NodeCount, VisitMap, Visitable};
 use rustc_hash::FxHashSet;
 
-use super::cycle::{Cycle, first_cycle};
+use super::cycle::{Cycle, cycle_through, first_cycle};
 use super::group::{Group, is_cyclic};
 use super::leak_graph::{LeakGraph, LeakNode};
 use super::shortest::paths_to_buffers;
@@ -26,7 +26,7 @@ const OUTSIDE_CYCLE: u32 = 500;
 /// Added for a reference of a library's own making.
 const LIBRARY: u32 = 300;
 /// From this rank on, a reference is the interpreter's.
-const PLUMBING: u32 = 1000;
+pub(super) const PLUMBING: u32 = 1000;
 
 /// A cycle that keeps a buffer, and the references to remove from it.
 #[derive(Clone, Debug)]
@@ -36,8 +36,10 @@ pub struct Cause {
     pub cuts: Vec<EdgeIndex>,
     /// Which strongly connected component of the graph the cycle is in.
     pub component: usize,
-    /// True if the reference is of the program's making, and not of a library's or the interpreter's.
+    /// True if the reference to remove is of the program's making, and not of a library's or the interpreter's.
     pub is_own: bool,
+    /// True if no object of the cycle is of the program's code, and some is of a library's.
+    pub is_of_library: bool,
 }
 
 /// Why the buffers are kept.
@@ -71,6 +73,7 @@ pub fn find_causes(graph: &LeakGraph) -> Causes {
         let first = cycle.nodes.first();
         found.causes.push(Cause {
             component: first.map_or(0, |node| components[node.index()]),
+            is_of_library: is_of_library(graph, &cycle),
             cycle,
             cuts,
             is_own,
@@ -121,8 +124,20 @@ fn best_cuts(graph: &LeakGraph, cycle: &Cycle) -> Option<(bool, Vec<EdgeIndex>)>
             .or_else(|| Some(all).filter(|all| together && frees(all)))
     });
     let cuts = enough.unwrap_or_else(|| alike(graph, best));
-    let is_own = cuts.first().is_some_and(|&cut| preference(graph, cut) < LIBRARY);
+    let is_own = cuts
+        .first()
+        .is_some_and(|&cut| preference(graph, cut) < LIBRARY);
     Some((is_own, cuts))
+}
+
+fn is_of_library(graph: &LeakGraph, cycle: &Cycle) -> bool {
+    let is_library = |&node: &NodeIndex| graph[node].is_library();
+    let is_nobodys = |&node: &NodeIndex| graph[node].description.place.is_none();
+    let nodes = &cycle.nodes;
+    nodes.iter().any(is_library)
+        && nodes
+            .iter()
+            .all(|node| is_library(node) || is_nobodys(node))
 }
 
 /// The number of each node's strongly connected component.
@@ -136,9 +151,14 @@ fn component_of(graph: &LeakGraph) -> Vec<usize> {
     numbers
 }
 
-/// The reference and all similar ones: same name, between objects of the same types, so made by the same
-/// line of code. Attributes and variables only, not the items of containers.
+/// The reference and all similar ones in cycles: same name, between objects of the same types, so made by the
+/// same line of code. Attributes and variables only, not the items of containers.
 fn alike(graph: &LeakGraph, edge: EdgeIndex) -> Vec<EdgeIndex> {
+    let components = component_of(graph);
+    let in_a_cycle = |edge: EdgeIndex| {
+        let ends = graph.edge_endpoints(edge);
+        ends.is_some_and(|(from, to)| components[from.index()] == components[to.index()])
+    };
     let kind = |edge: EdgeIndex| {
         let (from, _) = graph.edge_endpoints(edge)?;
         let owner = &graph[from].description;
@@ -152,7 +172,7 @@ fn alike(graph: &LeakGraph, edge: EdgeIndex) -> Vec<EdgeIndex> {
         all.extend(
             graph
                 .edge_indices()
-                .filter(|&other| other != edge && kind(other) == kind(edge)),
+                .filter(|&other| other != edge && kind(other) == kind(edge) && in_a_cycle(other)),
         );
     }
     if all.len() > ALIKE_LIMIT {
@@ -173,12 +193,21 @@ fn without(graph: &LeakGraph, edges: &[EdgeIndex]) -> LeakGraph {
     rest
 }
 
-/// Drops unnecessary cuts, last first: those without which the others still free every buffer.
+/// Drops unnecessary cuts, last first: those without which the others still free every buffer. A cause whose
+/// cycle is no longer cut gets one through a cut that is left.
 fn drop_needless(graph: &LeakGraph, causes: &mut Vec<Cause>) {
-    let all: Vec<EdgeIndex> = causes.iter().flat_map(|cause| &cause.cuts).copied().collect();
+    let all: Vec<EdgeIndex> = causes
+        .iter()
+        .flat_map(|cause| &cause.cuts)
+        .copied()
+        .collect();
     let mut needed = all.clone();
     for &cut in all.iter().rev() {
-        let others: Vec<EdgeIndex> = needed.iter().copied().filter(|&other| other != cut).collect();
+        let others: Vec<EdgeIndex> = needed
+            .iter()
+            .copied()
+            .filter(|&other| other != cut)
+            .collect();
         if !others.is_empty() && !cycle_reaches_buffer(&without(graph, &others)) {
             needed = others;
         }
@@ -187,6 +216,13 @@ fn drop_needless(graph: &LeakGraph, causes: &mut Vec<Cause>) {
         cause.cuts.retain(|cut| needed.contains(cut));
     }
     causes.retain(|cause| !cause.cuts.is_empty());
+    for cause in causes.iter_mut() {
+        let Cause { cycle, cuts, .. } = cause;
+        let is_cut = cuts.iter().any(|cut| cycle.edges.contains(cut));
+        if !is_cut && let Some(other) = cuts.iter().find_map(|&cut| cycle_through(graph, cut)) {
+            *cycle = other;
+        }
+    }
 }
 
 /// Rank of a reference as a cut; lower is better.

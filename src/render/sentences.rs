@@ -79,7 +79,9 @@ pub fn also_held(leak: &Leak) -> Option<String> {
         }
         more => format!("{more} other leaks hold"),
     };
-    Some(format!("{who} some of this memory too; it is freed once all of them are fixed."))
+    Some(format!(
+        "{who} some of this memory too; it is freed once all of them are fixed."
+    ))
 }
 
 /// The line and what to change there: the pattern's advice, or else the references to remove.

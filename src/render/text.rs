@@ -2,8 +2,8 @@
 
 use super::diagram;
 use super::sentences::{
-    NAME, advice_is_fix, also_held, fix, freed_beyond_held, held, place, reference, size_and_cycle, title,
-    whose,
+    NAME, advice_is_fix, also_held, fix, freed_beyond_held, held, place, reference, size_and_cycle,
+    title, whose,
 };
 use crate::diagnose::patterns::PATTERNS;
 use crate::model::lines::{Ink, Lines, WIDTH};
