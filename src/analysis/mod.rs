@@ -5,7 +5,6 @@ mod busy;
 mod cycles;
 mod edges;
 mod found;
-mod glance;
 mod graphs;
 mod growth;
 mod heap;
@@ -19,6 +18,7 @@ mod process;
 mod purpose;
 mod room;
 mod sample;
+mod triage;
 mod unreachable;
 mod why;
 
