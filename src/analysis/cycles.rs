@@ -72,6 +72,12 @@ impl Leaks {
     fn add(&mut self, leak: Described) -> usize {
         let signature = &leak.diagnosis.signature;
         if let Some(&index) = self.by_signature.get(signature) {
+            let known = &mut self.found[index].leak.diagnosis;
+            for other in &leak.diagnosis.also_held_by {
+                if !known.also_held_by.contains(other) {
+                    Rc::make_mut(known).also_held_by.push(other.clone());
+                }
+            }
             return index;
         }
         let index = self.found.len();

@@ -265,6 +265,16 @@ impl Leak {
     }
 
     #[getter]
+    fn bytes_shared(&self) -> u64 {
+        self.leak().bytes_shared
+    }
+
+    #[getter]
+    fn also_held_by(&self) -> Vec<String> {
+        self.leak().also_held_by.clone()
+    }
+
+    #[getter]
     fn bytes_freed(&self) -> Option<u64> {
         self.leak().bytes_freed
     }
