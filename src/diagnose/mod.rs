@@ -11,6 +11,8 @@ pub mod patterns;
 mod repeat;
 mod signature;
 
+use std::collections::HashSet;
+
 pub use case::Case;
 pub use patterns::{Advice, Pattern};
 use petgraph::graph::{EdgeIndex, NodeIndex};
@@ -75,26 +77,43 @@ pub fn diagnose(graph: &LeakGraph) -> Vec<Diagnosis> {
         leaks.push((cause, diagnosis));
     }
     let mut leaks: Vec<Diagnosis> = leaks.into_iter().map(|(_, leak)| leak).collect();
-    say_shared(&mut leaks);
+    say_shared(graph, &mut leaks);
     leaks
 }
 
 /// Says of each leak which others hold a buffer of it.
-fn say_shared(leaks: &mut [Diagnosis]) {
-    let held: Vec<(String, Vec<NodeIndex>)> = leaks
+fn say_shared(graph: &LeakGraph, leaks: &mut [Diagnosis]) {
+    if leaks.len() < 2 {
+        return;
+    }
+    let held: Vec<(String, HashSet<NodeIndex>)> = leaks
         .iter()
-        .map(|leak| {
-            let buffers = leak.paths.iter().map(|path| path.buffer).collect();
-            (leak.signature.clone(), buffers)
-        })
+        .map(|leak| (leak.signature.clone(), buffers_of(graph, leak)))
         .collect();
     for leak in leaks {
+        let own = held.iter().find(|(other, _)| *other == leak.signature);
         let shares =
-            |buffers: &[NodeIndex]| leak.paths.iter().any(|path| buffers.contains(&path.buffer));
+            |buffers: &HashSet<NodeIndex>| own.is_some_and(|own| !own.1.is_disjoint(buffers));
         leak.also_held_by = held
             .iter()
-            .filter(|(signature, buffers)| *signature != leak.signature && shares(buffers))
-            .map(|(signature, _)| signature.clone())
+            .filter(|(other, buffers)| *other != leak.signature && shares(buffers))
+            .map(|(other, _)| other.clone())
             .collect();
     }
+}
+
+/// The buffers that the shown cycle of a leak holds, and those that its other cycles do.
+fn buffers_of(graph: &LeakGraph, leak: &Diagnosis) -> HashSet<NodeIndex> {
+    let sources = leak
+        .cuts
+        .iter()
+        .filter_map(|&cut| Some(graph.edge_endpoints(cut)?.0));
+    let starts = leak.cycle.nodes.iter().copied().chain(sources);
+    let mut pending: Vec<NodeIndex> = starts.collect();
+    let mut seen: HashSet<NodeIndex> = pending.iter().copied().collect();
+    while let Some(node) = pending.pop() {
+        pending.extend(graph.neighbors(node).filter(|&next| seen.insert(next)));
+    }
+    seen.retain(|&node| graph[node].is_buffer);
+    seen
 }
