@@ -251,6 +251,12 @@ class Leak:
     def bytes_held(self) -> int:
         """Bytes of the buffers that the leak held, each storage counted once."""
     @property
+    def bytes_shared(self) -> int:
+        """Bytes of these that count for another leak in :attr:`CycleReport.bytes_held`."""
+    @property
+    def also_held_by(self) -> list[str]:
+        """Signatures of other leaks that hold some of the buffers too."""
+    @property
     def bytes_freed(self) -> int | None:
         """Bytes that the framework's allocator got back; None if not measured."""
     @property
@@ -267,7 +273,7 @@ class Leak:
         """Number of steps left out of the middle of ``cycle``, if it is long."""
     @property
     def cuts(self) -> list[Cut]:
-        """The references to remove, best first."""
+        """The references to remove, best first; see :attr:`also_held_by`."""
     @property
     def advice(self) -> str:
         """What to change, as text."""

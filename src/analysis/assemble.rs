@@ -10,7 +10,7 @@ use crate::cpython::ObjectKind;
 use crate::device::DeviceBuffer;
 use crate::diagnose::Diagnosis;
 use crate::graph;
-use crate::graph::{Cycle, LeakGraph, LeakNode};
+use crate::graph::{Cycle, Group, LeakGraph, LeakNode};
 use crate::model::report::{
     Advice, BUFFER_LIMIT, Buffer, Cut, Edge, EdgeRole, Extents, Graph, Hop, Leak, Location, Node,
     NodeKind, Step,
@@ -22,7 +22,7 @@ const STEP_LIMIT: usize = 40;
 /// A leak that was analysed but not yet rendered: most are known already and only counted.
 #[derive(Clone)]
 pub struct Described {
-    pub graph: LeakGraph,
+    pub graph: Rc<LeakGraph>,
     pub diagnosis: Rc<Diagnosis>,
     /// The line that allocated each object of the graph, if known.
     pub allocations: Vec<Option<Place>>,
@@ -70,6 +70,21 @@ impl Described {
             .collect();
         distinct_largest_first(&mut buffers);
         buffers
+    }
+
+    /// The components of its group that the leak is in: those of the shown cycle and of the cuts.
+    pub fn components_of(&self, group: &Group) -> Vec<usize> {
+        let sources = self.diagnosis.cuts.iter();
+        let sources = sources.filter_map(|&edge| Some(self.graph.edge_endpoints(edge)?.0));
+        let nodes = self.diagnosis.cycle.nodes.iter().copied().chain(sources);
+        let objects: Vec<u32> = nodes.filter_map(|node| self.graph[node].object).collect();
+        let all = group.components.iter().enumerate();
+        let within = all.filter(|(_, component)| {
+            objects
+                .iter()
+                .any(|object| component.binary_search(object).is_ok())
+        });
+        within.map(|(number, _)| number).collect()
     }
 
     /// The leak as the model has it, with these buffers, whose steps are still those of the whole cycle.
@@ -128,6 +143,7 @@ impl Described {
             summary: summary(&steps, cycle_omitted),
             count: 0,
             bytes_held,
+            bytes_shared: 0,
             bytes_freed: None,
             objects: 0,
             cycle: steps,
@@ -141,6 +157,7 @@ impl Described {
             buffers,
             buffers_omitted,
             cuts,
+            also_held_by: diagnosis.also_held_by.clone(),
             library: None,
             known: None,
             occurrences: Vec::new(),

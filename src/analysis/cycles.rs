@@ -52,30 +52,41 @@ impl Looked<'_> {
 struct Leaks {
     found: Vec<Found>,
     by_signature: FxHashMap<String, usize>,
-    /// By the fingerprint of groups: which leak they are, and how many of them were described.
-    alike: FxHashMap<u64, (usize, usize)>,
+    /// By the fingerprint of groups: what they leak.
+    alike: FxHashMap<u64, Alike>,
     /// How many groups were described in all.
     described: usize,
 }
 
+/// What groups of one fingerprint leak.
+#[derive(Default)]
+struct Alike {
+    /// How many of them were described.
+    described: usize,
+    /// The leaks of the first, each with the fingerprints of the components that it is in.
+    leaks: Vec<(usize, Vec<u64>)>,
+}
+
 impl Leaks {
-    /// Adds the leak of a group, unless it is there already; says which it is.
-    fn add(&mut self, group: &Group, leak: Described) -> usize {
+    /// Adds a leak, unless it is there already; says which it is.
+    fn add(&mut self, leak: Described) -> usize {
         let signature = &leak.diagnosis.signature;
-        let index = match self.by_signature.get(signature) {
-            Some(&index) => index,
-            None => {
-                self.by_signature
-                    .insert(signature.clone(), self.found.len());
-                self.found.push(Found {
-                    leak,
-                    freed: None,
-                    occurrences: Vec::new(),
-                });
-                self.found.len() - 1
+        if let Some(&index) = self.by_signature.get(signature) {
+            let known = &mut self.found[index].leak.diagnosis;
+            for other in &leak.diagnosis.also_held_by {
+                if !known.also_held_by.contains(other) {
+                    Rc::make_mut(known).also_held_by.push(other.clone());
+                }
             }
-        };
-        self.alike.entry(group.fingerprint).or_insert((index, 0)).1 += 1;
+            return index;
+        }
+        let index = self.found.len();
+        self.by_signature.insert(signature.clone(), index);
+        self.found.push(Found {
+            leak,
+            freed: None,
+            occurrences: Vec::new(),
+        });
         index
     }
 }
@@ -136,27 +147,50 @@ impl Inspector {
         let mut leaks = Leaks::default();
         let mut left_out = 0;
         for group in &groups {
+            let known = leaks.alike.get(&group.fingerprint);
             let is_full = leaks.described >= most;
-            let (index, described) = match leaks.alike.get(&group.fingerprint) {
-                Some(&(index, described)) if is_full || described >= DESCRIBED_ALIKE => {
-                    (index, Vec::new())
-                }
-                None if is_full => {
-                    left_out += 1;
-                    continue;
-                }
-                _ => {
-                    leaks.described += 1;
-                    let Some(leak) = self.describe_group(py, &looked, group) else {
-                        continue;
+            if known.is_none() && is_full {
+                left_out += 1;
+                continue;
+            }
+            let is_counted = |alike: &&Alike| is_full || alike.described >= DESCRIBED_ALIKE;
+            let prints = group.component_prints(&snapshot);
+            // Which leak, in which components of the group, and the buffers as described.
+            let leaking: Vec<(usize, Vec<usize>, Vec<Buffer>)> = match known.filter(is_counted) {
+                Some(alike) => {
+                    let within = |like: &Vec<u64>| {
+                        let all = 0..prints.len();
+                        all.filter(|&i| like.contains(&prints[i])).collect()
                     };
-                    let described = leak.buffers(|object| looked.buffer(object));
-                    (leaks.add(group, leak), described)
+                    let leaks = alike.leaks.iter();
+                    leaks
+                        .map(|(leak, like)| (*leak, within(like), Vec::new()))
+                        .collect()
+                }
+                None => {
+                    leaks.described += 1;
+                    let mut leaking = Vec::new();
+                    for leak in self.describe_group(py, &looked, group) {
+                        let components = leak.components_of(group);
+                        let buffers = leak.buffers(|object| looked.buffer(object));
+                        leaking.push((leaks.add(leak), components, buffers));
+                    }
+                    let alike = leaks.alike.entry(group.fingerprint).or_default();
+                    alike.described += 1;
+                    if alike.described == 1 {
+                        let like = |(leak, components, _): &(usize, Vec<usize>, _)| {
+                            (*leak, components.iter().map(|&i| prints[i]).collect())
+                        };
+                        alike.leaks = leaking.iter().map(like).collect();
+                    }
+                    leaking
                 }
             };
-            let occurrence = self.occurrence(py, &looked, group, described);
-            if let Some(entry) = leaks.found.get_mut(index) {
-                entry.occurrences.push(occurrence);
+            for (leak, components, described) in leaking {
+                let occurrence = self.occurrence(py, &looked, group, &components, described);
+                if let Some(entry) = leaks.found.get_mut(leak) {
+                    entry.occurrences.push(occurrence);
+                }
             }
         }
         Ok((leaks.found, left_out))
@@ -180,13 +214,8 @@ impl Inspector {
         held.collect()
     }
 
-    /// The leak of one group.
-    fn describe_group(
-        &self,
-        py: Python<'_>,
-        looked: &Looked<'_>,
-        group: &Group,
-    ) -> Option<Described> {
+    /// The leaks of one group.
+    fn describe_group(&self, py: Python<'_>, looked: &Looked<'_>, group: &Group) -> Vec<Described> {
         let &Looked {
             snapshot, buffers, ..
         } = looked;
@@ -195,10 +224,10 @@ impl Inspector {
         if self.redact.get() {
             hide_values(&mut graph);
         }
+        let graph = Rc::new(graph);
         let mut diagnoses = self.diagnoses.take();
-        let diagnosis = diagnoses.of(&graph);
+        let mut made = diagnoses.of(&graph);
         self.diagnoses.set(diagnoses);
-        let mut diagnosis = diagnosis?;
         if selection.omitted > 0 {
             // Only a part of the group was described; the proof takes the whole.
             let is_buffer: Vec<bool> = buffers.iter().map(Option::is_some).collect();
@@ -206,22 +235,29 @@ impl Inspector {
                 let (from, to) = graph.edge_endpoints(edge)?;
                 Some((graph[from].object?, graph[to].object?))
             };
-            let cuts: Option<Vec<(u32, u32)>> = diagnosis.cuts.iter().map(ends).collect();
-            Rc::make_mut(&mut diagnosis).cuts_free =
+            let all = made.iter().flat_map(|diagnosis| &diagnosis.cuts);
+            let cuts: Option<Vec<(u32, u32)>> = all.map(ends).collect();
+            let cuts_free =
                 cuts.is_some_and(|cuts| frees_group(snapshot, group, &is_buffer, &cuts));
+            for diagnosis in &mut made {
+                Rc::make_mut(diagnosis).cuts_free = cuts_free;
+            }
         }
         let traces = AllocationTraces::new(py);
         let allocated_at = |node: &LeakNode| {
             let address = snapshot.objects.get(node.object? as usize)?.address;
             traces.place_of(&self.object(py, address))
         };
-        Some(Described {
-            allocations: graph.node_weights().map(allocated_at).collect(),
+        let allocations: Vec<_> = graph.node_weights().map(allocated_at).collect();
+        let omitted_types = self.omitted_types(py, snapshot, group, &selection);
+        let described = made.into_iter().map(|diagnosis| Described {
             diagnosis,
+            graph: Rc::clone(&graph),
+            allocations: allocations.clone(),
             omitted: selection.omitted,
-            omitted_types: self.omitted_types(py, snapshot, group, &selection),
-            graph,
-        })
+            omitted_types: omitted_types.clone(),
+        });
+        described.collect()
     }
 
     /// The commonest types of the group's objects that are not selected, with their numbers.
@@ -317,12 +353,13 @@ impl Inspector {
         graph
     }
 
-    /// The buffers of one group, each storage once and watched from now on.
+    /// The buffers that these components of a group hold, each storage once and watched from now on.
     fn occurrence(
         &self,
         py: Python<'_>,
         looked: &Looked<'_>,
         group: &Group,
+        components: &[usize],
         described: Vec<Buffer>,
     ) -> Occurrence {
         let &Looked {
@@ -337,7 +374,7 @@ impl Inspector {
             .collect();
         let mut seen: FxHashMap<(&str, u64), usize> = FxHashMap::default();
         let mut held: Vec<Held> = Vec::new();
-        for &object in &group.buffers {
+        for &object in &*group.buffers_of(snapshot, components) {
             let facts = &snapshot.objects[object as usize];
             let Some(buffer) = &buffers[object as usize] else {
                 continue;
@@ -377,9 +414,8 @@ impl Inspector {
             held.push(Held { buffer: row, watch });
         }
         held.sort_by_key(|held| std::cmp::Reverse(held.buffer.bytes));
-        let addresses = group
-            .components
-            .iter()
+        let objects = components.iter().filter_map(|&i| group.components.get(i));
+        let addresses = objects
             .flatten()
             .map(|&object| snapshot.objects[object as usize].address)
             .collect();

@@ -1,7 +1,7 @@
 //! What was found in garbage: leaks, each with its occurrences.
 
 use pyo3::prelude::*;
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::assemble;
 use super::assemble::Described;
@@ -90,6 +90,24 @@ impl Found {
             ..self.leak.into_leak(buffers)
         }
     }
+}
+
+/// Of each leak, how many of its bytes an earlier one holds too.
+pub(crate) fn bytes_shared(found: &[Found]) -> Vec<u64> {
+    let mut seen: FxHashSet<(&str, u64)> = FxHashSet::default();
+    found
+        .iter()
+        .map(|leak| {
+            let storages: FxHashMap<(&str, u64), u64> = leak
+                .buffers()
+                .map(|buffer| ((&*buffer.device, buffer.pointer), buffer.bytes))
+                .collect();
+            let shared = storages
+                .iter()
+                .filter(|(storage, _)| !seen.insert(**storage));
+            shared.map(|(_, bytes)| bytes).sum()
+        })
+        .collect()
 }
 
 /// When the looks were made whose finds are to be confirmed.

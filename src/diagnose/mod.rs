@@ -13,15 +13,17 @@ pub mod patterns;
 mod repeat;
 mod signature;
 
+use std::collections::HashSet;
+
 pub use branches::Branches;
 pub use case::Case;
 pub use path::{NamedPath, NamedRoot, in_function};
 pub use patterns::{Advice, Pattern};
-use petgraph::graph::EdgeIndex;
+use petgraph::graph::{EdgeIndex, NodeIndex};
 pub use repeat::Diagnoses;
 pub use signature::signature;
 
-use crate::graph::{Cycle, LeakGraph, PathToBuffer, find_cuts, first_cycle, paths_to_buffers};
+use crate::graph::{Cause, Cycle, LeakGraph, PathToBuffer, find_causes, paths_to_buffers};
 
 /// What is known of one leak.
 #[derive(Clone, Debug)]
@@ -35,27 +37,87 @@ pub struct Diagnosis {
     pub paths: Vec<PathToBuffer>,
     /// The references to remove, best first.
     pub cuts: Vec<EdgeIndex>,
-    /// True if the graph shows that the cuts free every buffer of the leak.
+    /// True if the graph shows that the cuts, with those of the other leaks that hold the same buffers, free every
+    /// buffer of the leak.
     pub cuts_free: bool,
+    /// The signatures of the other leaks of the graph that hold a buffer of this one.
+    pub also_held_by: Vec<String>,
 }
 
-/// Diagnoses one leak from its folded graph; `None` if no cycle of it reaches a buffer.
-pub fn diagnose(graph: &LeakGraph) -> Option<Diagnosis> {
-    let cycle = first_cycle(graph)?;
-    let cuts = find_cuts(graph, &cycle);
-    let case = Case {
-        graph,
-        cycle: &cycle,
-        cut: cuts.edges.first().copied(),
-    };
-    let recognised = patterns::recognise(&case);
-    Some(Diagnosis {
-        signature: signature(graph, &cycle),
-        pattern: recognised.as_ref().map(|(name, _)| *name),
-        advice: recognised.map_or_else(|| patterns::fallback(&case), |(_, advice)| advice),
-        paths: paths_to_buffers(graph, &cycle),
-        cuts: cuts.edges,
-        cuts_free: cuts.frees,
-        cycle,
-    })
+/// Diagnoses the leaks of a folded graph; none if no cycle of it reaches a buffer.
+///
+/// Each cause is a leak of its own. But causes with the same signature are one, and so are those of libraries; and
+/// what a library or the interpreter makes in the same strongly connected component belongs to the first cause there.
+pub fn diagnose(graph: &LeakGraph) -> Vec<Diagnosis> {
+    let found = find_causes(graph);
+    let mut leaks: Vec<(Cause, Diagnosis)> = Vec::new();
+    for cause in found.causes {
+        let signature = signature(graph, &cause.cycle);
+        let same = leaks.iter_mut().find(|(first, leak)| {
+            leak.signature == signature
+                || (first.component == cause.component && !cause.is_own)
+                || (first.is_of_library && cause.is_of_library)
+        });
+        if let Some((_, leak)) = same {
+            leak.cuts.extend(cause.cuts);
+            continue;
+        }
+        let case = Case {
+            graph,
+            cycle: &cause.cycle,
+            cut: cause.cuts.first().copied(),
+        };
+        let recognised = patterns::recognise(&case);
+        let diagnosis = Diagnosis {
+            signature,
+            pattern: recognised.as_ref().map(|(name, _)| *name),
+            advice: recognised.map_or_else(|| patterns::fallback(&case), |(_, advice)| advice),
+            paths: paths_to_buffers(graph, &cause.cycle),
+            cuts: cause.cuts.clone(),
+            cuts_free: found.frees,
+            cycle: cause.cycle.clone(),
+            also_held_by: Vec::new(),
+        };
+        leaks.push((cause, diagnosis));
+    }
+    let mut leaks: Vec<Diagnosis> = leaks.into_iter().map(|(_, leak)| leak).collect();
+    say_shared(graph, &mut leaks);
+    leaks
+}
+
+/// Says of each leak which others hold a buffer of it.
+fn say_shared(graph: &LeakGraph, leaks: &mut [Diagnosis]) {
+    if leaks.len() < 2 {
+        return;
+    }
+    let held: Vec<(String, HashSet<NodeIndex>)> = leaks
+        .iter()
+        .map(|leak| (leak.signature.clone(), buffers_of(graph, leak)))
+        .collect();
+    for leak in leaks {
+        let own = held.iter().find(|(other, _)| *other == leak.signature);
+        let shares =
+            |buffers: &HashSet<NodeIndex>| own.is_some_and(|own| !own.1.is_disjoint(buffers));
+        leak.also_held_by = held
+            .iter()
+            .filter(|(other, buffers)| *other != leak.signature && shares(buffers))
+            .map(|(other, _)| other.clone())
+            .collect();
+    }
+}
+
+/// The buffers that the shown cycle of a leak holds, and those that its other cycles do.
+fn buffers_of(graph: &LeakGraph, leak: &Diagnosis) -> HashSet<NodeIndex> {
+    let sources = leak
+        .cuts
+        .iter()
+        .filter_map(|&cut| Some(graph.edge_endpoints(cut)?.0));
+    let starts = leak.cycle.nodes.iter().copied().chain(sources);
+    let mut pending: Vec<NodeIndex> = starts.collect();
+    let mut seen: HashSet<NodeIndex> = pending.iter().copied().collect();
+    while let Some(node) = pending.pop() {
+        pending.extend(graph.neighbors(node).filter(|&next| seen.insert(next)));
+    }
+    seen.retain(|&node| graph[node].is_buffer);
+    seen
 }

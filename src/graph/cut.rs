@@ -9,7 +9,7 @@ use petgraph::visit::{IntoNeighborsDirected, IntoNodeIdentifiers, NodeCount, Vis
 use rustc_hash::FxHashSet;
 
 use super::buffer_paths::paths_to_buffers;
-use super::cycle::{Cycle, first_cycle};
+use super::cycle::{Cycle, cycle_through, first_cycle};
 use super::group::{Group, is_cyclic};
 use super::leak_graph::{LeakGraph, LeakNode};
 use crate::capture::{ReferenceName, Snapshot};
@@ -23,74 +23,142 @@ const CANDIDATE_LIMIT: usize = 64;
 const ALIKE_LIMIT: usize = 32;
 /// Added for a reference outside the cycle, which is cut only if the cycle is all plumbing.
 const OUTSIDE_CYCLE: u32 = 500;
+/// Added for a reference of a library's own making.
+const LIBRARY: u32 = 300;
+/// From this rank on, a reference is the interpreter's.
+pub(super) const PLUMBING: u32 = 1000;
 
-/// The references to remove.
+/// A cycle that keeps a buffer, and the references to remove from it.
+#[derive(Clone, Debug)]
+pub struct Cause {
+    pub cycle: Cycle,
+    /// Those of the cycle first.
+    pub cuts: Vec<EdgeIndex>,
+    /// Which strongly connected component of the graph the cycle is in.
+    pub component: usize,
+    /// True if the reference to remove is of the program's making, and not of a library's or the interpreter's.
+    pub is_own: bool,
+    /// True if no object of the cycle is of the program's code, and some is of a library's.
+    pub is_of_library: bool,
+}
+
+/// Why the buffers are kept.
 #[derive(Clone, Debug, Default)]
-pub struct CutSet {
-    /// In the order in which they were found. The first is in the cycle that is shown.
-    pub edges: Vec<EdgeIndex>,
-    /// True if no cycle of the graph reaches a buffer without these references.
+pub struct Causes {
+    /// In the order in which they were found. The first has the cycle nearest to a buffer.
+    pub causes: Vec<Cause>,
+    /// True if no cycle of the graph reaches a buffer without the references of all causes.
     pub frees: bool,
 }
 
-/// The references to remove, best first.
+/// The cycles that keep a buffer, each with the references to remove from it.
 ///
-/// Searches the shown cycle, in the order of [`preference`], for one reference that is enough; or the
-/// path from it to a buffer, if the cycle is all plumbing (a class is always a cycle). The back
-/// references to an owner, which one line creates in every node of a tree, count as one. If none is
-/// enough, cuts the best one with all similar ones, and continues with the next cycle that still reaches
-/// a buffer. Finally drops cuts that the others make unnecessary.
-pub fn find_cuts(graph: &LeakGraph, cycle: &Cycle) -> CutSet {
+/// From the nearest cycle removes one reference: the best, in the order of [`preference`], after which no cycle
+/// reaches a buffer; if there is none, the best of all with those that the same line made elsewhere. Then
+/// continues with the next cycle that still reaches a buffer. Finally drops what the others make unnecessary.
+pub fn find_causes(graph: &LeakGraph) -> Causes {
+    let components = component_of(graph);
     let mut rest = graph.clone();
-    let mut cuts = CutSet::default();
-    let mut next = Some(cycle.clone());
-    let mut rounds = 0;
-    while let Some(cycle) = next {
-        if rounds == CUT_LIMIT {
-            return cuts;
-        }
-        rounds += 1;
-        // Of equally good references the last of the cycle as it is shown, which leads back: the order of
-        // the heap, which is not the same on each Python, decides nothing.
-        let mut candidates: Vec<(u32, Reverse<usize>, EdgeIndex)> = cycle
-            .edges
-            .iter()
-            .enumerate()
-            .map(|(step, &edge)| (preference(&rest, edge), Reverse(step), edge))
-            .collect();
-        let paths = paths_to_buffers(&rest, &cycle);
-        candidates.extend(paths.iter().flat_map(|path| &path.edges).map(|&edge| {
-            let preference = preference(&rest, edge).saturating_add(OUTSIDE_CYCLE);
-            (preference, Reverse(0), edge)
-        }));
-        candidates.sort_unstable();
-        candidates.dedup();
-        candidates.truncate(CANDIDATE_LIMIT);
-        let Some(&(.., best)) = candidates.first() else {
-            return cuts;
+    let mut found = Causes {
+        causes: Vec::new(),
+        frees: true,
+    };
+    while let Some(cycle) = first_cycle(&rest) {
+        let best = (found.causes.len() < CUT_LIMIT).then(|| best_cuts(&rest, &cycle));
+        let Some((is_own, cuts)) = best.flatten() else {
+            found.frees = false;
+            break;
         };
-        let enough = candidates.iter().find_map(|&(.., edge)| {
-            let all = alike(&rest, edge);
-            let together = all.len() > 1 && is_way_back(&rest, edge);
-            let frees = |edges: &Vec<EdgeIndex>| !cycle_reaches_buffer(&without(&rest, edges));
-            Some(vec![edge])
-                .filter(frees)
-                .or_else(|| Some(all).filter(|all| together && frees(all)))
+        rest = without(&rest, &cuts);
+        let first = cycle.nodes.first();
+        found.causes.push(Cause {
+            component: first.map_or(0, |node| components[node.index()]),
+            is_of_library: is_of_library(graph, &cycle),
+            cycle,
+            cuts,
+            is_own,
         });
-        let cut = enough.unwrap_or_else(|| alike(&rest, best));
-        rest = without(&rest, &cut);
-        cuts.edges.extend(cut);
-        next = first_cycle(&rest);
     }
-    drop_needless(graph, &mut cuts.edges);
-    cuts.edges.sort_by_key(|edge| !cycle.edges.contains(edge));
-    cuts.frees = true;
-    cuts
+    if found.frees {
+        drop_needless(graph, &mut found.causes);
+    }
+    for cause in &mut found.causes {
+        let Cause { cycle, cuts, .. } = cause;
+        cuts.sort_by_key(|edge| !cycle.edges.contains(edge));
+    }
+    found
 }
 
-/// The reference and all similar ones: same name, between objects of the same types, so made by the same
-/// line of code. Attributes and variables only, not the items of containers.
+/// The references to remove so that this cycle keeps no buffer, and whether they are of the program's making.
+///
+/// They are in the cycle, unless it is all plumbing, as that of a class is: then they are on a path from it to a
+/// buffer.
+fn best_cuts(graph: &LeakGraph, cycle: &Cycle) -> Option<(bool, Vec<EdgeIndex>)> {
+    // Of equally good references the last of the cycle as it is shown, which leads back: the order of
+    // the heap, which is not the same on each Python, decides nothing.
+    let mut candidates: Vec<(u32, Reverse<usize>, EdgeIndex)> = cycle
+        .edges
+        .iter()
+        .enumerate()
+        .map(|(step, &edge)| (preference(graph, edge), Reverse(step), edge))
+        .collect();
+    if candidates.iter().all(|&(rank, ..)| rank >= PLUMBING) {
+        let paths = paths_to_buffers(graph, cycle);
+        candidates.extend(paths.iter().flat_map(|path| &path.edges).map(|&edge| {
+            let rank = preference(graph, edge).saturating_add(OUTSIDE_CYCLE);
+            (rank, Reverse(0), edge)
+        }));
+    } else {
+        candidates.retain(|&(rank, ..)| rank < PLUMBING);
+    }
+    candidates.sort_unstable();
+    candidates.dedup();
+    candidates.truncate(CANDIDATE_LIMIT);
+    let &(.., best) = candidates.first()?;
+    let enough = candidates.iter().find_map(|&(.., edge)| {
+        let all = alike(graph, edge);
+        let together = all.len() > 1 && is_way_back(graph, edge);
+        let frees = |edges: &Vec<EdgeIndex>| !cycle_reaches_buffer(&without(graph, edges));
+        Some(vec![edge])
+            .filter(frees)
+            .or_else(|| Some(all).filter(|all| together && frees(all)))
+    });
+    let cuts = enough.unwrap_or_else(|| alike(graph, best));
+    let is_own = cuts
+        .first()
+        .is_some_and(|&cut| preference(graph, cut) < LIBRARY);
+    Some((is_own, cuts))
+}
+
+fn is_of_library(graph: &LeakGraph, cycle: &Cycle) -> bool {
+    let is_library = |&node: &NodeIndex| graph[node].is_library();
+    let is_nobodys = |&node: &NodeIndex| graph[node].description.place.is_none();
+    let nodes = &cycle.nodes;
+    nodes.iter().any(is_library)
+        && nodes
+            .iter()
+            .all(|node| is_library(node) || is_nobodys(node))
+}
+
+/// The number of each node's strongly connected component.
+fn component_of(graph: &LeakGraph) -> Vec<usize> {
+    let mut numbers = vec![0; graph.node_count()];
+    for (number, component) in kosaraju_scc(graph).into_iter().enumerate() {
+        for node in component {
+            numbers[node.index()] = number;
+        }
+    }
+    numbers
+}
+
+/// The reference and all similar ones in cycles: same name, between objects of the same types, so made by the
+/// same line of code. Attributes and variables only, not the items of containers.
 fn alike(graph: &LeakGraph, edge: EdgeIndex) -> Vec<EdgeIndex> {
+    let components = component_of(graph);
+    let in_a_cycle = |edge: EdgeIndex| {
+        let ends = graph.edge_endpoints(edge);
+        ends.is_some_and(|(from, to)| components[from.index()] == components[to.index()])
+    };
     let kind = |edge: EdgeIndex| {
         let (from, _) = graph.edge_endpoints(edge)?;
         let owner = &graph[from].description;
@@ -104,7 +172,7 @@ fn alike(graph: &LeakGraph, edge: EdgeIndex) -> Vec<EdgeIndex> {
         all.extend(
             graph
                 .edge_indices()
-                .filter(|&other| other != edge && kind(other) == kind(edge)),
+                .filter(|&other| other != edge && kind(other) == kind(edge) && in_a_cycle(other)),
         );
     }
     if all.len() > ALIKE_LIMIT {
@@ -125,13 +193,34 @@ fn without(graph: &LeakGraph, edges: &[EdgeIndex]) -> LeakGraph {
     rest
 }
 
-/// Drops unnecessary cuts, last first: those without which the others still free every buffer.
-fn drop_needless(graph: &LeakGraph, cuts: &mut Vec<EdgeIndex>) {
-    for index in (0..cuts.len()).rev() {
-        let mut others = cuts.clone();
-        others.remove(index);
+/// Drops unnecessary cuts, last first: those without which the others still free every buffer. A cause whose
+/// cycle is no longer cut gets one through a cut that is left.
+fn drop_needless(graph: &LeakGraph, causes: &mut Vec<Cause>) {
+    let all: Vec<EdgeIndex> = causes
+        .iter()
+        .flat_map(|cause| &cause.cuts)
+        .copied()
+        .collect();
+    let mut needed = all.clone();
+    for &cut in all.iter().rev() {
+        let others: Vec<EdgeIndex> = needed
+            .iter()
+            .copied()
+            .filter(|&other| other != cut)
+            .collect();
         if !others.is_empty() && !cycle_reaches_buffer(&without(graph, &others)) {
-            *cuts = others;
+            needed = others;
+        }
+    }
+    for cause in causes.iter_mut() {
+        cause.cuts.retain(|cut| needed.contains(cut));
+    }
+    causes.retain(|cause| !cause.cuts.is_empty());
+    for cause in causes.iter_mut() {
+        let Cause { cycle, cuts, .. } = cause;
+        let is_cut = cuts.iter().any(|cut| cycle.edges.contains(cut));
+        if !is_cut && let Some(other) = cuts.iter().find_map(|&cut| cycle_through(graph, cut)) {
+            *cycle = other;
         }
     }
 }
@@ -152,7 +241,7 @@ pub fn preference(graph: &LeakGraph, edge: EdgeIndex) -> u32 {
         return rank;
     }
     let base = match &graph[edge].name {
-        _ if graph[edge].is_plumbing() => 1000,
+        _ if graph[edge].is_plumbing() => PLUMBING,
         ReferenceName::Attribute(name) => match owner.description.kind {
             ObjectKind::Instance | ObjectKind::Class if points_back(name) => 5,
             ObjectKind::Instance if holds_others(target) => 27,
@@ -174,11 +263,11 @@ pub fn preference(graph: &LeakGraph, edge: EdgeIndex) -> u32 {
         ReferenceName::KeyItself
         | ReferenceName::Type
         | ReferenceName::Unnamed
-        | ReferenceName::Omitted => 1000,
+        | ReferenceName::Omitted => PLUMBING,
     };
     // A reference between a library's object and the program's own is the program's making.
     let library = owner.is_library() && (target.is_library() || target.description.place.is_none());
-    base + if library { 300 } else { 0 } + if target.stands_for > 0 { 2000 } else { 0 }
+    base + if library { LIBRARY } else { 0 } + if target.stands_for > 0 { 2000 } else { 0 }
 }
 
 /// The rank of a reference by which a library keeps a callback, or the callback what it captures.

@@ -77,6 +77,21 @@ fn steps<'a>(
     types.zip(cycle.edges.iter().map(|&edge| &graph[edge].name))
 }
 
+/// A shortest cycle through a reference; `None` if it is in none.
+pub fn cycle_through(graph: &LeakGraph, edge: EdgeIndex) -> Option<Cycle> {
+    let (from, to) = graph.edge_endpoints(edge)?;
+    let back = distances(graph, &[to], Direction::Outgoing, |_| true);
+    back.distance[from.index()]?;
+    let mut edges = vec![edge];
+    edges.extend(back.path_to(graph, from));
+    let sources = edges.iter();
+    let nodes = sources.filter_map(|&edge| Some(graph.edge_endpoints(edge)?.0));
+    Some(Cycle {
+        nodes: nodes.collect(),
+        edges,
+    })
+}
+
 /// A shortest cycle through `anchor` among the nodes that `inside` allows, and its cost.
 fn shortest_through(
     graph: &LeakGraph,

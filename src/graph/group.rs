@@ -1,5 +1,6 @@
 //! Finds the groups of cycles that hold a buffer.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, Hash, Hasher};
 
@@ -8,7 +9,7 @@ use petgraph::graph::{DiGraph, NodeIndex};
 use petgraph::unionfind::UnionFind;
 use petgraph::visit::{EdgeRef, IntoNeighbors};
 use petgraph::{Direction, EdgeType, Graph};
-use rustc_hash::FxBuildHasher;
+use rustc_hash::{FxBuildHasher, FxHashSet};
 
 use crate::capture::Snapshot;
 
@@ -27,9 +28,35 @@ pub struct Group {
 }
 
 impl Group {
-    /// The number of objects in the cycles.
-    pub fn objects_in_cycles(&self) -> usize {
-        self.components.iter().map(Vec::len).sum()
+    /// The buffers that these components hold, as indices in the snapshot.
+    pub fn buffers_of(&self, snapshot: &Snapshot, components: &[usize]) -> Cow<'_, [u32]> {
+        if components.len() == self.components.len() {
+            return Cow::Borrowed(&self.buffers);
+        }
+        let start = components.iter().filter_map(|&i| self.components.get(i));
+        let mut pending: Vec<u32> = start.flatten().copied().collect();
+        let mut seen: FxHashSet<u32> = pending.iter().copied().collect();
+        while let Some(object) = pending.pop() {
+            for &target in snapshot.targets(object as usize) {
+                if self.nodes.binary_search(&target).is_ok() && seen.insert(target) {
+                    pending.push(target);
+                }
+            }
+        }
+        let held = self.buffers.iter().copied();
+        Cow::Owned(held.filter(|buffer| seen.contains(buffer)).collect())
+    }
+
+    /// The fingerprint of each component; not worked out where there is but one.
+    pub fn component_prints(&self, snapshot: &Snapshot) -> Vec<u64> {
+        let [_, _, ..] = self.components[..] else {
+            return vec![0];
+        };
+        let print = |component: &Vec<u32>| {
+            let makes = component.iter().map(|&object| make_of(snapshot, object));
+            makes.fold(0, u64::wrapping_add)
+        };
+        self.components.iter().map(print).collect()
     }
 }
 

@@ -22,7 +22,7 @@ mod selection;
 mod shortest_paths;
 
 pub use buffer_paths::{PathToBuffer, paths_to_buffers};
-pub use cut::{CutSet, find_cuts, frees_group, points_back};
+pub use cut::{Cause, Causes, find_causes, frees_group, points_back};
 pub use cycle::{Cycle, first_cycle};
 pub use dominators::Dominators;
 pub use fold::fold;

@@ -1,13 +1,14 @@
 //! What must hold for every graph, tried on random ones against slow and obvious references.
 
-use petgraph::graph::NodeIndex;
+use petgraph::graph::{EdgeIndex, NodeIndex};
 use petgraph::visit::{EdgeRef, IntoEdgeReferences};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 
+use super::cut::{PLUMBING, preference};
 use super::{
-    LeakEdge, LeakGraph, LeakNode, find_cuts, find_groups, first_cycle, fold, paths_to_buffers,
+    LeakEdge, LeakGraph, LeakNode, find_causes, find_groups, first_cycle, fold, paths_to_buffers,
 };
 use crate::capture::{Description, ReferenceName, Snapshot, SnapshotObject};
 use crate::cpython::ObjectKind;
@@ -260,15 +261,30 @@ proptest! {
 
     #[test]
     fn cuts_that_are_said_to_free_do(graph in leak_graph()) {
-        let Some(cycle) = first_cycle(&graph) else { return Ok(()) };
-        let cuts = find_cuts(&graph, &cycle);
+        let found = find_causes(&graph);
+        let cuts: Vec<EdgeIndex> =
+            found.causes.iter().flat_map(|cause| cause.cuts.iter().copied()).collect();
         let mut rest = graph.clone();
-        for &edge in &cuts.edges {
+        for &edge in &cuts {
             prop_assert!(rest.remove_edge(edge).is_some(), "a cut is a reference, named once");
         }
-        prop_assert_eq!(cuts.frees, Small::of(&rest).culprits().is_empty());
-        // The limit is of kinds: references that are alike are cut together.
-        prop_assert!(cuts.frees || cuts.edges.len() >= 8, "it gives up only at the limit");
+        prop_assert_eq!(found.frees, Small::of(&rest).culprits().is_empty());
+        prop_assert!(found.frees || found.causes.len() >= 8, "it gives up only at the limit");
+        for &spared in cuts.iter().filter(|_| found.frees) {
+            let mut rest = graph.clone();
+            rest.retain_edges(|_, edge| edge == spared || !cuts.contains(&edge));
+            prop_assert!(!Small::of(&rest).culprits().is_empty(), "each cut is needed");
+        }
+    }
+
+    #[test]
+    fn each_cause_is_a_cycle_that_keeps_a_buffer_and_is_cut(graph in leak_graph()) {
+        for cause in find_causes(&graph).causes {
+            prop_assert!(!paths_to_buffers(&graph, &cause.cycle).is_empty());
+            let is_cut = cause.cycle.edges.iter().any(|edge| cause.cuts.contains(edge));
+            let can_be_cut = |&edge| preference(&graph, edge) < PLUMBING;
+            prop_assert!(is_cut || !cause.cycle.edges.iter().any(can_be_cut));
+        }
     }
 
     #[test]
@@ -325,7 +341,7 @@ fn a_ring_of_a_million_objects_is_one_group() {
         let is_buffer: Vec<bool> = (0..=COUNT).map(|i| i == COUNT).collect();
         let groups = find_groups(&snapshot, &is_buffer);
         assert_eq!(groups.len(), 1);
-        assert_eq!(groups[0].objects_in_cycles(), COUNT as usize);
+        assert_eq!(groups[0].components[0].len(), COUNT as usize);
         assert_eq!(groups[0].buffers, [COUNT]);
         let selection = crate::graph::select(&snapshot, &groups[0]);
         assert!(selection.nodes.contains(&7) && selection.nodes.contains(&COUNT));
@@ -347,10 +363,11 @@ fn a_long_described_ring_is_analysed() {
             graph.add_edge(from, to, LeakEdge::new(name));
         }
         let graph = fold(graph);
-        let cycle = first_cycle(&graph).unwrap();
-        assert_eq!(cycle.nodes.len(), COUNT);
-        let cuts = find_cuts(&graph, &cycle);
-        assert!(cuts.frees);
-        assert_eq!(cuts.edges.len(), 1);
+        let found = find_causes(&graph);
+        assert!(found.frees);
+        let [cause] = &found.causes[..] else {
+            panic!("{found:?}")
+        };
+        assert_eq!((cause.cycle.nodes.len(), cause.cuts.len()), (COUNT, 1));
     });
 }

@@ -48,6 +48,8 @@ impl Report {
                 let each = leak.objects as f64 / leak.count.max(1) as f64;
                 leak.objects = (each * tally.count as f64).round() as u64;
             }
+            let shared = leak.bytes_shared as f64 / leak.bytes_held.max(1) as f64;
+            leak.bytes_shared = (shared * tally.bytes as f64).round() as u64;
             leak.count = tally.count;
             leak.bytes_held = tally.bytes;
         }
@@ -88,6 +90,7 @@ fn counted(leak: &mut Leak) -> Leak {
         summary: std::mem::take(&mut leak.summary),
         count: leak.count,
         bytes_held: leak.bytes_held,
+        bytes_shared: leak.bytes_shared,
         bytes_freed: None,
         objects: leak.objects,
         cycle: Vec::new(),
@@ -97,6 +100,7 @@ fn counted(leak: &mut Leak) -> Leak {
             .saturating_add(leak.buffers.len() as u64),
         buffers: Vec::new(),
         cuts: Vec::new(),
+        also_held_by: std::mem::take(&mut leak.also_held_by),
         advice: Advice::default(),
         graph: Graph::default(),
         library: None,

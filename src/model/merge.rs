@@ -133,6 +133,12 @@ fn add(leak: &mut Leak, more: &Leak) {
     leak.count = leak.count.saturating_add(more.count);
     leak.objects = leak.objects.saturating_add(more.objects);
     leak.bytes_held = leak.bytes_held.saturating_add(more.bytes_held);
+    leak.bytes_shared = leak.bytes_shared.saturating_add(more.bytes_shared);
+    for other in &more.also_held_by {
+        if !leak.also_held_by.contains(other) {
+            leak.also_held_by.push(other.clone());
+        }
+    }
     leak.bytes_freed = leak
         .bytes_freed
         .zip(more.bytes_freed)

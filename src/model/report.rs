@@ -99,6 +99,10 @@ pub struct Leak {
     pub count: u64,
     /// Bytes of the buffers that the leak held, each storage counted once.
     pub bytes_held: u64,
+    /// Bytes of these that another leak of the report holds too, and that count for that one in
+    /// [`Report::bytes_held`].
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub bytes_shared: u64,
     /// Bytes by which the framework's allocator shrank when this leak alone was broken; `None`
     /// if not measured.
     pub bytes_freed: Option<u64>,
@@ -112,8 +116,12 @@ pub struct Leak {
     pub buffers: Vec<Buffer>,
     /// Number of buffers left out of `buffers`; their bytes are counted.
     pub buffers_omitted: u64,
-    /// The references to remove, so that the buffers are freed without a collection.
+    /// The references to remove, so that the buffers are freed without a collection, once the leaks of
+    /// `also_held_by` are fixed too.
     pub cuts: Vec<Cut>,
+    /// The signatures of other leaks that hold some of the buffers too.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub also_held_by: Vec<String>,
     /// What to change.
     pub advice: Advice,
     /// The part of the object graph that is drawn.
@@ -463,8 +471,12 @@ impl Report {
 
     /// Bytes that all leaks of the report held together.
     pub fn bytes_held(&self) -> u64 {
-        self.leaks
-            .iter()
-            .fold(0, |sum: u64, leak| sum.saturating_add(leak.bytes_held))
+        self.leaks.iter().fold(0, |sum: u64, leak| {
+            sum.saturating_add(leak.bytes_held.saturating_sub(leak.bytes_shared))
+        })
     }
+}
+
+fn is_zero(bytes: &u64) -> bool {
+    *bytes == 0
 }

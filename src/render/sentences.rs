@@ -69,6 +69,23 @@ pub fn held(leak: &Leak) -> String {
     }
 }
 
+/// A sentence about the other leaks that hold the same memory, if there are any.
+pub fn also_held(leak: &Leak) -> Option<String> {
+    let others = &leak.also_held_by;
+    let who = match others.len() {
+        0 => return None,
+        1 => format!("leak {} holds", name(&others[0], 16)),
+        2..=4 => {
+            let named: Vec<String> = others.iter().map(|other| name(other, 16)).collect();
+            format!("leaks {} hold", named.join(", "))
+        }
+        more => format!("{more} other leaks hold"),
+    };
+    Some(format!(
+        "{who} some of this memory too; it is freed once all of them are fixed."
+    ))
+}
+
 /// The line and what to change there: the pattern's advice, or else the references to remove.
 pub fn fix(leak: &Leak) -> String {
     if advice_is_fix(leak) {
@@ -98,8 +115,10 @@ pub fn fix(leak: &Leak) -> String {
         Some(location) => format!("in {}, ", place(location)),
         None => String::new(),
     };
-    if leak.cuts.iter().all(|cut| cut.proven) {
+    if leak.cuts.iter().all(|cut| cut.proven) && leak.also_held_by.is_empty() {
         format!("{place}remove {references}; this frees the memory without a garbage collection.")
+    } else if leak.cuts.iter().all(|cut| cut.proven) {
+        format!("{place}remove {references}.")
     } else {
         format!("{place}look at {references} first; it is not proven that removing it is enough.")
     }

@@ -117,9 +117,7 @@ HOLDERS: dict[str, Callable[[], Any]] = {
     "in a dict that only a list holds": lambda: [{"kept": buffer()}],
     "first of an instance": lambda: Plain(first=buffer()),
     "last of an instance": lambda: Plain(second=1, third=buffer()),
-    "instance of many attributes": lambda: Plain(
-        **{f"a{i}": i for i in range(40)}, last=buffer()
-    ),
+    "instance of many attributes": lambda: Plain(**{f"a{i}": i for i in range(40)}, last=buffer()),
     "instance of a derived class": lambda: Derived(kept=buffer()),
     "slot": lambda: Slotted(slot=buffer()),
     "beside a slot": lambda: Slotted(slot=1, kept=buffer()),

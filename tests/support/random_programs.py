@@ -154,87 +154,60 @@ def step(program: Program, at: Place, edge: str) -> Place | None:
     return None
 
 
-def is_shortest(program: Program, edges: list[str], lost: set[int]) -> bool:
-    """True if the references, followed from some lost object, lead back to it, and some object that
-    they pass is on no cycle of fewer."""
+def is_cycle(program: Program, edges: list[str], lost: set[int]) -> bool:
+    """True if the references, followed from some lost object, lead back to it."""
     starts: list[Place] = [(inside, node) for node in lost for inside in ("object", "cells")]
     for start in starts:
         at: Place | None = start
-        passed: list[Place] = []
         for edge in edges:
-            if at is not None:
-                passed.append(at)
-                at = step(program, at, edge)
-        if at == start and any(steps_back(program, one) == len(edges) for one in passed):
+            at = None if at is None else step(program, at, edge)
+        if at == start:
             return True
     return False
 
 
-def steps_back(program: Program, start: Place) -> int:
-    """The length of a shortest cycle through an object that is on one."""
-    found, length = {start}, 0
-    while True:
-        length += 1
-        after = {target for here in found for target in onwards(program, here)}
-        if start in after:
-            return length
-        assert not after <= found, "it is on no cycle"
-        found |= after
+def is_free(program: Program, cuts: set[str], lost: set[int]) -> bool:
+    """True if no cycle holds an array once these references are removed."""
+    left = [r for r in program.references if r[1] not in cuts]
+    return not set(program.arrays) & lost & reachable(on_cycles(left, lost), left)
 
 
-def onwards(program: Program, place: Place) -> list[Place]:
-    """What an object refers to: a function the dict of its variables, and that what is in it."""
-    inside, node = place
-    if program.kinds[node] == "closure" and inside == "object":
-        return [("cells", node)]
-    return [("object", target) for owner, _, target in program.references if owner == node]
+def check_cuts(program: Program, report: cyclescope.CycleReport, lost: set[int]) -> None:
+    """The cuts of all leaks free every array, and none of them is needless.
 
-
-def groups(program: Program, lost: set[int]) -> int:
-    """How many sets of objects there are that hold arrays by cycles and have nothing in common."""
-    backwards = [(target, name, owner) for owner, name, target in program.references]
-    holders = reachable(set(program.arrays) & lost, backwards)
-    members = reachable(on_cycles(program.references, lost) & holders, program.references) & holders
-    links = [r for r in program.references if {r[0], r[2]} <= members]
-    links += [(target, name, owner) for owner, name, target in links]
-    left, count = set(members), 0
-    while left:
-        left -= reachable({left.pop()}, links)
-        count += 1
-    return count
-
-
-def freed_by_cuts(program: Program, leak: cyclescope.Leak, lost: set[int]) -> bool:
-    """True if the buffers of a leak are held by no cycle once its cuts are made.
-
-    Only for references that have a name of their own; of others, which is meant is not known.
+    Only where each reference has a name of its own; of others, which is meant is not known.
     """
-    names = {name for _, name, _ in program.references}
-    cut = {edge.strip(".[]'") for edge in (cut.edge for cut in leak.cuts)}
-    if not cut <= names:
-        return True
-    left = [r for r in program.references if r[1] not in cut]
-    held = reachable(on_cycles(left, lost), left)
-    owners = {program.arrays[buffer.bytes // 8 - 1] for buffer in leak.buffers}
-    return not owners & held
+    cuts = [cut for leak in report.leaks for cut in leak.cuts]
+    names = [cut.edge.strip(".[]'") for cut in cuts]
+    if not all(cut.proven for cut in cuts) or not set(names) <= {r[1] for r in program.references}:
+        return
+    assert is_free(program, set(names), lost), names
+    for name in names:
+        assert names.count(name) == 1
+        assert not is_free(program, set(names) - {name}, lost), (name, names)
 
 
 def check_report(program: Program) -> None:
-    """Bytes, groups, cycles and cuts are those that the account has."""
+    """Bytes, cycles, cuts and what leaks have in common are as the account has them."""
     alive = build(program)
     report = cyclescope.find_tensor_cycles(devices="any")
 
     lost = garbage(program)
-    expected = {i for i, owner in enumerate(program.arrays) if owner in lost}
-    assert report.bytes_held == sum(8 * (i + 1) for i in expected)
-    assert sorted(b.bytes for leak in report.leaks for b in leak.buffers) == sorted(
-        8 * (i + 1) for i in expected
-    )
-    assert sum(leak.count for leak in report.leaks) == groups(program, lost)
+    expected = {8 * (i + 1) for i, owner in enumerate(program.arrays) if owner in lost}
+    assert report.bytes_held == sum(expected)
+    held = {leak.signature: {buffer.bytes for buffer in leak.buffers} for leak in report.leaks}
+    assert set().union(*held.values()) == expected
     for leak in report.leaks:
-        assert is_shortest(program, [step.edge for step in leak.cycle], lost), leak
-        if all(cut.proven for cut in leak.cuts):
-            assert freed_by_cuts(program, leak, lost), leak
+        edges = [step.edge for step in leak.cycle]
+        assert is_cycle(program, edges, lost), leak
+        assert leak.bytes_held == sum(held[leak.signature])
+        shared = {
+            signature
+            for signature, buffers in held.items()
+            if signature != leak.signature and buffers & held[leak.signature]
+        }
+        assert set(leak.also_held_by) == shared
+    check_cuts(program, report, lost)
     assert not cyclescope.find_tensor_cycles(devices="any").leaks
     del alive
     gc.collect()

@@ -13,15 +13,11 @@ use crate::render::text;
 const NAMED: usize = 16;
 
 pub fn headline(report: &Report) -> String {
-    let bytes = report
-        .leaks
-        .iter()
-        .fold(0, |sum: u64, leak| sum.saturating_add(leak.bytes_held));
     match report.leaks.len() as u64 {
         0 => "No leaks".to_owned(),
         count => format!(
             "{} held by {}",
-            human_bytes(bytes),
+            human_bytes(report.bytes_held()),
             counted(count, "leak", "leaks")
         ),
     }

@@ -23,6 +23,9 @@ pub fn section(rank: usize, index: usize, leak: &Leak) -> Markup {
             (marks(leak))
             dl.gist {
                 (entry("Held", &sentence(&sentences::held(leak))))
+                @if let Some(others) = sentences::also_held(leak) {
+                    (entry("Also", &sentence(&others)))
+                }
                 (entry("Fix", &with_code(&sentence(&sentences::fix(leak)))))
                 @if let Some(library) = &leak.library { (entry("Library", &of_library(library))) }
                 @if let Some(known) = &leak.known { (entry("Known", &of_known(known))) }

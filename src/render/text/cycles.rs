@@ -7,8 +7,8 @@ use crate::model::words::{counted, human_bytes, name, utc};
 use crate::render::diagram;
 use crate::render::lines::{Ink, Lines, WIDTH};
 use crate::render::sentences::{
-    NAME, advice_is_fix, fix, freed_beyond_held, held, place, reference, seen, size_and_cycle,
-    title, whose,
+    NAME, advice_is_fix, also_held, fix, freed_beyond_held, held, place, reference, seen,
+    size_and_cycle, title, whose,
 };
 
 /// The whole report as plain text, to print or to log: [`colored_trace`] without colour.
@@ -83,14 +83,10 @@ fn headline(report: &Report) -> String {
             )
         ),
         count => {
-            let bytes = report
-                .leaks
-                .iter()
-                .fold(0, |sum: u64, l| sum.saturating_add(l.bytes_held));
             format!(
                 "{tool}: {} held {}.",
                 counted(count, "leak", "leaks"),
-                human_bytes(bytes)
+                human_bytes(report.bytes_held())
             )
         }
     }
@@ -142,6 +138,9 @@ pub fn body(leak: &Leak) -> String {
 fn draw(out: &mut Lines, leak: &Leak) {
     out.wrapped(Ink::Strong, "  Fix:  ", &fix(leak));
     out.wrapped(Ink::Strong, "  Held: ", &held(leak));
+    if let Some(others) = also_held(leak) {
+        out.wrapped(Ink::Strong, "  Also: ", &others);
+    }
     if let Some(seen) = seen(&leak.occurrences) {
         out.wrapped(Ink::Strong, "  Seen: ", &format!("{seen}."));
     }
