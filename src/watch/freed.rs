@@ -1,6 +1,7 @@
 //! How much memory the allocator got back.
 
 use pyo3::prelude::*;
+use rustc_hash::FxHashSet;
 
 use crate::analysis::Found;
 use crate::device::{DeviceSelection, allocated_bytes, allocator_counts};
@@ -52,7 +53,11 @@ impl Counters {
             only.freed = Some(blocks);
             return None;
         }
-        let rest = bytes.saturating_sub(leaks.iter().map(|leak| own(leak)).sum());
+        let mut seen = FxHashSet::default();
+        let counted = leaks.iter().flat_map(|leak| leak.buffers());
+        let counted = counted.filter(|buffer| is_counted(&buffer.device));
+        let distinct = counted.filter(|buffer| seen.insert((buffer.device.clone(), buffer.pointer)));
+        let rest = bytes.saturating_sub(distinct.map(|buffer| buffer.bytes).sum());
         let with_graph = |leak: &Found| leak.buffers().any(|buffer| buffer.has_grad_fn);
         let graphs = leaks.iter().filter(|leak| with_graph(leak)).count();
         for leak in &mut leaks {
