@@ -1,7 +1,7 @@
 """The native extension of cyclescope: reports, and the functions that the package builds on."""
 
 from collections.abc import Callable, Iterator
-from typing import final
+from typing import Any, TypeAlias, final
 
 from typing_extensions import Self
 
@@ -9,8 +9,9 @@ __all__ = [
     "Buffer",
     "Cut",
     "CycleReport",
-    "Diagnosis",
-    "GradientWatch",
+    "Growth",
+    "GrowthReport",
+    "GrowthWatch",
     "Heap",
     "HeapBuffer",
     "HeapDiff",
@@ -24,21 +25,17 @@ __all__ = [
     "Rank",
     "Retention",
     "RetentionPath",
-    "Sample",
     "Step",
     "call_in_main_thread",
     "check_devices",
     "close",
     "cuda_driver_present",
     "current_rank",
-    "diagnose",
-    "diagnose_state",
     "drop_deliveries",
     "empty_report",
     "find",
     "flush",
     "framed",
-    "growth_page",
     "heap",
     "is_backward_running",
     "is_distributed",
@@ -47,12 +44,10 @@ __all__ = [
     "merge",
     "merge_processes",
     "next_delivery",
-    "owners_of",
     "patterns",
     "post_mortem_page",
     "redact",
     "redacts",
-    "sample",
     "select",
     "shown_name",
     "shown_place",
@@ -68,72 +63,88 @@ __all__ = [
     "without_details",
 ]
 
-@final
-class Sample:
-    """What is alive at a step, as plain data; a name is an address and a pointer."""
-
-    @property
-    def pieces(self) -> list[tuple[tuple[str, str, str], tuple[int, int], int]]:
-        """``((device, dtype, kind), name, bytes)`` of each piece of memory."""
-
-    @property
-    def functions(self) -> list[int]:
-        """Addresses of the autograd functions that Python sees."""
-
-    @property
-    def kept_on_modules(self) -> list[tuple[tuple[str, str], tuple[int, int], int, str]]:
-        """``((class, attribute), (module, tensor), bytes, example)`` of tensors with graphs."""
-
-    @property
-    def roots(self) -> list[tuple[tuple[int, int], int, list[int]]]:
-        """``(name, number, shape)`` of the tensors with graphs, if these were walked."""
-
-    @property
-    def older(self) -> int | None:
-        """How many functions behind them are older than the last sample; None if not counted."""
-
-    @property
-    def crossed(self) -> list[int]:
-        """The numbers of those that younger functions lead to directly."""
-
-    @property
-    def mark(self) -> int:
-        """The number of the first function made after this sample."""
+_LineOf: TypeAlias = Callable[[str, int], str | None]
+"""Which line allocated the memory of a device at an address."""
 
 @final
-class Diagnosis:
-    """What a group of tensors is, and who keeps it."""
+class Growth:
+    """A growing group of tensors."""
 
     @property
-    def pattern(self) -> str: ...
+    def pattern(self) -> str:
+        """``kept-with-graph``, ``evaluation-with-graph``, ``graph-retained``,
+        ``state-not-detached``, ``gradients-never-cleared``, ``activations-kept-by-hook``,
+        ``activation-on-module``, ``grad-fn-kept``, ``model-copies`` or ``container-grows``."""
     @property
-    def owner(self) -> str: ...
+    def owner(self) -> str:
+        """Where the program keeps it, as :func:`cyclescope.why_alive` says it:
+        ``module `train` → `history```, ``local `hidden` in `fit`, train.py:12, thread MainThread``.
+        """
     @property
-    def evidence(self) -> str: ...
+    def summary(self) -> str:
+        """What happens, in one line."""
     @property
-    def hook(self) -> str: ...
+    def advice(self) -> str:
+        """What to change."""
     @property
-    def example(self) -> str: ...
+    def step(self) -> int:
+        """The step at which the growth was detected."""
     @property
-    def device(self) -> str: ...
+    def tensors(self) -> int:
+        """Number of tensors of one device and dtype, all with or all without a graph."""
     @property
-    def pointer(self) -> int: ...
+    def bytes(self) -> int:
+        """Bytes of their storages, without the memory that their graphs keep."""
     @property
-    def bytes(self) -> int: ...
+    def bytes_per_step(self) -> float:
+        """Growth per step; for ``state-not-detached``, what the graph of one step keeps."""
     @property
-    def bytes_per_sample(self) -> int: ...
+    def example(self) -> str:
+        """One of the tensors: ``float32[64, 128] on cuda:0``."""
     @property
-    def tensors(self) -> int: ...
-    @property
-    def site(self) -> str | None: ...
+    def allocated_at(self) -> str | None:
+        """``file:line`` that allocated it, if ``tracemalloc`` or PyTorch's history recorded it."""
+    def as_dict(self) -> dict[str, Any]:
+        """The fields as a dictionary, for JSON."""
+    def __eq__(self, other: object, /) -> bool: ...
+    def __ne__(self, other: object, /) -> bool: ...
+    def __hash__(self) -> int: ...
 
 @final
-class GradientWatch:
-    """Watches some parameters for gradients that are added to and never cleared."""
+class GrowthReport:
+    """The growing groups, and their size at each sample."""
 
-    def __new__(cls) -> Self: ...
-    def step(self) -> Diagnosis | None:
-        """Look at the gradients at the end of a step; what they are, once, if never cleared."""
+    @property
+    def found(self) -> list[Growth]:
+        """The groups, as they were when first told."""
+    @staticmethod
+    def from_json(text: str) -> GrowthReport: ...
+    def to_json(self) -> str: ...
+    def to_text(self) -> str: ...
+    def to_html(self) -> str: ...
+
+@final
+class GrowthWatch:
+    """Follows the live tensors of some devices."""
+
+    def __new__(cls, devices: list[str], min_bytes: float) -> Self: ...
+    @property
+    def found(self) -> list[Growth]: ...
+    def step(self, step: int, every: int, line_of: _LineOf) -> list[Growth]:
+        """Look at the gradients at the end of a step; returns what is new."""
+    def sample(self, step: int, every: int, allocated: int, line_of: _LineOf) -> list[Growth]:
+        """Take a sample; returns what is new."""
+    def report(
+        self,
+        *,
+        time: float,
+        steps: int,
+        every: int,
+        samples: int,
+        seconds: float,
+        share: float,
+        notes: list[str],
+    ) -> GrowthReport: ...
 
 @final
 class MemoryInUse:
@@ -714,15 +725,10 @@ def redacts() -> bool: ...
 def shown_name(name: str) -> str: ...
 def shown_place(place: str) -> str: ...
 def framed(page: str) -> str: ...
-def growth_page(growth: str) -> str: ...
-def post_mortem_page(found: str, heap: Heap | None, growth: str | None) -> str: ...
+def post_mortem_page(found: str, heap: Heap | None, growth: GrowthReport | None) -> str: ...
 def unreachable_objects() -> list[object]: ...
 def unreachable_memory(device: str) -> list[tuple[int, int]]: ...
 def is_backward_running() -> bool: ...
-def sample(devices: list[str], mark: int | None, gradients: GradientWatch) -> Sample: ...
-def diagnose(groups: list[tuple[str, list[tuple[int, int]]]]) -> list[Diagnosis | None]: ...
-def diagnose_state(roots: list[tuple[tuple[int, int], bool]], mark: int) -> Diagnosis | None: ...
-def owners_of(attributes: list[tuple[int, int]]) -> list[str | None]: ...
 def memory_in_use(device: str, seconds: float) -> MemoryInUse: ...
 def with_allocations(
     report: CycleReport, stacks: dict[tuple[str, int], list[tuple[str, int, str]]]

@@ -5,6 +5,8 @@
 
 mod callback;
 mod case;
+pub mod cohorts;
+pub mod growth;
 pub mod known;
 pub mod library;
 pub mod patterns;

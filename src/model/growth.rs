@@ -1,13 +1,17 @@
-//! Growth with the number of steps: the model, as the package writes it in JSON.
+//! Growth with the number of steps: the model.
+
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
+
+use super::json::versioned;
+use super::words::{counted, human_bytes};
 
 /// The growing groups of tensors, and their size at each sample.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
+#[cfg_attr(feature = "python", pyo3::pyclass(frozen, module = "cyclescope"))]
 pub struct GrowthReport {
-    /// Version of this format: 1.
-    pub schema: u32,
     /// When it was written, in seconds since 1970-01-01 UTC.
     pub time: f64,
     /// Number of steps so far, and number of steps between samples.
@@ -19,7 +23,7 @@ pub struct GrowthReport {
     pub needed: u64,
     pub seconds: f64,
     pub share: f64,
-    pub found: Vec<Growth>,
+    pub found: Vec<Grown>,
     /// All tensors visible from Python.
     pub all: Vec<Sample>,
     /// Bytes allocated by PyTorch on all GPUs; empty if none is used.
@@ -28,9 +32,22 @@ pub struct GrowthReport {
     pub notes: Vec<String>,
 }
 
-/// A growing group.
+/// A growing group with its size at each sample; empty if its number does not grow.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
+pub struct Grown {
+    #[serde(flatten)]
+    pub growth: Growth,
+    pub history: Vec<Sample>,
+}
+
+/// A growing group, as it was when it was detected.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+#[cfg_attr(
+    feature = "python",
+    pyo3::pyclass(frozen, get_all, eq, module = "cyclescope")
+)]
 pub struct Growth {
     pub pattern: String,
     pub owner: String,
@@ -43,9 +60,66 @@ pub struct Growth {
     pub bytes_per_step: f64,
     pub example: String,
     pub allocated_at: Option<String>,
-    /// The size of the group at each sample; empty if its number does not grow.
-    pub history: Vec<Sample>,
 }
 
 /// A sample: the step, the number of tensors, and the bytes of their storages.
 pub type Sample = (u64, u64, u64);
+
+impl GrowthReport {
+    /// True while there are too few samples to tell anything.
+    pub fn is_early(&self) -> bool {
+        self.found.is_empty() && self.samples < self.needed
+    }
+
+    /// The report as JSON.
+    pub fn to_json(&self) -> String {
+        versioned("growth", self).to_string()
+    }
+
+    /// The growing groups, one paragraph each, and the number of samples.
+    pub fn to_text(&self) -> String {
+        let told = self.found.iter().map(|it| it.growth.to_string() + "\n");
+        let mut text: String = told.collect();
+        if text.is_empty() {
+            text = match self.notes.first() {
+                Some(note) => format!("{note}\n"),
+                None if self.is_early() => {
+                    format!("Too early to tell: {} samples are needed.\n", self.needed)
+                }
+                None => "Nothing grows.\n".to_owned(),
+            };
+        }
+        text + &self.looked_at() + "\n"
+    }
+
+    /// How much was looked at.
+    pub fn looked_at(&self) -> String {
+        format!(
+            "{} in {}",
+            counted(self.samples, "sample", "samples"),
+            counted(self.steps, "step", "steps")
+        )
+    }
+}
+
+/// One line.
+impl fmt::Display for Growth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "step {}: {}: {} such as {}, {}",
+            self.step,
+            self.summary,
+            counted(self.tensors, "tensor", "tensors"),
+            self.example,
+            human_bytes(self.bytes)
+        )?;
+        if self.bytes_per_step > 0.0 {
+            write!(f, ", {} per step", human_bytes(self.bytes_per_step as u64))?;
+        }
+        if let Some(line) = &self.allocated_at {
+            write!(f, " · allocated at {line}")?;
+        }
+        write!(f, ". {} [{}]", self.advice, self.pattern)
+    }
+}

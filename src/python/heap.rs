@@ -286,16 +286,6 @@ pub fn framed(page: String) -> String {
     live::framed(page)
 }
 
-/// The page of what grows, from its JSON.
-///
-/// # Errors
-/// If that is none.
-#[pyfunction]
-pub fn growth_page(py: Python<'_>, growth: &str) -> PyResult<String> {
-    let process = state(py)?.watcher.inspector().process_to_tell(py);
-    py.detach(|| Ok(live::growth(&read::<GrowthReport>(growth)?, &process)))
-}
-
 /// The page of an out-of-memory error, from its JSON, the heap, and what grew.
 ///
 /// # Errors
@@ -305,19 +295,14 @@ pub fn post_mortem_page(
     py: Python<'_>,
     found: &str,
     heap: Option<&Bound<'_, Heap>>,
-    growth: Option<&str>,
+    growth: Option<&Bound<'_, GrowthReport>>,
 ) -> PyResult<String> {
     let process = state(py)?.watcher.inspector().process_to_tell(py);
     let heap = heap.map(|heap| Arc::clone(&heap.get().heap));
+    let growth = growth.map(Bound::get);
     py.detach(|| {
         let found: PostMortem = read(found)?;
-        let growth: Option<GrowthReport> = growth.map(read).transpose()?;
-        Ok(live::post_mortem(
-            &found,
-            heap.as_deref(),
-            growth.as_ref(),
-            &process,
-        ))
+        Ok(live::post_mortem(&found, heap.as_deref(), growth, &process))
     })
 }
 

@@ -48,11 +48,10 @@ mod _native {
     }
 
     #[pymodule_export]
-    use super::heap::{Heap, HeapDiff, HeapTable, framed, growth_page, heap, post_mortem_page};
+    use super::heap::{Heap, HeapDiff, HeapTable, framed, heap, post_mortem_page};
     #[pymodule_export]
     use super::live::{
-        Diagnosis, GradientWatch, MemoryInUse, Sample, diagnose, diagnose_state,
-        is_backward_running, memory_in_use, owners_of, sample, unreachable_memory,
+        GrowthWatch, MemoryInUse, is_backward_running, memory_in_use, unreachable_memory,
     };
     #[pymodule_export]
     use super::pending::call_in_main_thread;
@@ -69,6 +68,8 @@ mod _native {
     };
     #[pymodule_export]
     use crate::model::counts::LeakTally;
+    #[pymodule_export]
+    use crate::model::growth::{Growth, GrowthReport};
     #[pymodule_export]
     use crate::model::heap::{Buffer as HeapBuffer, Row as HeapRow};
     #[pymodule_export]

@@ -54,7 +54,7 @@ def page(heap: cyclescope.Heap) -> str:
     return heap.to_html()
 
 
-def growth(text: str = "") -> str:
+def growth(text: str = "") -> _native.GrowthReport:
     found = {
         "pattern": "kept-with-graph",
         "owner": f"train.history{text}",
@@ -67,7 +67,8 @@ def growth(text: str = "") -> str:
         "example": f"float32[] on cuda:0{text}",
         "history": SAMPLES,
     }
-    return json.dumps({"steps": 390, "samples": 39, "found": [found], "all": SAMPLES})
+    report = {"steps": 390, "samples": 39, "found": [found], "all": SAMPLES}
+    return _native.GrowthReport.from_json(json.dumps(report))
 
 
 def post_mortem(text: str = "") -> str:
@@ -100,7 +101,7 @@ def pages(heap: cyclescope.Heap, page: str) -> dict[str, str]:
         "heap": page,
         "diff": heap.diff(cyclescope.heap()).to_html(),
         "retention": cyclescope.why_alive(kept).to_html(),
-        "growth": _native.growth_page(growth()),
+        "growth": growth().to_html(),
         "post-mortem": _native.post_mortem_page(post_mortem(), heap, growth()),
     }
 
@@ -314,7 +315,7 @@ def test_the_post_mortem_shows_the_request_to_scale(pages: dict[str, str], open_
 @pytest.mark.parametrize("text", CORPUS.values(), ids=list(CORPUS))
 def test_hostile_text_stays_text(heap: cyclescope.Heap, open_page: Open, text: str) -> None:
     for page in (
-        _native.growth_page(growth(text)),
+        growth(text).to_html(),
         _native.post_mortem_page(post_mortem(text), None, growth(text)),
     ):
         check_harmless(open_page(page))

@@ -14,7 +14,7 @@ from typing import Any
 from cyclescope import _native
 from cyclescope._live import reading
 from cyclescope._live.allocator import Numbers, Segment, numbers, segments_of, would_fit
-from cyclescope._live.growth import running_monitor
+from cyclescope._live.growth import running_report
 from cyclescope._live.objects import module_of
 from cyclescope._live.reading import Torch
 from cyclescope._live.redaction import shown_error, shown_name, shown_place
@@ -66,8 +66,8 @@ class PostMortem:
     seconds: float = 0.0
     heap: _native.Heap | None = None
     """All owners, if there was time to find them; shown only on the page."""
-    history: str | None = None
-    """The report of a running monitor as JSON; shown only on the page."""
+    history: _native.GrowthReport | None = None
+    """The report of a running monitor; shown only on the page."""
 
     def to_json(self) -> str:
         """The post-mortem as JSON (``schema`` 1)."""
@@ -170,10 +170,8 @@ class Examiner:
         return dict(_native.unreachable_memory(self._device))
 
     def _growth(self) -> None:
-        monitor = running_monitor()
-        if monitor is not None:
-            self.found.growth = [growth.as_dict() for growth in monitor.found]
-            self.found.history = monitor.to_json()
+        self.found.history = report = running_report()
+        self.found.growth = [] if report is None else [each.as_dict() for each in report.found]
 
     def _live(self) -> None:
         found = self.found
