@@ -9,6 +9,8 @@ __all__ = [
     "Buffer",
     "Cut",
     "CycleReport",
+    "Examination",
+    "Finding",
     "Growth",
     "GrowthReport",
     "GrowthWatch",
@@ -21,7 +23,8 @@ __all__ = [
     "Leak",
     "LeakTally",
     "Library",
-    "MemoryInUse",
+    "Numbers",
+    "PostMortem",
     "Rank",
     "Retention",
     "RetentionPath",
@@ -45,7 +48,6 @@ __all__ = [
     "merge_processes",
     "next_delivery",
     "patterns",
-    "post_mortem_page",
     "redact",
     "redacts",
     "select",
@@ -54,7 +56,6 @@ __all__ = [
     "start_watch",
     "stop_watch",
     "tallies",
-    "unreachable_memory",
     "unreachable_objects",
     "why_alive",
     "with_allocations",
@@ -147,33 +148,133 @@ class GrowthWatch:
     ) -> GrowthReport: ...
 
 @final
-class MemoryInUse:
-    """What the memory of a device is for, each piece as ``(pointer, bytes)``."""
+class Finding:
+    """One holder of memory."""
 
     @property
-    def parameters(self) -> list[tuple[int, int]]: ...
+    def what(self) -> str: ...
     @property
-    def gradients(self) -> list[tuple[int, int]]: ...
+    def bytes(self) -> int: ...
     @property
-    def optimizer_state(self) -> list[tuple[int, int]]: ...
+    def would_fit(self) -> bool | None:
+        """True if the allocator's map of blocks shows that the request would fit without it."""
     @property
-    def module_buffers(self) -> list[tuple[int, int]]: ...
-    @property
-    def saved(self) -> list[tuple[int, int]]:
-        """What no Python object holds, but an autograd graph does."""
+    def details(self) -> list[str]: ...
+
+@final
+class Numbers:
+    """The state of a device's memory when a request failed, in bytes."""
 
     @property
-    def other(self) -> list[tuple[int, int]]: ...
+    def device(self) -> int:
+        """The number of the device."""
     @property
-    def graphs(self) -> list[tuple[str, int, list[tuple[int, int]]]]:
-        """``(owner, tensors, freed)`` of each collection of tensors with graphs."""
+    def requested(self) -> int:
+        """As the allocator rounded it up."""
+    @property
+    def limit(self) -> int:
+        """What this process may take: the whole device, or the fraction of it that was set."""
+    @property
+    def free(self) -> int:
+        """What the driver says is free, for whoever takes it."""
+    @property
+    def reserved(self) -> int:
+        """What the allocator has from CUDA."""
+    @property
+    def allocated(self) -> int:
+        """Blocks in use."""
+    @property
+    def elsewhere(self) -> int | None:
+        """What neither is free nor the allocator's: other processes, CUDA itself, libraries."""
+    @property
+    def largest_free_block(self) -> int:
+        """The largest block that is reserved and not in use."""
+    @property
+    def free_in_blocks(self) -> int:
+        """Such blocks that a request of this size could take if they lay together."""
+    @property
+    def private(self) -> int:
+        """Segments that only a CUDA graph may use."""
+    @property
+    def headroom(self) -> int:
+        """What the allocator could still take from CUDA."""
+
+@final
+class PostMortem:
+    """The state of memory when a request failed. ``str()`` returns it as text."""
 
     @property
-    def working(self) -> list[tuple[int, int]]:
-        """What the running functions use."""
-
+    def verdict(self) -> str:
+        """``cycles``, ``kept-graphs``, ``fragmentation``, ``growth``, ``elsewhere``,
+        ``batch-too-big``, or ``unclear``."""
     @property
-    def left_out(self) -> list[str]: ...
+    def headline(self) -> str: ...
+    @property
+    def advice(self) -> str: ...
+    @property
+    def time(self) -> float: ...
+    @property
+    def device(self) -> str: ...
+    @property
+    def numbers(self) -> Numbers | None: ...
+    @property
+    def requested_at(self) -> list[str]:
+        """The Python stack of the request, innermost first."""
+    @property
+    def cycles(self) -> Finding | None: ...
+    @property
+    def trace(self) -> str:
+        """The leak trace of the cycles."""
+    @property
+    def graphs(self) -> list[Finding]:
+        """Containers that keep tensors with their graphs."""
+    @property
+    def roles(self) -> dict[str, int]:
+        """Bytes by category; ``not visible`` is memory that only C++ holds."""
+    @property
+    def owners(self) -> list[Finding]: ...
+    @property
+    def growth(self) -> list[Growth]: ...
+    @property
+    def left_out(self) -> list[str]:
+        """The parts that were not examined, with the reason."""
+    @property
+    def seconds(self) -> float: ...
+    @staticmethod
+    def from_json(text: str) -> PostMortem: ...
+    def to_json(self) -> str:
+        """The post-mortem as JSON (``schema`` 1)."""
+    def to_text(self) -> str:
+        """The post-mortem as text. The first line is the verdict."""
+    def to_html(self, heap: Heap | None = None, growth: GrowthReport | None = None) -> str:
+        """A self-contained HTML page: the numbers, a treemap of the owners, growing tensors."""
+    def _repr_html_(self) -> str: ...
+
+@final
+class Examination:
+    """A post-mortem, put together part by part."""
+
+    def __new__(cls, device: str, time: float) -> Self: ...
+    @property
+    def found(self) -> PostMortem: ...
+    def page(self) -> str: ...
+    def leave_out(self, part: str) -> None: ...
+    def judge(self, seconds: float) -> None: ...
+    def stack(self, lines: list[str]) -> None: ...
+    def segments(self, segments: list[dict[str, Any]], stream: int | None) -> None: ...
+    def numbers(
+        self,
+        device: int,
+        request: tuple[int, int, int],
+        *,
+        reserved: int,
+        allocated: int,
+        total: int | None,
+    ) -> None: ...
+    def cycles(self) -> None: ...
+    def growth(self, report: GrowthReport) -> None: ...
+    def live(self, seconds: float) -> None: ...
+    def owners(self) -> None: ...
 
 @final
 class CycleReport:
@@ -725,11 +826,9 @@ def redacts() -> bool: ...
 def shown_name(name: str) -> str: ...
 def shown_place(place: str) -> str: ...
 def framed(page: str) -> str: ...
-def post_mortem_page(found: str, heap: Heap | None, growth: GrowthReport | None) -> str: ...
 def unreachable_objects() -> list[object]: ...
-def unreachable_memory(device: str) -> list[tuple[int, int]]: ...
+def memory_in_use(device: str, seconds: float) -> dict[str, list[tuple[int, int]]]: ...
 def is_backward_running() -> bool: ...
-def memory_in_use(device: str, seconds: float) -> MemoryInUse: ...
 def with_allocations(
     report: CycleReport, stacks: dict[tuple[str, int], list[tuple[str, int, str]]]
 ) -> CycleReport: ...

@@ -28,4 +28,4 @@ pub(crate) use found::{Fate, Found, confirm_gone, prefer};
 pub(crate) use inspector::DESCRIBED;
 pub use inspector::Inspector;
 pub use monitor::{Moment, Monitor};
-pub use out_of_memory::Pieces;
+pub use out_of_memory::{MemoryInUse, Pieces};

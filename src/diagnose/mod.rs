@@ -1,5 +1,5 @@
 //! From graph facts to a leak that a person can fix: its cycle, its cut, its signature, the
-//! pattern it follows and what to change.
+//! pattern it follows and what to change. From numbers to what grows, and why memory ran out.
 
 #![forbid(unsafe_code)]
 
@@ -11,7 +11,9 @@ pub mod known;
 pub mod library;
 pub mod patterns;
 mod repeat;
+pub mod segments;
 mod signature;
+pub mod verdict;
 
 pub use case::Case;
 pub use patterns::{Advice, Pattern};

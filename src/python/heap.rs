@@ -10,16 +10,14 @@ use pyo3::types::PyDict;
 use super::off;
 use super::state::state;
 use crate::model::diff::Diff;
-use crate::model::growth::GrowthReport;
 use crate::model::heap::{Buffer, By, Row};
-use crate::model::post_mortem::PostMortem;
 use crate::model::{heap as model, human_bytes};
 use crate::render::html::live;
 
 /// What memory is alive, and who owns it.
 #[pyclass(frozen, module = "cyclescope")]
 pub struct Heap {
-    heap: Arc<model::Heap>,
+    pub heap: Arc<model::Heap>,
 }
 
 #[pymethods]
@@ -284,28 +282,4 @@ pub fn heap(py: Python<'_>, redact: bool) -> PyResult<Heap> {
 #[pyfunction]
 pub fn framed(page: String) -> String {
     live::framed(page)
-}
-
-/// The page of an out-of-memory error, from its JSON, the heap, and what grew.
-///
-/// # Errors
-/// If either JSON is none.
-#[pyfunction]
-pub fn post_mortem_page(
-    py: Python<'_>,
-    found: &str,
-    heap: Option<&Bound<'_, Heap>>,
-    growth: Option<&Bound<'_, GrowthReport>>,
-) -> PyResult<String> {
-    let process = state(py)?.watcher.inspector().process_to_tell(py);
-    let heap = heap.map(|heap| Arc::clone(&heap.get().heap));
-    let growth = growth.map(Bound::get);
-    py.detach(|| {
-        let found: PostMortem = read(found)?;
-        Ok(live::post_mortem(&found, heap.as_deref(), growth, &process))
-    })
-}
-
-fn read<T: serde::de::DeserializeOwned>(json: &str) -> PyResult<T> {
-    serde_json::from_str(json).map_err(|error| PyValueError::new_err(error.to_string()))
 }

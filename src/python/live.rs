@@ -1,7 +1,6 @@
 //! What is alive, for the parts of the package that say when to look: growth and out-of-memory errors.
 
 use std::hash::BuildHasher;
-use std::time::{Duration, Instant};
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -9,7 +8,7 @@ use rustc_hash::FxBuildHasher;
 
 use super::selection;
 use super::state::state;
-use crate::analysis::{Moment, Monitor, Pieces};
+use crate::analysis::{Moment, Monitor};
 use crate::model::growth::{Growth, GrowthReport};
 use crate::render::html::live;
 
@@ -146,58 +145,6 @@ impl GrowthReport {
     fn from_json(text: &str) -> PyResult<Self> {
         serde_json::from_str(text).map_err(|error| PyValueError::new_err(error.to_string()))
     }
-}
-
-/// What the memory of a device is for, each piece as `(pointer, bytes)`.
-#[pyclass(frozen, get_all, module = "cyclescope")]
-pub struct MemoryInUse {
-    parameters: Pieces,
-    gradients: Pieces,
-    optimizer_state: Pieces,
-    module_buffers: Pieces,
-    saved: Pieces,
-    other: Pieces,
-    /// `(owner, tensors, freed)` of each collection of tensors with graphs.
-    graphs: Vec<(String, usize, Pieces)>,
-    working: Pieces,
-    left_out: Vec<String>,
-}
-
-/// What the memory of a device is for; may take about so many seconds.
-#[pyfunction]
-pub fn memory_in_use(py: Python<'_>, device: &str, seconds: f64) -> PyResult<MemoryInUse> {
-    let patience = Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX);
-    let now = Instant::now();
-    let deadline = now
-        .checked_add(patience)
-        .unwrap_or(now + Duration::from_secs(3600));
-    let state = state(py)?;
-    let found = state
-        .watcher
-        .inspector()
-        .memory_in_use(py, device, deadline)?;
-    let graphs = found.graphs.into_iter();
-    Ok(MemoryInUse {
-        parameters: found.parameters,
-        gradients: found.gradients,
-        optimizer_state: found.optimizer_state,
-        module_buffers: found.module_buffers,
-        saved: found.saved,
-        other: found.other,
-        graphs: graphs.map(|it| (it.owner, it.tensors, it.freed)).collect(),
-        working: found.working,
-        left_out: found.left_out,
-    })
-}
-
-/// The memory of garbage on a device, as `(pointer, bytes)`.
-#[pyfunction]
-pub fn unreachable_memory(py: Python<'_>, device: String) -> PyResult<Pieces> {
-    let devices = selection(&[device])?;
-    state(py)?
-        .watcher
-        .inspector()
-        .unreachable_memory(py, &devices)
 }
 
 /// True if some thread is in a backward pass of PyTorch's.

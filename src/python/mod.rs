@@ -8,6 +8,7 @@
 mod heap;
 mod live;
 mod pending;
+mod post_mortem;
 mod report;
 mod retention;
 mod state;
@@ -48,13 +49,13 @@ mod _native {
     }
 
     #[pymodule_export]
-    use super::heap::{Heap, HeapDiff, HeapTable, framed, heap, post_mortem_page};
+    use super::heap::{Heap, HeapDiff, HeapTable, framed, heap};
     #[pymodule_export]
-    use super::live::{
-        GrowthWatch, MemoryInUse, is_backward_running, memory_in_use, unreachable_memory,
-    };
+    use super::live::{GrowthWatch, is_backward_running};
     #[pymodule_export]
     use super::pending::call_in_main_thread;
+    #[pymodule_export]
+    use super::post_mortem::{Examination, memory_in_use};
     #[pymodule_export]
     use super::report::{CycleReport, Leak};
     #[pymodule_export]
@@ -72,6 +73,8 @@ mod _native {
     use crate::model::growth::{Growth, GrowthReport};
     #[pymodule_export]
     use crate::model::heap::{Buffer as HeapBuffer, Row as HeapRow};
+    #[pymodule_export]
+    use crate::model::post_mortem::{Finding, Numbers, PostMortem};
     #[pymodule_export]
     use crate::model::rank::Rank;
     #[pymodule_export]

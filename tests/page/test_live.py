@@ -71,7 +71,7 @@ def growth(text: str = "") -> _native.GrowthReport:
     return _native.GrowthReport.from_json(json.dumps(report))
 
 
-def post_mortem(text: str = "") -> str:
+def post_mortem(text: str = "") -> _native.PostMortem:
     found = {
         "verdict": f"kept-graphs{text}",
         "headline": f"`history` keeps 600 MiB{text}",
@@ -91,7 +91,7 @@ def post_mortem(text: str = "") -> str:
         "requested_at": [f"train.py:12 step{text}"],
         "left_out": [f"what grew{text}"],
     }
-    return json.dumps(found)
+    return _native.PostMortem.from_json(json.dumps(found))
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +102,7 @@ def pages(heap: cyclescope.Heap, page: str) -> dict[str, str]:
         "diff": heap.diff(cyclescope.heap()).to_html(),
         "retention": cyclescope.why_alive(kept).to_html(),
         "growth": growth().to_html(),
-        "post-mortem": _native.post_mortem_page(post_mortem(), heap, growth()),
+        "post-mortem": post_mortem().to_html(heap, growth()),
     }
 
 
@@ -316,7 +316,7 @@ def test_the_post_mortem_shows_the_request_to_scale(pages: dict[str, str], open_
 def test_hostile_text_stays_text(heap: cyclescope.Heap, open_page: Open, text: str) -> None:
     for page in (
         growth(text).to_html(),
-        _native.post_mortem_page(post_mortem(text), None, growth(text)),
+        post_mortem(text).to_html(None, growth(text)),
     ):
         check_harmless(open_page(page))
 

@@ -131,9 +131,7 @@ def test_what_is_no_report_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="at line"):
         _native.GrowthReport.from_json(text)
     with pytest.raises(ValueError, match="at line"):
-        _native.post_mortem_page(
-            text.replace("found", "owners").replace("steps", "cycles"), None, None
-        )
+        _native.PostMortem.from_json(text.replace("found", "owners").replace("steps", "cycles"))
 
 
 def test_numbers_of_any_size_are_shown() -> None:
@@ -144,8 +142,7 @@ def test_numbers_of_any_size_are_shown() -> None:
     }
     page = _native.GrowthReport.from_json(json.dumps(report)).to_html()
     numbers = {"requested": most, "limit": 0, "reserved": most, "allocated": most}
-    page += _native.post_mortem_page(
-        json.dumps({"numbers": numbers, "roles": {"a": most, "b": most}}), None, None
-    )
+    found = {"numbers": numbers, "roles": {"a": most, "b": most}}
+    page += _native.PostMortem.from_json(json.dumps(found)).to_html()
     assert "16.0 EiB" in page
     assert "NaN" not in page

@@ -48,7 +48,6 @@ fn died(text: &str) -> PostMortem {
         details: vec![format!("activation{text}")],
     };
     PostMortem {
-        schema: 1,
         verdict: format!("kept-graphs{text}"),
         headline: format!("`history` keeps the graphs{text}"),
         advice: format!("Store `.item()`{text}"),
@@ -63,7 +62,7 @@ fn died(text: &str) -> PostMortem {
             elsewhere: Some(3 << 30),
             largest_free_block: 64 << 20,
             free_in_blocks: 200 << 20,
-            private: 0,
+            ..Numbers::default()
         }),
         requested_at: vec![format!("train.py:12 step{text}")],
         cycles: Some(finding("cycles")),
