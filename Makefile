@@ -113,7 +113,7 @@ test-miri: ## the plain Rust rooms under Miri, which finds undefined behaviour (
 # which copy what lies on the stack from under it. It has to find the C++ library, which PyTorch brings in
 # late, when it begins. What it finds ends the process, before pytest shows what the process has written:
 # it is in files of its own.
-ASAN_TESTS := $(addprefix tests/collector/test_,hook.py witness.py glance.py) \
+ASAN_TESTS := $(addprefix tests/collector/test_,hook.py witness.py triage.py) \
     $(addprefix tests/capture/test_,odd_objects.py hostile.py hostile_fuzz.py) \
     $(wildcard tests/watch/test_faults_*.py) \
     $(addprefix tests/analysis/test_,heap.py random_graphs.py) tests/model/test_report_files.py

@@ -16,19 +16,21 @@ RESULTS = Path(__file__).parent / "RESULTS.md"
 def arguments(doc: str) -> argparse.ArgumentParser:
     """A parser with the options that all benchmarks have."""
     parser = argparse.ArgumentParser(description=doc.partition("\n")[0])
-    parser.add_argument("--record", action="store_true", help=f"append the table to {RESULTS.name}")
+    parser.add_argument("--record", action="store_true", help=f"put the table into {RESULTS.name}")
     return parser
 
 
 def publish(title: str, lines: Sequence[str], *, record: bool) -> None:
-    """Print a section and, if asked to, append it to the results."""
+    """Print a section. If asked to, put it into the results for that of this machine."""
     command = f"python {Path(sys.argv[0]).parent.name}/{Path(sys.argv[0]).name}"
     day = time.strftime("%Y-%m-%d")
-    section = f"## {title}\n\n`{command}` on {machine()}, {day}\n\n" + "\n".join(lines) + "\n"
-    print(section)
+    section = f"{title}\n\n`{command}` on {machine()}, {day}\n\n" + "\n".join(lines) + "\n"
+    print(f"## {section}")
     if record:
-        with RESULTS.open("a", encoding="utf-8") as results:
-            results.write(f"\n{section}")
+        head, *sections = RESULTS.read_text(encoding="utf-8").split("\n## ")
+        of_this = (f"{title}\n\n`{command}", f"` on {processor()} ")
+        others = [other for other in sections if not all(part in other for part in of_this)]
+        RESULTS.write_text("\n## ".join([head, *others, section]), encoding="utf-8")
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

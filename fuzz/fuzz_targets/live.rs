@@ -8,12 +8,12 @@ use cyclescope::model::post_mortem::PostMortem;
 use cyclescope::model::report::Process;
 use cyclescope::model::retention::Retention;
 use cyclescope::render::html::live;
+use cyclescope::render::text;
 use cyclescope_fuzz::HARMFUL;
 use cyclescope_fuzz::markup::check;
 use cyclescope_fuzz::mutate::mutate;
 use libfuzzer_sys::{Corpus, fuzz_mutator, fuzz_target};
-use serde_json::Value;
-use serde_json::from_value as read;
+use serde_json::{Value, from_value as read};
 
 fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
     mutate(data, size, max_size, seed)
@@ -35,13 +35,13 @@ fuzz_target!(|data: &[u8]| -> Corpus {
     if let Some(heap) = &heap {
         check(&live::heap(heap));
         for by in [By::Owner, By::Class, By::Module, By::Site, By::Category] {
-            check_text(&heap.top(by, 10).to_text());
+            check_text(&text::table(&heap.top(by, 10)));
         }
-        check_text(&heap.to_text());
+        check_text(&text::heap(heap));
         if let Some(earlier) = &earlier {
             let diff = heap.diff(earlier);
             check(&live::diff(&diff));
-            check_text(&diff.to_text());
+            check_text(&text::diff(&diff));
         }
     }
     if let Some(growth) = &growth {
@@ -57,7 +57,7 @@ fuzz_target!(|data: &[u8]| -> Corpus {
     }
     if let Some(retention) = &retention {
         check(&live::retention(retention));
-        check_text(&retention.to_text());
+        check_text(&text::retention(retention));
     }
     Corpus::Keep
 });

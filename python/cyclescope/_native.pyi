@@ -679,10 +679,10 @@ class HeapBuffer:
         """The owner without indices and lengths: the same for all buffers of a growing list."""
     @property
     def first_owner(self) -> str:
-        """The first thing with a name on the way to it, and its type."""
+        """The first thing with a name on that path, and its type."""
     @property
     def branch(self) -> int:
-        """Index among ``branches`` of the JSON at which that way ends."""
+        """Index among ``branches`` of the JSON at which that path ends."""
     @property
     def module(self) -> str:
         """The module at the start of that path, or the file of the running function."""
@@ -797,7 +797,7 @@ class RetentionPath:
         """Number of paths that differ from this one only in an index."""
     @property
     def steps(self) -> list[Step]:
-        """The objects on the way, the one asked about last."""
+        """The objects on the path, the one asked about last."""
     def __len__(self) -> int: ...
     def __getitem__(self, index: int, /) -> Step: ...
     def __iter__(self) -> Iterator[Step]: ...

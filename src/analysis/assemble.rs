@@ -87,7 +87,7 @@ impl Described {
                     node: Some(node.index() as u32),
                     type_name: object.description.type_name.clone(),
                     label: object.description.label.clone(),
-                    location: place(object).map(location),
+                    location: place(object).map(Location::from),
                     edge: graph[edge].name.to_string(),
                     allocated_at: self.allocated_at(node),
                 }
@@ -114,7 +114,7 @@ impl Described {
                 Some(Cut {
                     owner: graph[from].description.label.clone(),
                     edge: graph[edge].name.to_string(),
-                    location: cut_place(graph, cycle, from, to).map(location),
+                    location: cut_place(graph, cycle, from, to).map(Location::from),
                     proven: diagnosis.cuts_free,
                     source: from.index() as u32,
                     target: to.index() as u32,
@@ -155,7 +155,7 @@ impl Described {
 
     fn allocated_at(&self, node: NodeIndex) -> Option<Location> {
         let place = self.allocations.get(node.index())?;
-        place.as_ref().map(location)
+        place.as_ref().map(Location::from)
     }
 
     fn drawing(&self, buffers: &[Buffer]) -> Graph {
@@ -181,7 +181,7 @@ impl Described {
                     },
                     type_name: node.description.type_name.clone(),
                     label: node.description.label.clone(),
-                    location: place(node).map(location),
+                    location: place(node).map(Location::from),
                     buffer: buffer.map(|i| i as u32),
                     in_cycle: cycle_nodes[index.index()],
                     details: node
@@ -324,13 +324,6 @@ fn cut_place<'a>(
 /// Where an object's code is; for a tensor, whose class is the framework's, nowhere.
 fn place(node: &LeakNode) -> Option<&Place> {
     node.description.place.as_ref().filter(|_| !node.is_buffer)
-}
-
-fn location(place: &Place) -> Location {
-    Location {
-        file: place.file.clone(),
-        line: place.line,
-    }
 }
 
 fn hop(hop: &graph::Hop) -> Option<Hop> {

@@ -162,7 +162,7 @@ pub(crate) fn prefer(earlier: &[Found], found: &mut Vec<Found>) {
 }
 
 impl Found {
-    /// True if some reference of the cycle, or on the way to a buffer, has no name.
+    /// True if some reference of the cycle, or on the path to a buffer, has no name.
     fn is_nameless(&self) -> bool {
         let nameless = ReferenceName::Unnamed.to_string();
         let first = self.occurrences.first();

@@ -17,10 +17,10 @@ use crate::capture::{AllocationTraces, who_passes_argument};
 use crate::cpython::{dict_items, find_item, int_value, text_of};
 use crate::device::{DeviceBuffer, DeviceSelection, Frameworks, attributes_of};
 use crate::diagnose::growth::{self, GrowthPattern};
+use crate::diagnose::in_function;
 use crate::graph::{ShortestPaths, hide_unless_code};
 use crate::model::human_bytes;
 use crate::model::redact::shorten;
-use crate::model::retention::in_function;
 
 /// Fewer members that Python holds than these are no pattern.
 const FEW: usize = 3;
@@ -121,7 +121,7 @@ impl Inspector {
     ) -> PyResult<Vec<Option<String>>> {
         let live = Live::take(self, py, None, Depth::Graphs)?;
         let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
-        let ways = live.ways();
+        let ways = live.shortest_paths();
         let found: Vec<Vec<u32>> = attributes
             .iter()
             .map(|&(object, value)| {
@@ -193,7 +193,7 @@ impl<'a, 'py> Look<'a, 'py> {
             frameworks,
             live,
             graphs: Graphs::new(inspector, frameworks, live),
-            ways: live.ways(),
+            ways: live.shortest_paths(),
             traces: AllocationTraces::new(live.py()),
             modules: OnceCell::new(),
         }

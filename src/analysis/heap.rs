@@ -14,20 +14,20 @@ use super::naming::Naming;
 use crate::analysis::live::Depth;
 use crate::capture::{AllocationTraces, Place};
 use crate::device::{Frameworks, allocator_bytes};
+use crate::diagnose::{Branches, NamedPath, NamedRoot};
 use crate::graph::{Dominators, ShortestPaths};
-use crate::model::heap::{Buffer, Category, Class, Device, Heap, SCHEMA, file_of, is_host};
-use crate::model::owners::Branches;
+use crate::model::heap::{Branch, Buffer, Category, Class, Device, Heap, SCHEMA, is_host};
 use crate::model::redact::{NOTE, shorten};
 use crate::model::report::{Extents, Location, Step};
-use crate::model::retention::{Beginning, Path, RootKind};
+use crate::model::retention::{Path, RootKind};
 use crate::model::words::without_indices;
 
 /// So many buffers, the largest, are named; the others count where their class and device do.
 const NAMED: usize = 20_000;
-/// Of so many buffers, the largest, it is looked for further ways, and so many are told.
+/// Of so many buffers, the largest, it is looked for further paths, and so many are told.
 const EXPLAINED: usize = 40;
 const FURTHER: usize = 4;
-/// A chain of dominators is followed so far to see who keeps a buffer alone.
+/// A chain of dominators is followed so far to see who retains a buffer.
 const CHAIN: usize = 10_000;
 
 /// Measures the parts of the work.
@@ -76,54 +76,14 @@ impl Inspector {
         let first_peak = live.bytes();
         live.objects.forget_numbers();
         clock.lap("purposes");
-        let ways = live.ways();
+        let paths = live.shortest_paths();
         clock.lap("ways");
         let dominators = Dominators::new(live.graph(), &live.roots());
-        let second_peak = live.bytes() + ways.bytes() + dominators.peak_bytes();
+        let second_peak = live.bytes() + paths.bytes() + dominators.peak_bytes();
         let retained = live.retained(&dominators);
         clock.lap("dominators");
 
-        let order = largest_first(&live.buffers);
-        let best: Vec<Vec<u32>> = order
-            .iter()
-            .take(NAMED)
-            .map(|&index| way_to_holder(&ways, &live.buffers[index]))
-            .collect();
-        let further = further_ways(&live, &ways, &best);
-        let all: Vec<Vec<u32>> = best
-            .iter()
-            .chain(further.iter().flatten())
-            .cloned()
-            .collect();
-        let naming = Naming::new(self, &frameworks, &live, &all);
-        drop(all);
-        let traces = AllocationTraces::new(py);
-        let mut branches = Branches::default();
-        let buffers: Vec<Buffer> = order
-            .iter()
-            .enumerate()
-            .map(|(rank, &index)| {
-                let known = &live.buffers[index];
-                let way = best.get(rank).map_or(&[][..], Vec::as_slice);
-                let path = match way {
-                    [] => Path::default(),
-                    way => naming.path(way, &naming.beginning(way)),
-                };
-                let mut row = describe(known, &naming, way, &path);
-                let keepers: FxHashSet<u32> = dominators.above(known.node).take(CHAIN).collect();
-                row.alone = way
-                    .get(owner_index(way, &naming))
-                    .is_some_and(|owner| keepers.contains(owner));
-                row.branch = branches.add(&path, known.size(), |object| keepers.contains(&object));
-                row.also = distinct(further.get(rank).into_iter().flatten(), &naming, &path);
-                row.site = way
-                    .last()
-                    .and_then(|&holder| traces.place_of(&live.object(holder)?))
-                    .map(|place| self.shown_location(place));
-                row.category = purposes.get(&index).copied().unwrap_or(category(known));
-                row
-            })
-            .collect();
+        let (buffers, branches) = self.buffers(&live, &frameworks, &paths, &dominators, &purposes);
         let classes = self.classes_of(&live, &dominators, &retained);
         clock.lap("names");
         let heap = Heap {
@@ -131,7 +91,7 @@ impl Inspector {
             time: now(),
             objects: live.objects.len() as u64,
             references: live.graph().edge_count() as u64,
-            unreachable: live.unreached(&ways),
+            unreachable: live.unreached(&paths),
             pause_ms: 0.0,
             phases: Vec::new(),
             working_bytes: first_peak.max(second_peak) as u64,
@@ -140,9 +100,8 @@ impl Inspector {
             classes,
             notes: self.notes_on(&live),
             process: self.process_to_tell(py),
-            branches: branches.into_vec(),
+            branches,
         };
-        drop(naming);
         drop(live);
         clock.lap("release");
         Ok(Heap {
@@ -150,6 +109,60 @@ impl Inspector {
             phases: clock.phases,
             ..heap
         })
+    }
+
+    /// The buffers, the largest first, and the tree of the paths to them.
+    fn buffers(
+        &self,
+        live: &Live<'_>,
+        frameworks: &Frameworks,
+        paths: &ShortestPaths,
+        dominators: &Dominators,
+        purposes: &FxHashMap<usize, Category>,
+    ) -> (Vec<Buffer>, Vec<Branch>) {
+        let order = largest_first(&live.buffers);
+        let best: Vec<Vec<u32>> = order
+            .iter()
+            .take(NAMED)
+            .map(|&index| path_to_holder(paths, &live.buffers[index]))
+            .collect();
+        let further = further_paths(live, paths, &best);
+        let all: Vec<Vec<u32>> = best
+            .iter()
+            .chain(further.iter().flatten())
+            .cloned()
+            .collect();
+        let naming = Naming::new(self, frameworks, live, &all);
+        drop(all);
+        let traces = AllocationTraces::new(live.py());
+        let mut branches = Branches::default();
+        let buffers = order
+            .iter()
+            .enumerate()
+            .map(|(rank, &index)| {
+                let known = &live.buffers[index];
+                let nodes = best.get(rank).map_or(&[][..], Vec::as_slice);
+                let named = match nodes {
+                    [] => NamedPath::default(),
+                    nodes => naming.path(nodes, &naming.root(nodes)),
+                };
+                let path = &named.path;
+                let mut row = describe(known, &naming, nodes, path);
+                let keepers: FxHashSet<u32> = dominators.above(known.node).take(CHAIN).collect();
+                row.alone = nodes
+                    .get(owner_index(nodes, &naming))
+                    .is_some_and(|owner| keepers.contains(owner));
+                row.branch = branches.add(&named, known.size(), |object| keepers.contains(&object));
+                row.also = distinct(further.get(rank).into_iter().flatten(), &naming, path);
+                row.site = nodes
+                    .last()
+                    .and_then(|&holder| traces.place_of(&live.object(holder)?))
+                    .map(|place| self.shown_location(place));
+                row.category = purposes.get(&index).copied().unwrap_or(category(known));
+                row
+            })
+            .collect();
+        (buffers, branches.into_vec())
     }
 
     fn notes_on(&self, live: &Live<'_>) -> Vec<String> {
@@ -171,17 +184,14 @@ impl Inspector {
         if self.redacts() {
             shorten(&mut place.file);
         }
-        Location {
-            file: place.file,
-            line: place.line,
-        }
+        Location::from(&place)
     }
 
     /// What the buffers of modules, optimizers and leaves are for, by index.
     fn purposes(&self, frameworks: &Frameworks, live: &mut Live<'_>) -> FxHashMap<usize, Category> {
         let mut purposes = FxHashMap::default();
         let (kept, optimizers) = self.kept_by_modules_and_optimizers(frameworks, live);
-        // A parameter is its module's, though the way through an optimizer is shorter.
+        // A parameter is its module's, though the path through an optimizer is shorter.
         live.late = optimizers;
         for (node, part) in kept {
             let category = part.category();
@@ -284,9 +294,9 @@ impl Live<'_> {
             .find_map(|&target| self.memory_index(target))
     }
 
-    fn unreached(&self, ways: &ShortestPaths) -> u64 {
+    fn unreached(&self, paths: &ShortestPaths) -> u64 {
         (0..self.objects.len() as u32)
-            .filter(|&node| !ways.reaches(node))
+            .filter(|&node| !paths.reaches(node))
             .count() as u64
     }
 }
@@ -302,14 +312,14 @@ impl LiveBuffer {
     }
 }
 
-/// Of the largest buffers, the ways through other objects that refer to their holder, each the shortest
+/// Of the largest buffers, the paths through other objects that refer to their holder, each the shortest
 /// to that object. One pass over all references.
-fn further_ways(live: &Live<'_>, ways: &ShortestPaths, best: &[Vec<u32>]) -> Vec<Vec<Vec<u32>>> {
+fn further_paths(live: &Live<'_>, paths: &ShortestPaths, best: &[Vec<u32>]) -> Vec<Vec<Vec<u32>>> {
     let best = &best[..best.len().min(EXPLAINED)];
     let ranks: FxHashMap<u32, usize> = best
         .iter()
         .enumerate()
-        .filter_map(|(rank, way)| Some((*way.last()?, rank)))
+        .filter_map(|(rank, nodes)| Some((*nodes.last()?, rank)))
         .collect();
     let mut further = vec![Vec::new(); best.len()];
     let graph = live.graph();
@@ -318,13 +328,13 @@ fn further_ways(live: &Live<'_>, ways: &ShortestPaths, best: &[Vec<u32>]) -> Vec
             let Some(&rank) = ranks.get(to) else { continue };
             let is_next = best[rank].iter().rev().nth(1) == Some(&from);
             let found: &mut Vec<Vec<u32>> = &mut further[rank];
-            if is_next || found.len() >= 2 * FURTHER || !ways.reaches(from) {
+            if is_next || found.len() >= 2 * FURTHER || !paths.reaches(from) {
                 continue;
             }
-            let mut way = ways.path_to(from);
-            if !way.contains(to) && !live.objects.is_type_reference(from, *to) {
-                way.push(*to);
-                found.push(way);
+            let mut nodes = paths.path_to(from);
+            if !nodes.contains(to) && !live.objects.is_type_reference(from, *to) {
+                nodes.push(*to);
+                found.push(nodes);
             }
         }
     }
@@ -334,49 +344,50 @@ fn further_ways(live: &Live<'_>, ways: &ShortestPaths, best: &[Vec<u32>]) -> Vec
     further
 }
 
-/// The ways in words, without those that are like another but for an index.
-fn distinct<'w>(
-    ways: impl Iterator<Item = &'w Vec<u32>>,
+/// The paths in words, without those that are like another but for an index.
+fn distinct<'p>(
+    paths: impl Iterator<Item = &'p Vec<u32>>,
     naming: &Naming<'_, '_>,
     best: &Path,
 ) -> Vec<String> {
     let mut seen = FxHashSet::from_iter([without_indices(&best.words)]);
-    ways.map(|way| naming.path(way, &naming.beginning(way)).words)
+    paths
+        .map(|nodes| naming.path(nodes, &naming.root(nodes)).path.words)
         .filter(|words| seen.insert(without_indices(words)))
         .take(FURTHER)
         .collect()
 }
 
-/// The way to the object that holds a buffer, and comes first on the way to it.
-fn way_to_holder(ways: &ShortestPaths, buffer: &LiveBuffer) -> Vec<u32> {
-    let mut way = ways.path_to(buffer.node);
-    way.pop();
-    if way.is_empty() {
-        way.push(buffer.holder);
+/// The path to the object that holds a buffer, and comes first on the path to it.
+fn path_to_holder(paths: &ShortestPaths, buffer: &LiveBuffer) -> Vec<u32> {
+    let mut nodes = paths.path_to(buffer.node);
+    nodes.pop();
+    if nodes.is_empty() {
+        nodes.push(buffer.holder);
     }
-    way
+    nodes
 }
 
-/// The position on a way of what has a name first: what a module's variable or a local one holds.
-fn owner_index(way: &[u32], naming: &Naming<'_, '_>) -> usize {
-    match naming.beginning(way) {
+/// The position on a path of what has a name first: what a module's variable or a local one holds.
+fn owner_index(nodes: &[u32], naming: &Naming<'_, '_>) -> usize {
+    match naming.root(nodes) {
         // module, its dictionary, what that holds
-        Beginning::Module(_) => 2.min(way.len().saturating_sub(1)),
-        Beginning::Local { .. } => 1.min(way.len().saturating_sub(1)),
+        NamedRoot::Module(_) => 2.min(nodes.len().saturating_sub(1)),
+        NamedRoot::Local { .. } => 1.min(nodes.len().saturating_sub(1)),
         _ => 0,
     }
 }
 
-fn describe(known: &LiveBuffer, naming: &Naming<'_, '_>, way: &[u32], path: &Path) -> Buffer {
+fn describe(known: &LiveBuffer, naming: &Naming<'_, '_>, nodes: &[u32], path: &Path) -> Buffer {
     let holder = path.steps.last().map(|step: &Step| step.type_name.clone());
-    let module = match naming.beginning(way) {
-        Beginning::Module(name) => name,
-        Beginning::Local {
+    let module = match naming.root(nodes) {
+        NamedRoot::Module(name) => name,
+        NamedRoot::Local {
             place: Some(place), ..
-        } => file_of(&Location {
-            file: place.file,
-            line: place.line,
-        }),
+        } => {
+            let name = place.file.rsplit(['/', '\\']).next();
+            name.unwrap_or_default().to_owned()
+        }
         _ => String::new(),
     };
     let buffer = &known.buffer;

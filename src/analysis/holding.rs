@@ -35,7 +35,7 @@ pub(super) struct Holding {
 impl Live<'_> {
     /// What refers to the objects of `reaching` and is itself reached from a root. What C++ alone refers
     /// by, such as an autograd function, does not count. One pass over all references.
-    pub(super) fn referrers(&self, ways: &ShortestPaths, reaching: &Reaching) -> Reaching {
+    pub(super) fn referrers(&self, paths: &ShortestPaths, reaching: &Reaching) -> Reaching {
         let graph = self.graph();
         let mut wanted = vec![false; graph.node_count()];
         for &node in reaching.keys() {
@@ -44,7 +44,7 @@ impl Live<'_> {
         let mut found = Reaching::default();
         for from in 0..graph.node_count() as u32 {
             for &to in graph.targets(from) {
-                if !wanted[to as usize] || !ways.reaches(from) || from == to {
+                if !wanted[to as usize] || !paths.reaches(from) || from == to {
                     continue;
                 }
                 let in_cpp = self.hidden.contains_key(&(from, to)) && !self.is_frame(from);
@@ -66,7 +66,7 @@ impl Live<'_> {
     pub(super) fn common_holder(
         &self,
         inspector: &Inspector,
-        ways: &ShortestPaths,
+        paths: &ShortestPaths,
         members: &[u32],
     ) -> Holding {
         let positions = members.iter().zip(0..);
@@ -74,7 +74,7 @@ impl Live<'_> {
         let mut seen: FxHashSet<u32> = members.iter().copied().collect();
         let mut holding = Holding::default();
         for level in 0..LEVELS {
-            let mut above = self.referrers(ways, &reaching);
+            let mut above = self.referrers(paths, &reaching);
             above.retain(|node, _| !seen.contains(node));
             if level == 0 {
                 let mut held: Vec<usize> = above.values().flatten().map(|&i| i as usize).collect();
@@ -86,7 +86,7 @@ impl Live<'_> {
             above.retain(|&node, _| self.can_hold(inspector, node));
             let mut order: Vec<(u32, Vec<u32>)> = above.into_iter().collect();
             order.sort_by_key(|(node, members)| {
-                let length = ways.path_to(*node).len();
+                let length = paths.path_to(*node).len();
                 (std::cmp::Reverse(members.len()), length, *node)
             });
             let most = (MOST * holding.held.len() as f64).max(2.0);
@@ -172,12 +172,12 @@ impl Live<'_> {
         &self,
         inspector: &Inspector,
         frameworks: &Frameworks,
-        ways: &ShortestPaths,
+        paths: &ShortestPaths,
         nodes: &[u32],
     ) -> Vec<String> {
-        let ways: Vec<Vec<u32>> = nodes.iter().map(|&node| ways.path_to(node)).collect();
-        let naming = Naming::new(inspector, frameworks, self, &ways);
-        let owners = ways.iter().map(|way| naming.owner(way));
+        let all: Vec<Vec<u32>> = nodes.iter().map(|&node| paths.path_to(node)).collect();
+        let naming = Naming::new(inspector, frameworks, self, &all);
+        let owners = all.iter().map(|nodes| naming.owner(nodes));
         owners.map(Option::unwrap_or_default).collect()
     }
 }

@@ -64,9 +64,10 @@ impl Inspector {
     /// # Errors
     /// If the interpreter is not a CPython that cyclescope knows.
     pub fn new(py: Python<'_>) -> PyResult<Self> {
+        let builtins = Builtins::new(py)?;
         Ok(Self {
-            builtins: Builtins::new(py)?,
-            layouts: Layouts::known(py),
+            layouts: Layouts::known(py, &builtins),
+            builtins,
             heads: HeadLayout::new(py),
             table: RefCell::new(TypeTable::new()),
             marks: Cell::default(),
@@ -173,7 +174,7 @@ impl Inspector {
             .iter()
             .map(|&object| self.object(py, object as usize))
             .collect();
-        if !self.glance(py, in_turn(&garbage), devices)?.holds_buffer {
+        if !self.triage(py, in_turn(&garbage), devices)?.holds_buffer {
             return Ok((Vec::new(), garbage.len()));
         }
         let described = if most == usize::MAX {

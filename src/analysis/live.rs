@@ -56,7 +56,7 @@ pub enum Depth {
     Gradients,
 }
 
-/// Where a way begins.
+/// Where a path begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Root {
     /// An imported module, under the name that it has in `sys.modules`.
@@ -82,7 +82,7 @@ pub struct Live<'py> {
     modules: Vec<(u32, String)>,
     /// Nodes of frames of the program's, with their index in `frames`.
     frame_nodes: Vec<(u32, usize)>,
-    /// Objects through which ways are looked for after those through others.
+    /// Objects through which paths are looked for after those through others.
     pub late: Vec<u32>,
     /// The autograd functions met.
     pub functions: Vec<u32>,
@@ -250,35 +250,35 @@ impl<'py> Live<'py> {
         roots
     }
 
-    /// A shortest way to each node: from what has a name first, classes through their instances later,
+    /// A shortest path to each node: from what has a name first, classes through their instances later,
     /// from outside last.
-    pub fn ways(&self) -> ShortestPaths {
-        let ways = ShortestPaths::new(self.graph().node_count());
-        self.find(ways, &[])
+    pub fn shortest_paths(&self) -> ShortestPaths {
+        let paths = ShortestPaths::new(self.graph().node_count());
+        self.find(paths, &[])
     }
 
-    /// As [`Live::ways`], to `wanted` and at least as far as those are; not through one of `ends`.
-    pub fn ways_to(&self, wanted: &[u32], ends: &[u32]) -> ShortestPaths {
-        let ways = ShortestPaths::until(self.graph().node_count(), wanted.to_vec());
-        self.find(ways, ends)
+    /// As [`Live::shortest_paths`], to `wanted` and at least as far as those are; not through one of `ends`.
+    pub fn shortest_paths_to(&self, wanted: &[u32], ends: &[u32]) -> ShortestPaths {
+        let paths = ShortestPaths::until(self.graph().node_count(), wanted.to_vec());
+        self.find(paths, ends)
     }
 
-    fn find(&self, mut ways: ShortestPaths, ends: &[u32]) -> ShortestPaths {
+    fn find(&self, mut paths: ShortestPaths, ends: &[u32]) -> ShortestPaths {
         let graph = self.graph();
         let passes = |from: u32| !ends.contains(&from);
         let is_type = |from, to| self.objects.is_type_reference(from, to);
-        ways.extend(graph, self.named_roots(), |from, to| {
+        paths.extend(graph, self.named_roots(), |from, to| {
             passes(from) && !is_type(from, to) && !self.late.contains(&from)
         });
-        ways.resume(graph, |from, _| passes(from));
-        ways.extend(graph, self.outside_roots(), |from, to| {
+        paths.resume(graph, |from, _| passes(from));
+        paths.extend(graph, self.outside_roots(), |from, to| {
             passes(from) && !is_type(from, to)
         });
-        ways.resume(graph, |from, _| passes(from));
-        ways
+        paths.resume(graph, |from, _| passes(from));
+        paths
     }
 
-    /// What the first node of a way is.
+    /// What the first node of a path is.
     pub fn root(&self, first: u32) -> Root {
         if let Some((_, name)) = self.modules.iter().find(|(node, _)| *node == first) {
             return Root::Module(name.clone());

@@ -5,7 +5,6 @@ mod busy;
 mod cycles;
 mod edges;
 mod found;
-mod glance;
 mod graphs;
 mod growth;
 mod heap;
@@ -20,6 +19,7 @@ mod process;
 mod purpose;
 mod room;
 mod sample;
+mod triage;
 mod unreachable;
 mod why;
 

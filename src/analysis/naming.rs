@@ -9,9 +9,9 @@ use super::live::{Extra, Live, Root};
 use crate::capture::{Classes, Description, ReferenceName, describe};
 use crate::cpython::ObjectKind;
 use crate::device::Frameworks;
+use crate::diagnose::{NamedPath, NamedRoot};
 use crate::graph::{LeakEdge, LeakGraph, LeakNode, fold, hide_unless_code, hide_values};
 use crate::model::redact::shorten;
-use crate::model::retention::{Beginning, Path};
 
 /// The names of references and descriptions of objects on some paths.
 ///
@@ -30,7 +30,7 @@ impl<'a, 'py> Naming<'a, 'py> {
         inspector: &Inspector,
         frameworks: &Frameworks,
         live: &'a Live<'py>,
-        ways: &[Vec<u32>],
+        paths: &[Vec<u32>],
     ) -> Self {
         let mut naming = Self {
             live,
@@ -41,8 +41,8 @@ impl<'a, 'py> Naming<'a, 'py> {
         let mut wanted: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
         let mut seen: FxHashSet<(u32, u32)> = FxHashSet::default();
         let mut order: Vec<u32> = Vec::new();
-        for way in ways {
-            for pair in way.windows(2) {
+        for nodes in paths {
+            for pair in nodes.windows(2) {
                 if let &[from, to] = pair
                     && seen.insert((from, to))
                 {
@@ -61,7 +61,7 @@ impl<'a, 'py> Naming<'a, 'py> {
                     }
                 }
             }
-            order.extend(way);
+            order.extend(nodes);
         }
         for (from, targets) in wanted {
             naming.name(inspector, frameworks, from, &targets);
@@ -114,11 +114,11 @@ impl<'a, 'py> Naming<'a, 'py> {
         }
     }
 
-    /// A way as a path, from the first node on.
-    pub fn path(&self, way: &[u32], beginning: &Beginning) -> Path {
+    /// The path along some nodes, in words, from the first on.
+    pub fn path(&self, nodes: &[u32], root: &NamedRoot) -> NamedPath {
         let mut chain = LeakGraph::default();
         let mut before: Option<(NodeIndex, u32)> = None;
-        for &node in way {
+        for &node in nodes {
             let description = self.descriptions.get(&node).cloned();
             let here = chain.add_node(LeakNode {
                 description: description
@@ -143,46 +143,45 @@ impl<'a, 'py> Naming<'a, 'py> {
                 shorten(&mut place.file);
             }
         }
-        Path::new(beginning, &chain)
+        NamedPath::new(root, &chain)
     }
 
-    /// Where the program has the last object of a way; `None` for an empty one.
-    pub fn owner(&self, way: &[u32]) -> Option<String> {
-        let path = (!way.is_empty()).then(|| self.path(way, &self.beginning(way)));
+    /// Where the program has the last object of a path; `None` for an empty one.
+    pub fn owner(&self, nodes: &[u32]) -> Option<String> {
+        let path = (!nodes.is_empty()).then(|| self.path(nodes, &self.root(nodes)));
         path.map(|path| path.owner())
     }
 
-    /// The root of a way in words.
-    pub fn beginning(&self, way: &[u32]) -> Beginning {
-        let root = way
-            .first()
-            .map_or(Root::Nothing, |&first| self.live.root(first));
-        let mut beginning = match root {
-            Root::Module(name) => Beginning::Module(name),
+    /// The root of a path in words.
+    pub fn root(&self, nodes: &[u32]) -> NamedRoot {
+        let first = nodes.first();
+        let root = first.map_or(Root::Nothing, |&first| self.live.root(first));
+        let mut named = match root {
+            Root::Module(name) => NamedRoot::Module(name),
             Root::Frame(index) => {
                 let frame = &self.live.frames[index];
                 let thread = self.live.threads.iter().find(|(id, _)| *id == frame.thread);
-                Beginning::Local {
+                NamedRoot::Local {
                     function: frame.function.clone(),
                     place: frame.place.clone(),
                     thread: thread.map(|(_, name)| name.clone()).unwrap_or_default(),
                 }
             }
-            Root::Outside => Beginning::Outside,
-            Root::Nothing => Beginning::Garbage,
+            Root::Outside => NamedRoot::Outside,
+            Root::Nothing => NamedRoot::Garbage,
         };
         if self.redacts {
-            hide(&mut beginning);
+            hide(&mut named);
         }
-        beginning
+        named
     }
 }
 
 /// Takes the values of the program and folders out of a root's words. A thread's name is a value.
-fn hide(beginning: &mut Beginning) {
-    match beginning {
-        Beginning::Module(name) => hide_unless_code(name),
-        Beginning::Local {
+fn hide(root: &mut NamedRoot) {
+    match root {
+        NamedRoot::Module(name) => hide_unless_code(name),
+        NamedRoot::Local {
             function,
             place,
             thread,
@@ -193,7 +192,7 @@ fn hide(beginning: &mut Beginning) {
                 shorten(&mut place.file);
             }
         }
-        Beginning::Outside | Beginning::Garbage | Beginning::Itself => {}
+        NamedRoot::Outside | NamedRoot::Garbage | NamedRoot::Itself => {}
     }
 }
 

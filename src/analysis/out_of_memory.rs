@@ -244,7 +244,7 @@ impl Look<'_, '_> {
 
     /// The containers that keep several tensors with graphs, and what only they keep.
     fn find_collections(&self, tensors: &[(u32, u32)], deadline: Instant, found: &mut MemoryInUse) {
-        let ways = self.live.ways();
+        let ways = self.live.shortest_paths();
         let mut order = self.containers(&ways, tensors);
         let mut taken: FxHashSet<u32> = FxHashSet::default();
         let mut holders = Vec::new();

@@ -9,7 +9,7 @@ pub(super) const ROOM_FOR_OBJECT: usize = 512;
 /// What keeping a buffer, and the cycle that holds it if it is the only one, takes at most besides; twice,
 /// where there was a look before the collection.
 pub(super) const ROOM_FOR_BUFFER: usize = 4096;
-/// Less garbage than this, and fewer buffers, are glanced at and kept without asking whether there is memory.
+/// Less garbage than this, and fewer buffers, are gone through and kept without asking whether there is memory.
 pub(super) const MANY: usize = 10_000;
 /// Garbage of no more objects than this is examined without asking: what that takes is put aside
 /// (`crate::memory::reserve`).

@@ -13,9 +13,10 @@ use super::live::{Live, Root};
 use super::naming::Naming;
 use crate::analysis::live::Depth;
 use crate::device::DeviceSelection;
+use crate::diagnose::NamedRoot;
 use crate::graph::ShortestPaths;
 use crate::model::redact::NOTE;
-use crate::model::retention::{Beginning, Kept, Path, Retention};
+use crate::model::retention::{Kept, Path, Retention};
 use crate::model::words::without_indices;
 
 /// So many distinct paths are shown.
@@ -28,14 +29,14 @@ const UPWARDS: usize = 6;
 const SUPPOSED: &str = "Python cannot see which autograd function has which hooks. The object leads to \
     all functions that there are, so these hooks are taken for one of theirs.";
 
-/// A way to an object that was asked about.
-struct Way {
+/// A path to an object that was asked about.
+struct PathTo {
     nodes: Vec<u32>,
     target: u32,
 }
 
 impl Inspector {
-    /// What keeps `objects` alive: the ways to them from modules, from local variables of running
+    /// What keeps `objects` alive: the paths to them from modules, from local variables of running
     /// functions, and from outside of Python.
     ///
     /// Runs no code of the program and keeps no reference when it is done.
@@ -69,31 +70,31 @@ impl Inspector {
             })
             .collect();
         let mut retention = Retention::about(kept);
-        let ways = find_ways(&live, &targets);
-        let found = ways.len();
-        let ways: Vec<Way> = ways.into_iter().take(NAMED).collect();
+        let paths = find_paths(&live, &targets);
+        let found = paths.len();
+        let paths: Vec<PathTo> = paths.into_iter().take(NAMED).collect();
         let loops: Vec<Vec<u32>> = targets
             .iter()
             .filter_map(|&target| loop_through_outside(&live, target))
             .collect();
-        let all: Vec<Vec<u32>> = ways
+        let all: Vec<Vec<u32>> = paths
             .iter()
-            .map(|way| way.nodes.clone())
+            .map(|path| path.nodes.clone())
             .chain(loops.iter().cloned())
             .collect();
         let naming = Naming::new(self, &frameworks, &live, &all);
 
-        let mut distinct = distinct_paths(&ways, &targets, &naming);
+        let mut distinct = distinct_paths(&paths, &targets, &naming);
         let omitted = distinct.len().saturating_sub(PATHS) + found.saturating_sub(NAMED);
         retention.paths_omitted = omitted as u64;
         distinct.truncate(PATHS);
         retention.paths = distinct;
         retention.loops = loops
             .iter()
-            .map(|way| naming.path(way, &Beginning::Itself))
+            .map(|nodes| naming.path(nodes, &NamedRoot::Itself).path)
             .collect();
         retention.notes = notes(&live, &targets);
-        if loops.iter().any(|way| passes_supposed(&live, way)) {
+        if loops.iter().any(|nodes| passes_supposed(&live, nodes)) {
             retention.notes.push(SUPPOSED.to_owned());
         }
         if self.redacts() {
@@ -128,14 +129,14 @@ impl Inspector {
 }
 
 /// The paths in words, each once, with how many are alike but for indices and which targets they lead to.
-fn distinct_paths(ways: &[Way], targets: &[u32], naming: &Naming<'_, '_>) -> Vec<Path> {
+fn distinct_paths(paths: &[PathTo], targets: &[u32], naming: &Naming<'_, '_>) -> Vec<Path> {
     let mut distinct: Vec<Path> = Vec::new();
     let mut by_words: FxHashMap<String, usize> = FxHashMap::default();
-    for way in ways {
-        let mut path = naming.path(&way.nodes, &naming.beginning(&way.nodes));
+    for PathTo { nodes, target } in paths {
+        let mut path = naming.path(nodes, &naming.root(nodes)).path;
         path.leads_to = targets
             .iter()
-            .position(|&target| target == way.target)
+            .position(|it| it == target)
             .map(|index| index as u32)
             .into_iter()
             .collect();
@@ -207,14 +208,14 @@ fn account_for_call(live: &mut Live<'_>, targets: &[u32], arguments: &Bound<'_, 
     }
 }
 
-/// The ways to the targets, those from what has a name first, then the shortest.
-fn find_ways(live: &Live<'_>, targets: &[u32]) -> Vec<Way> {
-    let mut found: Vec<Way> = Vec::new();
+/// The paths to the targets, those from what has a name first, then the shortest.
+fn find_paths(live: &Live<'_>, targets: &[u32]) -> Vec<PathTo> {
+    let mut found: Vec<PathTo> = Vec::new();
     for &target in targets {
-        found.extend(ways_to(live, target));
+        found.extend(paths_to(live, target));
     }
-    found.sort_by_key(|way| {
-        let root = way
+    found.sort_by_key(|path| {
+        let root = path
             .nodes
             .first()
             .map_or(Root::Nothing, |&first| live.root(first));
@@ -223,26 +224,26 @@ fn find_ways(live: &Live<'_>, targets: &[u32]) -> Vec<Way> {
             Root::Outside => 1,
             Root::Nothing => 2,
         };
-        (rank, way.nodes.len())
+        (rank, path.nodes.len())
     });
     found
 }
 
-/// A way through each of the references to one target. Where only one object refers to it, the ways
+/// A path through each of the references to one target. Where only one object refers to it, the paths
 /// to that are told apart, and so on upwards.
-fn ways_to(live: &Live<'_>, target: u32) -> Vec<Way> {
+fn paths_to(live: &Live<'_>, target: u32) -> Vec<PathTo> {
     let mut suffix = vec![target];
     for _ in 0..UPWARDS {
         let head = suffix[0];
         let mut found = through_referrers(live, &suffix);
         // What comes from outside counts only where nothing else is known of it.
-        let named = found.iter().any(|way| {
-            way.nodes
+        let named = found.iter().any(|path| {
+            path.nodes
                 .first()
                 .is_some_and(|&first| matches!(live.root(first), Root::Module(_) | Root::Frame(_)))
         });
         if live.unaccounted(head) > 0 && !named {
-            found.push(Way {
+            found.push(PathTo {
                 nodes: suffix.clone(),
                 target,
             });
@@ -250,7 +251,7 @@ fn ways_to(live: &Live<'_>, target: u32) -> Vec<Way> {
         let is_root = matches!(live.root(head), Root::Module(_) | Root::Frame(_));
         match found.as_slice() {
             _ if is_root => {
-                return vec![Way {
+                return vec![PathTo {
                     nodes: suffix,
                     target,
                 }];
@@ -259,24 +260,24 @@ fn ways_to(live: &Live<'_>, target: u32) -> Vec<Way> {
                 let next = only.nodes[only.nodes.len() - suffix.len() - 1];
                 suffix.insert(0, next);
             }
-            [] => return garbage_way(live, &suffix, target),
+            [] => return garbage_paths(live, &suffix, target),
             _ => return found,
         }
     }
     through_referrers(live, &suffix)
 }
 
-/// How many nodes a way begins with whose other holders are of no interest: the root, and a module's
+/// How many nodes a path begins with whose other holders are of no interest: the root, and a module's
 /// namespace.
-fn above_owner(live: &Live<'_>, way: &Way) -> usize {
-    match way.nodes.first().map(|&first| live.root(first)) {
+fn above_owner(live: &Live<'_>, path: &PathTo) -> usize {
+    match path.nodes.first().map(|&first| live.root(first)) {
         Some(Root::Module(_)) => 2,
         _ => 1,
     }
 }
 
-/// The ways through each object that refers to the first of `suffix`, and on along it.
-fn through_referrers(live: &Live<'_>, suffix: &[u32]) -> Vec<Way> {
+/// The paths through each object that refers to the first of `suffix`, and on along it.
+fn through_referrers(live: &Live<'_>, suffix: &[u32]) -> Vec<PathTo> {
     let (Some(&head), Some(&target)) = (suffix.first(), suffix.last()) else {
         return Vec::new();
     };
@@ -284,20 +285,20 @@ fn through_referrers(live: &Live<'_>, suffix: &[u32]) -> Vec<Way> {
     referrers.retain(|&referrer| {
         !suffix.contains(&referrer) && !live.objects.is_type_reference(referrer, head)
     });
-    let ways = live.ways_to(&referrers, suffix);
+    let paths = live.shortest_paths_to(&referrers, suffix);
     referrers
         .into_iter()
-        .filter(|&referrer| ways.reaches(referrer))
+        .filter(|&referrer| paths.reaches(referrer))
         .map(|referrer| {
-            let mut nodes = ways.path_to(referrer);
+            let mut nodes = paths.path_to(referrer);
             nodes.extend(suffix);
-            Way { nodes, target }
+            PathTo { nodes, target }
         })
         .collect()
 }
 
-/// For what no root reaches: a way that begins with an object that holds it, which may be itself.
-fn garbage_way(live: &Live<'_>, suffix: &[u32], target: u32) -> Vec<Way> {
+/// For what no root reaches: a path that begins with an object that holds it, which may be itself.
+fn garbage_paths(live: &Live<'_>, suffix: &[u32], target: u32) -> Vec<PathTo> {
     let Some(&head) = suffix.first() else {
         return Vec::new();
     };
@@ -308,12 +309,12 @@ fn garbage_way(live: &Live<'_>, suffix: &[u32], target: u32) -> Vec<Way> {
         .map(|referrer| {
             let mut nodes = vec![referrer];
             nodes.extend(suffix);
-            Way { nodes, target }
+            PathTo { nodes, target }
         })
         .collect()
 }
 
-/// A shortest way from an object back to itself that uses a reference which only C++ knows. The
+/// A shortest path from an object back to itself that uses a reference which only C++ knows. The
 /// collector takes an object with such a reference for one in use, so it never frees the loop.
 fn loop_through_outside(live: &Live<'_>, target: u32) -> Option<Vec<u32>> {
     let hidden: Vec<(u32, u32)> = live
@@ -337,7 +338,7 @@ fn loop_through_outside(live: &Live<'_>, target: u32) -> Option<Vec<u32>> {
     shortest_loop(&forth, &back, hidden.into_iter()).or_else(|| supposed_loop(live, &forth, &back))
 }
 
-/// The shortest way out and back that uses one of some references and passes no node twice.
+/// The shortest path out and back that uses one of some references and passes no node twice.
 fn shortest_loop(
     forth: &ShortestPaths,
     back: &ShortestPaths,
@@ -346,20 +347,20 @@ fn shortest_loop(
     references
         .filter(|&(from, to)| forth.reaches(from) && back.reaches(to))
         .map(|(from, to)| {
-            let mut way = forth.path_to(from);
-            way.extend(back.path_to(to).into_iter().rev());
-            way
+            let mut nodes = forth.path_to(from);
+            nodes.extend(back.path_to(to).into_iter().rev());
+            nodes
         })
-        .filter(|way| {
-            let inner: FxHashSet<u32> = way[1..].iter().copied().collect();
-            inner.len() == way.len() - 1
+        .filter(|nodes| {
+            let inner: FxHashSet<u32> = nodes[1..].iter().copied().collect();
+            inner.len() == nodes.len() - 1
         })
         .min_by(|a, b| (a.len(), a).cmp(&(b.len(), b)))
 }
 
-/// True if a way uses a reference that [`supposed_loop`] takes for granted.
-fn passes_supposed(live: &Live<'_>, way: &[u32]) -> bool {
-    way.windows(2).any(|pair| {
+/// True if a path uses a reference that [`supposed_loop`] takes for granted.
+fn passes_supposed(live: &Live<'_>, nodes: &[u32]) -> bool {
+    nodes.windows(2).any(|pair| {
         live.functions.contains(&pair[0])
             && live.hook_dictionaries.contains(&pair[1])
             && !live.graph().targets(pair[0]).contains(&pair[1])

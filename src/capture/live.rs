@@ -76,140 +76,45 @@ impl<'py> LiveObjects<'py> {
         classify: &impl Fn(*mut ffi::PyTypeObject) -> Verdict,
         is_own: &impl Fn(*mut ffi::PyObject, ObjectKind) -> bool,
     ) -> Result<Self, NotTaken> {
-        let py = tracked.py();
-        let tracked = Tracked {
-            layout: layouts.lists,
-            list: tracked,
+        let heap = Self::numbered(tracked, layouts.lists)?;
+        table.begin_pass();
+        let mut reader = Reader {
+            heap,
+            immortal: Vec::new(),
+            table,
+            builtins,
+            layouts,
+            classify,
         };
-        let count = tracked.len();
+        reader.number_held(held);
+        reader.read(is_own)?;
+        reader.finish()
+    }
+
+    /// The objects of the list with their numbers, and without references.
+    fn numbered(list: Bound<'py, PyList>, layout: Option<ListLayout>) -> Result<Self, NotTaken> {
+        let count = list.len();
         if u32::try_from(count).is_err() {
             return Err(NotTaken::TooMany);
         }
-        let mut marks = Marks::of_all();
-        for number in 0..count {
-            if let Some(object) = tracked.get(number) {
-                marks.set(object as usize, number as u32);
-            }
-        }
-
-        table.begin_pass();
-        let mut others: Vec<Bound<'py, PyAny>> = Vec::new();
         let room = count + count / OTHERS;
-        let mut graph = Csr::with_capacity(room, room * REFERENCES_EACH);
-        // References are taken off as they are met, and those that there are added when the object has
-        // its turn: in between the number may have gone below zero and round.
-        let mut unaccounted: Growing<u32> = Growing::with_capacity(room);
-        unaccounted.resize(count);
-        let mut immortal: Vec<u32> = Vec::new();
-        let mut is_class = Vec::with_capacity(room);
-        let mut holders = Vec::new();
-        for address in held {
-            let object = address as *mut ffi::PyObject;
-            // SAFETY: attached; the object is alive, as the caller says.
-            if marks.get(address).is_none() && unsafe { matters(table, builtins, classify, object) }
-            {
-                marks.set(address, unaccounted.len() as u32);
-                unaccounted.push(0);
-                // SAFETY: as above.
-                others.push(unsafe { Bound::from_borrowed_ptr(py, object) });
+        let mut heap = Self {
+            py: list.py(),
+            tracked: Tracked { list, layout },
+            others: Vec::new(),
+            marks: Marks::of_all(),
+            graph: Csr::with_capacity(room, room * REFERENCES_EACH),
+            unaccounted: Growing::with_capacity(room),
+            is_class: Vec::with_capacity(room),
+            holders: Vec::new(),
+        };
+        heap.unaccounted.resize(count);
+        for number in 0..count {
+            if let Some(object) = heap.tracked.get(number) {
+                heap.marks.set(object as usize, number as u32);
             }
         }
-        let mut batch = Batch::default();
-        let mut coming: Vec<*mut ffi::PyObject> = Vec::new();
-        let mut next = 0;
-        while next < unaccounted.len() {
-            if next % CHUNK == 0 && interrupted(py) {
-                return Err(NotTaken::Interrupted);
-            }
-            batch.clear();
-            batch.objects.append(&mut coming);
-            if batch.objects.is_empty() {
-                put_from(&tracked, &others, next, &mut batch.objects);
-            }
-            let first = next;
-            next += batch.objects.len();
-            put_from(&tracked, &others, next, &mut coming);
-            for &object in &coming {
-                prefetch_at(object.cast());
-            }
-            for (number, &object) in (first..next).zip(&batch.objects) {
-                // SAFETY: attached; the object is held by the list or by `others`.
-                let facts = unsafe { table.facts(builtins, classify, ffi::Py_TYPE(object)) };
-                is_class.push(facts.kind == ObjectKind::Class);
-                if facts.verdict != 0 {
-                    holders.push((number as u32, facts.verdict));
-                }
-                // SAFETY: as above. One reference is ours.
-                match unsafe { reference_count(object) } - 1 {
-                    IMMORTAL.. => immortal.push(number as u32),
-                    references => {
-                        let left = &mut unaccounted[number];
-                        *left = left.wrapping_add(references as u32);
-                    }
-                }
-                if let Some(traverse) = facts.traverse {
-                    let kept = batch.targets.len();
-                    let targets = &mut batch.targets;
-                    // SAFETY: attached; the object is alive and `traverse` its type's own.
-                    unsafe {
-                        if !layouts.visit(object, facts.form, |it| targets.push(it as usize)) {
-                            for_each_kept(object, facts.kind, traverse, &mut |target| {
-                                targets.push(target as usize);
-                            });
-                        }
-                    }
-                    if is_own(object, facts.kind) {
-                        batch.targets.truncate(kept);
-                    }
-                }
-                batch.ends.push(batch.targets.len());
-            }
-            batch.number(&marks, &unaccounted);
-            batch.keep(|address, number| {
-                // What was met for the first time in this batch has a number by now.
-                let number = match number {
-                    Marks::NONE => marks.get(address),
-                    number => Some(number),
-                };
-                let number = number.or_else(|| {
-                    let target = address as *mut ffi::PyObject;
-                    // SAFETY: attached; the object that was traversed refers to the target.
-                    if !unsafe { matters(table, builtins, classify, target) } {
-                        return None;
-                    }
-                    let number = unaccounted.len() as u32;
-                    marks.set(address, number);
-                    unaccounted.push(0);
-                    // SAFETY: as above.
-                    others.push(unsafe { Bound::from_borrowed_ptr(py, target) });
-                    Some(number)
-                })?;
-                let left = &mut unaccounted[number as usize];
-                *left = left.wrapping_sub(1);
-                Some(number)
-            });
-            graph.push_nodes(&batch.numbers, &batch.ends);
-        }
-        for left in &mut *unaccounted {
-            // Some objects visit what others hold for them: more than all references.
-            *left = u32::try_from(*left as i32).unwrap_or(0);
-        }
-        for number in immortal {
-            unaccounted[number as usize] = Self::UNCOUNTED;
-        }
-        if u32::try_from(unaccounted.len()).is_err() {
-            return Err(NotTaken::TooMany);
-        }
-        Ok(Self {
-            py,
-            tracked,
-            others,
-            marks,
-            graph,
-            unaccounted,
-            is_class,
-            holders,
-        })
+        Ok(heap)
     }
 
     pub fn py(&self) -> Python<'py> {
@@ -231,13 +136,31 @@ impl<'py> LiveObjects<'py> {
     }
 
     pub fn object(&self, number: u32) -> Option<Bound<'py, PyAny>> {
-        let object = nth(&self.tracked, &self.others, number as usize)?;
+        let object = self.nth(number as usize)?;
         // SAFETY: attached, as `py` shows; the object is held.
         Some(unsafe { Bound::from_borrowed_ptr(self.py, object) })
     }
 
     pub fn address(&self, number: u32) -> Option<usize> {
-        nth(&self.tracked, &self.others, number as usize).map(|object| object as usize)
+        self.nth(number as usize).map(|object| object as usize)
+    }
+
+    /// The object with a number: of the list, or behind those.
+    #[inline]
+    fn nth(&self, number: usize) -> Option<*mut ffi::PyObject> {
+        let behind = || self.others.get(number - self.tracked.len());
+        let tracked = self.tracked.get(number);
+        tracked.or_else(|| behind().map(Bound::as_ptr))
+    }
+
+    /// Puts the object with a number and those after it into `batch`, as many as a batch has.
+    fn put_from(&self, number: usize, batch: &mut Vec<*mut ffi::PyObject>) {
+        match self.tracked.items() {
+            Some(items) if number < items.len() => {
+                batch.extend_from_slice(&items[number..items.len().min(number + BATCH)]);
+            }
+            _ => batch.extend((number..number + BATCH).map_while(|number| self.nth(number))),
+        }
     }
 
     /// True for the reference of an object to its class.
@@ -246,8 +169,7 @@ impl<'py> LiveObjects<'py> {
         if self.is_class.get(to as usize) != Some(&true) {
             return false;
         }
-        let object = |number: u32| nth(&self.tracked, &self.others, number as usize);
-        match (object(from), object(to)) {
+        match (self.nth(from as usize), self.nth(to as usize)) {
             // SAFETY: attached; the object is held.
             (Some(from), Some(to)) => unsafe { ffi::Py_TYPE(from).cast() == to },
             _ => false,
@@ -266,6 +188,163 @@ impl<'py> LiveObjects<'py> {
             + size_of::<u32>() * self.unaccounted.capacity()
             + self.is_class.capacity()
             + self.marks.bytes()
+    }
+}
+
+/// The heap while it is read, and what that needs.
+struct Reader<'a, 'py, C> {
+    heap: LiveObjects<'py>,
+    /// Objects of which nobody counts the references.
+    immortal: Vec<u32>,
+    table: &'a mut TypeTable,
+    builtins: &'a Builtins,
+    layouts: &'a Layouts,
+    classify: &'a C,
+}
+
+impl<'py, C: Fn(*mut ffi::PyTypeObject) -> Verdict> Reader<'_, 'py, C> {
+    /// Gives a number to each of the objects at the addresses that has none and can hold something.
+    fn number_held(&mut self, held: impl Iterator<Item = usize>) {
+        for address in held {
+            if self.heap.marks.get(address).is_none() {
+                // SAFETY: attached; the object is alive, as the caller of `take` says.
+                unsafe { self.number(address) };
+            }
+        }
+    }
+
+    /// Gives an object that has no number the next one, and holds it, if it can hold something.
+    ///
+    /// # Safety
+    /// Attached, and an object that is alive has this address.
+    unsafe fn number(&mut self, address: usize) -> Option<u32> {
+        let object = address as *mut ffi::PyObject;
+        // SAFETY: by this function's contract.
+        unsafe {
+            if !matters(self.table, self.builtins, self.classify, object) {
+                return None;
+            }
+            let heap = &mut self.heap;
+            let number = heap.unaccounted.len() as u32;
+            heap.marks.set(address, number);
+            heap.unaccounted.push(0);
+            heap.others.push(Bound::from_borrowed_ptr(heap.py, object));
+            Some(number)
+        }
+    }
+
+    /// Reads the objects in batches until all that they refer to have been read too.
+    fn read(
+        &mut self,
+        is_own: &impl Fn(*mut ffi::PyObject, ObjectKind) -> bool,
+    ) -> Result<(), NotTaken> {
+        let mut batch = Batch::default();
+        let mut coming: Vec<*mut ffi::PyObject> = Vec::new();
+        let mut next = 0;
+        while next < self.heap.len() {
+            if next % CHUNK == 0 && interrupted(self.heap.py) {
+                return Err(NotTaken::Interrupted);
+            }
+            batch.clear();
+            batch.objects.append(&mut coming);
+            if batch.objects.is_empty() {
+                self.heap.put_from(next, &mut batch.objects);
+            }
+            let first = next;
+            next += batch.objects.len();
+            self.heap.put_from(next, &mut coming);
+            for &object in &coming {
+                prefetch_at(object.cast());
+            }
+            for (number, &object) in (first..next).zip(&batch.objects) {
+                self.visit(number, object, is_own, &mut batch.targets);
+                batch.ends.push(batch.targets.len());
+            }
+            self.account(&mut batch);
+            self.heap.graph.push_nodes(&batch.numbers, &batch.ends);
+        }
+        Ok(())
+    }
+
+    /// Notes what an object is and how many references to it there are, and adds to `targets` what it
+    /// refers to.
+    #[inline]
+    fn visit(
+        &mut self,
+        number: usize,
+        object: *mut ffi::PyObject,
+        is_own: &impl Fn(*mut ffi::PyObject, ObjectKind) -> bool,
+        targets: &mut Growing<usize>,
+    ) {
+        // SAFETY: attached; the object is held by the list or by `others`.
+        let ty = unsafe { ffi::Py_TYPE(object) };
+        // SAFETY: as above.
+        let facts = unsafe { self.table.facts(self.builtins, self.classify, ty) };
+        let heap = &mut self.heap;
+        heap.is_class.push(facts.kind == ObjectKind::Class);
+        if facts.verdict != 0 {
+            heap.holders.push((number as u32, facts.verdict));
+        }
+        // SAFETY: as above. One reference is ours.
+        match unsafe { reference_count(object) } - 1 {
+            IMMORTAL.. => self.immortal.push(number as u32),
+            // Those that were met before have been taken off: the number may have gone below zero and
+            // round.
+            references => {
+                let left = &mut heap.unaccounted[number];
+                *left = left.wrapping_add(references as u32);
+            }
+        }
+        let Some(traverse) = facts.traverse else {
+            return;
+        };
+        let kept = targets.len();
+        // SAFETY: attached; the object is alive and `traverse` its type's own.
+        unsafe {
+            let layouts = self.layouts;
+            if !layouts.visit(object, facts.form, |it| targets.push(it as usize)) {
+                for_each_kept(object, facts.kind, traverse, &mut |target| {
+                    targets.push(target as usize);
+                });
+            }
+        }
+        if is_own(object, facts.kind) {
+            targets.truncate(kept);
+        }
+    }
+
+    /// Replaces the targets of a batch by their numbers, without those that hold nothing, and takes each
+    /// reference off what is unaccounted for.
+    #[inline]
+    fn account(&mut self, batch: &mut Batch) {
+        batch.number(&self.heap.marks, &self.heap.unaccounted);
+        batch.keep(|address, number| {
+            // What was met for the first time in this batch has a number by now.
+            let number = match number {
+                Marks::NONE => self.heap.marks.get(address),
+                number => Some(number),
+            };
+            // SAFETY: attached; the object that was traversed refers to the target.
+            let number = number.or_else(|| unsafe { self.number(address) })?;
+            let left = &mut self.heap.unaccounted[number as usize];
+            *left = left.wrapping_sub(1);
+            Some(number)
+        });
+    }
+
+    fn finish(self) -> Result<LiveObjects<'py>, NotTaken> {
+        let mut heap = self.heap;
+        for left in &mut *heap.unaccounted {
+            // Some objects visit what others hold for them: more than all references.
+            *left = u32::try_from(*left as i32).unwrap_or(0);
+        }
+        for number in self.immortal {
+            heap.unaccounted[number as usize] = LiveObjects::UNCOUNTED;
+        }
+        match u32::try_from(heap.len()) {
+            Ok(_) => Ok(heap),
+            Err(_) => Err(NotTaken::TooMany),
+        }
     }
 }
 
@@ -346,32 +425,6 @@ impl Tracked<'_> {
         // SAFETY: attached; within the list.
         (number < self.len())
             .then(|| unsafe { ffi::PyList_GetItem(self.list.as_ptr(), number as ffi::Py_ssize_t) })
-    }
-}
-
-/// The object with a number: of the list, or behind those.
-#[inline]
-fn nth(
-    tracked: &Tracked<'_>,
-    others: &[Bound<'_, PyAny>],
-    number: usize,
-) -> Option<*mut ffi::PyObject> {
-    let behind = || others.get(number - tracked.len()).map(Bound::as_ptr);
-    tracked.get(number).or_else(behind)
-}
-
-/// Puts the object with a number and those after it into `batch`, as many as a batch has.
-fn put_from(
-    tracked: &Tracked<'_>,
-    others: &[Bound<'_, PyAny>],
-    number: usize,
-    batch: &mut Vec<*mut ffi::PyObject>,
-) {
-    match tracked.items() {
-        Some(items) if number < items.len() => {
-            batch.extend_from_slice(&items[number..items.len().min(number + BATCH)]);
-        }
-        _ => batch.extend((number..number + BATCH).map_while(|n| nth(tracked, others, n))),
     }
 }
 

@@ -298,6 +298,12 @@ impl Builtins {
             ObjectKind::Tuple
         } else if derives(ffi::Py_TPFLAGS_BASE_EXC_SUBCLASS) {
             ObjectKind::Exception
+        } else if let Some(layout) = self.attributes
+            // SAFETY: by this function's contract.
+            && unsafe { layout.tells_all_of(ty) }
+        {
+            // Its objects would refer to more if it derived from any of those below.
+            ObjectKind::Instance
         } else {
             // SAFETY: by this function's contract; walks the type's own `tp_mro`.
             let derived = |base: usize| unsafe { ffi::PyType_IsSubtype(ty, base as *mut _) != 0 };

@@ -7,8 +7,6 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple, PyType};
 
-use super::ObjectKind;
-use super::list::ListLayout;
 use super::traverse::for_each_referent;
 
 /// The memory of an object as far as every object of its type has it.
@@ -174,7 +172,7 @@ pub struct CellLayout {
 }
 
 impl CellLayout {
-    fn known(py: Python<'_>) -> PyResult<Option<Self>> {
+    pub fn known(py: Python<'_>) -> PyResult<Option<Self>> {
         let cell = py.import("types")?.getattr("CellType")?;
         let cell = cell.call1((PyList::empty(py),))?;
         let fields = Fields::learn(&cell, 1)?;
@@ -208,7 +206,7 @@ impl FunctionLayout {
     pub const WORDS: usize = 16;
 
     /// From 3.14 on no function has all of its fields at once: either its annotations or what makes them.
-    fn known(py: Python<'_>) -> PyResult<Option<Self>> {
+    pub fn known(py: Python<'_>) -> PyResult<Option<Self>> {
         // The fields that `func_traverse` (Objects/funcobject.c) visits.
         let count = match py.version_info() {
             version if version < (3, 12) => 12,
@@ -235,6 +233,19 @@ impl FunctionLayout {
         Ok(known.then_some(Self { fields, visited }))
     }
 
+    /// What a function refers to: see [`Fields::of`].
+    ///
+    /// # Safety
+    /// The caller is attached to the interpreter, the object is a function, alive, and nothing changes it
+    /// meanwhile.
+    pub unsafe fn referents(
+        &self,
+        function: *mut ffi::PyObject,
+    ) -> impl Iterator<Item = *mut ffi::PyObject> {
+        // SAFETY: by this function's contract.
+        unsafe { self.fields.of(function) }
+    }
+
     /// The first words of a function, and by a bit for each which of its references are others than those of
     /// `one`, the words of another function. Whether it has a reference at all is not said.
     ///
@@ -258,7 +269,7 @@ impl FunctionLayout {
 }
 
 /// What the `tp_traverse` of an object's type visits, in its order.
-fn visited(object: &Bound<'_, PyAny>) -> Vec<*mut ffi::PyObject> {
+pub fn visited(object: &Bound<'_, PyAny>) -> Vec<*mut ffi::PyObject> {
     let mut visited = Vec::new();
     // SAFETY: attached; the slot is cast to the type that CPython documents, and the object is alive.
     unsafe {
@@ -280,7 +291,7 @@ pub struct TupleLayout {
 }
 
 impl TupleLayout {
-    fn known(py: Python<'_>) -> PyResult<Option<Self>> {
+    pub fn known(py: Python<'_>) -> PyResult<Option<Self>> {
         let items = (py.None(), py.get_type::<PyType>(), py.get_type::<PyList>());
         let probe = items.into_pyobject(py)?;
         let Some(fields) = Fields::learn(probe.as_any(), 3)? else {
@@ -313,129 +324,5 @@ impl TupleLayout {
             let first = tuple.cast::<*mut ffi::PyObject>().add(self.first.into());
             slice::from_raw_parts(first, size)
         }
-    }
-}
-
-/// The types themselves, none that derives from them, whose memory [`Layouts`](crate::cpython::Layouts) may know.
-#[derive(Clone, Copy, PartialEq)]
-pub enum Form {
-    List,
-    Tuple,
-    Function,
-    Cell,
-    Other,
-}
-
-impl Form {
-    pub fn of(ty: *mut ffi::PyTypeObject, kind: ObjectKind) -> Self {
-        match kind {
-            // No class can derive from these.
-            ObjectKind::Function => Self::Function,
-            ObjectKind::Cell => Self::Cell,
-            _ if ty == &raw mut ffi::PyList_Type => Self::List,
-            _ if ty == &raw mut ffi::PyTuple_Type => Self::Tuple,
-            _ => Self::Other,
-        }
-    }
-}
-
-/// What is known of the memory of built-in types whose objects are much of all garbage: to read it takes
-/// less time than to call `tp_traverse`, which calls back for each reference. `None` where an
-/// interpreter lays the objects out otherwise.
-#[derive(Clone, Copy)]
-pub struct Layouts {
-    pub lists: Option<ListLayout>,
-    pub tuples: Option<TupleLayout>,
-    pub functions: Option<FunctionLayout>,
-    pub cells: Option<CellLayout>,
-}
-
-impl Layouts {
-    pub fn known(py: Python<'_>) -> Self {
-        Self {
-            lists: ListLayout::known(py),
-            tuples: TupleLayout::known(py).ok().flatten(),
-            functions: FunctionLayout::known(py).ok().flatten(),
-            cells: CellLayout::known(py).ok().flatten(),
-        }
-    }
-}
-
-impl Layouts {
-    /// Calls `f` with what an object refers to, in the order of its `tp_traverse`; false, and nothing has
-    /// happened, if it is not known where that lies.
-    ///
-    /// # Safety
-    /// The caller is attached to the interpreter, the object is alive and of that form, and `f` changes
-    /// nothing.
-    #[inline(always)]
-    pub unsafe fn visit(
-        &self,
-        object: *mut ffi::PyObject,
-        form: Form,
-        f: impl FnMut(*mut ffi::PyObject),
-    ) -> bool {
-        // SAFETY: by this function's contract.
-        unsafe {
-            match form {
-                Form::List => self.lists.map(|it| it.items(object)),
-                Form::Tuple => self.tuples.map(|it| it.items(object)),
-                Form::Function => {
-                    return self
-                        .functions
-                        .map(|it| each(it.fields.of(object), f))
-                        .is_some();
-                }
-                Form::Cell => self.cells.map(|it| it.items(object)),
-                Form::Other => None,
-            }
-            .map(|items| each(items.iter().rev().copied(), f))
-            .is_some()
-        }
-    }
-}
-
-/// Calls `f` with those that are there.
-#[inline(always)]
-fn each(targets: impl Iterator<Item = *mut ffi::PyObject>, f: impl FnMut(*mut ffi::PyObject)) {
-    targets.filter(|target| !target.is_null()).for_each(f);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::cpython::Builtins;
-
-    #[test]
-    fn what_is_read_is_what_traversal_visits() {
-        Python::attach(|py| {
-            let layouts = Layouts::known(py);
-            assert!(layouts.lists.is_some() && layouts.tuples.is_some() && layouts.cells.is_some());
-            assert_eq!(layouts.functions.is_some(), py.version_info() < (3, 14));
-            let builtins = Builtins::new(py).expect("CPython has all of them");
-            let objects = py
-                .import("gc")
-                .and_then(|gc| gc.call_method0("get_objects"));
-            let objects = objects
-                .expect("gc is there")
-                .cast_into::<PyList>()
-                .expect("a list");
-            let mut compared = 0;
-            for object in &objects {
-                let (pointer, ty) = (object.as_ptr(), object.get_type_ptr());
-                let mut read = Vec::new();
-                // SAFETY: attached; the object is held and of the form that is asked for.
-                let is_known = unsafe {
-                    let form = Form::of(ty, builtins.kind(ty));
-                    layouts.visit(pointer, form, |target| read.push(target))
-                };
-                if !is_known {
-                    continue;
-                }
-                assert_eq!(read, visited(&object), "{object:?}");
-                compared += 1;
-            }
-            assert!(compared > 1000);
-        });
     }
 }

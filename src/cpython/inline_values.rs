@@ -3,7 +3,7 @@
 //! From 3.11 on, CPython keeps the attributes of most instances in an array of values and makes a
 //! dictionary only when somebody asks for it. On 3.11 and 3.12, making one moves the references into it.
 
-use std::ffi::c_ulong;
+use std::ffi::{c_char, c_ulong, c_void};
 use std::slice;
 
 use pyo3::ffi;
@@ -18,6 +18,8 @@ use super::read::{printable, referents, text_of};
 pub(super) const MANAGED_DICT: c_ulong = 1 << 4;
 /// `Py_TPFLAGS_INLINE_VALUES` (same file): the values lie behind the object itself, from 3.13 on.
 const INLINE_VALUES: c_ulong = 1 << 2;
+/// The flags that say where instances have their attributes.
+const PLACES: c_ulong = MANAGED_DICT | INLINE_VALUES;
 
 /// Where instances have their attributes, learnt from an instance.
 #[derive(Clone, Copy)]
@@ -27,6 +29,30 @@ pub struct AttributeLayout {
     /// Which word of a class is the address of the keys that its instances share.
     keys: usize,
     values: Place,
+    /// The `tp_traverse` of classes made in Python (`subtype_traverse` in Objects/typeobject.c).
+    traverse: *mut c_void,
+    /// Those of [`PLACES`] that a class without slots has, and the size of its instances.
+    flags: c_ulong,
+    size: usize,
+}
+
+/// How a type begins: `struct _typeobject` in Include/cpython/object.h.
+#[repr(C)]
+struct TypeHead {
+    head: ffi::PyVarObject,
+    name: *const c_char,
+    basicsize: usize,
+}
+
+impl TypeHead {
+    /// The size of an instance as the type has it, which is its `__basicsize__`.
+    ///
+    /// # Safety
+    /// `ty` is a live type.
+    unsafe fn size_of_instance(ty: *mut ffi::PyTypeObject) -> usize {
+        // SAFETY: by this function's contract; a type begins so, as `AttributeLayout::known` has seen.
+        unsafe { (*ty.cast::<Self>()).basicsize }
+    }
 }
 
 /// Where the values are.
@@ -38,6 +64,19 @@ enum Place {
     Elsewhere { word: usize, tag: usize },
     /// Behind the object (`_PyObject_InlineValues`, same file, from 3.13 on).
     Behind,
+}
+
+impl Place {
+    /// Where before an object its values' address lay, as the dictionary made for them has it; `before` are the
+    /// words there, from the last on.
+    fn before(before: [usize; 4], dict: &[usize]) -> Option<Self> {
+        (1..).zip(before).find_map(|(word, value)| {
+            let is_values =
+                |tag: &usize| is_address(value + tag) && only_word(dict, value + tag).is_some();
+            let tag = (0..=1).find(is_values)?;
+            Some(Self::Elsewhere { word, tag })
+        })
+    }
 }
 
 /// What precedes the values behind an object, in one word: `struct _dictvalues` in
@@ -133,24 +172,29 @@ impl AttributeLayout {
             return Ok(None);
         };
         let behind = probe.as_ptr() as usize + size_of_val(words(&probe)?);
-        let values_place = if dict_words.contains(&behind) && flags & INLINE_VALUES != 0 {
-            Place::Behind
+        let place = if dict_words.contains(&behind) && flags & INLINE_VALUES != 0 {
+            Some(Place::Behind)
         } else {
-            let found = (1..=4).zip(was).find_map(|(word, value)| {
-                let tag = (0..=1).find(|tag| {
-                    is_address(value + tag) && only_word(dict_words, value + tag).is_some()
-                })?;
-                Some(Place::Elsewhere { word, tag })
-            });
-            let Some(place) = found else {
-                return Ok(None);
-            };
-            place
+            Place::before(was, dict_words)
         };
+        let Some(values_place) = place else {
+            return Ok(None);
+        };
+        let ty = probe.get_type_ptr();
         let layout = Self {
             dict: dict_word,
             keys,
             values: values_place,
+            // SAFETY: attached, and the class is alive.
+            traverse: unsafe { ffi::PyType_GetSlot(ty, ffi::Py_tp_traverse) },
+            flags: flags & PLACES,
+            size: size_of_val(words(&probe)?),
+        };
+        let size_of_class = size_of_val(class_words);
+        // SAFETY: attached; both types are alive.
+        let tells_all = unsafe {
+            layout.tells_all_of(ty)
+                && TypeHead::size_of_instance(class.get_type_ptr()) == size_of_class
         };
         detached.setattr("__dict__", PyDict::new(py))?;
         let read = layout.read_values(&kept, flags, size_of_val(words(&kept)?));
@@ -164,6 +208,7 @@ impl AttributeLayout {
                 .iter()
                 .all(|value| referents(&kept).contains(&(value.as_ptr() as usize)))
             && layout.managed_dict(&kept) == 0
+            && tells_all
             && layout
                 .read_values(&detached, flags, size_of_val(words(&detached)?))
                 .is_empty();
@@ -190,42 +235,110 @@ impl AttributeLayout {
             return Vec::new();
         }
         // SAFETY: attached, so nothing changes meanwhile. The object is alive and laid out so, as
-        // `known` has seen of others with these flags. There are values for as many keys as the table
-        // has room for: `init_inline_values` (Objects/dictobject.c) makes room for those of the time,
-        // and the table never grows. `capacity` is that room.
+        // `known` has seen of others with these flags.
         unsafe {
-            let words = object.as_ptr().cast::<usize>();
-            let (values, room) = match self.values {
-                Place::Elsewhere { word, tag } => {
-                    let address = *words.sub(word);
-                    if address == 0 || !is_address(address + tag) {
-                        return Vec::new();
-                    }
-                    ((address + tag) as *const usize, usize::MAX)
-                }
-                Place::Behind => {
-                    let head = words.byte_add(size).cast::<ValuesHead>();
-                    if (*head).valid != 1 {
-                        return Vec::new();
-                    }
-                    (
-                        head.add(1).cast::<usize>().cast_const(),
-                        (*head).capacity.into(),
-                    )
-                }
-            };
-            let class = ffi::Py_TYPE(object.as_ptr()).cast::<*const Keys>();
-            let names = Keys::names(*class.add(self.keys)).iter().take(room);
+            let class = ffi::Py_TYPE(object.as_ptr());
+            let names = Keys::names(self.keys_of(class)).iter();
             names
-                .enumerate()
-                .filter(|(i, _)| *values.add(*i) != 0)
-                .map(|(i, [name, _])| {
+                .zip(self.values(object.as_ptr(), size).unwrap_or_default())
+                .filter(|(_, value)| !value.is_null())
+                .map(|([name, _], value)| {
                     let name = Bound::from_borrowed_ptr(object.py(), *name);
                     let name = text_of(&name).unwrap_or_default();
-                    (printable(&name), *values.add(i))
+                    (printable(&name), *value as usize)
                 })
                 .collect()
         }
+    }
+
+    /// True if all that instances of a class refer to is their class and what [`AttributeLayout::attributes`]
+    /// tells: no class between it and `object` has slots or is other than Python makes it.
+    ///
+    /// # Safety
+    /// The caller is attached to the interpreter, and `class` is a live type.
+    pub unsafe fn tells_all_of(&self, class: *mut ffi::PyTypeObject) -> bool {
+        // SAFETY: by this function's contract; a type keeps its bases alive. `subtype_traverse` visits the slots
+        // of each base that has the same `tp_traverse`, as many as its size says.
+        unsafe {
+            let mut base = class;
+            while ffi::PyType_GetSlot(base, ffi::Py_tp_traverse) == self.traverse
+                && ffi::Py_SIZE(base.cast()) == 0
+            {
+                base = ffi::PyType_GetSlot(base, ffi::Py_tp_base).cast();
+            }
+            base == &raw mut ffi::PyBaseObject_Type
+                && ffi::PyType_GetFlags(class) & PLACES == self.flags
+                && TypeHead::size_of_instance(class) == self.size
+        }
+    }
+
+    /// The attributes of an instance, null where there is none, each alive as long as it stays there; `None` if
+    /// a dictionary has them. These are what `_PyObject_VisitInstanceAttributes` of 3.11 and 3.12, and
+    /// `PyObject_VisitManagedDict` from 3.13 on, visit (Objects/dictobject.c).
+    ///
+    /// # Safety
+    /// The caller is attached to the interpreter, the object is alive and
+    /// [its class is such a one](Self::tells_all_of), and nothing changes it while the slice is in use.
+    #[inline(always)]
+    pub unsafe fn attributes<'a>(
+        &self,
+        object: *mut ffi::PyObject,
+    ) -> Option<&'a [*mut ffi::PyObject]> {
+        // SAFETY: by this function's contract.
+        unsafe {
+            // Values behind an object may have a dictionary as well, whose `tp_traverse` visits them.
+            let is_shared =
+                matches!(self.values, Place::Behind) && *object.cast::<usize>().sub(self.dict) != 0;
+            if is_shared {
+                return None;
+            }
+            self.values(object, self.size)
+        }
+    }
+
+    /// The values that an object of this size has itself, null for those that it has not got.
+    ///
+    /// # Safety
+    /// As for [`AttributeLayout::attributes`], or the flags of the object's class say that it has values.
+    #[inline(always)]
+    unsafe fn values<'a>(
+        &self,
+        object: *mut ffi::PyObject,
+        size: usize,
+    ) -> Option<&'a [*mut ffi::PyObject]> {
+        // SAFETY: by this function's contract. There are values for as many keys as the table has room for:
+        // `init_inline_values` (Objects/dictobject.c) makes room for those of the time, and the table never
+        // grows. `capacity` is that room. A class whose instances have values elsewhere has keys.
+        unsafe {
+            let (values, count) = match self.values {
+                Place::Elsewhere { word, tag } => {
+                    let address = *object.cast::<usize>().sub(word) + tag;
+                    if !is_address(address) {
+                        return None;
+                    }
+                    let keys = self.keys_of(ffi::Py_TYPE(object));
+                    (address as *const _, (*keys).count.max(0) as usize)
+                }
+                Place::Behind => {
+                    let head = object.byte_add(size).cast::<ValuesHead>();
+                    if (*head).valid != 1 {
+                        return None;
+                    }
+                    (head.add(1).cast_const().cast(), (*head).capacity.into())
+                }
+            };
+            Some(slice::from_raw_parts(values, count))
+        }
+    }
+
+    /// The keys that the instances of a class share; may be null.
+    ///
+    /// # Safety
+    /// `class` is a live type whose flags say that its instances have values.
+    #[inline(always)]
+    unsafe fn keys_of(&self, class: *mut ffi::PyTypeObject) -> *const Keys {
+        // SAFETY: by this function's contract this word of it is the keys, as `known` has seen.
+        unsafe { *class.cast::<*const Keys>().add(self.keys) }
     }
 }
 

@@ -30,6 +30,8 @@ mod gc_state;
 #[cfg(feature = "python")]
 pub(crate) mod inline_values;
 #[cfg(feature = "python")]
+mod layouts;
+#[cfg(feature = "python")]
 mod list;
 #[cfg(feature = "python")]
 pub(crate) mod read;
@@ -46,8 +48,9 @@ pub(crate) use {
     attributes::class_items,
     builtins::Builtins,
     descriptor::Descriptor,
-    fields::{Form, FunctionLayout, Layouts},
+    fields::FunctionLayout,
     gc_state::{DEBUG_COLLECTABLE, GcState},
+    layouts::{Form, Layouts},
     list::ListLayout,
     read::{
         dict_items, find_item, imported, int_value, interned, items, module_count, new_text,

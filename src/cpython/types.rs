@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 
 use super::ObjectKind;
 use super::builtins::Builtins;
-use super::fields::Form;
+use super::layouts::Form;
 
 /// A caller's opinion of a type: 0 for a type of no interest, else a number of its own.
 pub type Verdict = u8;
@@ -18,6 +18,7 @@ pub struct TypeFacts {
     pub traverse: Option<ffi::traverseproc>,
     /// The type has a finalizer that the collector runs (`__del__`, generators, coroutines).
     pub finalizes: bool,
+    /// [`Form::Other`] also where more of an object matters than what it refers to.
     pub form: Form,
     pub kind: ObjectKind,
     pub verdict: Verdict,
@@ -38,12 +39,6 @@ impl TypeFacts {
         verdict: 0,
         most_references: 0,
     };
-
-    /// An object of the type may be a buffer, have had its finalizer called, or be a class.
-    #[inline]
-    pub fn matters(&self) -> bool {
-        self.verdict != 0 || self.finalizes || self.kind == ObjectKind::Class
-    }
 
     /// A dict or a tuple: the collector does not track one that refers to nothing it tracks.
     pub fn is_untrackable(&self) -> bool {
@@ -137,19 +132,12 @@ impl TypeTable {
         builtins: &Builtins,
         classify: &impl Fn(*mut ffi::PyTypeObject) -> Verdict,
         ty: *mut ffi::PyTypeObject,
-    ) -> TypeFacts {
-        if let Some(facts) = self.met(ty) {
-            return *facts;
+    ) -> &TypeFacts {
+        if self.met(ty).is_none() {
+            // SAFETY: by this function's contract.
+            unsafe { self.meet(builtins, classify, ty) };
         }
-        // SAFETY: by this function's contract.
-        let (facts, is_mortal) = unsafe { self.look_up(builtins, classify, ty) };
-        let place = place(ty);
-        self.mortal[place / 64] |= u64::from(is_mortal) << (place % 64);
-        self.recent[place] = Met {
-            address: ty as usize,
-            facts,
-        };
-        facts
+        &self.recent[place(ty)].facts
     }
 
     /// The facts of a type if it was met lately and no other has taken its place since.
@@ -159,15 +147,18 @@ impl TypeTable {
         (met.address == ty as usize).then_some(&met.facts)
     }
 
-    /// The facts of a type, and whether it can die.
+    /// Puts a type in its place in `recent`.
+    ///
+    /// # Safety
+    /// As for [`TypeTable::facts`].
     #[cold]
     #[inline(never)]
-    unsafe fn look_up(
+    unsafe fn meet(
         &mut self,
         builtins: &Builtins,
         classify: &impl Fn(*mut ffi::PyTypeObject) -> Verdict,
         ty: *mut ffi::PyTypeObject,
-    ) -> (TypeFacts, bool) {
+    ) {
         // SAFETY: by this function's contract.
         let is_mortal = unsafe { is_heap_type(ty) };
         let known = if is_mortal {
@@ -175,11 +166,16 @@ impl TypeTable {
         } else {
             &mut self.lasting
         };
-        let facts = known
+        let facts = *known
             .entry(ty as usize)
             // SAFETY: by this function's contract.
             .or_insert_with(|| unsafe { learn(builtins, classify, ty) });
-        (*facts, is_mortal)
+        let place = place(ty);
+        self.mortal[place / 64] |= u64::from(is_mortal) << (place % 64);
+        self.recent[place] = Met {
+            address: ty as usize,
+            facts,
+        };
     }
 }
 
@@ -206,10 +202,15 @@ unsafe fn learn(
                 ))
             })
             .flatten();
+        let finalizes = !slot(ffi::Py_tp_finalize).is_null();
         TypeFacts {
             traverse,
-            finalizes: !slot(ffi::Py_tp_finalize).is_null(),
-            form: Form::of(ty, kind),
+            finalizes,
+            form: if verdict != 0 || finalizes {
+                Form::Other
+            } else {
+                Form::of(ty, kind, builtins)
+            },
             kind,
             verdict,
             most_references: if verdict != 0 {

@@ -1,21 +1,26 @@
 //! From graph facts to a leak that a person can fix: its cycle, its cut, its signature, the
-//! pattern it follows and what to change. From numbers to what grows, and why memory ran out.
+//! pattern it follows and what to change. From a path in the live heap to the owner of what it leads to. And
+//! from numbers to what grows, and why memory ran out.
 
 #![forbid(unsafe_code)]
 
+mod branches;
 mod callback;
 mod case;
 pub mod cohorts;
 pub mod growth;
 pub mod known;
 pub mod library;
+mod path;
 pub mod patterns;
 mod repeat;
 pub mod segments;
 mod signature;
 pub mod verdict;
 
+pub use branches::Branches;
 pub use case::Case;
+pub use path::{NamedPath, NamedRoot, in_function};
 pub use patterns::{Advice, Pattern};
 use petgraph::graph::EdgeIndex;
 pub use repeat::Diagnoses;

@@ -8,10 +8,10 @@ use petgraph::graph::{DiGraph, EdgeIndex, NodeIndex};
 use petgraph::visit::{IntoNeighborsDirected, IntoNodeIdentifiers, NodeCount, VisitMap, Visitable};
 use rustc_hash::FxHashSet;
 
+use super::buffer_paths::paths_to_buffers;
 use super::cycle::{Cycle, first_cycle};
 use super::group::{Group, is_cyclic};
 use super::leak_graph::{LeakGraph, LeakNode};
-use super::shortest::paths_to_buffers;
 use crate::capture::{ReferenceName, Snapshot};
 use crate::cpython::ObjectKind;
 

@@ -380,7 +380,7 @@ mod tests {
         })
     }
 
-    /// Larger than what is fetched ahead: long lists, and ways as long as there are nodes.
+    /// Larger than what is fetched ahead: long lists, and paths as long as there are nodes.
     fn large_graphs() -> impl Strategy<Value = (Csr, Vec<u32>)> {
         (100u32..600, any::<bool>(), any::<bool>()).prop_flat_map(|(nodes, chain, list)| {
             let node = 0..nodes;

@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+mod buffer_paths;
 mod cut;
 mod cycle;
 mod distances;
@@ -18,9 +19,9 @@ mod leak_graph;
 mod properties;
 mod redact;
 mod selection;
-mod shortest;
-mod ways;
+mod shortest_paths;
 
+pub use buffer_paths::{PathToBuffer, paths_to_buffers};
 pub use cut::{CutSet, find_cuts, frees_group, points_back};
 pub use cycle::{Cycle, first_cycle};
 pub use dominators::Dominators;
@@ -29,5 +30,4 @@ pub use group::{Group, find_groups};
 pub use leak_graph::{Hop, LeakEdge, LeakGraph, LeakNode};
 pub use redact::{hide_unless_code, hide_values};
 pub use selection::{NODE_LIMIT, Selection, select};
-pub use shortest::{PathToBuffer, paths_to_buffers};
-pub use ways::ShortestPaths;
+pub use shortest_paths::ShortestPaths;

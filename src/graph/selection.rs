@@ -55,8 +55,8 @@ pub fn select(snapshot: &Snapshot, group: &Group) -> Selection {
     let referrers = Referrers::new(snapshot.len(), &group.nodes, &forth);
     let back = |object: u32| referrers.of(object);
 
-    let Some(way) = group.buffers.first().and_then(|&buffer| {
-        way_to(snapshot, buffer, &back, |object| {
+    let Some(path) = group.buffers.first().and_then(|&buffer| {
+        path_to(snapshot, buffer, &back, |object| {
             component_of(object) < NO_CYCLE
         })
     }) else {
@@ -65,12 +65,12 @@ pub fn select(snapshot: &Snapshot, group: &Group) -> Selection {
             ..Selection::default()
         };
     };
-    let anchor = way.last().copied().unwrap_or_default();
+    let anchor = path.last().copied().unwrap_or_default();
     let inside = |object: u32| component_of(object) == component_of(anchor);
     let step = |object: u32| forth(object).filter(|&next| inside(next));
-    // The first object on a way from the anchor that refers to the anchor closes a shortest cycle.
+    // The first object on a path from the anchor that refers to the anchor closes a shortest cycle.
     let closes = |object: u32| forth(object).any(|next| next == anchor);
-    let cycle = way_to(snapshot, anchor, &step, closes).unwrap_or_default();
+    let cycle = path_to(snapshot, anchor, &step, closes).unwrap_or_default();
 
     let mut selection = Selection::default();
     if cycle.len() > NODE_LIMIT {
@@ -81,7 +81,7 @@ pub fn select(snapshot: &Snapshot, group: &Group) -> Selection {
         selection.gap = Some((cycle[last], cycle[first], (first - last - 1) as u64));
         selection
             .nodes
-            .extend(way.iter().filter(|object| !cycle.contains(object)));
+            .extend(path.iter().filter(|object| !cycle.contains(object)));
         selection
             .nodes
             .extend(around(&selection.nodes, &forth, 64, |object| {
@@ -92,7 +92,7 @@ pub fn select(snapshot: &Snapshot, group: &Group) -> Selection {
         let taken: FxHashSet<u32> = cycle.iter().copied().collect();
         selection
             .nodes
-            .extend(way.iter().filter(|object| !taken.contains(object)));
+            .extend(path.iter().filter(|object| !taken.contains(object)));
         let both = |object: u32| back(object).chain(forth(object)).collect::<Vec<_>>();
         let room = NODE_LIMIT.saturating_sub(selection.nodes.len());
         selection
@@ -171,7 +171,7 @@ impl Referrers {
 }
 
 /// Breadth-first: the objects from `start` to the nearest that `is_end`, both included.
-fn way_to<I: IntoIterator<Item = u32>>(
+fn path_to<I: IntoIterator<Item = u32>>(
     snapshot: &Snapshot,
     start: u32,
     next: &impl Fn(u32) -> I,
@@ -183,14 +183,14 @@ fn way_to<I: IntoIterator<Item = u32>>(
     let mut pending = VecDeque::from([start]);
     while let Some(object) = pending.pop_front() {
         if is_end(object) {
-            let mut way = vec![object];
+            let mut path = vec![object];
             let mut here = object;
             while here != start {
                 here = before[here as usize];
-                way.push(here);
+                path.push(here);
             }
-            way.reverse();
-            return Some(way);
+            path.reverse();
+            return Some(path);
         }
         for target in next(object) {
             if before[target as usize] == UNSEEN {

@@ -6,12 +6,14 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::heap::{Buffer, Heap, without_numbers};
-use super::lines::{Ink, Lines};
 use super::report::Process;
-use super::words::{grouped, human_bytes};
 
 /// The changes between two heaps.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(
+    feature = "python",
+    pyo3::pyclass(frozen, name = "HeapDiff", module = "cyclescope")
+)]
 pub struct Diff {
     /// The paths to the memory that changed.
     pub rows: Vec<Change>,
@@ -39,36 +41,6 @@ pub struct Change {
     /// Change in the number of buffers.
     pub buffers: i64,
     pub now_bytes: u64,
-}
-
-impl Diff {
-    pub fn to_text(&self) -> String {
-        let mut out = Lines::new(false);
-        out.line(format!(
-            "{} in total, {} objects",
-            signed(self.bytes, human_bytes),
-            signed(self.objects, grouped)
-        ));
-        for row in &self.rows {
-            let change = format!(
-                "{:>12} {:>7}  ",
-                signed(row.bytes, human_bytes),
-                signed(row.buffers, grouped)
-            );
-            out.wrapped(Ink::Plain, &change, &row.name);
-        }
-        out.into_text()
-    }
-
-    pub fn to_json(&self) -> String {
-        serde_json::to_string(self).unwrap_or_default()
-    }
-}
-
-/// A number with its sign, written by `write`.
-pub(crate) fn signed(number: i64, write: impl Fn(u64) -> String) -> String {
-    let sign = if number < 0 { "-" } else { "+" };
-    sign.to_owned() + &write(number.unsigned_abs())
 }
 
 impl Heap {

@@ -1,11 +1,6 @@
 //! Growth with the number of steps: the model.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
-
-use super::json::versioned;
-use super::words::{counted, human_bytes};
 
 /// The growing groups of tensors, and their size at each sample.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -69,57 +64,5 @@ impl GrowthReport {
     /// True while there are too few samples to tell anything.
     pub fn is_early(&self) -> bool {
         self.found.is_empty() && self.samples < self.needed
-    }
-
-    /// The report as JSON.
-    pub fn to_json(&self) -> String {
-        versioned("growth", self).to_string()
-    }
-
-    /// The growing groups, one paragraph each, and the number of samples.
-    pub fn to_text(&self) -> String {
-        let told = self.found.iter().map(|it| it.growth.to_string() + "\n");
-        let mut text: String = told.collect();
-        if text.is_empty() {
-            text = match self.notes.first() {
-                Some(note) => format!("{note}\n"),
-                None if self.is_early() => {
-                    format!("Too early to tell: {} samples are needed.\n", self.needed)
-                }
-                None => "Nothing grows.\n".to_owned(),
-            };
-        }
-        text + &self.looked_at() + "\n"
-    }
-
-    /// How much was looked at.
-    pub fn looked_at(&self) -> String {
-        format!(
-            "{} in {}",
-            counted(self.samples, "sample", "samples"),
-            counted(self.steps, "step", "steps")
-        )
-    }
-}
-
-/// One line.
-impl fmt::Display for Growth {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "step {}: {}: {} such as {}, {}",
-            self.step,
-            self.summary,
-            counted(self.tensors, "tensor", "tensors"),
-            self.example,
-            human_bytes(self.bytes)
-        )?;
-        if self.bytes_per_step > 0.0 {
-            write!(f, ", {} per step", human_bytes(self.bytes_per_step as u64))?;
-        }
-        if let Some(line) = &self.allocated_at {
-            write!(f, " · allocated at {line}")?;
-        }
-        write!(f, ". {} [{}]", self.advice, self.pattern)
     }
 }

@@ -6,20 +6,16 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
-use super::lines::{Ink, Lines};
-use super::owners::Branch;
 use super::report::{Location, Process};
-use super::words::{counted, grouped, human_bytes, name, short_location, without_indices};
+use super::words::without_indices;
 use crate::model::report::Extents;
-use crate::model::words::padded;
 
 /// The version of the JSON.
 pub const SCHEMA: u32 = 1;
-/// Maximum width of the first column of a table.
-const NAME: usize = 56;
 
 /// A snapshot of live memory. It keeps no object alive.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "python", pyo3::pyclass(frozen, module = "cyclescope"))]
 pub struct Heap {
     /// Version of this format: 1.
     pub schema: u32,
@@ -158,6 +154,23 @@ impl Device {
     }
 }
 
+/// A step shared by several paths: a root, or an object and the reference to it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Branch {
+    /// Index of its parent; `None` for a root.
+    pub parent: Option<u32>,
+    /// The reference to it, as in source code; empty for a root.
+    pub edge: String,
+    /// The object in a word or two.
+    pub label: String,
+    /// Location of its code or class.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub location: Option<Location>,
+    /// Retained size on devices and on the host: every path to these bytes
+    /// passes through this object; `None` if the branch is not an object.
+    pub retained: Option<[u64; 2]>,
+}
+
 /// How the rows of a table are grouped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
@@ -187,6 +200,10 @@ impl std::str::FromStr for By {
 
 /// A table of memory by owner, class, module, site or category.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(
+    feature = "python",
+    pyo3::pyclass(frozen, name = "HeapTable", module = "cyclescope")
+)]
 pub struct Table {
     /// How its rows are grouped.
     pub by: String,
@@ -321,35 +338,6 @@ impl Heap {
             .fold(0, u64::saturating_add)
     }
 
-    /// A few lines and the table of owners.
-    pub fn to_text(&self) -> String {
-        let mut out = Lines::new(false);
-        out.wrapped(
-            Ink::Strong,
-            "",
-            &format!(
-                "{} with {} hold {} on devices and {} on the host, in {}.",
-                counted(self.objects, "object", "objects"),
-                counted(self.references, "reference", "references"),
-                human_bytes(self.device_bytes()),
-                human_bytes(self.host_bytes()),
-                counted(self.buffers.len() as u64, "buffer", "buffers"),
-            ),
-        );
-        if self.unreachable > 0 {
-            out.wrapped(
-                Ink::Plain,
-                "",
-                &format!(
-                    "{} are unreachable: garbage, or kept alive only by C++.",
-                    grouped(self.unreachable)
-                ),
-            );
-        }
-        out.line("");
-        out.into_text() + &self.top(By::Owner, 10).to_text()
-    }
-
     /// An empty heap, with the reason.
     pub fn nothing(process: Process, note: &str) -> Self {
         let time = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -360,11 +348,6 @@ impl Heap {
             process,
             ..Self::default()
         }
-    }
-
-    /// The heap as JSON (`schema` 1).
-    pub fn to_json(&self) -> String {
-        serde_json::to_string(self).unwrap_or_default()
     }
 }
 
@@ -402,8 +385,8 @@ impl Buffer {
 }
 
 /// A path without indices and lengths.
-pub(crate) fn without_numbers(way: &str) -> String {
-    let owner = without_indices(way);
+pub(crate) fn without_numbers(path: &str) -> String {
+    let owner = without_indices(path);
     let mut kept = String::with_capacity(owner.len());
     let mut rest = owner.as_str();
     while let Some((before, after)) = rest.split_once(", ") {
@@ -425,73 +408,6 @@ pub(crate) fn without_numbers(way: &str) -> String {
         }
     }
     kept + rest
-}
-
-impl Table {
-    /// The table for a terminal, no line longer than 100 characters.
-    pub fn to_text(&self) -> String {
-        let mut out = Lines::new(false);
-        let line = |name: &str, count: &str, device: &str, host: &str, alone: &str| {
-            let name = padded(name, NAME);
-            format!("{name} {count:>7} {device:>10} {host:>10} {alone:>10}")
-        };
-        out.line(line(&self.by, "count", "device", "host", "retained"));
-        for row in &self.rows {
-            out.line(line(
-                &name(&row.name, NAME),
-                &grouped(row.count),
-                &human_bytes(row.device_bytes),
-                &human_bytes(row.host_bytes),
-                &human_bytes(row.retained_bytes),
-            ));
-        }
-        if self.omitted > 0 {
-            out.line(format!(
-                "{} with {} not shown",
-                counted(self.omitted, "row", "rows"),
-                human_bytes(self.omitted_bytes)
-            ));
-        }
-        for words in self.devices.iter().filter_map(Device::words) {
-            out.wrapped(Ink::Plain, "", &words);
-        }
-        for note in &self.notes {
-            out.wrapped(Ink::Strong, "Note: ", note);
-        }
-        out.into_text()
-    }
-
-    pub fn to_json(&self) -> String {
-        serde_json::to_string(self).unwrap_or_default()
-    }
-}
-
-impl Device {
-    /// The allocator's count beside what is visible; `None` where it does not say.
-    pub(crate) fn words(&self) -> Option<String> {
-        let allocated = self.allocated?;
-        let mut words = format!(
-            "{}: {} allocated, of which {} are visible from Python and {} are not \
-             (rounding to whole blocks, workspaces, tensors that only C++ holds)",
-            self.name,
-            human_bytes(allocated),
-            human_bytes(self.visible),
-            human_bytes(self.remainder().unwrap_or(0)),
-        );
-        if let Some(reserved) = self.reserved {
-            let cached = reserved.saturating_sub(allocated);
-            words += &format!("; {} more reserved", human_bytes(cached));
-        }
-        Some(words + ".")
-    }
-}
-
-/// A place in a few characters, for a module's column.
-pub fn file_of(location: &Location) -> String {
-    let words = short_location(location);
-    words
-        .rsplit_once(':')
-        .map_or(words.clone(), |(file, _)| file.to_owned())
 }
 
 #[cfg(test)]
@@ -529,7 +445,5 @@ mod tests {
             reserved: Some(4096),
         };
         assert_eq!(device.remainder(), Some(424));
-        let words = device.words().unwrap_or_default();
-        assert!(words.contains("3.0 KiB more reserved"));
     }
 }

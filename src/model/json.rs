@@ -1,4 +1,4 @@
-//! The report as JSON, and back.
+//! The models as JSON, and the report back.
 
 use std::fmt;
 
@@ -10,9 +10,9 @@ use super::report::{Report, SCHEMA};
 /// Larger files are rejected unread.
 pub const MAX_BYTES: usize = 64 << 20;
 
-/// The report as JSON on one line, to write to a log or to send.
-pub fn to_json(report: &Report) -> String {
-    serde_json::to_string(report).expect("plain structs and strings always serialise")
+/// A model as JSON on one line, to write to a log or to send.
+pub fn to_json(model: &impl Serialize) -> String {
+    serde_json::to_string(model).expect("plain structs and strings always serialise")
 }
 
 /// The report as indented JSON, to read.
@@ -21,7 +21,7 @@ pub fn to_json_pretty(report: &Report) -> String {
 }
 
 /// Another model as JSON, with the version of its form and what it is.
-pub(super) fn versioned(kind: &str, model: &impl Serialize) -> Value {
+pub fn versioned(kind: &str, model: &impl Serialize) -> Value {
     let mut found = json!({ "schema": SCHEMA, "kind": kind });
     if let (Some(fields), Ok(Value::Object(more))) =
         (found.as_object_mut(), serde_json::to_value(model))

@@ -5,16 +5,13 @@
 
 #![forbid(unsafe_code)]
 
-pub mod by_process;
 pub mod counts;
 pub mod diff;
 pub mod growth;
 pub mod heap;
 pub mod json;
-pub(crate) mod lines;
 pub mod merge;
 pub mod occurrences;
-pub mod owners;
 pub mod post_mortem;
 pub mod rank;
 pub mod redact;

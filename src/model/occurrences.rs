@@ -1,9 +1,8 @@
 //! Occurrences of a leak.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 
 use super::report::{Occurrence, Process};
-use super::words::{counted, grouped, human_bytes, utc};
 
 /// Maximum number of separate occurrences of a leak.
 pub const LIMIT: usize = 240;
@@ -36,37 +35,6 @@ pub fn add(all: &mut Vec<Occurrence>, more: impl IntoIterator<Item = Occurrence>
             all.drain(..before - LIMIT);
         }
     }
-}
-
-/// All of them in a phrase, `120 times in 100 collections, 60.0 GiB in all, until …`; `None` if
-/// there was one collection or none, of which the report tells anyhow.
-pub fn in_words(all: &[Occurrence]) -> Option<String> {
-    let (first, last) = (all.first()?, all.last()?);
-    let sum = |of: fn(&Occurrence) -> u64| all.iter().map(of).fold(0, u64::saturating_add);
-    let collections = sum(|seen| seen.collections);
-    if collections < 2 {
-        return None;
-    }
-    let processes: BTreeSet<_> = all
-        .iter()
-        .map(|seen| (&seen.host, seen.pid, seen.rank))
-        .collect();
-    let where_ = match processes.len() {
-        1 => String::new(),
-        several => format!(" of {several} processes"),
-    };
-    // Of those that were added up, only the latest time is known.
-    let from = match first.collections {
-        1 => format!("from {} to", utc(first.time)),
-        _ => "until".to_owned(),
-    };
-    Some(format!(
-        "{} in {} collections{where_}, {} in total, {from} {}",
-        counted(sum(|seen| seen.count), "time", "times"),
-        grouped(collections),
-        human_bytes(sum(|seen| seen.bytes)),
-        utc(last.time),
-    ))
 }
 
 fn in_pairs(all: Vec<Occurrence>) -> Vec<Occurrence> {
@@ -102,22 +70,6 @@ pub fn same_process(a: &Occurrence, b: &Occurrence) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_phrase_adds_them_up() {
-        let mut all = Vec::new();
-        add(&mut all, (0..1000).map(|time| seen(time, 1)));
-        let phrase = in_words(&all).unwrap();
-        assert!(
-            phrase.starts_with("2,000 times in 1,000 collections, "),
-            "{phrase}"
-        );
-        add(&mut all, [seen(2000, 2)]);
-        let phrase = in_words(&all).unwrap();
-        assert!(phrase.contains("collections of 2 processes"), "{phrase}");
-        assert_eq!(in_words(&[]), None);
-        assert_eq!(in_words(&[seen(1, 1)]), None);
-    }
 
     fn seen(time: u32, pid: u32) -> Occurrence {
         Occurrence {

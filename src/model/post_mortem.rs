@@ -1,16 +1,10 @@
 //! Post-mortem of a failed request for memory: the model.
 
 use std::collections::BTreeMap;
-use std::fmt::{self, Display};
 
 use serde::{Deserialize, Serialize};
 
 use super::growth::Growth;
-use super::json::versioned;
-use super::words::human_bytes;
-
-/// How many containers of tensors with graphs the text names.
-const GRAPHS: usize = 5;
 
 /// Why memory ran out, with the numbers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -111,59 +105,4 @@ impl Numbers {
         .into_iter()
         .filter_map(|(bytes, name)| Some((bytes?, name)))
     }
-}
-
-impl PostMortem {
-    /// The post-mortem as indented JSON.
-    pub fn to_json(&self) -> String {
-        format!("{:#}", versioned("out-of-memory", self))
-    }
-}
-
-/// The first line is the verdict.
-impl Display for PostMortem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let size = |bytes, what: &dyn Display| format!("  {:>10}  {what}", human_bytes(bytes));
-        let finding = |it: &Finding| size(it.bytes, &it.what);
-        let indented = |it: &String| format!("  {it}");
-        writeln!(f, "{}: {}", self.verdict, self.headline)?;
-        if !self.advice.is_empty() {
-            writeln!(f, "\n{}", self.advice)?;
-        }
-        if let Some(numbers) = &self.numbers {
-            let title = format!("Memory of {} when the request failed", self.device);
-            part(f, &title, numbers.rows().map(|(it, name)| size(it, &name)))?;
-        }
-        let mut roles = Vec::from_iter(&self.roles);
-        roles.sort_by_key(|(_, bytes)| std::cmp::Reverse(**bytes));
-        let roles = roles.iter().map(|(name, bytes)| size(**bytes, name));
-        part(f, "Allocated memory by category", roles)?;
-        let graphs = self.graphs.iter().take(GRAPHS).map(finding);
-        part(f, "Containers that keep autograd graphs", graphs)?;
-        part(f, "Largest tensors", self.owners.iter().map(finding))?;
-        let growth = self.growth.iter();
-        let growth = growth.map(|it| format!("  {}. {}", it.summary, it.advice));
-        part(f, "Growing tensors", growth)?;
-        part(f, "Requested at", self.requested_at.iter().map(indented))?;
-        if let Some(cycles) = &self.cycles {
-            let title = format!("Unreachable cycles hold {}", human_bytes(cycles.bytes));
-            part(f, &title, [format!("\n{}", self.trace)].into_iter())?;
-        }
-        part(f, "Not examined", self.left_out.iter().map(indented))
-    }
-}
-
-/// A part of the text; nothing without lines.
-fn part(
-    f: &mut fmt::Formatter<'_>,
-    title: &str,
-    lines: impl Iterator<Item = String>,
-) -> fmt::Result {
-    for (number, line) in lines.enumerate() {
-        if number == 0 {
-            writeln!(f, "\n{title}:")?;
-        }
-        writeln!(f, "{line}")?;
-    }
-    Ok(())
 }

@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::capture::Place;
+
 /// The version of the JSON form of [`Report`].
 pub const SCHEMA: u32 = 1;
 
@@ -199,6 +201,15 @@ pub struct Location {
     pub line: u32,
 }
 
+impl From<&Place> for Location {
+    fn from(place: &Place) -> Self {
+        Self {
+            file: place.file.clone(),
+            line: place.line,
+        }
+    }
+}
+
 impl std::fmt::Display for Location {
     /// `file:line`, or the file alone if the line is not known.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -209,7 +220,7 @@ impl std::fmt::Display for Location {
     }
 }
 
-/// One object of a cycle, or of a way to an object, and its reference to the next.
+/// One object of a cycle, or of a path to an object, and its reference to the next.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(
     feature = "python",
@@ -226,7 +237,7 @@ pub struct Step {
     /// Location of the object's code or class, if known.
     pub location: Option<Location>,
     /// The reference to the next step as a person writes it: `._callback`, `['loss']`, `[3]`,
-    /// `closure variable 'self'`, `local 'batch'`; empty for the last of a way.
+    /// `closure variable 'self'`, `local 'batch'`; empty for the last of a path.
     pub edge: String,
     /// The line that allocated the object, if `tracemalloc` traced that: the innermost of the
     /// program's own, or else of a library.

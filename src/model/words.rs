@@ -1,4 +1,4 @@
-//! Formatting of names and numbers for all renderings, safe for arbitrary names.
+//! How names and numbers are written, in the model and in all renderings; safe for arbitrary names.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -45,6 +45,12 @@ pub fn grouped(number: u64) -> String {
         out.push(digit);
     }
     out
+}
+
+/// A number with its sign, written by `write`.
+pub fn signed(number: i64, write: impl Fn(u64) -> String) -> String {
+    let sign = if number < 0 { "-" } else { "+" };
+    sign.to_owned() + &write(number.unsigned_abs())
 }
 
 /// Seconds since 1970 as `2026-01-31 12:00:00 UTC`; `an unknown time` for what no calendar has.

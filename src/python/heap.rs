@@ -1,127 +1,80 @@
-//! The live heap as Python objects: read-only views of the models.
+//! The live heap in Python: what its models do there beside having fields.
 
 use std::str::FromStr;
-use std::sync::Arc;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{IntoPyDict, PyDict};
 
 use super::off;
 use super::state::state;
+use super::values::class;
 use crate::model::diff::Diff;
-use crate::model::heap::{Buffer, By, Row};
-use crate::model::{heap as model, human_bytes};
+use crate::model::heap::{Buffer, By, Heap, Row, Table};
+use crate::model::human_bytes;
+use crate::model::json::to_json;
 use crate::render::html::live;
+use crate::render::text;
 
-/// What memory is alive, and who owns it.
-#[pyclass(frozen, module = "cyclescope")]
-pub struct Heap {
-    pub heap: Arc<model::Heap>,
-}
+class! {
+    impl Heap {
+        get objects: u64, references: u64, unreachable: u64, time: f64, pause_ms: f64,
+            working_bytes: u64, notes: Vec<String>, buffers: Vec<Buffer>;
 
-#[pymethods]
-impl Heap {
-    #[getter]
-    fn objects(&self) -> u64 {
-        self.heap.objects
-    }
-
-    #[getter]
-    fn references(&self) -> u64 {
-        self.heap.references
-    }
-
-    #[getter]
-    fn unreachable(&self) -> u64 {
-        self.heap.unreachable
-    }
-
-    #[getter]
-    fn time(&self) -> f64 {
-        self.heap.time
-    }
-
-    #[getter]
-    fn pause_ms(&self) -> f64 {
-        self.heap.pause_ms
-    }
-
-    #[getter]
-    fn phases<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let phases = PyDict::new(py);
-        for (name, milliseconds) in &self.heap.phases {
-            phases.set_item(name, milliseconds)?;
+        #[getter(phases)]
+        fn dict_of_phases<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+            self.phases.clone().into_py_dict(py)
         }
-        Ok(phases)
-    }
 
-    #[getter]
-    fn working_bytes(&self) -> u64 {
-        self.heap.working_bytes
-    }
-
-    #[getter]
-    fn device_bytes(&self) -> u64 {
-        self.heap.device_bytes()
-    }
-
-    #[getter]
-    fn host_bytes(&self) -> u64 {
-        self.heap.host_bytes()
-    }
-
-    #[getter]
-    fn notes(&self) -> Vec<String> {
-        self.heap.notes.clone()
-    }
-
-    #[getter]
-    fn buffers(&self) -> Vec<Buffer> {
-        self.heap.buffers.clone()
-    }
-
-    #[pyo3(signature = (by="owner", count=20))]
-    fn top(&self, by: &str, count: usize) -> PyResult<HeapTable> {
-        let by = By::from_str(by).map_err(PyValueError::new_err)?;
-        Ok(HeapTable {
-            table: self.heap.top(by, count),
-        })
-    }
-
-    fn diff(&self, old: &Bound<'_, Self>) -> HeapDiff {
-        HeapDiff {
-            diff: self.heap.diff(&old.get().heap),
+        #[getter(device_bytes)]
+        fn all_device_bytes(&self) -> u64 {
+            self.device_bytes()
         }
-    }
 
-    fn to_json(&self, py: Python<'_>) -> String {
-        py.detach(|| self.heap.to_json())
-    }
+        #[getter(host_bytes)]
+        fn all_host_bytes(&self) -> u64 {
+            self.host_bytes()
+        }
 
-    fn to_text(&self, py: Python<'_>) -> String {
-        py.detach(|| self.heap.to_text())
-    }
+        #[pyo3(name = "top", signature = (by="owner", count=20))]
+        fn table(&self, by: &str, count: usize) -> PyResult<Table> {
+            let by = By::from_str(by).map_err(PyValueError::new_err)?;
+            Ok(self.top(by, count))
+        }
 
-    fn to_html(&self, py: Python<'_>) -> String {
-        py.detach(|| live::heap(&self.heap))
-    }
+        #[pyo3(name = "diff")]
+        fn diff_since(&self, old: &Bound<'_, Self>) -> Diff {
+            self.diff(old.get())
+        }
 
-    fn _repr_html_(&self, py: Python<'_>) -> String {
-        live::framed(self.to_html(py))
-    }
+        fn to_json(&self, py: Python<'_>) -> String {
+            py.detach(|| to_json(self))
+        }
 
-    fn __str__(&self, py: Python<'_>) -> String {
-        py.detach(|| self.heap.to_text())
-    }
+        fn to_text(&self, py: Python<'_>) -> String {
+            py.detach(|| text::heap(self))
+        }
 
-    fn __repr__(&self) -> String {
-        format!(
-            "<Heap: {} objects, {} on devices, {} on the host>",
-            self.heap.objects,
-            human_bytes(self.heap.device_bytes()),
-            human_bytes(self.heap.host_bytes())
-        )
+        fn to_html(&self, py: Python<'_>) -> String {
+            py.detach(|| live::heap(self))
+        }
+
+        fn _repr_html_(&self, py: Python<'_>) -> String {
+            live::framed(self.to_html(py))
+        }
+
+        fn __str__(&self, py: Python<'_>) -> String {
+            py.detach(|| text::heap(self))
+        }
+
+        fn __repr__(&self) -> String {
+            format!(
+                "<Heap: {} objects, {} on devices, {} on the host>",
+                self.objects,
+                human_bytes(self.device_bytes()),
+                human_bytes(self.host_bytes())
+            )
+        }
     }
 }
 
@@ -142,110 +95,74 @@ impl Buffer {
     }
 }
 
-/// A table of memory by owner, class, module, site or category.
-#[pyclass(frozen, module = "cyclescope")]
-pub struct HeapTable {
-    table: model::Table,
-}
+class! {
+    impl Table {
+        get by: String, rows: Vec<Row>, omitted: u64;
 
-#[pymethods]
-impl HeapTable {
-    #[getter]
-    fn by(&self) -> &str {
-        &self.table.by
-    }
+        fn to_json(&self) -> String {
+            to_json(self)
+        }
 
-    #[getter]
-    fn rows(&self) -> Vec<Row> {
-        self.table.rows.clone()
-    }
+        fn to_text(&self) -> String {
+            text::table(self)
+        }
 
-    #[getter]
-    fn omitted(&self) -> u64 {
-        self.table.omitted
-    }
+        fn __str__(&self) -> String {
+            text::table(self)
+        }
 
-    fn to_json(&self) -> String {
-        self.table.to_json()
-    }
-
-    fn to_text(&self) -> String {
-        self.table.to_text()
-    }
-
-    fn __str__(&self) -> String {
-        self.table.to_text()
-    }
-
-    fn __repr__(&self) -> String {
-        format!(
-            "<HeapTable by {}: {} rows>",
-            self.table.by,
-            self.table.rows.len()
-        )
+        fn __repr__(&self) -> String {
+            format!("<HeapTable by {}: {} rows>", self.by, self.rows.len())
+        }
     }
 }
 
 #[pymethods]
 impl Row {
     fn __repr__(&self) -> String {
-        let bytes = self.device_bytes.saturating_add(self.host_bytes);
-        format!("<HeapRow {}: {}>", self.name, human_bytes(bytes))
+        format!("<HeapRow {}: {}>", self.name, human_bytes(self.bytes()))
     }
 }
 
-/// The changes between two heaps.
-#[pyclass(frozen, module = "cyclescope")]
-pub struct HeapDiff {
-    diff: Diff,
-}
+class! {
+    impl Diff {
+        get bytes: i64, objects: i64;
 
-#[pymethods]
-impl HeapDiff {
-    #[getter]
-    fn bytes(&self) -> i64 {
-        self.diff.bytes
-    }
+        /// `(owner, bytes, buffers)` of each owner whose memory changed.
+        #[getter(rows)]
+        fn tuples(&self) -> Vec<(String, i64, i64)> {
+            let rows = self.rows.iter();
+            rows.map(|row| (row.name.clone(), row.bytes, row.buffers))
+                .collect()
+        }
 
-    #[getter]
-    fn objects(&self) -> i64 {
-        self.diff.objects
-    }
+        fn to_json(&self) -> String {
+            to_json(self)
+        }
 
-    /// `(owner, bytes, buffers)` of each owner whose memory changed.
-    #[getter]
-    fn rows(&self) -> Vec<(String, i64, i64)> {
-        let rows = self.diff.rows.iter();
-        rows.map(|row| (row.name.clone(), row.bytes, row.buffers))
-            .collect()
-    }
+        fn to_text(&self, py: Python<'_>) -> String {
+            py.detach(|| text::diff(self))
+        }
 
-    fn to_json(&self) -> String {
-        self.diff.to_json()
-    }
+        fn to_html(&self, py: Python<'_>) -> String {
+            py.detach(|| live::diff(self))
+        }
 
-    fn to_text(&self, py: Python<'_>) -> String {
-        py.detach(|| self.diff.to_text())
-    }
+        fn _repr_html_(&self, py: Python<'_>) -> String {
+            live::framed(self.to_html(py))
+        }
 
-    fn to_html(&self, py: Python<'_>) -> String {
-        py.detach(|| live::diff(&self.diff))
-    }
+        fn __str__(&self) -> String {
+            text::diff(self)
+        }
 
-    fn _repr_html_(&self, py: Python<'_>) -> String {
-        live::framed(self.to_html(py))
-    }
-
-    fn __str__(&self) -> String {
-        self.diff.to_text()
-    }
-
-    fn __repr__(&self) -> String {
-        format!(
-            "<HeapDiff: {} bytes, {} owners>",
-            self.diff.bytes,
-            self.diff.rows.len()
-        )
+        fn __repr__(&self) -> String {
+            format!(
+                "<HeapDiff: {} bytes, {} owners>",
+                self.bytes,
+                self.rows.len()
+            )
+        }
     }
 }
 
@@ -269,13 +186,10 @@ pub fn heap(py: Python<'_>, redact: bool) -> PyResult<Heap> {
     settle(py, redact)?;
     let state = state(py)?;
     let inspector = state.watcher.inspector();
-    let heap = match off(py)? {
-        Some(note) => model::Heap::nothing(inspector.process_to_tell(py), note),
-        None => inspector.heap(py)?,
-    };
-    Ok(Heap {
-        heap: Arc::new(heap),
-    })
+    match off(py)? {
+        Some(note) => Ok(Heap::nothing(inspector.process_to_tell(py), note)),
+        None => inspector.heap(py),
+    }
 }
 
 /// A page in a frame, as a notebook shows it.

@@ -10,7 +10,9 @@ use super::selection;
 use super::state::state;
 use crate::analysis::{Moment, Monitor};
 use crate::model::growth::{Growth, GrowthReport};
+use crate::model::json::{to_json, versioned};
 use crate::render::html::live;
+use crate::render::text;
 
 /// Follows the live tensors of some devices; the package says when.
 #[pyclass(frozen, module = "cyclescope")]
@@ -101,9 +103,7 @@ impl GrowthWatch {
 impl Growth {
     /// The fields as a dictionary, for JSON.
     fn as_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let json = serde_json::to_string(self)
-            .map_err(|error| PyValueError::new_err(error.to_string()))?;
-        py.import("json")?.call_method1("loads", (json,))
+        py.import("json")?.call_method1("loads", (to_json(self),))
     }
 
     fn __hash__(&self) -> u64 {
@@ -111,7 +111,7 @@ impl Growth {
     }
 
     fn __str__(&self) -> String {
-        self.to_string()
+        text::grown(self)
     }
 
     fn __repr__(&self) -> String {
@@ -126,14 +126,12 @@ impl GrowthReport {
         self.found.iter().map(|it| it.growth.clone()).collect()
     }
 
-    #[pyo3(name = "to_json")]
-    fn json(&self) -> String {
-        self.to_json()
+    fn to_json(&self) -> String {
+        versioned("growth", self).to_string()
     }
 
-    #[pyo3(name = "to_text")]
-    fn text(&self) -> String {
-        self.to_text()
+    fn to_text(&self) -> String {
+        text::growth(self)
     }
 
     fn to_html(&self, py: Python<'_>) -> PyResult<String> {

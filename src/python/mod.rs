@@ -49,7 +49,7 @@ mod _native {
     }
 
     #[pymodule_export]
-    use super::heap::{Heap, HeapDiff, HeapTable, framed, heap};
+    use super::heap::{framed, heap};
     #[pymodule_export]
     use super::live::{GrowthWatch, is_backward_running};
     #[pymodule_export]
@@ -59,7 +59,7 @@ mod _native {
     #[pymodule_export]
     use super::report::{CycleReport, Leak};
     #[pymodule_export]
-    use super::retention::{Retention, RetentionPath, why_alive};
+    use super::retention::why_alive;
     #[pymodule_export]
     use super::{
         check_devices, close, cuda_driver_present, current_rank, drop_deliveries, empty_report,
@@ -70,15 +70,19 @@ mod _native {
     #[pymodule_export]
     use crate::model::counts::LeakTally;
     #[pymodule_export]
+    use crate::model::diff::Diff;
+    #[pymodule_export]
     use crate::model::growth::{Growth, GrowthReport};
     #[pymodule_export]
-    use crate::model::heap::{Buffer as HeapBuffer, Row as HeapRow};
+    use crate::model::heap::{Buffer as HeapBuffer, Heap, Row, Table};
     #[pymodule_export]
     use crate::model::post_mortem::{Finding, Numbers, PostMortem};
     #[pymodule_export]
     use crate::model::rank::Rank;
     #[pymodule_export]
     use crate::model::report::{Buffer, Cut, Known, Library, Step};
+    #[pymodule_export]
+    use crate::model::retention::{Path, Retention};
 }
 
 /// `(watch, report, None)` or `(0, None, reason)`.

@@ -7,14 +7,14 @@ use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use rustc_hash::FxHashSet;
 
-use super::heap::Heap;
 use super::selection;
 use super::state::state;
 use crate::analysis::{MemoryInUse, Pieces};
 use crate::diagnose::segments::{Segment, count, would_fit, would_fit_beside};
 use crate::diagnose::verdict::{Needs, judge};
 use crate::model::growth::GrowthReport;
-use crate::model::heap as model;
+use crate::model::heap::Heap;
+use crate::model::json::versioned;
 use crate::model::post_mortem::{Finding, Numbers, PostMortem};
 use crate::render::html::live;
 use crate::render::text;
@@ -32,7 +32,7 @@ pub struct Examination {
     segments: Vec<Segment>,
     stream: Option<i64>,
     needs: Needs,
-    heap: Option<model::Heap>,
+    heap: Option<Heap>,
     grew: Option<GrowthReport>,
 }
 
@@ -268,7 +268,7 @@ fn pointers(pieces: &Pieces) -> impl Iterator<Item = u64> {
 fn page(
     py: Python<'_>,
     found: &PostMortem,
-    heap: Option<&model::Heap>,
+    heap: Option<&Heap>,
     grew: Option<&GrowthReport>,
 ) -> PyResult<String> {
     let process = state(py)?.watcher.inspector().process_to_tell(py);
@@ -282,13 +282,12 @@ impl PostMortem {
         serde_json::from_str(text).map_err(|error| PyValueError::new_err(error.to_string()))
     }
 
-    #[pyo3(name = "to_json")]
-    fn json(&self) -> String {
-        self.to_json()
+    fn to_json(&self) -> String {
+        format!("{:#}", versioned("out-of-memory", self))
     }
 
     fn to_text(&self) -> String {
-        self.to_string()
+        text::post_mortem(self)
     }
 
     #[pyo3(signature = (heap=None, growth=None))]
@@ -298,7 +297,7 @@ impl PostMortem {
         heap: Option<&Bound<'_, Heap>>,
         growth: Option<&Bound<'_, GrowthReport>>,
     ) -> PyResult<String> {
-        let heap = heap.map(|heap| &*heap.get().heap);
+        let heap = heap.map(Bound::get);
         page(py, self, heap, growth.map(Bound::get))
     }
 
@@ -307,7 +306,7 @@ impl PostMortem {
     }
 
     fn __str__(&self) -> String {
-        self.to_string()
+        text::post_mortem(self)
     }
 
     fn __repr__(&self) -> String {

@@ -2,11 +2,13 @@
 
 use std::collections::HashMap;
 use std::io::IsTerminal;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
+use super::values::class;
 use crate::capture::is_library_file;
 use crate::graph::hide_unless_code;
 use crate::model::redact::without_folder;
@@ -172,7 +174,7 @@ impl CycleReport {
     }
 
     fn to_json(&self, py: Python<'_>) -> String {
-        py.detach(|| json::to_json(&self.report))
+        py.detach(|| json::to_json(&*self.report))
     }
 
     fn to_svg(&self, py: Python<'_>) -> String {
@@ -185,7 +187,7 @@ impl CycleReport {
 
     /// Which process of a job held how much, as text.
     fn table_of_processes(&self, py: Python<'_>) -> String {
-        py.detach(|| self.report.table_of_processes())
+        py.detach(|| text::table_of_processes(&self.report))
     }
 
     #[pyo3(signature = (color=None))]
@@ -219,126 +221,59 @@ impl CycleReport {
     }
 }
 
-/// A group of reference cycles that kept device memory alive.
+/// A group of reference cycles that kept device memory alive. It looks into its report, whose graphs may be large.
 #[pyclass(frozen, module = "cyclescope")]
 pub struct Leak {
     report: Arc<Report>,
     index: usize,
 }
 
-impl Leak {
-    fn leak(&self) -> &model::Leak {
+impl Deref for Leak {
+    type Target = model::Leak;
+
+    fn deref(&self) -> &model::Leak {
         &self.report.leaks[self.index]
     }
 }
 
-#[pymethods]
-impl Leak {
-    #[getter]
-    fn signature(&self) -> &str {
-        &self.leak().signature
-    }
+class! {
+    impl Leak {
+        get signature: String, pattern: Option<String>, summary: String, count: u64, objects: u64,
+            bytes_held: u64, bytes_freed: Option<u64>, buffers: Vec<Buffer>, buffers_omitted: u64,
+            cycle: Vec<Step>, cycle_omitted: u64, cuts: Vec<Cut>, library: Option<Library>,
+            known: Option<Known>;
 
-    #[getter]
-    fn pattern(&self) -> Option<&str> {
-        self.leak().pattern.as_deref()
-    }
+        #[getter]
+        fn advice(&self) -> &str {
+            &self.advice.text
+        }
 
-    #[getter]
-    fn summary(&self) -> &str {
-        &self.leak().summary
-    }
+        #[getter]
+        fn before(&self) -> Option<&str> {
+            self.advice.before.as_deref()
+        }
 
-    #[getter]
-    fn count(&self) -> u64 {
-        self.leak().count
-    }
+        #[getter]
+        fn after(&self) -> Option<&str> {
+            self.advice.after.as_deref()
+        }
 
-    #[getter]
-    fn objects(&self) -> u64 {
-        self.leak().objects
-    }
+        fn to_svg(&self, py: Python<'_>) -> String {
+            py.detach(|| svg::svg(self))
+        }
 
-    #[getter]
-    fn bytes_held(&self) -> u64 {
-        self.leak().bytes_held
-    }
+        fn to_markdown(&self, py: Python<'_>) -> String {
+            py.detach(|| markdown::leak_markdown(self))
+        }
 
-    #[getter]
-    fn bytes_freed(&self) -> Option<u64> {
-        self.leak().bytes_freed
-    }
+        fn __str__(&self, py: Python<'_>) -> String {
+            py.detach(|| text::one_line(self))
+        }
 
-    #[getter]
-    fn buffers(&self) -> Vec<Buffer> {
-        self.leak().buffers.clone()
-    }
-
-    #[getter]
-    fn buffers_omitted(&self) -> u64 {
-        self.leak().buffers_omitted
-    }
-
-    #[getter]
-    fn cycle(&self) -> Vec<Step> {
-        self.leak().cycle.clone()
-    }
-
-    #[getter]
-    fn cycle_omitted(&self) -> u64 {
-        self.leak().cycle_omitted
-    }
-
-    #[getter]
-    fn cuts(&self) -> Vec<Cut> {
-        self.leak().cuts.clone()
-    }
-
-    #[getter]
-    fn advice(&self) -> &str {
-        &self.leak().advice.text
-    }
-
-    #[getter]
-    fn before(&self) -> Option<&str> {
-        self.leak().advice.before.as_deref()
-    }
-
-    #[getter]
-    fn after(&self) -> Option<&str> {
-        self.leak().advice.after.as_deref()
-    }
-
-    #[getter]
-    fn library(&self) -> Option<Library> {
-        self.leak().library.clone()
-    }
-
-    #[getter]
-    fn known(&self) -> Option<Known> {
-        self.leak().known.clone()
-    }
-
-    fn to_svg(&self, py: Python<'_>) -> String {
-        py.detach(|| svg::svg(self.leak()))
-    }
-
-    fn to_markdown(&self, py: Python<'_>) -> String {
-        py.detach(|| markdown::leak_markdown(self.leak()))
-    }
-
-    fn __str__(&self, py: Python<'_>) -> String {
-        py.detach(|| text::one_line(self.leak()))
-    }
-
-    fn __repr__(&self) -> String {
-        let leak = self.leak();
-        format!(
-            "<Leak {}: {}, {}>",
-            leak.signature,
-            human_bytes(leak.bytes_held),
-            leak.summary
-        )
+        fn __repr__(&self) -> String {
+            let model::Leak { signature, bytes_held, summary, .. } = &**self;
+            format!("<Leak {signature}: {}, {summary}>", human_bytes(*bytes_held))
+        }
     }
 }
 

@@ -7,143 +7,84 @@ use pyo3::types::{PyIterator, PyList, PyTuple};
 use super::heap::settle;
 use super::off;
 use super::state::state;
+use super::values::class;
+use crate::model::json::to_json;
 use crate::model::report::Step;
-use crate::model::retention as kept;
+use crate::model::retention::{Path, Retention, RootKind};
 use crate::render::html::live;
+use crate::render::text;
 
-/// The paths that keep objects alive.
-#[pyclass(frozen, module = "cyclescope")]
-pub struct Retention {
-    retention: kept::Retention,
-}
+class! {
+    impl Retention {
+        get paths: Vec<Path>, loops: Vec<Path>, paths_omitted: u64, notes: Vec<String>, pause_ms: f64;
 
-fn paths(paths: &[kept::Path]) -> Vec<RetentionPath> {
-    let paths = paths.iter().cloned();
-    paths.map(|path| RetentionPath { path }).collect()
-}
+        fn to_json(&self) -> String {
+            to_json(self)
+        }
 
-#[pymethods]
-impl Retention {
-    #[getter]
-    fn paths(&self) -> Vec<RetentionPath> {
-        paths(&self.retention.paths)
-    }
+        fn to_text(&self, py: Python<'_>) -> String {
+            py.detach(|| text::retention(self))
+        }
 
-    #[getter]
-    fn loops(&self) -> Vec<RetentionPath> {
-        paths(&self.retention.loops)
-    }
+        fn to_html(&self, py: Python<'_>) -> String {
+            py.detach(|| live::retention(self))
+        }
 
-    #[getter]
-    fn paths_omitted(&self) -> u64 {
-        self.retention.paths_omitted
-    }
+        fn _repr_html_(&self, py: Python<'_>) -> String {
+            live::framed(self.to_html(py))
+        }
 
-    #[getter]
-    fn notes(&self) -> Vec<String> {
-        self.retention.notes.clone()
-    }
+        fn __str__(&self) -> String {
+            text::retention(self)
+        }
 
-    #[getter]
-    fn pause_ms(&self) -> f64 {
-        self.retention.pause_ms
-    }
-
-    fn to_json(&self) -> String {
-        self.retention.to_json()
-    }
-
-    fn to_text(&self, py: Python<'_>) -> String {
-        py.detach(|| self.retention.to_text())
-    }
-
-    fn to_html(&self, py: Python<'_>) -> String {
-        py.detach(|| live::retention(&self.retention))
-    }
-
-    fn _repr_html_(&self, py: Python<'_>) -> String {
-        live::framed(self.to_html(py))
-    }
-
-    fn __str__(&self) -> String {
-        self.retention.to_text()
-    }
-
-    fn __repr__(&self) -> String {
-        let Self { retention } = self;
-        format!(
-            "<Retention: {} paths, {} loops>",
-            retention.paths.len(),
-            retention.loops.len()
-        )
+        fn __repr__(&self) -> String {
+            format!(
+                "<Retention: {} paths, {} loops>",
+                self.paths.len(),
+                self.loops.len()
+            )
+        }
     }
 }
 
-/// A way from a root to an object: a sequence of steps.
-#[pyclass(frozen, sequence, module = "cyclescope")]
-pub struct RetentionPath {
-    path: kept::Path,
-}
+class! {
+    impl Path {
+        get root: RootKind, root_words: String, words: String, steps: Vec<Step>, alike: u64;
 
-#[pymethods]
-impl RetentionPath {
-    #[getter]
-    fn root(&self) -> &'static str {
-        self.path.root.name()
-    }
+        fn __len__(&self) -> usize {
+            self.steps.len()
+        }
 
-    #[getter]
-    fn root_words(&self) -> &str {
-        &self.path.root_words
-    }
+        fn __getitem__(&self, index: isize) -> PyResult<Step> {
+            let length = self.steps.len();
+            let place = if index < 0 {
+                index + length as isize
+            } else {
+                index
+            };
+            usize::try_from(place)
+                .ok()
+                .and_then(|place| self.steps.get(place))
+                .cloned()
+                .ok_or_else(|| {
+                    PyIndexError::new_err(format!(
+                        "step index {index} out of range for a path of {length} steps"
+                    ))
+                })
+        }
 
-    #[getter]
-    fn words(&self) -> &str {
-        &self.path.words
-    }
+        fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyIterator>> {
+            PyList::new(py, self.steps.clone())?.try_iter()
+        }
 
-    #[getter]
-    fn alike(&self) -> u64 {
-        self.path.alike
-    }
+        fn __str__(&self) -> &str {
+            &self.words
+        }
 
-    #[getter]
-    fn steps(&self) -> Vec<Step> {
-        self.path.steps.clone()
-    }
-
-    fn __len__(&self) -> usize {
-        self.path.steps.len()
-    }
-
-    fn __getitem__(&self, index: isize) -> PyResult<Step> {
-        let length = self.path.steps.len();
-        let place = if index < 0 {
-            index + length as isize
-        } else {
-            index
-        };
-        usize::try_from(place)
-            .ok()
-            .and_then(|place| self.path.steps.get(place))
-            .cloned()
-            .ok_or_else(|| {
-                PyIndexError::new_err(format!(
-                    "step index {index} out of range for a path of {length} steps"
-                ))
-            })
-    }
-
-    fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyIterator>> {
-        PyList::new(py, self.steps())?.try_iter()
-    }
-
-    fn __str__(&self) -> &str {
-        &self.path.words
-    }
-
-    fn __repr__(&self) -> String {
-        format!("<RetentionPath {}>", self.path.words)
+        fn __repr__(&self) -> String {
+            format!("<RetentionPath {}>", self.words)
+        }
     }
 }
 
@@ -157,9 +98,7 @@ pub fn why_alive(
 ) -> PyResult<Retention> {
     settle(py, redact)?;
     if let Some(note) = off(py)? {
-        let retention = kept::Retention::nothing(note);
-        return Ok(Retention { retention });
+        return Ok(Retention::nothing(note));
     }
-    let retention = state(py)?.watcher.inspector().why_alive(py, objects)?;
-    Ok(Retention { retention })
+    state(py)?.watcher.inspector().why_alive(py, objects)
 }

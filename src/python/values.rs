@@ -1,12 +1,31 @@
-//! How values of the models look in Python.
+//! How values and fields of the models look in Python.
 
 use std::convert::Infallible;
 
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString, PyTuple};
+use pyo3::types::{IntoPyDict, PyDict, PyString, PyTuple};
 
 use crate::model::heap::{Categories, Category};
 use crate::model::report::{Extents, Location};
+use crate::model::retention::RootKind;
+
+/// The methods of a class, with a getter of each field that Python sees.
+///
+/// `get_all` would show all fields, and a field of a model, which is plain Rust without Python, cannot be marked
+/// one by one: `pyclass` does not see through `cfg_attr`.
+macro_rules! class {
+    (impl $class:ident { get $($field:ident: $type:ty),+; $($methods:tt)* }) => {
+        #[pymethods]
+        impl $class {
+            $(#[getter]
+            fn $field(&self) -> $type {
+                Clone::clone(&self.$field)
+            })+
+            $($methods)*
+        }
+    };
+}
+pub(super) use class;
 
 /// `file:line`.
 impl<'py> IntoPyObject<'py> for Location {
@@ -39,16 +58,22 @@ impl<'py> IntoPyObject<'py> for Category {
     }
 }
 
+impl<'py> IntoPyObject<'py> for RootKind {
+    type Target = PyString;
+    type Output = Bound<'py, PyString>;
+    type Error = Infallible;
+
+    fn into_pyobject(self, py: Python<'py>) -> Result<Self::Output, Self::Error> {
+        Ok(PyString::new(py, self.name()))
+    }
+}
+
 impl<'py> IntoPyObject<'py> for Categories {
     type Target = PyDict;
     type Output = Bound<'py, PyDict>;
     type Error = PyErr;
 
     fn into_pyobject(self, py: Python<'py>) -> Result<Self::Output, Self::Error> {
-        let categories = PyDict::new(py);
-        for (category, bytes) in self.0 {
-            categories.set_item(category, bytes)?;
-        }
-        Ok(categories)
+        self.0.into_py_dict(py)
     }
 }

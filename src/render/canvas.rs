@@ -160,8 +160,9 @@ impl<'a> Canvas<'a> {
             end,
             tip,
         } = *route;
-        self.cover(start, 0.0, 0.0);
-        self.cover(route.middle(), 4.0, 4.0);
+        for point in route.points() {
+            self.cover(point, 4.0, 4.0);
+        }
         // What joins a box for several objects to its neighbour is no reference of one direction.
         let is_fold = link.edge.is_none() && link.role == EdgeRole::Other;
         let class = match (in_ring, is_fold) {

@@ -47,7 +47,7 @@ pub struct Block {
     /// Number of buffers.
     pub buffers: u64,
     /// Retained size; unknown for a block of several owners.
-    pub alone: Option<u64>,
+    pub retained: Option<u64>,
     /// Bytes by category, in the order of [`Category::ALL`].
     pub categories: [u64; KINDS],
     pub kind: Kind,
@@ -324,7 +324,7 @@ impl Tree {
                 .as_ref()
                 .map(|place| place_within(place, NAME))
                 .unwrap_or_default(),
-            alone: branch
+            retained: branch
                 .retained
                 .map(|[device, host]| if self.on_devices { device } else { host }),
             memory: match sum.children.is_empty() {
@@ -405,14 +405,14 @@ mod tests {
         let mut out = String::new();
         for block in &icicle.blocks {
             let indent = "  ".repeat(block.depth as usize);
-            let alone = block
-                .alone
-                .map_or(String::new(), |it| format!(" alone {it}"));
+            let retained = block
+                .retained
+                .map_or(String::new(), |it| format!(" retained {it}"));
             let category = block.category().map_or("several", Category::words);
             // Writing to a `String` cannot fail.
             _ = writeln!(
                 out,
-                "{indent}{} {}+{} in {}{alone}, {category}",
+                "{indent}{} {}+{} in {}{retained}, {category}",
                 block.title(),
                 block.start,
                 block.bytes,
@@ -433,7 +433,7 @@ mod tests {
         assert_eq!(blocks[0].bytes, total);
         for (index, block) in blocks.iter().enumerate() {
             assert_eq!(block.categories.iter().sum::<u64>(), block.bytes);
-            assert!(block.alone.unwrap_or(0) <= block.bytes);
+            assert!(block.retained.unwrap_or(0) <= block.bytes);
             let below: Vec<&Block> = blocks
                 .iter()
                 .filter(|other| other.parent == Some(index as u32))

@@ -1,8 +1,7 @@
 //! Heaps built by hand, for the tests of what shows them.
 
 use super::sample_parts;
-use crate::model::heap::{Buffer, Category, Class, Device, Heap, SCHEMA};
-use crate::model::owners::Branch;
+use crate::model::heap::{Branch, Buffer, Category, Class, Device, Heap, SCHEMA};
 use crate::model::report::{Extents, Location, Process};
 
 const MIB: u64 = 1 << 20;

@@ -4,8 +4,9 @@
 //! runs: no times, processes, addresses or indices. What the program under test named stands in code
 //! only, where a tracker makes no links, mentions or markup of it.
 
+use super::diagram::diagram;
 use super::sentences::size_and_device;
-use super::sketch::drawing;
+use super::text::table_of_processes;
 use crate::diagnose::patterns::PATTERNS;
 use crate::model::report::{Leak, Location, Report};
 use crate::model::words::{human_bytes, name, printable, without_indices};
@@ -21,7 +22,7 @@ pub fn markdown(report: &Report) -> String {
         false => leaks.join("\n"),
     };
     if !report.processes.is_empty() {
-        out += &format!("\n{}", fenced("", &report.table_of_processes()));
+        out += &format!("\n{}", fenced("", &table_of_processes(report)));
     }
     out
 }
@@ -34,7 +35,7 @@ pub fn leak_markdown(leak: &Leak) -> String {
         size += &format!(", {} freed", human_bytes(freed));
     }
     let mut out = format!("### {}: {}\n\n", what_keeps_what(leak), prose(&size));
-    out += &fenced("text", drawing(leak).trim_matches('\n'));
+    out += &fenced("text", diagram(leak).trim_matches('\n'));
     let advice = prose(&name(&leak.advice.text, 2000));
     if !advice.is_empty() {
         let place = leak.cuts.first().and_then(|cut| cut.location.as_ref());

@@ -5,18 +5,20 @@
 #![forbid(unsafe_code)]
 
 mod canvas;
-mod chosen;
+mod diagram;
 pub mod dot;
 pub mod html;
 mod icicle;
 mod labels;
 mod layout;
+mod lines;
+mod live_sentences;
 pub mod markdown;
 mod route;
 mod scene;
 mod sentences;
 mod shape;
-mod sketch;
+mod subgraph;
 pub mod svg;
 pub mod text;
 

@@ -62,10 +62,6 @@ impl Route {
         )
     }
 
-    pub fn middle(&self) -> Point {
-        self.at(0.5)
-    }
-
     /// Points all along the curve.
     pub fn points(&self) -> Vec<Point> {
         (1..20).map(|i| self.at(f64::from(i) / 20.0)).collect()
@@ -217,12 +213,12 @@ mod tests {
         let (left, right) = (spot(-80.0, 0.0, Side::Left), spot(80.0, 0.0, Side::Right));
         let below = along_ring(&right, &left, false);
         assert_eq!((below.start, below.tip), ((80.0, 20.0), (-80.0, 20.0)));
-        assert!(below.middle().1 > 60.0);
+        assert!(below.at(0.5).1 > 60.0);
         let above = along_ring(&left, &right, false);
         assert_eq!((above.start, above.tip), ((-80.0, -20.0), (80.0, -20.0)));
-        assert!(above.middle().1 < -60.0);
+        assert!(above.at(0.5).1 < -60.0);
         let around = along_ring(&right, &right, true);
-        assert!(around.start != around.tip && around.middle().1 < -60.0);
+        assert!(around.start != around.tip && around.at(0.5).1 < -60.0);
     }
 
     #[test]
@@ -230,7 +226,7 @@ mod tests {
         let (a, b) = (spot(0.0, 0.0, Side::Right), spot(300.0, 0.0, Side::Right));
         let spots = [a, b];
         let run = |ends, lane| across(&spots, ends, lane, 60.0, &[]);
-        let middles = (0..3).map(|lane| run((0, 1), (lane, 3)).middle().1);
+        let middles = (0..3).map(|lane| run((0, 1), (lane, 3)).at(0.5).1);
         let middles: Vec<f64> = middles.map(f64::round).collect();
         assert!(
             middles.is_sorted() && middles[1] == 0.0 && middles[0] < -10.0,
@@ -238,7 +234,7 @@ mod tests {
         );
         assert!(run((1, 0), (0, 1)).start.0 < b.x);
         let itself = run((0, 0), (0, 1));
-        assert!(itself.start != itself.tip && itself.middle().0 > 50.0);
+        assert!(itself.start != itself.tip && itself.at(0.5).0 > 50.0);
     }
 
     #[test]
@@ -250,7 +246,7 @@ mod tests {
         ];
         let route = across(&spots, (0, 1), (0, 1), 60.0, &spots);
         assert_eq!(route.hits(spots[2..].iter()), 0);
-        assert!(route.middle().1.abs() > 20.0);
-        assert_eq!(across(&spots, (0, 2), (0, 1), 60.0, &spots).middle().1, 0.0);
+        assert!(route.at(0.5).1.abs() > 20.0);
+        assert_eq!(across(&spots, (0, 2), (0, 1), 60.0, &spots).at(0.5).1, 0.0);
     }
 }

@@ -2,8 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::chosen::{Detail, Fold, chosen};
 use super::shape::{LABEL, Shape, ShapeKind, TITLE};
+use super::subgraph::{Detail, Fold, Subgraph, subgraph};
 use crate::model::report::{Edge, EdgeRole, Leak, Step};
 use crate::model::words::{counted, cut_of, name, steps_before_gap};
 
@@ -35,7 +35,7 @@ pub struct Link {
     pub role: EdgeRole,
 }
 
-/// Chooses what of the leak is drawn.
+/// Lists what of the leak is drawn.
 pub fn scene(leak: &Leak, detail: Detail) -> Scene {
     let mut builder = Builder {
         leak,
@@ -53,7 +53,7 @@ pub fn scene(leak: &Leak, detail: Detail) -> Scene {
     };
     builder.ring();
     builder.focus();
-    let (nodes, folds) = chosen(leak, detail, &builder.box_of);
+    let Subgraph { nodes, folds } = subgraph(leak, detail, &builder.box_of);
     builder.objects(&nodes);
     builder.references();
     builder.folds(folds);

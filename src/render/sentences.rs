@@ -1,7 +1,9 @@
 //! What is told of a leak in sentences: what it held, what to change, whose it is.
 
-use crate::model::report::{Buffer, Cut, Leak, Location};
-use crate::model::words::{buffer_count, counted, element_type, grouped, human_bytes, name};
+use std::collections::BTreeSet;
+
+use crate::model::report::{Buffer, Cut, Leak, Location, Occurrence};
+use crate::model::words::{buffer_count, counted, element_type, grouped, human_bytes, name, utc};
 
 /// Names longer than this are shortened in their middle.
 pub const NAME: usize = 240;
@@ -199,4 +201,63 @@ pub fn describe(buffer: &Buffer) -> String {
 
 pub fn place(location: &Location) -> String {
     name(&location.to_string(), NAME)
+}
+
+/// All occurrences in a phrase, `120 times in 100 collections, 60.0 GiB in all, until …`; `None` if
+/// there was one collection or none, of which the report tells anyhow.
+pub fn seen(all: &[Occurrence]) -> Option<String> {
+    let (first, last) = (all.first()?, all.last()?);
+    let sum = |of: fn(&Occurrence) -> u64| all.iter().map(of).fold(0, u64::saturating_add);
+    let collections = sum(|seen| seen.collections);
+    if collections < 2 {
+        return None;
+    }
+    let processes: BTreeSet<_> = all
+        .iter()
+        .map(|seen| (&seen.host, seen.pid, seen.rank))
+        .collect();
+    let where_ = match processes.len() {
+        1 => String::new(),
+        several => format!(" of {several} processes"),
+    };
+    // Of those that were added up, only the latest time is known.
+    let from = match first.collections {
+        1 => format!("from {} to", utc(first.time)),
+        _ => "until".to_owned(),
+    };
+    Some(format!(
+        "{} in {} collections{where_}, {} in total, {from} {}",
+        counted(sum(|seen| seen.count), "time", "times"),
+        grouped(collections),
+        human_bytes(sum(|seen| seen.bytes)),
+        utc(last.time),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn occurrences_are_added_up() {
+        let times = |time: u32, pid| Occurrence {
+            time: f64::from(time),
+            collections: 1,
+            count: 2,
+            bytes: 10,
+            pid,
+            ..Occurrence::default()
+        };
+        let mut all: Vec<_> = (0..1000).map(|time| times(time, 1)).collect();
+        let phrase = seen(&all).unwrap_or_default();
+        assert!(
+            phrase.starts_with("2,000 times in 1,000 collections, "),
+            "{phrase}"
+        );
+        all.push(times(2000, 2));
+        let phrase = seen(&all).unwrap_or_default();
+        assert!(phrase.contains("collections of 2 processes"), "{phrase}");
+        assert_eq!(seen(&[]), None);
+        assert_eq!(seen(&[times(1, 1)]), None);
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::chosen::Fold;
+use super::subgraph::Fold;
 use crate::model::report::{Buffer, Hop, Leak, Location, Node, NodeKind, Step};
 use crate::model::words::{counted, element_type, human_bytes, name, short_location, shortened};
 
@@ -30,7 +30,7 @@ pub struct Shape {
     pub title: String,
     /// The objects that it stands for, as indices in [`crate::model::report::Graph::nodes`].
     pub hidden: Vec<u32>,
-    /// Which drawing shows them: [`crate::render::chosen::Fold::number`].
+    /// Which drawing shows them: [`crate::render::subgraph::Fold::number`].
     pub fold: Option<usize>,
 }
 

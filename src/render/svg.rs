@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 
 use super::canvas::{Canvas, Drawing, LABEL_HEIGHT, box_size, label_width, weight};
-use super::chosen::Detail;
 use super::labels::{Label, place_labels};
 use super::layout::{Plan, Size, Spot, place};
 use super::route::{Point, Route, across, along_ring};
 use super::scene::{Link, Scene, cut_meaning, scene};
 use super::shape::{Shape, ShapeKind};
+use super::subgraph::Detail;
 use crate::model::report::{EdgeRole, Leak, Report};
 
 /// How the drawing looks, alone or in the page.
@@ -110,7 +110,7 @@ pub(super) fn draw(leak: &Leak, id: &str, look: &Look) -> Drawing {
     canvas.finish(leak, look.style)
 }
 
-/// Where the references' names stand, the most important first chosen and last drawn.
+/// Where the references' names stand, the most important placed first and drawn last.
 fn names(scene: &Scene, spots: &[Spot], routes: &[Route], order: &[usize]) -> Vec<(usize, Point)> {
     let is_other = |index: usize| scene.links[index].role == EdgeRole::Other;
     let crowded = order.iter().filter(|&&index| is_other(index)).count() > NAMED_OTHERS;

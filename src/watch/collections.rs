@@ -29,7 +29,7 @@ pub(super) struct Collections {
     due: Cell<bool>,
     /// What the look before the collection found, if there was one.
     foreseen: RefCell<Option<Foreseen>>,
-    /// What the look from among the garbage found, if there was garbage.
+    /// What the look from among the garbage found, if it is of consequence.
     looked: RefCell<Option<Looked>>,
     /// So many in a row were not seen, and whether that was said.
     unseen: Cell<u32>,
@@ -76,6 +76,13 @@ struct Looked {
     started: Instant,
 }
 
+impl Looked {
+    /// False if [`Watcher::conclude`] would do as well without.
+    fn is_of_consequence(&self) -> bool {
+        !self.found.is_empty() || self.finalizer_ran || self.freed_early > 0
+    }
+}
+
 /// The handler that the hook owns.
 struct Shared(Rc<Watcher>);
 
@@ -113,6 +120,7 @@ impl Handler for Shared {
             if looked.as_ref().is_none_or(|looked| looked.class_dies) {
                 self.0.inspector.forget_classes();
             }
+            let looked = looked.filter(Looked::is_of_consequence);
             self.0.collections.looked.replace(looked);
         }
     }
@@ -184,8 +192,8 @@ impl Watcher {
         if !self.inspector.frameworks_known() {
             return None;
         }
-        let glance = match self.inspector.glance(py, garbage.clone(), &devices) {
-            Ok(glance) => glance,
+        let triage = match self.inspector.triage(py, garbage.clone(), &devices) {
+            Ok(triage) => triage,
             Err(error) => {
                 self.note_error(py, &error);
                 return None;
@@ -197,8 +205,8 @@ impl Watcher {
             objects: 0,
             before: Counters::default(),
             freed_early: 0,
-            finalizer_ran: glance.finalizer_ran,
-            class_dies: glance.class_dies,
+            finalizer_ran: triage.finalizer_ran,
+            class_dies: triage.class_dies,
             started: Instant::now(),
         };
         if let Ok(foreseen) = self.collections.foreseen.try_borrow()
@@ -206,11 +214,11 @@ impl Watcher {
         {
             looked.freed_early = freed_since(py, &foreseen.allocated);
         }
-        if glance.holds_buffer && glance.objects > MOST {
-            self.note_too_many(glance.objects);
-        } else if glance.holds_buffer {
-            looked.objects = glance.objects;
-            match self.examine(py, garbage, glance.objects, &devices) {
+        if triage.holds_buffer && triage.objects > MOST {
+            self.note_too_many(triage.objects);
+        } else if triage.holds_buffer {
+            looked.objects = triage.objects;
+            match self.examine(py, garbage, triage.objects, &devices) {
                 Ok((found, left_out)) => {
                     looked.found = found;
                     looked.left_out = left_out;

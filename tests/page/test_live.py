@@ -171,7 +171,7 @@ def test_the_widths_are_those_of_the_heap(
     blocks = json.loads(open_page(page).page.locator("#report").text_content() or "")["blocks"]
     assert blocks[0]["bytes"] == heap.host_bytes
     (mine,) = [each for each in blocks if each["edge"] == ".weights"]
-    assert mine["bytes"] == mine["alone"] == 12 * MIB
+    assert mine["bytes"] == mine["retained"] == 12 * MIB
 
 
 def test_a_click_enlarges_a_block_and_the_trail_leads_back(page: str, open_page: Open) -> None:

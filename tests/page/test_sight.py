@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 import cyclescope
 from support.browser import Open, Opened
@@ -24,6 +24,18 @@ def everything(opened: Opened) -> None:
 def fit(opened: Opened) -> None:
     opened.button("Fit").click()
     expect(opened.drawing.locator(".outlines")).to_be_attached()
+
+
+def zoom_to(opened: Opened, target: Locator, times: int) -> None:
+    target.scroll_into_view_if_needed()
+    box = target.bounding_box()
+    assert box is not None
+    opened.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    opened.page.keyboard.down("Control")
+    for _ in range(times):
+        opened.page.mouse.wheel(0, -72)
+        opened.page.evaluate("() => new Promise(requestAnimationFrame)")
+    opened.page.keyboard.up("Control")
 
 
 def pressed(page: Page, name: str, times: int) -> None:
@@ -62,9 +74,9 @@ def test_from_afar_it_is_outlines(large: cyclescope.CycleReport, open_page: Open
     opened.page.get_by_placeholder("Find an object").fill("node 7")
     expect(opened.drawing.locator(".outlines .match .box")).to_have_count(1)
     expect(opened.drawing.locator(".outlines .dim .box").first).to_be_attached()
-    for _ in range(8):
-        opened.button("Zoom in").click()
-    opened.drawing.locator(".outlines .held .box").click()
+    held = opened.drawing.locator(".outlines .held .box")
+    zoom_to(opened, held, 8)
+    held.click()
     expect(opened.facts).to_contain_text("2,097,152 bytes on cpu")
     expect(opened.drawing.locator(".node.selected.held")).to_be_visible()
     for _ in range(20):

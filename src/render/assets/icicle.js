@@ -172,7 +172,7 @@ class Icicle {
       .filter(({ bytes }) => bytes)
       .sort((a, b) => b.bytes - a.bytes)
       .map(({ bytes, words }) => `${words}: ${size(bytes)}`));
-    if (block.alone != null) add("Retained size", size(block.alone));
+    if (block.retained != null) add("Retained size", size(block.retained));
     if (block.place) add("Source", block.place);
     return list;
   }

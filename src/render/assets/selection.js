@@ -131,7 +131,9 @@ class Selection {
       const ahead = (x - here.x) * dx + (y - here.y) * dy;
       const aside = Math.abs((x - here.x) * dy) + Math.abs((y - here.y) * dx);
       const cost = Math.hypot(ahead, aside) * (1 + aside / Math.max(ahead, 1));
-      if (ahead > 1 && aside < 4 * ahead && (!best || cost < best.cost)) best = { box, cost };
+      // The next column is to the right, however far up or down its boxes are.
+      const inReach = ahead > 1 && (dx !== 0 || aside < 4 * ahead);
+      if (inReach && (!best || cost < best.cost)) best = { box, cost };
     }
     return best?.box ?? null;
   }

@@ -4,12 +4,12 @@ use maud::{Markup, PreEscaped, html};
 
 use crate::model::report::{Known, Leak, Library};
 use crate::model::words::{human_bytes, name, printable_code};
-use crate::render::chosen::{Detail, FOLDS};
 use crate::render::html::memory::buffers;
 use crate::render::html::packed::packed;
 use crate::render::html::parts::{entry, sentence, with_code};
 use crate::render::html::timeline::timeline;
 use crate::render::html::{DRAWN, NAME};
+use crate::render::subgraph::{Detail, FOLDS};
 use crate::render::svg::Look;
 use crate::render::{sentences, svg, text};
 

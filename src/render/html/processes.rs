@@ -2,10 +2,10 @@
 
 use maud::{Markup, html};
 
-use crate::model::by_process::{mib, mib_of};
 use crate::model::report::Report;
 use crate::model::words::{counted, name};
 use crate::render::html::{LEAKS, NAME};
+use crate::render::text::{mib, mib_of, process_name};
 
 /// How many processes have a column.
 const COLUMNS: usize = 512;
@@ -21,7 +21,7 @@ pub fn section(report: &Report) -> Markup {
                 table {
                     tr {
                         th scope="col" { "leak" }
-                        @for share in columns { th scope="col" { (share.name()) } }
+                        @for share in columns { th scope="col" { (process_name(share)) } }
                         th scope="col" { "all" }
                     }
                     @for leak in report.leaks.iter().take(LEAKS) {

@@ -2,9 +2,10 @@
 
 use maud::{Markup, html};
 
-use crate::model::diff::{Change, Diff, signed};
-use crate::model::words::{grouped, human_bytes, name, utc};
+use crate::model::diff::{Change, Diff};
+use crate::model::words::{grouped, human_bytes, name, signed, utc};
 use crate::render::html::live::{Page, as_text, facts, more, section, table};
+use crate::render::text;
 
 /// How many rows a table has.
 const ROWS: usize = 40;
@@ -33,7 +34,7 @@ pub fn diff(diff: &Diff) -> String {
             @if !diff.rows.is_empty() {
                 (section("By owner", &changes(&diff.owners, "Owner")))
                 (section("By path", &changes(&diff.rows, "Path")))
-                (as_text(&diff.to_text()))
+                (as_text(&text::diff(diff)))
             }
         },
         ..Page::default()

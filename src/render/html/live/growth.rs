@@ -8,6 +8,7 @@ use crate::model::words::{counted, grouped, human_bytes, name};
 use crate::render::html::live::chart::{Curve, Measure, curves};
 use crate::render::html::live::{Page, facts, section};
 use crate::render::html::parts::{entry, with_code};
+use crate::render::live_sentences::sampled;
 
 /// How many groups are shown.
 const GROUPS: usize = 40;
@@ -16,7 +17,7 @@ const GROUPS: usize = 40;
 pub fn growth(report: &GrowthReport, process: &Process) -> String {
     let count = report.found.len() as u64;
     let mut facts = facts(process, report.time);
-    facts.push(("Sampled", report.looked_at()));
+    facts.push(("Sampled", sampled(report)));
     if report.samples > 0 {
         let share = format!(
             "{:.2} s, {:.1} % of the program's time",

@@ -2,12 +2,14 @@
 
 use maud::{Markup, html};
 
-use crate::model::heap::{Buffer, By, Category, Device, Heap, Row};
+use crate::model::heap::{Buffer, By, Category, Heap, Row};
 use crate::model::words::{counted, grouped, human_bytes, name};
 use crate::render::html::live::owners::{colour, owners};
 use crate::render::html::live::{Page, as_text, facts, more, section, table};
 use crate::render::html::plot;
 use crate::render::icicle::{elements, way};
+use crate::render::live_sentences::allocator;
+use crate::render::text;
 
 /// How many rows a table has.
 const ROWS: usize = 20;
@@ -43,7 +45,7 @@ pub fn heap(heap: &Heap) -> String {
         body: html! {
             (section("Owners", &drawing))
             (tables(heap))
-            (as_text(&heap.to_text()))
+            (as_text(&text::heap(heap)))
         },
         data: Some(owners.data),
         notes,
@@ -70,7 +72,7 @@ fn looked_at(heap: &Heap) -> String {
 
 /// Owners, the largest pieces of memory, classes, devices.
 fn tables(heap: &Heap) -> Markup {
-    let devices: Vec<String> = heap.devices.iter().filter_map(Device::words).collect();
+    let devices: Vec<String> = heap.devices.iter().filter_map(allocator).collect();
     html! {
         (section("Largest owners", &largest_owners(heap)))
         (section("Largest tensors and arrays", &largest_buffers(heap)))

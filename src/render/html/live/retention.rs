@@ -6,6 +6,8 @@ use crate::model::retention::{Path, Retention, RootKind};
 use crate::model::words::{counted, grouped, name, place_within};
 use crate::render::html::live::{Page, as_text, section};
 use crate::render::html::parts::{sentence, with_code};
+use crate::render::live_sentences::{object, verdict};
+use crate::render::text;
 
 /// How many objects that were asked about are named in the title.
 const NAMED: usize = 4;
@@ -14,12 +16,7 @@ const NAME: usize = 300;
 
 /// The page of a [`Retention`]: each path step by step.
 pub fn retention(retention: &Retention) -> String {
-    let named: Vec<String> = retention
-        .objects
-        .iter()
-        .take(NAMED)
-        .map(|it| it.words())
-        .collect();
+    let named: Vec<String> = retention.objects.iter().take(NAMED).map(object).collect();
     let mut title = match named.is_empty() {
         true => "No objects".to_owned(),
         false => named.join(", "),
@@ -37,7 +34,7 @@ pub fn retention(retention: &Retention) -> String {
         );
         notes.push(format!("{more} not shown."));
     }
-    let lead = format!("{}.", sentence(&retention.verdict()));
+    let lead = format!("{}.", sentence(&verdict(retention)));
     Page {
         title,
         lead: html! { (name(&lead, NAME)) },
@@ -59,7 +56,7 @@ fn body(retention: &Retention) -> Markup {
         @for (index, path) in paths.iter().enumerate() {
             (section(&format!("Path {} of {}", index + 1, paths.len()), &steps(path)))
         }
-        (as_text(&retention.to_text()))
+        (as_text(&text::retention(retention)))
     }
 }
 

@@ -94,7 +94,6 @@ fn kept(text: &str) -> Retention {
         steps: vec![step(".history"), step("[17]")],
         alike: 3,
         leads_to: vec![0],
-        on_way: vec![],
     };
     Retention {
         objects: vec![Kept {

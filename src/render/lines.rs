@@ -1,6 +1,6 @@
 //! Lines of text that fit a terminal: wrapped or shortened, with optional colour.
 
-use super::words::{columns, name, printable, shortened};
+use crate::model::words::{columns, name, printable, shortened};
 
 /// No line is longer than this, in columns.
 pub const WIDTH: usize = 100;

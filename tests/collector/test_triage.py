@@ -1,8 +1,8 @@
 """Does the watch see a buffer wherever an object of the garbage can hold it?
 
-What functions, cells, tuples and lists refer to is read in their memory, where it is known how they
-lie there, and what one function shares with the last is not looked at again. So a buffer is put
-into each place of an object in turn, alone and among others of its kind.
+What functions, cells, tuples, lists and instances refer to is read in their memory, where it is
+known how they lie there, and what one function shares with the last is not looked at again. So a
+buffer is put into each place of an object in turn, alone and among others of its kind.
 """
 
 from __future__ import annotations
@@ -46,6 +46,54 @@ def with_attribute(name: str, value: Any) -> Any:
     return made
 
 
+class Plain:
+    """Its instances have their attributes themselves, from CPython 3.11 on."""
+
+    def __init__(self, **attributes: Any) -> None:
+        self.first: Any = []
+        for name, value in attributes.items():
+            setattr(self, name, value)
+
+
+class Derived(Plain):
+    pass
+
+
+class Slotted(Plain):
+    __slots__ = ("slot",)
+
+
+class Finalized(Plain):
+    def __del__(self) -> None:
+        pass
+
+
+class OfC(Plain, Exception):  # type: ignore[misc]
+    """Not only what is made in Python is between it and ``object``."""
+
+
+def with_dict(made: Plain) -> Plain:
+    """The same object, with a dictionary for its attributes."""
+    assert vars(made)
+    return made
+
+
+def with_own_dict(made: Plain) -> Plain:
+    """The same object, with a dictionary that never was the instance's own."""
+    made.__dict__ = dict(vars(made))
+    return made
+
+
+def without_first(made: Plain) -> Plain:
+    del made.first
+    return made
+
+
+def of_another_class(made: Plain) -> Plain:
+    made.__class__ = Derived
+    return made
+
+
 def buffer() -> Any:
     return numpy.ones(1000)
 
@@ -67,12 +115,36 @@ HOLDERS: dict[str, Callable[[], Any]] = {
     "last of a list": lambda: [1, [], buffer()],
     "in a tuple that only a tuple holds": lambda: ([], ((buffer(),),)),
     "in a dict that only a list holds": lambda: [{"kept": buffer()}],
+    "first of an instance": lambda: Plain(first=buffer()),
+    "last of an instance": lambda: Plain(second=1, third=buffer()),
+    "instance of many attributes": lambda: Plain(
+        **{f"a{i}": i for i in range(40)}, last=buffer()
+    ),
+    "instance of a derived class": lambda: Derived(kept=buffer()),
+    "slot": lambda: Slotted(slot=buffer()),
+    "beside a slot": lambda: Slotted(slot=1, kept=buffer()),
+    "instance with a finalizer": lambda: Finalized(kept=buffer()),
+    "exception": lambda: OfC(kept=buffer()),
+    "instance with a dict": lambda: with_dict(Plain(kept=buffer())),
+    "instance with a dict of its own": lambda: with_own_dict(Plain(kept=buffer())),
+    "instance without its first": lambda: without_first(Plain(kept=buffer())),
+    "instance of another class": lambda: of_another_class(Plain(kept=buffer())),
+    "in a tuple that only an instance holds": lambda: Plain(kept=(buffer(),)),
 }
 if sys.version_info >= (3, 12):
     HOLDERS["type parameter"] = lambda: with_attribute("__type_params__", (buffer(),))
 
 
-PLAIN: list[Callable[[], Any]] = [function, lambda: types.CellType([]), lambda: ([], 1), list]
+PLAIN: list[Callable[[], Any]] = [
+    function,
+    lambda: types.CellType([]),
+    lambda: ([], 1),
+    list,
+    Plain,
+    lambda: Plain(kept=[]),
+    Derived,
+    lambda: with_dict(Plain(kept=1)),
+]
 
 
 @pytest.mark.parametrize("others", [0, SOME])

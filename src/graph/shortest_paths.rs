@@ -177,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_shortest_way_wins_and_refused_references_come_last() {
+    fn the_shortest_path_wins_and_refused_references_come_last() {
         let graph = Csr::from_edges(6, &[(0, 1), (1, 2), (0, 3), (3, 2), (2, 4), (5, 4)]);
         let mut paths = ShortestPaths::new(6);
         paths.extend(&graph, [0], |from, to| (from, to) != (1, 2));
@@ -193,6 +193,7 @@ mod tests {
         paths.resume(&graph, |_, _| true);
         assert_eq!(paths.path_to(4), [0, 1, 2, 4]);
     }
+
     #[test]
     fn the_search_stops_once_all_wanted_nodes_are_reached() {
         let count = 10 * STRETCH as u32;

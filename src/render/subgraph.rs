@@ -1,4 +1,5 @@
-//! Which objects of a leak are drawn, and which are folded together.
+//! The part of a leak's graph that is drawn: which objects have a box of their own, and which are
+//! folded into one.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -42,16 +43,23 @@ pub struct Fold {
     pub number: Option<usize>,
 }
 
-/// The objects to draw beside the ring: those on paths to buffers first, then the others.
-pub fn chosen(leak: &Leak, detail: Detail, ring: &HashMap<u32, usize>) -> (Vec<u32>, Vec<Fold>) {
-    let mut choice = Choice {
+/// What of a leak's graph is drawn beside the ring.
+pub struct Subgraph {
+    /// The objects with a box of their own: those on paths to buffers first, then the others.
+    pub nodes: Vec<u32>,
+    pub folds: Vec<Fold>,
+}
+
+/// Selects what is drawn beside the ring, whose objects are given.
+pub fn subgraph(leak: &Leak, detail: Detail, ring: &HashMap<u32, usize>) -> Subgraph {
+    let mut selection = Selection {
         drawn: vec![false; leak.graph.nodes.len()],
         nodes: vec![],
         neighbours: neighbours(leak),
         leak,
     };
     for &index in ring.keys() {
-        if let Some(drawn) = choice.drawn.get_mut(index as usize) {
+        if let Some(drawn) = selection.drawn.get_mut(index as usize) {
             *drawn = true;
         }
     }
@@ -60,25 +68,28 @@ pub fn chosen(leak: &Leak, detail: Detail, ring: &HashMap<u32, usize>) -> (Vec<u
     } else {
         BUFFERS
     };
-    let ways = leak.buffers.iter().filter(|b| b.node.is_some()).take(shown);
-    for index in ways.flat_map(|b| b.path_nodes.iter().copied().chain(b.node)) {
-        choice.take(index);
+    let buffers = leak.buffers.iter().filter(|b| b.node.is_some()).take(shown);
+    for index in buffers.flat_map(|b| b.path_nodes.iter().copied().chain(b.node)) {
+        selection.take(index);
     }
     if detail == Detail::All {
         for index in 0..leak.graph.nodes.len() as u32 {
-            choice.take(index);
+            selection.take(index);
         }
     } else {
-        choice.take_cuts();
-        choice.take_single();
+        selection.take_cuts();
+        selection.take_single();
     }
-    let mut folds = choice.folds(detail);
+    let mut folds = selection.folds(detail);
     if let Detail::Opened(number) = detail
         && number < folds.len()
     {
-        folds = choice.open(number, &folds);
+        folds = selection.open(number, &folds);
     }
-    (choice.nodes, folds)
+    Subgraph {
+        nodes: selection.nodes,
+        folds,
+    }
 }
 
 /// The objects that each object refers to or is referred to by.
@@ -95,26 +106,26 @@ fn neighbours(leak: &Leak) -> Vec<Vec<u32>> {
 }
 
 /// The objects from this one to the nearest drawn one, which is left out.
-fn way(nearest: &[Option<(u32, u32)>], end: u32) -> Vec<u32> {
-    let mut way = vec![];
+fn path(nearest: &[Option<(u32, u32)>], end: u32) -> Vec<u32> {
+    let mut path = vec![];
     let mut here = end;
     while let Some(Some((before, _))) = nearest.get(here as usize).copied()
         && before != here
     {
-        way.push(here);
+        path.push(here);
         here = before;
     }
-    way
+    path
 }
 
-struct Choice<'a> {
+struct Selection<'a> {
     leak: &'a Leak,
     drawn: Vec<bool>,
     nodes: Vec<u32>,
     neighbours: Vec<Vec<u32>>,
 }
 
-impl Choice<'_> {
+impl Selection<'_> {
     fn take(&mut self, index: u32) {
         if let Some(drawn) = self.drawn.get_mut(index as usize)
             && self.nodes.len() < BOXES
@@ -124,8 +135,8 @@ impl Choice<'_> {
         }
     }
 
-    /// For each object the one on the way to the nearest drawn object, and that one; and the
-    /// objects that are reached, the nearest first.
+    /// For each object the one before it on the path from the nearest drawn object, and that one;
+    /// and the objects that are reached, the nearest first.
     fn nearest(&self) -> (Vec<Option<(u32, u32)>>, Vec<u32>) {
         let mut nearest: Vec<Option<(u32, u32)>> = vec![None; self.drawn.len()];
         let mut order: Vec<u32> = (0..self.drawn.len() as u32)
@@ -159,9 +170,9 @@ impl Choice<'_> {
                 true => CUT_DISTANCE,
                 false => UNPROVEN_DISTANCE,
             };
-            let ways = [cut.source, cut.target].map(|end| way(&nearest, end));
-            if ways.iter().map(Vec::len).sum::<usize>() <= limit {
-                for &index in ways.iter().flat_map(|way| way.iter().rev()) {
+            let paths = [cut.source, cut.target].map(|end| path(&nearest, end));
+            if paths.iter().map(Vec::len).sum::<usize>() <= limit {
+                for &index in paths.iter().flat_map(|path| path.iter().rev()) {
                     self.take(index);
                 }
             }

@@ -1,70 +1,66 @@
 //! Which process of a job held how much.
 
-use super::report::{Leak, ProcessShare, Report};
-use super::words::{columns, grouped, padded, printable};
+use crate::model::report::{Leak, ProcessShare, Report};
+use crate::model::words::{columns, grouped, padded, printable};
 
-impl ProcessShare {
-    /// The process as a table names it: `rank 3`, or else `pid 4242 on node17`.
-    pub fn name(&self) -> String {
-        match self.rank {
-            Some(rank) => format!("rank {rank}"),
-            None if self.host.is_empty() => format!("pid {}", self.pid),
-            None => format!("pid {} on {}", self.pid, printable(&self.host)),
-        }
+/// The process as a table names it: `rank 3`, or else `pid 4242 on node17`.
+pub fn process_name(share: &ProcessShare) -> String {
+    match share.rank {
+        Some(rank) => format!("rank {rank}"),
+        None if share.host.is_empty() => format!("pid {}", share.pid),
+        None => format!("pid {} on {}", share.pid, printable(&share.host)),
     }
 }
 
-impl Report {
-    /// The MiB that each leak held in each process, for a terminal or a log: a line each leak, and
-    /// below what each is.
-    pub fn table_of_processes(&self) -> String {
-        if self.leaks.is_empty() {
-            return format!("no leaks in {} processes", self.processes.len());
-        }
-        let processes = self.processes.iter().map(ProcessShare::name);
-        let heads = std::iter::once("leak, MiB held".to_owned())
-            .chain(processes)
-            .chain(["total".to_owned()])
-            .collect();
-        let mut lines: Vec<Vec<String>> = vec![heads];
-        for leak in &self.leaks {
-            let held = self.processes.iter().map(|share| mib_of(share, leak));
-            let line = std::iter::once(printable(&leak.signature).into_owned())
-                .chain(held)
-                .chain([mib(leak.bytes_held)]);
-            lines.push(line.collect());
-        }
-        let width = |column: usize| lines.iter().map(|line| columns(&line[column])).max();
-        let widths: Vec<usize> = (0..lines[0].len())
-            .map(|column| width(column).unwrap_or_default())
-            .collect();
-        let mut out = String::new();
-        for line in &lines {
-            out += &padded(&line[0], widths[0]);
-            for (text, width) in line.iter().zip(&widths).skip(1) {
-                out += &" ".repeat(2 + width.saturating_sub(columns(text)));
-                out += text;
-            }
-            out.push('\n');
-        }
-        for leak in &self.leaks {
-            let place = leak.cuts.first().and_then(|cut| cut.location.as_ref());
-            let place = place.map(|place| format!(" ({place})")).unwrap_or_default();
-            let line = format!("{}  {}{place}", leak.signature, leak.summary);
-            out += &format!("\n{}", printable(&line));
-        }
-        out
+/// The MiB that each leak held in each process, for a terminal or a log: a line each leak, and
+/// below what each is.
+pub fn table_of_processes(report: &Report) -> String {
+    if report.leaks.is_empty() {
+        return format!("no leaks in {} processes", report.processes.len());
     }
+    let processes = report.processes.iter().map(process_name);
+    let heads = std::iter::once("leak, MiB held".to_owned())
+        .chain(processes)
+        .chain(["total".to_owned()])
+        .collect();
+    let mut lines: Vec<Vec<String>> = vec![heads];
+    for leak in &report.leaks {
+        let held = report.processes.iter().map(|share| mib_of(share, leak));
+        let line = std::iter::once(printable(&leak.signature).into_owned())
+            .chain(held)
+            .chain([mib(leak.bytes_held)]);
+        lines.push(line.collect());
+    }
+    let width = |column: usize| lines.iter().map(|line| columns(&line[column])).max();
+    let widths: Vec<usize> = (0..lines[0].len())
+        .map(|column| width(column).unwrap_or_default())
+        .collect();
+    let mut out = String::new();
+    for line in &lines {
+        out += &padded(&line[0], widths[0]);
+        for (text, width) in line.iter().zip(&widths).skip(1) {
+            out += &" ".repeat(2 + width.saturating_sub(columns(text)));
+            out += text;
+        }
+        out.push('\n');
+    }
+    for leak in &report.leaks {
+        let place = leak.cuts.first().and_then(|cut| cut.location.as_ref());
+        let place = place.map(|place| format!(" ({place})")).unwrap_or_default();
+        let line = format!("{}  {}{place}", leak.signature, leak.summary);
+        out += &format!("\n{}", printable(&line));
+    }
+    out
 }
 
 /// What a leak held in a process, in MiB; `-` for nothing.
-pub(crate) fn mib_of(share: &ProcessShare, leak: &Leak) -> String {
+pub fn mib_of(share: &ProcessShare, leak: &Leak) -> String {
     let held = share.bytes_held.get(&leak.signature);
     held.map_or_else(|| "-".to_owned(), |&bytes| mib(bytes))
 }
 
 /// Bytes as MiB: `1,024.5`.
-pub(crate) fn mib(bytes: u64) -> String {
+pub fn mib(bytes: u64) -> String {
     let text = format!("{:.1}", bytes as f64 / f64::from(1 << 20));
     match text.split_once('.') {
         Some((whole, tenths)) => {
@@ -77,9 +73,9 @@ pub(crate) fn mib(bytes: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::json::{from_json, to_json};
-    use super::super::merge::{merge, merge_processes};
     use super::*;
+    use crate::model::json::{from_json, to_json};
+    use crate::model::merge::{merge, merge_processes};
     use crate::render::html::html;
     use crate::render::markdown::markdown;
     use crate::render::samples;
@@ -103,7 +99,7 @@ mod tests {
         ];
         let all: Vec<&Report> = reports.iter().collect();
         let merged = merge_processes(&all).expect("four reports");
-        let table = merged.table_of_processes();
+        let table = table_of_processes(&merged);
         let mut lines = table.lines();
         let head = lines.next().unwrap_or_default();
         assert!(
@@ -146,6 +142,6 @@ mod tests {
     #[test]
     fn no_leaks_are_counted_too() {
         let merged = merge_processes(&[&samples::no_leaks()]).expect("a report");
-        assert_eq!(merged.table_of_processes(), "no leaks in 1 processes");
+        assert_eq!(table_of_processes(&merged), "no leaks in 1 processes");
     }
 }

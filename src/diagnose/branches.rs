@@ -1,36 +1,20 @@
 //! The paths to all buffers as one tree, from which the owner treemap is drawn.
 //!
-//! Each buffer has one best way from a root. Ways that begin alike share their branches, so that what
+//! Each buffer has one best path from a root. Paths that start alike share their branches, so that what
 //! lies behind a branch is the memory that one comes to through it, each buffer once.
 
 use rustc_hash::FxHashMap;
-use serde::{Deserialize, Serialize};
 
-use super::report::Location;
-use super::retention::{Path, RootKind};
-use super::words::{grouped, name};
+use super::path::NamedPath;
+use crate::model::heap::Branch;
+use crate::model::report::Location;
+use crate::model::retention::RootKind;
+use crate::model::words::{grouped, name};
 
 /// Names longer than this are shortened in their middle.
 const NAME: usize = 160;
 /// Maximum number of steps of a path; the middle of a longer one becomes one branch.
 const STEPS: usize = 20;
-
-/// A step shared by several paths: a root, or an object and the reference to it.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Branch {
-    /// Index of its parent; `None` for a root.
-    pub parent: Option<u32>,
-    /// The reference to it, as in source code; empty for a root.
-    pub edge: String,
-    /// The object in a word or two.
-    pub label: String,
-    /// Location of its code or class.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub location: Option<Location>,
-    /// Retained size on devices and on the host: every path to these bytes
-    /// passes through this object; `None` if the branch is not an object.
-    pub retained: Option<[u64; 2]>,
-}
 
 /// Gathers the branches, each parent before its children.
 #[derive(Default)]
@@ -40,11 +24,11 @@ pub struct Branches {
 }
 
 impl Branches {
-    /// The branch at which a way ends. `keeps` says of an object on the way, by its number in the look,
-    /// whether all ways to the memory pass through it; `size` is what lies at the end, on devices and
+    /// The branch at which a path ends. `keeps` says of an object on it, by its number in the look,
+    /// whether all paths to the memory pass through it; `size` is what lies at the end, on devices and
     /// on the host.
-    pub fn add(&mut self, path: &Path, size: [u64; 2], keeps: impl Fn(u32) -> bool) -> u32 {
-        let steps = simplified(path);
+    pub fn add(&mut self, named: &NamedPath, size: [u64; 2], keeps: impl Fn(u32) -> bool) -> u32 {
+        let steps = simplified(named);
         let mut current = None;
         for step in steps {
             let next = self.branch(current, &step);
@@ -99,9 +83,9 @@ impl Part {
     }
 }
 
-/// The steps of a way as a person would count them: the root by its name, a walk along an autograd
+/// The steps of a path as a person would count them: the root by its name, a walk along an autograd
 /// graph as one step, and no more than [`STEPS`].
-fn simplified(path: &Path) -> Vec<Part> {
+fn simplified(NamedPath { path, objects }: &NamedPath) -> Vec<Part> {
     let mut parts: Vec<Part> = Vec::with_capacity(path.steps.len() + 1);
     let named = matches!(path.root, RootKind::Module | RootKind::Local);
     if !named && !path.steps.is_empty() {
@@ -117,7 +101,7 @@ fn simplified(path: &Path) -> Vec<Part> {
         if functions > 1 {
             parts.pop();
         }
-        let known = path.on_way.get(index);
+        let known = objects.get(index);
         let noun = known.map(|known| &known.noun);
         let label = match index {
             0 if named => &path.root_words,
@@ -130,7 +114,7 @@ fn simplified(path: &Path) -> Vec<Part> {
             },
             label: name(label, NAME),
             location: step.location.clone().filter(|_| index > 0 || !named),
-            object: known.and_then(|known| known.object),
+            object: known.and_then(|known| known.number),
         });
         edge = &step.edge;
     }
@@ -153,24 +137,28 @@ const NEXT: &str = ".next_functions";
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::diagnose::path::OnPath;
     use crate::model::report::Step;
-    use crate::model::retention::OnWay;
+    use crate::model::retention::Path;
 
-    fn path(root: RootKind, steps: &[(&str, &str)]) -> Path {
-        let on_way = steps.iter().enumerate().map(|(index, (noun, _))| OnWay {
+    fn path(root: RootKind, steps: &[(&str, &str)]) -> NamedPath {
+        let objects = steps.iter().enumerate().map(|(index, (noun, _))| OnPath {
             noun: (*noun).to_owned(),
-            object: Some(index as u32),
+            number: Some(index as u32),
         });
         let steps = steps.iter().map(|(_, edge)| Step {
             edge: (*edge).to_owned(),
             ..Step::default()
         });
-        Path {
+        let path = Path {
             root,
             root_words: "module `train`".to_owned(),
             steps: steps.collect(),
-            on_way: on_way.collect(),
             ..Path::default()
+        };
+        NamedPath {
+            path,
+            objects: objects.collect(),
         }
     }
 
@@ -183,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn ways_that_begin_alike_share_their_branches() {
+    fn paths_that_start_alike_share_their_branches() {
         let mut branches = Branches::default();
         let first = [("module", ".model"), ("Net", ".weight"), ("Parameter", "")];
         let second = [("module", ".model"), ("Net", ".bias"), ("Parameter", "")];
@@ -232,11 +220,11 @@ mod tests {
     }
 
     #[test]
-    fn long_ways_lose_their_middle_and_no_way_is_one_branch() {
+    fn long_paths_lose_their_middle_and_no_path_is_one_branch() {
         let mut branches = Branches::default();
         let steps: Vec<(&str, &str)> = (0..1000).map(|_| ("Node", ".after")).collect();
         branches.add(&path(RootKind::Outside, &steps), [8, 0], |_| false);
-        let end = branches.add(&Path::default(), [8, 0], |_| false);
+        let end = branches.add(&NamedPath::default(), [8, 0], |_| false);
         let all = told(&branches.into_vec());
         assert_eq!(all.len(), STEPS + 1);
         assert!(all[9].contains("… 982 more …"), "{all:?}");

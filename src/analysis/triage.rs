@@ -1,7 +1,7 @@
-//! The quick look that all garbage gets: does it hold a buffer?
+//! The triage of all garbage: does it hold a buffer, and so is worth an examination?
 
 use std::ffi::{c_int, c_void};
-use std::ptr;
+use std::{iter, ptr};
 
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -16,9 +16,9 @@ use crate::cpython::{
 };
 use crate::device::DeviceSelection;
 
-/// What a quick look at garbage says.
+/// What triage says of garbage.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Glance {
+pub(crate) struct Triage {
     /// Some object holds a buffer on one of the devices asked for.
     pub holds_buffer: bool,
     /// The collector ran a finalizer of some object.
@@ -34,15 +34,11 @@ struct Search<'a, C> {
     table: &'a mut TypeTable,
     builtins: &'a Builtins,
     classify: &'a C,
-    layouts: Layouts,
+    layouts: &'a Layouts,
     heads: HeadLayout,
     /// What the last function referred to, in its words and as far as it could be passed: the next one mostly
     /// refers to the same globals, built-ins, code and name.
     passed: [*mut ffi::PyObject; FunctionLayout::WORDS],
-    /// The type of the object that is being looked at, and what is known of it. Instances refer to their classes, and
-    /// stand in the list beside others of the same.
-    ty: *mut ffi::PyTypeObject,
-    facts: TypeFacts,
     candidates: Vec<(Verdict, usize)>,
     /// Objects that only one object of the garbage refers to, and which the collector did not find
     /// because they are of an older generation or not tracked.
@@ -58,7 +54,7 @@ struct Search<'a, C> {
 impl<C: Fn(*mut ffi::PyTypeObject) -> Verdict> Search<'_, C> {
     /// # Safety
     /// As for the other two: attached, and the object is alive.
-    unsafe fn facts(&mut self, object: *mut ffi::PyObject) -> TypeFacts {
+    unsafe fn facts(&mut self, object: *mut ffi::PyObject) -> &TypeFacts {
         // SAFETY: by this function's contract.
         unsafe {
             let ty = ffi::Py_TYPE(object);
@@ -79,11 +75,10 @@ impl<C: Fn(*mut ffi::PyTypeObject) -> Verdict> Search<'_, C> {
             let references = reference_count(target);
             match self.table.met(ffi::Py_TYPE(target)) {
                 Some(facts) if references > i64::from(facts.most_references) => true,
-                // What the collector has found as well, the closure of a function, say. No class comes here,
-                // and so nothing without a collector's head.
+                // What the collector has found as well, the closure of a function, say. Neither classes nor
+                // objects that refer to nothing come here, and so nothing without a collector's head.
                 Some(facts) => {
                     facts.verdict == 0
-                        && facts.traverse.is_some()
                         && (self.heads.is_being_collected(target)
                             || facts.is_untrackable()
                                 && references > 1
@@ -102,8 +97,7 @@ impl<C: Fn(*mut ffi::PyTypeObject) -> Verdict> Search<'_, C> {
     unsafe extern "C" fn pass(target: *mut ffi::PyObject, search: *mut c_void) -> c_int {
         // SAFETY: by this function's contract.
         unsafe {
-            let own = search.cast::<Self>();
-            if target == (*own).ty.cast() || (*own).passes(target) {
+            if (*search.cast::<Self>()).passes(target) {
                 0
             } else {
                 Self::consider(target, search)
@@ -121,7 +115,7 @@ impl<C: Fn(*mut ffi::PyTypeObject) -> Verdict> Search<'_, C> {
         // SAFETY: by this function's contract.
         unsafe {
             let search = &mut *search.cast::<Self>();
-            let facts = search.facts(target);
+            let facts = *search.facts(target);
             let references = reference_count(target);
             if facts.verdict != 0 {
                 search.candidates.push((facts.verdict, target as usize));
@@ -142,93 +136,96 @@ impl<C: Fn(*mut ffi::PyTypeObject) -> Verdict> Search<'_, C> {
         0
     }
 
-    /// Looks at an object of the garbage and passes its referents.
+    /// Looks at objects of the garbage, passes their referents, and counts them.
     ///
-    /// # Safety
-    /// As for `facts`.
-    #[inline]
-    unsafe fn look(&mut self, object: *mut ffi::PyObject) {
-        // SAFETY: by this function's contract; `pass` keeps the protocol of `tp_traverse` and changes
-        // nothing.
-        unsafe {
-            let ty = ffi::Py_TYPE(object);
-            if ty != self.ty {
-                self.facts = self.facts(object);
-                self.ty = ty;
-            }
-            let form = self.facts.form;
-            if form != Form::Other && self.read(object, form) {
-                return;
-            }
-            if self.facts.matters() {
-                self.regard(object);
-            }
-            if let Some(traverse) = self.facts.traverse {
-                traverse(object, Self::pass, ptr::from_mut(self).cast());
-            }
-        }
-    }
-
-    /// Passes what an object refers to without its `tp_traverse`; false if it is not known where that is.
+    /// Alone in a function so that all that changes with each object is in registers.
     ///
-    /// # Safety
-    /// As for `facts`, and the object is of that form.
-    #[inline]
-    unsafe fn read(&mut self, object: *mut ffi::PyObject, form: Form) -> bool {
-        let layouts = self.layouts;
-        // SAFETY: by this function's contract.
-        unsafe {
-            match (form, layouts.functions) {
-                (Form::Function, Some(functions)) => {
-                    let (words, mut others) = functions.beside(object, &self.passed);
-                    while others != 0 {
-                        let word = others.trailing_zeros() as usize % FunctionLayout::WORDS;
-                        others &= others - 1;
-                        let target = words[word];
-                        if target.is_null() {
-                            continue;
-                        }
-                        if self.passes(target) {
-                            self.passed[word] = target;
-                        } else {
-                            Self::consider(target, ptr::from_mut(self).cast());
-                        }
-                    }
-                    true
-                }
-                _ => layouts.visit(object, form, |target| {
-                    if !self.passes(target) {
-                        Self::consider(target, ptr::from_mut(self).cast());
-                    }
-                }),
-            }
-        }
-    }
-
     /// # Safety
     /// As for `facts`.
     #[inline(never)]
-    unsafe fn regard(&mut self, object: *mut ffi::PyObject) {
-        // SAFETY: by this function's contract.
+    unsafe fn look(&mut self, objects: impl Iterator<Item = *mut ffi::PyObject>) -> usize {
+        let mut count = 0;
+        for object in objects {
+            count += 1;
+            // SAFETY: by this function's contract.
+            unsafe {
+                let form = self.facts(object).form;
+                let Some(items) = self.layouts.items(object, form) else {
+                    self.look_at_other(object);
+                    continue;
+                };
+                for &target in items {
+                    if !target.is_null() && !self.passes(target) {
+                        Self::consider(target, ptr::from_mut(self).cast());
+                    }
+                }
+            }
+        }
+        count
+    }
+
+    /// Looks at an object whose referents do not lie in one place.
+    ///
+    /// # Safety
+    /// As for `facts`.
+    #[inline(never)]
+    unsafe fn look_at_other(&mut self, object: *mut ffi::PyObject) {
+        // SAFETY: by this function's contract; `pass` keeps the protocol of `tp_traverse` and changes
+        // nothing.
         unsafe {
-            let facts = self.facts(object);
+            let facts = *self.facts(object);
+            if facts.form == Form::Function && self.read_function(object) {
+                return;
+            }
             if facts.verdict != 0 {
                 self.candidates.push((facts.verdict, object as usize));
             }
             self.class_dies |= facts.kind == ObjectKind::Class;
             self.finalizer_ran |= facts.finalizes && ffi::PyObject_GC_IsFinalized(object) != 0;
+            if let Some(traverse) = facts.traverse {
+                traverse(object, Self::pass, ptr::from_mut(self).cast());
+            }
         }
+    }
+
+    /// Passes what a function refers to without its `tp_traverse`; false if it is not known where that is.
+    ///
+    /// # Safety
+    /// As for `facts`, and the object is a function.
+    #[inline(always)]
+    unsafe fn read_function(&mut self, function: *mut ffi::PyObject) -> bool {
+        let Some(functions) = self.layouts.functions else {
+            return false;
+        };
+        // SAFETY: by this function's contract.
+        unsafe {
+            let (words, mut others) = functions.beside(function, &self.passed);
+            while others != 0 {
+                let word = others.trailing_zeros() as usize % FunctionLayout::WORDS;
+                others &= others - 1;
+                let target = words[word];
+                if target.is_null() {
+                    continue;
+                }
+                if self.passes(target) {
+                    self.passed[word] = target;
+                } else {
+                    Self::consider(target, ptr::from_mut(self).cast());
+                }
+            }
+        }
+        true
     }
 }
 
 impl Inspector {
     /// Looks whether garbage holds a buffer: one traversal, no graph.
-    pub(crate) fn glance(
+    pub(crate) fn triage(
         &self,
         py: Python<'_>,
-        garbage: impl Iterator<Item = *mut ffi::PyObject>,
+        mut garbage: impl Iterator<Item = *mut ffi::PyObject>,
         devices: &DeviceSelection,
-    ) -> PyResult<Glance> {
+    ) -> PyResult<Triage> {
         let mut table = self.table.try_borrow_mut().map_err(|_| busy())?;
         let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
         // SAFETY: attached; the types that are classified are alive.
@@ -237,11 +234,9 @@ impl Inspector {
             table: &mut table,
             builtins: &self.builtins,
             classify: &classify,
-            layouts: self.layouts,
+            layouts: &self.layouts,
             heads: self.heads,
             passed: [ptr::null_mut(); FunctionLayout::WORDS],
-            ty: ptr::null_mut(),
-            facts: TypeFacts::NONE,
             candidates: Vec::new(),
             held: Vec::new(),
             untracked: FxHashMap::default(),
@@ -249,20 +244,19 @@ impl Inspector {
             class_dies: false,
         };
         search.table.begin_pass();
-        let mut room = MANY;
-        let mut objects = 0;
+        let (mut objects, mut room) = (0, MANY);
         // SAFETY: attached; the garbage is held by the caller, and holds what it refers to.
         unsafe {
-            for object in garbage {
-                objects += 1;
-                if objects == room {
-                    room *= 2;
-                    ask_for_room(room, ROOM_FOR_OBJECT)?;
+            loop {
+                objects += search.look(garbage.by_ref().take(room - objects));
+                if objects < room {
+                    break;
                 }
-                search.look(object);
+                room *= 2;
+                ask_for_room(room, ROOM_FOR_OBJECT)?;
             }
             while let Some(object) = search.held.pop() {
-                search.look(object);
+                search.look(iter::once(object));
             }
         }
         let (finalizer_ran, class_dies) = (search.finalizer_ran, search.class_dies);
@@ -275,7 +269,7 @@ impl Inspector {
             let object = unsafe { Bound::from_borrowed_ptr(py, address as *mut ffi::PyObject) };
             frameworks.buffer(verdict, &object, devices).is_some()
         });
-        Ok(Glance {
+        Ok(Triage {
             holds_buffer,
             finalizer_ran,
             class_dies,

@@ -1,16 +1,16 @@
-//! The cycle and the paths from it to the memory, drawn with characters.
+//! A leak as a diagram of characters: the cycle, and the paths from it to the memory.
 
+use super::lines::{Ink, Lines, WIDTH};
 use super::sentences::{NAME, describe, place, reference};
-use crate::model::lines::{Ink, Lines, WIDTH};
 use crate::model::report::{Buffer, Cut, Leak, Location, Step};
 use crate::model::words::{
     columns, counted, cut_of, grouped, name, padded, place_within, shortened, steps_before_gap,
     without_indices,
 };
 
-/// Objects of the drawing get at most so much of a line, so that their places stand in a column.
+/// Objects of the diagram get at most so much of a line, so that their places stand in a column.
 const LABEL: usize = 56;
-/// What stands before a reference in the drawing, and before what marks it, is this wide.
+/// What stands before a reference in the diagram, and before what marks it, is this wide.
 const MARGIN: usize = 9;
 /// Maximum number of paths to buffers that are shown in full.
 const BUFFERS_WITH_PATH: usize = 4;
@@ -18,11 +18,11 @@ const BUFFERS_WITH_PATH: usize = 4;
 const BUFFERS: usize = 16;
 /// How many frames of an allocation's stack are shown.
 const FRAMES: usize = 3;
-/// How many references of a way to a buffer are shown.
+/// How many references of a path to a buffer are shown.
 const PATH: usize = 12;
 
-/// The drawing as plain text.
-pub fn drawing(leak: &Leak) -> String {
+/// The diagram as plain text.
+pub fn diagram(leak: &Leak) -> String {
     let mut out = Lines::new(false);
     draw(&mut out, leak);
     out.into_text()
@@ -117,7 +117,7 @@ fn draw_allocation(out: &mut Lines, indent: &str, at: Option<&Location>, stack: 
     }
 }
 
-/// An object as the drawing names it: label, and type unless the label says it.
+/// An object as the diagram names it: label, and type unless the label says it.
 fn describe_step(step: &Step) -> String {
     let mut line = name(&step.label, LABEL);
     if !step.label.contains(&step.type_name) {
@@ -231,7 +231,7 @@ fn draw_path(out: &mut Lines, leak: &Leak, buffer: &Buffer, several: bool) {
     }
 }
 
-/// The cut, if any, of one reference on the way to a buffer.
+/// The cut, if any, of one reference on the path to a buffer.
 fn path_cut<'a>(leak: &'a Leak, buffer: &Buffer, index: usize) -> Option<&'a Cut> {
     let from = match index.checked_sub(1) {
         Some(previous) => *buffer.path_nodes.get(previous)?,
@@ -243,7 +243,7 @@ fn path_cut<'a>(leak: &'a Leak, buffer: &Buffer, index: usize) -> Option<&'a Cut
         .find(|cut| cut.source == from && cut.edge == *edge)
 }
 
-/// The references to remove that the drawing does not show.
+/// The references to remove that the diagram does not show.
 fn draw_other_cuts(out: &mut Lines, leak: &Leak) {
     let shown = |cut: &Cut| {
         let step = |step: &Step| step.node == Some(cut.source) && step.edge == cut.edge;

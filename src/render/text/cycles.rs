@@ -1,15 +1,15 @@
 //! The leak trace: a report as text for a terminal, narrow and in the order in which it is needed.
 
-use super::sentences::{
-    NAME, advice_is_fix, fix, freed_beyond_held, held, place, reference, size_and_cycle, title,
-    whose,
-};
-use super::sketch;
+use super::processes::table_of_processes;
 use crate::diagnose::patterns::PATTERNS;
-use crate::model::lines::{Ink, Lines, WIDTH};
-use crate::model::occurrences;
 use crate::model::report::{Collection, Leak, Process, Report};
 use crate::model::words::{counted, human_bytes, name, utc};
+use crate::render::diagram;
+use crate::render::lines::{Ink, Lines, WIDTH};
+use crate::render::sentences::{
+    NAME, advice_is_fix, fix, freed_beyond_held, held, place, reference, seen, size_and_cycle,
+    title, whose,
+};
 
 /// The whole report as plain text, to print or to log: [`colored_trace`] without colour.
 pub fn trace(report: &Report) -> String {
@@ -46,7 +46,7 @@ pub fn colored_trace(report: &Report, color: bool) -> String {
     }
     let mut text = out.into_text();
     if !report.processes.is_empty() {
-        text += &format!("\n{}\n", report.table_of_processes());
+        text += &format!("\n{}\n", table_of_processes(report));
     }
     text
 }
@@ -107,7 +107,7 @@ fn circumstances(report: &Report) -> String {
 }
 
 /// The occasion of the report, as a noun: `a garbage collection of generation 2`.
-pub(super) fn occasion(collection: &Collection) -> String {
+pub fn occasion(collection: &Collection) -> String {
     let trigger = match collection.trigger.as_str() {
         "watch" => "a garbage collection".to_owned(),
         "find" => "an explicit check".to_owned(),
@@ -133,7 +133,7 @@ fn process(process: &Process) -> String {
 }
 
 /// Everything about a leak after its title, as plain text.
-pub(super) fn body(leak: &Leak) -> String {
+pub fn body(leak: &Leak) -> String {
     let mut out = Lines::new(false);
     draw(&mut out, leak);
     out.into_text()
@@ -142,7 +142,7 @@ pub(super) fn body(leak: &Leak) -> String {
 fn draw(out: &mut Lines, leak: &Leak) {
     out.wrapped(Ink::Strong, "  Fix:  ", &fix(leak));
     out.wrapped(Ink::Strong, "  Held: ", &held(leak));
-    if let Some(seen) = occurrences::in_words(&leak.occurrences) {
+    if let Some(seen) = seen(&leak.occurrences) {
         out.wrapped(Ink::Strong, "  Seen: ", &format!("{seen}."));
     }
     for line in whose(leak) {
@@ -151,7 +151,7 @@ fn draw(out: &mut Lines, leak: &Leak) {
     if let Some(freed) = freed_beyond_held(leak) {
         out.wrapped(Ink::Plain, "  Freed: ", &freed);
     }
-    sketch::draw(out, leak);
+    diagram::draw(out, leak);
     give_advice(out, leak);
 }
 

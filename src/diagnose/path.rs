@@ -1,0 +1,293 @@
+//! A path from a GC root to an object, in words.
+
+use petgraph::visit::EdgeRef;
+
+use crate::capture::{Place, ReferenceName};
+use crate::cpython::ObjectKind;
+use crate::graph::{LeakGraph, LeakNode};
+use crate::model::report::{Location, Step};
+use crate::model::retention::{Path, RootKind};
+use crate::model::words::{grouped, name, short_location, without_counts};
+
+/// Names longer than this are shortened in their middle.
+const NAME: usize = 200;
+/// Maximum number of steps in the one-line form; the middle of a longer path is left out.
+const STEPS: usize = 12;
+
+/// A path, and what only the look that found it knows of the objects on it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct NamedPath {
+    pub path: Path,
+    pub(super) objects: Vec<OnPath>,
+}
+
+/// What the look knows of an object on a path.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct OnPath {
+    /// The object in a word or two: `list, 20 items`.
+    pub noun: String,
+    /// Its number in that look.
+    pub number: Option<u32>,
+}
+
+/// A GC root, as far as words need it.
+#[derive(Clone, Debug)]
+pub enum NamedRoot {
+    Module(String),
+    Local {
+        function: String,
+        place: Option<Place>,
+        thread: String,
+    },
+    Outside,
+    Garbage,
+    Itself,
+}
+
+impl NamedPath {
+    /// The path along a folded graph that is one chain, whose first node is the root's.
+    pub fn new(root: &NamedRoot, graph: &LeakGraph) -> Self {
+        let mut nodes: Vec<&LeakNode> = Vec::new();
+        let mut edges: Vec<&ReferenceName> = Vec::new();
+        let mut current = graph.node_indices().next();
+        while let Some(index) = current {
+            nodes.push(&graph[index]);
+            let next = graph.edges(index).next();
+            current = next.map(|edge| {
+                edges.push(&edge.weight().name);
+                edge.target()
+            });
+            if nodes.len() > graph.node_count() {
+                break;
+            }
+        }
+        let steps = nodes
+            .iter()
+            .enumerate()
+            .map(|(i, node)| Step {
+                type_name: node.description.type_name.clone(),
+                label: node.description.label.clone(),
+                location: node.description.place.as_ref().map(Location::from),
+                edge: edges.get(i).map(ToString::to_string).unwrap_or_default(),
+                ..Step::default()
+            })
+            .collect();
+        let objects = nodes.iter().map(|node| OnPath {
+            noun: noun(Some(node)),
+            number: node.object,
+        });
+        let path = Path {
+            root: root.kind(),
+            root_words: root.words(),
+            words: words(root, &nodes, &edges),
+            steps,
+            alike: 1,
+            leads_to: Vec::new(),
+        };
+        Self {
+            path,
+            objects: objects.collect(),
+        }
+    }
+
+    /// Where the program has the last object: the words without what it is, and without the numbers of
+    /// items on it, so that they stay the same while a container grows.
+    pub fn owner(&self) -> String {
+        let all = self.path.words.as_str();
+        let noun = self.objects.last().map_or("", |it| it.noun.as_str());
+        let words = all.strip_suffix(noun).unwrap_or(all);
+        let words = words.strip_suffix(" → ").unwrap_or(all);
+        without_counts(words.strip_suffix(" → .__dict__").unwrap_or(words))
+    }
+}
+
+impl NamedRoot {
+    fn kind(&self) -> RootKind {
+        match self {
+            Self::Module(_) => RootKind::Module,
+            Self::Local { .. } => RootKind::Local,
+            Self::Outside => RootKind::Outside,
+            Self::Garbage => RootKind::Garbage,
+            Self::Itself => RootKind::Itself,
+        }
+    }
+
+    fn words(&self) -> String {
+        match self {
+            Self::Module(module) => format!("module `{module}`"),
+            Self::Local {
+                function,
+                place,
+                thread,
+            } => format!("frame of {}", in_function(function, place.as_ref(), thread)),
+            Self::Outside => "referenced from C or C++".to_owned(),
+            Self::Garbage => "garbage, which a collection would free".to_owned(),
+            Self::Itself => "itself, through C++".to_owned(),
+        }
+    }
+}
+
+/// `` `train_step`, train.py:88, thread MainThread``.
+pub fn in_function(function: &str, place: Option<&Place>, thread: &str) -> String {
+    let mut words = format!("`{function}`");
+    if let Some(place) = place {
+        words += &format!(", {}", short_location(&place.into()));
+    }
+    if !thread.is_empty() {
+        words += &format!(", thread {thread}");
+    }
+    words
+}
+
+/// The whole path in one line.
+fn words(root: &NamedRoot, nodes: &[&LeakNode], edges: &[&ReferenceName]) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    let mut from = 0;
+    match root {
+        NamedRoot::Module(module) => parts.push(format!("module `{module}`")),
+        NamedRoot::Local {
+            function,
+            place,
+            thread,
+        } => {
+            let place = in_function(function, place.as_ref(), thread);
+            match edges.first() {
+                Some(ReferenceName::Local(variable)) => {
+                    parts.push(format!("local `{variable}` in {place}"));
+                    from = 1;
+                }
+                _ => parts.push(format!("frame of {place}")),
+            }
+        }
+        NamedRoot::Outside => parts.push("referenced from C or C++".to_owned()),
+        NamedRoot::Garbage => parts.push("referenced by garbage only".to_owned()),
+        NamedRoot::Itself => parts.push("itself".to_owned()),
+    }
+    // The first node is the root itself where that has a name, else an object.
+    let is_named = matches!(root, NamedRoot::Module(_) | NamedRoot::Local { .. });
+    if !is_named {
+        parts.push(noun(nodes.first().copied()));
+    } else if from == 1 && nodes.len() > 2 {
+        annotate(&mut parts, nodes.get(1).copied());
+    }
+    while from < edges.len() {
+        let is_first = from == 0;
+        let node = nodes.get(from + 1).copied();
+        // A traceback keeps the frames of the calls that the exception passed.
+        if let Some((local, next)) = local_of_traceback(nodes, edges, from) {
+            let holder = match (root, parts.len()) {
+                (NamedRoot::Module(module), 1) => match edges[from] {
+                    ReferenceName::Attribute(name) => format!("`{module}.{name}`"),
+                    _ => parts.join(" → "),
+                },
+                _ => format!("{} → {}", parts.join(" → "), edge_words(edges[from], false)),
+            };
+            parts = vec![format!("{local}, kept by the traceback in {holder}")];
+            from = next;
+            if from < edges.len() {
+                annotate(&mut parts, nodes.get(from).copied());
+            }
+            continue;
+        }
+        let in_module = is_first && matches!(root, NamedRoot::Module(_));
+        parts.push(edge_words(edges[from], in_module));
+        if from + 1 < edges.len() {
+            annotate(&mut parts, node);
+        }
+        from += 1;
+    }
+    if is_named || nodes.len() > 1 {
+        parts.push(noun(nodes.last().copied()));
+    }
+    if parts.len() > STEPS {
+        let tail = parts.split_off(parts.len() - STEPS / 2);
+        let omitted = parts.len() - STEPS / 2;
+        parts.truncate(STEPS / 2);
+        parts.push(format!("… {omitted} more …"));
+        parts.extend(tail);
+    }
+    parts.join(" → ")
+}
+
+/// If the reference at `from` leads to an exception or a traceback that leads to a frame and on to
+/// a variable: that variable in words, and the position behind it.
+fn local_of_traceback(
+    nodes: &[&LeakNode],
+    edges: &[&ReferenceName],
+    from: usize,
+) -> Option<(String, usize)> {
+    let kind = |at: usize| nodes.get(at).map(|node| node.description.kind);
+    let mut at = from + 1;
+    let mut through_traceback = false;
+    while matches!(
+        kind(at),
+        Some(ObjectKind::Exception | ObjectKind::Traceback)
+    ) {
+        through_traceback |= kind(at) == Some(ObjectKind::Traceback);
+        at += 1;
+    }
+    // The last frame before the variable: each refers to the one that called it.
+    let mut frame = None;
+    while through_traceback && kind(at) == Some(ObjectKind::Frame) {
+        frame = nodes.get(at);
+        at += 1;
+    }
+    let frame = frame?;
+    let Some(ReferenceName::Local(variable)) = edges.get(at - 1) else {
+        return None;
+    };
+    let function = frame.description.label.trim_start_matches("frame of ");
+    let place = in_function(function, frame.description.place.as_ref(), "");
+    Some((format!("local `{variable}` in {place}"), at))
+}
+
+/// A reference in words.
+fn edge_words(edge: &ReferenceName, in_module: bool) -> String {
+    match edge {
+        ReferenceName::Attribute(attribute) if in_module => format!("`{attribute}`"),
+        other => name(&other.to_string(), NAME),
+    }
+}
+
+/// Adds to the last part what its object is, where that tells something.
+fn annotate(parts: &mut [String], node: Option<&LeakNode>) {
+    let (Some(last), Some(node)) = (parts.last_mut(), node) else {
+        return;
+    };
+    let words = noun(Some(node));
+    if !words.is_empty() {
+        *last += &format!(" ({words})");
+    }
+}
+
+/// An object in a word or two: `list, 4,812 items`, `Trainer`, `function f`.
+fn noun(node: Option<&LeakNode>) -> String {
+    let Some(node) = node else {
+        return String::new();
+    };
+    let description = &node.description;
+    let short = |full: &str| full.rsplit('.').next().unwrap_or(full).to_owned();
+    match description.kind {
+        ObjectKind::Instance | ObjectKind::Cell | ObjectKind::Traceback => {
+            short(&description.type_name)
+        }
+        ObjectKind::Dict
+        | ObjectKind::List
+        | ObjectKind::Tuple
+        | ObjectKind::Set
+        | ObjectKind::Deque => {
+            let length = description
+                .details
+                .iter()
+                .find(|(name, _)| name == "length")
+                .and_then(|(_, length)| length.parse::<u64>().ok());
+            let kind = short(&description.type_name);
+            match length {
+                Some(1) => format!("{kind}, 1 item"),
+                Some(length) => format!("{kind}, {} items", grouped(length)),
+                None => kind,
+            }
+        }
+        _ => name(&description.label, NAME),
+    }
+}

@@ -1,0 +1,71 @@
+//! The live heap and its tables, as text.
+
+use crate::model::heap::{By, Heap, Table};
+use crate::model::words::{counted, grouped, human_bytes, name, padded};
+use crate::render::lines::{Ink, Lines};
+use crate::render::live_sentences::allocator;
+
+/// Maximum width of the first column of a table.
+const NAME: usize = 56;
+
+/// A few lines and the table of owners.
+pub fn heap(heap: &Heap) -> String {
+    let mut out = Lines::new(false);
+    out.wrapped(
+        Ink::Strong,
+        "",
+        &format!(
+            "{} with {} hold {} on devices and {} on the host, in {}.",
+            counted(heap.objects, "object", "objects"),
+            counted(heap.references, "reference", "references"),
+            human_bytes(heap.device_bytes()),
+            human_bytes(heap.host_bytes()),
+            counted(heap.buffers.len() as u64, "buffer", "buffers"),
+        ),
+    );
+    if heap.unreachable > 0 {
+        out.wrapped(
+            Ink::Plain,
+            "",
+            &format!(
+                "{} are unreachable: garbage, or kept alive only by C++.",
+                grouped(heap.unreachable)
+            ),
+        );
+    }
+    out.line("");
+    out.into_text() + &table(&heap.top(By::Owner, 10))
+}
+
+/// The table, its rows as far as they are shown, and the notes.
+pub fn table(table: &Table) -> String {
+    let mut out = Lines::new(false);
+    let line = |name: &str, count: &str, device: &str, host: &str, retained: &str| {
+        let name = padded(name, NAME);
+        format!("{name} {count:>7} {device:>10} {host:>10} {retained:>10}")
+    };
+    out.line(line(&table.by, "count", "device", "host", "retained"));
+    for row in &table.rows {
+        out.line(line(
+            &name(&row.name, NAME),
+            &grouped(row.count),
+            &human_bytes(row.device_bytes),
+            &human_bytes(row.host_bytes),
+            &human_bytes(row.retained_bytes),
+        ));
+    }
+    if table.omitted > 0 {
+        out.line(format!(
+            "{} with {} not shown",
+            counted(table.omitted, "row", "rows"),
+            human_bytes(table.omitted_bytes)
+        ));
+    }
+    for words in table.devices.iter().filter_map(allocator) {
+        out.wrapped(Ink::Plain, "", &words);
+    }
+    for note in &table.notes {
+        out.wrapped(Ink::Strong, "Note: ", note);
+    }
+    out.into_text()
+}
