@@ -1,4 +1,5 @@
-//! Text for a terminal or a log: the leak trace, the live heap, what keeps objects alive, what grows, why memory ran out.
+//! Text for a terminal or a log: the leak trace, the live heap, what keeps objects alive, what grows, why memory
+//! ran out.
 //!
 //! No line is longer than 100 characters, but for the table of processes, what grows, and why memory ran out.
 
