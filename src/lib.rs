@@ -12,7 +12,7 @@
 //! | [`device`] | which device memory an object holds |
 //! | [`graph`] | components, shortest paths, dominators, cuts |
 //! | [`model`] | what was found, as plain data: reports, heaps, retention, growth |
-//! | [`diagnose`] | from graph facts to a leak: signature, pattern, advice; whose a leak or a buffer is |
+//! | [`diagnose`] | from facts to a leak: signature, pattern, advice; whose memory it is; what grows; why it ran out |
 //! | `analysis` | [`Inspector`]: cycles in garbage, and what keeps the live heap alive |
 //! | [`render`] | text, Markdown, DOT, SVG and HTML: pure functions of the model |
 //! | [`watch`] | looks at every collection, and delivers what leaked |

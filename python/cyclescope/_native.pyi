@@ -1,7 +1,7 @@
 """The native extension of cyclescope: reports, and the functions that the package builds on."""
 
 from collections.abc import Callable, Iterator
-from typing import final
+from typing import Any, TypeAlias, final
 
 from typing_extensions import Self
 
@@ -9,8 +9,11 @@ __all__ = [
     "Buffer",
     "Cut",
     "CycleReport",
-    "Diagnosis",
-    "GradientWatch",
+    "Examination",
+    "Finding",
+    "Growth",
+    "GrowthReport",
+    "GrowthWatch",
     "Heap",
     "HeapBuffer",
     "HeapDiff",
@@ -20,25 +23,22 @@ __all__ = [
     "Leak",
     "LeakTally",
     "Library",
-    "MemoryInUse",
+    "Numbers",
+    "PostMortem",
     "Rank",
     "Retention",
     "RetentionPath",
-    "Sample",
     "Step",
     "call_in_main_thread",
     "check_devices",
     "close",
     "cuda_driver_present",
     "current_rank",
-    "diagnose",
-    "diagnose_state",
     "drop_deliveries",
     "empty_report",
     "find",
     "flush",
     "framed",
-    "growth_page",
     "heap",
     "is_backward_running",
     "is_distributed",
@@ -47,19 +47,15 @@ __all__ = [
     "merge",
     "merge_processes",
     "next_delivery",
-    "owners_of",
     "patterns",
-    "post_mortem_page",
     "redact",
     "redacts",
-    "sample",
     "select",
     "shown_name",
     "shown_place",
     "start_watch",
     "stop_watch",
     "tallies",
-    "unreachable_memory",
     "unreachable_objects",
     "why_alive",
     "with_allocations",
@@ -68,101 +64,217 @@ __all__ = [
     "without_details",
 ]
 
-@final
-class Sample:
-    """What is alive at a step, as plain data; a name is an address and a pointer."""
-
-    @property
-    def pieces(self) -> list[tuple[tuple[str, str, str], tuple[int, int], int]]:
-        """``((device, dtype, kind), name, bytes)`` of each piece of memory."""
-
-    @property
-    def functions(self) -> list[int]:
-        """Addresses of the autograd functions that Python sees."""
-
-    @property
-    def kept_on_modules(self) -> list[tuple[tuple[str, str], tuple[int, int], int, str]]:
-        """``((class, attribute), (module, tensor), bytes, example)`` of tensors with graphs."""
-
-    @property
-    def roots(self) -> list[tuple[tuple[int, int], int, list[int]]]:
-        """``(name, number, shape)`` of the tensors with graphs, if these were walked."""
-
-    @property
-    def older(self) -> int | None:
-        """How many functions behind them are older than the last sample; None if not counted."""
-
-    @property
-    def crossed(self) -> list[int]:
-        """The numbers of those that younger functions lead to directly."""
-
-    @property
-    def mark(self) -> int:
-        """The number of the first function made after this sample."""
+_LineOf: TypeAlias = Callable[[str, int], str | None]
+"""Which line allocated the memory of a device at an address."""
 
 @final
-class Diagnosis:
-    """What a group of tensors is, and who keeps it."""
+class Growth:
+    """A growing group of tensors."""
 
     @property
-    def pattern(self) -> str: ...
+    def pattern(self) -> str:
+        """``kept-with-graph``, ``evaluation-with-graph``, ``graph-retained``,
+        ``state-not-detached``, ``gradients-never-cleared``, ``activations-kept-by-hook``,
+        ``activation-on-module``, ``grad-fn-kept``, ``model-copies`` or ``container-grows``."""
     @property
-    def owner(self) -> str: ...
+    def owner(self) -> str:
+        """Where the program keeps it, as :func:`cyclescope.why_alive` says it:
+        ``module `train` → `history```, ``local `hidden` in `fit`, train.py:12, thread MainThread``.
+        """
     @property
-    def evidence(self) -> str: ...
+    def summary(self) -> str:
+        """What happens, in one line."""
     @property
-    def hook(self) -> str: ...
+    def advice(self) -> str:
+        """What to change."""
     @property
-    def example(self) -> str: ...
+    def step(self) -> int:
+        """The step at which the growth was detected."""
     @property
-    def device(self) -> str: ...
+    def tensors(self) -> int:
+        """Number of tensors of one device and dtype, all with or all without a graph."""
     @property
-    def pointer(self) -> int: ...
+    def bytes(self) -> int:
+        """Bytes of their storages, without the memory that their graphs keep."""
+    @property
+    def bytes_per_step(self) -> float:
+        """Growth per step; for ``state-not-detached``, what the graph of one step keeps."""
+    @property
+    def example(self) -> str:
+        """One of the tensors: ``float32[64, 128] on cuda:0``."""
+    @property
+    def allocated_at(self) -> str | None:
+        """``file:line`` that allocated it, if ``tracemalloc`` or PyTorch's history recorded it."""
+    def as_dict(self) -> dict[str, Any]:
+        """The fields as a dictionary, for JSON."""
+    def __eq__(self, other: object, /) -> bool: ...
+    def __ne__(self, other: object, /) -> bool: ...
+    def __hash__(self) -> int: ...
+
+@final
+class GrowthReport:
+    """The growing groups, and their size at each sample."""
+
+    @property
+    def found(self) -> list[Growth]:
+        """The groups, as they were when first told."""
+    @staticmethod
+    def from_json(text: str) -> GrowthReport: ...
+    def to_json(self) -> str: ...
+    def to_text(self) -> str: ...
+    def to_html(self) -> str: ...
+
+@final
+class GrowthWatch:
+    """Follows the live tensors of some devices."""
+
+    def __new__(cls, devices: list[str], min_bytes: float) -> Self: ...
+    @property
+    def found(self) -> list[Growth]: ...
+    def step(self, step: int, every: int, line_of: _LineOf) -> list[Growth]:
+        """Look at the gradients at the end of a step; returns what is new."""
+    def sample(self, step: int, every: int, allocated: int, line_of: _LineOf) -> list[Growth]:
+        """Take a sample; returns what is new."""
+    def report(
+        self,
+        *,
+        time: float,
+        steps: int,
+        every: int,
+        samples: int,
+        seconds: float,
+        share: float,
+        notes: list[str],
+    ) -> GrowthReport: ...
+
+@final
+class Finding:
+    """One holder of memory."""
+
+    @property
+    def what(self) -> str: ...
     @property
     def bytes(self) -> int: ...
     @property
-    def bytes_per_sample(self) -> int: ...
+    def would_fit(self) -> bool | None:
+        """True if the allocator's map of blocks shows that the request would fit without it."""
     @property
-    def tensors(self) -> int: ...
-    @property
-    def site(self) -> str | None: ...
+    def details(self) -> list[str]: ...
 
 @final
-class GradientWatch:
-    """Watches some parameters for gradients that are added to and never cleared."""
+class Numbers:
+    """The state of a device's memory when a request failed, in bytes."""
 
-    def __new__(cls) -> Self: ...
-    def step(self) -> Diagnosis | None:
-        """Look at the gradients at the end of a step; what they are, once, if never cleared."""
+    @property
+    def device(self) -> int:
+        """The number of the device."""
+    @property
+    def requested(self) -> int:
+        """As the allocator rounded it up."""
+    @property
+    def limit(self) -> int:
+        """What this process may take: the whole device, or the fraction of it that was set."""
+    @property
+    def free(self) -> int:
+        """What the driver says is free, for whoever takes it."""
+    @property
+    def reserved(self) -> int:
+        """What the allocator has from CUDA."""
+    @property
+    def allocated(self) -> int:
+        """Blocks in use."""
+    @property
+    def elsewhere(self) -> int | None:
+        """What neither is free nor the allocator's: other processes, CUDA itself, libraries."""
+    @property
+    def largest_free_block(self) -> int:
+        """The largest block that is reserved and not in use."""
+    @property
+    def free_in_blocks(self) -> int:
+        """Such blocks that a request of this size could take if they lay together."""
+    @property
+    def private(self) -> int:
+        """Segments that only a CUDA graph may use."""
+    @property
+    def headroom(self) -> int:
+        """What the allocator could still take from CUDA."""
 
 @final
-class MemoryInUse:
-    """What the memory of a device is for, each piece as ``(pointer, bytes)``."""
+class PostMortem:
+    """The state of memory when a request failed. ``str()`` returns it as text."""
 
     @property
-    def parameters(self) -> list[tuple[int, int]]: ...
+    def verdict(self) -> str:
+        """``cycles``, ``kept-graphs``, ``fragmentation``, ``growth``, ``elsewhere``,
+        ``batch-too-big``, or ``unclear``."""
     @property
-    def gradients(self) -> list[tuple[int, int]]: ...
+    def headline(self) -> str: ...
     @property
-    def optimizer_state(self) -> list[tuple[int, int]]: ...
+    def advice(self) -> str: ...
     @property
-    def module_buffers(self) -> list[tuple[int, int]]: ...
+    def time(self) -> float: ...
     @property
-    def saved(self) -> list[tuple[int, int]]:
-        """What no Python object holds, but an autograd graph does."""
+    def device(self) -> str: ...
+    @property
+    def numbers(self) -> Numbers | None: ...
+    @property
+    def requested_at(self) -> list[str]:
+        """The Python stack of the request, innermost first."""
+    @property
+    def cycles(self) -> Finding | None: ...
+    @property
+    def trace(self) -> str:
+        """The leak trace of the cycles."""
+    @property
+    def graphs(self) -> list[Finding]:
+        """Containers that keep tensors with their graphs."""
+    @property
+    def roles(self) -> dict[str, int]:
+        """Bytes by category; ``not visible`` is memory that only C++ holds."""
+    @property
+    def owners(self) -> list[Finding]: ...
+    @property
+    def growth(self) -> list[Growth]: ...
+    @property
+    def left_out(self) -> list[str]:
+        """The parts that were not examined, with the reason."""
+    @property
+    def seconds(self) -> float: ...
+    @staticmethod
+    def from_json(text: str) -> PostMortem: ...
+    def to_json(self) -> str:
+        """The post-mortem as JSON (``schema`` 1)."""
+    def to_text(self) -> str:
+        """The post-mortem as text. The first line is the verdict."""
+    def to_html(self, heap: Heap | None = None, growth: GrowthReport | None = None) -> str:
+        """A self-contained HTML page: the numbers, a treemap of the owners, growing tensors."""
+    def _repr_html_(self) -> str: ...
 
-    @property
-    def other(self) -> list[tuple[int, int]]: ...
-    @property
-    def graphs(self) -> list[tuple[str, int, list[tuple[int, int]]]]:
-        """``(owner, tensors, freed)`` of each collection of tensors with graphs."""
+@final
+class Examination:
+    """A post-mortem, put together part by part."""
 
+    def __new__(cls, device: str, time: float) -> Self: ...
     @property
-    def working(self) -> list[tuple[int, int]]:
-        """What the running functions use."""
-
-    @property
-    def left_out(self) -> list[str]: ...
+    def found(self) -> PostMortem: ...
+    def page(self) -> str: ...
+    def leave_out(self, part: str) -> None: ...
+    def judge(self, seconds: float) -> None: ...
+    def stack(self, lines: list[str]) -> None: ...
+    def segments(self, segments: list[dict[str, Any]], stream: int | None) -> None: ...
+    def numbers(
+        self,
+        device: int,
+        request: tuple[int, int, int],
+        *,
+        reserved: int,
+        allocated: int,
+        total: int | None,
+    ) -> None: ...
+    def cycles(self) -> None: ...
+    def growth(self, report: GrowthReport) -> None: ...
+    def live(self, seconds: float) -> None: ...
+    def owners(self) -> None: ...
 
 @final
 class CycleReport:
@@ -720,16 +832,9 @@ def redacts() -> bool: ...
 def shown_name(name: str) -> str: ...
 def shown_place(place: str) -> str: ...
 def framed(page: str) -> str: ...
-def growth_page(growth: str) -> str: ...
-def post_mortem_page(found: str, heap: Heap | None, growth: str | None) -> str: ...
 def unreachable_objects() -> list[object]: ...
-def unreachable_memory(device: str) -> list[tuple[int, int]]: ...
+def memory_in_use(device: str, seconds: float) -> dict[str, list[tuple[int, int]]]: ...
 def is_backward_running() -> bool: ...
-def sample(devices: list[str], mark: int | None, gradients: GradientWatch) -> Sample: ...
-def diagnose(groups: list[tuple[str, list[tuple[int, int]]]]) -> list[Diagnosis | None]: ...
-def diagnose_state(roots: list[tuple[tuple[int, int], bool]], mark: int) -> Diagnosis | None: ...
-def owners_of(attributes: list[tuple[int, int]]) -> list[str | None]: ...
-def memory_in_use(device: str, seconds: float) -> MemoryInUse: ...
 def with_allocations(
     report: CycleReport, stacks: dict[tuple[str, int], list[tuple[str, int, str]]]
 ) -> CycleReport: ...

@@ -7,6 +7,7 @@ from cyclescope._native import (
     Buffer,
     Cut,
     CycleReport,
+    Growth,
     Heap,
     HeapBuffer,
     HeapDiff,
@@ -42,7 +43,7 @@ RetentionStep = Step
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from cyclescope._live.growth import Cost, Growth, LeakMonitor, watch_growth
+    from cyclescope._live.growth import Cost, LeakMonitor, watch_growth
     from cyclescope._live.oom import OomWatch, on_oom
     from cyclescope._live.pressure import PressureRelief, Relief, collect_on_pressure
 else:
@@ -59,7 +60,7 @@ else:
 
 
 _LIVE = {
-    "cyclescope._live.growth": ("Cost", "Growth", "LeakMonitor", "watch_growth"),
+    "cyclescope._live.growth": ("Cost", "LeakMonitor", "watch_growth"),
     "cyclescope._live.oom": ("OomWatch", "on_oom"),
     "cyclescope._live.pressure": ("PressureRelief", "Relief", "collect_on_pressure"),
 }

@@ -16,6 +16,7 @@ use super::purpose::Classes;
 use crate::capture::{AllocationTraces, who_passes_argument};
 use crate::cpython::{dict_items, find_item, int_value, text_of};
 use crate::device::{DeviceBuffer, DeviceSelection, Frameworks, attributes_of};
+use crate::diagnose::growth::{self, GrowthPattern};
 use crate::diagnose::in_function;
 use crate::graph::{ShortestPaths, hide_unless_code};
 use crate::model::human_bytes;
@@ -35,7 +36,7 @@ const LIKELY: usize = 8;
 pub type Name = (usize, u64);
 
 /// What autograd does with the tensors of a group, or that they are none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum GroupKind {
     /// Tensors with a graph behind each.
     Graph,
@@ -48,9 +49,8 @@ pub enum GroupKind {
 
 /// What a group is, and who keeps it.
 #[derive(Default)]
-#[pyo3::pyclass(frozen, get_all, module = "cyclescope")]
 pub struct Diagnosis {
-    pub pattern: &'static str,
+    pub pattern: GrowthPattern,
     /// Where the program keeps it, in the words that all reports have.
     pub owner: String,
     pub evidence: String,
@@ -226,7 +226,7 @@ impl<'a, 'py> Look<'a, 'py> {
     }
 
     /// A diagnosis with what there is to say of one tensor or function.
-    fn about(&self, pattern: &'static str, owner: String, node: u32) -> Diagnosis {
+    fn about(&self, pattern: GrowthPattern, owner: String, node: u32) -> Diagnosis {
         let buffer = self.buffer(node);
         let object = self.live.object(node);
         let example = match (&buffer, &object) {
@@ -269,13 +269,13 @@ impl<'a, 'py> Look<'a, 'py> {
         let owner = self.owner(holding.holder.unwrap_or(members[0]));
         let about = |pattern| self.about(pattern, owner, members[0]);
         if kind == GroupKind::Function {
-            return Some(about("grad-fn-kept"));
+            return Some(about(growth::GRAD_FN_KEPT));
         }
         if let Some(hook) = holding
             .holder
             .and_then(|it| self.module_whose_hook_fills(it))
         {
-            let found = about("activations-kept-by-hook");
+            let found = about(growth::ACTIVATIONS_KEPT_BY_HOOK);
             return Some(Diagnosis { hook, ..found });
         }
         if kind == GroupKind::Graph {
@@ -285,14 +285,14 @@ impl<'a, 'py> Look<'a, 'py> {
         }
         let copies = kind == GroupKind::Parameter || self.are_copies(&members);
         Some(about(if copies {
-            "model-copies"
+            growth::MODEL_COPIES
         } else {
-            "container-grows"
+            growth::CONTAINER_GROWS
         }))
     }
 
     /// As what tensors with graphs are kept, and the evidence.
-    fn graph_pattern(&self, newest: u32) -> (&'static str, String) {
+    fn graph_pattern(&self, newest: u32) -> (GrowthPattern, String) {
         let behind = self.behind(newest);
         let leaves: Vec<u32> = behind
             .iter()
@@ -313,7 +313,7 @@ impl<'a, 'py> Look<'a, 'py> {
             evidence += &format!(", which keep {}", human_bytes(kept));
         }
         if self.are_in_evaluation(&leaves) {
-            return ("evaluation-with-graph", evidence);
+            return (growth::EVALUATION_WITH_GRAPH, evidence);
         }
         let passes = (kept > 0).then(|| {
             let frames = &self.inspector.current_frames;
@@ -331,11 +331,11 @@ impl<'a, 'py> Look<'a, 'py> {
             }
             let place = in_function(&function, Some(&place), "");
             return (
-                "graph-retained",
+                growth::GRAPH_RETAINED,
                 format!("{evidence}; `retain_graph` in {place}"),
             );
         }
-        ("kept-with-graph", evidence)
+        (growth::KEPT_WITH_GRAPH, evidence)
     }
 
     fn behind(&self, tensor: u32) -> Vec<u32> {
@@ -487,7 +487,7 @@ impl<'a, 'py> Look<'a, 'py> {
                 "{older} of its {} autograd nodes are from earlier steps",
                 behind.len()
             ),
-            ..self.about("state-not-detached", self.owner(*node), *node)
+            ..self.about(growth::STATE_NOT_DETACHED, self.owner(*node), *node)
         })
     }
 

@@ -11,6 +11,7 @@ mod heap;
 mod holding;
 mod inspector;
 mod live;
+mod monitor;
 mod naming;
 mod out_of_memory;
 mod owned;
@@ -24,8 +25,7 @@ mod why;
 
 pub(crate) use busy::Busy;
 pub(crate) use found::{Fate, Found, confirm_gone, prefer};
-pub use growth::{Diagnosis, GroupKind, Name};
 pub(crate) use inspector::DESCRIBED;
 pub use inspector::Inspector;
-pub use out_of_memory::Pieces;
-pub use sample::GradientWatch;
+pub use monitor::{Moment, Monitor};
+pub use out_of_memory::{MemoryInUse, Pieces};

@@ -53,6 +53,20 @@ pub struct MemoryInUse {
     pub left_out: Vec<String>,
 }
 
+impl MemoryInUse {
+    /// What is in use, by what it is for; the first four are the model's.
+    pub fn roles(&self) -> [(&'static str, &Pieces); 6] {
+        [
+            ("parameters", &self.parameters),
+            ("gradients", &self.gradients),
+            ("optimizer state", &self.optimizer_state),
+            ("module buffers", &self.module_buffers),
+            ("autograd graphs", &self.saved),
+            ("other tensors", &self.other),
+        ]
+    }
+}
+
 impl Inspector {
     /// Sorts the memory of a device that is in use, before `deadline` where that can be foreseen.
     ///

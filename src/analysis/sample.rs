@@ -15,6 +15,7 @@ use crate::cpython::{Verdict, dict_items, text_of};
 use crate::device::{
     Autograd, DeviceBuffer, DeviceSelection, Frameworks, attributes_of, autograd_sequence_now,
 };
+use crate::diagnose::growth;
 
 /// How many autograd functions are walked in a sample, and for how long.
 const MAX_FUNCTIONS: usize = 50_000;
@@ -357,7 +358,7 @@ impl Inspector {
         }
         let largest = gradients.iter().max_by_key(|buffer| buffer.bytes);
         Ok(Diagnosis {
-            pattern: "gradients-never-cleared",
+            pattern: growth::GRADIENTS_NEVER_CLEARED,
             owner: owners.join(" and "),
             tensors: gradients.len(),
             bytes: gradients.iter().map(|buffer| buffer.bytes).sum(),

@@ -1,17 +1,22 @@
 //! From graph facts to a leak that a person can fix: its cycle, its cut, its signature, the
-//! pattern it follows and what to change. And from a path in the live heap to the owner of what it leads to.
+//! pattern it follows and what to change. From a path in the live heap to the owner of what it leads to. And
+//! from numbers to what grows, and why memory ran out.
 
 #![forbid(unsafe_code)]
 
 mod branches;
 mod callback;
 mod case;
+pub mod cohorts;
+pub mod growth;
 pub mod known;
 pub mod library;
 mod path;
 pub mod patterns;
 mod repeat;
+pub mod segments;
 mod signature;
+pub mod verdict;
 
 use std::collections::HashSet;
 

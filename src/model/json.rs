@@ -3,6 +3,7 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use super::report::{Report, SCHEMA};
 
@@ -17,6 +18,17 @@ pub fn to_json(model: &impl Serialize) -> String {
 /// The report as indented JSON, to read.
 pub fn to_json_pretty(report: &Report) -> String {
     serde_json::to_string_pretty(report).expect("plain structs and strings always serialise")
+}
+
+/// Another model as JSON, with the version of its form and what it is.
+pub fn versioned(kind: &str, model: &impl Serialize) -> Value {
+    let mut found = json!({ "schema": SCHEMA, "kind": kind });
+    if let (Some(fields), Ok(Value::Object(more))) =
+        (found.as_object_mut(), serde_json::to_value(model))
+    {
+        fields.extend(more);
+    }
+    found
 }
 
 /// Reads a report written by [`to_json`], of this version of cyclescope or an earlier one.

@@ -1,4 +1,4 @@
-//! Post-mortem of a failed request for memory: the model, as the package writes it in JSON.
+//! Post-mortem of a failed request for memory: the model.
 
 use std::collections::BTreeMap;
 
@@ -9,9 +9,11 @@ use super::growth::Growth;
 /// Why memory ran out, with the numbers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
+#[cfg_attr(
+    feature = "python",
+    pyo3::pyclass(frozen, get_all, module = "cyclescope")
+)]
 pub struct PostMortem {
-    /// Version of this format: 1.
-    pub schema: u32,
     pub verdict: String,
     pub headline: String,
     pub advice: String,
@@ -38,6 +40,10 @@ pub struct PostMortem {
 /// One holder of memory.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
+#[cfg_attr(
+    feature = "python",
+    pyo3::pyclass(frozen, get_all, module = "cyclescope")
+)]
 pub struct Finding {
     pub what: String,
     pub bytes: u64,
@@ -49,14 +55,54 @@ pub struct Finding {
 /// The state of the device's memory, in bytes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
+#[cfg_attr(
+    feature = "python",
+    pyo3::pyclass(frozen, get_all, module = "cyclescope")
+)]
 pub struct Numbers {
+    /// The number of the device.
+    pub device: u32,
+    /// As the allocator rounded it up.
     pub requested: u64,
+    /// What this process may take: the whole device, or the fraction of it that was set.
     pub limit: u64,
+    /// What the driver says is free, for whoever takes it.
     pub free: u64,
+    /// What the allocator has from CUDA.
     pub reserved: u64,
+    /// Blocks in use.
     pub allocated: u64,
+    /// What neither is free nor the allocator's: other processes, CUDA itself, libraries.
     pub elsewhere: Option<u64>,
+    /// The largest block that is reserved and not in use.
     pub largest_free_block: u64,
+    /// Such blocks that a request of this size could take if they lay together.
     pub free_in_blocks: u64,
+    /// Segments that only a CUDA graph may use.
     pub private: u64,
+}
+
+impl Numbers {
+    /// What the allocator could still take from CUDA.
+    pub fn headroom(&self) -> u64 {
+        self.free.min(self.limit.saturating_sub(self.reserved))
+    }
+
+    /// Each number with its name, to show.
+    pub fn rows(&self) -> impl Iterator<Item = (u64, &'static str)> {
+        let private = Some(self.private).filter(|&bytes| bytes > 0);
+        [
+            (Some(self.requested), "requested"),
+            (Some(self.limit), "limit of this process"),
+            (Some(self.reserved), "reserved by PyTorch's allocator"),
+            (Some(self.allocated), "allocated from that"),
+            (Some(self.free_in_blocks), "free in blocks of the allocator"),
+            (Some(self.largest_free_block), "largest free block"),
+            (Some(self.free), "free on the device"),
+            (self.elsewhere, "used outside PyTorch's allocator"),
+            (private, "reserved for CUDA graphs"),
+        ]
+        .into_iter()
+        .filter_map(|(bytes, name)| Some((bytes?, name)))
+    }
 }

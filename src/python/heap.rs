@@ -10,11 +10,9 @@ use super::off;
 use super::state::state;
 use super::values::class;
 use crate::model::diff::Diff;
-use crate::model::growth::GrowthReport;
 use crate::model::heap::{Buffer, By, Heap, Row, Table};
 use crate::model::human_bytes;
 use crate::model::json::to_json;
-use crate::model::post_mortem::PostMortem;
 use crate::render::html::live;
 use crate::render::text;
 
@@ -198,38 +196,4 @@ pub fn heap(py: Python<'_>, redact: bool) -> PyResult<Heap> {
 #[pyfunction]
 pub fn framed(page: String) -> String {
     live::framed(page)
-}
-
-/// The page of what grows, from its JSON.
-///
-/// # Errors
-/// If that is none.
-#[pyfunction]
-pub fn growth_page(py: Python<'_>, growth: &str) -> PyResult<String> {
-    let process = state(py)?.watcher.inspector().process_to_tell(py);
-    py.detach(|| Ok(live::growth(&read::<GrowthReport>(growth)?, &process)))
-}
-
-/// The page of an out-of-memory error, from its JSON, the heap, and what grew.
-///
-/// # Errors
-/// If either JSON is none.
-#[pyfunction]
-pub fn post_mortem_page(
-    py: Python<'_>,
-    found: &str,
-    heap: Option<&Bound<'_, Heap>>,
-    growth: Option<&str>,
-) -> PyResult<String> {
-    let process = state(py)?.watcher.inspector().process_to_tell(py);
-    let heap = heap.map(Bound::get);
-    py.detach(|| {
-        let found: PostMortem = read(found)?;
-        let growth: Option<GrowthReport> = growth.map(read).transpose()?;
-        Ok(live::post_mortem(&found, heap, growth.as_ref(), &process))
-    })
-}
-
-fn read<T: serde::de::DeserializeOwned>(json: &str) -> PyResult<T> {
-    serde_json::from_str(json).map_err(|error| PyValueError::new_err(error.to_string()))
 }

@@ -8,6 +8,7 @@
 mod heap;
 mod live;
 mod pending;
+mod post_mortem;
 mod report;
 mod retention;
 mod state;
@@ -48,14 +49,13 @@ mod _native {
     }
 
     #[pymodule_export]
-    use super::heap::{framed, growth_page, heap, post_mortem_page};
+    use super::heap::{framed, heap};
     #[pymodule_export]
-    use super::live::{
-        GradientWatch, MemoryInUse, Sample, diagnose, diagnose_state, is_backward_running,
-        memory_in_use, owners_of, sample, unreachable_memory,
-    };
+    use super::live::{GrowthWatch, is_backward_running};
     #[pymodule_export]
     use super::pending::call_in_main_thread;
+    #[pymodule_export]
+    use super::post_mortem::{Examination, memory_in_use};
     #[pymodule_export]
     use super::report::{CycleReport, Leak};
     #[pymodule_export]
@@ -68,13 +68,15 @@ mod _native {
         unreachable_objects, with_allocations, with_counts, with_occurrences, without_details,
     };
     #[pymodule_export]
-    use crate::analysis::Diagnosis;
-    #[pymodule_export]
     use crate::model::counts::LeakTally;
     #[pymodule_export]
     use crate::model::diff::Diff;
     #[pymodule_export]
+    use crate::model::growth::{Growth, GrowthReport};
+    #[pymodule_export]
     use crate::model::heap::{Buffer as HeapBuffer, Heap, Row, Table};
+    #[pymodule_export]
+    use crate::model::post_mortem::{Finding, Numbers, PostMortem};
     #[pymodule_export]
     use crate::model::rank::Rank;
     #[pymodule_export]

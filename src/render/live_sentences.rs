@@ -1,5 +1,6 @@
 //! What is told of the live heap in sentences.
 
+use crate::model::growth::GrowthReport;
 use crate::model::heap::Device;
 use crate::model::retention::{Kept, Retention, RootKind};
 use crate::model::words::{counted, human_bytes};
@@ -52,6 +53,15 @@ pub fn verdict(retention: &Retention) -> String {
             "kept alive by {number}, and also by itself through C++, which no collection can free"
         ),
     }
+}
+
+/// How many samples of how many steps a report of growth is from.
+pub fn sampled(report: &GrowthReport) -> String {
+    format!(
+        "{} in {}",
+        counted(report.samples, "sample", "samples"),
+        counted(report.steps, "step", "steps")
+    )
 }
 
 #[cfg(test)]

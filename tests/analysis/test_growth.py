@@ -8,13 +8,11 @@ import logging
 import subprocess
 import sys
 from collections.abc import Iterator
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 import cyclescope
-from cyclescope._live.cohorts import WARM_UP, WINDOW, Cohorts, is_growing
 
 try:
     import torch
@@ -25,7 +23,9 @@ FIXTURES = Path(__file__).parents[2] / "fixtures" / "live"
 
 import shared  # noqa: E402
 
-STEPS = 2 * (WARM_UP + WINDOW + 4)
+WINDOW = 10
+NEEDED = 13
+STEPS = 2 * (NEEDED + 3)
 """At which growth is told that is sampled in every other step."""
 
 
@@ -77,6 +77,8 @@ def test_there_is_a_history_of_what_grows(tmp_path: Path) -> None:
     with monitor:
         shared.load("container_grows").pitfall("cpu", STEPS, monitor.step)
     (told,) = monitor.found
+    assert {told} == set(monitor.found)
+    assert told.as_dict()["tensors"] == told.tensors
     report = json.loads(monitor.to_json())
     assert (report["schema"], report["kind"], report["steps"]) == (1, "growth", STEPS)
     (found,) = report["found"]
@@ -95,7 +97,7 @@ def test_there_is_a_history_of_what_grows(tmp_path: Path) -> None:
 
 def test_nothing_that_grows_is_a_page_too() -> None:
     with cyclescope.LeakMonitor(every=1, devices="any", max_share=float("inf")) as monitor:
-        for needed in range(13, 0, -1):
+        for needed in range(NEEDED, 0, -1):
             assert "Too early to tell" in monitor.to_html(), needed
             assert "Too early to tell: 13 samples are needed." in monitor.to_text()
             monitor.step()
@@ -164,10 +166,13 @@ def test_no_variable_is_kept_alive_by_looking_at_it() -> None:
 
     from cyclescope import _native
 
-    def step() -> weakref.ref[torch.Tensor]:
+    kept = []
+
+    def step(monitor: cyclescope.LeakMonitor) -> weakref.ref[torch.Tensor]:
         batch = torch.zeros(4)
         died = weakref.ref(batch)
-        _native.diagnose([("plain", [(id(batch), batch.data_ptr())])])
+        kept.append(torch.zeros(4))
+        monitor.step()
         _native.memory_in_use("cpu", 60)
         buffers = cyclescope.heap().buffers
         (found,) = [each for each in buffers if each.pointer == batch.data_ptr()]
@@ -175,7 +180,12 @@ def test_no_variable_is_kept_alive_by_looking_at_it() -> None:
         batch = torch.zeros(5)  # on CPython 3.12 and before a snapshot of the locals would keep it
         return died
 
-    assert step()() is None
+    with cyclescope.LeakMonitor(
+        every=1, devices="any", min_bytes=0, max_share=float("inf")
+    ) as monitor:
+        for _ in range(NEEDED):
+            assert step(monitor)() is None
+    assert monitor.found
 
 
 def test_nothing_of_the_program_runs() -> None:
@@ -218,50 +228,6 @@ def test_a_program_without_pytorch_is_not_made_to_import_it() -> None:
 def test_a_wrong_number_of_steps_is_refused(every: object) -> None:
     with pytest.raises(ValueError, match="every must be a positive number of steps"):
         cyclescope.LeakMonitor(every=every)  # type: ignore[arg-type]
-
-
-# The statistics
-
-
-def cohorts(*samples: set[int]) -> Cohorts:
-    counted = Cohorts()
-    for sample in samples:
-        counted.add(("group", name, 1) for name in sample)
-    return counted
-
-
-ENOUGH = WARM_UP + WINDOW + 1
-
-
-def test_a_group_that_adds_in_each_interval_grows() -> None:
-    grown = cohorts(*[set(range(n)) for n in range(1, ENOUGH + 1)])
-    (group,) = grown.growing().values()
-    assert len(group.born) == ENOUGH
-    ages = grown.survivors(group)
-    assert [later - earlier for earlier, later in pairwise(sorted(ages))] == [1] * (len(ages) - 1)
-
-
-@pytest.mark.parametrize(
-    "samples",
-    [
-        [set(range(n)) for n in range(1, ENOUGH)],  # too few
-        [{0, 1, 2} for _ in range(30)],  # as they were
-        [{n, n + 1} for n in range(30)],  # replaced
-        [set(range(max(0, n - 5), n)) for n in range(30)],  # a window of fixed length
-        [set(range(min(n, 8))) for n in range(30)],  # a cache that is warm
-        [set(range(n)) if n < 15 else set() for n in range(20)],  # given back
-    ],
-    ids=["few", "constant", "replaced", "window", "cache", "given-back"],
-)
-def test_what_only_looks_like_growth(samples: list[set[int]]) -> None:
-    assert cohorts(*samples).growing() == {}
-
-
-def test_growth_that_slows_down_is_none() -> None:
-    assert is_growing([10 * n for n in range(11)])
-    assert not is_growing([100, 150, 180, 200, 212, 220, 225, 228, 230, 231, 232])
-    assert not is_growing([5] * 11)
-    assert not is_growing([])
 
 
 ran: list[str] = []

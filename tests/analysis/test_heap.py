@@ -300,11 +300,11 @@ def test_the_post_mortem_sorts_as_the_categories(
         assert pieces
         return {categories[pointer] for pointer, _ in pieces}
 
-    assert of_role(sorted_.parameters) == {"parameter"}
-    assert of_role(sorted_.module_buffers) == {"parameter"}
-    assert of_role(sorted_.gradients) == {"gradient"}
-    assert of_role(sorted_.optimizer_state) == {"optimizer state"}
-    assert not of_role(sorted_.other) & {"parameter", "optimizer state"}
+    assert of_role(sorted_["parameters"]) == {"parameter"}
+    assert of_role(sorted_["module buffers"]) == {"parameter"}
+    assert of_role(sorted_["gradients"]) == {"gradient"}
+    assert of_role(sorted_["optimizer state"]) == {"optimizer state"}
+    assert not of_role(sorted_["other tensors"]) & {"parameter", "optimizer state"}
 
 
 @needs_torch
@@ -316,7 +316,7 @@ def test_a_state_that_holds_itself_over_and_over_takes_no_longer(torch: Any) -> 
     optimizing.state["ring"] = ring
     # Way by way it would be a billion, and hours.
     sorted_ = _native.memory_in_use("cpu", 60)
-    assert moment.data_ptr() in dict(sorted_.optimizer_state)
+    assert moment.data_ptr() in dict(sorted_["optimizer state"])
     assert of(cyclescope.heap(), moment.data_ptr()).category == "optimizer state"
 
 

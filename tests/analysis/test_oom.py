@@ -9,15 +9,14 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import cyclescope
-from cyclescope._live import oom, postmortem, verdict
-from cyclescope._live.allocator import Numbers, Segment, would_fit
+from cyclescope import _native
+from cyclescope._live import oom, postmortem
 from support.nodes import Holder
 
 try:
@@ -27,119 +26,6 @@ except ImportError:
 
 MIB = 2**20
 GIB = 2**30
-
-
-def numbers(requested: int, *, limit: int = GIB, free: int = 0, reserved: int = GIB) -> Numbers:
-    return Numbers(
-        device=0,
-        requested=requested,
-        limit=limit,
-        free=free,
-        reserved=reserved,
-        allocated=reserved // 2,
-        elsewhere=0,
-        largest_free_block=0,
-        free_in_blocks=0,
-        private=0,
-    )
-
-
-def segment(*sizes: int, **more: Any) -> Segment:
-    """A segment of blocks in MiB; those that are not in use are negative."""
-    address = 0x1000 * MIB * (1 + int(more.pop("at", 0)))
-    blocks = []
-    for size in sizes:
-        blocks.append((address, abs(size) * MIB, size > 0))
-        address += abs(size) * MIB
-    settings = {
-        "is_large": True,
-        "is_expandable": False,
-        "stream": 0,
-        "is_private": False,
-    } | more
-    return Segment(bytes=sum(map(abs, sizes)) * MIB, blocks=tuple(blocks), **settings)
-
-
-# Would it fit?
-
-
-def test_neighbouring_blocks_become_one() -> None:
-    whole = segment(8, 8, 8, 40)
-    blocks = [address for address, _, _ in whole.blocks]
-    asked = numbers(16 * MIB)
-    assert not would_fit(asked, [whole], [])
-    assert not would_fit(asked, [whole], [blocks[0], blocks[2]])
-    assert would_fit(asked, [whole], [blocks[0], blocks[1]])
-
-
-def test_whole_segments_go_back_and_are_taken_anew() -> None:
-    three = [segment(20, at=1), segment(20, at=2), segment(20, -12, at=3)]
-    asked = numbers(40 * MIB)
-    first = [each.blocks[0][0] for each in three]
-    assert not would_fit(asked, three, [first[0], first[2]][:1])
-    assert would_fit(asked, three, first[:2])
-    assert would_fit(asked, three, [first[0], first[2]])
-
-
-def test_blocks_of_other_kinds_do_not_help() -> None:
-    asked = numbers(16 * MIB)
-    for other in ({"stream": 7}, {"is_large": False}, {"is_private": True}):
-        whole = segment(32, 2, **other)
-        assert not would_fit(asked, [whole], [whole.blocks[0][0]], 0)
-    private = segment(32, is_private=True)
-    assert not would_fit(asked, [private], [private.blocks[0][0]])
-
-
-def test_expandable_segments_give_pieces_back() -> None:
-    whole = segment(40, 2, 40, is_expandable=True)
-    addresses = [whole.blocks[0][0], whole.blocks[2][0]]
-    assert would_fit(numbers(80 * MIB), [whole], addresses)
-    assert not would_fit(numbers(100 * MIB), [whole], addresses)
-
-
-def test_no_more_than_the_limit_is_taken_from_the_driver() -> None:
-    assert would_fit(numbers(MIB, free=GIB, reserved=0), [], [])
-    assert not would_fit(numbers(MIB, free=GIB, reserved=GIB), [], [])
-
-
-# The verdict
-
-
-def judged(known: Numbers, *, too_big: bool = False, **found: Any) -> postmortem.PostMortem:
-    result = postmortem.PostMortem(device="cuda:0", numbers=known, **found)
-    verdict.judge(result, too_big=too_big, needs=(0, 0))
-    return result
-
-
-def test_each_verdict_needs_its_proof() -> None:
-    asked = numbers(512 * MIB)
-    fits = postmortem.Finding("cycles", 600 * MIB, would_fit=True)
-    not_enough = replace(fits, would_fit=False)
-    fragments = replace(asked, free_in_blocks=600 * MIB, largest_free_block=64 * MIB)
-    grown = {"summary": "x grows", "bytes": 600 * MIB, "advice": "stop it"}
-    assert judged(asked, cycles=fits).verdict == "cycles"
-    assert judged(asked, cycles=not_enough).verdict == "unclear"
-    assert judged(asked, graphs=[fits]).verdict == "kept-graphs"
-    assert judged(asked, graphs=[not_enough]).verdict == "unclear"
-    assert judged(fragments).verdict == "fragmentation"
-    assert judged(replace(fragments, free_in_blocks=500 * MIB)).verdict == "unclear"
-    assert judged(numbers(2 * GIB)).verdict == "batch-too-big"
-    assert judged(asked, too_big=True).verdict == "batch-too-big"
-    assert judged(asked, growth=[grown]).verdict == "growth"
-    crowded = replace(asked, limit=8 * GIB, elsewhere=7 * GIB, free=64 * MIB)
-    assert judged(crowded).verdict == "elsewhere"
-    assert judged(crowded, too_big=True).verdict == "elsewhere"
-    assert judged(replace(crowded, limit=GIB)).verdict == "unclear"
-    assert judged(replace(crowded, limit=GIB), too_big=True).verdict == "batch-too-big"
-    assert judged(asked).verdict == "unclear"
-
-
-def test_the_text_begins_with_the_verdict_and_names_the_setting() -> None:
-    fragments = replace(numbers(512 * MIB), free_in_blocks=600 * MIB, largest_free_block=64 * MIB)
-    text = verdict.as_text(judged(fragments, left_out=["cycles: no time left"]))
-    assert text.startswith("fragmentation: 600.0 MiB are free but fragmented")
-    assert "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True" in text
-    assert "Not examined:\n  cycles: no time left" in text
 
 
 # The observer, with PyTorch's functions stood in for at their own signatures
@@ -210,7 +96,7 @@ def allocator(monkeypatch: pytest.MonkeyPatch) -> Iterator[Allocator]:
     class Examiner(postmortem.Examiner):
         def __init__(self, *arguments: Any) -> None:
             super().__init__(*arguments)
-            self._device = self.found.device = "cpu"
+            self._parts = _native.Examination("cpu", 0.0)
 
     monkeypatch.setattr(oom, "Examiner", Examiner)
     gc.collect()
@@ -269,17 +155,17 @@ def test_the_page_has_the_numbers_the_owners_and_what_grew(
     found = json.loads(report.with_suffix(".json").read_text())
     assert not {"heap", "history"} & set(found)
     assert watch.last is not None
-    assert watch.last.heap is None, "the program is to have the memory"
+    assert not hasattr(watch.last, "heap"), "the program is to have the memory"
     assert "Out of memory on cpu" in watch.last.to_html()
 
 
 def test_without_a_page_text_and_json_are_there(
     allocator: Allocator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(found: postmortem.PostMortem) -> str:
+    def refuse(examiner: postmortem.Examiner) -> str:
         raise ValueError("no page today")
 
-    monkeypatch.setattr(postmortem.PostMortem, "to_html", refuse)
+    monkeypatch.setattr(postmortem.Examiner, "page", refuse)
     with cyclescope.on_oom(tmp_path) as watch:
         allocator.fail(MIB)
     (report,) = watch.reports

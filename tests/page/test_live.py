@@ -54,7 +54,7 @@ def page(heap: cyclescope.Heap) -> str:
     return heap.to_html()
 
 
-def growth(text: str = "") -> str:
+def growth(text: str = "") -> _native.GrowthReport:
     found = {
         "pattern": "kept-with-graph",
         "owner": f"train.history{text}",
@@ -67,10 +67,11 @@ def growth(text: str = "") -> str:
         "example": f"float32[] on cuda:0{text}",
         "history": SAMPLES,
     }
-    return json.dumps({"steps": 390, "samples": 39, "found": [found], "all": SAMPLES})
+    report = {"steps": 390, "samples": 39, "found": [found], "all": SAMPLES}
+    return _native.GrowthReport.from_json(json.dumps(report))
 
 
-def post_mortem(text: str = "") -> str:
+def post_mortem(text: str = "") -> _native.PostMortem:
     found = {
         "verdict": f"kept-graphs{text}",
         "headline": f"`history` keeps 600 MiB{text}",
@@ -90,7 +91,7 @@ def post_mortem(text: str = "") -> str:
         "requested_at": [f"train.py:12 step{text}"],
         "left_out": [f"what grew{text}"],
     }
-    return json.dumps(found)
+    return _native.PostMortem.from_json(json.dumps(found))
 
 
 @pytest.fixture(scope="module")
@@ -100,8 +101,8 @@ def pages(heap: cyclescope.Heap, page: str) -> dict[str, str]:
         "heap": page,
         "diff": heap.diff(cyclescope.heap()).to_html(),
         "retention": cyclescope.why_alive(kept).to_html(),
-        "growth": _native.growth_page(growth()),
-        "post-mortem": _native.post_mortem_page(post_mortem(), heap, growth()),
+        "growth": growth().to_html(),
+        "post-mortem": post_mortem().to_html(heap, growth()),
     }
 
 
@@ -314,8 +315,8 @@ def test_the_post_mortem_shows_the_request_to_scale(pages: dict[str, str], open_
 @pytest.mark.parametrize("text", CORPUS.values(), ids=list(CORPUS))
 def test_hostile_text_stays_text(heap: cyclescope.Heap, open_page: Open, text: str) -> None:
     for page in (
-        _native.growth_page(growth(text)),
-        _native.post_mortem_page(post_mortem(text), None, growth(text)),
+        growth(text).to_html(),
+        post_mortem(text).to_html(None, growth(text)),
     ):
         check_harmless(open_page(page))
 

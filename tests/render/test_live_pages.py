@@ -129,9 +129,9 @@ def test_redacted_pages_name_neither_machine_nor_folder(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["", "null", '{"found": 1}', '{"steps": -1}'])
 def test_what_is_no_report_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="at line"):
-        _native.growth_page(text)
+        _native.GrowthReport.from_json(text)
     with pytest.raises(ValueError, match="at line"):
-        _native.post_mortem_page("{}", None, text)
+        _native.PostMortem.from_json(text.replace("found", "owners").replace("steps", "cycles"))
 
 
 def test_numbers_of_any_size_are_shown() -> None:
@@ -140,10 +140,9 @@ def test_numbers_of_any_size_are_shown() -> None:
         "found": [{"bytes": most, "step": most, "history": [[0, 0, 0], [most, most, most]]}],
         "all": [[most, most, most], [0, 0, 0]],
     }
-    page = _native.growth_page(json.dumps(report))
+    page = _native.GrowthReport.from_json(json.dumps(report)).to_html()
     numbers = {"requested": most, "limit": 0, "reserved": most, "allocated": most}
-    page += _native.post_mortem_page(
-        json.dumps({"numbers": numbers, "roles": {"a": most, "b": most}}), None, None
-    )
+    found = {"numbers": numbers, "roles": {"a": most, "b": most}}
+    page += _native.PostMortem.from_json(json.dumps(found)).to_html()
     assert "16.0 EiB" in page
     assert "NaN" not in page

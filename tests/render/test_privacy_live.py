@@ -125,7 +125,7 @@ GROWTH = '''
 import tracemalloc
 import torch
 from cyclescope._live.postmortem import Examiner
-from cyclescope._live.verdict import as_text
+from cyclescope import _native
 
 tracemalloc.start()
 
@@ -144,10 +144,11 @@ def train(model, kept):
             add((torch.ones(4, 8) @ weight).sum())
             monitor.step()
         examiner = Examiner(torch, 0, 2**20, 2**30, 0, 60.0)
-        examiner._device = examiner.found.device = "cpu"
-        found = examiner.examine(lambda early: None)
+        examiner._parts = _native.Examination("cpu", 0.0)
+        examiner.examine(lambda early: None)
+        found = examiner.found
     written["growth"] = repr([(str(each), each.as_dict()) for each in monitor.found])
-    written["post-mortem"] = as_text(found) + found.to_json()
+    written["post-mortem"] = found.to_text() + found.to_json() + examiner.page()
     return monitor.found, found
 
 

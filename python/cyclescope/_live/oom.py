@@ -17,10 +17,10 @@ from cyclescope import _native, _ranks, _teller
 from cyclescope._files import write_whole
 from cyclescope._live import reading
 from cyclescope._live.imports import Waiting
-from cyclescope._live.postmortem import Examiner, PostMortem
+from cyclescope._live.postmortem import Examiner
 from cyclescope._live.reading import Torch
 from cyclescope._live.redaction import shown_error
-from cyclescope._live.verdict import as_text
+from cyclescope._native import PostMortem as PostMortem
 from cyclescope._off import OFF
 from cyclescope._selection import StrPath
 from cyclescope._settings import settings
@@ -98,19 +98,18 @@ class OomWatch:
         deadline = time.monotonic() + self._seconds
         examiner = Examiner(torch, device, requested, limit, free, self._seconds)
         path = self._free_path()
-        found = examiner.examine(lambda early: _write(path, early))
+        examiner.examine(lambda early: _write(path, early))
         if reading.quietly(torch._C._cuda_isHistoryEnabled):
             if _native.redacts():
-                found.left_out.append("PyTorch's memory snapshot: it contains folder names")
+                examiner.leave_out("PyTorch's memory snapshot: it contains folder names")
             elif time.monotonic() < deadline:
                 _dump(torch, path.with_suffix(".pickle"))
             else:
-                found.left_out.append("PyTorch's memory snapshot: no time left")
+                examiner.leave_out("PyTorch's memory snapshot: no time left")
+        found = examiner.found
         _write(path, found)
         if time.monotonic() < deadline:
-            _write_page(path, found)
-        # Release the memory: the program is short of it.
-        found.heap = found.history = None
+            _write_page(path, examiner)
         self.last = found
         self.reports.append(path)
         _log(f"out of memory on {found.device}: {found.verdict}: {found.headline} · {path}")
@@ -218,13 +217,13 @@ def _observe(device: int, requested: int, limit: int, free: int) -> None:
 
 def _write(path: Path, found: PostMortem) -> None:
     write_whole(path.with_suffix(".json"), found.to_json())
-    write_whole(path, as_text(found))
+    write_whole(path, found.to_text())
 
 
-def _write_page(path: Path, found: PostMortem) -> None:
+def _write_page(path: Path, examiner: Examiner) -> None:
     """Write the page. If that fails, the text and the JSON remain."""
     try:
-        write_whole(path.with_suffix(".html"), found.to_html())
+        write_whole(path.with_suffix(".html"), examiner.page())
     except (OSError, ValueError) as error:
         _log(f"cyclescope: cannot write the page of the post-mortem {path}: {error}")
 

@@ -2,12 +2,13 @@
 
 use maud::{Markup, html};
 
-use crate::model::growth::{Growth, GrowthReport};
+use crate::model::growth::{Grown, GrowthReport};
 use crate::model::report::Process;
 use crate::model::words::{counted, grouped, human_bytes, name};
 use crate::render::html::live::chart::{Curve, Measure, curves};
 use crate::render::html::live::{Page, facts, section};
 use crate::render::html::parts::{entry, with_code};
+use crate::render::live_sentences::sampled;
 
 /// How many groups are shown.
 const GROUPS: usize = 40;
@@ -16,7 +17,7 @@ const GROUPS: usize = 40;
 pub fn growth(report: &GrowthReport, process: &Process) -> String {
     let count = report.found.len() as u64;
     let mut facts = facts(process, report.time);
-    facts.push(("Sampled", looked_at(report)));
+    facts.push(("Sampled", sampled(report)));
     if report.samples > 0 {
         let share = format!(
             "{:.2} s, {:.1} % of the program's time",
@@ -25,7 +26,7 @@ pub fn growth(report: &GrowthReport, process: &Process) -> String {
         );
         facts.push(("Cost", share));
     }
-    let early = count == 0 && report.samples < report.needed;
+    let early = report.is_early();
     let lead = html! {
         @if early {
             "Growth is detected after " (report.needed) " samples: let the program run for more \
@@ -67,12 +68,13 @@ pub fn growth(report: &GrowthReport, process: &Process) -> String {
 /// A part of the page for each group, and one for all memory.
 pub fn sections(report: &GrowthReport) -> Markup {
     html! {
-        @for growth in report.found.iter().take(GROUPS) { (group(growth)) }
+        @for grown in report.found.iter().take(GROUPS) { (group(grown)) }
         (whole(report))
     }
 }
 
-fn group(growth: &Growth) -> Markup {
+fn group(grown: &Grown) -> Markup {
+    let growth = &grown.growth;
     let grows = match growth.bytes_per_step > 0.0 {
         true => format!(
             ", growing by {} per step",
@@ -100,14 +102,14 @@ fn group(growth: &Growth) -> Markup {
                     (entry("Allocated at", &name(line, 300)))
                 }
             }
-            (history(growth))
+            (history(grown))
         }
     }
 }
 
 /// The size of a group at each sample.
-fn history(growth: &Growth) -> Markup {
-    let measure = match growth.history.iter().any(|sample| sample.2 > 0) {
+fn history(grown: &Grown) -> Markup {
+    let measure = match grown.history.iter().any(|sample| sample.2 > 0) {
         true => Measure::Bytes,
         false => Measure::Tensors,
     };
@@ -118,13 +120,13 @@ fn history(growth: &Growth) -> Markup {
     let curve = Curve {
         colour: 0,
         name: "",
-        samples: &growth.history,
+        samples: &grown.history,
     };
     let chart = curves(
         &format!("{what} of {of} by step"),
         &[curve],
         measure,
-        Some((growth.step, "reported")),
+        Some((grown.growth.step, "reported")),
     );
     html! {
         @if let Some(chart) = chart {
@@ -152,12 +154,4 @@ fn whole(report: &GrowthReport) -> Markup {
     html! {
         @if let Some(chart) = chart { (section("All memory", &chart)) }
     }
-}
-
-fn looked_at(report: &GrowthReport) -> String {
-    format!(
-        "{} in {}",
-        counted(report.samples, "sample", "samples"),
-        counted(report.steps, "step", "steps")
-    )
 }

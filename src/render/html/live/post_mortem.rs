@@ -96,25 +96,8 @@ fn findings(title: &str, all: &[Finding]) -> Markup {
 
 /// The allocator's numbers, drawn and as a table.
 fn memory(found: &PostMortem, numbers: &Numbers) -> Markup {
-    let mut rows = vec![
-        ("requested", Some(numbers.requested)),
-        ("limit of this process", Some(numbers.limit)),
-        ("reserved by PyTorch's allocator", Some(numbers.reserved)),
-        ("allocated from that", Some(numbers.allocated)),
-        (
-            "free in blocks of the allocator",
-            Some(numbers.free_in_blocks),
-        ),
-        ("largest free block", Some(numbers.largest_free_block)),
-        ("free on the device", Some(numbers.free)),
-        ("used outside PyTorch's allocator", numbers.elsewhere),
-    ];
-    if numbers.private > 0 {
-        rows.push(("reserved for CUDA graphs", Some(numbers.private)));
-    }
-    let rows = rows.into_iter().filter_map(|(what, bytes)| {
-        let bytes = human_bytes(bytes?);
-        Some(html! { tr { td.number { (bytes) } td { (what) } } })
+    let rows = numbers.rows().map(|(bytes, what)| {
+        html! { tr { td.number { (human_bytes(bytes)) } td { (what) } } }
     });
     html! {
         (bars(found, numbers))

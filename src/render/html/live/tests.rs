@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use sha2::{Digest as _, Sha256};
 
-use crate::model::growth::{Growth, GrowthReport};
+use crate::model::growth::{Grown, Growth, GrowthReport};
 use crate::model::post_mortem::{Finding, Numbers, PostMortem};
 use crate::model::report::Step;
 use crate::model::retention::{Kept, Path, Retention, RootKind};
@@ -16,21 +16,22 @@ const HOSTILE: &str = "</script></svg><img src=x onerror=alert(1)><!--\u{202e}\u
 fn grew(text: &str) -> GrowthReport {
     let history: Vec<(u64, u64, u64)> = (0..40).map(|i| (10 * i, 4 * i, i << 20)).collect();
     GrowthReport {
-        schema: 1,
         steps: 400,
         every: 10,
         samples: 40,
-        found: vec![Growth {
-            pattern: "kept-with-graph".to_owned(),
-            owner: format!("train.history{text}"),
-            summary: format!("`train.history` collects tensors{text}"),
-            advice: format!("Store numbers: `.item()`{text}"),
-            step: 130,
-            tensors: 52,
-            bytes: 13 << 20,
-            bytes_per_step: 1e5,
-            example: format!("float32[] on cuda:0{text}"),
-            allocated_at: Some(format!("train.py:7{text}")),
+        found: vec![Grown {
+            growth: Growth {
+                pattern: "kept-with-graph".to_owned(),
+                owner: format!("train.history{text}"),
+                summary: format!("`train.history` collects tensors{text}"),
+                advice: format!("Store numbers: `.item()`{text}"),
+                step: 130,
+                tensors: 52,
+                bytes: 13 << 20,
+                bytes_per_step: 1e5,
+                example: format!("float32[] on cuda:0{text}"),
+                allocated_at: Some(format!("train.py:7{text}")),
+            },
             history: history.clone(),
         }],
         all: history.clone(),
@@ -47,7 +48,6 @@ fn died(text: &str) -> PostMortem {
         details: vec![format!("activation{text}")],
     };
     PostMortem {
-        schema: 1,
         verdict: format!("kept-graphs{text}"),
         headline: format!("`history` keeps the graphs{text}"),
         advice: format!("Store `.item()`{text}"),
@@ -62,7 +62,7 @@ fn died(text: &str) -> PostMortem {
             elsewhere: Some(3 << 30),
             largest_free_block: 64 << 20,
             free_in_blocks: 200 << 20,
-            private: 0,
+            ..Numbers::default()
         }),
         requested_at: vec![format!("train.py:12 step{text}")],
         cycles: Some(finding("cycles")),

@@ -1,0 +1,256 @@
+//! The verdict of a post-mortem, which claims only what the numbers prove.
+
+use crate::model::human_bytes;
+use crate::model::post_mortem::{Numbers, PostMortem};
+
+const OTHERS: &str = "Run nvidia-smi to list the other processes on this device.";
+const SMALLER: &str = "Use a smaller batch and accumulate gradients, checkpoint activations \
+                       (torch.utils.checkpoint), train in bfloat16, or shard the model (FSDP).";
+
+/// What else is known of a request that failed.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Needs {
+    /// True if the request would not fit beside the model and the running step.
+    pub too_big: bool,
+    /// Bytes of the model with gradients and optimizer state.
+    pub model: u64,
+    /// Bytes of the running step.
+    pub step: u64,
+}
+
+/// Sets the verdict, its sentence and the advice.
+pub fn judge(found: &mut PostMortem, needs: Needs) {
+    let (verdict, headline, advice) = match &found.numbers {
+        None => (
+            "unclear",
+            "the allocator's statistics could not be read".to_owned(),
+            "",
+        ),
+        Some(known) => of_parts(found, known)
+            .or_else(|| of_numbers(known, needs))
+            .or_else(|| of_growth(found))
+            .unwrap_or_else(|| otherwise(known)),
+    };
+    let advice = advice.to_owned();
+    found.verdict = verdict.to_owned();
+    found.headline = headline;
+    found.advice = advice;
+}
+
+/// The verdict, its sentence and the advice.
+type Verdict<'a> = (&'static str, String, &'a str);
+
+/// By what would have fitted without a part of the memory.
+fn of_parts(found: &PostMortem, known: &Numbers) -> Option<Verdict<'static>> {
+    let asked = human_bytes(known.requested);
+    let cycles = found.cycles.iter();
+    if let Some(cycles) = cycles.into_iter().find(|it| it.would_fit == Some(true)) {
+        return Some((
+            "cycles",
+            format!(
+                "reference cycles hold {} of garbage; after a collection, the {asked} would have \
+                 fitted",
+                human_bytes(cycles.bytes)
+            ),
+            "Break the cycles (see the leak trace below), or collect in time with \
+             cyclescope.collect_on_pressure() or cyclescope.step().",
+        ));
+    }
+    let graphs = found.graphs.iter().find(|it| it.would_fit == Some(true))?;
+    Some((
+        "kept-graphs",
+        format!(
+            "{}, {}; if only the last one were kept, the {asked} would fit",
+            graphs.what,
+            human_bytes(graphs.bytes)
+        ),
+        "Store `.item()` or `.detach()` of losses and metrics; evaluate under torch.no_grad().",
+    ))
+}
+
+/// By the allocator's numbers, and what the program needs at least.
+fn of_numbers(known: &Numbers, needs: Needs) -> Option<Verdict<'static>> {
+    let asked = human_bytes(known.requested);
+    let free = known.headroom() + known.free_in_blocks;
+    if known.headroom() < known.requested && known.requested <= free {
+        let headline = format!(
+            "{} are free but fragmented: {} in blocks of the allocator, the largest {}, and {} on \
+             the device; {asked} were requested",
+            human_bytes(free),
+            human_bytes(known.free_in_blocks),
+            human_bytes(known.largest_free_block),
+            human_bytes(known.headroom())
+        );
+        let advice = "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True before the program \
+                      starts. If that is not possible, set max_split_size_mb, and use sizes that \
+                      do not change from step to step.";
+        return Some(("fragmentation", headline, advice));
+    }
+    if known.requested > known.limit {
+        let limit = human_bytes(known.limit);
+        let headline = format!("{asked} were requested at once, but the limit is {limit}");
+        return Some(("batch-too-big", headline, SMALLER));
+    }
+    if !needs.too_big {
+        return None;
+    }
+    if others_took_it(known) && needs.model + needs.step + known.requested <= known.limit {
+        return Some(("elsewhere", outside(known), OTHERS));
+    }
+    let headline = format!(
+        "{asked} would not fit even if only the model ({} with gradients and optimizer state) and \
+         the running step ({}) were in memory",
+        human_bytes(needs.model),
+        human_bytes(needs.step)
+    );
+    Some(("batch-too-big", headline, SMALLER))
+}
+
+fn of_growth(found: &PostMortem) -> Option<Verdict<'_>> {
+    let largest = found.growth.iter().max_by_key(|growth| growth.bytes)?;
+    let size = human_bytes(largest.bytes);
+    let headline = format!("{} ({size} when first reported)", largest.summary);
+    Some(("growth", headline, &largest.advice))
+}
+
+fn otherwise(known: &Numbers) -> Verdict<'static> {
+    if others_took_it(known) && known.elsewhere > Some(known.reserved) {
+        return ("elsewhere", outside(known), OTHERS);
+    }
+    let headline = format!(
+        "{} did not fit into {}; the numbers below prove no single cause",
+        human_bytes(known.requested),
+        human_bytes(known.limit)
+    );
+    let advice = "Run the program again with cyclescope.watch_growth(), which finds what grows, or \
+                  with torch.cuda.memory._record_memory_history().";
+    ("unclear", headline, advice)
+}
+
+/// True if this process may take as much, and the driver has it not, but others have.
+fn others_took_it(known: &Numbers) -> bool {
+    let may = known.limit.saturating_sub(known.reserved) >= known.requested;
+    may && known.free < known.requested && Some(known.requested) <= known.elsewhere
+}
+
+fn outside(known: &Numbers) -> String {
+    format!(
+        "{} of the device are in use outside PyTorch's allocator, which has reserved {}",
+        human_bytes(known.elsewhere.unwrap_or_default()),
+        human_bytes(known.reserved)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::growth::Growth;
+    use crate::model::post_mortem::Finding;
+
+    const MIB: u64 = 1 << 20;
+    const GIB: u64 = 1 << 30;
+
+    fn asked() -> Numbers {
+        Numbers {
+            requested: 512 * MIB,
+            limit: GIB,
+            reserved: GIB,
+            allocated: GIB / 2,
+            elsewhere: Some(0),
+            ..Numbers::default()
+        }
+    }
+
+    fn fragments() -> Numbers {
+        Numbers {
+            free_in_blocks: 600 * MIB,
+            largest_free_block: 64 * MIB,
+            ..asked()
+        }
+    }
+
+    fn holds(would_fit: bool) -> Finding {
+        Finding {
+            bytes: 600 * MIB,
+            would_fit: Some(would_fit),
+            ..Finding::default()
+        }
+    }
+
+    fn judged(found: PostMortem, numbers: Numbers, too_big: bool) -> PostMortem {
+        let mut found = PostMortem {
+            numbers: Some(numbers),
+            ..found
+        };
+        let needs = Needs {
+            too_big,
+            ..Needs::default()
+        };
+        judge(&mut found, needs);
+        found
+    }
+
+    #[test]
+    fn each_verdict_needs_its_proof() {
+        let nothing = PostMortem::default;
+        let cycles = |fits| PostMortem {
+            cycles: Some(holds(fits)),
+            ..nothing()
+        };
+        let graphs = |fits| PostMortem {
+            graphs: vec![holds(fits)],
+            ..nothing()
+        };
+        let grown = PostMortem {
+            growth: vec![Growth::default()],
+            ..nothing()
+        };
+        let few = Numbers {
+            free_in_blocks: 500 * MIB,
+            ..fragments()
+        };
+        let large = Numbers {
+            requested: 2 * GIB,
+            ..asked()
+        };
+        let crowded = |limit| Numbers {
+            limit,
+            elsewhere: Some(7 * GIB),
+            free: 64 * MIB,
+            ..asked()
+        };
+        for (found, numbers, too_big, verdict) in [
+            (cycles(true), asked(), false, "cycles"),
+            (cycles(false), asked(), false, "unclear"),
+            (graphs(true), asked(), false, "kept-graphs"),
+            (graphs(false), asked(), false, "unclear"),
+            (nothing(), fragments(), false, "fragmentation"),
+            (nothing(), few, false, "unclear"),
+            (nothing(), large, false, "batch-too-big"),
+            (nothing(), asked(), true, "batch-too-big"),
+            (grown, asked(), false, "growth"),
+            (nothing(), crowded(8 * GIB), false, "elsewhere"),
+            (nothing(), crowded(8 * GIB), true, "elsewhere"),
+            (nothing(), crowded(GIB), false, "unclear"),
+            (nothing(), crowded(GIB), true, "batch-too-big"),
+            (nothing(), asked(), false, "unclear"),
+        ] {
+            assert_eq!(judged(found, numbers, too_big).verdict, verdict);
+        }
+    }
+
+    #[test]
+    fn fragmentation_is_told_with_its_setting() {
+        let found = judged(PostMortem::default(), fragments(), false);
+        assert!(
+            found
+                .headline
+                .starts_with("600.0 MiB are free but fragmented")
+        );
+        assert!(
+            found
+                .advice
+                .contains("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True")
+        );
+    }
+}

@@ -1,0 +1,330 @@
+//! The post-mortem of a request for memory that failed, put together part by part.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use rustc_hash::FxHashSet;
+
+use super::selection;
+use super::state::state;
+use crate::analysis::{MemoryInUse, Pieces};
+use crate::diagnose::segments::{Segment, count, would_fit, would_fit_beside};
+use crate::diagnose::verdict::{Needs, judge};
+use crate::model::growth::GrowthReport;
+use crate::model::heap::Heap;
+use crate::model::json::versioned;
+use crate::model::post_mortem::{Finding, Numbers, PostMortem};
+use crate::render::html::live;
+use crate::render::text;
+
+/// How many of the largest tensors are told.
+const OWNERS: usize = 8;
+/// How many leaks are told in one line each.
+const LEAKS: usize = 5;
+
+/// What is known so far; the package says which part is looked at when, and whether there is time.
+#[pyclass(module = "cyclescope")]
+#[derive(Default)]
+pub struct Examination {
+    found: PostMortem,
+    segments: Vec<Segment>,
+    stream: Option<i64>,
+    needs: Needs,
+    heap: Option<Heap>,
+    grew: Option<GrowthReport>,
+}
+
+impl Examination {
+    /// Whether the request would fit without the memory at some addresses; `None` if that is not known.
+    fn fits_without(&self, freed: impl IntoIterator<Item = u64>) -> Option<bool> {
+        let numbers = self.found.numbers.as_ref()?;
+        let is_known = !self.segments.is_empty();
+        is_known.then(|| would_fit(numbers, &self.segments, freed, self.stream))
+    }
+}
+
+#[pymethods]
+impl Examination {
+    #[new]
+    fn new(device: String, time: f64) -> Self {
+        let mut made = Self::default();
+        (made.found.device, made.found.time) = (device, time);
+        made
+    }
+
+    /// What is known so far.
+    #[getter]
+    fn found(&self) -> PostMortem {
+        self.found.clone()
+    }
+
+    /// The page of what is known so far.
+    fn page(&self, py: Python<'_>) -> PyResult<String> {
+        page(py, &self.found, self.heap.as_ref(), self.grew.as_ref())
+    }
+
+    /// Takes note of what is not examined, and why.
+    fn leave_out(&mut self, part: String) {
+        self.found.left_out.push(part);
+    }
+
+    /// Says why memory ran out, as far as is known, after so many seconds.
+    fn judge(&mut self, seconds: f64) {
+        self.found.seconds = seconds;
+        judge(&mut self.found, self.needs);
+    }
+
+    /// The Python stack of the request.
+    fn stack(&mut self, lines: Vec<String>) {
+        self.found.requested_at = lines;
+    }
+
+    /// The allocator's segments, as `torch.cuda.memory_snapshot` lists them, and the stream of the request.
+    fn segments(&mut self, segments: Vec<Segment>, stream: Option<i64>) {
+        (self.segments, self.stream) = (segments, stream);
+    }
+
+    /// What the observer was called with, and what the allocator and the driver say.
+    #[pyo3(signature = (device, request, *, reserved, allocated, total))]
+    fn numbers(
+        &mut self,
+        device: u32,
+        request: (u64, u64, u64),
+        reserved: u64,
+        allocated: u64,
+        total: Option<u64>,
+    ) {
+        let (requested, limit, free) = request;
+        let known = free.saturating_add(reserved);
+        let mut numbers = Numbers {
+            device,
+            requested,
+            limit,
+            free,
+            reserved,
+            allocated,
+            elsewhere: total.map(|total| total.saturating_sub(known)),
+            ..Numbers::default()
+        };
+        count(&mut numbers, &self.segments);
+        self.found.numbers = Some(numbers);
+    }
+
+    /// The garbage in cycles.
+    fn cycles(&mut self, py: Python<'_>) -> PyResult<()> {
+        let devices = selection(std::slice::from_ref(&self.found.device))?;
+        let state = state(py)?;
+        let inspector = state.watcher.inspector();
+        let report = inspector.find_up_to(py, &devices, None)?;
+        if report.leaks.is_empty() {
+            return Ok(());
+        }
+        let leaks = report.leaks.iter();
+        let mut pieces: Vec<u64> = leaks
+            .flat_map(|it| &it.buffers)
+            .map(|it| it.pointer)
+            .collect();
+        // A report lists a hundred of each leak.
+        if report.leaks.iter().any(|leak| leak.buffers_omitted > 0) {
+            pieces.extend(pointers(&inspector.unreachable_memory(py, &devices)?));
+        }
+        let count: u64 = report.leaks.iter().map(|leak| leak.count).sum();
+        self.found.cycles = Some(Finding {
+            what: format!("{count} groups of unreachable cycles"),
+            bytes: report.bytes_held(),
+            would_fit: self.fits_without(pieces),
+            details: report
+                .leaks
+                .iter()
+                .take(LEAKS)
+                .map(text::one_line)
+                .collect(),
+        });
+        self.found.trace = text::trace(&report);
+        Ok(())
+    }
+
+    /// What a monitor has found.
+    fn growth(&mut self, report: &Bound<'_, GrowthReport>) {
+        let report = report.get();
+        let found = report.found.iter();
+        self.found.growth = found.map(|grown| grown.growth.clone()).collect();
+        self.grew = Some(report.clone());
+    }
+
+    /// What the memory is for; may take about so many seconds.
+    fn live(&mut self, py: Python<'_>, seconds: f64) -> PyResult<()> {
+        let known = in_use(py, &self.found.device, seconds)?;
+        let graphs = known.graphs.iter().map(|kept| Finding {
+            what: format!(
+                "{}: {} tensors with their autograd graphs",
+                kept.owner, kept.tensors
+            ),
+            bytes: bytes_of(&kept.freed),
+            would_fit: self.fits_without(pointers(&kept.freed)),
+            details: Vec::new(),
+        });
+        let graphs = graphs.collect();
+        self.found.graphs = graphs;
+        self.sort(&known);
+        self.found.left_out.extend(known.left_out);
+        Ok(())
+    }
+
+    /// The owners of the largest tensors.
+    fn owners(&mut self, py: Python<'_>) -> PyResult<()> {
+        let state = state(py)?;
+        let inspector = state.watcher.inspector();
+        if inspector.is_backward_running(py) {
+            // To name an owner, autograd graphs are walked too.
+            return Err(PyRuntimeError::new_err("a backward pass is running"));
+        }
+        let heap = inspector.heap(py)?;
+        let buffers = heap.buffers.iter();
+        let mut mine: Vec<_> = buffers
+            .filter(|it| it.device == self.found.device)
+            .collect();
+        mine.sort_by_key(|buffer| std::cmp::Reverse(buffer.bytes));
+        let owners = mine.into_iter().take(OWNERS).map(|buffer| {
+            let dtype = buffer.dtype.as_deref().unwrap_or_default();
+            let shape = buffer.shape.as_ref().map(ToString::to_string);
+            Finding {
+                what: format!("{}: {dtype}{}", buffer.owner, shape.unwrap_or_default()),
+                bytes: buffer.bytes,
+                would_fit: None,
+                details: vec![buffer.category.words().to_owned()],
+            }
+        });
+        self.found.owners = owners.collect();
+        self.heap = Some(heap);
+        Ok(())
+    }
+}
+
+impl Examination {
+    /// What the memory is for, and whether the request would fit beside what the step itself needs.
+    fn sort(&mut self, known: &MemoryInUse) {
+        let roles = known.roles();
+        let mut totals = Vec::from(roles.map(|(name, pieces)| (name, bytes_of(pieces))));
+        if let Some(numbers) = &self.found.numbers {
+            let seen = totals.iter().map(|(_, bytes)| bytes).sum();
+            // In a backward pass autograd graphs are left alone, and are in this.
+            totals.push((
+                "not visible from Python",
+                numbers.allocated.saturating_sub(seen),
+            ));
+            let model = roles[..4].iter().flat_map(|(_, pieces)| pieces.iter());
+            let needed: FxHashSet<u64> = model
+                .chain(&known.working)
+                .map(|(pointer, _)| *pointer)
+                .collect();
+            let fits = would_fit_beside(numbers, &self.segments, &needed, self.stream);
+            if !self.segments.is_empty() {
+                self.needs = Needs {
+                    too_big: !fits,
+                    model: totals[..4].iter().map(|(_, bytes)| bytes).sum(),
+                    step: bytes_of(&known.working),
+                };
+            }
+        }
+        let totals = totals.into_iter().filter(|(_, bytes)| *bytes > 0);
+        let totals = totals.map(|(name, bytes)| (name.to_owned(), bytes));
+        self.found.roles = totals.collect();
+    }
+}
+
+fn in_use(py: Python<'_>, device: &str, seconds: f64) -> PyResult<MemoryInUse> {
+    let patience = Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX);
+    let now = Instant::now();
+    let deadline = now.checked_add(patience);
+    let deadline = deadline.unwrap_or(now + Duration::from_secs(3600));
+    let state = state(py)?;
+    let inspector = state.watcher.inspector();
+    inspector.memory_in_use(py, device, deadline)
+}
+
+/// What the memory of a device is for, each piece as `(pointer, bytes)`.
+#[pyfunction]
+pub fn memory_in_use(
+    py: Python<'_>,
+    device: &str,
+    seconds: f64,
+) -> PyResult<HashMap<&'static str, Pieces>> {
+    let known = in_use(py, device, seconds)?;
+    let roles = known.roles().map(|(name, pieces)| (name, pieces.clone()));
+    Ok(HashMap::from(roles))
+}
+
+fn bytes_of(pieces: &Pieces) -> u64 {
+    pieces.iter().map(|(_, bytes)| bytes).sum()
+}
+
+fn pointers(pieces: &Pieces) -> impl Iterator<Item = u64> {
+    pieces.iter().map(|(pointer, _)| *pointer)
+}
+
+fn page(
+    py: Python<'_>,
+    found: &PostMortem,
+    heap: Option<&Heap>,
+    grew: Option<&GrowthReport>,
+) -> PyResult<String> {
+    let process = state(py)?.watcher.inspector().process_to_tell(py);
+    Ok(py.detach(|| live::post_mortem(found, heap, grew, &process)))
+}
+
+#[pymethods]
+impl PostMortem {
+    #[staticmethod]
+    fn from_json(text: &str) -> PyResult<Self> {
+        serde_json::from_str(text).map_err(|error| PyValueError::new_err(error.to_string()))
+    }
+
+    fn to_json(&self) -> String {
+        format!("{:#}", versioned("out-of-memory", self))
+    }
+
+    fn to_text(&self) -> String {
+        text::post_mortem(self)
+    }
+
+    #[pyo3(signature = (heap=None, growth=None))]
+    fn to_html(
+        &self,
+        py: Python<'_>,
+        heap: Option<&Bound<'_, Heap>>,
+        growth: Option<&Bound<'_, GrowthReport>>,
+    ) -> PyResult<String> {
+        let heap = heap.map(Bound::get);
+        page(py, self, heap, growth.map(Bound::get))
+    }
+
+    fn _repr_html_(&self, py: Python<'_>) -> PyResult<String> {
+        Ok(live::framed(page(py, self, None, None)?))
+    }
+
+    fn __str__(&self) -> String {
+        text::post_mortem(self)
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<PostMortem {}: {}>", self.verdict, self.headline)
+    }
+}
+
+#[pymethods]
+impl Finding {
+    fn __repr__(&self) -> String {
+        format!("<Finding {}>", self.what)
+    }
+}
+
+#[pymethods]
+impl Numbers {
+    #[getter(headroom)]
+    fn room(&self) -> u64 {
+        self.headroom()
+    }
+}
