@@ -34,8 +34,8 @@ def touch(*args: Any, **keywords: Any) -> None: ...  # at: touch
 
 
 @case(
-    step("type", ".registry", label="class ~.class_attribute.<locals>.Made", at="Made"),
-    step("list", "[0]"),
+    step("type", ".__mro__", label="class ~.class_attribute.<locals>.Made", at="Made"),
+    edges=[(".registry", "list"), ("[0]", "class ~.class_attribute.<locals>.Made")],
 )
 def class_attribute() -> None:
     class Made:  # at: Made

@@ -107,8 +107,10 @@ def test_naming_touches_nothing(make: Any, seed: int) -> None:
     assert after.keys() == before.keys()
     changed = [(before[it], after[it]) for it in before if after[it] != before[it]]
     assert not changed
-    (leak,) = report.leaks
-    assert all(step.edge != "an internal reference" for step in leak.cycle), leak.cycle
+    for leak in report.leaks:
+        for step in leak.cycle:
+            named = step.edge != "an internal reference"
+            assert named or step.type_name.endswith("_iterator"), leak.cycle
     graph = json.loads(report.to_json())["leaks"][0]["graph"]
     numbers = {int(dict(n["details"])["address"], 16): i for i, n in enumerate(graph["nodes"])}
     names = names_to(graph, numbers[hub])

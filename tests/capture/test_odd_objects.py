@@ -35,8 +35,8 @@ def test_proxies_dead_and_alive() -> None:
     it.callable = weakref.proxy(print_nothing)
     it.elsewhere = [it.alive, it.dead, it]
     del it, other
-    leak = the_leak()
-    assert [step.edge for step in leak.cycle] == [".me"]
+    cycles = [[step.edge for step in leak.cycle] for leak in found().leaks]
+    assert sorted(cycles) == [[".elsewhere", "[2]"], [".me"]]
 
 
 def print_nothing() -> None: ...
@@ -130,12 +130,12 @@ def test_many_references_to_one_object(kind: Any) -> None:
     it.also = it.many
     del it
     report = found()
-    (leak,) = report.leaks
-    assert leak.bytes_held == 2**20
+    assert report.bytes_held == 2**20
     assert len(report.to_html()) < 2**18
     assert str(COUNT - 64) in report.to_json()
-    assert leak.cuts
-    assert all(cut.proven for cut in leak.cuts)
+    for leak in report.leaks:
+        assert leak.cuts
+        assert all(cut.proven for cut in leak.cuts)
 
 
 @pytest.mark.parametrize("made_of", [list, Node, tuple, "generator"])
@@ -229,7 +229,8 @@ def test_frame_running_in_another_thread() -> None:
         thread.join()
     assert report.leaks == []
     assert sums
-    assert len(found().leaks) == 1
+    edges = [leak.cuts[0].edge for leak in found().leaks]
+    assert sorted(edges) == ["['frame']", "['mine']", "local 'frame'"]
 
 
 # What is left behind.

@@ -68,7 +68,7 @@ class Finalized(Plain):
         pass
 
 
-class OfC(Plain, Exception):  # type: ignore[misc]
+class OfC(Plain, Exception):
     """Not only what is made in Python is between it and ``object``."""
 
 

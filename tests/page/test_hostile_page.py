@@ -77,9 +77,9 @@ def check_harmless(opened: Opened) -> None:
             node.dispatch_event("pointerover")
             node.dispatch_event("click")
             opened.drawing.press("Escape")
-    opened.page.locator("details.raw summary").click()
-    opened.page.locator("details.trace summary").click()
-    opened.page.get_by_placeholder("Find an object").fill("<img")
+    opened.page.locator("details.raw summary").first.click()
+    opened.page.locator("details.trace summary").first.click()
+    opened.page.get_by_placeholder("Find an object").first.fill("<img")
     assert opened.page.evaluate("window.injected") is None
     expect(opened.page.locator("#injected, img, b[id]")).to_have_count(0)
     expect(opened.page.locator("script")).to_have_count(2)

@@ -45,9 +45,10 @@ in_values()
 in_closure()
 in_thread()
 report = cyclescope.find_tensor_cycles(devices="any")
-assert sum(leak.count for leak in report.leaks) == 3
+assert report.bytes_held == 3 * 2**20
 write("all", report)
-print(written["all"].replace("name " + SECRET, "").count(SECRET))
+known = ["name " + SECRET, "…e " + SECRET]
+print(written["all"].count(SECRET) - sum(written["all"].count(name) for name in known))
 """
     assert run(source, tmp_path, SECRET, home_name="home").splitlines()[-1] == "0"
 
@@ -65,7 +66,7 @@ for report in told:
     assert SECRET not in written["told"], report
 write("watch", watch.report)
 assert SECRET not in written["watch"]
-assert len(watch.leaks) == 7
+assert len(watch.leaks) == 11
 print([tally.summary for tally in watch.leaks])
 """
 
@@ -89,7 +90,7 @@ def test_the_log_and_the_files_of_a_watch(tmp_path: Path, how: str) -> None:
     said = run(source, tmp_path, SECRET, **environment)
     assert SECRET not in said
     pages = list((tmp_path / "pages").iterdir())
-    assert len(pages) == 7 + 1
+    assert len(pages) == 9 + 1
     for page in pages:
         assert SECRET not in page.name
         assert SECRET not in page.read_text(encoding="utf-8"), page
