@@ -56,7 +56,8 @@ impl Counters {
         let mut seen = FxHashSet::default();
         let counted = leaks.iter().flat_map(|leak| leak.buffers());
         let counted = counted.filter(|buffer| is_counted(&buffer.device));
-        let distinct = counted.filter(|buffer| seen.insert((buffer.device.clone(), buffer.pointer)));
+        let distinct =
+            counted.filter(|buffer| seen.insert((buffer.device.clone(), buffer.pointer)));
         let rest = bytes.saturating_sub(distinct.map(|buffer| buffer.bytes).sum());
         let with_graph = |leak: &Found| leak.buffers().any(|buffer| buffer.has_grad_fn);
         let graphs = leaks.iter().filter(|leak| with_graph(leak)).count();
