@@ -28,13 +28,18 @@ pub fn header(report: &Report) -> Markup {
         .leaks
         .iter()
         .all(|l| !l.cuts.is_empty() && l.cuts.iter().all(|c| c.proven));
+    let shared = report
+        .leaks
+        .iter()
+        .any(|leak| !leak.also_held_by.is_empty());
     let lead = html! {
         @if report.leaks.is_empty() {
             "None of the unreachable objects held a tensor or other buffer."
         } @else {
             "Objects in a reference cycle stay alive until the garbage collector runs, and so does \
              the memory that they hold. "
-            @if proven { "Removing the marked reference frees the memory without a collection." }
+            @if proven && shared { "Removing the marked references of all leaks frees the memory without a collection." }
+            @else if proven { "Removing the marked reference frees the memory without a collection." }
             @else { "Each leak below names the reference to look at." }
         }
     };

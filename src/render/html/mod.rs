@@ -268,6 +268,11 @@ mod tests {
         assert!(html(&samples::callback()).contains(claim));
         assert!(!html(&samples::linked_nodes_and_exception()).contains(claim));
         assert!(!html(&samples::million_ring()).contains(claim));
+        let mut report = samples::callback();
+        report.leaks[0].also_held_by = vec!["0123456789abcdef".to_owned()];
+        let page = html(&report);
+        assert!(!page.contains(claim) && page.contains("references of all leaks frees"));
+        assert!(page.contains("Leak 0123456789abcdef holds some of this memory too"));
     }
 
     #[test]

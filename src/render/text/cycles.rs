@@ -304,6 +304,19 @@ mod tests {
     }
 
     #[test]
+    fn who_else_holds_the_memory_is_said() {
+        let mut report = samples::callback();
+        let others = ["0123456789abcdef", "fedcba9876543210"];
+        report.leaks[0].also_held_by = others.map(str::to_owned).to_vec();
+        report.leaks[0].pattern = None;
+        let text = trace(&report);
+        assert!(text.contains(
+            "  Also: leaks 0123456789abcdef, fedcba9876543210 hold some of this memory too;"
+        ));
+        assert!(!text.contains("this frees the memory"), "{text}");
+    }
+
+    #[test]
     fn one_line_is_one_line() {
         let leak = &samples::callback().leaks[0];
         assert_eq!(
