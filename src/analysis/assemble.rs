@@ -157,7 +157,7 @@ impl Described {
             buffers,
             buffers_omitted,
             cuts,
-            also_held_by: diagnosis.also_held_by.clone(),
+            also_held_by: Vec::new(),
             library: None,
             known: None,
             occurrences: Vec::new(),

@@ -11,7 +11,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::Inspector;
 use super::assemble::Described;
 use super::busy::busy;
-use super::found::{Found, Held, Occurrence};
+use super::found::{Found, Held, Occurrence, say_shared};
 use super::room::{MANY, ROOM_FOR_BUFFER, ask_for_room};
 use crate::capture::{
     AllocationTraces, Description, ReferenceName, Snapshot, capture, describe, name_references,
@@ -72,12 +72,6 @@ impl Leaks {
     fn add(&mut self, leak: Described) -> usize {
         let signature = &leak.diagnosis.signature;
         if let Some(&index) = self.by_signature.get(signature) {
-            let known = &mut self.found[index].leak.diagnosis;
-            for other in &leak.diagnosis.also_held_by {
-                if !known.also_held_by.contains(other) {
-                    Rc::make_mut(known).also_held_by.push(other.clone());
-                }
-            }
             return index;
         }
         let index = self.found.len();
@@ -85,6 +79,7 @@ impl Leaks {
         self.found.push(Found {
             leak,
             freed: None,
+            also_held_by: Vec::new(),
             occurrences: Vec::new(),
         });
         index
@@ -193,6 +188,7 @@ impl Inspector {
                 }
             }
         }
+        say_shared(&mut leaks.found);
         Ok((leaks.found, left_out))
     }
 

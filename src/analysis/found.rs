@@ -9,12 +9,17 @@ use crate::capture::ReferenceName;
 use crate::device::StorageWatch;
 use crate::model::report::{Buffer, Leak};
 
+/// Of the other leaks that hold a storage, so many are named.
+const NAMED: usize = 100;
+
 /// A leak and all its occurrences in one lot of garbage.
 pub(crate) struct Found {
     /// The first occurrence.
     pub leak: Described,
     /// How many bytes the allocator got back, if it was asked.
     pub freed: Option<u64>,
+    /// As [`Leak::also_held_by`].
+    pub also_held_by: Vec<String>,
     pub occurrences: Vec<Occurrence>,
 }
 
@@ -87,8 +92,47 @@ impl Found {
             count,
             objects,
             bytes_freed: self.freed,
+            also_held_by: self.also_held_by,
             ..self.leak.into_leak(buffers)
         }
+    }
+}
+
+/// Says of each leak which others hold a storage of it, at most [`NAMED`].
+pub(crate) fn say_shared(found: &mut [Found]) {
+    if found.len() < 2 {
+        return;
+    }
+    let mut holders: FxHashMap<(&str, u64), Vec<usize>> = FxHashMap::default();
+    for (number, leak) in found.iter().enumerate() {
+        for buffer in leak.buffers() {
+            let holders = holders.entry((&buffer.device, buffer.pointer)).or_default();
+            if holders.last() != Some(&number) && holders.len() <= NAMED {
+                holders.push(number);
+            }
+        }
+    }
+    let mut others: Vec<Vec<usize>> = vec![Vec::new(); found.len()];
+    for (number, leak) in found.iter().enumerate() {
+        let storages = leak
+            .buffers()
+            .map(|buffer| (&*buffer.device, buffer.pointer));
+        let all = storages.flat_map(|storage| &holders[&storage]);
+        let others = &mut others[number];
+        others.extend(all.filter(|&&other| other != number));
+        others.sort_unstable();
+        others.dedup();
+        others.truncate(NAMED);
+    }
+    let names: Vec<String> = found
+        .iter()
+        .map(|leak| leak.signature().to_owned())
+        .collect();
+    for (leak, others) in found.iter_mut().zip(others) {
+        leak.also_held_by = others
+            .into_iter()
+            .map(|other| names[other].clone())
+            .collect();
     }
 }
 
@@ -145,6 +189,27 @@ pub(crate) fn confirm_gone(py: Python<'_>, found: &mut Vec<Found>, fate: Fate<'_
 /// that is closed, for one, has no frame to read its variables from, though on some versions it keeps
 /// them (`gen_close` in Objects/genobject.c).
 pub(crate) fn prefer(earlier: &[Found], found: &mut Vec<Found>) {
+    if !found.iter().any(Found::is_nameless) {
+        return;
+    }
+    // What is there with its name is not what has lost its own.
+    let named: Vec<(String, FxHashSet<usize>)> = found
+        .iter()
+        .filter(|entry| !entry.is_nameless())
+        .map(|entry| {
+            let addresses = entry.occurrences.iter().flat_map(|one| &one.addresses);
+            (entry.signature().to_owned(), addresses.copied().collect())
+        })
+        .collect();
+    let is_there = |other: &Found, drawn: &Occurrence| {
+        named.iter().any(|(signature, addresses)| {
+            signature == other.signature()
+                && drawn
+                    .addresses
+                    .iter()
+                    .any(|address| addresses.contains(address))
+        })
+    };
     for entry in found.iter_mut().filter(|entry| entry.is_nameless()) {
         let drawn = earlier.iter().find_map(|other| {
             let drawn = other.occurrences.first()?;
@@ -152,7 +217,7 @@ pub(crate) fn prefer(earlier: &[Found], found: &mut Vec<Found>) {
                 .occurrences
                 .iter()
                 .position(|occurrence| occurrence.shares_objects_with(drawn))?;
-            (!other.is_nameless()).then_some((other, drawn, at))
+            (!other.is_nameless() && !is_there(other, drawn)).then_some((other, drawn, at))
         });
         if let Some((other, drawn, at)) = drawn {
             entry.leak = other.leak.clone();
@@ -177,6 +242,7 @@ pub(crate) fn prefer(earlier: &[Found], found: &mut Vec<Found>) {
         }
     }
     *found = merged;
+    say_shared(found);
 }
 
 impl Found {

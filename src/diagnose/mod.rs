@@ -18,13 +18,11 @@ pub mod segments;
 mod signature;
 pub mod verdict;
 
-use std::collections::HashSet;
-
 pub use branches::Branches;
 pub use case::Case;
 pub use path::{NamedPath, NamedRoot, in_function};
 pub use patterns::{Advice, Pattern};
-use petgraph::graph::{EdgeIndex, NodeIndex};
+use petgraph::graph::EdgeIndex;
 pub use repeat::Diagnoses;
 pub use signature::signature;
 
@@ -42,11 +40,8 @@ pub struct Diagnosis {
     pub paths: Vec<PathToBuffer>,
     /// The references to remove, best first.
     pub cuts: Vec<EdgeIndex>,
-    /// True if the graph shows that the cuts, with those of the other leaks that hold the same buffers, free every
-    /// buffer of the leak.
+    /// True if the graph shows that the cuts, with those of the other leaks of the graph, free every buffer.
     pub cuts_free: bool,
-    /// The signatures of the other leaks of the graph that hold a buffer of this one.
-    pub also_held_by: Vec<String>,
 }
 
 /// Diagnoses the leaks of a folded graph; none if no cycle of it reaches a buffer.
@@ -81,48 +76,8 @@ pub fn diagnose(graph: &LeakGraph) -> Vec<Diagnosis> {
             cuts: cause.cuts.clone(),
             cuts_free: found.frees,
             cycle: cause.cycle.clone(),
-            also_held_by: Vec::new(),
         };
         leaks.push((cause, diagnosis));
     }
-    let mut leaks: Vec<Diagnosis> = leaks.into_iter().map(|(_, leak)| leak).collect();
-    say_shared(graph, &mut leaks);
-    leaks
-}
-
-/// Says of each leak which others hold a buffer of it.
-fn say_shared(graph: &LeakGraph, leaks: &mut [Diagnosis]) {
-    if leaks.len() < 2 {
-        return;
-    }
-    let held: Vec<(String, HashSet<NodeIndex>)> = leaks
-        .iter()
-        .map(|leak| (leak.signature.clone(), buffers_of(graph, leak)))
-        .collect();
-    for leak in leaks {
-        let own = held.iter().find(|(other, _)| *other == leak.signature);
-        let shares =
-            |buffers: &HashSet<NodeIndex>| own.is_some_and(|own| !own.1.is_disjoint(buffers));
-        leak.also_held_by = held
-            .iter()
-            .filter(|(other, buffers)| *other != leak.signature && shares(buffers))
-            .map(|(other, _)| other.clone())
-            .collect();
-    }
-}
-
-/// The buffers that the shown cycle of a leak holds, and those that its other cycles do.
-fn buffers_of(graph: &LeakGraph, leak: &Diagnosis) -> HashSet<NodeIndex> {
-    let sources = leak
-        .cuts
-        .iter()
-        .filter_map(|&cut| Some(graph.edge_endpoints(cut)?.0));
-    let starts = leak.cycle.nodes.iter().copied().chain(sources);
-    let mut pending: Vec<NodeIndex> = starts.collect();
-    let mut seen: HashSet<NodeIndex> = pending.iter().copied().collect();
-    while let Some(node) = pending.pop() {
-        pending.extend(graph.neighbors(node).filter(|&next| seen.insert(next)));
-    }
-    seen.retain(|&node| graph[node].is_buffer);
-    seen
+    leaks.into_iter().map(|(_, leak)| leak).collect()
 }

@@ -13,7 +13,7 @@ use rustc_hash::{FxBuildHasher, FxHashSet};
 
 use crate::capture::Snapshot;
 
-/// Connected cycles and the buffers that they hold: one occurrence of a leak.
+/// Connected cycles and the buffers that they hold: one occurrence of each leak in them.
 #[derive(Debug)]
 pub struct Group {
     /// The objects of the cycles and those between them and the buffers, buffers included: indices

@@ -84,8 +84,8 @@ pub struct Collection {
     pub pause_us: u64,
 }
 
-/// One leak: a group of reference cycles that kept device memory alive, and every other group
-/// with the same signature in the same garbage.
+/// One leak: reference cycles that kept device memory alive for one cause, and all others with the same
+/// signature in the same garbage.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Leak {
     /// Identifies this leak: 16 hexadecimal digits, a hash of the cycle's types, reference
@@ -119,7 +119,7 @@ pub struct Leak {
     /// The references to remove, so that the buffers are freed without a collection, once the leaks of
     /// `also_held_by` are fixed too.
     pub cuts: Vec<Cut>,
-    /// The signatures of other leaks that hold some of the buffers too.
+    /// The signatures of other leaks that hold some of the buffers too, at most 100.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub also_held_by: Vec<String>,
     /// What to change.

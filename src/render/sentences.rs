@@ -79,11 +79,14 @@ pub fn also_held(leak: &Leak) -> Option<String> {
             let named: Vec<String> = others.iter().map(|other| name(other, 16)).collect();
             format!("leaks {} hold", named.join(", "))
         }
-        more => format!("{more} other leaks hold"),
+        more @ 5..100 => format!("{more} other leaks hold"),
+        _ => "at least 100 other leaks hold".to_owned(),
     };
-    Some(format!(
-        "{who} some of this memory too; it is freed once all of them are fixed."
-    ))
+    let freed = match leak.cuts.iter().all(|cut| cut.proven) {
+        true => "; it is freed once all of them are fixed",
+        false => "",
+    };
+    Some(format!("{who} some of this memory too{freed}."))
 }
 
 /// The line and what to change there: the pattern's advice, or else the references to remove.

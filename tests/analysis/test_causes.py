@@ -90,6 +90,21 @@ def test_two_cycles_that_share_an_object() -> None:
     assert sorted([first.bytes_shared, second.bytes_shared]) == [0, 8 << 10]
 
 
+def test_two_separate_cycles_with_views_of_one_array() -> None:
+    """They have no object in common, and still neither cut alone frees the memory."""
+
+    def make() -> object:
+        array = numpy.zeros(1 << 10)
+        one, other = Node(), Node()
+        one.first, one.whole = one, array[:]
+        other.second, other.whole = other, array[:]
+        return one
+
+    first, second = leaks_of(make)
+    assert first.also_held_by == [second.signature]
+    assert second.also_held_by == [first.signature]
+
+
 def test_the_reference_to_the_tensor_is_not_the_cut() -> None:
     def make() -> object:
         node = Node()

@@ -145,6 +145,7 @@ def test_watches(once: bool, tmp_path: Path) -> None:
     if once:
         assert list(tmp_path.glob("*.html"))
     else:
+        assert sum(report.bytes_held for report in reports) == (len(BASES) + 4) * 2**20
         with Alarm.set():
             render(reports[0])
 

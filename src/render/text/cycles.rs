@@ -314,6 +314,9 @@ mod tests {
             "  Also: leaks 0123456789abcdef, fedcba9876543210 hold some of this memory too;"
         ));
         assert!(!text.contains("this frees the memory"), "{text}");
+        assert!(text.contains("once all of them are"));
+        report.leaks[0].cuts[0].proven = false;
+        assert!(!trace(&report).contains("once all of them are"));
     }
 
     #[test]
