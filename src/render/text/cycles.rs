@@ -314,9 +314,10 @@ mod tests {
             "  Also: leaks 0123456789abcdef, fedcba9876543210 hold some of this memory too;"
         ));
         assert!(!text.contains("this frees the memory"), "{text}");
-        assert!(text.contains("once all of them are"));
+        let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words(&text).contains("it is freed once all of them are fixed."));
         report.leaks[0].cuts[0].proven = false;
-        assert!(!trace(&report).contains("once all of them are"));
+        assert!(!words(&trace(&report)).contains("it is freed"));
     }
 
     #[test]
