@@ -28,6 +28,7 @@ __all__ = [
     "Rank",
     "Retention",
     "RetentionPath",
+    "Shared",
     "Step",
     "call_in_main_thread",
     "check_devices",
@@ -56,6 +57,7 @@ __all__ = [
     "start_watch",
     "stop_watch",
     "tallies",
+    "total_bytes",
     "unreachable_objects",
     "why_alive",
     "with_allocations",
@@ -363,11 +365,11 @@ class Leak:
     def bytes_held(self) -> int:
         """Bytes of the buffers that the leak held, each storage counted once."""
     @property
-    def bytes_shared(self) -> int:
-        """Bytes of these that count for another leak in :attr:`CycleReport.bytes_held`."""
+    def shared(self) -> list[Shared]:
+        """Bytes that other leaks hold too. They count once in :attr:`CycleReport.bytes_held`."""
     @property
     def also_held_by(self) -> list[str]:
-        """Signatures of other leaks that hold some of the buffers too."""
+        """Signatures of the other leaks in :attr:`shared`."""
     @property
     def bytes_freed(self) -> int | None:
         """Bytes that the framework's allocator got back; None if not measured."""
@@ -407,6 +409,16 @@ class Leak:
         """The leak as Markdown; see :meth:`CycleReport.to_markdown`."""
 
 @final
+class Shared:
+    """Bytes that a leak holds together with certain others."""
+
+    @property
+    def others(self) -> list[str]:
+        """The signatures of the others."""
+    @property
+    def bytes(self) -> int: ...
+
+@final
 class LeakTally:
     """What a watch has seen of one leak so far."""
 
@@ -421,6 +433,9 @@ class LeakTally:
     @property
     def bytes(self) -> int:
         """Bytes of all occurrences together."""
+    @property
+    def shared(self) -> list[Shared]:
+        """Bytes of these that other leaks held too."""
     @property
     def largest(self) -> int:
         """Bytes of the most that one collection freed of it."""
@@ -816,6 +831,7 @@ def start_watch(
 ) -> int: ...
 def stop_watch(watch: int) -> list[LeakTally]: ...
 def tallies(watch: int) -> list[LeakTally]: ...
+def total_bytes(tallies: list[LeakTally]) -> int: ...
 def next_delivery() -> tuple[int, CycleReport | None, str | None] | None: ...
 def flush(seconds: float) -> bool: ...
 def close() -> None: ...

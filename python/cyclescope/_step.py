@@ -152,7 +152,7 @@ class StepCollector:
         return len(since) > OLDEST and any(since[:OLDEST]) and not since[OLDEST]
 
     def _total(self) -> int:
-        return sum(leak.bytes for leak in self._watch.leaks)
+        return _native.total_bytes(self._watch.leaks)
 
 
 def _collections() -> list[int]:

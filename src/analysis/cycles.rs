@@ -79,7 +79,7 @@ impl Leaks {
         self.found.push(Found {
             leak,
             freed: None,
-            also_held_by: Vec::new(),
+            shared: Vec::new(),
             occurrences: Vec::new(),
         });
         index

@@ -1,5 +1,7 @@
 //! What was found in garbage: leaks, each with its occurrences.
 
+use std::collections::BTreeMap;
+
 use pyo3::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -8,9 +10,8 @@ use super::assemble::Described;
 use crate::capture::ReferenceName;
 use crate::device::StorageWatch;
 use crate::model::report::{Buffer, Leak};
-
-/// Of the other leaks that hold a storage, so many are named.
-const NAMED: usize = 100;
+use crate::model::shared;
+use crate::model::shared::{OTHERS, Shared};
 
 /// A leak and all its occurrences in one lot of garbage.
 pub(crate) struct Found {
@@ -18,8 +19,8 @@ pub(crate) struct Found {
     pub leak: Described,
     /// How many bytes the allocator got back, if it was asked.
     pub freed: Option<u64>,
-    /// As [`Leak::also_held_by`].
-    pub also_held_by: Vec<String>,
+    /// As [`Leak::shared`].
+    pub shared: Vec<Shared>,
     pub occurrences: Vec<Occurrence>,
 }
 
@@ -92,66 +93,42 @@ impl Found {
             count,
             objects,
             bytes_freed: self.freed,
-            also_held_by: self.also_held_by,
+            shared: self.shared,
             ..self.leak.into_leak(buffers)
         }
     }
 }
 
-/// Says of each leak which others hold a storage of it, at most [`NAMED`].
+/// Says of each leak what it holds together with others.
 pub(crate) fn say_shared(found: &mut [Found]) {
-    if found.len() < 2 {
-        return;
-    }
-    let mut holders: FxHashMap<(&str, u64), Vec<usize>> = FxHashMap::default();
-    for (number, leak) in found.iter().enumerate() {
-        for buffer in leak.buffers() {
-            let holders = holders.entry((&buffer.device, buffer.pointer)).or_default();
-            if holders.last() != Some(&number) && holders.len() <= NAMED {
+    let mut by_name: Vec<usize> = (0..found.len()).collect();
+    by_name.sort_by_key(|&number| found[number].signature());
+    let mut storages: FxHashMap<(&str, u64), (u64, Vec<usize>)> = FxHashMap::default();
+    for number in by_name {
+        for buffer in found[number].buffers() {
+            let storage = (&*buffer.device, buffer.pointer);
+            let (bytes, holders) = storages.entry(storage).or_default();
+            *bytes = buffer.bytes.max(*bytes);
+            if holders.last() != Some(&number) {
                 holders.push(number);
             }
         }
     }
-    let mut others: Vec<Vec<usize>> = vec![Vec::new(); found.len()];
-    for (number, leak) in found.iter().enumerate() {
-        let storages = leak
-            .buffers()
-            .map(|buffer| (&*buffer.device, buffer.pointer));
-        let all = storages.flat_map(|storage| &holders[&storage]);
-        let others = &mut others[number];
-        others.extend(all.filter(|&&other| other != number));
-        others.sort_unstable();
-        others.dedup();
-        others.truncate(NAMED);
+    let mut sets: BTreeMap<Vec<usize>, u64> = BTreeMap::new();
+    for (bytes, holders) in storages.into_values().filter(|(_, all)| all.len() > 1) {
+        *sets.entry(holders).or_default() += bytes;
     }
-    let names: Vec<String> = found
-        .iter()
-        .map(|leak| leak.signature().to_owned())
-        .collect();
-    for (leak, others) in found.iter_mut().zip(others) {
-        leak.also_held_by = others
-            .into_iter()
-            .map(|other| names[other].clone())
-            .collect();
+    for leak in found.iter_mut() {
+        leak.shared.clear();
     }
-}
-
-/// Of each leak, how many of its bytes an earlier one holds too.
-pub(crate) fn bytes_shared(found: &[Found]) -> Vec<u64> {
-    let mut seen: FxHashSet<(&str, u64)> = FxHashSet::default();
-    found
-        .iter()
-        .map(|leak| {
-            let storages: FxHashMap<(&str, u64), u64> = leak
-                .buffers()
-                .map(|buffer| ((&*buffer.device, buffer.pointer), buffer.bytes))
-                .collect();
-            let shared = storages
-                .iter()
-                .filter(|(storage, _)| !seen.insert(**storage));
-            shared.map(|(_, bytes)| bytes).sum()
-        })
-        .collect()
+    for (holders, bytes) in sets {
+        for &holder in &holders {
+            let others = holders.iter().filter(|&&other| other != holder);
+            let others = others.map(|&other| found[other].signature().to_owned());
+            let others = others.take(OTHERS).collect();
+            shared::add(&mut found[holder].shared, &[Shared { others, bytes }]);
+        }
+    }
 }
 
 /// When the looks were made whose finds are to be confirmed.
@@ -182,6 +159,7 @@ pub(crate) fn confirm_gone(py: Python<'_>, found: &mut Vec<Found>, fate: Fate<'_
             .retain(|occurrence| !occurrence.buffers.is_empty());
     }
     found.retain(|entry| !entry.occurrences.is_empty());
+    say_shared(found);
 }
 
 /// Lets each leak speak as it did in an earlier look at the same objects, where it has a reference
@@ -242,7 +220,6 @@ pub(crate) fn prefer(earlier: &[Found], found: &mut Vec<Found>) {
         }
     }
     *found = merged;
-    say_shared(found);
 }
 
 impl Found {

@@ -7,7 +7,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-use super::found::{Found, bytes_shared};
+use super::found::Found;
 use super::process::{framework_versions, process, process_group, rank};
 use super::room::{FEW, ROOM_FOR_OBJECT, ask_for_room};
 use crate::capture::{Classes, class_name, globals_used};
@@ -21,7 +21,7 @@ use crate::memory::array::in_turn;
 use crate::model::occurrences;
 use crate::model::rank::Rank;
 use crate::model::redact::{redact, redact_process};
-use crate::model::report::{Collection, Leak, Occurrence as SeenAt, Process, Report};
+use crate::model::report::{Collection, Occurrence as SeenAt, Process, Report};
 
 /// Where the program waits without having asked, at most so many groups of cycles are described, at up to a
 /// millisecond each.
@@ -268,13 +268,7 @@ impl Inspector {
         mut collection: Collection,
         started: Instant,
     ) -> Report {
-        let shared = bytes_shared(&found);
-        let leaks = found.into_iter().map(Found::into_leak);
-        let leaks = leaks.zip(shared).map(|(leak, bytes_shared)| Leak {
-            bytes_shared,
-            ..leak
-        });
-        let leaks = leaks.collect();
+        let leaks = found.into_iter().map(Found::into_leak).collect();
         collection.pause_us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
         let mut report = Report::new(self.process_now(py), now(), collection);
         report.leaks = leaks;

@@ -5,6 +5,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::report::{Advice, Graph, Leak, Occurrence, Report};
+use super::shared::Shared;
 
 /// What a watch has seen of one leak so far.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -20,6 +21,8 @@ pub struct LeakTally {
     pub count: u64,
     /// Bytes of all occurrences together.
     pub bytes: u64,
+    /// Bytes of these that other leaks held too.
+    pub shared: Vec<Shared>,
     /// Bytes of the most that one collection freed of it.
     pub largest: u64,
     /// When it was seen first and last, in seconds since 1970-01-01 UTC.
@@ -48,8 +51,7 @@ impl Report {
                 let each = leak.objects as f64 / leak.count.max(1) as f64;
                 leak.objects = (each * tally.count as f64).round() as u64;
             }
-            let shared = leak.bytes_shared as f64 / leak.bytes_held.max(1) as f64;
-            leak.bytes_shared = (shared * tally.bytes as f64).round() as u64;
+            leak.shared = tally.shared.clone();
             leak.count = tally.count;
             leak.bytes_held = tally.bytes;
         }
@@ -90,7 +92,6 @@ fn counted(leak: &mut Leak) -> Leak {
         summary: std::mem::take(&mut leak.summary),
         count: leak.count,
         bytes_held: leak.bytes_held,
-        bytes_shared: leak.bytes_shared,
         bytes_freed: None,
         objects: leak.objects,
         cycle: Vec::new(),
@@ -100,7 +101,7 @@ fn counted(leak: &mut Leak) -> Leak {
             .saturating_add(leak.buffers.len() as u64),
         buffers: Vec::new(),
         cuts: Vec::new(),
-        also_held_by: std::mem::take(&mut leak.also_held_by),
+        shared: std::mem::take(&mut leak.shared),
         advice: Advice::default(),
         graph: Graph::default(),
         library: None,

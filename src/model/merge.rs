@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use super::occurrences;
 use super::report::{BUFFER_LIMIT, Leak, Report};
+use super::{occurrences, shared};
 use crate::model::report::ProcessShare;
 
 /// Merges reports into one; `None` if there are none.
@@ -133,12 +133,7 @@ fn add(leak: &mut Leak, more: &Leak) {
     leak.count = leak.count.saturating_add(more.count);
     leak.objects = leak.objects.saturating_add(more.objects);
     leak.bytes_held = leak.bytes_held.saturating_add(more.bytes_held);
-    leak.bytes_shared = leak.bytes_shared.saturating_add(more.bytes_shared);
-    for other in &more.also_held_by {
-        if !leak.also_held_by.contains(other) {
-            leak.also_held_by.push(other.clone());
-        }
-    }
+    shared::add(&mut leak.shared, &more.shared);
     leak.bytes_freed = leak
         .bytes_freed
         .zip(more.bytes_freed)

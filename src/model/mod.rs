@@ -17,6 +17,7 @@ pub mod rank;
 pub mod redact;
 pub mod report;
 pub mod retention;
+pub mod shared;
 pub(crate) mod words;
 
 pub use words::human_bytes;

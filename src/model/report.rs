@@ -3,10 +3,11 @@
 //! Everything cyclescope prints, draws or writes is a rendering of [`Report`]. Its JSON form is
 //! versioned by [`SCHEMA`]; fields may be added within a version, never renamed or removed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use super::shared::{Shared, total};
 use crate::capture::Place;
 
 /// The version of the JSON form of [`Report`].
@@ -99,10 +100,6 @@ pub struct Leak {
     pub count: u64,
     /// Bytes of the buffers that the leak held, each storage counted once.
     pub bytes_held: u64,
-    /// Bytes of these that another leak of the report holds too, and that count for that one in
-    /// [`Report::bytes_held`].
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub bytes_shared: u64,
     /// Bytes by which the framework's allocator shrank when this leak alone was broken; `None`
     /// if not measured.
     pub bytes_freed: Option<u64>,
@@ -117,11 +114,11 @@ pub struct Leak {
     /// Number of buffers left out of `buffers`; their bytes are counted.
     pub buffers_omitted: u64,
     /// The references to remove, so that the buffers are freed without a collection, once the leaks of
-    /// `also_held_by` are fixed too.
+    /// [`Leak::also_held_by`] are fixed too.
     pub cuts: Vec<Cut>,
-    /// The signatures of other leaks that hold some of the buffers too, at most 100.
+    /// The buffers that other leaks hold too.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub also_held_by: Vec<String>,
+    pub shared: Vec<Shared>,
     /// What to change.
     pub advice: Advice,
     /// The part of the object graph that is drawn.
@@ -471,12 +468,16 @@ impl Report {
 
     /// Bytes that all leaks of the report held together.
     pub fn bytes_held(&self) -> u64 {
-        self.leaks.iter().fold(0, |sum: u64, leak| {
-            sum.saturating_add(leak.bytes_held.saturating_sub(leak.bytes_shared))
-        })
+        let leaks = self.leaks.iter();
+        total(leaks.map(|leak| (&*leak.signature, leak.bytes_held, &*leak.shared)))
     }
 }
 
-fn is_zero(bytes: &u64) -> bool {
-    *bytes == 0
+impl Leak {
+    /// The signatures of other leaks that hold some of the buffers too, ascending.
+    pub fn also_held_by(&self) -> Vec<&str> {
+        let others = self.shared.iter().flat_map(|shared| &shared.others);
+        let others: BTreeSet<&str> = others.map(String::as_str).collect();
+        others.into_iter().collect()
+    }
 }

@@ -35,6 +35,7 @@ use crate::graph::hide_unless_code;
 use crate::model::counts::LeakTally;
 use crate::model::rank::Rank;
 use crate::model::redact::shorten;
+use crate::model::shared::total;
 use crate::watch::{Frequency, Ignored, News, Next, WatchId};
 
 /// The native half of cyclescope. Use the package `cyclescope`, not this module.
@@ -64,7 +65,7 @@ mod _native {
     use super::{
         check_devices, close, cuda_driver_present, current_rank, drop_deliveries, empty_report,
         find, flush, is_distributed, look, merge, merge_processes, next_delivery, patterns, redact,
-        redacts, select, shown_name, shown_place, start_watch, stop_watch, tallies,
+        redacts, select, shown_name, shown_place, start_watch, stop_watch, tallies, total_bytes,
         unreachable_objects, with_allocations, with_counts, with_occurrences, without_details,
     };
     #[pymodule_export]
@@ -83,6 +84,8 @@ mod _native {
     use crate::model::report::{Buffer, Cut, Known, Library, Step};
     #[pymodule_export]
     use crate::model::retention::{Path, Retention};
+    #[pymodule_export]
+    use crate::model::shared::Shared;
 }
 
 /// `(watch, report, None)` or `(0, None, reason)`.
@@ -195,6 +198,13 @@ fn stop_watch(py: Python<'_>, watch: WatchId) -> PyResult<Bound<'_, PyList>> {
 fn tallies(py: Python<'_>, watch: WatchId) -> PyResult<Bound<'_, PyList>> {
     let tallies = state(py)?.watcher.tallies(watch);
     without_collections(py, || PyList::new(py, tallies))
+}
+
+/// The bytes of several leaks together, what they share once.
+#[pyfunction]
+fn total_bytes(tallies: Vec<LeakTally>) -> u64 {
+    let leaks = tallies.iter();
+    total(leaks.map(|leak| (&*leak.signature, leak.bytes, &*leak.shared)))
 }
 
 /// The strings of a tuple, for which Python makes no iterator.

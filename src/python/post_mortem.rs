@@ -16,6 +16,7 @@ use crate::model::growth::GrowthReport;
 use crate::model::heap::Heap;
 use crate::model::json::versioned;
 use crate::model::post_mortem::{Finding, Numbers, PostMortem};
+use crate::model::words::counted;
 use crate::render::html::live;
 use crate::render::text;
 
@@ -130,9 +131,11 @@ impl Examination {
         if report.leaks.iter().any(|leak| leak.buffers_omitted > 0) {
             pieces.extend(pointers(&inspector.unreachable_memory(py, &devices)?));
         }
-        let count: u64 = report.leaks.iter().map(|leak| leak.count).sum();
         self.found.cycles = Some(Finding {
-            what: format!("{count} groups of unreachable cycles"),
+            what: format!(
+                "{} of unreachable cycles",
+                counted(report.leaks.len() as u64, "leak", "leaks")
+            ),
             bytes: report.bytes_held(),
             would_fit: self.fits_without(pieces),
             details: report

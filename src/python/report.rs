@@ -13,6 +13,7 @@ use crate::capture::is_library_file;
 use crate::graph::hide_unless_code;
 use crate::model::redact::without_folder;
 use crate::model::report::{Buffer, Cut, Known, Library, Report, Step};
+use crate::model::shared::Shared;
 use crate::model::{human_bytes, json, report as model};
 use crate::render::{dot, html, markdown, svg, text};
 
@@ -239,9 +240,14 @@ impl Deref for Leak {
 class! {
     impl Leak {
         get signature: String, pattern: Option<String>, summary: String, count: u64, objects: u64,
-            bytes_held: u64, bytes_shared: u64, also_held_by: Vec<String>, bytes_freed: Option<u64>, buffers: Vec<Buffer>, buffers_omitted: u64,
+            bytes_held: u64, shared: Vec<Shared>, bytes_freed: Option<u64>, buffers: Vec<Buffer>, buffers_omitted: u64,
             cycle: Vec<Step>, cycle_omitted: u64, cuts: Vec<Cut>, library: Option<Library>,
             known: Option<Known>;
+
+        #[getter(also_held_by)]
+        fn other_holders(&self) -> Vec<&str> {
+            model::Leak::also_held_by(self)
+        }
 
         #[getter]
         fn advice(&self) -> &str {

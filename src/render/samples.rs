@@ -54,7 +54,6 @@ pub fn callback() -> Report {
             .into(),
         count: 1,
         bytes_held: 64 << 20,
-        bytes_shared: 0,
         bytes_freed: Some(64 << 20),
         objects: 2,
         cycle: steps(&graph, &[0, 1]),
@@ -66,7 +65,7 @@ pub fn callback() -> Report {
             ..tensor(64 << 20, &[4096, 4096])
         }],
         buffers_omitted: 0,
-        also_held_by: vec![],
+        shared: vec![],
         cuts: vec![Cut {
             owner: owner.into(),
             edge: "._callback".into(),
@@ -210,7 +209,6 @@ fn linked_nodes() -> Leak {
         summary: "Node.next → Node.previous → Node".into(),
         count: 3,
         bytes_held: 3 * ((1 << 30) + 512),
-        bytes_shared: 0,
         bytes_freed: None,
         objects: 6,
         cycle: steps(&graph, &[0, 1]),
@@ -236,7 +234,7 @@ fn linked_nodes() -> Leak {
             },
         ],
         buffers_omitted: 4,
-        also_held_by: vec![],
+        shared: vec![],
         cuts: vec![Cut {
             owner: "Node object".into(),
             edge: ".previous".into(),
@@ -291,7 +289,6 @@ fn exception() -> Leak {
         summary: "RuntimeError.__traceback__ → traceback.tb_frame → run_batch local 'error'".into(),
         count: 1,
         bytes_held: 12 << 20,
-        bytes_shared: 0,
         bytes_freed: Some(200 << 20),
         objects: 3,
         cycle: steps(&graph, &[0, 1, 2]),
@@ -304,7 +301,7 @@ fn exception() -> Leak {
             ..tensor(12 << 20, &[16, 3, 256, 256])
         }],
         buffers_omitted: 0,
-        also_held_by: vec![],
+        shared: vec![],
         cuts: vec![Cut {
             owner: "frame of run_batch".into(),
             edge: "local 'error'".into(),
@@ -352,7 +349,6 @@ pub fn million_ring() -> Report {
         summary: "Link.next → Link.next → … → Link".into(),
         count: 1,
         bytes_held: 2 << 20,
-        bytes_shared: 0,
         bytes_freed: None,
         objects: 1_000_000,
         cycle: steps(&graph, &[0, 1, 2, 3, 4, 5, 6, 7]),
@@ -365,7 +361,7 @@ pub fn million_ring() -> Report {
             ..tensor(2 << 20, &[1024, 512])
         }],
         buffers_omitted: 0,
-        also_held_by: vec![],
+        shared: vec![],
         cuts: vec![],
         advice: Advice::default(),
         graph,

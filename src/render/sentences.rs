@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::model::report::{Buffer, Cut, Leak, Location, Occurrence};
+use crate::model::shared::{OTHERS, SETS};
 use crate::model::words::{buffer_count, counted, element_type, grouped, human_bytes, name, utc};
 
 /// Names longer than this are shortened in their middle.
@@ -71,16 +72,20 @@ pub fn held(leak: &Leak) -> String {
 
 /// A sentence about the other leaks that hold the same memory, if there are any.
 pub fn also_held(leak: &Leak) -> Option<String> {
-    let others = &leak.also_held_by;
+    let others = leak.also_held_by();
     let who = match others.len() {
         0 => return None,
-        1 => format!("leak {} holds", name(&others[0], 16)),
+        1 => format!("leak {} holds", name(others[0], 16)),
         2..=4 => {
             let named: Vec<String> = others.iter().map(|other| name(other, 16)).collect();
             format!("leaks {} hold", named.join(", "))
         }
-        more @ 5..100 => format!("{more} other leaks hold"),
-        _ => "at least 100 other leaks hold".to_owned(),
+        more => {
+            let some_left_out = leak.shared.len() >= SETS
+                || leak.shared.iter().any(|one| one.others.len() >= OTHERS);
+            let at_least = if some_left_out { "at least " } else { "" };
+            format!("{at_least}{more} other leaks hold")
+        }
     };
     let freed = match leak.cuts.iter().all(|cut| cut.proven) {
         true => "; it is freed once all of them are fixed",
@@ -118,7 +123,7 @@ pub fn fix(leak: &Leak) -> String {
         Some(location) => format!("in {}, ", place(location)),
         None => String::new(),
     };
-    if leak.cuts.iter().all(|cut| cut.proven) && leak.also_held_by.is_empty() {
+    if leak.cuts.iter().all(|cut| cut.proven) && leak.shared.is_empty() {
         format!("{place}remove {references}; this frees the memory without a garbage collection.")
     } else if leak.cuts.iter().all(|cut| cut.proven) {
         format!("{place}remove {references}.")

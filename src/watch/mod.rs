@@ -321,7 +321,7 @@ impl Watcher {
             let seen = self.inspector.occurrence_of(leak);
             for watch in &mut concerned {
                 if let Some(tally) = watch.tallies.get_mut(leak.signature()) {
-                    tally.add(&seen);
+                    tally.add(&seen, &leak.shared);
                 }
             }
             false
@@ -390,7 +390,10 @@ impl Watch {
             }
             Entry::Occupied(mut entry) => {
                 let tally = entry.get_mut();
-                leak.occurrences.iter().for_each(|seen| tally.add(seen));
+                let mut shared = &*leak.shared;
+                for seen in &leak.occurrences {
+                    tally.add(seen, std::mem::take(&mut shared));
+                }
                 self.frequency == Frequency::EveryCollection
             }
         }

@@ -1,8 +1,9 @@
 //! What a watch has seen of a leak.
 
 use crate::model::counts::LeakTally;
-use crate::model::occurrences;
 use crate::model::report::{Leak, Occurrence};
+use crate::model::shared::Shared;
+use crate::model::{occurrences, shared};
 
 /// What a watch has seen of one leak, in sums and each time.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,6 +22,7 @@ impl Tally {
                 summary: leak.summary.clone(),
                 count: leak.count,
                 bytes: leak.bytes_held,
+                shared: leak.shared.clone(),
                 largest: leak.bytes_held,
                 first_seen: time,
                 last_seen: time,
@@ -30,8 +32,9 @@ impl Tally {
     }
 
     /// The same leak was seen again.
-    pub(super) fn add(&mut self, seen: &Occurrence) {
+    pub(super) fn add(&mut self, seen: &Occurrence, also: &[Shared]) {
         let sums = &mut self.sums;
+        shared::add(&mut sums.shared, also);
         sums.count += seen.count;
         sums.bytes += seen.bytes;
         sums.largest = sums.largest.max(seen.bytes);

@@ -87,7 +87,8 @@ def test_two_cycles_that_share_an_object() -> None:
     assert (first.cuts[0].edge, second.cuts[0].edge) == (".call", ".me")
     assert first.also_held_by == [second.signature]
     assert second.also_held_by == [first.signature]
-    assert sorted([first.bytes_shared, second.bytes_shared]) == [0, 8 << 10]
+    (shared,) = first.shared
+    assert (shared.others, shared.bytes) == ([second.signature], 8 << 10)
 
 
 def test_two_separate_cycles_with_views_of_one_array() -> None:
@@ -128,3 +129,29 @@ def test_a_watch_counts_each() -> None:
         report = watch.report
     assert report is not None
     assert report.bytes_held == 3 * (8 << 10)
+
+
+def test_what_is_shared_counts_even_if_one_holder_is_left_out() -> None:
+    everything = leaks_of(Trainer)
+    for ignored in everything:
+        Trainer()
+        report = cyclescope.find_tensor_cycles(devices="any", ignore=[ignored.signature])
+        assert len(report.leaks) == 2
+        assert report.bytes_held == 8 << 10
+    some = [leak.signature for leak in everything[:2]]
+    Trainer()
+    report = cyclescope.find_tensor_cycles(devices="any", ignore=some)
+    assert (len(report.leaks), report.bytes_held) == (1, 8 << 10)
+
+
+def test_a_step_counts_the_memory_once() -> None:
+    collector = cyclescope.StepCollector(every=1, devices="any")
+    try:
+        for number in range(3):
+            for _ in range(number + 1):
+                Trainer()
+            found = collector.step()
+            assert found is not None
+            assert found.bytes_held == (number + 1) * (8 << 10)
+    finally:
+        collector.stop()

@@ -75,6 +75,7 @@ for name in (
     "Relief",
     "RetentionPath",
     "RetentionStep",
+    "Shared",
     "Step",
     "StepReport",
 ):

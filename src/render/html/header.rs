@@ -28,10 +28,7 @@ pub fn header(report: &Report) -> Markup {
         .leaks
         .iter()
         .all(|l| !l.cuts.is_empty() && l.cuts.iter().all(|c| c.proven));
-    let shared = report
-        .leaks
-        .iter()
-        .any(|leak| !leak.also_held_by.is_empty());
+    let shared = report.leaks.iter().any(|leak| !leak.shared.is_empty());
     let lead = html! {
         @if report.leaks.is_empty() {
             "None of the unreachable objects held a tensor or other buffer."

@@ -127,6 +127,7 @@ mod tests {
 
     use super::*;
     use crate::model::json::from_json;
+    use crate::model::shared::Shared;
     use crate::render::samples;
 
     /// The page with what it holds compressed in the clear.
@@ -269,7 +270,10 @@ mod tests {
         assert!(!html(&samples::linked_nodes_and_exception()).contains(claim));
         assert!(!html(&samples::million_ring()).contains(claim));
         let mut report = samples::callback();
-        report.leaks[0].also_held_by = vec!["0123456789abcdef".to_owned()];
+        report.leaks[0].shared = vec![Shared {
+            others: vec!["0123456789abcdef".to_owned()],
+            bytes: 64 << 20,
+        }];
         let page = html(&report);
         assert!(!page.contains(claim) && page.contains("references of all leaks frees"));
         assert!(page.contains("Leak 0123456789abcdef holds some of this memory too"));

@@ -190,6 +190,7 @@ fn give_advice(out: &mut Lines, leak: &Leak) {
 mod tests {
     use super::*;
     use crate::model::report::Buffer;
+    use crate::model::shared::Shared;
     use crate::model::words::printable;
     use crate::render::samples;
 
@@ -307,7 +308,10 @@ mod tests {
     fn who_else_holds_the_memory_is_said() {
         let mut report = samples::callback();
         let others = ["0123456789abcdef", "fedcba9876543210"];
-        report.leaks[0].also_held_by = others.map(str::to_owned).to_vec();
+        report.leaks[0].shared = vec![Shared {
+            others: others.map(str::to_owned).to_vec(),
+            bytes: 64 << 20,
+        }];
         report.leaks[0].pattern = None;
         let text = trace(&report);
         assert!(text.contains(
