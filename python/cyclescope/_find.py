@@ -34,17 +34,24 @@ class Uncollected:
 
 
 def find_tensor_cycles(
-    *, devices: Devices | None = None, ignore: Sequence[str] = (), redact: bool = False
+    *,
+    devices: Devices | None = None,
+    ignore: Sequence[str] = (),
+    redact: bool = False,
+    frozen: bool = True,
 ) -> CycleReport:
     """Collect garbage now and report the tensors that only reference cycles kept alive.
 
     The garbage is inspected before finalizers run, so cycles that a finalizer breaks are found
-    too. A full collection follows, and only memory that it freed is reported.
+    too. A full collection follows, and only memory that it freed is reported; and garbage that no
+    collection frees, since ``gc.freeze()`` excluded it (:attr:`Leak.frozen`).
 
     Args:
         devices: Which memory to check; see :func:`warn_tensor_cycles`.
         ignore: Leaks to leave out of the report; see :func:`warn_tensor_cycles`.
         redact: See :func:`warn_tensor_cycles`.
+        frozen: Whether to look for garbage among the objects that ``gc.freeze()`` excluded. This
+            takes as long as a full collection that includes them.
 
     Returns:
         The report; its ``leaks`` are empty if nothing leaked.
@@ -60,7 +67,7 @@ def find_tensor_cycles(
         if redact:
             _native.redact()
         way_out = "Pass find_tensor_cycles(devices='any')"
-        return _native.find(*resolve(devices, ignore, "cuda", way_out))
+        return _native.find(*resolve(devices, ignore, "cuda", way_out), frozen)
 
 
 def assert_no_tensor_cycles(*, devices: Devices | None = None, ignore: Sequence[str] = ()) -> None:

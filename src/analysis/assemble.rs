@@ -142,6 +142,7 @@ impl Described {
             pattern: diagnosis.pattern.map(str::to_owned),
             summary: summary(&steps, cycle_omitted),
             count: 0,
+            frozen: 0,
             bytes_held,
             bytes_freed: None,
             objects: 0,

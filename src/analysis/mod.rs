@@ -5,6 +5,7 @@ mod busy;
 mod cycles;
 mod edges;
 mod found;
+mod frozen;
 mod graphs;
 mod growth;
 mod heap;

@@ -80,7 +80,7 @@ impl Inspector {
 
     /// # Safety
     /// As for [`unreachable`].
-    unsafe fn unreachable_among(
+    pub(super) unsafe fn unreachable_among(
         &self,
         objects: &[*mut ffi::PyObject],
         own_references: i64,

@@ -20,6 +20,8 @@ pub struct GcModule {
     get_objects: Py<PyAny>,
     get_stats: Py<PyAny>,
     get_debug: BuiltinFunction,
+    /// `None` if the program has replaced it.
+    get_freeze_count: Option<BuiltinFunction>,
 }
 
 impl GcModule {
@@ -39,7 +41,21 @@ impl GcModule {
             get_objects: module.getattr("get_objects")?.unbind(),
             get_stats: module.getattr("get_stats")?.unbind(),
             get_debug,
+            get_freeze_count: BuiltinFunction::of(&module, "get_freeze_count", ffi::METH_NOARGS)
+                .ok(),
         })
+    }
+
+    /// All objects that the collector knows, and behind them those of the permanent generation, with the number of the
+    /// former; borrowed. `None` if nothing is frozen, if it is not known where, or if there is no memory to list them.
+    pub fn objects_and_frozen(&self, py: Python<'_>) -> Option<(Vec<*mut ffi::PyObject>, usize)> {
+        // SAFETY: attached. It makes no object but a number.
+        let frozen = unsafe { self.get_freeze_count?.call_unchecked(std::ptr::null_mut()) };
+        let frozen = usize::try_from(frozen).ok().filter(|&count| count > 0)?;
+        let mut objects = self.state?.objects(py, u32::MAX)?;
+        let tracked = objects.len();
+        self.state?.add_frozen(py, frozen, &mut objects)?;
+        Some((objects, tracked))
     }
 
     /// True if the program has garbage saved in place of destroyed.

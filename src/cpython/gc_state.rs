@@ -33,6 +33,8 @@ const ALIAS: usize = 12;
 #[derive(Clone, Copy)]
 pub struct GcState {
     generations: *mut Generation,
+    /// The list of what `gc.freeze()` excludes from collections, where that is known.
+    permanent: Option<*mut CollectorHead>,
     collecting: *const c_int,
     get_debug: BuiltinFunction,
 }
@@ -81,8 +83,11 @@ impl GcState {
                 || (at + 2..at + ALIAS).any(|index| word(index) == generations as usize);
             // From 3.15 on the frame that began the collection lies between.
             let collecting = at - if py.version_info() >= (3, 15) { 2 } else { 1 };
+            // The list of the permanent generation follows, behind the other name if that is here.
+            let next = behind + usize::from(word(behind) == generations as usize);
             is_generational.then_some(Self {
                 generations,
+                permanent: permanent(words.add(next).cast()),
                 collecting: words.add(collecting).cast(),
                 get_debug,
             })
@@ -130,19 +135,62 @@ impl GcState {
     pub fn objects(&self, _py: Python<'_>, oldest: u32) -> Option<Vec<*mut ffi::PyObject>> {
         let mut objects = Vec::new();
         for generation in 0..=(oldest as usize).min(GENERATIONS - 1) {
-            let list = self.head(generation);
-            // SAFETY: attached, and nothing that runs here changes the list: its objects are alive.
-            unsafe {
-                let mut at = (*list).next();
-                while at != list {
-                    if objects.len() == objects.capacity() {
-                        objects.try_reserve(1).ok()?;
-                    }
-                    objects.push(at.add(1).cast());
-                    at = (*at).next();
-                }
-            }
+            // SAFETY: attached, and the head of a list that nothing here changes.
+            unsafe { add_objects(self.head(generation), usize::MAX, &mut objects)? };
         }
         Some(objects)
+    }
+
+    /// Adds the objects of the permanent generation, of which the collector says that there are `count`; borrowed.
+    /// `None` if there are not, or no memory to list them, or the list is not known.
+    pub(super) fn add_frozen(
+        &self,
+        _py: Python<'_>,
+        count: usize,
+        objects: &mut Vec<*mut ffi::PyObject>,
+    ) -> Option<()> {
+        let before = objects.len();
+        // SAFETY: attached, and `permanent` has seen a head of a list, which nothing here changes.
+        unsafe { add_objects(self.permanent?, count, objects)? };
+        (objects.len() - before == count).then_some(())
+    }
+}
+
+/// The permanent generation, if that is what lies here: it has neither a threshold nor a count.
+///
+/// # Safety
+/// Attached, and this is a part of the interpreter's state, of which all that was known has been as expected.
+unsafe fn permanent(generation: *mut Generation) -> Option<*mut CollectorHead> {
+    // SAFETY: by this function's contract. In every CPython that has such a list, it lies here.
+    unsafe {
+        let head = &raw mut (*generation).head;
+        let is_list =
+            (*generation).threshold == 0 && (*generation).count == 0 && (*head).is_linked();
+        is_list.then_some(head)
+    }
+}
+
+/// Adds the objects of a list, those of the first heads that come if there are more than `most`. `None` if there is
+/// no memory for them.
+///
+/// # Safety
+/// Attached, and this is the head of a list of objects that are alive.
+unsafe fn add_objects(
+    list: *mut CollectorHead,
+    most: usize,
+    objects: &mut Vec<*mut ffi::PyObject>,
+) -> Option<()> {
+    let end = objects.len().saturating_add(most);
+    // SAFETY: by this function's contract.
+    unsafe {
+        let mut at = (*list).next();
+        while at != list && objects.len() < end {
+            if objects.len() == objects.capacity() {
+                objects.try_reserve(1).ok()?;
+            }
+            objects.push(at.add(1).cast());
+            at = (*at).next();
+        }
+        (at == list).then_some(())
     }
 }

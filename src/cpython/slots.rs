@@ -29,7 +29,7 @@ impl CollectorHead {
     /// # Safety
     /// The caller is attached to the interpreter, and this is the head of a tracked object, if objects have
     /// one.
-    unsafe fn is_linked(&self) -> bool {
+    pub(super) unsafe fn is_linked(&self) -> bool {
         let own = std::ptr::from_ref(self).cast_mut();
         let (next, previous) = (self.next(), self.previous());
         if (next as usize) < 0x1_0000 || (previous as usize) < 0x1_0000 {

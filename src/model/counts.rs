@@ -91,6 +91,7 @@ fn counted(leak: &mut Leak) -> Leak {
         pattern: leak.pattern.take(),
         summary: std::mem::take(&mut leak.summary),
         count: leak.count,
+        frozen: leak.frozen,
         bytes_held: leak.bytes_held,
         bytes_freed: None,
         objects: leak.objects,

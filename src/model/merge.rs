@@ -131,6 +131,7 @@ fn add_bytes(bytes_held: &mut BTreeMap<String, u64>, signature: &str, bytes: u64
 fn add(leak: &mut Leak, more: &Leak) {
     // Saturating, as files from elsewhere may say anything.
     leak.count = leak.count.saturating_add(more.count);
+    leak.frozen = leak.frozen.saturating_add(more.frozen);
     leak.objects = leak.objects.saturating_add(more.objects);
     leak.bytes_held = leak.bytes_held.saturating_add(more.bytes_held);
     shared::add(&mut leak.shared, &more.shared);

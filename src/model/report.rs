@@ -98,6 +98,9 @@ pub struct Leak {
     pub summary: String,
     /// Number of occurrences.
     pub count: u64,
+    /// How many of these no collection frees: objects that `gc.freeze()` excluded keep them.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub frozen: u64,
     /// Bytes of the buffers that the leak held, each storage counted once.
     pub bytes_held: u64,
     /// Bytes by which the framework's allocator shrank when this leak alone was broken; `None`
@@ -141,7 +144,7 @@ pub struct Leak {
 pub struct Occurrence {
     /// When it ended, in seconds since 1970-01-01 UTC.
     pub time: f64,
-    /// Number of collections combined here.
+    /// Number of collections combined here; 0 for garbage that no collection frees.
     pub collections: u64,
     /// Number of groups of objects that leaked.
     pub count: u64,
@@ -188,6 +191,10 @@ pub struct Known {
     pub link: Option<String>,
     /// What a program can do about it.
     pub remedy: String,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 impl Leak {

@@ -344,16 +344,21 @@ fn empty_report(py: Python<'_>) -> PyResult<CycleReport> {
     Ok(CycleReport::new(Arc::new(report)))
 }
 
-/// Collects now and reports the leaks that it found.
+/// Collects now and reports the leaks that it found; with `frozen`, those too that no collection frees.
 #[pyfunction]
-#[pyo3(signature = (devices, ignore=Vec::new()))]
-fn find(py: Python<'_>, devices: Vec<String>, ignore: Vec<String>) -> PyResult<CycleReport> {
+#[pyo3(signature = (devices, ignore=Vec::new(), frozen=false))]
+fn find(
+    py: Python<'_>,
+    devices: Vec<String>,
+    ignore: Vec<String>,
+    frozen: bool,
+) -> PyResult<CycleReport> {
     let devices = selection(&devices)?;
     let state = state(py)?;
     if let Some(note) = off(py)? {
         return Ok(nothing(py, &state, note));
     }
-    let mut report = state.watcher.find(py, &devices)?;
+    let mut report = state.watcher.find(py, &devices, frozen)?;
     let ignored = Ignored::new(ignore);
     report.leaks.retain(|leak| !ignored.contains(leak));
     let redacted = state.watcher.inspector().redacts();

@@ -239,7 +239,7 @@ impl Deref for Leak {
 
 class! {
     impl Leak {
-        get signature: String, pattern: Option<String>, summary: String, count: u64, objects: u64,
+        get signature: String, pattern: Option<String>, summary: String, count: u64, frozen: u64, objects: u64,
             bytes_held: u64, shared: Vec<Shared>, bytes_freed: Option<u64>, buffers: Vec<Buffer>, buffers_omitted: u64,
             cycle: Vec<Step>, cycle_omitted: u64, cuts: Vec<Cut>, library: Option<Library>,
             known: Option<Known>;

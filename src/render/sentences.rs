@@ -94,6 +94,19 @@ pub fn also_held(leak: &Leak) -> Option<String> {
     Some(format!("{who} some of this memory too{freed}."))
 }
 
+/// What to do about garbage that no collection frees, if there is any.
+pub fn frozen(leak: &Leak) -> Option<String> {
+    let what = match leak.frozen {
+        0 => return None,
+        all if all == leak.count => "no collection frees this garbage".to_owned(),
+        some => format!("no collection frees {} of these", grouped(some)),
+    };
+    Some(format!(
+        "{what}: unreachable objects that `gc.freeze()` excluded from collections keep it. Call `gc.collect()` before \
+         `gc.freeze()`, and freeze only what lives to the end; `gc.unfreeze()` and a collection free what is here now."
+    ))
+}
+
 /// The line and what to change there: the pattern's advice, or else the references to remove.
 pub fn fix(leak: &Leak) -> String {
     if advice_is_fix(leak) {

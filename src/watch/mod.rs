@@ -32,6 +32,7 @@ use crate::collector::Hook;
 use crate::device::DeviceSelection;
 use crate::diagnose::known;
 use crate::model::counts::LeakTally;
+use crate::model::merge::merge;
 use crate::model::report::{Collection, Leak, Occurrence, Report};
 
 /// A watch tells of, and remembers, at most so many distinct leaks: a program that makes classes without
@@ -191,10 +192,16 @@ impl Watcher {
 
     /// Looks for leaks before finalizers run, collects, and reports what went. Where nothing can be
     /// collected (a collection is under way, or the program saves all garbage) it reports what is there.
+    /// With `frozen`, it also reports what no collection frees.
     ///
     /// # Errors
     /// If the inspector is at work on another thread, or memory runs out.
-    pub fn find(&self, py: Python<'_>, devices: &DeviceSelection) -> PyResult<Report> {
+    pub fn find(
+        &self,
+        py: Python<'_>,
+        devices: &DeviceSelection,
+        frozen: bool,
+    ) -> PyResult<Report> {
         let started = Instant::now();
         let all = self
             .devices()
@@ -230,7 +237,27 @@ impl Watcher {
         if went {
             self.tell(py, &report);
         }
-        Ok(about(&report, devices))
+        let report = about(&report, devices);
+        let found = match frozen {
+            true => self.inspector.look_at_frozen(py, devices)?,
+            false => Vec::new(),
+        };
+        if found.is_empty() {
+            return Ok(report);
+        }
+        let started = Instant::now();
+        let collection = Collection {
+            garbage_objects: 0,
+            ..report.collection.clone()
+        };
+        let mut frozen = self.inspector.report(py, found, collection, started);
+        for leak in &mut frozen.leaks {
+            leak.frozen = leak.count;
+            leak.occurrences
+                .iter_mut()
+                .for_each(|seen| seen.collections = 0);
+        }
+        Ok(merge(&[&report, &frozen]).unwrap_or(report))
     }
 
     /// Reports what is garbage now to every watch, without collecting.

@@ -26,6 +26,9 @@ pub fn section(rank: usize, index: usize, leak: &Leak) -> Markup {
                 @if let Some(others) = sentences::also_held(leak) {
                     (entry("Also", &sentence(&others)))
                 }
+                @if let Some(frozen) = sentences::frozen(leak) {
+                    (entry("Frozen", &with_code(&sentence(&frozen))))
+                }
                 (entry("Fix", &with_code(&sentence(&sentences::fix(leak)))))
                 @if let Some(library) = &leak.library { (entry("Library", &of_library(library))) }
                 @if let Some(known) = &leak.known { (entry("Known", &of_known(known))) }

@@ -7,7 +7,7 @@ use crate::model::words::{counted, human_bytes, name, utc};
 use crate::render::diagram;
 use crate::render::lines::{Ink, Lines, WIDTH};
 use crate::render::sentences::{
-    NAME, advice_is_fix, also_held, fix, freed_beyond_held, held, place, reference, seen,
+    NAME, advice_is_fix, also_held, fix, freed_beyond_held, frozen, held, place, reference, seen,
     size_and_cycle, title, whose,
 };
 
@@ -140,6 +140,9 @@ fn draw(out: &mut Lines, leak: &Leak) {
     out.wrapped(Ink::Strong, "  Held: ", &held(leak));
     if let Some(others) = also_held(leak) {
         out.wrapped(Ink::Strong, "  Also: ", &others);
+    }
+    if let Some(frozen) = frozen(leak) {
+        out.wrapped(Ink::Strong, "  Frozen: ", &frozen);
     }
     if let Some(seen) = seen(&leak.occurrences) {
         out.wrapped(Ink::Strong, "  Seen: ", &format!("{seen}."));
