@@ -579,6 +579,9 @@ class Buffer:
     @property
     def has_grad_fn(self) -> bool:
         """True if a tensor on this memory had an autograd graph (``grad_fn``)."""
+    @property
+    def holders(self) -> int:
+        """How many tensors, arrays and other objects of the leak hold this storage."""
 
 @final
 class Cut:

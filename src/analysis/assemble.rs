@@ -65,6 +65,7 @@ impl Described {
                     allocated_at: self.allocated_at(path.buffer),
                     allocation: Vec::new(),
                     has_grad_fn: false,
+                    holders: 1,
                 })
             })
             .collect();
@@ -266,7 +267,13 @@ pub fn distinct_largest_first(buffers: &mut Vec<Buffer>) {
     buffers.sort_by(|a, b| {
         (&a.device, a.pointer, a.path.len()).cmp(&(&b.device, b.pointer, b.path.len()))
     });
-    buffers.dedup_by(|a, b| a.device == b.device && a.pointer == b.pointer);
+    buffers.dedup_by(|a, b| {
+        let is_same = a.device == b.device && a.pointer == b.pointer;
+        if is_same {
+            b.holders += a.holders;
+        }
+        is_same
+    });
     // Of equal size in the order of the drawing, which an address would change from run to run.
     buffers.sort_by(|a, b| {
         let place = |buffer: &Buffer| (std::cmp::Reverse(buffer.bytes), buffer.from_step);

@@ -381,6 +381,7 @@ impl Inspector {
             if let Some(&index) = seen.get(&storage) {
                 let known = &mut held[index];
                 known.buffer.has_grad_fn |= has_grad_fn;
+                known.buffer.holders += 1;
                 known
                     .watch
                     .join(|| frameworks.watch_storage(facts.verdict, &holder, own));
@@ -404,8 +405,10 @@ impl Inspector {
                     allocated_at: None,
                     allocation: Vec::new(),
                     has_grad_fn: false,
+                    holders: 1,
                 });
             row.has_grad_fn = has_grad_fn;
+            row.holders = 1;
             let watch = frameworks.watch_storage(facts.verdict, &holder, own);
             held.push(Held { buffer: row, watch });
         }

@@ -297,7 +297,39 @@ pub struct Buffer {
     /// True if a tensor on this memory had an autograd graph (`grad_fn`).
     #[serde(default)]
     pub has_grad_fn: bool,
+    /// How many tensors, arrays and other objects of the leak hold this storage.
+    #[serde(default = "one")]
+    pub holders: u64,
 }
+
+fn one() -> u64 {
+    1
+}
+
+impl Buffer {
+    /// The bytes of the elements that `dtype` and `shape` tell of, which may be a part of the storage, or the same
+    /// ones several times; `None` if that is not known.
+    pub fn bytes_of_elements(&self) -> Option<u64> {
+        let dtype = self.dtype.as_deref()?;
+        let digits = dtype.trim_start_matches(|c: char| !c.is_ascii_digit());
+        let bytes = match (dtype, digits.parse::<u64>()) {
+            ("bool", _) => 1,
+            (_, Ok(bits))
+                if bits % 8 == 0 && ELEMENTS.contains(&&dtype[..dtype.len() - digits.len()]) =>
+            {
+                bits / 8
+            }
+            _ => return None,
+        };
+        let shape = &self.shape.as_ref()?.0;
+        shape
+            .iter()
+            .try_fold(bytes, |product, &extent| product.checked_mul(extent))
+    }
+}
+
+/// Names of element types, without the number of bits that follows.
+const ELEMENTS: [&str; 5] = ["float", "bfloat", "int", "uint", "complex"];
 
 /// How long each dimension of an array is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

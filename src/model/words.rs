@@ -232,15 +232,22 @@ pub fn without_indices(text: &str) -> String {
     out + rest
 }
 
-/// What a buffer is made of: `float32[4096, 4096]`, `raw storage`.
+/// What a buffer is made of: `float32[4096, 4096]`, `raw storage`; and the size of that, if it is not the storage's:
+/// `float32[2048] (8.0 KiB)`.
 pub fn element_type(buffer: &Buffer) -> String {
     let shape = buffer.shape.as_ref();
     let shape = shape.map(|extents| name(&extents.to_string(), 80));
     let dtype = buffer.dtype.as_ref().map(|dtype| name(dtype, 80));
-    match (dtype, shape) {
+    let mut elements = match (dtype, shape) {
         (None, None) => "raw storage".to_owned(),
         (dtype, shape) => dtype.unwrap_or_default() + &shape.unwrap_or_default(),
+    };
+    match buffer.bytes_of_elements() {
+        Some(bytes) if bytes < buffer.bytes => elements += &format!(" ({})", human_bytes(bytes)),
+        Some(bytes) if bytes > buffer.bytes => elements += " (expanded)",
+        _ => {}
     }
+    elements
 }
 
 /// How many buffers the leak held, listed or not.

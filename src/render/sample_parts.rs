@@ -126,5 +126,6 @@ pub fn tensor(bytes: u64, shape: &[u64]) -> Buffer {
         allocated_at: None,
         allocation: vec![],
         has_grad_fn: false,
+        holders: 1,
     }
 }

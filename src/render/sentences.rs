@@ -228,10 +228,22 @@ pub fn reference(cut: &Cut) -> String {
     format!("{} of {}", name(&cut.edge, NAME), name(&cut.owner, NAME))
 }
 
-/// A buffer in a few words: `torch.Tensor float32[4096, 4096] of 64.0 MiB on cuda:0`.
+/// A buffer in a few words: `torch.Tensor float32[4096, 4096] of 64.0 MiB on cuda:0`, or, if it is not all of its
+/// storage, `torch.Tensor float32[2048] (8.0 KiB) in a storage of 16.0 KiB on cuda:0`.
 pub fn describe(buffer: &Buffer) -> String {
+    let of = match buffer.bytes_of_elements() {
+        Some(bytes) if bytes != buffer.bytes => "in a storage of",
+        _ => "of",
+    };
+    let others = match buffer.holders {
+        0 | 1 => String::new(),
+        holders => format!(
+            ", shared with {}",
+            counted(holders - 1, "other object", "other objects")
+        ),
+    };
     format!(
-        "{} {} of {} on {}",
+        "{} {} {of} {} on {}{others}",
         name(&buffer.type_name, NAME),
         element_type(buffer),
         human_bytes(buffer.bytes),

@@ -20,7 +20,7 @@ pub fn buffers(leak: &Leak) -> Markup {
             h3 { "Held memory" }
             (table(
                 None,
-                &["Size", "Holder", "Elements", "Device", "Address", "Path from the cycle"],
+                &["Storage", "Holder", "Elements", "Device", "Address", "Path from the cycle"],
                 listed.map(|buffer| row(leak, buffer)),
             ))
             @if more > 0 {
@@ -35,7 +35,12 @@ fn row(leak: &Leak, buffer: &Buffer) -> Markup {
     html! {
         tr {
             td.number { (human_bytes(buffer.bytes)) }
-            td { (name(&buffer.type_name, 80)) }
+            td {
+                (name(&buffer.type_name, 80))
+                @if buffer.holders > 1 {
+                    p.more { "and " (counted(buffer.holders - 1, "other object", "other objects")) }
+                }
+            }
             td.elements { (element_type(buffer)) }
             td { (name(&buffer.device, 40)) }
             td.address {
