@@ -39,6 +39,7 @@ def find_tensor_cycles(
     ignore: Sequence[str] = (),
     redact: bool = False,
     frozen: bool = True,
+    min_bytes: int = 0,
 ) -> CycleReport:
     """Collect garbage now and report the tensors that only reference cycles kept alive.
 
@@ -52,43 +53,49 @@ def find_tensor_cycles(
         redact: See :func:`warn_tensor_cycles`.
         frozen: Whether to look for garbage among the objects that ``gc.freeze()`` excluded. This
             takes as long as a full collection that includes them.
+        min_bytes: Leave out leaks that held less.
 
     Returns:
         The report; its ``leaks`` are empty if nothing leaked.
 
     Raises:
-        ValueError: If ``devices`` names no device, ``ignore`` is not a list of names, or a setting
-            is invalid.
+        ValueError: If ``devices`` names no device, ``ignore`` is not a list of names,
+            ``min_bytes`` is not a number of bytes, or a setting is invalid.
     """
     with Uncollected():
         from cyclescope import _native
-        from cyclescope._watch import resolve
+        from cyclescope._watch import at_least, resolve
 
         if redact:
             _native.redact()
         way_out = "Pass find_tensor_cycles(devices='any')"
-        return _native.find(*resolve(devices, ignore, "cuda", way_out), frozen)
+        found = _native.find(*resolve(devices, ignore, "cuda", way_out), frozen)
+        return at_least(min_bytes, found)
 
 
-def assert_no_tensor_cycles(*, devices: Devices | None = None, ignore: Sequence[str] = ()) -> None:
+def assert_no_tensor_cycles(
+    *, devices: Devices | None = None, ignore: Sequence[str] = (), min_bytes: int = 0
+) -> None:
     """Collect garbage now and raise :class:`TensorCycleError` if cycles kept tensors alive.
 
     Args:
         devices: Which memory to check; see :func:`forbid_tensor_cycles`.
         ignore: Leaks that are allowed; see :func:`warn_tensor_cycles`.
+        min_bytes: Allow leaks that held less.
 
     Raises:
         TensorCycleError: If a cycle kept a tensor alive. The error carries the report.
-        ValueError: If ``devices`` names no device, ``ignore`` is not a list of names, or a setting
-            is invalid.
+        ValueError: If ``devices`` names no device, ``ignore`` is not a list of names,
+            ``min_bytes`` is not a number of bytes, or a setting is invalid.
     """
     __tracebackhide__ = True
     with Uncollected():
         from cyclescope import _native
-        from cyclescope._watch import resolve
+        from cyclescope._watch import at_least, resolve
 
         way_out = "Pass assert_no_tensor_cycles(devices='any')"
-        report = _native.find(*resolve(devices, ignore, "any", way_out))
+        found = _native.find(*resolve(devices, ignore, "any", way_out))
+        report = at_least(min_bytes, found)
     if report.leaks:
         from cyclescope._forbid import TensorCycleError
 

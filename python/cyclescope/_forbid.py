@@ -12,7 +12,8 @@ from cyclescope import _native
 from cyclescope._native import CycleReport
 from cyclescope._off import OFF
 from cyclescope._selection import Devices
-from cyclescope._watch import Watch, resolve
+from cyclescope._settings import check_min_bytes
+from cyclescope._watch import Watch, at_least, resolve
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -82,9 +83,10 @@ def _clean_up() -> None:
 class ForbiddenCycles:
     """The context manager and decorator that :func:`forbid_tensor_cycles` returns."""
 
-    def __init__(self, devices: list[str], ignore: list[str]) -> None:
+    def __init__(self, devices: list[str], ignore: list[str], min_bytes: int) -> None:
         self._devices = devices
         self._ignore = ignore
+        self._min_bytes = min_bytes
         # A stack, because the same object may be entered again inside its own block.
         self._recorders: list[Recorder] = []
 
@@ -102,7 +104,7 @@ class ForbiddenCycles:
         recorder = self._recorders.pop()
         try:
             # An exception raised by the block takes precedence.
-            report = recorder.take() if kind is None else None
+            report = at_least(self._min_bytes, recorder.take()) if kind is None else None
         finally:
             recorder.stop()
         if report is not None and report.leaks:
@@ -151,11 +153,11 @@ class ForbiddenCycles:
 
     def _another(self) -> ForbiddenCycles:
         """A separate object for each call, because calls may run concurrently."""
-        return ForbiddenCycles(self._devices, self._ignore)
+        return ForbiddenCycles(self._devices, self._ignore, self._min_bytes)
 
 
 def forbid_tensor_cycles(
-    *, devices: Devices | None = None, ignore: Sequence[str] = ()
+    *, devices: Devices | None = None, ignore: Sequence[str] = (), min_bytes: int = 0
 ) -> ForbiddenCycles:
     """Raise :class:`TensorCycleError` if a block or function leaks a tensor through a cycle.
 
@@ -168,10 +170,12 @@ def forbid_tensor_cycles(
         devices: Which memory to check. The default, ``"any"``, includes host memory, so the check
             also works on machines without a GPU.
         ignore: Leaks that are allowed; see :func:`warn_tensor_cycles`.
+        min_bytes: Allow leaks that held less.
 
     Raises:
-        ValueError: If ``devices`` names no device, ``ignore`` is not a list of names, or a setting
-            is invalid.
+        ValueError: If ``devices`` names no device, ``ignore`` is not a list of names,
+            ``min_bytes`` is not a number of bytes, or a setting is invalid.
     """
     way_out = "Pass forbid_tensor_cycles(devices='any')"
-    return ForbiddenCycles(*resolve(devices, ignore, "any", way_out))
+    checked = resolve(devices, ignore, "any", way_out)
+    return ForbiddenCycles(*checked, check_min_bytes(min_bytes))

@@ -307,6 +307,9 @@ class CycleReport:
     def time(self) -> float:
         """Time when the collection ended, in seconds since 1970."""
     @property
+    def importing(self) -> str | None:
+        """The library module that was being imported meanwhile, if any."""
+    @property
     def pause_us(self) -> int:
         """How long the inspection and analysis paused the program, in microseconds."""
     def to_html(self) -> str:
@@ -448,6 +451,9 @@ class LeakTally:
     @property
     def last_seen(self) -> float:
         """When it was seen last, in seconds since 1970."""
+    @property
+    def reported(self) -> bool:
+        """False while it has held less than the ``min_bytes`` of the watch."""
     def __eq__(self, other: object, /) -> bool: ...
     def __ne__(self, other: object, /) -> bool: ...
 
@@ -833,7 +839,12 @@ def call_in_main_thread(function: Callable[[], object]) -> None: ...
 def check_devices(devices: list[str]) -> None: ...
 def cuda_driver_present() -> bool: ...
 def start_watch(
-    devices: tuple[str, ...], once_per_leak: bool, ignore: tuple[str, ...], thorough: bool
+    devices: tuple[str, ...],
+    once_per_leak: bool,
+    ignore: tuple[str, ...],
+    thorough: bool,
+    min_host_bytes: int,
+    min_device_bytes: int,
 ) -> int: ...
 def stop_watch(watch: int) -> list[LeakTally]: ...
 def tallies(watch: int) -> list[LeakTally]: ...

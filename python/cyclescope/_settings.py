@@ -42,6 +42,9 @@ class Settings:
     """A :class:`LeakMonitor` samples every N steps."""
     redact: bool = False
     """Leave the program's data and folders out of every report; see :func:`warn_tensor_cycles`."""
+    min_bytes: int | None = None
+    """The watch warns of a leak once it has held this many bytes; None for 1 MiB of host memory, or
+    any device memory."""
     origins: Mapping[str, str] = field(default_factory=dict, compare=False)
     """Where each setting comes from. Settings that are not listed have their default."""
 
@@ -119,7 +122,7 @@ def _from_text(name: str, text: str) -> object:
             text.strip().lower(),
             False if text.strip().lower() in ("0", "false", "no", "off") else text,
         )
-    if name in ("every", "growth_every"):
+    if name in ("every", "growth_every", "min_bytes"):
         return int(text) if text.strip().isdecimal() else text
     return text
 
@@ -211,6 +214,12 @@ def _bool(name: str, value: object) -> bool:
     return value
 
 
+def _min_bytes(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
+        raise ValueError(f"min_bytes must be a number of bytes from 0 on, not {value!r}")
+    return value
+
+
 def _every(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ValueError(f"every must be a positive number of steps, not {value!r}")
@@ -225,6 +234,7 @@ _READERS: dict[str, Callable[[object], Any]] = {
     "every": _every,
     "growth_every": _every,
     "redact": _redact,
+    "min_bytes": _min_bytes,
 }
 _VARIABLES = tuple(f"{PREFIX}{name.upper()}" for name in _READERS)
 
@@ -236,6 +246,15 @@ def check_every(value: object) -> int:
         ValueError: If it is not a positive integer.
     """
     return _every(value)
+
+
+def check_min_bytes(value: object) -> int:
+    """Validate a number of bytes.
+
+    Raises:
+        ValueError: If it is not a number from 0 on.
+    """
+    return _min_bytes(value)
 
 
 def _known(name: str) -> str:

@@ -13,10 +13,13 @@ from cyclescope import _history, _native, _teller
 from cyclescope._native import CycleReport, LeakTally
 from cyclescope._off import OFF
 from cyclescope._selection import Devices, StrPath, ignored_names
-from cyclescope._settings import settings
+from cyclescope._settings import check_min_bytes, settings
 
 if TYPE_CHECKING:
     from cyclescope._reporter import Reporter
+
+MIN_HOST_BYTES = 2**20
+"""A leak of host memory is warned of once it has held this many bytes, if nothing else is said."""
 
 STOP_SECONDS = 30.0
 """How long :meth:`Watch.stop` waits for reports: the first may read a large memory history."""
@@ -42,6 +45,7 @@ class Watch:
         closing: Callable[[int], None] | None = None,
         record_history: bool = False,
         thorough: bool = False,
+        min_bytes: tuple[int, int] = (0, 0),
         reporter: Reporter | None = None,
     ) -> None:
         self._reporter = reporter
@@ -49,7 +53,9 @@ class Watch:
             self._final = []
             return
         self._history = _history.start() if record_history else None
-        self._number = _native.start_watch(tuple(devices), once_per_leak, tuple(ignore), thorough)
+        self._number = _native.start_watch(
+            tuple(devices), once_per_leak, tuple(ignore), thorough, *min_bytes
+        )
         self._farewell = farewell
         self._closing = closing
         history = self._history
@@ -135,6 +141,7 @@ def warn_tensor_cycles(
     ignore: Sequence[str] = (),
     record_history: bool | None = None,
     redact: bool = False,
+    min_bytes: int | None = None,
 ) -> Watch:
     """Log a warning whenever the garbage collector frees a tensor that only a cycle kept alive.
 
@@ -161,10 +168,13 @@ def warn_tensor_cycles(
             and variables stay. Redaction applies to everything that cyclescope reports from then
             on in this process, including :func:`heap`, :func:`why_alive`, :class:`LeakMonitor`
             and :func:`on_oom`.
+        min_bytes: Warn of a leak once it has held this many bytes in total. By default 1 MiB for
+            host memory, since programs and libraries often leave small arrays in cycles, and 0 for
+            device memory. Smaller leaks are counted in :attr:`Watch.leaks`.
 
     Raises:
-        ValueError: If ``devices`` names no device, ``ignore`` is not a list of names, or a setting
-            is invalid.
+        ValueError: If ``devices`` names no device, ``ignore`` is not a list of names,
+            ``min_bytes`` is not a number of bytes, or a setting is invalid.
         OSError: If ``report_dir`` is not writable.
     """
     configured = settings()
@@ -172,6 +182,7 @@ def warn_tensor_cycles(
         _native.redact()
     way_out = "Pass warn_tensor_cycles(devices='any')"
     names, ignored = resolve(devices, ignore, "cuda", way_out)
+    least = configured.min_bytes if min_bytes is None else check_min_bytes(min_bytes)
     if OFF:
         return Watch(names, lambda _: None, once_per_leak=True)
     from cyclescope._reporter import Reporter
@@ -180,8 +191,9 @@ def warn_tensor_cycles(
 
     def warn(report: CycleReport) -> None:
         page = reporter.write(report)
+        found = f" · found during the import of {report.importing}" if report.importing else ""
         for leak in report.leaks:
-            _teller.logger.warning("%s%s", leak, f" · page: {page}" if page else "")
+            _teller.logger.warning("%s%s%s", leak, found, f" · page: {page}" if page else "")
 
     watch = Watch(
         names,
@@ -192,6 +204,7 @@ def warn_tensor_cycles(
         closing=reporter.complete,
         reporter=reporter,
         record_history=configured.record_history if record_history is None else record_history,
+        min_bytes=(MIN_HOST_BYTES, 0) if least is None else (least, least),
     )
     _warners.add(watch)
     return watch
@@ -272,6 +285,17 @@ def resolve(
     return names, ignored
 
 
+def at_least(min_bytes: int, report: CycleReport) -> CycleReport:
+    """The report without leaks that held less.
+
+    Raises:
+        ValueError: If ``min_bytes`` is not a number of bytes.
+    """
+    check_min_bytes(min_bytes)
+    large = [leak.signature for leak in report.leaks if leak.bytes_held >= min_bytes]
+    return report if len(large) == len(report.leaks) else _native.select(report, large)
+
+
 _said = False
 
 
@@ -308,14 +332,13 @@ def _say_if_blind(names: list[str], way_out: str) -> None:
 
 
 def _summary(watch: Watch) -> None:
-    leaks = watch.leaks
+    leaks = [leak for leak in watch.leaks if leak.reported]
     if not leaks:
         return
     total = sum(leak.count for leak in leaks)
     lines = [
-        f"{len(leaks)} distinct reference cycles kept tensors alive, {total} occurrences:"
-        if len(leaks) > 1
-        else f"1 distinct reference cycle kept tensors alive, {total} occurrences:"
+        f"{len(leaks)} distinct reference cycle{'s' * (len(leaks) > 1)} kept tensors alive, "
+        f"{total} occurrence{'s' * (total > 1)}:"
     ]
     lines += [
         f"  {leak.count} × {leak.summary} [{leak.signature}], "
@@ -324,4 +347,10 @@ def _summary(watch: Watch) -> None:
     ]
     if len(leaks) > 10:
         lines.append(f"  and {len(leaks) - 10} more")
+    small = [leak for leak in watch.leaks if not leak.reported]
+    if small:
+        lines.append(
+            f"Smaller than min_bytes, and not warned of: {len(small)} more, "
+            f"{_native.total_bytes(small):,} bytes in total"
+        )
     _teller.logger.warning("%s", "\n".join(lines))

@@ -8,7 +8,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 
 use super::found::Found;
-use super::process::{framework_versions, process, process_group, rank};
+use super::process::{framework_versions, importing, process, process_group, rank};
 use super::room::{FEW, ROOM_FOR_OBJECT, ask_for_room};
 use crate::capture::{Classes, class_name, globals_used};
 use crate::cpython::{Builtins, GcModule, HeadLayout, Layouts, TypeTable, module_count};
@@ -111,6 +111,7 @@ impl Inspector {
             generation: oldest,
             garbage_objects: count as u64,
             pause_us: 0,
+            importing: None,
         };
         let mut report = self.report(py, found, collection, started);
         Self::finish(&mut report, self.redacts(), Self::rank(py));
@@ -270,6 +271,7 @@ impl Inspector {
     ) -> Report {
         let leaks = found.into_iter().map(Found::into_leak).collect();
         collection.pause_us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
+        collection.importing = importing(py, &self.builtins);
         let mut report = Report::new(self.process_now(py), now(), collection);
         report.leaks = leaks;
         report.sort_leaks();

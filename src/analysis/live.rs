@@ -10,11 +10,12 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::Inspector;
 use super::busy::busy;
 use super::edges::Edges;
+use super::process::is_library_module;
 use crate::capture::{
-    Csr, LiveObjects, NotTaken, ReferenceName, RunningFrame, is_in_package, is_library_file,
-    running_frames, thread_names,
+    Csr, LiveObjects, NotTaken, ReferenceName, RunningFrame, is_in_package, running_frames,
+    thread_names,
 };
-use crate::cpython::{Builtins, ObjectKind, TypeTable, dict_items, find_item, text_of};
+use crate::cpython::{Builtins, ObjectKind, TypeTable, dict_items, text_of};
 use crate::device::DeviceBuffer;
 use crate::graph::ShortestPaths;
 
@@ -461,15 +462,4 @@ impl OwnObjects {
 fn is_own_module(name: &str) -> bool {
     let rest = name.strip_prefix("cyclescope");
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-}
-
-/// True for a module whose file is a library's, or that has none.
-fn is_library_module(module: &Bound<'_, PyAny>) -> bool {
-    let Ok(module) = module.cast::<PyModule>() else {
-        return true;
-    };
-    let names = module.dict();
-    let file = find_item("__file__", |f| dict_items(names.as_any(), f));
-    file.and_then(|file| text_of(&file))
-        .is_none_or(|file| is_library_file(&file))
 }

@@ -1,9 +1,13 @@
 //! The process that a report is about.
 
+use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyBool, PyDict, PyModule};
 
-use crate::cpython::{imported, new_text, text_of};
+use crate::capture::is_library_file;
+use crate::cpython::{
+    Builtins, attributes, dict_items, find_item, imported, module_count, new_text, text_of,
+};
 use crate::model::rank::Rank;
 use crate::model::report::Process;
 
@@ -62,6 +66,47 @@ pub(super) fn process_group(py: Python<'_>) -> Option<Bound<'_, PyDict>> {
     };
     let is_there = says(intern!(py, "is_available"))? && says(intern!(py, "is_initialized"))?;
     is_there.then_some(distributed)
+}
+
+/// So many modules that were imported last are asked whether their import has ended.
+const RECENT: usize = 256;
+
+/// The library module that is being imported now, the outermost one; `None` if none is, or it began long before.
+///
+/// `importlib` marks its specification (`_load_unlocked` in Lib/importlib/_bootstrap.py).
+pub(super) fn importing(py: Python<'_>, builtins: &Builtins) -> Option<String> {
+    // SAFETY: attached; the dict is borrowed from the interpreter.
+    let modules = unsafe { Bound::from_borrowed_ptr_or_opt(py, ffi::PyImport_GetModuleDict()) }?;
+    let mut left = module_count(py);
+    let mut found = None;
+    dict_items(&modules, &mut |name, module| {
+        left = left.saturating_sub(1);
+        if left < RECENT && is_being_imported(builtins, module) && is_library_module(module) {
+            found = text_of(name);
+        }
+        found.is_none()
+    });
+    found
+}
+
+fn is_being_imported(builtins: &Builtins, module: &Bound<'_, PyAny>) -> bool {
+    let spec = || {
+        let names = module.cast_exact::<PyModule>().ok()?.dict();
+        let spec = names.get_item(intern!(module.py(), "__spec__")).ok()??;
+        attributes::attribute(builtins, &spec, "_initializing")
+    };
+    spec().is_some_and(|flag| flag.is(PyBool::new(module.py(), true)))
+}
+
+/// True for a module whose file is a library's.
+pub(super) fn is_library_module(module: &Bound<'_, PyAny>) -> bool {
+    let Ok(module) = module.cast::<PyModule>() else {
+        return true;
+    };
+    let names = module.dict();
+    let file = find_item("__file__", |f| dict_items(names.as_any(), f));
+    file.and_then(|file| text_of(&file))
+        .is_none_or(|file| is_library_file(&file))
 }
 
 #[cfg(unix)]

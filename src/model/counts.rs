@@ -28,6 +28,8 @@ pub struct LeakTally {
     /// When it was seen first and last, in seconds since 1970-01-01 UTC.
     pub first_seen: f64,
     pub last_seen: f64,
+    /// False while it has held less than the watch tells of.
+    pub reported: bool,
 }
 
 impl Report {

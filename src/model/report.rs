@@ -83,6 +83,9 @@ pub struct Collection {
     pub garbage_objects: u64,
     /// How long the inspection and analysis paused the program, in microseconds.
     pub pause_us: u64,
+    /// The library module that was being imported meanwhile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub importing: Option<String>,
 }
 
 /// One leak: reference cycles that kept device memory alive for one cause, and all others with the same

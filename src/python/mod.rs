@@ -36,7 +36,7 @@ use crate::model::counts::LeakTally;
 use crate::model::rank::Rank;
 use crate::model::redact::shorten;
 use crate::model::shared::total;
-use crate::watch::{Frequency, Ignored, News, Next, WatchId};
+use crate::watch::{Frequency, Ignored, Least, News, Next, WatchId};
 
 /// The native half of cyclescope. Use the package `cyclescope`, not this module.
 #[pymodule]
@@ -166,6 +166,8 @@ fn start_watch(
     once_per_leak: bool,
     ignore: &Bound<'_, PyTuple>,
     thorough: bool,
+    min_host_bytes: u64,
+    min_device_bytes: u64,
 ) -> PyResult<WatchId> {
     let devices = selection(&strings(devices)?)?;
     let ignore = strings(ignore)?;
@@ -179,9 +181,13 @@ fn start_watch(
     if !state.watcher.deliveries().is_closed() {
         state.ensure_hook(py)?;
     }
-    Ok(state
-        .watcher
-        .add_watch(devices, frequency, Ignored::new(ignore), thorough))
+    let least = Least {
+        host: min_host_bytes,
+        device: min_device_bytes,
+    };
+    let ignored = Ignored::new(ignore);
+    let watcher = &state.watcher;
+    Ok(watcher.add_watch(devices, frequency, ignored, least, thorough))
 }
 
 /// Ends a watch and returns what it saw.

@@ -162,6 +162,11 @@ impl CycleReport {
     }
 
     #[getter]
+    fn importing(&self) -> Option<&str> {
+        self.report.collection.importing.as_deref()
+    }
+
+    #[getter]
     fn pause_us(&self) -> u64 {
         self.report.collection.pause_us
     }

@@ -24,6 +24,7 @@ pub fn report(leaks: Vec<Leak>, garbage_objects: u64) -> Report {
             generation: Some(2),
             garbage_objects,
             pause_us: 1_240,
+            importing: None,
         },
         leaks,
         notes: vec![],

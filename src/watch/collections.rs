@@ -313,6 +313,7 @@ impl Watcher {
             generation: Some(info.generation),
             garbage_objects: objects as u64,
             pause_us: 0,
+            importing: None,
         };
         let mut report = self.inspector.report(py, found, collection, began);
         report.notes = notes;

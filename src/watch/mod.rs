@@ -33,7 +33,7 @@ use crate::device::DeviceSelection;
 use crate::diagnose::known;
 use crate::model::counts::LeakTally;
 use crate::model::merge::merge;
-use crate::model::report::{Collection, Leak, Occurrence, Report};
+use crate::model::report::{Buffer, Collection, Leak, Occurrence, Report};
 
 /// A watch tells of, and remembers, at most so many distinct leaks: a program that makes classes without
 /// end must not make it remember without end.
@@ -42,6 +42,9 @@ const LEAK_LIMIT: usize = 1000;
 /// Garbage of more objects than this goes unexamined, which is said once: it would take the program
 /// seconds, and gigabytes, in the middle of whatever it does.
 const MOST: usize = 2_000_000;
+
+/// The device of host memory.
+const HOST: &str = "cpu";
 
 /// Names a watch.
 pub type WatchId = u64;
@@ -53,11 +56,20 @@ pub enum Frequency {
     OncePerLeak,
 }
 
+/// A leak is told of once it has held so many bytes in all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Least {
+    /// If all its memory is the host's.
+    pub host: u64,
+    pub device: u64,
+}
+
 struct Watch {
     id: WatchId,
     devices: DeviceSelection,
     frequency: Frequency,
     ignored: Ignored,
+    least: Least,
     /// Every collection is looked at beforehand, so that no finalizer hides a leak.
     thorough: bool,
     tallies: HashMap<String, Tally>,
@@ -134,6 +146,7 @@ impl Watcher {
         devices: DeviceSelection,
         frequency: Frequency,
         ignored: Ignored,
+        least: Least,
         thorough: bool,
     ) -> WatchId {
         // Unique in the program and all its forked children: a child inherits its parent's handles,
@@ -146,6 +159,7 @@ impl Watcher {
             devices,
             frequency,
             ignored,
+            least,
             thorough,
             tallies: HashMap::new(),
             overflowed: false,
@@ -231,6 +245,7 @@ impl Watcher {
             generation: Some(2),
             garbage_objects: objects as u64,
             pause_us: 0,
+            importing: None,
         };
         let mut report = self.inspector.report(py, found, collection, started);
         report.notes = notes;
@@ -274,6 +289,7 @@ impl Watcher {
                 generation: None,
                 garbage_objects: objects as u64,
                 pause_us: 0,
+                importing: None,
             };
             let report = self.inspector.report(py, found, collection, started);
             self.tell(py, &report);
@@ -342,7 +358,7 @@ impl Watcher {
                 .iter_mut()
                 .filter(|watch| leak.buffers().any(|b| watch.devices.contains(&b.device)))
                 .collect();
-            if !concerned.iter().all(|watch| watch.has_told(leak)) {
+            if !concerned.iter().all(|watch| watch.is_told(leak)) {
                 return true;
             }
             let seen = self.inspector.occurrence_of(leak);
@@ -401,9 +417,14 @@ impl Watcher {
 }
 
 impl Watch {
-    /// True if the leak was told, and need not be told again.
-    fn has_told(&self, leak: &Found) -> bool {
-        self.frequency == Frequency::OncePerLeak && self.tallies.contains_key(leak.signature())
+    /// True if the leak is known, and need not be told (again).
+    fn is_told(&self, leak: &Found) -> bool {
+        let is_told = |tally: &Tally| {
+            let bytes = tally.sums.bytes.saturating_add(leak.bytes_held());
+            tally.sums.reported || !self.least.is_reached(bytes, leak.buffers())
+        };
+        self.frequency == Frequency::OncePerLeak
+            && self.tallies.get(leak.signature()).is_some_and(is_told)
     }
 
     /// Counts a leak; true if the watch is to be told of it.
@@ -412,8 +433,9 @@ impl Watch {
         match self.tallies.entry(leak.signature.clone()) {
             Entry::Vacant(_) if full => self.frequency == Frequency::EveryCollection,
             Entry::Vacant(entry) => {
-                entry.insert(Tally::of(leak, time));
-                true
+                let sums = &mut entry.insert(Tally::of(leak, time)).sums;
+                sums.reported = self.least.is_reached(sums.bytes, leak.buffers.iter());
+                sums.reported
             }
             Entry::Occupied(mut entry) => {
                 let tally = entry.get_mut();
@@ -421,9 +443,23 @@ impl Watch {
                 for seen in &leak.occurrences {
                     tally.add(seen, std::mem::take(&mut shared));
                 }
-                self.frequency == Frequency::EveryCollection
+                let sums = &mut tally.sums;
+                let is_reached = self.least.is_reached(sums.bytes, leak.buffers.iter());
+                let is_new = is_reached && !std::mem::replace(&mut sums.reported, is_reached);
+                is_new || (is_reached && self.frequency == Frequency::EveryCollection)
             }
         }
+    }
+}
+
+impl Least {
+    /// True if a leak of these buffers that has held so many bytes is to be told of.
+    fn is_reached<'a>(self, bytes: u64, mut buffers: impl Iterator<Item = &'a Buffer>) -> bool {
+        let least = match buffers.all(|buffer| buffer.device == HOST) {
+            true => self.host,
+            false => self.device,
+        };
+        bytes >= least
     }
 }
 

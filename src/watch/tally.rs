@@ -26,6 +26,7 @@ impl Tally {
                 largest: leak.bytes_held,
                 first_seen: time,
                 last_seen: time,
+                reported: false,
             },
             occurrences: leak.occurrences.clone(),
         }

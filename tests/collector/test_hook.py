@@ -314,7 +314,7 @@ interpreters.destroy(new)
 
 
 def test_the_hook_is_where_it_says() -> None:
-    watch = _native.start_watch(("any",), False, (), False)
+    watch = _native.start_watch(("any",), False, (), False, 0, 0)
     assert type(gc.callbacks[-1]).__name__ == "Hook"
     _native.stop_watch(watch)
     assert "Hook" not in [type(c).__name__ for c in gc.callbacks]

@@ -229,7 +229,7 @@ NATIVE = """
 from cyclescope import _native
 
 def begin():
-    return _native.start_watch(("any",), False, (), False)
+    return _native.start_watch(("any",), False, (), False, 0, 0)
 
 def count(watch):
     return _native.tallies(watch)

@@ -20,6 +20,16 @@ from cyclescope._off import OFF, VARIABLE
 from cyclescope._settings import settings
 
 FRAMEWORKS = ("torch", "numpy", "cupy", "jax", "lightning", "transformers", "pytest")
+SETTINGS = (
+    "devices",
+    "ignore",
+    "report_dir",
+    "record_history",
+    "every",
+    "growth_every",
+    "redact",
+    "min_bytes",
+)
 
 Finding = tuple[str, str, str]
 """The state (``ok``, ``no`` for broken, empty for optional), the item, and its description."""
@@ -122,8 +132,7 @@ def _settings() -> Iterator[Finding]:
     except ValueError as error:
         yield "no", "settings", str(error)
         return
-    names = ("devices", "ignore", "report_dir", "record_history", "every", "growth_every", "redact")
-    for name in names:
+    for name in SETTINGS:
         value = getattr(configured, name)
         shown = ", ".join(value) if isinstance(value, tuple) else value
         origin = configured.origins.get(name, "default")

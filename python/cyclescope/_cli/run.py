@@ -15,6 +15,7 @@ from cyclescope._cli.common import FORMATS, check_output, fail, write
 from cyclescope._cli.program import Program, ProgramError
 from cyclescope._live.automatic import AutomaticSteps
 from cyclescope._off import OFF, VARIABLE
+from cyclescope._settings import settings
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
@@ -68,6 +69,13 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         help="leave the program's data and folders out of all reports",
     )
     parser.add_argument(
+        "--min-bytes",
+        type=int,
+        metavar="N",
+        help="report a leak once it has held N bytes in total (default: 1 MiB of host memory, any "
+        "device memory; 0 with --fail-on-leak)",
+    )
+    parser.add_argument(
         "--growth",
         action="store_true",
         help="report tensors that pile up over optimizer steps or over time, with an HTML page",
@@ -83,6 +91,13 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("program", metavar="SCRIPT", help=argparse.SUPPRESS)
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+
+
+def _min_bytes(parsed: argparse.Namespace) -> int | None:
+    if parsed.min_bytes is None and parsed.fail_on_leak and settings().min_bytes is None:
+        return 0
+    given: int | None = parsed.min_bytes
+    return given
 
 
 def run(parsed: argparse.Namespace) -> int:
@@ -107,6 +122,7 @@ def run(parsed: argparse.Namespace) -> int:
             ignore=parsed.ignore,
             record_history=parsed.record_history,
             redact=parsed.redact,
+            min_bytes=_min_bytes(parsed),
         )
         oom = cyclescope.on_oom(parsed.report_dir) if parsed.oom else None
         growth = _growth(parsed) if parsed.growth else None

@@ -110,10 +110,14 @@ pub fn occasion(collection: &Collection) -> String {
         "exit" => "the check at exit".to_owned(),
         other => name(other, NAME),
     };
-    match collection.generation {
+    let mut occasion = match collection.generation {
         Some(generation) => format!("{trigger} of generation {generation}"),
         None => trigger,
+    };
+    if let Some(module) = &collection.importing {
+        occasion += &format!(" during the import of {}", name(module, NAME));
     }
+    occasion
 }
 
 fn process(process: &Process) -> String {
