@@ -6,7 +6,7 @@ use rustc_hash::FxHashSet;
 
 use super::Inspector;
 use super::found::Found;
-use super::room::{ROOM_FOR_OBJECT, ask_for_room};
+use super::room::{ROOM_FOR_OBJECT, ask_for_room, no_room};
 use crate::device::DeviceSelection;
 use crate::memory::array::in_turn;
 
@@ -43,10 +43,14 @@ impl Inspector {
 
     /// The unreachable objects, without those that a collection would find.
     fn unreachable_and_frozen(&self, py: Python<'_>) -> PyResult<Vec<*mut ffi::PyObject>> {
-        let Some((objects, tracked)) = self.gc.objects_and_frozen(py) else {
+        let frozen = self.gc.frozen(py);
+        let Some(state) = self.gc.state.filter(|_| !frozen.is_empty()) else {
             return Ok(Vec::new());
         };
-        ask_for_room(objects.len(), ROOM_FOR_OBJECT)?;
+        let mut objects = state.objects(py, u32::MAX).ok_or_else(no_room)?;
+        let tracked = objects.len();
+        ask_for_room(tracked + frozen.len(), ROOM_FOR_OBJECT)?;
+        objects.extend(frozen);
         // SAFETY: attached; nothing that runs here destroys an object, and each is in one list, once.
         let mut unreachable = unsafe { self.unreachable_among(&objects, 0)? };
         if !unreachable.is_empty() {

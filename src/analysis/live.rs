@@ -143,6 +143,8 @@ impl<'py> Live<'py> {
             let tracked = inspector.gc.listed(py, None)?;
             let frames = running_frames(py, builtins, &inspector.current_frames)?;
             let held = frames.iter().flat_map(RunningFrame::held);
+            let frozen = inspector.gc.frozen(py).into_iter();
+            let held = held.chain(frozen.map(|object| object as usize));
             match LiveObjects::take(
                 tracked,
                 held,
@@ -151,6 +153,11 @@ impl<'py> Live<'py> {
                 &inspector.layouts,
                 &classify,
                 &|object, kind| own.contains(object, kind),
+                &|object, verdict, f| {
+                    // SAFETY: attached; the object is alive.
+                    let object = unsafe { Bound::from_borrowed_ptr(py, object) };
+                    frameworks.for_each_untraversed(verdict, &object, |_, target| f(target));
+                },
             ) {
                 Ok(objects) => break (objects, frames, pause),
                 Err(NotTaken::TooMany) => {
@@ -189,6 +196,7 @@ impl<'py> Live<'py> {
         live.find_frames(py, builtins, &mut edges);
         live.find_buffers(&frameworks, &mut edges);
         live.find_owned(inspector, &frameworks, depth, &mut edges);
+        live.name_references_of_arrays(&frameworks, &mut edges);
         live.objects.graph.insert(live.extra.len(), &edges.list);
         live.hidden = edges.names;
         Ok(live)

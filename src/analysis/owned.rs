@@ -10,7 +10,7 @@ use super::live::{Extra, Live, LiveBuffer};
 use crate::analysis::live::Depth;
 use crate::capture::{ReferenceName, RunningFrame, running_frames};
 use crate::cpython::{Verdict, dict_items, imported, int_value, text_of};
-use crate::device::{DeviceSelection, Frameworks, attributes_of, class};
+use crate::device::{ArrayReference, DeviceSelection, Frameworks, attributes_of, class};
 
 /// So many autograd functions are walked through; in longer graphs the rest is left out.
 const AUTOGRAD_LIMIT: usize = 200_000;
@@ -120,6 +120,25 @@ impl<'py> Live<'py> {
                     edges.add(holder, hooks, name);
                 }
             }
+        }
+    }
+
+    /// Names the references of arrays, which `tp_traverse` does not show.
+    pub(super) fn name_references_of_arrays(&self, frameworks: &Frameworks, edges: &mut Edges) {
+        for &(array, verdict) in &self.objects.holders {
+            let Some(object) = self.objects.object(array) else {
+                continue;
+            };
+            frameworks.for_each_untraversed(verdict, &object, |reference, target| {
+                if let Some(target) = self.objects.number_at(target as usize) {
+                    let name = match reference {
+                        ArrayReference::Base => ReferenceName::Attribute("base".to_owned()),
+                        ArrayReference::Index(index) => ReferenceName::Index(index),
+                        ArrayReference::Element => ReferenceName::Member,
+                    };
+                    edges.names.entry((array, target)).or_insert(name);
+                }
+            });
         }
     }
 

@@ -61,7 +61,8 @@ impl<'py> LiveObjects<'py> {
     /// those at the addresses `held` too, which are alive: frames hold them that the collector does not
     /// track, and perhaps nothing else does.
     ///
-    /// An object that `is_own` has no references in the graph: what it refers to is held from outside.
+    /// An object that `is_own` has no references in the graph: what it refers to is held from outside. `untraversed`
+    /// gives the objects, alive, that one which may hold a buffer refers to beside those that its type tells of.
     ///
     /// Runs no code of the program, signal handlers included: see [`interrupted`].
     ///
@@ -75,6 +76,7 @@ impl<'py> LiveObjects<'py> {
         layouts: &Layouts,
         classify: &impl Fn(*mut ffi::PyTypeObject) -> Verdict,
         is_own: &impl Fn(*mut ffi::PyObject, ObjectKind) -> bool,
+        untraversed: &impl Fn(*mut ffi::PyObject, Verdict, &mut dyn FnMut(*mut ffi::PyObject)),
     ) -> Result<Self, NotTaken> {
         let heap = Self::numbered(tracked, layouts.lists)?;
         table.begin_pass();
@@ -87,7 +89,7 @@ impl<'py> LiveObjects<'py> {
             classify,
         };
         reader.number_held(held);
-        reader.read(is_own)?;
+        reader.read(is_own, untraversed)?;
         reader.finish()
     }
 
@@ -237,6 +239,7 @@ impl<'py, C: Fn(*mut ffi::PyTypeObject) -> Verdict> Reader<'_, 'py, C> {
     fn read(
         &mut self,
         is_own: &impl Fn(*mut ffi::PyObject, ObjectKind) -> bool,
+        untraversed: &impl Fn(*mut ffi::PyObject, Verdict, &mut dyn FnMut(*mut ffi::PyObject)),
     ) -> Result<(), NotTaken> {
         let mut batch = Batch::default();
         let mut coming: Vec<*mut ffi::PyObject> = Vec::new();
@@ -257,7 +260,12 @@ impl<'py, C: Fn(*mut ffi::PyTypeObject) -> Verdict> Reader<'_, 'py, C> {
                 prefetch_at(object.cast());
             }
             for (number, &object) in (first..next).zip(&batch.objects) {
-                self.visit(number, object, is_own, &mut batch.targets);
+                let verdict = self.visit(number, object, is_own, &mut batch.targets);
+                if verdict != 0 {
+                    untraversed(object, verdict, &mut |target| {
+                        batch.targets.push(target as usize)
+                    });
+                }
                 batch.ends.push(batch.targets.len());
             }
             self.account(&mut batch);
@@ -267,7 +275,7 @@ impl<'py, C: Fn(*mut ffi::PyTypeObject) -> Verdict> Reader<'_, 'py, C> {
     }
 
     /// Notes what an object is and how many references to it there are, and adds to `targets` what it
-    /// refers to.
+    /// refers to. What the classifier says of its type.
     #[inline]
     fn visit(
         &mut self,
@@ -275,11 +283,12 @@ impl<'py, C: Fn(*mut ffi::PyTypeObject) -> Verdict> Reader<'_, 'py, C> {
         object: *mut ffi::PyObject,
         is_own: &impl Fn(*mut ffi::PyObject, ObjectKind) -> bool,
         targets: &mut Growing<usize>,
-    ) {
+    ) -> Verdict {
         // SAFETY: attached; the object is held by the list or by `others`.
         let ty = unsafe { ffi::Py_TYPE(object) };
         // SAFETY: as above.
         let facts = unsafe { self.table.facts(self.builtins, self.classify, ty) };
+        let verdict = facts.verdict;
         let heap = &mut self.heap;
         heap.is_class.push(facts.kind == ObjectKind::Class);
         if facts.verdict != 0 {
@@ -296,7 +305,7 @@ impl<'py, C: Fn(*mut ffi::PyTypeObject) -> Verdict> Reader<'_, 'py, C> {
             }
         }
         let Some(traverse) = facts.traverse else {
-            return;
+            return verdict;
         };
         let kept = targets.len();
         // SAFETY: attached; the object is alive and `traverse` its type's own.
@@ -311,6 +320,7 @@ impl<'py, C: Fn(*mut ffi::PyTypeObject) -> Verdict> Reader<'_, 'py, C> {
         if is_own(object, facts.kind) {
             targets.truncate(kept);
         }
+        verdict
     }
 
     /// Replaces the targets of a batch by their numbers, without those that hold nothing, and takes each

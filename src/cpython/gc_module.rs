@@ -46,16 +46,19 @@ impl GcModule {
         })
     }
 
-    /// All objects that the collector knows, and behind them those of the permanent generation, with the number of the
-    /// former; borrowed. `None` if nothing is frozen, if it is not known where, or if there is no memory to list them.
-    pub fn objects_and_frozen(&self, py: Python<'_>) -> Option<(Vec<*mut ffi::PyObject>, usize)> {
-        // SAFETY: attached. It makes no object but a number.
-        let frozen = unsafe { self.get_freeze_count?.call_unchecked(std::ptr::null_mut()) };
-        let frozen = usize::try_from(frozen).ok().filter(|&count| count > 0)?;
-        let mut objects = self.state?.objects(py, u32::MAX)?;
-        let tracked = objects.len();
-        self.state?.add_frozen(py, frozen, &mut objects)?;
-        Some((objects, tracked))
+    /// The objects of the permanent generation, which `gc.freeze()` excluded from collections; borrowed. None if it is
+    /// not known where they are, or there is no memory to list them.
+    pub fn frozen(&self, py: Python<'_>) -> Vec<*mut ffi::PyObject> {
+        let count = self
+            .get_freeze_count
+            // SAFETY: attached. It makes no object but a number.
+            .map_or(0, |count| unsafe {
+                count.call_unchecked(std::ptr::null_mut())
+            });
+        match (&self.state, usize::try_from(count)) {
+            (Some(state), Ok(count @ 1..)) => state.frozen(py, count).unwrap_or_default(),
+            _ => Vec::new(),
+        }
     }
 
     /// True if the program has garbage saved in place of destroyed.

@@ -141,18 +141,13 @@ impl GcState {
         Some(objects)
     }
 
-    /// Adds the objects of the permanent generation, of which the collector says that there are `count`; borrowed.
-    /// `None` if there are not, or no memory to list them, or the list is not known.
-    pub(super) fn add_frozen(
-        &self,
-        _py: Python<'_>,
-        count: usize,
-        objects: &mut Vec<*mut ffi::PyObject>,
-    ) -> Option<()> {
-        let before = objects.len();
+    /// The objects of the permanent generation, of which the collector says that there are `count`; borrowed. `None`
+    /// if there are not, or no memory to list them, or the list is not known.
+    pub(super) fn frozen(&self, _py: Python<'_>, count: usize) -> Option<Vec<*mut ffi::PyObject>> {
+        let mut objects = Vec::new();
         // SAFETY: attached, and `permanent` has seen a head of a list, which nothing here changes.
-        unsafe { add_objects(self.permanent?, count, objects)? };
-        (objects.len() - before == count).then_some(())
+        unsafe { add_objects(self.permanent?, count, &mut objects)? };
+        (objects.len() == count).then_some(objects)
     }
 }
 
@@ -170,8 +165,7 @@ unsafe fn permanent(generation: *mut Generation) -> Option<*mut CollectorHead> {
     }
 }
 
-/// Adds the objects of a list, those of the first heads that come if there are more than `most`. `None` if there is
-/// no memory for them.
+/// Adds the objects of a list. `None` if there are more than `most`, or no memory for them.
 ///
 /// # Safety
 /// Attached, and this is the head of a list of objects that are alive.

@@ -8,7 +8,7 @@ use super::autograd::{Autograd, FunctionParts};
 use super::cupy::Cupy;
 use super::driver::{PointerKind, pointer_kind};
 use super::modules::{imported, module_count};
-use super::numpy::Numpy;
+use super::numpy::{ArrayReference, Numpy};
 use super::proposal::Proposal;
 use super::storage_watch::{Lent, StorageWatch};
 use super::torch::Torch;
@@ -174,6 +174,18 @@ impl Frameworks {
             }
         }
         Some(proposal)
+    }
+
+    /// As [`Numpy::for_each_referent`], of an object with this verdict.
+    pub fn for_each_untraversed(
+        &self,
+        verdict: Verdict,
+        object: &Bound<'_, PyAny>,
+        f: impl FnMut(ArrayReference, *mut ffi::PyObject),
+    ) {
+        if let (NUMPY_ARRAY, Some(numpy)) = (verdict, &self.numpy) {
+            numpy.for_each_referent(object, f);
+        }
     }
 
     /// The object that an array's memory belongs to; `None` if that is not known.

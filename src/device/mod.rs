@@ -34,6 +34,7 @@ pub(crate) use {
     driver::{driver_present, gpu_names},
     frameworks::Frameworks,
     modules::class,
+    numpy::ArrayReference,
     storage_watch::StorageWatch,
 };
 

@@ -22,6 +22,17 @@ pub struct Numpy {
     item_size: Descriptor,
 }
 
+/// How an array refers to an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ArrayReference {
+    /// `array.base`.
+    Base,
+    /// An element of an array of one dimension.
+    Index(usize),
+    /// An element of another array.
+    Element,
+}
+
 /// The memory of an array, as extension modules are compiled to read it (`PyArrayObject_fields` in
 /// numpy/ndarraytypes.h).
 #[repr(C)]
@@ -119,6 +130,48 @@ impl Numpy {
 
     fn item_size(&self, dtype: &Bound<'_, PyAny>) -> Option<u64> {
         u64::try_from(int_value(&self.item_size.get(dtype)?)?).ok()
+    }
+
+    /// Calls `f` with the objects that an array refers to: what it is a view of, or the objects in an array of objects.
+    ///
+    /// The collector does not know of them (`PyArray_Type` has no `tp_traverse`).
+    pub fn for_each_referent(
+        &self,
+        array: &Bound<'_, PyAny>,
+        mut f: impl FnMut(ArrayReference, *mut ffi::PyObject),
+    ) {
+        // SAFETY: attached, and this is an array, which lies in memory so, as `new` has seen.
+        let fields = unsafe { &*array.as_ptr().cast::<ArrayFields>() };
+        if !fields.base.is_null() {
+            return f(ArrayReference::Base, fields.base);
+        }
+        // SAFETY: as above; it has a dtype.
+        let dtype = unsafe { Bound::from_borrowed_ptr_or_opt(array.py(), fields.dtype) };
+        let kind = dtype.and_then(|dtype| text_of(&self.kind.get(&dtype)?));
+        if kind.as_deref() != Some("O") || fields.data.is_null() {
+            return;
+        }
+        let Ok(dimensions) = usize::try_from(fields.dimensions) else {
+            return;
+        };
+        // SAFETY: as above; it has as many extents as dimensions. An array that is no view has its elements in one piece
+        // of memory: pointers to objects that it holds, or null in place of None.
+        let objects = unsafe {
+            let extents = (0..dimensions).map(|i| *fields.extents.add(i));
+            let count = extents.fold(1, |count: usize, extent| {
+                count.saturating_mul(usize::try_from(extent).unwrap_or(0))
+            });
+            std::slice::from_raw_parts(fields.data.cast::<*mut ffi::PyObject>(), count)
+        };
+        for (index, &object) in objects.iter().enumerate() {
+            if !object.is_null() {
+                let reference = match dimensions {
+                    1 => ArrayReference::Index(index),
+                    _ => ArrayReference::Element,
+                };
+                f(reference, object);
+            }
+        }
     }
 
     fn is_array(&self, object: &Bound<'_, PyAny>) -> bool {

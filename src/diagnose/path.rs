@@ -121,8 +121,8 @@ impl NamedRoot {
                 thread,
             } => format!("frame of {}", in_function(function, place.as_ref(), thread)),
             Self::Outside => "referenced from C or C++".to_owned(),
-            Self::Garbage => "garbage, which a collection would free".to_owned(),
-            Self::Itself => "itself, through C++".to_owned(),
+            Self::Garbage => "unreachable objects".to_owned(),
+            Self::Itself => "itself, through C or C++".to_owned(),
         }
     }
 }
@@ -160,7 +160,7 @@ fn words(root: &NamedRoot, nodes: &[&LeakNode], edges: &[&ReferenceName]) -> Str
             }
         }
         NamedRoot::Outside => parts.push("referenced from C or C++".to_owned()),
-        NamedRoot::Garbage => parts.push("referenced by garbage only".to_owned()),
+        NamedRoot::Garbage => parts.push("referenced by unreachable objects only".to_owned()),
         NamedRoot::Itself => parts.push("itself".to_owned()),
     }
     // The first node is the root itself where that has a name, else an object.

@@ -19,7 +19,7 @@ pub struct Retention {
     pub paths: Vec<Path>,
     /// Number of further paths to the same objects.
     pub paths_omitted: u64,
-    /// Paths from one of them through C++ back to itself, which no collection can free.
+    /// Paths from one of them through C or C++ back to itself, which no collection can free.
     pub loops: Vec<Path>,
     /// Remarks about the result.
     pub notes: Vec<String>,
@@ -52,7 +52,7 @@ pub enum RootKind {
     Outside,
     /// Nothing: a collection would free it.
     Garbage,
-    /// The object itself, through C++: nothing will free it.
+    /// The object itself, through C or C++: nothing will free it.
     Itself,
     #[default]
     Unknown,

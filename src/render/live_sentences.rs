@@ -42,15 +42,17 @@ pub fn verdict(retention: &Retention) -> String {
     let named = |path: &_| matches!(path, RootKind::Module | RootKind::Local);
     let number = counted(paths.len() as u64, "path", "paths");
     match (paths.iter().any(|path| named(&path.root)), loops.is_empty()) {
-        (false, false) => "no collection can free it: it keeps itself alive through C++".to_owned(),
+        (false, false) => {
+            "no collection can free it: it keeps itself alive through C or C++".to_owned()
+        }
         (false, true) => match paths.first().map(|path| path.root) {
             None => "only this call keeps it alive".to_owned(),
-            Some(RootKind::Garbage) => "garbage; the next full collection frees it".to_owned(),
+            Some(RootKind::Garbage) => "garbage: only unreachable objects refer to it".to_owned(),
             Some(_) => "referenced from C or C++ only".to_owned(),
         },
         (true, true) => format!("kept alive by {number}"),
         (true, false) => format!(
-            "kept alive by {number}, and also by itself through C++, which no collection can free"
+            "kept alive by {number}, and also by itself through C or C++, which no collection can free"
         ),
     }
 }
