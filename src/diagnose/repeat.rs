@@ -7,6 +7,7 @@ use std::rc::Rc;
 use petgraph::visit::{EdgeRef, IntoEdgeReferences};
 
 use super::{Diagnosis, diagnose};
+use crate::capture::Place;
 use crate::graph::LeakGraph;
 
 /// The diagnoses of the leaks met lately, by all that a diagnosis is made from.
@@ -19,8 +20,12 @@ pub struct Diagnoses {
 const LIMIT: usize = 512;
 
 impl Diagnoses {
-    /// As [`diagnose`], which is asked only about what was not met before.
-    pub fn of(&mut self, graph: &LeakGraph) -> Vec<Rc<Diagnosis>> {
+    /// As [`diagnose`], which is asked only about what was not met before, with what `maker` says of each.
+    pub fn of(
+        &mut self,
+        graph: &LeakGraph,
+        maker: impl Fn(&Diagnosis) -> Option<Place>,
+    ) -> Vec<Rc<Diagnosis>> {
         let key = content(graph);
         if let Some(made) = self.made.get(&key) {
             return made.clone();
@@ -28,7 +33,11 @@ impl Diagnoses {
         if self.made.len() >= LIMIT {
             self.made.clear();
         }
-        let made: Vec<Rc<Diagnosis>> = diagnose(graph).into_iter().map(Rc::new).collect();
+        let mut made = diagnose(graph);
+        for diagnosis in &mut made {
+            diagnosis.maker = maker(diagnosis);
+        }
+        let made: Vec<Rc<Diagnosis>> = made.into_iter().map(Rc::new).collect();
         self.made.insert(key, made.clone());
         made
     }
@@ -97,17 +106,17 @@ mod tests {
     #[test]
     fn the_same_again_is_not_diagnosed_again() {
         let mut diagnoses = Diagnoses::default();
-        let first = diagnoses.of(&pair("left", "Node", "0x1"))[0].clone();
-        let again = diagnoses.of(&pair("left", "Node", "0x2"))[0].clone();
+        let first = diagnoses.of(&pair("left", "Node", "0x1"), |_| None)[0].clone();
+        let again = diagnoses.of(&pair("left", "Node", "0x2"), |_| None)[0].clone();
         assert!(Rc::ptr_eq(&first, &again));
     }
 
     #[test]
     fn what_differs_is_another() {
         let mut diagnoses = Diagnoses::default();
-        let first = diagnoses.of(&pair("left", "Node", "0x1"))[0].clone();
-        let edge = diagnoses.of(&pair("right", "Node", "0x1"))[0].clone();
-        let label = diagnoses.of(&pair("left", "Leaf", "0x1"))[0].clone();
+        let first = diagnoses.of(&pair("left", "Node", "0x1"), |_| None)[0].clone();
+        let edge = diagnoses.of(&pair("right", "Node", "0x1"), |_| None)[0].clone();
+        let label = diagnoses.of(&pair("left", "Leaf", "0x1"), |_| None)[0].clone();
         assert_ne!(first.signature, edge.signature);
         assert_ne!(first.signature, label.signature);
     }
