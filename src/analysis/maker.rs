@@ -1,11 +1,14 @@
 //! Who made the cycles of a leak, asked of its objects while they are there.
 
+use std::hash::Hasher;
+
 use petgraph::graph::NodeIndex;
 use pyo3::prelude::*;
+use rustc_hash::{FxHashSet, FxHasher};
 
 use super::Inspector;
 use crate::capture::{Made, Makers, Place, ReferenceName, Snapshot, Wanted, is_library_file};
-use crate::cpython::ObjectKind;
+use crate::cpython::{ObjectKind, items};
 use crate::diagnose::{Diagnosis, maker};
 use crate::graph::{Cycle, LeakGraph, LeakNode, cycle_through};
 
@@ -22,6 +25,24 @@ struct Asked<'a, 'py> {
 }
 
 impl Inspector {
+    /// A hash of the base classes of a graph's objects, on which it may depend who made their references.
+    pub(super) fn bases(&self, py: Python<'_>, snapshot: &Snapshot, graph: &LeakGraph) -> u64 {
+        let mut hasher = FxHasher::default();
+        for node in graph.node_weights() {
+            let object = node.object.and_then(|it| snapshot.objects.get(it as usize));
+            let Some(object) = object.filter(|it| it.kind == ObjectKind::Instance) else {
+                continue;
+            };
+            let class = self.object(py, object.address).get_type().into_any();
+            let mro = self.builtins.type_mro.get(&class);
+            // A class that is made anew each time has the same bases.
+            for base in mro.as_ref().map_or_else(Vec::new, items).iter().skip(1) {
+                hasher.write_usize(base.as_ptr() as usize);
+            }
+        }
+        hasher.finish()
+    }
+
     /// The place of the code that made a leak's cycle and every other one that has to be cut; `None` if that is
     /// not known.
     pub(super) fn maker(
@@ -49,7 +70,7 @@ impl Inspector {
         };
         let near = nodes().flat_map(|node| graph.neighbors(node).take(LENGTH_LIMIT));
         let mut callables: Vec<NodeIndex> = nodes().chain(near).filter(is_callable).collect();
-        let mut seen = rustc_hash::FxHashSet::default();
+        let mut seen = FxHashSet::default();
         callables.retain(|node| seen.insert(*node));
         callables.truncate(NEAR_LIMIT);
         let objects: Vec<_> = nodes().filter_map(object).collect();
@@ -194,10 +215,9 @@ impl Asked<'_, '_> {
         let before = (1..length).map(|back| step + length - back);
         let owner = before.into_iter().find(|&step| !self.is_item(cycle, step));
         owner.is_some_and(|owner| {
-            let is_object = matches!(
-                self.node(cycle, owner).description.kind,
-                ObjectKind::Instance | ObjectKind::Exception
-            );
+            let kind = self.node(cycle, owner).description.kind;
+            use ObjectKind::{Exception, Function, Instance};
+            let is_object = matches!(kind, Instance | Exception | Function) || is_container(kind);
             is_object && matches!(self.name(cycle, owner), ReferenceName::Attribute(_))
         })
     }

@@ -31,6 +31,8 @@ pub struct Wanted<'a> {
 /// What a function adds to a reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Strength {
+    /// It stores a container that it was given.
+    Taken,
     /// It stores what it was given.
     Given,
     /// It stores what it made, or its own object.
@@ -82,27 +84,28 @@ impl<'b, 'c, 'py> Evidence<'b, 'c, 'py> {
         let found = self.statements().into_iter().filter_map(|statement| {
             match statement.end {
                 End::Attribute { name: set, of } if Some(set) == name => {
-                    return (!of_another(of))
-                        .then(|| assigned(&statement, of, wanted))
-                        .flatten();
+                    let is_it = match statement.path.as_slice() {
+                        [] => !of_another(of),
+                        path => !path.iter().any(|&part| self.is_class(part)),
+                    };
+                    return is_it.then(|| assigned(&statement, of, wanted)).flatten();
                 }
                 _ if self.is_method && !is_own => return None,
                 _ => {}
             }
-            let named = constant.is_some_and(|it| statement.has(Instruction::Constant(it)));
-            if named && self.sets_by_name(&statement) {
-                return set_by_name(&statement, wanted);
+            let named = constant.and_then(|it| statement.position(Instruction::Constant(it)));
+            if let Some(at) = named
+                && self.sets_by_name(&statement)
+            {
+                return set_by_name(&statement, at, wanted);
             }
-            let in_it = name.is_some_and(|name| {
-                statement.has(Instruction::Attribute {
-                    name,
-                    called: false,
-                })
+            let container = name.map(|name| Instruction::Attribute {
+                name,
+                called: false,
             });
-            if wanted.in_container && in_it && self.puts(&statement) {
-                return put(&statement, wanted);
-            }
-            None
+            let at = container.and_then(|part| statement.position(part))?;
+            (wanted.in_container && self.puts(&statement))
+                .then(|| strength(is_made_of(&statement, statement.owner_of(at), 0, wanted)))
         });
         found.max()
     }
@@ -121,14 +124,19 @@ impl<'b, 'c, 'py> Evidence<'b, 'c, 'py> {
             }),
         };
         self.statements().iter().any(|statement| {
-            let is_own = statement.given & !statement.target_given == 0;
-            let has_method = method.is_none_or(|method| statement.has(method));
-            let is_given = match statement.end {
-                End::Attribute { name: set, .. } if set == name => !statement.is_constant(),
-                _ => calls(statement, name) && (method.is_some() || statement.passes_variable()),
-            };
-            is_own && has_method && is_given
+            match statement.end {
+                End::Attribute { name: set, .. } if set == name => {
+                    statement.all_given() & !statement.target_given == 0
+                        && !statement.is_constant()
+                        && method.is_none_or(|method| statement.has(method))
+                }
+                _ => passes(statement, name, method),
+            }
         })
+    }
+
+    fn is_class(&self, name: usize) -> bool {
+        self.name(name).as_deref() == Some("__class__")
     }
 
     fn puts(&self, statement: &Statement) -> bool {
@@ -156,10 +164,23 @@ fn position(texts: &[Bound<'_, PyAny>], text: &str) -> Option<usize> {
         .position(|it| text_of(it).as_deref() == Some(text))
 }
 
-fn calls(statement: &Statement, name: usize) -> bool {
-    let is_called = statement.has(Instruction::Global(name))
-        || statement.has(Instruction::Attribute { name, called: true });
-    is_called && statement.has(Instruction::Call)
+/// True if something of the function's own is passed to what is called so: a variable or a bound method.
+fn passes(statement: &Statement, name: usize, method: Option<Instruction>) -> bool {
+    let called = [
+        Instruction::Global(name),
+        Instruction::Attribute { name, called: true },
+    ];
+    let Some(at) = statement.value.iter().position(|it| called.contains(it)) else {
+        return false;
+    };
+    let arguments = at + 1..statement.value.len();
+    let is_own = statement.given[arguments.clone()].iter().all(|&it| it == 0);
+    let is_called = statement.value[arguments.clone()].contains(&Instruction::Call);
+    let has_argument = match method {
+        Some(method) => statement.value[arguments].contains(&method),
+        None => arguments.into_iter().any(|at| statement.is_use(at)),
+    };
+    is_own && is_called && has_argument
 }
 
 /// What `owner.name = value` says.
@@ -168,10 +189,10 @@ fn assigned(statement: &Statement, owner: Option<usize>, wanted: &Wanted<'_>) ->
         return None;
     }
     let uses = owner.map_or(0, |owner| statement.uses(owner));
-    let is_given = statement.given & !statement.target_given != 0;
+    let is_given = statement.all_given() & !statement.target_given != 0;
     if wanted.in_container && !statement.has(Instruction::Build) {
         // What is in a container that was empty was put there later.
-        return is_given.then_some(Strength::Given);
+        return is_given.then_some(Strength::Taken);
     }
     if wanted.to_itself && uses == 0 {
         return is_given.then_some(Strength::Given);
@@ -180,41 +201,34 @@ fn assigned(statement: &Statement, owner: Option<usize>, wanted: &Wanted<'_>) ->
     Some(strength(!is_given || comes_back))
 }
 
-/// What `setattr(owner, 'name', value)` says, or `owner.__dict__['name'] = value`.
-fn set_by_name(statement: &Statement, wanted: &Wanted<'_>) -> Option<Strength> {
+/// What `setattr(owner, 'name', value)` says, or `owner.__dict__['name'] = value`; the name is the part `at`.
+fn set_by_name(statement: &Statement, at: usize, wanted: &Wanted<'_>) -> Option<Strength> {
     if statement.loads() < 2 || (wanted.in_container && !statement.has(Instruction::Build)) {
         return None;
     }
-    Some(strength(is_made_of_owner(statement, wanted)))
+    let owner = statement.owner_of(at);
+    // `setattr` is passed the owner itself.
+    let passed = at.checked_sub(1).map(|before| statement.is_use(before));
+    let passed = usize::from(passed == Some(true));
+    Some(strength(is_made_of(statement, owner, passed, wanted)))
 }
 
-/// What `owner.name.append(value)` says, or `owner.name[key] = value`.
-fn put(statement: &Statement, wanted: &Wanted<'_>) -> Option<Strength> {
-    Some(strength(is_made_of_owner(statement, wanted)))
-}
-
-/// True if a value is made of the object that is given it, which may be any of the variables.
-fn is_made_of_owner(statement: &Statement, wanted: &Wanted<'_>) -> bool {
-    let first = statement.value.iter().find_map(|part| match part {
-        Instruction::Load(variable) => Some(*variable),
-        _ => None,
-    });
-    let uses = first.map_or(0, |first| statement.uses(first));
-    let comes_back = wanted.to_itself || wanted.leads_back;
-    match statement.given {
-        0 => !wanted.to_itself || uses > 0,
-        _ if comes_back && uses > 0 => true,
-        // Of one parameter alone, which is the owner.
-        one => one.is_power_of_two() && statement.loads() > 1 && first_is_given(statement, first),
-    }
-}
-
-/// True if all that is read is one variable.
-fn first_is_given(statement: &Statement, first: Option<usize>) -> bool {
-    statement.value.iter().all(|part| match part {
-        Instruction::Load(variable) => Some(*variable) == first,
-        _ => true,
-    })
+/// True if a value is made of nothing that the function was given but its owner.
+///
+/// `passed` uses of the owner are not of the value.
+fn is_made_of(
+    statement: &Statement,
+    owner: Option<usize>,
+    passed: usize,
+    wanted: &Wanted<'_>,
+) -> bool {
+    let uses = owner.map_or(0, |owner| statement.uses(owner)).saturating_sub(passed);
+    let comes_back = uses > 0 && (wanted.to_itself || wanted.leads_back);
+    let parts = statement.value.iter().zip(&statement.given);
+    let is_given = parts
+        .filter(|(part, _)| owner.is_none_or(|owner| **part != Instruction::Load(owner)))
+        .any(|(_, &given)| given != 0);
+    comes_back || (!is_given && (uses > 0 || !wanted.to_itself))
 }
 
 fn strength(is_made: bool) -> Strength {

@@ -277,8 +277,10 @@ impl<'py> Makers<'_, 'py> {
         match best {
             None => Made::Unknown,
             Some((Strength::Made, function)) => place(function).map_or(Made::Unknown, Made::By),
+            Some((Strength::Taken, function)) => place(function).map_or(Made::Unknown, Made::Given),
             Some((Strength::Given, function)) => {
-                let takers: Vec<&str> = found.iter().map(|(_, taker)| &*taker.called).collect();
+                let takers = found.iter().filter(|(strength, _)| *strength == Strength::Given);
+                let takers: Vec<&str> = takers.map(|(_, taker)| &*taker.called).collect();
                 self.given_by(&takers, wanted.method)
                     .unwrap_or_else(|| place(function).map_or(Made::Unknown, Made::Given))
             }

@@ -11,8 +11,10 @@ pub struct Statement {
     /// What is computed, in order; without the object whose attribute is set.
     pub value: Vec<Instruction>,
     pub end: End,
-    /// The parameters that the value is made from, one bit for each.
-    pub given: u64,
+    /// For each part of the value, the parameters that it is made from: one bit for each parameter.
+    pub given: Vec<u64>,
+    /// The attributes that lead from a variable to the object whose attribute is set.
+    pub path: Vec<usize>,
     /// Those that the object is made from whose attribute is set.
     pub target_given: u64,
 }
@@ -46,11 +48,12 @@ pub fn statements(
         .collect();
     let mut all: Vec<Statement> = Vec::new();
     let mut open: Vec<Instruction> = Vec::new();
+    let mut path = Vec::new();
     for &instruction in &read.all {
         let end = match instruction {
             Instruction::SetAttribute(name) => End::Attribute {
                 name,
-                of: take_owner(&mut open),
+                of: take_owner(&mut open, &mut path),
             },
             Instruction::SetItem => End::Item,
             Instruction::Store(variable) => End::Variable(variable),
@@ -69,12 +72,13 @@ pub fn statements(
             open.clone_from(&before.value);
         }
         let of = |variable: usize| given.get(variable).copied().unwrap_or(0);
-        let loaded = open.iter().map(|part| match part {
+        let given_each = open.iter().map(|part| match part {
             Instruction::Load(variable) => of(*variable),
             _ => 0,
         });
         let statement = Statement {
-            given: loaded.fold(0, |all, one| all | one),
+            given: given_each.collect(),
+            path: std::mem::take(&mut path),
             target_given: match end {
                 End::Attribute { of: Some(owner), .. } => of(owner),
                 _ => 0,
@@ -85,7 +89,7 @@ pub fn statements(
         if let End::Variable(variable) = end
             && let Some(known) = given.get_mut(variable)
         {
-            *known |= statement.given;
+            *known |= statement.all_given();
         }
         all.push(statement);
     }
@@ -97,7 +101,7 @@ fn bit(parameter: usize) -> u64 {
 }
 
 /// Takes off what computes the object whose attribute is set: a variable, and attributes from there on.
-fn take_owner(open: &mut Vec<Instruction>) -> Option<usize> {
+fn take_owner(open: &mut Vec<Instruction>, path: &mut Vec<usize>) -> Option<usize> {
     let attributes = open.iter().rev();
     let attributes = attributes
         .take_while(|part| matches!(part, Instruction::Attribute { called: false, .. }))
@@ -106,21 +110,48 @@ fn take_owner(open: &mut Vec<Instruction>) -> Option<usize> {
     let Instruction::Load(variable) = open[at] else {
         return None;
     };
-    open.truncate(at);
+    let taken = open.drain(at..);
+    path.extend(taken.filter_map(|part| match part {
+        Instruction::Attribute { name, .. } => Some(name),
+        _ => None,
+    }));
     Some(variable)
 }
 
 impl Statement {
+    /// The parameters that the value is made from.
+    pub fn all_given(&self) -> u64 {
+        self.given.iter().fold(0, |all, one| all | one)
+    }
+
+    /// The variable that a part of the value is computed from by attributes alone.
+    pub fn owner_of(&self, part: usize) -> Option<usize> {
+        let before = self.value.get(..part)?.iter().rev();
+        let is_path = |part: &&Instruction| {
+            matches!(part, Instruction::Attribute { called: false, .. })
+        };
+        match before.skip_while(is_path).next() {
+            Some(Instruction::Load(variable)) => Some(*variable),
+            _ => None,
+        }
+    }
+
+    pub fn position(&self, wanted: Instruction) -> Option<usize> {
+        self.value.iter().position(|part| *part == wanted)
+    }
+
     /// How often a variable is used as it is, and not only for one of its attributes.
     pub fn uses(&self, variable: usize) -> usize {
-        let parts = self.value.iter().enumerate();
-        parts
-            .filter(|&(at, part)| {
-                let next = self.value.get(at + 1);
-                *part == Instruction::Load(variable)
-                    && !matches!(next, Some(Instruction::Attribute { .. }))
-            })
-            .count()
+        let is_it = |at: &usize| self.value[*at] == Instruction::Load(variable);
+        let uses = (0..self.value.len()).filter(|at| is_it(at) && self.is_use(*at));
+        uses.count()
+    }
+
+    /// True if a part is a variable that is used as it is.
+    pub fn is_use(&self, part: usize) -> bool {
+        let next = self.value.get(part + 1);
+        matches!(self.value[part], Instruction::Load(_))
+            && !matches!(next, Some(Instruction::Attribute { .. }))
     }
 
     /// The number of times that variables are read.
@@ -131,12 +162,6 @@ impl Statement {
 
     pub fn has(&self, wanted: Instruction) -> bool {
         self.value.contains(&wanted)
-    }
-
-    /// True if some variable is used as it is.
-    pub fn passes_variable(&self) -> bool {
-        let mut parts = self.value.iter();
-        parts.any(|part| matches!(part, Instruction::Load(variable) if self.uses(*variable) > 0))
     }
 
     /// True if a constant or a global is all that is computed.

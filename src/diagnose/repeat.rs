@@ -21,12 +21,14 @@ const LIMIT: usize = 512;
 
 impl Diagnoses {
     /// As [`diagnose`], which is asked only about what was not met before, with what `maker` says of each.
+    /// `bases` tells classes apart that look the same in the graph.
     pub fn of(
         &mut self,
         graph: &LeakGraph,
+        bases: u64,
         maker: impl Fn(&Diagnosis) -> Option<Place>,
     ) -> Vec<Rc<Diagnosis>> {
-        let key = content(graph);
+        let key = content(graph, bases);
         if let Some(made) = self.made.get(&key) {
             return made.clone();
         }
@@ -45,8 +47,9 @@ impl Diagnoses {
 
 /// A hash of a graph's nodes and edges with their indices, but for what no diagnosis looks at: which
 /// object of the garbage a node stands for, and its details.
-fn content(graph: &LeakGraph) -> u64 {
+fn content(graph: &LeakGraph, bases: u64) -> u64 {
     let mut hasher = DefaultHasher::new();
+    bases.hash(&mut hasher);
     for node in graph.node_indices() {
         let node = &graph[node];
         let description = &node.description;
@@ -106,17 +109,17 @@ mod tests {
     #[test]
     fn the_same_again_is_not_diagnosed_again() {
         let mut diagnoses = Diagnoses::default();
-        let first = diagnoses.of(&pair("left", "Node", "0x1"), |_| None)[0].clone();
-        let again = diagnoses.of(&pair("left", "Node", "0x2"), |_| None)[0].clone();
+        let first = diagnoses.of(&pair("left", "Node", "0x1"), 0, |_| None)[0].clone();
+        let again = diagnoses.of(&pair("left", "Node", "0x2"), 0, |_| None)[0].clone();
         assert!(Rc::ptr_eq(&first, &again));
     }
 
     #[test]
     fn what_differs_is_another() {
         let mut diagnoses = Diagnoses::default();
-        let first = diagnoses.of(&pair("left", "Node", "0x1"), |_| None)[0].clone();
-        let edge = diagnoses.of(&pair("right", "Node", "0x1"), |_| None)[0].clone();
-        let label = diagnoses.of(&pair("left", "Leaf", "0x1"), |_| None)[0].clone();
+        let first = diagnoses.of(&pair("left", "Node", "0x1"), 0, |_| None)[0].clone();
+        let edge = diagnoses.of(&pair("right", "Node", "0x1"), 0, |_| None)[0].clone();
+        let label = diagnoses.of(&pair("left", "Leaf", "0x1"), 0, |_| None)[0].clone();
         assert_ne!(first.signature, edge.signature);
         assert_ne!(first.signature, label.signature);
     }

@@ -60,7 +60,7 @@ SNIPPETS = {
     "registered method": "self.hooks = []\nself.register(self.run)",
     "registered lambda": "self.hooks = []\nself.register(lambda: self)",
     "property": "child = Child(None)\nchild.owner = self\nself.kept = child",
-    "generator": "self.kept = self.items()\nnext(self.kept)",
+    "generator": "self.kept = self.each()\nnext(self.kept)",
 }
 
 #: Where the library's code does so: ``{body}`` is it.
@@ -125,7 +125,7 @@ def run(self):
 def size(self):
     return 2
 
-def items(self):
+def each(self):
     yield self
     yield 1
 
@@ -542,7 +542,7 @@ def test_what_a_derived_class_does_is_the_users(snippet: str, install: Callable[
     text = (
         "import functools\n\nfrom standin_patient import Child, Thing, call\n\n\n"
         "class Mine(Thing):\n    def __init__(self, given=None):\n        super().__init__()\n"
-        f"{body}\n\n    def items(self):\n        yield self\n        yield 1\n"
+        f"{body}\n\n    def each(self):\n        yield self\n        yield 1\n"
     )
     path = Path(__file__).with_name("mine.py")
     mine: dict[str, Any] = {"__name__": "mine"}
