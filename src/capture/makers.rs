@@ -10,14 +10,18 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use rustc_hash::FxHashMap;
 
+use super::classes::class_module;
 use super::places::{code_place, function_code, function_place, qualname};
 use super::evidence::{Evidence, Strength, Wanted};
 use super::{Made, Place, is_library_file};
 use crate::cpython::read::{module_named, referents};
+use crate::cpython::types::is_heap_type;
 use crate::cpython::{Builtins, ObjectKind, class_items, dict_items, find_item, items, text_of};
 
 /// So many functions are read for one leak at most.
 const FUNCTION_LIMIT: usize = 4096;
+/// Of the modules that these are from, so many are read whole.
+const MODULE_LIMIT: usize = 8;
 /// Of the functions within a function, so many.
 const INNER_LIMIT: usize = 64;
 /// The functions that may have made the references of a leak.
@@ -35,6 +39,8 @@ struct Candidate<'py> {
     called: String,
     /// Address of the class that has it, 0 for a function of a module.
     class: usize,
+    /// True if it is of the package of the class of one of the leak's objects.
+    is_near: bool,
 }
 
 impl<'a, 'py> Makers<'a, 'py> {
@@ -50,18 +56,22 @@ impl<'a, 'py> Makers<'a, 'py> {
             packages: RefCell::default(),
         };
         let mut seen: Vec<usize> = Vec::new();
+        let mut near: Vec<_> = callables
+            .iter()
+            .filter_map(|callable| makers.function_of(callable))
+            .collect();
         for object in objects {
             for class in makers.bases(object.get_type().as_any()) {
-                makers.add_class(&class, &mut seen);
+                near.extend(makers.add_class(&class, &mut seen, true));
             }
         }
-        for callable in callables {
-            let Some(function) = makers.function_of(callable) else {
-                continue;
-            };
-            if let Some(globals) = builtins.function_globals.get(&function) {
-                makers.add_module(&globals, &mut seen);
-            }
+        let mut modules: Vec<Bound<'py, PyAny>> = Vec::new();
+        for function in near {
+            let globals = builtins.function_globals.get(&function);
+            modules.extend(globals.filter(|it| !modules.iter().any(|known| known.is(it))));
+        }
+        for module in modules.iter().take(MODULE_LIMIT) {
+            makers.add_module(module, &mut seen);
         }
         makers
     }
@@ -76,10 +86,16 @@ impl<'a, 'py> Makers<'a, 'py> {
         unsafe { self.builtins.kind(ffi::Py_TYPE(object.as_ptr())) }
     }
 
-    fn add_class(&mut self, class: &Bound<'py, PyAny>, seen: &mut Vec<usize>) {
+    /// Adds the methods of a class; returns the first of them.
+    fn add_class(
+        &mut self,
+        class: &Bound<'py, PyAny>,
+        seen: &mut Vec<usize>,
+        is_near: bool,
+    ) -> Option<Bound<'py, PyAny>> {
         let address = class.as_ptr() as usize;
         if seen.contains(&address) {
-            return;
+            return None;
         }
         seen.push(address);
         let mut methods = Vec::new();
@@ -96,8 +112,11 @@ impl<'a, 'py> Makers<'a, 'py> {
             }
             true
         });
+        let package = class_module(self.builtins, class).map(|module| first_part(&module));
+        let package = package.filter(|_| is_near);
         let class_name = qualname(&self.builtins.type_qualname, class);
         let class_name = class_name.rsplit('.').next().unwrap_or_default();
+        let first = methods.first().map(|(_, function)| function.clone());
         for (name, function) in methods {
             let called = match name.as_str() {
                 "__init__" | "__new__" | "__post_init__" => class_name.to_owned(),
@@ -105,10 +124,11 @@ impl<'a, 'py> Makers<'a, 'py> {
             };
             // What a decorator wraps is in its closure.
             for wrapped in self.wrapped_in(&function) {
-                self.add_function(&wrapped, &called, address);
+                self.add_function(&wrapped, &called, address, package.as_deref());
             }
-            self.add_function(&function, &called, address);
+            self.add_function(&function, &called, address, package.as_deref());
         }
+        first
     }
 
     fn add_module(&mut self, globals: &Bound<'py, PyAny>, seen: &mut Vec<usize>) {
@@ -117,8 +137,7 @@ impl<'a, 'py> Makers<'a, 'py> {
             return;
         }
         seen.push(address);
-        let name = find_item("__name__", |f| dict_items(globals, f));
-        let name = name.and_then(|name| text_of(&name));
+        let name = name_of_module(globals);
         let mut found = Vec::new();
         dict_items(globals, &mut |_, value| {
             if matches!(self.kind(value), ObjectKind::Function | ObjectKind::Class) {
@@ -128,25 +147,34 @@ impl<'a, 'py> Makers<'a, 'py> {
         });
         for value in found {
             if self.kind(&value) == ObjectKind::Class {
-                let module = find_item("__module__", |f| class_items(self.builtins, &value, f));
-                if name.is_some() && module.and_then(|module| text_of(&module)) == name {
-                    self.add_class(&value, seen);
+                if name.is_some() && class_module(self.builtins, &value) == name {
+                    self.add_class(&value, seen, false);
                 }
                 continue;
             }
             let own = self.builtins.function_globals.get(&value);
             if own.is_some_and(|own| own.is(globals)) {
                 let called = qualname(&self.builtins.function_qualname, &value);
-                self.add_function(&value, &called, 0);
+                self.add_function(&value, &called, 0, None);
             }
         }
     }
 
-    fn add_function(&mut self, function: &Bound<'py, PyAny>, called: &str, class: usize) {
+    /// Adds a function and those within it. It is near if it is of that package.
+    fn add_function(
+        &mut self,
+        function: &Bound<'py, PyAny>,
+        called: &str,
+        class: usize,
+        package: Option<&str>,
+    ) {
         let Some(code) = function_code(self.builtins, function) else {
             return;
         };
         let place = self.origin_of_function(function);
+        let globals = self.builtins.function_globals.get(function);
+        let own = globals.and_then(|globals| Some(first_part(&name_of_module(&globals)?)));
+        let is_near = package.is_some() && own.as_deref() == package;
         for (depth, code) in self.with_inner(code) {
             if self.functions.len() >= FUNCTION_LIMIT {
                 return;
@@ -157,6 +185,7 @@ impl<'a, 'py> Makers<'a, 'py> {
                 called: called.to_owned(),
                 // The first parameter of a function within a method is not its object.
                 class: if depth == 0 { class } else { class | INNER },
+                is_near,
             });
         }
     }
@@ -235,23 +264,21 @@ impl<'a, 'py> Makers<'a, 'py> {
             return Some(place);
         }
         let globals = globals?;
-        let name = find_item("__name__", |f| dict_items(&globals, f));
-        let name = name.and_then(|name| text_of(&name));
-        let name = name.filter(|name| !matches!(name.as_str(), "" | "builtins"))?;
-        let package = name.split('.').next().unwrap_or_default().to_owned();
-        let mut packages = self.packages.borrow_mut();
-        let file = packages.entry(package.clone()).or_insert_with(|| {
-            let module = module_named(globals.py(), &package)?;
-            let names = self.builtins.module_dict.get(&module)?;
-            text_of(&find_item("__file__", |f| dict_items(&names, f))?)
-        });
-        match file {
-            Some(file) if is_library_file(file) => Some(Place {
-                file: file.clone(),
-                line: 0,
-            }),
+        let name = name_of_module(&globals).filter(|name| !matches!(name.as_str(), "" | "builtins"))?;
+        match self.file_of_package(globals.py(), &first_part(&name)) {
+            Some(file) if is_library_file(&file) => Some(Place { file, line: 0 }),
             _ => Some(place),
         }
+    }
+
+    /// The file of an imported package.
+    fn file_of_package(&self, py: Python<'py>, package: &str) -> Option<String> {
+        let mut packages = self.packages.borrow_mut();
+        let file = packages.entry(package.to_owned()).or_insert_with(|| {
+            let names = self.builtins.module_dict.get(&module_named(py, package)?)?;
+            text_of(&find_item("__file__", |f| dict_items(&names, f))?)
+        });
+        file.clone()
     }
 }
 
@@ -275,7 +302,7 @@ impl<'py> Makers<'_, 'py> {
         }
         let best = found.iter().rev().max_by_key(|(strength, _)| *strength);
         match best {
-            None => Made::Unknown,
+            None => self.declared(class, wanted.attribute).map_or(Made::Unknown, Made::Given),
             Some((Strength::Made, function)) => place(function).map_or(Made::Unknown, Made::By),
             Some((Strength::Taken, function)) => place(function).map_or(Made::Unknown, Made::Given),
             Some((Strength::Given, function)) => {
@@ -287,9 +314,25 @@ impl<'py> Makers<'_, 'py> {
         }
     }
 
+    /// The package of the class implemented in C that has an attribute.
+    fn declared(&self, class: Option<&Bound<'py, PyAny>>, attribute: &str) -> Option<Place> {
+        let bases = class.map_or_else(Vec::new, |class| self.bases(class));
+        let base = bases.iter().find(|base| {
+            // SAFETY: attached, and a class is a live type.
+            let is_of_c = unsafe { !is_heap_type(base.as_ptr().cast()) };
+            is_of_c && find_item(attribute, |f| class_items(self.builtins, base, f)).is_some()
+        })?;
+        let package = first_part(&class_module(self.builtins, base)?);
+        let file = self.file_of_package(base.py(), &package)?;
+        is_library_file(&file).then_some(Place { file, line: 0 })
+    }
+
     /// Whose function calls one of these with something of its own, if there is such a function.
     fn given_by(&self, takers: &[&str], method: Option<&str>) -> Option<Made> {
         let gives = |function: &&Candidate<'py>| {
+            if !function.is_near {
+                return false;
+            }
             let evidence = self.evidence(function);
             takers.iter().any(|taker| evidence.gives(taker, method))
         };
@@ -309,6 +352,15 @@ impl Candidate<'_> {
         let place = self.place.as_ref();
         place.is_some_and(|place| !is_library_file(&place.file))
     }
+}
+
+fn name_of_module(globals: &Bound<'_, PyAny>) -> Option<String> {
+    text_of(&find_item("__name__", |f| dict_items(globals, f))?)
+}
+
+/// The package of a module.
+fn first_part(module: &str) -> String {
+    module.split('.').next().unwrap_or_default().to_owned()
 }
 
 /// Marks a function within a method, beside its class's address, which is even.

@@ -1,7 +1,5 @@
 //! What the operation codes of the running interpreter mean.
 
-use std::collections::HashMap;
-
 use pyo3::prelude::*;
 
 /// What an operation code means in the running interpreter.
@@ -48,9 +46,10 @@ impl Operations {
     /// # Errors
     /// If the interpreter has no such module.
     pub fn known(py: Python<'_>) -> PyResult<Self> {
-        let names: HashMap<String, usize> = py.import("opcode")?.getattr("opmap")?.extract()?;
+        let names = py.import("opcode")?.getattr("opmap")?;
         let mut by_code = vec![Operation::Other; 256];
-        for (name, code) in names {
+        for item in names.call_method0("items")?.try_iter()? {
+            let (name, code): (String, usize) = item?.extract()?;
             if let Some(operation) = by_code.get_mut(code) {
                 *operation = meaning(&name);
             }

@@ -720,9 +720,18 @@ def test_a_users_data_class_is_the_users() -> None:
 # --- PyTorch ----------------------------------------------------------------------------------------
 
 
-def torch_programs() -> dict[str, Callable[[], None]]:
+@pytest.fixture(scope="module")
+def torch() -> Any:
+    """PyTorch, with what it imports late, as part of the heap that no look visits."""
+    module = pytest.importorskip("torch", reason="objects of PyTorch")
+    module.optim.SGD(module.nn.Linear(2, 2).parameters(), lr=0.1)
+    gc.collect()
+    gc.freeze()
+    return module
+
+
+def torch_programs(torch: Any) -> dict[str, Callable[[], None]]:
     """Programs that close a cycle through PyTorch's objects by themselves."""
-    torch = pytest.importorskip("torch", reason="objects of PyTorch")
     nn = torch.nn
 
     def original_forward() -> None:
@@ -790,8 +799,8 @@ def torch_programs() -> dict[str, Callable[[], None]]:
     return {name: it for name, it in made.items() if isinstance(it, types.FunctionType)}
 
 
-def test_what_a_user_does_to_pytorchs_objects() -> None:
-    programs = torch_programs()
+def test_what_a_user_does_to_pytorchs_objects(torch: Any) -> None:
+    programs = torch_programs(torch)
     wrong = []
     for name, make in programs.items():
         make()
@@ -802,8 +811,7 @@ def test_what_a_user_does_to_pytorchs_objects() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-def test_what_a_user_sets_on_pytorchs_objects() -> None:
-    torch = pytest.importorskip("torch", reason="objects of PyTorch")
+def test_what_a_user_sets_on_pytorchs_objects(torch: Any) -> None:
     layers: dict[str, Callable[[], Any]] = {
         "Linear": lambda: torch.nn.Linear(64, 64),
         "Conv2d": lambda: torch.nn.Conv2d(3, 3, 3),
