@@ -285,17 +285,21 @@ impl<'a, 'py> Makers<'a, 'py> {
 impl<'py> Makers<'_, 'py> {
     /// Who made a reference of an object of this class; `None` if the reference is of no such object.
     ///
-    /// The program's own code before a library's: what both may have made is no library's. What a library's
-    /// function was only given is the library's making if one of its functions gave it.
+    /// The classes of the cycle's objects before other code, and the program's own before a library's: what both
+    /// may have made is no library's. What a library's function was only given is the library's making if one of
+    /// its functions gave it.
     pub fn made(&self, class: Option<&Bound<'py, PyAny>>, wanted: &Wanted<'_>) -> Made {
         let bases = class.map_or_else(Vec::new, |class| self.bases(class));
         let bases: Vec<usize> = bases.iter().map(|base| base.as_ptr() as usize).collect();
         let found = self.functions.iter().filter_map(|function| {
             let evidence = self.evidence(function);
             let is_own = bases.contains(&(function.class & !INNER));
-            Some((evidence.of(wanted, is_own)?, function))
+            Some((evidence.of(wanted, is_own)?, is_own || function.is_near, function))
         });
-        let found: Vec<(Strength, &Candidate<'py>)> = found.collect();
+        let found: Vec<(Strength, bool, &Candidate<'py>)> = found.collect();
+        let is_near = found.iter().any(|&(_, is_near, _)| is_near);
+        let found = found.into_iter().filter(|found| found.1 == is_near);
+        let found: Vec<_> = found.map(|(strength, _, function)| (strength, function)).collect();
         let place = |function: &Candidate<'py>| function.place.clone();
         if let Some((_, function)) = found.iter().find(|(_, function)| function.is_programs()) {
             return place(function).map_or(Made::Unknown, Made::By);
