@@ -8,11 +8,24 @@ use crate::cpython::{Builtins, items, text_of};
 
 /// What is called to put something into a container.
 const PUTS: [&str; 9] = [
-    "append", "add", "insert", "extend", "update", "setdefault", "appendleft", "put", "__setitem__",
+    "append",
+    "add",
+    "insert",
+    "extend",
+    "update",
+    "setdefault",
+    "appendleft",
+    "put",
+    "__setitem__",
 ];
 /// What is called to set an attribute by its name.
 const SETS: [&str; 6] = [
-    "setattr", "__setattr__", "setdefault", "update", "add_module", "register_module",
+    "setattr",
+    "__setattr__",
+    "setdefault",
+    "update",
+    "add_module",
+    "register_module",
 ];
 
 /// A reference whose maker is looked for: from an object by an attribute.
@@ -123,16 +136,16 @@ impl<'b, 'c, 'py> Evidence<'b, 'c, 'py> {
                 called: false,
             }),
         };
-        self.statements().iter().any(|statement| {
-            match statement.end {
+        self.statements()
+            .iter()
+            .any(|statement| match statement.end {
                 End::Attribute { name: set, .. } if set == name => {
                     statement.all_given() & !statement.target_given == 0
                         && !statement.is_constant()
                         && method.is_none_or(|method| statement.has(method))
                 }
                 _ => passes(statement, name, method),
-            }
-        })
+            })
     }
 
     fn is_class(&self, name: usize) -> bool {
@@ -222,7 +235,9 @@ fn is_made_of(
     passed: usize,
     wanted: &Wanted<'_>,
 ) -> bool {
-    let uses = owner.map_or(0, |owner| statement.uses(owner)).saturating_sub(passed);
+    let uses = owner
+        .map_or(0, |owner| statement.uses(owner))
+        .saturating_sub(passed);
     let comes_back = uses > 0 && (wanted.to_itself || wanted.leads_back);
     let parts = statement.value.iter().zip(&statement.given);
     let is_given = parts

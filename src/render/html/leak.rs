@@ -222,7 +222,7 @@ mod tests {
         let page = section(0, 0, &leak).0;
         for told in [
             "<li class=\"library\">a library's</li>",
-            "torch 2.9.1. Every object in the cycle belongs to it.",
+            "torch 2.9.1. Its code made the whole cycle.",
             "Use &lt;one&gt;. Fixed in torch 2.12. <a href=\"https://example.org/1\"",
         ] {
             assert!(page.contains(told), "{told}");
