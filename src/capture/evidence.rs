@@ -179,11 +179,14 @@ fn position(texts: &[Bound<'_, PyAny>], text: &str) -> Option<usize> {
 
 /// True if something of the function's own is passed to what is called so: a variable or a bound method.
 fn passes(statement: &Statement, name: usize, method: Option<Instruction>) -> bool {
-    let called = [
-        Instruction::Global(name),
-        Instruction::Attribute { name, called: true },
-    ];
-    let Some(at) = statement.value.iter().position(|it| called.contains(it)) else {
+    let is_taker = |at: usize| match statement.value[at] {
+        Instruction::Global(global) => {
+            let next = statement.value.get(at + 1);
+            global == name && !matches!(next, Some(Instruction::Attribute { .. }))
+        }
+        part => part == Instruction::Attribute { name, called: true },
+    };
+    let Some(at) = (0..statement.value.len()).find(|&at| is_taker(at)) else {
         return false;
     };
     let arguments = at + 1..statement.value.len();
