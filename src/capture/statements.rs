@@ -128,10 +128,10 @@ impl Statement {
 
     /// The variable that a part of the value is computed from by attributes alone.
     pub fn owner_of(&self, part: usize) -> Option<usize> {
-        let before = self.value.get(..part)?.iter().rev();
+        let mut before = self.value.get(..part)?.iter().rev();
         let is_path =
             |part: &&Instruction| matches!(part, Instruction::Attribute { called: false, .. });
-        match before.skip_while(is_path).next() {
+        match before.find(|part| !is_path(part)) {
             Some(Instruction::Load(variable)) => Some(*variable),
             _ => None,
         }
