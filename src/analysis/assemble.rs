@@ -157,6 +157,8 @@ impl Described {
             buffers_omitted,
             cuts,
             shared: Vec::new(),
+            source: None,
+            patch: None,
             library: None,
             known: None,
             occurrences: Vec::new(),

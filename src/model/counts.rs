@@ -103,6 +103,8 @@ fn counted(leak: &mut Leak) -> Leak {
         cuts: Vec::new(),
         shared: std::mem::take(&mut leak.shared),
         advice: Advice::default(),
+        source: None,
+        patch: None,
         graph: Graph::default(),
         library: None,
         known: None,

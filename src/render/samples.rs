@@ -87,6 +87,8 @@ pub fn callback() -> Report {
         graph,
         library: None,
         known: None,
+        source: None,
+        patch: None,
         occurrences: vec![],
     };
     report(vec![leak], 9)
@@ -251,6 +253,8 @@ fn linked_nodes() -> Leak {
         graph,
         library: None,
         known: None,
+        source: None,
+        patch: None,
         occurrences: vec![],
     }
 }
@@ -317,6 +321,8 @@ fn exception() -> Leak {
         graph,
         library: None,
         known: None,
+        source: None,
+        patch: None,
         occurrences: vec![],
     }
 }
@@ -367,6 +373,8 @@ pub fn million_ring() -> Report {
         graph,
         library: None,
         known: None,
+        source: None,
+        patch: None,
         occurrences: vec![],
     };
     report(vec![leak], 1_000_000)
