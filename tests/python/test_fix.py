@@ -87,3 +87,194 @@ def test_a_patch_applies_and_frees_and_changes_nothing_else(
         afterwards, report = outcome(file)
         assert afterwards == printed != ""
     assert not report.leaks, f"{patch.decode()}\n{report}"
+
+
+@pytest.mark.parametrize("program", fixable.UNCERTAIN, ids=lambda program: program.name)
+def test_where_it_is_not_certain_there_is_no_patch(
+    program: fixable.Uncertain, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    file = tmp_path / "program.py"
+    file.write_text(program.source, encoding="utf-8")
+    status, patch, why = fix(capfdbinary, f"{file}:{program.line}", "--diff")
+    assert (status, patch) == (1, b"")
+    assert program.reason in why.splitlines()[0]
+    assert "by hand" in why
+
+
+def leaky(folder: Path, name: str = "program.py") -> tuple[Path, int]:
+    """A program with a leak, as it was an hour ago, and the line of the reference."""
+    text = fixable.HEADERS["import"] + fixable.CLASSES["plain"]
+    text = text.replace("BODY", "self.cb = lambda x: x + self.dim")
+    text = text.replace("SELF", "self").replace("CB", "cb")
+    file = folder / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text, encoding="utf-8")
+    os.utime(file, (0, 0))
+    return file, text[: text.index("self.cb =")].count("\n") + 1
+
+
+@pytest.mark.parametrize(
+    "other", ["helper.run(Owner(1).cb)", "f = Owner(1).cb", "o.cb = o.cb or print"]
+)
+def test_what_another_file_does_with_it_counts(
+    other: str, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    file, line = leaky(tmp_path)
+    (tmp_path / "unlike.py").write_text("f = Other().cb\n")
+    assert fix(capfdbinary, f"{file}:{line}", "--diff")[0] == 0
+    (tmp_path / "main.py").write_text(f"from program import Owner\n{other}\n")
+    status, patch, why = fix(capfdbinary, f"{file}:{line}", "--diff")
+    assert (status, patch) == (1, b"")
+    assert "main.py" in why
+
+
+@pytest.mark.parametrize("name", ["a.py", "src/b c.py", 'src/d"e.py', "src/é.py"])
+@pytest.mark.parametrize("below", [False, True])
+def test_the_patch_applies_within_a_repository(
+    name: str,
+    below: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfdbinary: pytest.CaptureFixture[bytes],
+) -> None:
+    git(tmp_path, "init", "--quiet")
+    file, line = leaky(tmp_path, name)
+    folder = file.parent if below else tmp_path
+    monkeypatch.chdir(folder)
+    status, patch, why = fix(capfdbinary, f"{os.path.relpath(file)}:{line}", "--diff")
+    assert status == 0, why
+    git(folder, "apply", patch=patch)
+    assert b"weakref.ref(self)" in file.read_bytes()
+
+
+def test_the_summary_comes_without_diff(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    file, line = leaky(tmp_path)
+    status, text, _ = fix(capfdbinary, f"{file}:{line}")
+    assert status == 0
+    assert text.startswith(b"Let the lambda in `self.cb` hold `self` through a weak reference.\n")
+    assert b"| git apply" in text
+
+
+@pytest.mark.parametrize("place", ["program.py", "program.py:", "program.py:x", "nowhere.py:1"])
+def test_a_place_that_is_none_is_an_error(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    leaky(tmp_path)
+    with pytest.raises(SystemExit) as ended:
+        command(["fix", place, "--diff"])
+    assert ended.value.code == 2
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\0",
+        b"x = 1\ry = 2\n",
+        b"# coding: latin-1\nx = '\xe9'\n",
+        b"x" * (2 << 20),
+        b"(" * 99999,
+    ],
+    ids=["empty", "NUL", "lone return", "latin-1", "large", "deep"],
+)
+def test_files_that_are_no_source_are_refused(
+    content: bytes, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    file = tmp_path / "odd.py"
+    file.write_bytes(content)
+    assert fix(capfdbinary, f"{file}:1", "--diff")[:2] == (1, b"")
+    os.remove(file)
+    os.mkfifo(file)
+    assert fix(capfdbinary, f"{file}:1", "--diff")[:2] == (1, b"")
+
+
+def test_a_report_shows_the_lines_and_the_change(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    file, line = leaky(tmp_path)
+    _, report = outcome(file)
+    (leak,) = report.leaks
+    assert leak.source is not None
+    assert leak.patch is not None
+    shown = leak.source
+    assert (shown.file, shown.line, shown.marked) == (str(file), line, line)
+    assert shown.lines[0][shown.start : shown.end] == "self.cb = lambda x: x + self.dim"
+    assert (leak.patch.line, len(leak.patch.edits)) == (line, 2)
+    for text in (str(report), report.to_markdown(), report.to_html()):
+        assert "self.cb = lambda x: x + self.dim" in text
+        assert "^" * len("self.cb = lambda x: x + self.dim") in text
+        assert "+        self_ref = weakref.ref(self)" in text
+        assert "For example" not in text
+    again = cyclescope.CycleReport.from_json(report.to_json())
+    assert again.leaks[0].patch == leak.patch or again.to_json() == report.to_json()
+    saved = tmp_path / "report.json"
+    saved.write_text(report.to_json(), encoding="utf-8")
+    status, text, _ = fix(capfdbinary, str(saved))
+    assert status == 0
+    assert f"cyclescope fix {file}:{line} --diff" in text.decode()
+
+    sarif = json.loads(cyclescope.to_sarif(report, base=tmp_path))
+    (result,) = sarif["runs"][0]["results"]
+    (change,) = result["fixes"][0]["artifactChanges"]
+    assert change["artifactLocation"] == {"uri": "program.py", "uriBaseId": "SRCROOT"}
+    lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
+    for replaced in reversed(change["replacements"]):
+        region = replaced["deletedRegion"]
+        assert region["startColumn"] == region["endColumn"] == 1
+        lines[region["startLine"] - 1 : region["endLine"] - 1] = [
+            replaced["insertedContent"]["text"]
+        ]
+    before, _ = outcome(file)
+    file.write_text("".join(lines), encoding="utf-8")
+    after, rest = outcome(file)
+    assert (after, rest.leaks) == (before, [])
+
+
+def test_a_file_that_changed_since_is_not_shown(tmp_path: Path) -> None:
+    file, _ = leaky(tmp_path)
+    os.utime(file)
+    (leak,) = outcome(file)[1].leaks
+    assert (leak.source, leak.patch) == (None, None)
+    os.utime(file, (0, 0))
+    (leak,) = outcome(file)[1].leaks
+    assert leak.source is not None
+
+
+@pytest.mark.parametrize("instead", ["missing", "fifo", "other", "moved"])
+def test_a_file_that_is_not_the_programs_is_not_shown(instead: str, tmp_path: Path) -> None:
+    file, _ = leaky(tmp_path)
+    source = file.read_bytes()
+    module = ModuleType("program")
+    exec(compile(source, file, "exec", dont_inherit=True), vars(module))
+    os.remove(file)
+    if instead == "fifo":
+        os.mkfifo(file)
+    elif instead != "missing":
+        file.write_bytes(b"x = 1\n" * 50 if instead == "other" else b"\n\n" + source)
+        os.utime(file, (0, 0))
+    with contextlib.redirect_stdout(io.StringIO()):
+        gc.collect()
+        vars(module)["main"]()
+    (leak,) = cyclescope.find_tensor_cycles(devices="any").leaks
+    assert (leak.source, leak.patch) == (None, None)
+    assert "For example:" in str(leak) or "For example:" in leak.to_markdown()
+
+
+def test_a_redacted_report_has_no_source(tmp_path: Path) -> None:
+    file, _ = leaky(tmp_path)
+    program = f"""
+import gc, cyclescope, runpy
+gc.disable()
+made = runpy.run_path({str(file)!r})
+made["main"]()
+report = cyclescope.find_tensor_cycles(devices="any", redact=True)
+(leak,) = report.leaks
+assert leak.source is None and leak.patch is None
+assert "lambda x" not in report.to_json() + str(report) + report.to_html()
+made["main"]()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -89,7 +89,8 @@ def _checked(file: Path, patch: Patch) -> bytes:
         lines[first : first + edit.removed] = [edit.inserted.encode()]
     for source in (before, b"".join(lines)):
         try:
-            with warnings.catch_warnings(action="ignore"):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
                 compile(source, file, "exec", dont_inherit=True)
         except (SyntaxError, RecursionError, MemoryError) as error:
             raise ValueError(f"the file does not compile ({error})") from None

@@ -41,12 +41,11 @@ pub fn line_edits(text: &str, edits: &[Edit]) -> Vec<LineEdit> {
     edits.sort_by_key(|edit| (edit.range.start, edit.range.end));
     let mut groups: Vec<(Range<usize>, Vec<Edit>)> = Vec::new();
     for edit in edits {
-        let is_new_line = edit.range.is_empty()
-            && (edit.range.start == text.len() || starts.contains(&edit.range.start));
-        let first = if edit.range.start == text.len() {
-            lines.len()
-        } else {
-            line_of(edit.range.start)
+        let at_end = edit.range.start == text.len() && (text.is_empty() || text.ends_with('\n'));
+        let is_new_line = edit.range.is_empty() && (at_end || starts.contains(&edit.range.start));
+        let first = match at_end {
+            true => lines.len(),
+            false => line_of(edit.range.start),
         };
         let end = match is_new_line {
             true => first,
@@ -183,6 +182,11 @@ mod tests {
         assert_eq!(
             diff("a\nb", &edits),
             format!("@@ -1,2 +1,2 @@\n a\n-b{end}+B{end}")
+        );
+        let added = [Edit::insert(3, "\nc\n".into())];
+        assert_eq!(
+            diff("a\nb", &added),
+            format!("@@ -1,2 +1,3 @@\n a\n-b{end}+b\n+c\n")
         );
     }
 

@@ -184,10 +184,9 @@ fn give_advice(out: &mut Lines, leak: &Leak) {
         out.wrapped(Ink::Strong, "  Change: ", &name(&patch.summary, 400));
         for line in changed_lines(patch) {
             let line = name(&clipped(&line, WIDTH - 13), WIDTH - 13);
-            out.line(format!("           {line}"));
+            out.line(format!("    {line}"));
         }
-        let command = format!("  Patch: {}", fix_command(patch));
-        out.wrapped(Ink::Plain, "", &name(&command, 400));
+        out.wrapped(Ink::Strong, "  Patch: ", &name(&fix_command(patch), 400));
     }
     if code {
         out.line("    For example:");
