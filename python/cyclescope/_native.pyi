@@ -398,7 +398,7 @@ class Leak:
         """What to change, as text."""
     @property
     def before(self) -> str | None:
-        """Example of the code before the fix, if the pattern is known; see :attr:`source` for your own code."""
+        """Example of the code before the fix, if the pattern is known; :attr:`source` is yours."""
     @property
     def after(self) -> str | None:
         """Example of the code after the fix, if the pattern is known."""
@@ -540,7 +540,7 @@ class SourceLines:
 
 @final
 class Patch:
-    """A change of a source file. Nothing is written: ``cyclescope fix FILE:LINE --diff`` prints it."""
+    """A change of a source file, as ``cyclescope fix FILE:LINE --diff`` prints it."""
 
     @property
     def file(self) -> str:
@@ -564,7 +564,7 @@ class LineEdit:
 
     @property
     def line(self) -> int:
-        """The first line to remove; if none is removed, the line before which others are inserted."""
+        """The first line to remove, or the line before which others are inserted."""
     @property
     def removed(self) -> int:
         """Number of lines to remove."""

@@ -1,6 +1,7 @@
-"""Programs with a leak that ``cyclescope fix`` can mend, written in many ways, and programs in which it must not try.
+"""Programs whose leak ``cyclescope fix`` mends, written in many ways, and some that it must refuse.
 
-Each program defines ``main()``, which prints and then drops what it made: without the leak, nothing is left of it.
+Each program defines ``main()``, which prints and then drops what it made: without the leak, nothing
+is left of it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ HEADERS = {
     "has ref": "from weakref import WeakMethod, ref\nimport numpy as np\n",
     "ref is taken": "from weakref import ref\nimport numpy as np\nref = 1\n",
     "other name of it": "from weakref import WeakMethod\nimport numpy as np\n",
-    "comments": "#!/usr/bin/env python\n# A licence.\n\n# About the import.\nimport numpy as np\n",
+    "comments": "#!/usr/bin/env python\n# A licence.\n\n# About it.\nimport numpy as np\n",
     "no import first": "SIZE = 1 << 16\nimport numpy as np\n",
     "function first": "def nothing():\n    import numpy as weakly\n\nimport numpy as np\n",
     "names are taken": "import numpy as np\nself_ref = this_ref = själv_ref = 1\n",
@@ -31,7 +32,7 @@ HEADERS = {
 OWNERS = {
     "lambda": "SELF.CB = lambda x: x + SELF.dim",
     "lambda with comment": "SELF.CB = lambda x: x + SELF.dim  # keeps it; 'SELF' too",
-    "lambda of several lines": "SELF.CB = lambda x, *rest: (\n    x +  # one\n    SELF.dim  # two\n)",
+    "lambda of several lines": "SELF.CB = lambda x, *y: (\n    x +  # one\n    SELF.dim  # two\n)",
     "lambda in parentheses": "SELF.CB = (lambda x:\n           SELF.add(x) + len(SELF.array[:0]))",
     "lambda after other letters": "SELF.CB = lambda x, s='äé名': x + SELF.dim if s else SELF",
     "lambda with an f-string": "SELF.CB = lambda x: f'é{SELF.dim:>{SELF.dim}} {x!r}'",
@@ -382,7 +383,7 @@ def styled(text: str, style: str) -> bytes:
 
 @dataclass(frozen=True)
 class Uncertain:
-    """A program in which a patch would not be certain, the line to fix, and a word of the reason."""
+    """A program in which no patch is certain, with its line marked, and a word of the reason."""
 
     name: str
     source: str
@@ -435,6 +436,16 @@ CALLBACK = "self.cb = lambda x: x + self.dim  # HERE"
 BOUND = "self.cb = self.add  # HERE"
 KEEP = "error = None\ntry:\n    int('x')\nexcept ValueError as e:\n    error = e  # HERE\n"
 RAISES = "with pytest.raises(ValueError) as e:  # HERE\n    int('x')\n"
+PROPERTY = """
+    @property
+    def cb(self):
+        return self.kept
+
+    @cb.setter
+    def cb(self, value):
+        self.kept = value
+
+"""
 
 UNCERTAIN = [
     Uncertain("taken from its object", _owner(CALLBACK, "f = o.cb; del o; print(f(1))"), "value"),
@@ -530,12 +541,7 @@ UNCERTAIN = [
     Uncertain("caches its method", _owner("self.add = self.add  # HERE", "print(o.add(1))"), "add"),
     Uncertain("replaces its method", _owner(BOUND, "o.add = abs; print(o.cb(1))"), "replaced"),
     Uncertain(
-        "a property",
-        _owner(CALLBACK).replace(
-            "    def add",
-            "    @property\n    def cb(self):\n        return self.kept\n\n    @cb.setter\n    def cb(self, f):\n        self.kept = f\n\n    def add",
-        ),
-        "property",
+        "a property", _owner(CALLBACK).replace("    def add", PROPERTY + "    def add"), "property"
     ),
     Uncertain(
         "a class's",

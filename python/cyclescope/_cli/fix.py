@@ -15,10 +15,10 @@ from cyclescope._native import Patch
 DESCRIPTION = """\
 Print a patch that removes a reference cycle. No file is changed: pipe the patch to `git apply`.
 
-There is a patch only where it is certain that the program then does the same and the memory is freed:
-a lambda, an inner function or a bound method that is kept as an attribute of its own object and is
-only ever called there; a caught exception, sys.exc_info() or a frame that is kept in a local variable;
-`with pytest.raises(...) as e`. Otherwise, the exit status is 1 and a sentence says why.
+There is a patch only where it is certain that the program then does the same and that the memory is
+freed: a lambda, an inner function or a bound method that is an attribute of its own object and is
+only called there; a caught exception, sys.exc_info() or a frame in a local variable;
+`with pytest.raises(...) as e`. Otherwise the exit status is 1, and a sentence says why.
 """
 
 

@@ -94,13 +94,13 @@ impl Reference<'_> {
     fn local<'s>(&self, syntax: &'s Syntax, file: &str, variable: &str) -> Option<Node<'s>> {
         let at = self.from.location.as_ref().filter(|at| at.file == file)?;
         let name = short(self.from.label.strip_prefix("frame of ")?);
-        let functions = all(syntax.root()).into_iter().filter(|node| {
+        let mut functions = all(syntax.root()).into_iter().filter(|node| {
             let (first, last) = lines(*node);
             node.kind() == "function_definition"
                 && (first..=last).contains(&(at.line as usize))
                 && is_named(syntax, *node, name)
         });
-        let function = functions.last()?;
+        let function = functions.next_back()?;
         let found: Vec<Node<'s>> = syntax
             .bindings(function, variable)
             .into_iter()
