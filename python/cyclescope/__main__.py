@@ -13,6 +13,7 @@ COMMANDS = {
     "report": "show reports, or convert them to HTML and other formats",
     "merge": "merge the reports of several processes, with one column per rank",
     "diff": "compare two reports: new, grown and gone leaks",
+    "fix": "print the patch that removes a reference cycle, where it is certain",
     "explain": "explain a leak pattern, or list all patterns",
     "demo": "run a small program that leaks",
     "doctor": "check this installation: versions, driver, devices, settings",

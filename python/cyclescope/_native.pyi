@@ -1,6 +1,7 @@
 """The native extension of cyclescope: reports, and the functions that the package builds on."""
 
 from collections.abc import Callable, Iterator
+from os import PathLike
 from typing import Any, TypeAlias, final
 
 from typing_extensions import Self
@@ -23,12 +24,15 @@ __all__ = [
     "Leak",
     "LeakTally",
     "Library",
+    "LineEdit",
     "Numbers",
+    "Patch",
     "PostMortem",
     "Rank",
     "Retention",
     "RetentionPath",
     "Shared",
+    "SourceLines",
     "Step",
     "call_in_main_thread",
     "check_devices",
@@ -38,6 +42,7 @@ __all__ = [
     "drop_deliveries",
     "empty_report",
     "find",
+    "fix",
     "flush",
     "framed",
     "heap",
@@ -399,13 +404,20 @@ class Leak:
         """What to change, as text."""
     @property
     def before(self) -> str | None:
-        """Example of the code before the fix, if the pattern is known."""
+        """Example of the code before the fix, if the pattern is known; :attr:`source` is yours."""
     @property
     def after(self) -> str | None:
         """Example of the code after the fix, if the pattern is known."""
     @property
     def library(self) -> Library | None:
         """The library whose code made the whole cycle; None if some of it may be the program's."""
+    @property
+    def source(self) -> SourceLines | None:
+        """The program's own lines that make the reference to remove; None if they could not be read
+        or do not fit what is known of the objects."""
+    @property
+    def patch(self) -> Patch | None:
+        """The change that removes it, if it is certain that the program then does the same."""
     @property
     def known(self) -> Known | None:
         """The known library leak that this leak matches; None if there is none."""
@@ -511,6 +523,63 @@ class Known:
     @property
     def remedy(self) -> str:
         """What a program can do about it."""
+
+@final
+class SourceLines:
+    """Lines of a source file, with one expression marked."""
+
+    @property
+    def file(self) -> str:
+        """Path of the file."""
+    @property
+    def line(self) -> int:
+        """Number of the first line."""
+    @property
+    def lines(self) -> list[str]:
+        """The lines, without line ends."""
+    @property
+    def marked(self) -> int:
+        """Number of the line with the expression."""
+    @property
+    def start(self) -> int:
+        """The first character of the expression in that line, from 0."""
+    @property
+    def end(self) -> int:
+        """The character after it."""
+
+@final
+class Patch:
+    """A change of a source file, as ``cyclescope fix FILE:LINE --diff`` prints it."""
+
+    @property
+    def file(self) -> str:
+        """Path of the file."""
+    @property
+    def line(self) -> int:
+        """The line of the reference."""
+    @property
+    def summary(self) -> str:
+        """What the change does, in a sentence."""
+    @property
+    def edits(self) -> list[LineEdit]:
+        """The lines to replace, numbered as before the change."""
+    @property
+    def diff(self) -> str:
+        """The change as a unified diff, without file names."""
+
+@final
+class LineEdit:
+    """Lines of a file that take the place of others."""
+
+    @property
+    def line(self) -> int:
+        """The first line to remove, or the line before which others are inserted."""
+    @property
+    def removed(self) -> int:
+        """Number of lines to remove."""
+    @property
+    def inserted(self) -> str:
+        """The new lines, with line ends."""
 
 @final
 class Step:
@@ -855,6 +924,9 @@ def close() -> None: ...
 def drop_deliveries() -> None: ...
 def patterns() -> list[tuple[str, str]]: ...
 def find(devices: list[str], ignore: list[str] = ..., frozen: bool = ...) -> CycleReport: ...
+def fix(file: str | PathLike[str], line: int) -> Patch:
+    """The patch for the reference that a line makes; ValueError says why there is none."""
+
 def look(devices: list[str], ignore: list[str] = ..., oldest: int | None = ...) -> CycleReport: ...
 def empty_report() -> CycleReport: ...
 def merge(reports: list[CycleReport]) -> CycleReport: ...

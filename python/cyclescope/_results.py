@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from cyclescope import _native
-from cyclescope._native import CycleReport, Leak
+from cyclescope._native import CycleReport, Leak, Patch
 from cyclescope._selection import StrPath
 
 SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
@@ -129,16 +129,41 @@ def _result(leak: Leak, rules: list[str], base: Path) -> dict[str, Any]:
         for step in leak.cycle
         if step.location is not None
     ]
+    if leak.patch is not None:
+        result["fixes"] = [_fix(leak.patch, base)]
     if steps:
         result["relatedLocations"] = [step | {"id": i} for i, step in enumerate(steps)]
     return result
 
 
-def _location(place: Place) -> dict[str, Any]:
+def _fix(patch: Patch, base: Path) -> dict[str, Any]:
+    """The patch as a SARIF ``fix``: whole lines, so that columns need no unit."""
+    replacements = [
+        {
+            "deletedRegion": {
+                "startLine": edit.line,
+                "startColumn": 1,
+                "endLine": edit.line + edit.removed,
+                "endColumn": 1,
+            },
+            "insertedContent": {"text": edit.inserted},
+        }
+        for edit in patch.edits
+    ]
+    artifact = _artifact(_place(f"{patch.file}:{patch.line}", base))
+    change = {"artifactLocation": artifact, "replacements": replacements}
+    return {"description": {"text": patch.summary}, "artifactChanges": [change]}
+
+
+def _artifact(place: Place) -> dict[str, Any]:
     artifact: dict[str, Any] = {"uri": place.uri}
     if not place.file.is_absolute():
         artifact["uriBaseId"] = "SRCROOT"
-    physical: dict[str, Any] = {"artifactLocation": artifact}
+    return artifact
+
+
+def _location(place: Place) -> dict[str, Any]:
+    physical: dict[str, Any] = {"artifactLocation": _artifact(place)}
     if place.line:
         physical["region"] = {"startLine": place.line}
     return {"physicalLocation": physical}

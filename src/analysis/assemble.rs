@@ -160,6 +160,8 @@ impl Described {
             cuts,
             shared: Vec::new(),
             made_by: diagnosis.maker.as_ref().map(Location::from),
+            source: None,
+            patch: None,
             library: None,
             known: None,
             occurrences: Vec::new(),

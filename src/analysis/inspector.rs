@@ -15,6 +15,7 @@ use crate::cpython::{Builtins, GcModule, HeadLayout, Layouts, TypeTable, module_
 use crate::device::{DeviceSelection, Frameworks, gpu_names};
 use crate::diagnose::Diagnoses;
 use crate::diagnose::library::say_whose;
+use crate::diagnose::source::show_source;
 use crate::graph::hide_unless_code;
 use crate::memory::Marks;
 use crate::memory::array::in_turn;
@@ -142,12 +143,14 @@ impl Inspector {
     }
 
     /// Completes a report outside of the collection: the rank of the process, and the library that each leak
-    /// belongs to. Redacts it if asked to.
+    /// belongs to, the program's own lines. Redacts it if asked to; then no source is read.
     pub(crate) fn finish(report: &mut Report, redacted: bool, rank: Option<Rank>) {
         report.set_rank(rank.map(|rank| rank.rank));
         say_whose(report);
         if redacted {
             redact(report);
+        } else {
+            show_source(report);
         }
     }
 

@@ -17,6 +17,7 @@ pub mod patterns;
 mod repeat;
 pub mod segments;
 mod signature;
+pub mod source;
 pub mod verdict;
 
 pub use branches::Branches;

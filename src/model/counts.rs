@@ -106,6 +106,8 @@ fn counted(leak: &mut Leak) -> Leak {
         cuts: Vec::new(),
         shared: std::mem::take(&mut leak.shared),
         advice: Advice::default(),
+        source: None,
+        patch: None,
         graph: Graph::default(),
         made_by: None,
         library: None,

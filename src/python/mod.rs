@@ -15,6 +15,7 @@ mod state;
 mod values;
 
 use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,10 +32,12 @@ use crate::collector::may_need_mending;
 use crate::cpython::{new_text, without_collections};
 use crate::device::{DeviceSelection, driver_present};
 use crate::diagnose::patterns::PATTERNS;
+use crate::diagnose::source;
 use crate::graph::hide_unless_code;
 use crate::model::counts::LeakTally;
 use crate::model::rank::Rank;
 use crate::model::redact::shorten;
+use crate::model::report::Patch;
 use crate::model::shared::total;
 use crate::watch::{Frequency, Ignored, Least, News, Next, WatchId};
 
@@ -46,6 +49,7 @@ mod _native {
     /// Refuses to load where it cannot work.
     #[pymodule_init]
     fn init(_module: &Bound<'_, PyModule>) -> PyResult<()> {
+        crate::diagnose::source::remember_start();
         super::refuse_subinterpreters()
     }
 
@@ -64,9 +68,10 @@ mod _native {
     #[pymodule_export]
     use super::{
         check_devices, close, cuda_driver_present, current_rank, drop_deliveries, empty_report,
-        find, flush, is_distributed, look, merge, merge_processes, next_delivery, patterns, redact,
-        redacts, select, shown_name, shown_place, start_watch, stop_watch, tallies, total_bytes,
-        unreachable_objects, with_allocations, with_counts, with_occurrences, without_details,
+        find, fix, flush, is_distributed, look, merge, merge_processes, next_delivery, patterns,
+        redact, redacts, select, shown_name, shown_place, start_watch, stop_watch, tallies,
+        total_bytes, unreachable_objects, with_allocations, with_counts, with_occurrences,
+        without_details,
     };
     #[pymodule_export]
     use crate::model::counts::LeakTally;
@@ -81,7 +86,7 @@ mod _native {
     #[pymodule_export]
     use crate::model::rank::Rank;
     #[pymodule_export]
-    use crate::model::report::{Buffer, Cut, Known, Library, Step};
+    use crate::model::report::{Buffer, Cut, Known, Library, LineEdit, Patch, SourceLines, Step};
     #[pymodule_export]
     use crate::model::retention::{Path, Retention};
     #[pymodule_export]
@@ -454,6 +459,16 @@ fn with_occurrences(
     Ok(report
         .get()
         .map(|report| report.with_occurrences(occurrences)))
+}
+
+/// The patch for a reference that a line of a file makes.
+///
+/// # Errors
+/// `ValueError`, with a clause that says why there is none.
+#[pyfunction]
+fn fix(py: Python<'_>, file: PathBuf, line: usize) -> PyResult<Patch> {
+    py.detach(|| source::fix(&file, line))
+        .map_err(PyValueError::new_err)
 }
 
 /// The report with all that a watch has counted of its leaks.

@@ -12,7 +12,9 @@ use super::values::class;
 use crate::capture::is_library_file;
 use crate::graph::hide_unless_code;
 use crate::model::redact::without_folder;
-use crate::model::report::{Buffer, Cut, Known, Library, Report, Step};
+use crate::model::report::{
+    Buffer, Cut, Known, Library, LineEdit, Patch, Report, SourceLines, Step,
+};
 use crate::model::shared::Shared;
 use crate::model::{human_bytes, json, report as model};
 use crate::render::{dot, html, markdown, svg, text};
@@ -247,7 +249,7 @@ class! {
         get signature: String, pattern: Option<String>, summary: String, count: u64, frozen: u64, objects: u64,
             bytes_held: u64, shared: Vec<Shared>, bytes_freed: Option<u64>, buffers: Vec<Buffer>, buffers_omitted: u64,
             cycle: Vec<Step>, cycle_omitted: u64, cuts: Vec<Cut>, library: Option<Library>,
-            known: Option<Known>;
+            known: Option<Known>, source: Option<SourceLines>, patch: Option<Patch>;
 
         #[getter(also_held_by)]
         fn other_holders(&self) -> Vec<&str> {
@@ -322,6 +324,27 @@ impl Library {
             Some(version) => format!("<Library {} {version}>", self.name),
             None => format!("<Library {}>", self.name),
         }
+    }
+}
+
+#[pymethods]
+impl SourceLines {
+    fn __repr__(&self) -> String {
+        format!("<SourceLines {}:{}>", self.file, self.marked)
+    }
+}
+
+#[pymethods]
+impl Patch {
+    fn __repr__(&self) -> String {
+        format!("<Patch {}:{}>", self.file, self.line)
+    }
+}
+
+#[pymethods]
+impl LineEdit {
+    fn __repr__(&self) -> String {
+        format!("<LineEdit {}: {} removed>", self.line, self.removed)
     }
 }
 

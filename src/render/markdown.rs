@@ -6,6 +6,7 @@
 
 use super::diagram::diagram;
 use super::sentences::size_and_device;
+use super::source::{changed_lines, numbered};
 use super::text::table_of_processes;
 use crate::diagnose::patterns::PATTERNS;
 use crate::model::report::{Leak, Location, Report};
@@ -42,7 +43,22 @@ pub fn leak_markdown(leak: &Leak) -> String {
         let place = place.map(|place| format!("{}: ", code(&place.to_string())));
         out += &format!("\n{}{advice}\n", place.unwrap_or_default());
     }
-    if leak.advice.before.is_some() || leak.advice.after.is_some() {
+    if let Some(source) = &leak.source {
+        let lines: Vec<String> = numbered(source)
+            .map(|(number, line)| format!("{number:>6} │ {}", name(&line, 240)))
+            .collect();
+        out += &format!("\n{}", fenced("text", &lines.join("\n")));
+    }
+    if let Some(patch) = leak.patch.as_ref().filter(|_| leak.source.is_some()) {
+        let lines: Vec<String> = changed_lines(patch).map(|line| name(&line, 240)).collect();
+        out += &format!(
+            "\n{}\n\n{}",
+            prose(&name(&patch.summary, 400)),
+            fenced("diff", &lines.join("\n"))
+        );
+    }
+    let is_example = leak.source.is_none();
+    if is_example && (leak.advice.before.is_some() || leak.advice.after.is_some()) {
         let parts = [
             ("before", &leak.advice.before),
             ("after", &leak.advice.after),
@@ -52,7 +68,10 @@ pub fn leak_markdown(leak: &Leak) -> String {
             .filter_map(|(word, lines)| Some((word, lines.as_ref()?)))
             .map(|(word, lines)| format!("# {word}\n{}", code_lines(lines)))
             .collect();
-        out += &format!("\n{}", fenced("python", &parts.join("\n\n")));
+        out += &format!(
+            "\nFor example:\n\n{}",
+            fenced("python", &parts.join("\n\n"))
+        );
     }
     out += &format!("\nSignature {}", code(&leak.signature));
     let known = |name: &&String| PATTERNS.iter().any(|pattern| pattern.name == **name);

@@ -18,6 +18,7 @@ mod route;
 mod scene;
 mod sentences;
 mod shape;
+mod source;
 mod subgraph;
 pub mod svg;
 pub mod text;

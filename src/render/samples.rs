@@ -89,6 +89,8 @@ pub fn callback() -> Report {
         made_by: None,
         library: None,
         known: None,
+        source: None,
+        patch: None,
         occurrences: vec![],
     };
     report(vec![leak], 9)
@@ -255,6 +257,8 @@ fn linked_nodes() -> Leak {
         made_by: None,
         library: None,
         known: None,
+        source: None,
+        patch: None,
         occurrences: vec![],
     }
 }
@@ -323,6 +327,8 @@ fn exception() -> Leak {
         made_by: None,
         library: None,
         known: None,
+        source: None,
+        patch: None,
         occurrences: vec![],
     }
 }
@@ -375,6 +381,8 @@ pub fn million_ring() -> Report {
         made_by: None,
         library: None,
         known: None,
+        source: None,
+        patch: None,
         occurrences: vec![],
     };
     report(vec![leak], 1_000_000)

@@ -9,6 +9,7 @@ use crate::render::html::packed::packed;
 use crate::render::html::parts::{entry, sentence, with_code};
 use crate::render::html::timeline::timeline;
 use crate::render::html::{DRAWN, NAME};
+use crate::render::source::{changed_lines, fix_command, numbered};
 use crate::render::subgraph::{Detail, FOLDS};
 use crate::render::svg::Look;
 use crate::render::{sentences, svg, text};
@@ -175,13 +176,34 @@ fn tools(is_there: impl Fn(&str) -> bool) -> Markup {
 fn advice(leak: &Leak) -> Markup {
     let advice = &leak.advice;
     let is_text = !advice.text.is_empty() && !sentences::advice_is_fix(leak);
-    let is_code = advice.before.is_some() || advice.after.is_some();
+    let source = leak.source.as_ref();
+    let patch = leak.patch.as_ref().filter(|_| source.is_some());
+    let is_code = source.is_none() && (advice.before.is_some() || advice.after.is_some());
     html! {
-        @if is_text || is_code {
+        @if is_text || is_code || source.is_some() {
             div.advice {
                 h3 { "What to change" }
                 @if is_text { p { (with_code(&name(&advice.text, 2000))) } }
+                @if let Some(source) = source {
+                    div.code {
+                        div.source {
+                            h4 { (name(&format!("Your code, {}:{}", source.file, source.marked), NAME)) }
+                            pre { (lines_of(numbered(source).map(|(number, line)| format!("{number:>6} │ {line}")))) }
+                        }
+                    }
+                }
+                @if let Some(patch) = patch {
+                    p { (with_code(&name(&patch.summary, NAME))) }
+                    div.code {
+                        div.patch {
+                            h4 { "The change" }
+                            pre { (lines_of(changed_lines(patch))) }
+                        }
+                    }
+                    p { "As a patch: " code { (name(&fix_command(patch), NAME)) } }
+                }
                 @if is_code {
+                    p { "For example:" }
                     div.code {
                         @if let Some(code) = &advice.before { (example("before", "Before", code)) }
                         @if let Some(code) = &advice.after { (example("after", "After", code)) }
@@ -194,11 +216,15 @@ fn advice(leak: &Leak) -> Markup {
 
 fn example(class: &str, title: &str, code: &str) -> Markup {
     let lines = code.lines().take(40);
-    let lines = lines.map(|line| name(&line.replace('\t', "    "), NAME));
-    let lines: Vec<String> = lines.collect();
+    let lines = lines.map(|line| line.replace('\t', "    "));
     html! {
-        div class=(class) { h4 { (title) } pre { (lines.join("\n")) } }
+        div class=(class) { h4 { (title) } pre { (lines_of(lines)) } }
     }
+}
+
+fn lines_of(lines: impl Iterator<Item = String>) -> String {
+    let lines: Vec<String> = lines.map(|line| name(&line, NAME)).collect();
+    lines.join("\n")
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use crate::render::sentences::{
     NAME, advice_is_fix, also_held, fix, freed_beyond_held, frozen, held, place, reference, seen,
     size_and_cycle, title, whose,
 };
+use crate::render::source::{changed_lines, clipped, fix_command, numbered};
 
 /// The whole report as plain text, to print or to log: [`colored_trace`] without colour.
 pub fn trace(report: &Report) -> String {
@@ -167,17 +168,40 @@ fn give_advice(out: &mut Lines, leak: &Leak) {
         .pattern
         .as_ref()
         .filter(|pattern| PATTERNS.iter().any(|known| known.name == **pattern));
-    let code = advice.before.is_some() || advice.after.is_some();
+    let source = leak.source.is_some();
+    let code = !source && (advice.before.is_some() || advice.after.is_some());
     // Where the fix names the references alone, what else is known of them.
     let text = !advice_is_fix(leak) && !leak.cuts.is_empty() && !advice.text.is_empty();
-    if code || text || pattern.is_some() {
+    if code || source || text || pattern.is_some() {
         out.line("");
     }
     if text {
         out.wrapped(Ink::Plain, "  ", &name(&advice.text, 2000));
     }
+    if let Some(source) = &leak.source {
+        for (number, line) in numbered(source) {
+            let line = name(&clipped(&line, WIDTH - 13), WIDTH - 13);
+            out.inked(&[
+                (Ink::Plain, &format!("    {number:>6} │ ")),
+                (Ink::Plain, &line),
+            ]);
+        }
+    }
+    if let Some(patch) = leak.patch.as_ref().filter(|_| source) {
+        out.wrapped(Ink::Strong, "  Change: ", &name(&patch.summary, 400));
+        for line in changed_lines(patch) {
+            let line = name(&clipped(&line, WIDTH - 13), WIDTH - 13);
+            out.line(format!("    {line}"));
+        }
+        out.wrapped(Ink::Strong, "  Patch: ", &name(&fix_command(patch), 400));
+    }
+    if code {
+        out.line("    For example:");
+    }
     for (word, code) in [("before", &advice.before), ("after", &advice.after)] {
-        let Some(code) = code else { continue };
+        let Some(code) = code.as_ref().filter(|_| !source) else {
+            continue;
+        };
         for (index, line) in code.lines().take(40).enumerate() {
             let word = if index == 0 { word } else { "" };
             let line = line.replace('\t', "    ");

@@ -1,0 +1,119 @@
+"""``cyclescope fix``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import warnings
+from pathlib import Path
+
+from cyclescope import _native
+from cyclescope._cli.common import fail, merged, read_reports
+from cyclescope._native import Patch
+
+DESCRIPTION = """\
+Print a patch that removes a reference cycle. No file is changed: pipe the patch to `git apply`.
+
+There is a patch only where it is certain that the program then does the same and that the memory is
+freed: a lambda, an inner function or a bound method that is an attribute of its own object and is
+only called there; a caught exception, sys.exc_info() or a frame in a local variable;
+`with pytest.raises(...) as e`. Otherwise the exit status is 1, and a sentence says why.
+"""
+
+
+def prepare_parser(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.description = DESCRIPTION
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument(
+        "place",
+        metavar="FILE:LINE",
+        help="the line that a report names; or a report as JSON, whose patches are then listed",
+    )
+    parser.add_argument(
+        "--diff", action="store_true", help="print nothing but the patch, as `git apply` reads it"
+    )
+
+
+def run(parsed: argparse.Namespace) -> int:
+    """Print the patch of a line, or list those of a report."""
+    if parsed.place.endswith(".json"):
+        return _list(parsed)
+    name, _, number = parsed.place.rpartition(":")
+    if not name or not number.isdecimal():
+        fail(parsed, f"give FILE:LINE, such as train.py:31, or a report as JSON: {parsed.place}")
+    file = Path(name)
+    if not file.exists():
+        fail(parsed, f"no such file: {file}")
+    try:
+        patch = _native.fix(file.absolute(), int(number))
+        text = _checked(file, patch)
+    except ValueError as reason:
+        print(f"No patch for {parsed.place}: {reason}.\n{_by_hand()}", file=sys.stderr)
+        return 1
+    if not parsed.diff:
+        print(f"{patch.summary}\n\n{text.decode(errors='replace')}")
+        print(f"To apply it: cyclescope fix {parsed.place} --diff | git apply")
+        return 0
+    # As bytes: the line ends of the file have to stay as they are.
+    sys.stdout.buffer.write(text)
+    return 0
+
+
+def _list(parsed: argparse.Namespace) -> int:
+    report = merged(parsed, read_reports(parsed, [parsed.place]))
+    for leak in report.leaks:
+        if leak.patch is None:
+            print(f"{leak.signature}: no patch is certain. {leak.advice}")
+        else:
+            place = f"{leak.patch.file}:{leak.patch.line}"
+            print(f"{leak.signature}: {leak.patch.summary}\n    cyclescope fix {place} --diff")
+    return 0 if any(leak.patch is not None for leak in report.leaks) else 1
+
+
+def _by_hand() -> str:
+    return (
+        "Change it by hand: `cyclescope explain` lists the patterns, and what to use instead. "
+        "`cyclescope fix --help` says what is patched."
+    )
+
+
+def _checked(file: Path, patch: Patch) -> bytes:
+    """The patch with its file names, once the changed file compiles."""
+    before = file.read_bytes()
+    lines = before.split(b"\n")
+    lines = [line + b"\n" for line in lines[:-1]] + lines[-1:]
+    for edit in reversed(patch.edits):
+        first = edit.line - 1
+        lines[first : first + edit.removed] = [edit.inserted.encode()]
+    for source in (before, b"".join(lines)):
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                compile(source, file, "exec", dont_inherit=True)
+        except (SyntaxError, RecursionError, MemoryError) as error:
+            raise ValueError(f"the file does not compile ({error})") from None
+    name = _name(file)
+    old, new = _quoted(b"a/" + name), _quoted(b"b/" + name)
+    header = b"diff --git %s %s\n--- %s\n+++ %s\n" % (old, new, old, new)
+    return header + patch.diff.encode()
+
+
+def _name(file: Path) -> bytes:
+    """The path of a file from the root of its repository, or from the current folder."""
+    file = Path(os.path.abspath(file))
+    root = next((folder for folder in file.parents if (folder / ".git").exists()), None)
+    if root is None:
+        root = Path.cwd() if file.is_relative_to(Path.cwd()) else file.parent
+    return os.fsencode(file.relative_to(root).as_posix())
+
+
+def _quoted(name: bytes) -> bytes:
+    """A name as Git quotes it (``quote.c``); most are as they are."""
+    if all(byte >= 0x20 and byte not in b'"\\\x7f' for byte in name) and b" " not in name:
+        return name
+    text = b"".join(
+        b"\\%03o" % byte if byte < 0x20 or byte in b'"\\\x7f' else bytes([byte]) for byte in name
+    )
+    return b'"' + text + b'"'

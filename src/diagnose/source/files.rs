@@ -1,0 +1,165 @@
+//! Reading source files, whatever a path turns out to be; and which other files may know a class.
+
+use std::fs::{File, metadata, read_dir};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use super::syntax::{SIZE_LIMIT, Syntax};
+use super::uses::not_only_called;
+
+/// Files that mark the root of a project.
+const ROOTS: [&str; 4] = [".git", "pyproject.toml", "setup.py", "setup.cfg"];
+/// Folders that have nobody's own code.
+const FOREIGN: [&str; 4] = [
+    "site-packages",
+    "node_modules",
+    "__pycache__",
+    "dist-packages",
+];
+/// Maximum number of entries of a project that are looked at.
+const ENTRIES: usize = 20_000;
+/// Maximum number of bytes of a project that are read.
+const BYTES: u64 = 32 << 20;
+
+/// The text of a source file; `None` if it is none: missing, too large, not a file, not UTF-8.
+pub fn read(path: &Path) -> Option<String> {
+    let facts = metadata(path).ok()?;
+    if !facts.is_file() || facts.len() > SIZE_LIMIT as u64 {
+        return None;
+    }
+    let mut bytes = Vec::new();
+    let file = File::open(path).ok()?;
+    file.take(SIZE_LIMIT as u64 + 1)
+        .read_to_end(&mut bytes)
+        .ok()?;
+    let text = String::from_utf8(bytes).ok()?;
+    (text.len() <= SIZE_LIMIT && !has_other_encoding(&text)).then_some(text)
+}
+
+/// True if one of the first two lines declares another encoding than UTF-8 (PEP 263).
+fn has_other_encoding(text: &str) -> bool {
+    text.lines().take(2).any(|line| {
+        let declared = line
+            .trim_start()
+            .strip_prefix('#')
+            .and_then(|line| line.split_once("coding"))
+            .and_then(|(_, rest)| rest.strip_prefix([':', '=']));
+        declared.is_some_and(|name| {
+            let name = name.trim_start().to_ascii_lowercase().replace('_', "-");
+            !(name.starts_with("utf-8") || name.starts_with("utf8") || name.starts_with("ascii"))
+        })
+    })
+}
+
+/// Why files of the same project may do more with an attribute of a class than call it; `None` if none does.
+pub fn others_use(file: &Path, attribute: &str, classes: &[String]) -> Option<String> {
+    let stem = module_name(file);
+    for other in match project(file) {
+        Ok(files) => files,
+        Err(why) => return Some(why),
+    } {
+        let Some(text) = read(&other) else {
+            continue;
+        };
+        if !has_attribute(&text, attribute)
+            || !(has_word(&text, &stem) || classes.iter().any(|class| has_word(&text, class)))
+        {
+            continue;
+        }
+        let Some(syntax) = Syntax::parse(text) else {
+            return Some(format!("{} could not be parsed", other.display()));
+        };
+        if let Some(why) = not_only_called(&syntax, attribute) {
+            return Some(format!("in {}, {why}", other.display()));
+        }
+    }
+    None
+}
+
+/// The name by which other files import one.
+fn module_name(file: &Path) -> String {
+    let stem = |path: &Path| {
+        path.file_stem()
+            .map(|stem| stem.to_string_lossy().into_owned())
+    };
+    match stem(file) {
+        Some(name) if name != "__init__" => name,
+        _ => file.parent().and_then(stem).unwrap_or_default(),
+    }
+}
+
+/// The other Python files of a project; of the folder alone if nothing marks a project.
+fn project(file: &Path) -> Result<Vec<PathBuf>, String> {
+    let folder = file.parent().filter(|folder| folder.is_dir());
+    let Some(folder) = folder else {
+        return Ok(Vec::new());
+    };
+    let is_root = |folder: &&Path| ROOTS.iter().any(|name| folder.join(name).exists());
+    let root = folder.ancestors().find(is_root);
+    let mut pending = vec![root.unwrap_or(folder).to_path_buf()];
+    let (mut found, mut entries, mut bytes) = (Vec::new(), 0, 0);
+    while let Some(folder) = pending.pop() {
+        for entry in read_dir(&folder).into_iter().flatten().flatten() {
+            entries += 1;
+            if entries > ENTRIES || bytes > BYTES {
+                return Err("the project is too large to search for other uses".into());
+            }
+            let path = entry.path();
+            let Ok(kind) = entry.file_type() else {
+                continue;
+            };
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if kind.is_dir() {
+                let is_own = !name.starts_with('.')
+                    && !FOREIGN.contains(&&*name)
+                    && !path.join("pyvenv.cfg").exists();
+                if root.is_some() && is_own {
+                    pending.push(path);
+                }
+            } else if name.ends_with(".py") && path != file {
+                bytes += entry.metadata().map_or(0, |facts| facts.len());
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+fn has_attribute(text: &str, attribute: &str) -> bool {
+    word_positions(text, attribute).any(|at| text[..at].ends_with('.'))
+}
+
+fn has_word(text: &str, word: &str) -> bool {
+    !word.is_empty() && word_positions(text, word).next().is_some()
+}
+
+fn word_positions<'a>(text: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
+    let is_part = |c: char| c.is_alphanumeric() || c == '_';
+    text.match_indices(word)
+        .map(|(at, _)| at)
+        .filter(move |&at| {
+            !text[..at].ends_with(is_part) && !text[at + word.len()..].starts_with(is_part)
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_utf_8_is_read() {
+        assert!(has_other_encoding("#!x\n# -*- coding: latin-1 -*-\n"));
+        assert!(!has_other_encoding("# -*- coding: utf-8 -*-\n"));
+        assert!(!has_other_encoding("# vim: set fileencoding=UTF8 :\n"));
+        assert!(!has_other_encoding("# encoding is nothing here\n"));
+        assert_eq!(read(Path::new("/")), None);
+        assert_eq!(read(Path::new("/nowhere/at/all")), None);
+    }
+
+    #[test]
+    fn words_are_whole() {
+        assert!(has_attribute("x.cb(1)", "cb") && !has_attribute("x.cb2 = cb", "cb"));
+        assert!(has_word("import view", "view") && !has_word("import views", "view"));
+    }
+}

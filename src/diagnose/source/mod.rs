@@ -1,0 +1,176 @@
+//! The program's own source: the lines that make a reference, and the change that removes it.
+//!
+//! Source is read and parsed, never imported or run. What does not fit what is known of the objects, by name and
+//! line, is not shown; a change is offered only if it keeps what the program does and frees the memory.
+
+mod change;
+mod edit;
+mod files;
+mod reference;
+mod release;
+mod syntax;
+mod uses;
+mod weak;
+
+use std::collections::BTreeMap;
+use std::fs::metadata;
+use std::path::Path;
+use std::sync::OnceLock;
+use std::time::SystemTime;
+
+use self::change::{Candidate, Change};
+use self::edit::{line_edits, unified};
+use self::files::{others_use, read};
+use self::reference::{Reference, shown};
+use self::syntax::Syntax;
+use crate::capture::is_library_file;
+use crate::model::report::{Leak, Patch, Report};
+
+/// Maximum number of leaks of a report for which source is read.
+const LEAKS: usize = 20;
+
+static LOADED: OnceLock<SystemTime> = OnceLock::new();
+
+/// Remembers that the program runs: a source file that is changed later is not the one that it has read.
+pub fn remember_start() {
+    LOADED.get_or_init(SystemTime::now);
+}
+
+/// Adds to the leaks of a report the program's own lines, and the change of them that is certain.
+///
+/// Reads files, which may take a while: never call it while the program waits for a collection.
+pub fn show_source(report: &mut Report) {
+    let mut sources = BTreeMap::new();
+    for leak in report.leaks.iter_mut().take(LEAKS) {
+        if !leak.is_library() {
+            show(leak, &mut sources);
+        }
+    }
+}
+
+/// Each file that was read, by its path.
+type Sources = BTreeMap<String, Option<Syntax>>;
+
+fn show(leak: &mut Leak, sources: &mut Sources) {
+    let Some(cut) = leak.cuts.first() else {
+        return;
+    };
+    let nodes = &leak.graph.nodes;
+    let (Some(from), Some(to)) = (
+        nodes.get(cut.source as usize),
+        nodes.get(cut.target as usize),
+    ) else {
+        return;
+    };
+    let reference = Reference {
+        edge: &cut.edge,
+        from,
+        to,
+    };
+    let places = [&to.location, &from.location, &cut.location];
+    let mut files: Vec<&str> = Vec::new();
+    for place in places.into_iter().flatten() {
+        if !files.contains(&&*place.file) {
+            files.push(&place.file);
+        }
+    }
+    let is_only_cut = leak.cuts.len() == 1 && cut.proven;
+    for file in files {
+        let source = sources
+            .entry(file.to_owned())
+            .or_insert_with(|| unchanged(file));
+        let Some(syntax) = source else { continue };
+        let Some(node) = reference.find(syntax, file) else {
+            continue;
+        };
+        leak.source = shown(syntax, node, file);
+        if is_only_cut && leak.source.is_some() {
+            let line = syntax::lines(node).0;
+            leak.patch = patch(syntax, Path::new(file), line, reference.name()).ok();
+        }
+        return;
+    }
+}
+
+/// A file of the program that is as it was when the program began.
+fn unchanged(file: &str) -> Option<Syntax> {
+    if is_library_file(file) || file.starts_with('<') {
+        return None;
+    }
+    let changed = metadata(file).and_then(|facts| facts.modified()).ok()?;
+    if LOADED.get().is_some_and(|&loaded| changed > loaded) {
+        return None;
+    }
+    Syntax::parse(read(Path::new(file))?)
+}
+
+/// The patch for a line of a file: the change that is certain.
+///
+/// # Errors
+/// Why there is none, as a clause.
+pub fn fix(file: &Path, line: usize) -> Result<Patch, String> {
+    let text =
+        read(file).ok_or("it is not a file of Python source in UTF-8, or larger than 1 MiB")?;
+    let syntax = Syntax::parse(text).ok_or("it could not be parsed")?;
+    patch(&syntax, file, line, None)
+}
+
+fn patch(syntax: &Syntax, file: &Path, line: usize, name: Option<&str>) -> Result<Patch, String> {
+    if syntax.root().has_error() {
+        return Err("the file has a syntax that is not understood".into());
+    }
+    let candidate = candidate(syntax, line, name)?;
+    let change = candidate.change?;
+    if let Some((attribute, classes)) = &change.shared
+        && let Some(why) = others_use(file, attribute, classes)
+    {
+        return Err(why);
+    }
+    Ok(written(syntax, file, candidate.line, &change))
+}
+
+/// The one reference that a line is about.
+fn candidate(syntax: &Syntax, line: usize, name: Option<&str>) -> Result<Candidate, String> {
+    let mut all = weak::candidates(syntax);
+    all.extend(release::candidates(syntax));
+    all.retain(|candidate| name.is_none_or(|name| candidate.name == name));
+    let holds = |range: &&(usize, usize)| (range.0..=range.1).contains(&line);
+    // How far it is to the line: by which place, and how many lines that has.
+    let distance = |candidate: &Candidate| {
+        let ranges = candidate.places.iter().enumerate();
+        ranges
+            .filter_map(|(rank, ranges)| {
+                let range = ranges.iter().find(holds)?;
+                Some((rank, range.1 - range.0))
+            })
+            .min()
+    };
+    let least = all.iter().filter_map(distance).min();
+    let mut found: Vec<Candidate> = all
+        .into_iter()
+        .filter(|candidate| least.is_some() && distance(candidate) == least)
+        .collect();
+    // Two assignments of one variable may need one change.
+    found.dedup_by(|one, other| one.change.is_ok() && one.change == other.change);
+    if found.len() > 1 {
+        let lines: Vec<String> = found.iter().map(|one| one.line.to_string()).collect();
+        return Err(format!(
+            "several references may be meant; name one of the lines {}",
+            lines.join(", ")
+        ));
+    }
+    found.pop().ok_or_else(|| {
+        "no closure over `self`, bound method, kept exception or `with … as` is found there".into()
+    })
+}
+
+fn written(syntax: &Syntax, file: &Path, line: usize, change: &Change) -> Patch {
+    let edits = line_edits(syntax.text(), &change.edits);
+    Patch {
+        file: file.to_string_lossy().into_owned(),
+        line: line as u32,
+        summary: change.summary.clone(),
+        diff: unified(syntax.text(), &edits),
+        edits,
+    }
+}

@@ -1,0 +1,95 @@
+//! The program's own lines and their change, line by line as text.
+
+use crate::model::report::{Patch, SourceLines};
+
+/// Maximum number of lines of a change that are shown.
+const LINES: usize = 40;
+/// How wide a tab is shown.
+const TAB: &str = "    ";
+
+/// The lines with their numbers, and the marks below the expression, which have none.
+pub fn numbered(source: &SourceLines) -> impl Iterator<Item = (String, String)> + '_ {
+    let shown = source.lines.iter().take(LINES).enumerate();
+    shown.flat_map(|(index, line)| {
+        let number = source.line.saturating_add(index as u32);
+        let mut rows = vec![(number.to_string(), line.replace('\t', TAB))];
+        if number == source.marked {
+            rows.extend(marks(line, source.start, source.end).map(|marks| (String::new(), marks)));
+        }
+        rows
+    })
+}
+
+/// `^^^^` below some characters of a line; `None` if it has none there.
+fn marks(line: &str, from: u32, to: u32) -> Option<String> {
+    let before: String = line.chars().take(from as usize).collect();
+    let marked = to.checked_sub(from).filter(|&count| count > 0)?;
+    let marked: String = line
+        .chars()
+        .skip(from as usize)
+        .take(marked as usize)
+        .collect();
+    let width = |text: &str| unicode_width::UnicodeWidthStr::width(&*text.replace('\t', TAB));
+    let count = width(&marked);
+    (count > 0).then(|| " ".repeat(width(&before)) + &"^".repeat(count))
+}
+
+/// The lines of a change that are removed and added, and those around them.
+pub fn changed_lines(patch: &Patch) -> impl Iterator<Item = String> + '_ {
+    let lines = patch.diff.lines().filter(|line| !line.starts_with('\\'));
+    let lines = lines.map(|line| match line.starts_with("@@") {
+        true => "⋮".to_owned(),
+        false => line.trim_end().replace('\t', TAB),
+    });
+    lines.skip(1).take(LINES)
+}
+
+/// A line without what is beyond a width.
+pub fn clipped(line: &str, width: usize) -> String {
+    match line.chars().count() > width {
+        true => line.chars().take(width - 1).chain(['…']).collect(),
+        false => line.to_owned(),
+    }
+}
+
+/// The command that prints the change as a patch.
+pub fn fix_command(patch: &Patch) -> String {
+    format!(
+        "python -m cyclescope fix {}:{} --diff",
+        patch.file, patch.line
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_marks_are_below_the_expression_whatever_stands_before_it() {
+        let source = SourceLines {
+            file: "a.py".into(),
+            line: 7,
+            lines: vec!["\tä = 1; 名.cb = f".into(), "\tb".into()],
+            marked: 7,
+            start: 8,
+            end: 16,
+        };
+        let rows: Vec<(String, String)> = numbered(&source).collect();
+        assert_eq!(rows.len(), 3);
+        assert_eq!(rows[0].1, "    ä = 1; 名.cb = f");
+        assert_eq!(rows[1].1, "           ^^^^^^^^^");
+        assert_eq!(rows[2].0, "8");
+    }
+
+    #[test]
+    fn marks_that_point_nowhere_are_left_out() {
+        let source = SourceLines {
+            lines: vec!["a".into()],
+            marked: 0,
+            start: 9,
+            end: 3,
+            ..SourceLines::default()
+        };
+        assert_eq!(numbered(&source).count(), 1);
+    }
+}
