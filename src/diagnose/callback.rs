@@ -45,7 +45,6 @@ pub fn callback<'a>(case: &Case<'a>, steps: &[CycleStep<'a>]) -> Option<Callback
         [first, ..] => vec![first.edge],
         [] => Vec::new(),
     };
-    let mut last = kept_by.first().copied();
     for step in steps.iter().skip(1) {
         let node = step.object;
         let kind = node.description.kind;
@@ -106,7 +105,7 @@ pub fn callback<'a>(case: &Case<'a>, steps: &[CycleStep<'a>]) -> Option<Callback
                         at(node)
                     ),
                     remedy: format!("use a function that does not need the {class}{weakly}"),
-                    removes: last.into_iter().collect(),
+                    removes: kept_by.clone(),
                     kept_by,
                     keeps: step.next,
                     variable: None,
@@ -114,7 +113,6 @@ pub fn callback<'a>(case: &Case<'a>, steps: &[CycleStep<'a>]) -> Option<Callback
             }
             _ => return None,
         }
-        last = Some(step.edge);
     }
     None
 }

@@ -162,16 +162,19 @@ impl<'a> Case<'a> {
         };
         let removed = of_same_line(self.graph, edge);
         let mut keepers = self.graph.edges_directed(to, Direction::Incoming);
+        let is_removed = |edge: EdgeIndex| {
+            removed.contains(&edge) || self.others.contains(&edge) || Some(edge) == self.cut
+        };
         keepers.any(|other| {
-            let passing = matches!(
-                self.graph[other.source()].description.kind,
-                ObjectKind::Frame | ObjectKind::Traceback | ObjectKind::Exception
-            );
-            other.source() != to
-                && !passing
-                && !removed.contains(&other.id())
-                && !self.others.contains(&other.id())
-                && Some(other.id()) != self.cut
+            let keeper = other.source();
+            let mut holders = self.graph.edges_directed(keeper, Direction::Incoming);
+            // What has no holder left was dropped by the program; a callback goes with its holder.
+            let stays = match self.graph[keeper].description.kind {
+                ObjectKind::Frame | ObjectKind::Traceback | ObjectKind::Exception => false,
+                ObjectKind::Instance => true,
+                _ => holders.any(|holder| !is_removed(holder.id())),
+            };
+            keeper != to && stays && !is_removed(other.id())
         })
     }
 

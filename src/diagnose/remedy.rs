@@ -5,7 +5,7 @@ use petgraph::graph::EdgeIndex;
 use super::case::{Case, at, noun, short, spoken};
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
-use crate::graph::{cannot_be_assigned, frees, of_same_line};
+use crate::graph::{cannot_be_assigned, frees, is_content, of_same_line};
 
 /// What to change, as text and, if possible, as code.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -101,8 +101,14 @@ impl Case<'_> {
             let removal = self.removal(cut);
             if remedies.is_empty() {
                 text += &format!(" {}.", capitalized(&removal));
-            } else if !mentions(&text, &self.graph[cut].name) {
+            } else if !remedies.iter().any(|remedy| remedy.removes.contains(&cut))
+                && !mentions(&text, &self.graph[cut].name)
+            {
                 text += &format!(" Or {removal}.");
+            }
+            let (_, to) = self.graph.edge_endpoints(cut).unwrap_or_default();
+            if self.graph[to].is_tensor && is_content(self.graph, cut) {
+                text += " Nothing else in the cycle can be removed.";
             }
         }
         let (before, after) = remedies
@@ -168,7 +174,9 @@ impl Case<'_> {
             }
             (Kind::Class, Name::Attribute(attribute)) => {
                 let class = short(&owner.description.label);
-                format!("do not keep it in the attribute `{attribute}` of the class `{class}`")
+                format!(
+                    "do not keep the {kept} in the attribute `{attribute}` of the class `{class}`"
+                )
             }
             (Kind::Exception, Name::Attribute(part)) if part.starts_with("__") => {
                 format!("set `{part}` of the {class} to None")
@@ -194,6 +202,14 @@ impl Case<'_> {
                 if cannot_be_assigned(owner, name, target) =>
             {
                 format!("drop the {class}, which keeps the {kept} as `{attribute}`")
+            }
+            (Kind::Instance, Name::Attribute(attribute)) if attribute.ends_with("_hooks") => {
+                format!(
+                    "remove the hook from `{class}.{attribute}`, by the handle of its registration"
+                )
+            }
+            (Kind::Instance, Name::Attribute(attribute)) if owner.is_library() => {
+                format!("remove `{class}.{attribute}` when it is no longer needed")
             }
             (Kind::Instance, Name::Attribute(attribute)) => {
                 format!("set `{class}.{attribute}` to None when it is no longer needed")

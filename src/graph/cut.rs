@@ -111,12 +111,12 @@ fn best_cuts(graph: &LeakGraph, cycle: &Cycle) -> Option<(bool, Vec<EdgeIndex>)>
     } else {
         candidates.retain(|&(rank, ..)| rank < PLUMBING);
     }
-    // What the program wants to keep is not cut as long as the cycle has another reference.
-    if candidates
-        .iter()
-        .any(|&(.., edge)| !is_content(graph, edge))
-    {
-        candidates.retain(|&(.., edge)| !is_content(graph, edge));
+    // What the program wants to keep is not cut as long as another reference of the program can be.
+    let can_be_cut = |&(rank, .., edge): &(u32, Reverse<usize>, EdgeIndex)| {
+        rank < PLUMBING && !is_content(graph, edge)
+    };
+    if candidates.iter().any(can_be_cut) {
+        candidates.retain(can_be_cut);
     }
     candidates.sort_unstable();
     candidates.dedup();
@@ -188,12 +188,18 @@ fn alike(graph: &LeakGraph, edge: EdgeIndex) -> Vec<EdgeIndex> {
     all
 }
 
-/// True for an object's reference to its tensor, and a module's to what is registered in it.
-fn is_content(graph: &LeakGraph, edge: EdgeIndex) -> bool {
+/// True for the reference of an object or container to its tensor, and of a module to what is registered in it.
+pub fn is_content(graph: &LeakGraph, edge: EdgeIndex) -> bool {
     let Some((from, to)) = graph.edge_endpoints(edge) else {
         return false;
     };
     let reference = &graph[edge];
+    if matches!(
+        reference.name,
+        ReferenceName::Closure(_) | ReferenceName::Default(_) | ReferenceName::Local(_)
+    ) {
+        return false;
+    }
     let folded = reference.through.first().map(|hop| &hop.into);
     let in_registry = |node| {
         graph

@@ -154,7 +154,7 @@ KNOWN = set(
 def unknown_names(advice: str, names: set[str]) -> Iterator[str]:
     """Names in backquotes that the program does not have."""
     for quoted in QUOTED.findall(advice):
-        if quoted.startswith("_") and quoted.endswith("_hooks"):
+        if quoted.split(".")[-1].startswith("_") and quoted.endswith("_hooks"):
             continue
         for name in NAME.findall(quoted):
             if name not in names and name not in KNOWN:

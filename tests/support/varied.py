@@ -7,9 +7,13 @@ frames refer to, how the classes are made, how many tensors there are and where.
 from __future__ import annotations
 
 import ast
+import sys
 import textwrap
+from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
+from types import ModuleType
+from typing import Any
 
 BASES = {
     "plain": "class {name}:\n",
@@ -528,8 +532,20 @@ class Varied:
     text: str
 
     @property
-    def file(self) -> str:
-        return f"varied_{self.number}.py"
+    def is_possible(self) -> bool:
+        """False if this Python is too old for it."""
+        return self.shape != "exception group" or sys.version_info >= (3, 11)
+
+    def load(self, make: Callable[[], Any]) -> ModuleType:
+        """The program as a module, which makes its tensors so."""
+        module = ModuleType(f"varied_{self.number}")
+        module.__dict__["T"] = make
+        sys.modules[module.__name__] = module  # where dataclasses looks
+        try:
+            exec(compile(self.text, f"{module.__name__}.py", "exec"), module.__dict__)
+        finally:
+            del sys.modules[module.__name__]
+        return module
 
     def names(self) -> set[str]:
         """Every name that the program has for something."""

@@ -69,12 +69,18 @@ fn recognise(case: &Case<'_>) -> Option<Finding> {
         .map_or_else(String::new, |(slots, kept)| {
             format!("; or store a `weakref.WeakMethod`{slots}{kept}")
         });
-    let remedy = match keeper.plainly {
+    let container = case.before(position);
+    let in_tuple = container.description.kind == ObjectKind::Tuple;
+    let remedy = match keeper.plainly || in_tuple {
         true => format!("{}{weakly}", case.removal(keeper.edge)),
         false => format!(
             "remove the method from the {} when it is no longer needed{weakly}",
-            noun(case.before(position))
+            noun(container)
         ),
     };
-    Some(finding.remedy(case.edge_before(position), remedy))
+    let removes = match in_tuple {
+        true => keeper.edge,
+        false => case.edge_before(position),
+    };
+    Some(finding.remedy(removes, remedy))
 }

@@ -46,12 +46,18 @@ fn recognise(case: &Case<'_>) -> Option<Finding> {
         return None;
     }
     let cut = case.cut_step().filter(is_attribute)?;
-    let finding = Finding::new(format!(
-        "`{}` is {}, which leads back to the {}.",
-        name(&cut)?,
-        a(&noun(cut.next)),
-        noun(cut.object)
-    ));
+    let (owner, other) = (noun(cut.object), noun(cut.next));
+    let finding = Finding::new(match owner == other {
+        true => format!(
+            "`{}` is another {other}, which leads back to the first.",
+            name(&cut)?
+        ),
+        false => format!(
+            "`{}` is {}, which leads back to the {owner}.",
+            name(&cut)?,
+            a(&other)
+        ),
+    });
     let mut finding = remedy(case, finding, &cut);
     // In a tree, the way up, which every level has.
     let way_back = case.steps().find(|step| {

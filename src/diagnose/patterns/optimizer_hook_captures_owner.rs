@@ -43,18 +43,17 @@ const HOOKS: [(&str, &str); 6] = [
     ),
 ];
 
-fn kind(step: &CycleStep<'_>) -> Option<&'static str> {
+fn kind(step: &CycleStep<'_>) -> Option<(&'static str, &'static str)> {
     let ReferenceName::Attribute(attribute) = step.name else {
         return None;
     };
-    let (_, kind) = HOOKS.into_iter().find(|(name, _)| attribute == name)?;
-    Some(kind)
+    HOOKS.into_iter().find(|(name, _)| attribute == name)
 }
 
 fn recognise(case: &Case<'_>) -> Option<Finding> {
     let steps = steps_from(case, |step| kind(step).is_some())?;
     let optimizer = steps.first()?;
-    let kind = kind(optimizer)?;
+    let (attribute, kind) = kind(optimizer)?;
     let hook = callback(case, &steps)?;
     let leads = if std::ptr::eq(hook.keeps, optimizer.object) {
         "the optimizer itself"
@@ -62,7 +61,7 @@ fn recognise(case: &Case<'_>) -> Option<Finding> {
         "which leads back to the optimizer"
     };
     let finding = Finding::new(format!(
-        "A {kind} of `{}` is {}, {leads}.",
+        "A {kind} of `{}` (in `{attribute}`) is {}, {leads}.",
         short(&optimizer.object.description.type_name),
         hook.text,
     ));
