@@ -3,6 +3,7 @@
 use petgraph::Direction;
 use petgraph::graph::{EdgeIndex, NodeIndex};
 use petgraph::visit::EdgeRef;
+use rustc_hash::FxHashSet;
 
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
@@ -154,28 +155,33 @@ impl<'a> Case<'a> {
         None
     }
 
-    /// True if what a reference leads to has a further strong one, which is not to be removed: then a weak one can
-    /// take its place, and the object stays.
+    /// True if what a reference leads to has a further strong one, which stays: then the reference can be weak.
+    ///
+    /// The other is followed back to an object that nothing holds any more after the cuts, other than through the
+    /// reference itself. Of such an object the program was the holder. But one that a cut took from its holder goes.
     pub fn is_kept_otherwise(&self, edge: EdgeIndex) -> bool {
         let Some((_, to)) = self.graph.edge_endpoints(edge) else {
             return false;
         };
-        let removed = of_same_line(self.graph, edge);
-        let mut keepers = self.graph.edges_directed(to, Direction::Incoming);
-        let is_removed = |edge: EdgeIndex| {
-            removed.contains(&edge) || self.others.contains(&edge) || Some(edge) == self.cut
+        let weak = of_same_line(self.graph, edge);
+        let is_cut = |edge: &EdgeIndex| self.others.contains(edge) || Some(*edge) == self.cut;
+        let holders = |node: NodeIndex| {
+            let edges = self.graph.edges_directed(node, Direction::Incoming);
+            edges.map(|edge| (edge.id(), edge.source()))
         };
-        keepers.any(|other| {
-            let keeper = other.source();
-            let mut holders = self.graph.edges_directed(keeper, Direction::Incoming);
-            // What has no holder left was dropped by the program; a callback goes with its holder.
-            let stays = match self.graph[keeper].description.kind {
-                ObjectKind::Frame | ObjectKind::Traceback | ObjectKind::Exception => false,
-                ObjectKind::Instance => true,
-                _ => holders.any(|holder| !is_removed(holder.id())),
-            };
-            keeper != to && stays && !is_removed(other.id())
-        })
+        let mut seen = FxHashSet::from_iter([to]);
+        let mut nodes = vec![to];
+        while let Some(node) = nodes.pop() {
+            let left = holders(node).filter(|(edge, _)| !weak.contains(edge) && !is_cut(edge));
+            let left: Vec<NodeIndex> = left.map(|(_, holder)| holder).collect();
+            let is_object = self.graph[node].description.kind == ObjectKind::Instance;
+            let is_taken = holders(node).any(|(edge, _)| is_cut(&edge) && !weak.contains(&edge));
+            if node != to && left.is_empty() && is_object && !is_taken {
+                return true;
+            }
+            nodes.extend(left.into_iter().filter(|&holder| seen.insert(holder)));
+        }
+        false
     }
 
     /// How a reference could be weak: what its class needs for that, and a condition, if the graph does not show that

@@ -200,7 +200,7 @@ pub fn is_content(graph: &LeakGraph, edge: EdgeIndex) -> bool {
     ) {
         return false;
     }
-    let folded = reference.through.first().map(|hop| &hop.into);
+    let folded = || reference.through.iter().map(|hop| &hop.into);
     let in_registry = |node| {
         graph
             .edges_directed(node, Direction::Incoming)
@@ -209,14 +209,19 @@ pub fn is_content(graph: &LeakGraph, edge: EdgeIndex) -> bool {
     graph[to].is_tensor
         || graph[to].is_buffer
         || is_registry_of_module(&reference.name)
-        || folded.is_some_and(is_registry_of_module)
+        || folded().any(is_registry_of_module)
         || (graph[from].description.kind == ObjectKind::Dict && in_registry(from))
 }
 
 /// True for the attributes in which `nn.Module` keeps its parameters, buffers and submodules.
 fn is_registry_of_module(name: &ReferenceName) -> bool {
-    matches!(name, ReferenceName::Attribute(name)
-        if matches!(name.as_str(), "_modules" | "_parameters" | "_buffers"))
+    let registries = ["_modules", "_parameters", "_buffers"];
+    match name {
+        ReferenceName::Attribute(name) => registries.contains(&name.as_str()),
+        // Where it was not folded yet.
+        ReferenceName::Key(key) => registries.contains(&key.trim_matches('\'')),
+        _ => false,
+    }
 }
 
 /// The references of one name between objects of the same owner's type and code, which one line of code makes.

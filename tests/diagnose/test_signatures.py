@@ -29,7 +29,7 @@ Table = dict[str, list[list[Any]]]
 """Of each fixture, what is said of each leak: signature, steps, cuts, pattern, summary, advice."""
 
 RECORDED = Path(__file__).with_name("said.json")
-"""The table of the fixtures that need no PyTorch. To approve a new one, run with ``APPROVE_SAID=1``."""
+"""The table of the fixtures that need no PyTorch. ``APPROVE_SAID=1`` approves a new one."""
 
 VERSIONS = """
 import sys, numpy

@@ -1,7 +1,7 @@
 """Is the same said of varied programs by each Python? Run by ``make test-words``.
 
-The interpreters are those of ``tests/diagnose/test_signatures.py``; ``TEST_CASES`` says how many programs (default:
-2,000).
+The interpreters are those of ``tests/diagnose/test_signatures.py``; ``TEST_CASES`` says how many
+programs (default: 2,000).
 """
 
 from __future__ import annotations

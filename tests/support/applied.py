@@ -140,14 +140,65 @@ def name_of(edge: str) -> str | None:
 
 # What may stand in backquotes without being a name of the program.
 KNOWN = set(
-    """
-    weakref ref proxy WeakMethod __weakref__ __slots__ functools partial lru_cache sys exc_info
-    traceback format_exc error with_traceback None close aclose await clear exec register_hook
-    remove handle ctx save_for_backward saved_tensors grad_fn forward del shutdown self_ DataLoader
-    Tensor Thread Timer ThreadPoolExecutor _lru_cache_wrapper __cause__ __context__ __traceback__
-    gc collect torch nn utils parametrize remove_parametrizations LambdaLR SGD lr_lambdas
-    register_load_state_dict_pre_hook __mro__ keywords args exceptions lambda
-    """.split()
+    [
+        "weakref",
+        "ref",
+        "proxy",
+        "WeakMethod",
+        "__weakref__",
+        "__slots__",
+        "functools",
+        "partial",
+        "lru_cache",
+        "sys",
+        "exc_info",
+        "traceback",
+        "format_exc",
+        "error",
+        "with_traceback",
+        "None",
+        "close",
+        "aclose",
+        "await",
+        "clear",
+        "exec",
+        "register_hook",
+        "remove",
+        "handle",
+        "ctx",
+        "save_for_backward",
+        "saved_tensors",
+        "grad_fn",
+        "forward",
+        "del",
+        "shutdown",
+        "self_",
+        "DataLoader",
+        "Tensor",
+        "Thread",
+        "Timer",
+        "ThreadPoolExecutor",
+        "_lru_cache_wrapper",
+        "__cause__",
+        "__context__",
+        "__traceback__",
+        "gc",
+        "collect",
+        "torch",
+        "nn",
+        "utils",
+        "parametrize",
+        "remove_parametrizations",
+        "LambdaLR",
+        "SGD",
+        "lr_lambdas",
+        "register_load_state_dict_pre_hook",
+        "__mro__",
+        "keywords",
+        "args",
+        "exceptions",
+        "lambda",
+    ]
 )
 
 

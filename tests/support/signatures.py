@@ -58,8 +58,9 @@ def said(report: cyclescope.CycleReport) -> list[Any]:
 
 def table_of_varied(count: int) -> dict[str, list[Any]]:
     """The same of so many programs of ``support.varied``, without exception groups."""
-    import cyclescope
     import numpy
+
+    import cyclescope
     from support.varied import varied
 
     found: dict[str, list[Any]] = {}

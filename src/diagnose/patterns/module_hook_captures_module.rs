@@ -96,10 +96,15 @@ fn recognise(case: &Case<'_>) -> Option<Finding> {
         hook.text
     ))
     .remedy_of(hook.removes, remedy);
-    let finding = match hook.variable {
-        Some(variable) if own && kind != LOAD_PRE_HOOK => finding.code(
-            format!("{variable}.register_...(lambda *args: {variable}.value)"),
-            format!("{variable}.register_...(lambda module, *args: module.value)"),
+    let register = match attribute {
+        "_forward_hooks" => Some("register_forward_hook"),
+        "_forward_pre_hooks" => Some("register_forward_pre_hook"),
+        _ => None,
+    };
+    let finding = match (hook.variable, register) {
+        (Some(variable), Some(register)) if own => finding.code(
+            format!("{variable}.{register}(lambda *args: {variable}.value)"),
+            format!("{variable}.{register}(lambda module, *args: module.value)"),
         ),
         _ => finding,
     };
