@@ -1,4 +1,4 @@
-"""What is never advised: to drop the tensor, to assign what cannot be, to weaken an only reference."""
+"""Never advised: to drop the tensor, to assign what cannot be, to weaken an only reference."""
 
 from __future__ import annotations
 

@@ -133,73 +133,21 @@ LIBRARIES_OWN = {"parametrized-module", "traced-graph-module"}
 def name_of(edge: str) -> str | None:
     """The attribute or variable of a reference; None for items, which some hooks have by number."""
     if edge.startswith("."):
-        return NAME.findall(edge)[0]
+        return str(NAME.findall(edge)[0])
     _, quote, name = edge.partition(" '")
     return name.removesuffix("'") if quote else None
 
 
 # What may stand in backquotes without being a name of the program.
-KNOWN = set(
-    [
-        "weakref",
-        "ref",
-        "proxy",
-        "WeakMethod",
-        "__weakref__",
-        "__slots__",
-        "functools",
-        "partial",
-        "lru_cache",
-        "sys",
-        "exc_info",
-        "traceback",
-        "format_exc",
-        "error",
-        "with_traceback",
-        "None",
-        "close",
-        "aclose",
-        "await",
-        "clear",
-        "exec",
-        "register_hook",
-        "remove",
-        "handle",
-        "ctx",
-        "save_for_backward",
-        "saved_tensors",
-        "grad_fn",
-        "forward",
-        "del",
-        "shutdown",
-        "self_",
-        "DataLoader",
-        "Tensor",
-        "Thread",
-        "Timer",
-        "ThreadPoolExecutor",
-        "_lru_cache_wrapper",
-        "__cause__",
-        "__context__",
-        "__traceback__",
-        "gc",
-        "collect",
-        "torch",
-        "nn",
-        "utils",
-        "parametrize",
-        "remove_parametrizations",
-        "LambdaLR",
-        "SGD",
-        "lr_lambdas",
-        "register_load_state_dict_pre_hook",
-        "__mro__",
-        "keywords",
-        "args",
-        "exceptions",
-        "lambda",
-    ]
-)
+KNOWN = """
+    weakref ref proxy WeakMethod __weakref__ __slots__ functools partial lru_cache sys
+    exc_info traceback format_exc error with_traceback None close aclose await clear exec
+    register_hook remove handle ctx save_for_backward saved_tensors grad_fn forward del
+    shutdown DataLoader Tensor Thread Timer ThreadPoolExecutor _lru_cache_wrapper
+    __cause__ __context__ __traceback__ gc collect torch nn utils parametrize
+    remove_parametrizations LambdaLR SGD lr_lambdas register_load_state_dict_pre_hook
+    __mro__ keywords args exceptions lambda
+"""
 
 
 def unknown_names(advice: str, names: set[str]) -> Iterator[str]:
@@ -208,5 +156,5 @@ def unknown_names(advice: str, names: set[str]) -> Iterator[str]:
         if quoted.split(".")[-1].startswith("_") and quoted.endswith("_hooks"):
             continue
         for name in NAME.findall(quoted):
-            if name not in names and name not in KNOWN:
+            if name not in names and name not in KNOWN.split():
                 yield f"nothing in the program is called {name}: {advice}"

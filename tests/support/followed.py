@@ -1,4 +1,4 @@
-"""For each pattern a program that leaks so, and the same with the advice followed, as a person reads it.
+"""For each pattern a program that leaks so, and the same with the advice followed.
 
 Each takes a function that makes a tensor, and whether the advice is to be followed.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 import functools
 import sys
 import threading
@@ -38,8 +39,8 @@ class Thing:
     def __init__(self, **attributes: Any) -> None:
         vars(self).update(attributes)
 
-    def work(self, *args: Any) -> None:
-        pass
+    def work(self, *args: Any) -> Any:
+        return args
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(name)
@@ -112,7 +113,7 @@ def wrapped_method(make: Make, followed: bool) -> None:
     thing = Wrapped()
     thing.tensor = make()
     if not followed:
-        thing.step = wrapped(thing.work)
+        vars(thing)["step"] = wrapped(thing.work)
 
 
 def wrapped(call: Callable[..., Any]) -> Callable[..., Any]:
@@ -133,7 +134,7 @@ def partial_of_method(make: Make, followed: bool) -> None:
     """Define a method that calls it with the arguments."""
     thing = Partial(tensor=make())
     if not followed:
-        thing.draw = functools.partial(thing.work, 1)
+        vars(thing)["draw"] = functools.partial(thing.work, 1)
 
 
 class Partial(Thing):
@@ -168,9 +169,7 @@ def iterator(make: Make, followed: bool) -> None:
 @of("suspended-holds-itself")
 def generator(make: Make, followed: bool) -> None:
     """Run it to its end, or ``close()`` it."""
-
-    class_of = Batches
-    thing = class_of(tensor=make())
+    thing = Batches(tensor=make())
     thing.batches = thing.read()
     next(thing.batches)
     if followed:
@@ -211,10 +210,8 @@ def async_generator(make: Make, followed: bool) -> None:
     thing = Batches(tensor=make())
     thing.stream = thing.tokens()
     for step in [thing.stream.__anext__()] + [thing.stream.aclose()] * followed:
-        try:
+        with contextlib.suppress(StopIteration, StopAsyncIteration):
             step.send(None)
-        except (StopIteration, StopAsyncIteration):
-            pass
 
 
 @of("property-captures-owner")
@@ -225,16 +222,8 @@ def captured_property(make: Make, followed: bool) -> None:
         size: Any
 
     config = Config()
-    if followed:
-        tensor_of[0] = make()
-        Config.size = property(lambda self: 1)
-        tensor_of[0] = None
-        return
     config.tensor = make()  # type: ignore[attr-defined]
-    Config.size = property(lambda _: config)
-
-
-tensor_of: list[Any] = [None]
+    Config.size = property((lambda it: it) if followed else (lambda _: config))
 
 
 @of("weakref-callback")
@@ -469,11 +458,8 @@ def future(make: Make, followed: bool) -> None:
 def task(make: Make, followed: bool) -> None:
     """Delete ``job`` before the function returns."""
 
-    class Problem(Exception):
-        pass
-
     async def fail() -> None:
-        raise Problems[0]
+        raise ValueError
 
     async def run() -> None:
         tensor = make()
@@ -488,6 +474,3 @@ def task(make: Make, followed: bool) -> None:
     loop = asyncio.new_event_loop()
     loop.run_until_complete(run())
     loop.close()
-
-
-Problems = [ValueError]

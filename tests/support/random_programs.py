@@ -210,7 +210,7 @@ def check_cuts(program: Program, report: cyclescope.CycleReport, lost: set[int])
 
 
 def freed_by(program: Program, cuts: set[str], lost: set[int]) -> bool:
-    """True if each array of the garbage goes without a collection once these references are removed."""
+    """True if each array of the garbage goes by itself once these references are removed."""
     arrays: dict[int, weakref.ref[Any]] = {}
 
     def note(number: int, array: Any) -> None:
