@@ -101,14 +101,17 @@ impl Case<'_> {
             let removal = self.removal(cut);
             if remedies.is_empty() {
                 text += &format!(" {}.", capitalized(&removal));
+                let target = self
+                    .graph
+                    .edge_endpoints(cut)
+                    .map(|(_, to)| &self.graph[to]);
+                if target.is_some_and(|target| target.is_tensor) && is_content(self.graph, cut) {
+                    text += " No other reference of the cycle can be removed.";
+                }
             } else if !remedies.iter().any(|remedy| remedy.removes.contains(&cut))
                 && !mentions(&text, &self.graph[cut].name)
             {
                 text += &format!(" Or {removal}.");
-            }
-            let (_, to) = self.graph.edge_endpoints(cut).unwrap_or_default();
-            if self.graph[to].is_tensor && is_content(self.graph, cut) {
-                text += " Nothing else in the cycle can be removed.";
             }
         }
         let (before, after) = remedies

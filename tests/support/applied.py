@@ -105,7 +105,9 @@ def owners_of(reference: Reference) -> list[Any]:
     return [
         thing
         for thing in gc.get_objects()
-        if heap_by_name.is_named(thing, owner) and heap_by_name.refers(thing, edge)
+        if heap_by_name.is_named(thing, owner)
+        and heap_by_name.refers(thing, edge)
+        and (edge[0] != "." or hasattr(thing, edge[1:].partition("[")[0]))
     ]
 
 

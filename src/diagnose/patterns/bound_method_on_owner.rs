@@ -12,7 +12,7 @@
 //! ```
 //!
 //! Instead, store the method's name and look it up when it is called, define `on_step` as a method, or
-//! store `weakref.WeakMethod(self.log)`.
+//! store `weakref.WeakMethod(self.log)`, which does not keep the object alive.
 
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;

@@ -9,14 +9,14 @@
 //! child.parent = self
 //! ```
 //!
-//! Instead, use a weak reference for the back reference:
+//! Instead, set the back reference to None when it is no longer needed, or use a weak reference:
 //!
 //! ```python
 //! child.parent = weakref.ref(self)      # read it with child.parent()
 //! ```
 //!
-//! For several objects, use a `weakref.WeakSet`, a `weakref.WeakValueDictionary` or a list of
-//! `weakref.ref`.
+//! A weak reference keeps nothing alive: use one only if another reference keeps the object. For
+//! several objects, use a list of `weakref.ref`, or a `weakref.WeakSet` in place of a set.
 
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;

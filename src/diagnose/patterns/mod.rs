@@ -134,14 +134,15 @@ pub fn fallback(case: &Case<'_>) -> Advice {
         true => format!("The cycle closes through {name} of {owner}."),
         false => format!("The cycle leads to the memory through {name} of {owner}."),
     };
-    let mut remedy = case.removal(cut);
-    if let Some((slots, kept)) = case.weakly(cut)
-        && matches!(case.graph[cut].name, ReferenceName::Attribute(_))
-        && case.graph[from].description.kind == ObjectKind::Instance
-    {
-        remedy += &format!("; or make this reference weak{slots}{kept}");
+    let is_attribute = matches!(case.graph[cut].name, ReferenceName::Attribute(_))
+        && case.graph[from].description.kind == ObjectKind::Instance;
+    let mut finding = Finding::new(what);
+    if let Some((slots, kept)) = case.weakly(cut).filter(|_| is_attribute) {
+        let removal = case.removal(cut);
+        let remedy = format!("{removal}; or make this reference weak{slots}{kept}");
+        finding = finding.remedy(cut, remedy);
     }
-    case.advise(Finding::new(what).remedy(cut, remedy))
+    case.advise(finding)
 }
 
 #[cfg(test)]
