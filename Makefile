@@ -16,7 +16,7 @@ RUST   := $(shell find src -type f) Cargo.toml Cargo.lock pyproject.toml
 # PyO3 asks this interpreter how extension modules are built.
 export PYO3_PYTHON := $(abspath $(PY))
 
-.PHONY: help demo test lint test-rust test-python test-long test-full score test-matrix test-known test-frameworks test-workflow test-cpython test-brute fuzz test-miri test-asan test-references soak test-gpu bench bench-peers wheel clean tools programs
+.PHONY: help demo test lint test-rust test-python test-long test-full score test-matrix test-words test-known test-frameworks test-workflow test-cpython test-brute fuzz test-miri test-asan test-references soak test-gpu bench bench-peers wheel clean tools programs
 
 help: ## this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 23
@@ -69,6 +69,10 @@ score: $(VENV)/.tested-with $(VENV)/.built ## what cyclescope says of each fixtu
 
 test-matrix: .wheel/.built ## the Python tests on each of CPython 3.10 to 3.13 here; TORCH=1: with PyTorch too
 	tests/long/matrix.sh .wheel/*.whl
+
+test-words: $(VENV)/.tested-with $(VENV)/.built ## whether each Python here says the same of fixtures and of 2,000 varied programs
+	$(PY) -m pytest --timeout 0 tests/diagnose/test_signatures.py tests/long/words.py
+	TEST_CASES=200 $(PY) -m pytest --timeout 0 tests/diagnose/test_applied.py
 
 test-known: $(VENV)/.tested-with $(VENV)/.built ## whether the known leaks of libraries are what we say, from the package index
 	$(PY) tests/long/known/run.py

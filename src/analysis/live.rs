@@ -12,7 +12,7 @@ use super::busy::busy;
 use super::edges::Edges;
 use super::process::is_library_module;
 use crate::capture::{
-    Csr, LiveObjects, NotTaken, ReferenceName, RunningFrame, is_in_package, running_frames,
+    Ask, Csr, LiveObjects, NotTaken, ReferenceName, RunningFrame, is_in_package, running_frames,
     thread_names,
 };
 use crate::cpython::{Builtins, ObjectKind, TypeTable, dict_items, text_of};
@@ -138,6 +138,15 @@ impl<'py> Live<'py> {
         let mut table = TypeTable::new();
         let builtins = &inspector.builtins;
         let own = OwnObjects::of(py, builtins);
+        let ask = Ask {
+            classify,
+            is_own: |object, kind| own.contains(object, kind),
+            untraversed: |object, verdict, f: &mut dyn FnMut(*mut ffi::PyObject)| {
+                // SAFETY: attached; the object is alive.
+                let object = unsafe { Bound::from_borrowed_ptr(py, object) };
+                frameworks.for_each_untraversed(verdict, &object, |_, target| f(target));
+            },
+        };
         let (objects, frames, pause) = loop {
             let pause = CollectionPause::new(py);
             let tracked = inspector.gc.listed(py, None)?;
@@ -151,13 +160,7 @@ impl<'py> Live<'py> {
                 &mut table,
                 builtins,
                 &inspector.layouts,
-                &classify,
-                &|object, kind| own.contains(object, kind),
-                &|object, verdict, f| {
-                    // SAFETY: attached; the object is alive.
-                    let object = unsafe { Bound::from_borrowed_ptr(py, object) };
-                    frameworks.for_each_untraversed(verdict, &object, |_, target| f(target));
-                },
+                &ask,
             ) {
                 Ok(objects) => break (objects, frames, pause),
                 Err(NotTaken::TooMany) => {

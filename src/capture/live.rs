@@ -45,6 +45,17 @@ pub struct LiveObjects<'py> {
     pub holders: Vec<(u32, Verdict)>,
 }
 
+/// What is told of objects by those who know.
+pub struct Ask<C, O, U> {
+    /// What objects of a type may hold.
+    pub classify: C,
+    /// True for an object that has no references in the graph: what it refers to is held from outside.
+    pub is_own: O,
+    /// Calls a function with the objects, alive, that one which may hold a buffer refers to beside those that its type
+    /// tells of.
+    pub untraversed: U,
+}
+
 /// Why there is no picture of the heap.
 pub enum NotTaken {
     /// Somebody pressed Ctrl-C; its handler has not run yet.
@@ -61,9 +72,6 @@ impl<'py> LiveObjects<'py> {
     /// those at the addresses `held` too, which are alive: frames hold them that the collector does not
     /// track, and perhaps nothing else does.
     ///
-    /// An object that `is_own` has no references in the graph: what it refers to is held from outside. `untraversed`
-    /// gives the objects, alive, that one which may hold a buffer refers to beside those that its type tells of.
-    ///
     /// Runs no code of the program, signal handlers included: see [`interrupted`].
     ///
     /// # Errors
@@ -74,9 +82,11 @@ impl<'py> LiveObjects<'py> {
         table: &mut TypeTable,
         builtins: &Builtins,
         layouts: &Layouts,
-        classify: &impl Fn(*mut ffi::PyTypeObject) -> Verdict,
-        is_own: &impl Fn(*mut ffi::PyObject, ObjectKind) -> bool,
-        untraversed: &impl Fn(*mut ffi::PyObject, Verdict, &mut dyn FnMut(*mut ffi::PyObject)),
+        ask: &Ask<
+            impl Fn(*mut ffi::PyTypeObject) -> Verdict,
+            impl Fn(*mut ffi::PyObject, ObjectKind) -> bool,
+            impl Fn(*mut ffi::PyObject, Verdict, &mut dyn FnMut(*mut ffi::PyObject)),
+        >,
     ) -> Result<Self, NotTaken> {
         let heap = Self::numbered(tracked, layouts.lists)?;
         table.begin_pass();
@@ -86,10 +96,10 @@ impl<'py> LiveObjects<'py> {
             table,
             builtins,
             layouts,
-            classify,
+            classify: &ask.classify,
         };
         reader.number_held(held);
-        reader.read(is_own, untraversed)?;
+        reader.read(&ask.is_own, &ask.untraversed)?;
         reader.finish()
     }
 

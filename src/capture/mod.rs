@@ -46,7 +46,7 @@ pub(crate) use {
     describe::describe,
     evidence::Wanted,
     globals::globals_used,
-    live::{LiveObjects, NotTaken},
+    live::{Ask, LiveObjects, NotTaken},
     makers::Makers,
     names::name_references,
     running::{RunningFrame, is_in_package, running_frames, thread_names, who_passes_argument},

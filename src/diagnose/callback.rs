@@ -1,5 +1,7 @@
 //! A callback on a cycle: what it is and how it keeps what it keeps.
 
+use petgraph::graph::EdgeIndex;
+
 use super::case::{CONTAINERS, Case, CycleStep, at, bare_name, or_weakly, short, spoken};
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
@@ -9,8 +11,12 @@ use crate::graph::LeakNode;
 pub struct Callback<'a> {
     /// In words: what it is, where it is, what it keeps.
     pub text: String,
-    /// What to do about it wherever it is kept, as a sentence.
+    /// What to do about it wherever it is kept, as a clause.
     pub remedy: String,
+    /// The references that are gone then.
+    pub removes: Vec<EdgeIndex>,
+    /// The reference of the container that keeps it: of the dict in which hooks are registered.
+    pub kept_by: Vec<EdgeIndex>,
     /// What it keeps.
     pub keeps: &'a LeakNode,
     /// The variable by which a lambda captures that.
@@ -32,8 +38,13 @@ pub fn steps_from<'a>(
 ///
 /// `None` if something else comes first, or if the callback keeps what follows in a way that its
 /// code does not show.
-pub fn callback<'a>(steps: &[CycleStep<'a>]) -> Option<Callback<'a>> {
+pub fn callback<'a>(case: &Case<'a>, steps: &[CycleStep<'a>]) -> Option<Callback<'a>> {
     let mut partial = "";
+    let kept_by: Vec<EdgeIndex> = match steps {
+        [_, item, ..] if CONTAINERS.contains(&item.object.description.kind) => vec![item.edge],
+        [first, ..] => vec![first.edge],
+        [] => Vec::new(),
+    };
     for step in steps.iter().skip(1) {
         let node = step.object;
         let kind = node.description.kind;
@@ -53,9 +64,11 @@ pub fn callback<'a>(steps: &[CycleStep<'a>]) -> Option<Callback<'a>> {
                         at(node)
                     ),
                     remedy: format!(
-                        "Capture the values that it needs, not `{variable}`{}.",
-                        or_weakly(step.next, variable)
+                        "capture the values that it needs, not `{variable}`{}",
+                        or_weakly(case, step, variable)
                     ),
+                    removes: vec![step.edge],
+                    kept_by,
                     keeps: step.next,
                     variable: (partial.is_empty() && bare_name(node) == "<lambda>")
                         .then_some(variable.as_str()),
@@ -64,30 +77,36 @@ pub fn callback<'a>(steps: &[CycleStep<'a>]) -> Option<Callback<'a>> {
             (ObjectKind::Function, ReferenceName::Default(variable)) => {
                 return Some(Callback {
                     text: format!(
-                        "{partial}{}{} that has `{variable}` as a default argument",
+                        "{partial}{}{} that has the default argument `{variable}`",
                         spoken(node),
                         at(node)
                     ),
                     remedy: format!(
-                        "Pass the values that it needs, not `{variable}`{}.",
-                        or_weakly(step.next, variable)
+                        "pass the values that it needs, not `{variable}`{}",
+                        or_weakly(case, step, variable)
                     ),
+                    removes: vec![step.edge],
+                    kept_by,
                     keeps: step.next,
                     variable: None,
                 });
             }
             (ObjectKind::Method, ReferenceName::Attribute(name)) if name == "__self__" => {
                 let class = short(&step.next.description.type_name);
+                let weakly = case
+                    .weakly(step.edge)
+                    .map_or_else(String::new, |(slots, kept)| {
+                        format!(", or that holds it through `weakref.ref`{slots}{kept}")
+                    });
                 return Some(Callback {
                     text: format!(
                         "{partial}`{}`{}, a method bound to the {class}",
                         bare_name(node),
                         at(node)
                     ),
-                    remedy: format!(
-                        "Use a function that does not need the {class}, or that holds it through \
-             `weakref.ref`."
-                    ),
+                    remedy: format!("use a function that does not need the {class}{weakly}"),
+                    removes: kept_by.clone(),
+                    kept_by,
                     keeps: step.next,
                     variable: None,
                 });

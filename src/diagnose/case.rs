@@ -1,16 +1,23 @@
 //! A leak as a pattern looks at it.
 
+use petgraph::Direction;
 use petgraph::graph::{EdgeIndex, NodeIndex};
+use petgraph::visit::EdgeRef;
+use rustc_hash::FxHashSet;
 
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
-use crate::graph::{Cycle, LeakGraph, LeakNode};
+use crate::graph::{Cycle, LeakGraph, LeakNode, of_same_line};
 
 /// One leak, ready to be recognised: its graph, the cycle that is shown and the best cut.
 pub struct Case<'a> {
     pub graph: &'a LeakGraph,
     pub cycle: &'a Cycle,
     pub cut: Option<EdgeIndex>,
+    /// The cuts of the other leaks of the graph.
+    pub others: &'a [EdgeIndex],
+    /// True if the graph shows that all cuts together free every buffer.
+    pub cuts_free: bool,
 }
 
 /// One step of the cycle: an object, its reference, and the object that it refers to.
@@ -19,6 +26,14 @@ pub struct CycleStep<'a> {
     pub object: &'a LeakNode,
     pub name: &'a ReferenceName,
     pub next: &'a LeakNode,
+    pub edge: EdgeIndex,
+}
+
+impl CycleStep<'_> {
+    /// True if the reference is to this very object.
+    pub fn leads_to(&self, object: &LeakNode) -> bool {
+        std::ptr::eq(self.next, object)
+    }
 }
 
 /// An instance, and the attribute by which it keeps something.
@@ -28,6 +43,7 @@ pub struct Keeper<'a> {
     pub attribute: &'a str,
     /// True if no container stands between: the attribute is what it keeps.
     pub plainly: bool,
+    pub edge: EdgeIndex,
 }
 
 impl Keeper<'_> {
@@ -38,6 +54,16 @@ impl Keeper<'_> {
             short(&self.object.description.type_name),
             self.attribute
         )
+    }
+
+    /// `is` or `contains`.
+    pub fn verb(&self) -> &'static str {
+        if self.plainly { "is" } else { "contains" }
+    }
+
+    /// True if the class is the program's own code, so that `self.attribute` stands in it.
+    pub fn is_own(&self) -> bool {
+        self.object.description.place.is_some() && !self.object.is_library()
     }
 
     /// True if `node` is the instance itself, not only one like it.
@@ -57,6 +83,7 @@ impl<'a> Case<'a> {
                 object: self.node(self.cycle.nodes[i]),
                 name: &self.graph[edge].name,
                 next: self.node(self.cycle.nodes[(i + 1) % self.cycle.nodes.len()]),
+                edge,
             })
     }
 
@@ -88,6 +115,7 @@ impl<'a> Case<'a> {
                         object: step.object,
                         attribute,
                         plainly,
+                        edge: step.edge,
                     });
                 }
                 (kind, _)
@@ -102,31 +130,106 @@ impl<'a> Case<'a> {
         None
     }
 
-    /// The first local variable of a frame on the cycle: the step, the variable and the function.
-    pub fn frame_variable(&self) -> Option<(CycleStep<'a>, &'a str, &'a str)> {
-        self.steps().find_map(|step| match step.name {
-            ReferenceName::Local(variable) if step.object.description.kind == ObjectKind::Frame => {
-                let label = &step.object.description.label;
-                Some((
-                    step,
-                    variable.as_str(),
-                    label.trim_start_matches("frame of "),
-                ))
-            }
-            _ => None,
-        })
+    /// The step of the cut, if it is a reference of the cycle.
+    pub fn cut_step(&self) -> Option<CycleStep<'a>> {
+        self.steps().find(|step| Some(step.edge) == self.cut)
     }
 
-    /// The first step from an instance, by an attribute: the owner, as a person sees it.
-    pub fn owner(&self) -> Option<(CycleStep<'a>, &'a str)> {
-        self.steps().find_map(|step| match step.name {
-            ReferenceName::Attribute(name)
-                if step.object.description.kind == ObjectKind::Instance =>
-            {
-                Some((step, name.as_str()))
+    /// The variable of a frame by which what follows a position goes on, if only tracebacks, other exceptions of
+    /// a chain and calling frames stand between: the step, the variable and the function.
+    pub fn variable_after(&self, position: usize) -> Option<(CycleStep<'a>, &'a str, &'a str)> {
+        let steps: Vec<CycleStep<'a>> = self.steps().collect();
+        for ahead in 0..steps.len() {
+            let step = steps[(position + ahead) % steps.len()];
+            match (step.object.description.kind, step.name) {
+                (ObjectKind::Frame, ReferenceName::Local(variable)) => {
+                    let function = step.object.description.label.as_str();
+                    let function = function.strip_prefix("frame of ").unwrap_or(function);
+                    return Some((step, variable, function));
+                }
+                (ObjectKind::Frame | ObjectKind::Traceback | ObjectKind::Exception, _) => {}
+                _ if ahead == 0 => {}
+                _ => return None,
             }
-            _ => None,
-        })
+        }
+        None
+    }
+
+    /// True if what a reference leads to has a further strong one, which stays: then the reference can be weak.
+    ///
+    /// The other is followed back to an object that nothing holds any more after the cuts, other than through the
+    /// reference itself. Of such an object the program was the holder. But one that a cut took from its holder goes.
+    pub fn is_kept_otherwise(&self, edge: EdgeIndex) -> bool {
+        let Some((_, to)) = self.graph.edge_endpoints(edge) else {
+            return false;
+        };
+        let weak = of_same_line(self.graph, edge);
+        let is_cut = |edge: &EdgeIndex| self.others.contains(edge) || Some(*edge) == self.cut;
+        let holders = |node: NodeIndex| {
+            let edges = self.graph.edges_directed(node, Direction::Incoming);
+            edges.map(|edge| (edge.id(), edge.source()))
+        };
+        let mut seen = FxHashSet::from_iter([to]);
+        let mut nodes = vec![to];
+        while let Some(node) = nodes.pop() {
+            let left = holders(node).filter(|(edge, _)| !weak.contains(edge) && !is_cut(edge));
+            let left: Vec<NodeIndex> = left.map(|(_, holder)| holder).collect();
+            let is_object = self.graph[node].description.kind == ObjectKind::Instance;
+            let is_taken = holders(node).any(|(edge, _)| is_cut(&edge) && !weak.contains(&edge));
+            if node != to && left.is_empty() && is_object && !is_taken {
+                return true;
+            }
+            nodes.extend(left.into_iter().filter(|&holder| seen.insert(holder)));
+        }
+        false
+    }
+
+    /// How a reference could be weak: what its class needs for that, and a condition, if the graph does not show that
+    /// something else keeps the object alive. `None` where there can be no weak reference.
+    pub fn weakly(&self, edge: EdgeIndex) -> Option<(String, String)> {
+        let (_, to) = self.graph.edge_endpoints(edge)?;
+        let node = &self.graph[to];
+        let class = short(&node.description.type_name);
+        let is_program = node.description.place.is_some() && !node.is_library();
+        let slots = match node.description.weakly_referable {
+            true => String::new(),
+            false if is_program && node.description.kind == ObjectKind::Instance => {
+                format!(" (for which `{class}` needs `__weakref__` in its `__slots__`)")
+            }
+            false => return None,
+        };
+        let kept = match self.is_kept_otherwise(edge) {
+            true => String::new(),
+            false => format!(", if something else keeps the {class} alive"),
+        };
+        (node.description.kind == ObjectKind::Instance).then_some((slots, kept))
+    }
+
+    /// The object before a position of the cycle.
+    pub fn before(&self, position: usize) -> &'a LeakNode {
+        let length = self.cycle.nodes.len();
+        self.node(self.cycle.nodes[(position + length - 1) % length])
+    }
+
+    /// The reference to the object at a position of the cycle.
+    pub fn edge_before(&self, position: usize) -> EdgeIndex {
+        let length = self.cycle.edges.len();
+        self.cycle.edges[(position + length - 1) % length]
+    }
+
+    /// The references of an exception on the cycle to its traceback, cause and context.
+    pub fn exception_parts(&self, exception: &LeakNode) -> Vec<EdgeIndex> {
+        let step = self
+            .steps()
+            .find(|step| std::ptr::eq(step.object, exception));
+        let node = step.and_then(|step| self.graph.edge_endpoints(step.edge));
+        let Some((node, _)) = node else {
+            return Vec::new();
+        };
+        let parts = self.graph.edges(node).filter(|edge| {
+            matches!(&edge.weight().name, ReferenceName::Attribute(name) if name.starts_with("__"))
+        });
+        parts.map(|edge| edge.id()).collect()
     }
 
     /// True if the cycle passes through objects of these kinds only.
@@ -161,24 +264,29 @@ pub fn bare_name(node: &LeakNode) -> &str {
     short(name.unwrap_or(label))
 }
 
-/// `; or let it hold weakref.ref(self)`, for a variable; nothing where a weak reference is impossible,
-/// or would die at once.
-pub fn or_weakly(node: &LeakNode, variable: &str) -> String {
-    let slots = slots_needed(node);
+/// `; or capture weakref.ref(self)`, for a variable; nothing where a weak reference is impossible.
+pub fn or_weakly(case: &Case<'_>, step: &CycleStep<'_>, variable: &str) -> String {
+    case.weakly(step.edge)
+        .map_or_else(String::new, |(slots, kept)| {
+            format!("; or `weakref.ref({variable})`{slots}{kept}")
+        })
+}
+
+/// What an object is, in a word or two.
+pub fn noun(node: &LeakNode) -> String {
     match node.description.kind {
-        ObjectKind::Instance => format!("; or capture `weakref.ref({variable})`{slots}"),
-        ObjectKind::Method => format!("; or capture `weakref.WeakMethod({variable})`"),
-        _ => String::new(),
+        ObjectKind::Function => "function".to_owned(),
+        ObjectKind::Method => "bound method".to_owned(),
+        ObjectKind::Class => "class".to_owned(),
+        ObjectKind::Frame => "frame".to_owned(),
+        _ => short(&node.description.type_name).to_owned(),
     }
 }
 
-/// What has to be done before there can be a weak reference to an instance; nothing, mostly.
-pub fn slots_needed(node: &LeakNode) -> String {
-    let class = short(&node.description.type_name);
-    match node.description.weakly_referable {
-        true => String::new(),
-        false => format!(" (for which `{class}` needs `__weakref__` in its `__slots__`)"),
-    }
+/// A noun with its article.
+pub fn a(noun: &str) -> String {
+    let vowel = noun.starts_with(['a', 'e', 'i', 'o', 'A', 'E', 'I', 'O']);
+    format!("{} {noun}", if vowel { "an" } else { "a" })
 }
 
 /// ` (file:line)` of an object, or nothing.
@@ -199,6 +307,6 @@ pub fn spoken(node: &LeakNode) -> String {
         (ObjectKind::Function, "<lambda>") => "a lambda".to_owned(),
         (ObjectKind::Function, _) => format!("the function `{name}`"),
         (ObjectKind::Method, _) => format!("the bound method `{name}`"),
-        _ => format!("a {}", short(&node.description.type_name)),
+        _ => a(short(&node.description.type_name)),
     }
 }

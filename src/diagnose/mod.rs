@@ -14,6 +14,7 @@ pub mod library;
 mod maker;
 mod path;
 pub mod patterns;
+mod remedy;
 mod repeat;
 pub mod segments;
 mod signature;
@@ -24,8 +25,9 @@ pub use branches::Branches;
 pub use case::Case;
 pub use maker::maker;
 pub use path::{NamedPath, NamedRoot, in_function};
-pub use patterns::{Advice, Pattern};
+pub use patterns::Pattern;
 use petgraph::graph::EdgeIndex;
+pub use remedy::Advice;
 pub use repeat::Diagnoses;
 pub use signature::signature;
 
@@ -56,35 +58,53 @@ pub struct Diagnosis {
 /// what a library or the interpreter makes in the same strongly connected component belongs to the first cause there.
 pub fn diagnose(graph: &LeakGraph) -> Vec<Diagnosis> {
     let found = find_causes(graph);
-    let mut leaks: Vec<(Cause, Diagnosis)> = Vec::new();
-    for cause in found.causes {
+    let mut leaks: Vec<(String, &Cause, Vec<EdgeIndex>)> = Vec::new();
+    for cause in &found.causes {
         let signature = signature(graph, &cause.cycle);
-        let same = leaks.iter_mut().find(|(first, leak)| {
-            leak.signature == signature
+        let same = leaks.iter_mut().find(|(known, first, _)| {
+            *known == signature
                 || (first.component == cause.component && !cause.is_own)
                 || (first.is_of_library && cause.is_of_library)
         });
-        if let Some((_, leak)) = same {
-            leak.cuts.extend(cause.cuts);
-            continue;
+        match same {
+            Some((_, _, cuts)) => cuts.extend(&cause.cuts),
+            None => leaks.push((signature, cause, cause.cuts.clone())),
         }
+    }
+    let all: Vec<EdgeIndex> = found
+        .causes
+        .iter()
+        .flat_map(|cause| &cause.cuts)
+        .copied()
+        .collect();
+    let diagnosed = leaks.into_iter().map(|(signature, cause, cuts)| {
+        let others: Vec<EdgeIndex> = all
+            .iter()
+            .copied()
+            .filter(|cut| !cause.cuts.contains(cut))
+            .collect();
         let case = Case {
             graph,
             cycle: &cause.cycle,
             cut: cause.cuts.first().copied(),
+            others: &others,
+            cuts_free: found.frees,
         };
-        let recognised = patterns::recognise(&case);
-        let diagnosis = Diagnosis {
+        let (pattern, mut advice) = match patterns::recognise(&case) {
+            Some((pattern, advice)) => (Some(pattern), advice),
+            None => (None, patterns::fallback(&case)),
+        };
+        remedy::also(&case, &cuts, &mut advice);
+        Diagnosis {
             signature,
-            pattern: recognised.as_ref().map(|(name, _)| *name),
-            advice: recognised.map_or_else(|| patterns::fallback(&case), |(_, advice)| advice),
+            pattern,
+            advice,
             paths: paths_to_buffers(graph, &cause.cycle),
-            cuts: cause.cuts.clone(),
+            cuts,
             maker: None,
             cuts_free: found.frees,
             cycle: cause.cycle.clone(),
-        };
-        leaks.push((cause, diagnosis));
-    }
-    leaks.into_iter().map(|(_, leak)| leak).collect()
+        }
+    });
+    diagnosed.collect()
 }

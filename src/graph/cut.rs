@@ -111,6 +111,13 @@ fn best_cuts(graph: &LeakGraph, cycle: &Cycle) -> Option<(bool, Vec<EdgeIndex>)>
     } else {
         candidates.retain(|&(rank, ..)| rank < PLUMBING);
     }
+    // What the program wants to keep is not cut as long as another reference of the program can be.
+    let can_be_cut = |&(rank, .., edge): &(u32, Reverse<usize>, EdgeIndex)| {
+        rank < PLUMBING && !is_content(graph, edge)
+    };
+    if candidates.iter().any(can_be_cut) {
+        candidates.retain(can_be_cut);
+    }
     candidates.sort_unstable();
     candidates.dedup();
     candidates.truncate(CANDIDATE_LIMIT);
@@ -181,6 +188,66 @@ fn alike(graph: &LeakGraph, edge: EdgeIndex) -> Vec<EdgeIndex> {
     all
 }
 
+/// True for the reference of an object or container to its tensor, and of a module to what is registered in it.
+pub fn is_content(graph: &LeakGraph, edge: EdgeIndex) -> bool {
+    let Some((from, to)) = graph.edge_endpoints(edge) else {
+        return false;
+    };
+    let reference = &graph[edge];
+    if matches!(
+        reference.name,
+        ReferenceName::Closure(_) | ReferenceName::Default(_) | ReferenceName::Local(_)
+    ) {
+        return false;
+    }
+    let folded = || reference.through.iter().map(|hop| &hop.into);
+    let in_registry = |node| {
+        graph
+            .edges_directed(node, Direction::Incoming)
+            .any(|edge| is_registry_of_module(&edge.weight().name))
+    };
+    graph[to].is_tensor
+        || graph[to].is_buffer
+        || is_registry_of_module(&reference.name)
+        || folded().any(is_registry_of_module)
+        || (graph[from].description.kind == ObjectKind::Dict && in_registry(from))
+}
+
+/// True for the attributes in which `nn.Module` keeps its parameters, buffers and submodules.
+fn is_registry_of_module(name: &ReferenceName) -> bool {
+    let registries = ["_modules", "_parameters", "_buffers"];
+    match name {
+        ReferenceName::Attribute(name) => registries.contains(&name.as_str()),
+        // Where it was not folded yet.
+        ReferenceName::Key(key) => registries.contains(&key.trim_matches('\'')),
+        _ => false,
+    }
+}
+
+/// The references of one name between objects of the same owner's type and code, which one line of code makes.
+pub fn of_same_line(graph: &LeakGraph, edge: EdgeIndex) -> Vec<EdgeIndex> {
+    let line = |edge: EdgeIndex| {
+        let (from, _) = graph.edge_endpoints(edge)?;
+        let owner = &graph[from].description;
+        Some((&graph[edge].name, &owner.label, &owner.place))
+    };
+    match &graph[edge].name {
+        ReferenceName::Attribute(_)
+        | ReferenceName::Closure(_)
+        | ReferenceName::Default(_)
+        | ReferenceName::Local(_) => graph
+            .edge_indices()
+            .filter(|&other| line(other) == line(edge))
+            .collect(),
+        _ => vec![edge],
+    }
+}
+
+/// True if no cycle reaches a buffer without these references.
+pub fn frees(graph: &LeakGraph, removed: &[EdgeIndex]) -> bool {
+    !cycle_reaches_buffer(&without(graph, removed))
+}
+
 fn is_way_back(graph: &LeakGraph, edge: EdgeIndex) -> bool {
     matches!(&graph[edge].name, ReferenceName::Attribute(name) if points_back(name))
 }
@@ -242,8 +309,9 @@ pub fn preference(graph: &LeakGraph, edge: EdgeIndex) -> u32 {
     }
     let base = match &graph[edge].name {
         _ if graph[edge].is_plumbing() => PLUMBING,
+        _ if cannot_be_assigned(owner, &graph[edge].name, target) => 80,
         ReferenceName::Attribute(name) => match owner.description.kind {
-            ObjectKind::Instance | ObjectKind::Class if points_back(name) => 5,
+            ObjectKind::Instance if points_back(name) => 5,
             ObjectKind::Instance if holds_others(target) => 27,
             ObjectKind::Instance if owner.is_library() => 15,
             ObjectKind::Instance if is_code(target) => 9,
@@ -268,6 +336,22 @@ pub fn preference(graph: &LeakGraph, edge: EdgeIndex) -> u32 {
     // A reference between a library's object and the program's own is the program's making.
     let library = owner.is_library() && (target.is_library() || target.description.place.is_none());
     base + if library { LIBRARY } else { 0 } + if target.stands_for > 0 { 2000 } else { 0 }
+}
+
+/// True for a reference that no assignment of the program can change: an item of a tuple, a variable of a
+/// generator that is suspended, the exception with which a future or task ended.
+pub fn cannot_be_assigned(owner: &LeakNode, name: &ReferenceName, target: &LeakNode) -> bool {
+    match owner.description.kind {
+        ObjectKind::Tuple => true,
+        ObjectKind::Generator | ObjectKind::Coroutine | ObjectKind::AsyncGenerator => {
+            matches!(name, ReferenceName::Local(_))
+        }
+        ObjectKind::Instance => {
+            matches!(name, ReferenceName::Attribute(name) if name == "_exception")
+                && target.description.kind == ObjectKind::Exception
+        }
+        _ => false,
+    }
 }
 
 /// The rank of a reference by which a library keeps a callback, or the callback what it captures.

@@ -16,21 +16,37 @@ use crate::cpython::ObjectKind;
 /// reference to it is of the kind that is folded with it; otherwise the program itself refers to it.
 pub fn fold(mut graph: LeakGraph) -> LeakGraph {
     // Tuples before cells: a closure's cells are named by its tuple's references.
-    for pass in [Pass::Containers, Pass::Cells] {
+    for pass in [Pass::Containers, Pass::Cells, Pass::Executors] {
         let nodes: Vec<NodeIndex> = graph.node_indices().collect();
         for node in nodes {
             fold_node(&mut graph, node, pass);
         }
     }
     graph.retain_nodes(|graph, node| graph[node].stands_for != FOLDED);
-    // Numbered anew, without gaps.
-    Graph::from(graph).into()
+    numbered_anew(graph)
+}
+
+/// The graph without gaps in its numbers. Of references of equal cost the first is shown, so defaults come last: which
+/// of a function's parts is visited first differs between versions.
+fn numbered_anew(graph: LeakGraph) -> LeakGraph {
+    let (nodes, mut edges) = Graph::from(graph).into_nodes_edges();
+    edges.sort_by_key(|edge| matches!(edge.weight.name, ReferenceName::Default(_)));
+    let mut ordered = LeakGraph::with_capacity(nodes.len(), edges.len());
+    for node in nodes {
+        ordered.add_node(node.weight);
+    }
+    for edge in edges {
+        ordered.add_edge(edge.source(), edge.target(), edge.weight);
+    }
+    ordered
 }
 
 #[derive(Clone, Copy, PartialEq)]
 enum Pass {
     Containers,
     Cells,
+    /// The function in which a `ThreadPoolExecutor` keeps its initializer from 3.14 on.
+    Executors,
 }
 
 /// Marks a node whose references were taken over by its referrers.
@@ -40,6 +56,7 @@ fn fold_node(graph: &mut LeakGraph, node: NodeIndex, pass: Pass) {
     let is_plumbing = match graph[node].description.kind {
         ObjectKind::Cell => pass == Pass::Cells,
         ObjectKind::Dict | ObjectKind::Tuple | ObjectKind::Frame => pass == Pass::Containers,
+        ObjectKind::Function => pass == Pass::Executors && graph[node].is_library(),
         _ => false,
     };
     if graph[node].is_buffer || !is_plumbing {
@@ -119,6 +136,13 @@ fn combined(
         };
     }
     let Attribute(part) = first else { return None };
+    if pass == Pass::Executors {
+        let kept = part == "_create_worker_context" && kind == ObjectKind::Function;
+        return kept.then(|| match second {
+            Closure(name) => Attribute(format!("_{name}")),
+            other => other.clone(),
+        });
+    }
     match (from.description.kind, part.as_str(), kind) {
         (_, "__dict__", ObjectKind::Dict) => Some(match second {
             Key(key) => Attribute(unquoted(key)),

@@ -127,11 +127,9 @@ pub fn fix(leak: &Leak) -> String {
             advice => name(advice, 1000),
         };
     };
-    let references: Vec<String> = leak.cuts.iter().take(4).map(reference).collect();
-    let mut references = references.join(" and ");
-    if leak.cuts.len() > 4 {
-        references += &format!(" and {} more", leak.cuts.len() - 4);
-    }
+    let mut references: Vec<String> = leak.cuts.iter().map(reference).collect();
+    references.dedup();
+    let references = references.join(" and ");
     let place = match &first.location {
         Some(location) => format!("in {}, ", place(location)),
         None => String::new(),

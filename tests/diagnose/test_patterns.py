@@ -13,7 +13,7 @@ SHAPES: dict[str, tuple[str, str, str | None]] = {
     "bound_method_on_owner": (
         "bound-method-on-owner",
         "Layer.activation double",
-        "self.activation = weakref.WeakMethod(self.double)  # call self.activation()(...)",
+        "    return self.double(*args)",
     ),
     "chain_on_owner": ("iterator-on-owner", "Loader.batches chain", "    return chain(...)"),
     "closure_captures_owner": (
@@ -30,8 +30,8 @@ SHAPES: dict[str, tuple[str, str, str | None]] = {
     "default_factory": ("bound-method-on-owner", "Meter.totals zero", None),
     "doubly_linked_list": (
         "linked-both-ways",
-        "Entry.prev",
-        "entry.prev = weakref.ref(other)  # read it with .prev()",
+        "Entry.prev weak",
+        None,
     ),
     "exc_info_in_local": ("exc-info-kept", "info attempt", "    del info"),
     "exception_cause_in_local": (
@@ -46,8 +46,8 @@ SHAPES: dict[str, tuple[str, str, str | None]] = {
     ),
     "exception_in_local": (
         "exception-keeps-traceback",
-        "failure attempt ValueError",
-        "    failure = error.with_traceback(None)",
+        "failure attempt ValueError with_traceback",
+        "    del failure",
     ),
     "exception_on_object": (
         "exception-on-object",
@@ -73,8 +73,8 @@ SHAPES: dict[str, tuple[str, str, str | None]] = {
     "namespace_of_exec": ("namespace-made-at-run-time", "scale", None),
     "partial_keeps_owner": (
         "partial-keeps-owner",
-        "Clipper.clip",
-        "self.clip = partial(..., weakref.proxy(self))",
+        "Clipper.clip weakref.proxy",
+        None,
     ),
     "partial_of_bound_method": (
         "partial-keeps-owner",
@@ -94,7 +94,7 @@ SHAPES: dict[str, tuple[str, str, str | None]] = {
     "tree_with_parents": (
         "linked-both-ways",
         "TreeNode.parent",
-        "treenode.parent = weakref.ref(other)  # read it with .parent()",
+        "self.parent = weakref.ref(other)  # read it with self.parent()",
     ),
     "weakref_callback": (
         "weakref-callback",

@@ -26,7 +26,10 @@ import cyclescope
 ROOT = Path(__file__).parents[2]
 
 Table = dict[str, list[list[Any]]]
-"""Of each fixture, the signature and the steps of each leak."""
+"""Of each fixture, what is said of each leak: signature, steps, cuts, pattern, summary, advice."""
+
+RECORDED = Path(__file__).with_name("said.json")
+"""The table of the fixtures that need no PyTorch. ``APPROVE_SAID=1`` approves a new one."""
 
 VERSIONS = """
 import sys, numpy
@@ -111,6 +114,17 @@ def test_signatures_are_equal_on_all_versions(package: Path) -> None:
         assert len(found) > 20
         for name, leaks in own[options].items():
             assert found[name] == leaks, f"{name} on {python} and {sys.executable}"
+
+
+def test_what_is_said_is_what_is_recorded(package: Path) -> None:
+    """So each Python says it in the same words, also where there is only one to ask."""
+    found = table(sys.executable, "--without-torch", package=package)
+    if os.environ.get("APPROVE_SAID"):
+        RECORDED.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+    recorded: Table = json.loads(RECORDED.read_text())
+    assert found.keys() == recorded.keys()
+    for name, leaks in recorded.items():
+        assert found[name] == leaks, name
 
 
 def test_signatures_are_equal_in_a_script_and_in_a_module(package: Path) -> None:

@@ -1,6 +1,6 @@
-"""What cyclescope calls the leak of each fixture, as JSON: signature and steps by fixture.
+"""What cyclescope says of the leak of each fixture, as JSON: signature, steps, cuts and words.
 
-    python -m support.signatures [--as-scripts] [--without-torch]
+    python -m support.signatures [--as-scripts] [--without-torch] [--varied COUNT]
 
 Run by each interpreter at hand, so that their tables can be compared.
 """
@@ -13,8 +13,11 @@ import gc
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from unittest import SkipTest
+
+if TYPE_CHECKING:
+    import cyclescope
 
 
 def table(as_scripts: bool) -> dict[str, list[Any]]:
@@ -34,10 +37,41 @@ def table(as_scripts: bool) -> dict[str, list[Any]]:
                     run_as_script(Path(common.__file__).parent / f"{name}.py")
                 else:
                     fixture.leak("cpu")
-                found[name] = [
-                    [leak.signature, [[s.type_name, s.label, s.edge] for s in leak.cycle]]
-                    for leak in cyclescope.find_tensor_cycles(devices="any").leaks
-                ]
+                found[name] = said(cyclescope.find_tensor_cycles(devices="any"))
+    return found
+
+
+def said(report: cyclescope.CycleReport) -> list[Any]:
+    """What is said of each leak that has to be the same everywhere."""
+    return [
+        [
+            leak.signature,
+            [[step.type_name, step.label, step.edge] for step in leak.cycle],
+            [[cut.owner, cut.edge, cut.proven] for cut in leak.cuts],
+            leak.pattern,
+            leak.summary,
+            leak.advice,
+        ]
+        for leak in report.leaks
+    ]
+
+
+def table_of_varied(count: int) -> dict[str, list[Any]]:
+    """The same of so many programs of ``support.varied``, without exception groups."""
+    import numpy
+
+    import cyclescope
+    from support.varied import varied
+
+    found: dict[str, list[Any]] = {}
+    for program in map(varied, range(count)):
+        if program.shape != "exception group":
+            gc.disable()
+            module = program.load(lambda: numpy.zeros(2048))
+            module.leak()
+            found[str(program.number)] = said(cyclescope.find_tensor_cycles(devices="any"))
+            vars(module).clear()
+            gc.collect()
     return found
 
 
@@ -53,7 +87,9 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--as-scripts", action="store_true", help="run, do not import, them")
     parser.add_argument("--without-torch", action="store_true", help="use NumPy, as if alone")
+    parser.add_argument("--varied", type=int, help="of so many varied programs, not the fixtures")
     args = parser.parse_args()
     if args.without_torch:
         sys.modules["torch"] = None  # type: ignore[assignment]
-    print(json.dumps(table(args.as_scripts)))
+    made = table_of_varied(args.varied) if args.varied else table(args.as_scripts)
+    print(json.dumps(made, indent=1))

@@ -29,8 +29,9 @@
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
 use crate::diagnose::callback::steps_from;
-use crate::diagnose::case::{Case, CycleStep, short};
-use crate::diagnose::patterns::{Advice, Pattern};
+use crate::diagnose::case::{Case, CycleStep, a, short};
+use crate::diagnose::patterns::Pattern;
+use crate::diagnose::remedy::Finding;
 
 pub const PATTERN: Pattern = Pattern {
     name: "autograd-context-kept-both-ways",
@@ -46,41 +47,40 @@ fn is_context(step: &CycleStep<'_>) -> bool {
         && matches!(step.name, ReferenceName::Attribute(_))
 }
 
-fn recognise(case: &Case<'_>) -> Option<Advice> {
+fn recognise(case: &Case<'_>) -> Option<Finding> {
     let steps = steps_from(case, is_context)?;
     let context = steps.first()?;
     let ReferenceName::Attribute(attribute) = context.name else {
         return None;
     };
-    let function = short(&context.object.description.type_name).trim_end_matches("Backward");
+    let class = short(&context.object.description.type_name);
+    let function = class.strip_suffix("Backward").unwrap_or(class);
     let last = steps.last()?;
     let by_output = last.object.is_buffer && *last.name == ReferenceName::Unnamed;
     if by_output && steps.len() == 2 {
-        let text = format!(
+        let what = format!(
             "`ctx.{attribute}` of `{function}` is an output of the function, and the context is that \
-             output's `grad_fn`. Save it with `ctx.save_for_backward(…)`, which avoids the \
-             reference back, and read it from `ctx.saved_tensors`."
+             output's `grad_fn`."
         );
-        return Some(Advice::new(
-            text,
+        let remedy = "save it with `ctx.save_for_backward(…)`, which avoids the reference back, and \
+                      read it from `ctx.saved_tensors`";
+        return Some(Finding::new(what).remedy(context.edge, remedy).code(
             format!("ctx.{attribute} = {attribute}"),
             format!("ctx.save_for_backward({attribute})"),
         ));
     }
-    let text = {
-        let kept = short(&context.next.description.type_name);
-        let way = if by_output {
-            "leads to an output of the function, whose `grad_fn` is the context"
-        } else {
-            "leads back to the context"
-        };
-        format!(
-            "`ctx.{attribute}` of `{function}` is a {kept} that {way}. Give the context the values \
-             that the backward pass needs, not the {kept} that holds them."
-        )
+    let kept = short(&context.next.description.type_name);
+    let way = if by_output {
+        "leads to an output of the function, whose `grad_fn` is the context"
+    } else {
+        "leads back to the context"
     };
-    Some(Advice {
-        text,
-        ..Advice::default()
-    })
+    let what = format!(
+        "`ctx.{attribute}` of `{function}` is {} that {way}.",
+        a(kept)
+    );
+    let remedy = format!(
+        "give the context the values that the backward pass needs, not the {kept} that holds them"
+    );
+    Some(Finding::new(what).remedy(context.edge, remedy))
 }

@@ -12,19 +12,20 @@
 //! ```
 //!
 //! Instead, store the method's name and look it up when it is called, define `on_step` as a method, or
-//! store `weakref.WeakMethod(self.log)`.
+//! store `weakref.WeakMethod(self.log)`, which does not keep the object alive.
 
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
-use crate::diagnose::case::{CONTAINERS, Case, bare_name};
-use crate::diagnose::patterns::{Advice, Pattern};
+use crate::diagnose::case::{CONTAINERS, Case, bare_name, noun};
+use crate::diagnose::patterns::Pattern;
+use crate::diagnose::remedy::Finding;
 
 pub const PATTERN: Pattern = Pattern {
     name: "bound-method-on-owner",
     recognise,
 };
 
-fn recognise(case: &Case<'_>) -> Option<Advice> {
+fn recognise(case: &Case<'_>) -> Option<Finding> {
     let mut kinds = CONTAINERS.to_vec();
     kinds.extend([ObjectKind::Instance, ObjectKind::Method]);
     if !case.only(&kinds) {
@@ -39,39 +40,47 @@ fn recognise(case: &Case<'_>) -> Option<Advice> {
     let attribute = keeper.attribute;
     let name = bare_name(method.object);
     let own = keeper.is(method.next);
-    let factory = case
-        .steps()
-        .any(|step| *step.name == ReferenceName::Attribute("default_factory".to_owned()));
-    let referable = method.next.description.weakly_referable;
-    let text = format!(
-        "`{}` {} `{name}`, a bound method, which keeps the object that it is bound to{}. {}",
+    let finding = Finding::new(format!(
+        "`{}` {} `{name}`, a bound method, which keeps the object that it is bound to{}.",
         keeper.name(),
-        if keeper.plainly { "is" } else { "contains" },
+        keeper.verb(),
         if own {
             ""
         } else {
             ", and that leads back to the owner"
         },
-        if factory {
-            "Use a default factory that does not refer to the object."
-        } else if keeper.plainly && referable {
-            "Store a `weakref.WeakMethod`, or look the method up when it is called."
-        } else if keeper.plainly {
-            "Look the method up when it is called."
-        } else {
-            "Remove it when it is no longer needed, or store a function that does not refer to the \
-             object, or only weakly."
-        },
-    );
-    Some(if own && keeper.plainly && referable {
-        Advice::new(
-            text,
+    ));
+    let factory = case
+        .steps()
+        .find(|step| *step.name == ReferenceName::Attribute("default_factory".to_owned()));
+    if let Some(factory) = factory {
+        let remedy = "use a default factory that does not refer to the object";
+        return Some(finding.remedy(factory.edge, remedy));
+    }
+    if own && keeper.plainly && keeper.is_own() {
+        let remedy = "look the method up when it is called, by its name";
+        return Some(finding.remedy(keeper.edge, remedy).code(
             format!("self.{attribute} = self.{name}"),
-            format!(
-                "self.{attribute} = weakref.WeakMethod(self.{name})  # call self.{attribute}()(...)"
-            ),
-        )
-    } else {
-        Advice::words(text)
-    })
+            format!("def {attribute}(self, *args):\n    return self.{name}(*args)"),
+        ));
+    }
+    let weakly = case
+        .weakly(method.edge)
+        .map_or_else(String::new, |(slots, kept)| {
+            format!("; or store a `weakref.WeakMethod`{slots}{kept}")
+        });
+    let container = case.before(position);
+    let in_tuple = container.description.kind == ObjectKind::Tuple;
+    let remedy = match keeper.plainly || in_tuple {
+        true => format!("{}{weakly}", case.removal(keeper.edge)),
+        false => format!(
+            "remove the method from the {} when it is no longer needed{weakly}",
+            noun(container)
+        ),
+    };
+    let removes = match in_tuple {
+        true => keeper.edge,
+        false => case.edge_before(position),
+    };
+    Some(finding.remedy(removes, remedy))
 }

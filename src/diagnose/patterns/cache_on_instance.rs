@@ -25,14 +25,15 @@
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
 use crate::diagnose::case::{Case, at, bare_name, spoken};
-use crate::diagnose::patterns::{Advice, Pattern};
+use crate::diagnose::patterns::Pattern;
+use crate::diagnose::remedy::Finding;
 
 pub const PATTERN: Pattern = Pattern {
     name: "cache-on-instance",
     recognise,
 };
 
-fn recognise(case: &Case<'_>) -> Option<Advice> {
+fn recognise(case: &Case<'_>) -> Option<Finding> {
     let (position, step) =
         case.find(|step| step.object.description.type_name == "functools._lru_cache_wrapper")?;
     let keeper = case.keeper(position)?;
@@ -40,33 +41,38 @@ fn recognise(case: &Case<'_>) -> Option<Advice> {
         return None;
     }
     let wrapped = step.next;
-    let text = format!(
+    let finding = Finding::new(format!(
         "`{}` {} an `lru_cache` of {}{}, which leads back to its owner and keeps the cached results \
-             alive. Cache in a dict on the object, or cache a module-level function that receives the \
-             values it needs.",
+         alive.",
         keeper.name(),
-        if keeper.plainly { "is" } else { "contains" },
+        keeper.verb(),
         spoken(wrapped),
         at(wrapped),
+    ))
+    .remedy(
+        keeper.edge,
+        "cache in a dict on the object, or cache a module-level function that receives the values \
+         it needs",
     );
     let attribute = keeper.attribute;
     let name = bare_name(wrapped);
-    Some(
-        if keeper.plainly && wrapped.description.kind == ObjectKind::Method {
-            let cache = format!("self._{}_cache", attribute.trim_start_matches('_'));
-            Advice::new(
-                text,
-                format!("self.{attribute} = lru_cache(maxsize=None)(self.{name})"),
-                format!(
-                    "{cache} = {{}}\n\n\
-                     def {attribute}(self, *args):\n    \
-                         if args not in {cache}:\n        \
-                             {cache}[args] = self.{name}(*args)\n    \
-                         return {cache}[args]"
-                ),
-            )
-        } else {
-            Advice::words(text)
-        },
-    )
+    let of_owner = wrapped.description.kind == ObjectKind::Method
+        && case
+            .steps()
+            .any(|step| std::ptr::eq(step.object, wrapped) && keeper.is(step.next));
+    Some(if keeper.plainly && keeper.is_own() && of_owner {
+        let cache = format!("self._{}_cache", attribute.trim_start_matches('_'));
+        finding.code(
+            format!("self.{attribute} = lru_cache(maxsize=None)(self.{name})"),
+            format!(
+                "{cache} = {{}}\n\n\
+                 def {attribute}(self, *args):\n    \
+                     if args not in {cache}:\n        \
+                         {cache}[args] = self.{name}(*args)\n    \
+                     return {cache}[args]"
+            ),
+        )
+    } else {
+        finding
+    })
 }

@@ -17,24 +17,28 @@
 
 use crate::cpython::ObjectKind;
 use crate::diagnose::case::{Case, at};
-use crate::diagnose::patterns::{Advice, Pattern};
+use crate::diagnose::patterns::Pattern;
+use crate::diagnose::remedy::Finding;
 
 pub const PATTERN: Pattern = Pattern {
     name: "class-made-at-run-time",
     recognise,
 };
 
-fn recognise(case: &Case<'_>) -> Option<Advice> {
+fn recognise(case: &Case<'_>) -> Option<Finding> {
     let class = case.step_from(ObjectKind::Class)?;
-    Some(Advice {
-        text: format!(
-            "The {}{} was made at run time. A class is always a cycle (it is in its own __mro__), \
-             so what it holds stays alive until the collector runs. Define the class once, at module level, and \
-             keep tensors out of its attributes.",
-            class.object.description.label,
-            at(class.object)
-        ),
-        before: None,
-        after: None,
-    })
+    let finding = Finding::new(format!(
+        "The {}{} was made at run time. A class is always a cycle (it is in its own __mro__), \
+         so what it holds stays alive until the collector runs.",
+        class.object.description.label,
+        at(class.object)
+    ));
+    let Some(cut) = case.cut else {
+        return Some(finding);
+    };
+    let remedy = format!(
+        "define the class once, at module level, or {}",
+        case.removal(cut)
+    );
+    Some(finding.remedy(cut, remedy))
 }

@@ -25,14 +25,15 @@
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
 use crate::diagnose::case::{CONTAINERS, Case, at, bare_name, or_weakly, spoken};
-use crate::diagnose::patterns::{Advice, Pattern};
+use crate::diagnose::patterns::Pattern;
+use crate::diagnose::remedy::Finding;
 
 pub const PATTERN: Pattern = Pattern {
     name: "closure-captures-owner",
     recognise,
 };
 
-fn recognise(case: &Case<'_>) -> Option<Advice> {
+fn recognise(case: &Case<'_>) -> Option<Finding> {
     let mut kinds = CONTAINERS.to_vec();
     kinds.extend([
         ObjectKind::Instance,
@@ -44,19 +45,18 @@ fn recognise(case: &Case<'_>) -> Option<Advice> {
     }
     let (position, function) =
         case.find(|step| step.object.description.kind == ObjectKind::Function)?;
-    let (variable, keeps) = match function.name {
-        ReferenceName::Closure(variable) => (variable, "captures"),
-        ReferenceName::Default(variable) => (variable, "has as a default argument"),
+    let (variable, keeps, capture) = match function.name {
+        ReferenceName::Closure(variable) => (variable, "captures", "capture"),
+        ReferenceName::Default(variable) => (variable, "has the default argument", "pass"),
         _ => return None,
     };
     let keeper = case.keeper(position)?;
     let attribute = keeper.attribute;
     let own = keeper.is(function.next);
-    let text = format!(
-        "`{}` {} {}{} that {keeps} `{variable}`, {}. Capture the values that the function needs, not \
-         `{variable}`{}.",
+    let finding = Finding::new(format!(
+        "`{}` {} {}{} that {keeps} `{variable}`, {}.",
         keeper.name(),
-        if keeper.plainly { "is" } else { "contains" },
+        keeper.verb(),
         spoken(function.object),
         at(function.object),
         if own {
@@ -64,12 +64,18 @@ fn recognise(case: &Case<'_>) -> Option<Advice> {
         } else {
             "which leads back to its owner"
         },
-        or_weakly(function.next, variable),
+    ))
+    .remedy(
+        function.edge,
+        format!(
+            "{capture} the values that the function needs, not `{variable}`{}",
+            or_weakly(case, &function, variable)
+        ),
     );
     let name = bare_name(function.object);
     // A lambda in a container may have got there by any call; only an assignment can be rewritten.
-    if !own || (name == "<lambda>" && !keeper.plainly) {
-        return Some(Advice::words(text));
+    if !own || !keeper.is_own() || (name == "<lambda>" && !keeper.plainly) {
+        return Some(finding);
     }
     let (before, after) = match (function.name, name) {
         (ReferenceName::Default(_), "<lambda>") => (
@@ -89,5 +95,5 @@ fn recognise(case: &Case<'_>) -> Option<Advice> {
             format!("value = {variable}.value\n\ndef {name}(*args):\n    return value"),
         ),
     };
-    Some(Advice::new(text, before, after))
+    Some(finding.code(before, after))
 }

@@ -11,32 +11,37 @@
 //!
 //! Instead, use a copy, a key or an index in place of the container, or remove it when done.
 
-use crate::diagnose::case::{CONTAINERS, Case};
-use crate::diagnose::patterns::{Advice, Pattern};
+use crate::capture::ReferenceName;
+use crate::cpython::ObjectKind;
+use crate::diagnose::case::{CONTAINERS, Case, noun};
+use crate::diagnose::patterns::Pattern;
+use crate::diagnose::remedy::Finding;
 
 pub const PATTERN: Pattern = Pattern {
     name: "container-contains-itself",
     recognise,
 };
 
-fn recognise(case: &Case<'_>) -> Option<Advice> {
+fn recognise(case: &Case<'_>) -> Option<Finding> {
     if !case.only(&CONTAINERS) {
         return None;
     }
-    let step = case.steps().last()?;
-    Some(Advice {
-        text: format!(
-            "The {} at {} {} the container that holds it. Store a copy or a key there, or remove \
-             the item when it is no longer needed.",
-            step.next.description.label,
-            step.name,
-            if case.cycle.nodes.len() == 1 {
-                "is"
-            } else {
-                "leads back to"
-            },
+    let step = match case.cut_step() {
+        Some(step) => step,
+        None => case.steps().last()?,
+    };
+    let (owner, item) = (noun(step.object), noun(step.next));
+    let what = match (step.leads_to(step.object), step.name) {
+        (true, name) => format!("A {owner} is in itself, at `{name}`."),
+        (false, ReferenceName::Member) => format!("A {owner} has a {item} that leads back to it."),
+        (false, name) => format!("The {item} at `{name}` of a {owner} leads back to the {owner}."),
+    };
+    let finding = Finding::new(what);
+    Some(match step.object.description.kind {
+        ObjectKind::Tuple => finding,
+        _ => finding.remedy(
+            step.edge,
+            "store a copy or a key there, or remove the item when it is no longer needed",
         ),
-        before: None,
-        after: None,
     })
 }

@@ -17,48 +17,46 @@
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
 use crate::diagnose::case::{Case, at};
-use crate::diagnose::patterns::{Advice, Pattern};
+use crate::diagnose::patterns::Pattern;
+use crate::diagnose::remedy::Finding;
 
 pub const PATTERN: Pattern = Pattern {
     name: "exc-info-kept",
     recognise,
 };
 
-fn recognise(case: &Case<'_>) -> Option<Advice> {
-    let (position, _) = case.find(|step| {
+fn recognise(case: &Case<'_>) -> Option<Finding> {
+    let (position, triple) = case.find(|step| {
         step.object.description.kind == ObjectKind::Tuple
             && *step.name == ReferenceName::Index(2)
             && step.next.description.kind == ObjectKind::Traceback
     })?;
-    let (frame, variable, function) = case.frame_variable()?;
+    let (frame, variable, function) = case.variable_after(position)?;
+    let place = at(frame.object);
     if let Some(keeper) = case.keeper(position) {
-        let (name, attribute) = (keeper.name(), keeper.attribute);
-        let text = format!(
-            "`{name}` keeps a traceback, as `sys.exc_info()` returns it, and with it the frame of \
-             `{function}`{} and all its variables. Keep the text of the exception instead.",
-            at(frame.object)
-        );
-        return Some(if keeper.plainly {
-            let before = format!("self.{attribute} = ...  # a triple with a traceback");
-            Advice::new(
-                text,
-                before,
-                format!("self.{attribute} = traceback.format_exc()"),
+        let finding = Finding::new(format!(
+            "`{}` keeps a tuple with a traceback, as `sys.exc_info()` returns one, and with it the \
+             frame of `{function}`{place} and all its variables.",
+            keeper.name(),
+        ));
+        return Some(if keeper.is_own() {
+            finding.remedy(
+                keeper.edge,
+                "keep the text of the exception instead (`traceback.format_exc()`)",
             )
         } else {
-            Advice::words(text)
+            finding.remedy(keeper.edge, case.removal(keeper.edge))
         });
     }
-    if frame.next.description.kind != ObjectKind::Tuple {
+    if !frame.leads_to(triple.object) {
         return None;
     }
-    Some(Advice::new(
-        format!(
-            "The local variable `{variable}` of `{function}`{} holds a traceback, as \
-             `sys.exc_info()` returns it, and the traceback keeps the function's frame and all its \
-             variables. Delete `{variable}` before the function returns.",
-            at(frame.object)
-        ),
+    let finding = Finding::new(format!(
+        "The local variable `{variable}` of `{function}`{place} holds a tuple with a traceback, as \
+         `sys.exc_info()` returns one, and the traceback keeps the function's frame and all its \
+         variables."
+    ));
+    Some(finding.remedy(frame.edge, case.removal(frame.edge)).code(
         format!("{variable} = sys.exc_info()\n..."),
         format!("{variable} = sys.exc_info()\ntry:\n    ...\nfinally:\n    del {variable}"),
     ))

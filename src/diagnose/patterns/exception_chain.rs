@@ -17,15 +17,16 @@
 
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
-use crate::diagnose::case::{Case, at, short};
-use crate::diagnose::patterns::{Advice, Pattern};
+use crate::diagnose::case::{Case, a, at, short};
+use crate::diagnose::patterns::Pattern;
+use crate::diagnose::remedy::Finding;
 
 pub const PATTERN: Pattern = Pattern {
     name: "exception-chain",
     recognise,
 };
 
-fn recognise(case: &Case<'_>) -> Option<Advice> {
+fn recognise(case: &Case<'_>) -> Option<Finding> {
     // The first of a chain is the one that no other exception keeps.
     let steps: Vec<_> = case.steps().collect();
     let position = (0..steps.len()).find(|&i| {
@@ -40,37 +41,46 @@ fn recognise(case: &Case<'_>) -> Option<Advice> {
     if !matches!(link.as_str(), "__context__" | "__cause__") {
         return None;
     }
-    let (frame, variable, function) = case.frame_variable()?;
+    let (frame, variable, function) = case.variable_after(position)?;
     let exception = short(&first.object.description.type_name);
     let other = short(&first.next.description.type_name);
     let keeper = case.keeper(position);
-    let (owner, target) = match keeper {
-        Some(keeper) => (
-            format!("`{}`", keeper.name()),
-            keeper.plainly.then(|| format!("self.{}", keeper.attribute)),
-        ),
-        None => (
-            format!(
-                "The local variable `{variable}` of `{function}`{}",
-                at(frame.object)
-            ),
-            std::ptr::eq(frame.next, first.object).then(|| variable.to_owned()),
+    let owner = match keeper {
+        Some(keeper) => format!("`{}`", keeper.name()),
+        None => format!(
+            "The local variable `{variable}` of `{function}`{}",
+            at(frame.object)
         ),
     };
-    let text = format!(
-        "{owner} leads to a {exception} whose `{link}` is a {other}, and the traceback in that chain \
-         keeps the frame of `{function}` and all its variables. Clear the chain of the exception \
-         that is kept, or keep its text."
-    );
-    Some(match target {
-        Some(target) => Advice::new(
-            text,
+    let finding = Finding::new(format!(
+        "{owner} leads to {} whose `{link}` is {}, and the traceback in that chain keeps the frame \
+         of `{function}` and all its variables.",
+        a(exception),
+        a(other),
+    ));
+    let links = case.exception_parts(first.object);
+    let target = match keeper {
+        Some(keeper) if keeper.plainly && keeper.is_own() => format!("self.{}", keeper.attribute),
+        None if frame.leads_to(first.object) => variable.to_owned(),
+        _ => {
+            let kept = keeper.map_or(frame.edge, |keeper| keeper.edge);
+            return Some(finding.remedy(kept, case.removal(kept)));
+        }
+    };
+    let finding = finding
+        .remedy_of(
+            links,
+            "clear the chain of the exception that is kept, and its traceback",
+        )
+        .code(
             format!("{target} = error"),
             format!(
                 "{target} = error.with_traceback(None)\n\
                  {target}.__cause__ = {target}.__context__ = None"
             ),
-        ),
-        None => Advice::words(text),
+        );
+    Some(match keeper {
+        Some(keeper) => finding.remedy(keeper.edge, "keep its text"),
+        None => finding.remedy(frame.edge, case.removal(frame.edge)),
     })
 }

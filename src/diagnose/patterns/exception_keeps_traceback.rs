@@ -19,34 +19,42 @@
 
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
-use crate::diagnose::case::{Case, at, short};
-use crate::diagnose::patterns::{Advice, Pattern};
+use crate::diagnose::case::{Case, a, at, short};
+use crate::diagnose::patterns::Pattern;
+use crate::diagnose::remedy::Finding;
 
 pub const PATTERN: Pattern = Pattern {
     name: "exception-keeps-traceback",
     recognise,
 };
 
-fn recognise(case: &Case<'_>) -> Option<Advice> {
-    let (_, exception) = case.find(|step| {
+fn recognise(case: &Case<'_>) -> Option<Finding> {
+    let (position, exception) = case.find(|step| {
         step.object.description.kind == ObjectKind::Exception
             && *step.name == ReferenceName::Attribute("__traceback__".to_owned())
     })?;
-    let (frame, variable, function) = case.frame_variable()?;
+    let (frame, variable, function) = case.variable_after(position)?;
     let class = short(&exception.object.description.type_name);
-    let text = format!(
-        "The local variable `{variable}` of `{function}`{} leads to a caught {class}, whose \
-         traceback keeps that function's frame and all its variables. Delete `{variable}` when the \
-         exception has been dealt with, or keep the exception without its traceback.",
-        at(frame.object)
+    let plainly = frame.leads_to(exception.object);
+    let finding = Finding::new(format!(
+        "The local variable `{variable}` of `{function}`{} {} {}, whose traceback keeps that \
+         function's frame and all its variables.",
+        at(frame.object),
+        if plainly { "is" } else { "leads to" },
+        a(class),
+    ));
+    let mut finding = finding.remedy(
+        frame.edge,
+        format!("delete `{variable}` before `{function}` returns"),
     );
-    Some(if std::ptr::eq(frame.next, exception.object) {
-        Advice::new(
-            text,
-            format!("except {class} as error:\n    {variable} = error"),
-            format!("except {class} as error:\n    {variable} = error.with_traceback(None)"),
-        )
-    } else {
-        Advice::words(text)
-    })
+    if plainly {
+        finding = finding.code(
+            format!("{variable} = error\n..."),
+            format!("{variable} = error\ntry:\n    ...\nfinally:\n    del {variable}"),
+        );
+    }
+    Some(finding.remedy(
+        exception.edge,
+        "keep the exception without its traceback (`error.with_traceback(None)`)",
+    ))
 }

@@ -19,37 +19,48 @@
 
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
-use crate::diagnose::case::{Case, at, short};
-use crate::diagnose::patterns::{Advice, Pattern};
+use crate::diagnose::case::{Case, a, at, short};
+use crate::diagnose::patterns::Pattern;
+use crate::diagnose::remedy::Finding;
 
 pub const PATTERN: Pattern = Pattern {
     name: "exception-on-object",
     recognise,
 };
 
-fn recognise(case: &Case<'_>) -> Option<Advice> {
+fn recognise(case: &Case<'_>) -> Option<Finding> {
     let (position, step) = case.find(|step| {
         step.object.description.kind == ObjectKind::Exception
             && *step.name == ReferenceName::Attribute("__traceback__".to_owned())
     })?;
     let keeper = case.keeper(position)?;
-    let (frame, variable, function) = case.frame_variable()?;
+    let (frame, variable, function) = case.variable_after(position)?;
     let exception = short(&step.object.description.type_name);
-    let text = format!(
-        "`{}` keeps a caught {exception}, whose traceback keeps the frame of `{function}`{} and all \
-         its variables; one of them, `{variable}`, leads back to the object. Store the exception without its traceback, or its \
-         text.",
+    let finding = Finding::new(format!(
+        "`{}` keeps {}, whose traceback keeps the frame of `{function}`{} and all its variables; one \
+         of them, `{variable}`, {}.",
         keeper.name(),
-        at(frame.object)
-    );
-    let attribute = keeper.attribute;
-    Some(if keeper.plainly {
-        Advice::new(
-            text,
+        a(exception),
+        at(frame.object),
+        if frame.leads_to(keeper.object) {
+            "is the object"
+        } else {
+            "leads back to the object"
+        },
+    ));
+    if !keeper.is_own() {
+        return Some(finding.remedy(keeper.edge, case.removal(keeper.edge)));
+    }
+    let mut finding = finding.remedy(step.edge, "store the exception without its traceback");
+    if keeper.plainly {
+        let attribute = keeper.attribute;
+        finding = finding.code(
             format!("self.{attribute} = error"),
             format!("self.{attribute} = error.with_traceback(None)"),
-        )
-    } else {
-        Advice::words(text)
-    })
+        );
+    }
+    Some(finding.remedy(
+        keeper.edge,
+        format!("store the text of the exception in `{}`", keeper.name()),
+    ))
 }

@@ -33,7 +33,8 @@ use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
 use crate::diagnose::callback::{callback, steps_from};
 use crate::diagnose::case::{Case, CycleStep, short};
-use crate::diagnose::patterns::{Advice, Pattern};
+use crate::diagnose::patterns::Pattern;
+use crate::diagnose::remedy::Finding;
 
 pub const PATTERN: Pattern = Pattern {
     name: "forward-replaced",
@@ -49,23 +50,22 @@ fn is_forward(step: &CycleStep<'_>) -> bool {
         )
 }
 
-fn recognise(case: &Case<'_>) -> Option<Advice> {
+fn recognise(case: &Case<'_>) -> Option<Finding> {
     let steps = steps_from(case, is_forward)?;
     let module = steps.first()?;
-    let forward = callback(&steps)?;
+    let forward = callback(case, &steps)?;
     let class = short(&module.object.description.type_name);
     let leads = if std::ptr::eq(forward.keeps, module.object) {
         String::new()
     } else {
         format!(", which leads back to the {class}")
     };
-    Some(Advice {
-        text: format!(
-            "`forward` of this `{class}` was replaced, on the instance, by {}{leads}. Override \
-             `forward` in a subclass; or let the replacement hold `weakref.ref(module)` and call \
-             `type(module).forward(module, …)`; or `del module.forward` when it is no longer needed.",
-            forward.text
-        ),
-        ..Advice::default()
-    })
+    let finding = Finding::new(format!(
+        "`{class}.forward` was set on the instance, to {}{leads}.",
+        forward.text
+    ));
+    Some(finding.remedy(
+        module.edge,
+        "define `forward` in a subclass instead, or `del module.forward` when it is no longer needed",
+    ))
 }

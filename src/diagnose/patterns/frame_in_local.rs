@@ -12,36 +12,41 @@
 //!
 //! Instead, use `try: … finally: del frame`, or read what you need (`frame.f_lineno`) at once.
 
-use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
 use crate::diagnose::case::{Case, at};
-use crate::diagnose::patterns::{Advice, Pattern};
+use crate::diagnose::patterns::Pattern;
+use crate::diagnose::remedy::Finding;
 
 pub const PATTERN: Pattern = Pattern {
     name: "frame-in-local",
     recognise,
 };
 
-fn recognise(case: &Case<'_>) -> Option<Advice> {
+fn recognise(case: &Case<'_>) -> Option<Finding> {
     if !case.only(&[ObjectKind::Frame]) {
         return None;
     }
-    let step = case.steps().next()?;
-    let ReferenceName::Local(variable) = step.name else {
-        return None;
-    };
-    let function = step
-        .object
-        .description
-        .label
-        .trim_start_matches("frame of ");
-    Some(Advice::new(
-        format!(
-            "The local variable `{variable}` of `{function}`{} holds a frame that holds it in turn, \
-             and all other variables of the function. Delete it before the function returns.",
-            at(step.object)
-        ),
-        format!("{variable} = inspect.currentframe()\n..."),
-        format!("{variable} = inspect.currentframe()\ntry:\n    ...\nfinally:\n    del {variable}"),
+    let (frame, variable, function) = case.variable_after(0)?;
+    let own = frame.leads_to(frame.object);
+    let finding = Finding::new(format!(
+        "The local variable `{variable}` of `{function}`{} is {}, and with it all variables of the \
+         function.",
+        at(frame.object),
+        if own {
+            "the function's own frame: it keeps itself"
+        } else {
+            "a frame that keeps the function's own"
+        },
     ))
+    .remedy(frame.edge, case.removal(frame.edge));
+    Some(if own {
+        finding.code(
+            format!("{variable} = inspect.currentframe()\n..."),
+            format!(
+                "{variable} = inspect.currentframe()\ntry:\n    ...\nfinally:\n    del {variable}"
+            ),
+        )
+    } else {
+        finding
+    })
 }

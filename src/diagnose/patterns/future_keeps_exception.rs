@@ -16,36 +16,46 @@
 
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
-use crate::diagnose::case::{Case, at, short};
-use crate::diagnose::patterns::{Advice, Pattern};
+use crate::diagnose::case::{Case, a, at, short};
+use crate::diagnose::patterns::Pattern;
+use crate::diagnose::remedy::Finding;
 
 pub const PATTERN: Pattern = Pattern {
     name: "future-keeps-exception",
     recognise,
 };
 
-fn recognise(case: &Case<'_>) -> Option<Advice> {
-    let (_, future) = case.find(|step| {
-        step.object.description.kind == ObjectKind::Instance
+fn recognise(case: &Case<'_>) -> Option<Finding> {
+    let (position, future) = case.find(|step| {
+        let node = step.object;
+        node.description.kind == ObjectKind::Instance
+            && (node.is_library() || node.description.place.is_none())
             && *step.name == ReferenceName::Attribute("_exception".to_owned())
             && step.next.description.kind == ObjectKind::Exception
     })?;
-    let (frame, variable, function) = case.frame_variable()?;
+    let (frame, variable, function) = case.variable_after(position + 1)?;
     let what = short(&future.object.description.type_name);
     let exception = short(&future.next.description.type_name);
-    let text = format!(
-        "A {what} keeps the {exception} that it ended with, whose traceback keeps the frame of \
-         `{function}`{}; there the local variable `{variable}` leads back to the {what}. Delete \
-         `{variable}` when the function ends.",
-        at(frame.object)
-    );
-    Some(if std::ptr::eq(frame.next, future.object) {
-        Advice::new(
-            text,
+    let plainly = frame.leads_to(future.object);
+    let finding = Finding::new(format!(
+        "{} keeps the {exception} that it ended with, whose traceback keeps the frame of \
+         `{function}`{}; there the local variable `{variable}` {} the {what}.",
+        capital_a(what),
+        at(frame.object),
+        if plainly { "is" } else { "leads back to" },
+    ))
+    .remedy(frame.edge, case.removal(frame.edge));
+    Some(if plainly {
+        finding.code(
             format!("{variable} = ...\n..."),
             format!("{variable} = ...\ntry:\n    ...\nfinally:\n    del {variable}"),
         )
     } else {
-        Advice::words(text)
+        finding
     })
+}
+
+/// A noun with its article, at the beginning of a sentence.
+fn capital_a(noun: &str) -> String {
+    a(noun).replacen('a', "A", 1)
 }

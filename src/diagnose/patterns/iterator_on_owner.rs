@@ -18,15 +18,16 @@
 
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
-use crate::diagnose::case::{Case, at, short, spoken};
-use crate::diagnose::patterns::{Advice, Pattern};
+use crate::diagnose::case::{Case, a, at, short, spoken};
+use crate::diagnose::patterns::Pattern;
+use crate::diagnose::remedy::Finding;
 
 pub const PATTERN: Pattern = Pattern {
     name: "iterator-on-owner",
     recognise,
 };
 
-fn recognise(case: &Case<'_>) -> Option<Advice> {
+fn recognise(case: &Case<'_>) -> Option<Finding> {
     let (position, step) = case.find(|step| {
         step.object.description.kind == ObjectKind::Instance
             && *step.name == ReferenceName::Unnamed
@@ -34,11 +35,6 @@ fn recognise(case: &Case<'_>) -> Option<Advice> {
     })?;
     let keeper = case.keeper(position)?;
     let class = short(&step.object.description.type_name);
-    let article = if class.starts_with(['a', 'e', 'i', 'o', 'u']) {
-        "an"
-    } else {
-        "a"
-    };
     let next = if keeper.is(step.next) {
         "the object itself".to_owned()
     } else {
@@ -48,23 +44,29 @@ fn recognise(case: &Case<'_>) -> Option<Advice> {
             at(step.next)
         )
     };
-    let text = format!(
-        "`{}` {} {article} {class} that refers to {next}. Make the iterator where it is used, or \
-         set the attribute to None when it has been.",
+    let finding = Finding::new(format!(
+        "`{}` {} {} that refers to {next}.",
         keeper.name(),
-        if keeper.plainly { "is" } else { "contains" },
+        keeper.verb(),
+        a(class),
+    ));
+    let finding = finding.remedy(
+        keeper.edge,
+        format!(
+            "make the iterator where it is used, or {}",
+            case.removal(keeper.edge)
+        ),
     );
-    if !keeper.plainly {
-        return Some(Advice::words(text));
+    if !keeper.plainly || !keeper.is_own() {
+        return Some(finding);
     }
     let made = match (class.ends_with("iterator"), keeper.is(step.next)) {
         (true, true) => "iter(self)".to_owned(),
-        (true, false) => return Some(Advice::words(text)),
+        (true, false) => return Some(finding),
         (false, _) => format!("{class}(...)"),
     };
     let attribute = keeper.attribute;
-    Some(Advice::new(
-        text,
+    Some(finding.code(
         format!("self.{attribute} = {made}"),
         format!("def {attribute}(self):\n    return {made}"),
     ))

@@ -9,27 +9,28 @@
 //! child.parent = self
 //! ```
 //!
-//! Instead, use a weak reference for the back reference:
+//! Instead, set the back reference to None when it is no longer needed, or use a weak reference:
 //!
 //! ```python
 //! child.parent = weakref.ref(self)      # read it with child.parent()
 //! ```
 //!
-//! For several objects, use a `weakref.WeakSet`, a `weakref.WeakValueDictionary` or a list of
-//! `weakref.ref`.
+//! A weak reference keeps nothing alive: use one only if another reference keeps the object. For
+//! several objects, use a list of `weakref.ref`, or a `weakref.WeakSet` in place of a set.
 
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
-use crate::diagnose::case::{CONTAINERS, Case, short, slots_needed};
-use crate::diagnose::patterns::{Advice, Pattern};
-use crate::graph::{LeakNode, points_back};
+use crate::diagnose::case::{CONTAINERS, Case, CycleStep, a, noun, short};
+use crate::diagnose::patterns::Pattern;
+use crate::diagnose::remedy::Finding;
+use crate::graph::points_back;
 
 pub const PATTERN: Pattern = Pattern {
     name: "linked-both-ways",
     recognise,
 };
 
-fn recognise(case: &Case<'_>) -> Option<Advice> {
+fn recognise(case: &Case<'_>) -> Option<Finding> {
     let mut kinds = CONTAINERS.to_vec();
     kinds.push(ObjectKind::Instance);
     let instances = case
@@ -44,101 +45,98 @@ fn recognise(case: &Case<'_>) -> Option<Advice> {
     if instances < 2 || !named {
         return None;
     }
-    let (from, name, to) = way_back(case)?;
-    let class = short(&from.description.type_name);
-    let target = short(&to.description.type_name);
-    if to.description.kind != ObjectKind::Instance {
-        return Some(many(case, from, name, to));
-    }
-    let object = class.to_lowercase();
-    let slots = slots_needed(to);
-    Some(Advice::new(
-        format!(
-            "`{class}.{name}` refers to an object ({target}) that leads back to it. Make this \
-             reference weak{slots}, or set it to None when the object is no longer needed."
+    let cut = case.cut_step().filter(is_attribute)?;
+    let (owner, other) = (noun(cut.object), noun(cut.next));
+    let finding = Finding::new(match owner == other {
+        true => format!(
+            "`{}` is another {other}, which leads back to the first.",
+            name(&cut)?
         ),
-        format!("{object}.{name} = other"),
-        format!("{object}.{name} = weakref.ref(other)  # read it with .{name}()"),
-    ))
+        false => format!(
+            "`{}` is {}, which leads back to the {owner}.",
+            name(&cut)?,
+            a(&other)
+        ),
+    });
+    let mut finding = remedy(case, finding, &cut);
+    // In a tree, the way up, which every level has.
+    let way_back = case.steps().find(|step| {
+        step.edge != cut.edge
+            && is_attribute(step)
+            && step.next.description.kind == ObjectKind::Instance
+            && is_back(step)
+            && !is_back(&cut)
+    });
+    if let Some(step) = way_back {
+        let known = format!("set `{}` to None when it is no longer needed", name(&step)?);
+        finding = finding.remedy(step.edge, known);
+    }
+    Some(finding)
 }
 
-/// Advice for an attribute that is a container of what leads back.
-fn many(case: &Case<'_>, from: &LeakNode, name: &str, container: &LeakNode) -> Advice {
-    let class = short(&from.description.type_name);
-    let kept = short(&container.description.type_name);
+fn is_attribute(step: &CycleStep<'_>) -> bool {
+    step.object.description.kind == ObjectKind::Instance
+        && matches!(step.name, ReferenceName::Attribute(_))
+}
+
+fn is_back(step: &CycleStep<'_>) -> bool {
+    matches!(step.name, ReferenceName::Attribute(name) if points_back(name))
+}
+
+/// `Class.attribute`.
+fn name(step: &CycleStep<'_>) -> Option<String> {
+    let ReferenceName::Attribute(attribute) = step.name else {
+        return None;
+    };
+    let class = short(&step.object.description.type_name);
+    Some(format!("{class}.{attribute}"))
+}
+
+/// Adds what can be done about the reference: by itself, or weak, if its object stays alive then.
+fn remedy(case: &Case<'_>, finding: Finding, step: &CycleStep<'_>) -> Finding {
+    if step.next.description.kind != ObjectKind::Instance {
+        return finding.remedy(step.edge, empty(case, step));
+    }
+    let removal = case.removal(step.edge);
+    let Some((slots, kept)) = case.weakly(step.edge) else {
+        return finding.remedy(step.edge, removal);
+    };
+    let finding = finding.remedy(
+        step.edge,
+        format!("{removal}; or make this reference weak{slots}{kept}"),
+    );
+    match step.name {
+        ReferenceName::Attribute(name) if kept.is_empty() && !step.object.is_library() => finding
+            .code(
+                format!("self.{name} = other"),
+                format!("self.{name} = weakref.ref(other)  # read it with self.{name}()"),
+            ),
+        _ => finding,
+    }
+}
+
+/// What can be done about an attribute that is a container of what leads back.
+fn empty(case: &Case<'_>, step: &CycleStep<'_>) -> String {
+    let ReferenceName::Attribute(attribute) = step.name else {
+        return case.removal(step.edge);
+    };
+    let container = step.next;
     let item = case
         .steps()
-        .find(|step| std::ptr::eq(step.object, container));
-    let known = format!("`{class}.{name}` is a {kept} whose items lead back to the {class}.");
-    let done = "or empty it when the object is no longer needed";
-    let Some(item) = item.filter(|step| step.next.description.kind == ObjectKind::Instance) else {
-        return Advice::words(format!(
-            "{known} Store names or indices in it instead of objects, {done}."
-        ));
+        .find(|item| std::ptr::eq(item.object, container));
+    let kind = container.description.kind;
+    // An `nn.Module` keeps what is assigned to it in dicts of its own.
+    let is_registry = matches!(attribute.as_str(), "_modules" | "_parameters" | "_buffers");
+    let Some(item) = item.filter(|_| kind != ObjectKind::Tuple && !is_registry) else {
+        return case.removal(item.map_or(step.edge, |item| item.edge));
     };
-    let slots = slots_needed(item.next);
-    let (weak, before, after) = match (container.description.kind, item.name) {
-        (ObjectKind::Set, ReferenceName::Member) => (
-            "Make it a `weakref.WeakSet`",
-            format!("self.{name} = set()"),
-            format!("self.{name} = weakref.WeakSet()"),
-        ),
-        (ObjectKind::Dict, ReferenceName::KeyItself) => (
-            "Make it a `weakref.WeakKeyDictionary`",
-            format!("self.{name} = {{}}"),
-            format!("self.{name} = weakref.WeakKeyDictionary()"),
-        ),
-        (ObjectKind::Dict, _) => (
-            "Make it a `weakref.WeakValueDictionary`",
-            format!("self.{name} = {{}}"),
-            format!("self.{name} = weakref.WeakValueDictionary()"),
-        ),
-        (ObjectKind::List | ObjectKind::Deque, _) => (
-            "Store a `weakref.ref` to each object in it",
-            format!("self.{name}.append(other)"),
-            format!("self.{name}.append(weakref.ref(other))  # read it with self.{name}[0]()"),
-        ),
-        _ => {
-            return Advice::words(format!(
-                "{known} Store a `weakref.ref` to each object in it{slots}, {done}."
-            ));
-        }
-    };
-    Advice::new(format!("{known} {weak}{slots}, {done}."), before, after)
-}
-
-/// The attribute to make weak: the cut, or where that is of a container, the only one of the cycle
-/// that refers to an object itself. In a tree that is the way up, which every level has.
-fn way_back<'a>(case: &Case<'a>) -> Option<(&'a LeakNode, &'a str, &'a LeakNode)> {
-    let cut = case.cut?;
-    let (from, to) = case.graph.edge_endpoints(cut)?;
-    let ReferenceName::Attribute(name) = &case.graph[cut].name else {
-        return None;
-    };
-    let (from, to) = (&case.graph[from], &case.graph[to]);
-    if from.description.kind != ObjectKind::Instance {
-        return None;
+    let removal = format!(
+        "remove the {} from the {} when it is no longer needed",
+        noun(item.next),
+        noun(container)
+    );
+    match case.weakly(item.edge) {
+        Some((slots, kept)) => format!("{removal}; or keep weak references there{slots}{kept}"),
+        None => removal,
     }
-    if points_back(name) {
-        return Some((from, name, to));
-    }
-    let mut direct = case.steps().filter_map(|step| match step.name {
-        ReferenceName::Attribute(name)
-            if step.object.description.kind == ObjectKind::Instance
-                && step.next.description.kind == ObjectKind::Instance =>
-        {
-            Some((step.object, name.as_str(), step.next))
-        }
-        _ => None,
-    });
-    if to.description.kind != ObjectKind::Instance {
-        return match (direct.next(), direct.next()) {
-            (Some(only), None) => Some(only),
-            _ => Some((from, name, to)),
-        };
-    }
-    // In a list the cut of one entry may be the way on; what is to be weak in all is the way back.
-    direct
-        .find(|(_, name, _)| points_back(name))
-        .or(Some((from, name, to)))
 }

@@ -22,7 +22,8 @@
 use crate::capture::ReferenceName;
 use crate::diagnose::callback::{callback, steps_from};
 use crate::diagnose::case::{Case, CycleStep, short};
-use crate::diagnose::patterns::{Advice, Pattern};
+use crate::diagnose::patterns::Pattern;
+use crate::diagnose::remedy::Finding;
 
 pub const PATTERN: Pattern = Pattern {
     name: "loader-callback-captures-owner",
@@ -43,18 +44,15 @@ fn parameter<'a>(step: &CycleStep<'a>) -> Option<&'a str> {
     (of_loader && matches!(name, "collate_fn" | "worker_init_fn")).then_some(name)
 }
 
-fn recognise(case: &Case<'_>) -> Option<Advice> {
+fn recognise(case: &Case<'_>) -> Option<Finding> {
     let steps = steps_from(case, |step| parameter(step).is_some())?;
     let loader = steps.first()?;
     let parameter = parameter(loader)?;
-    let function = callback(&steps)?;
-    Some(Advice {
-        text: format!(
-            "The `{parameter}` of a `{}` is {}, which leads back to it. {}",
-            short(&loader.object.description.type_name),
-            function.text,
-            function.remedy
-        ),
-        ..Advice::default()
-    })
+    let function = callback(case, &steps)?;
+    let finding = Finding::new(format!(
+        "The `{parameter}` of a `{}` is {}, which leads back to it.",
+        short(&loader.object.description.type_name),
+        function.text,
+    ));
+    Some(finding.remedy_of(function.removes, function.remedy))
 }

@@ -34,40 +34,17 @@ mod traced_graph_module;
 mod weakref_callback;
 mod wrapped_method_on_owner;
 
+use crate::capture::ReferenceName;
+use crate::cpython::ObjectKind;
 use crate::diagnose::case::Case;
-
-/// What to change, as text and, if possible, as code.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Advice {
-    pub text: String,
-    pub before: Option<String>,
-    pub after: Option<String>,
-}
-
-impl Advice {
-    fn new(text: String, before: String, after: String) -> Self {
-        Self {
-            text,
-            before: Some(before),
-            after: Some(after),
-        }
-    }
-
-    /// Advice that no code can be given for.
-    fn words(text: String) -> Self {
-        Self {
-            text,
-            ..Self::default()
-        }
-    }
-}
+use crate::diagnose::remedy::{Advice, Finding};
 
 /// A leak pattern.
 pub struct Pattern {
     /// Its name, as in reports and `cyclescope explain`.
     pub name: &'static str,
-    /// The advice for a leak of this shape; `None` for any other leak.
-    pub recognise: fn(&Case<'_>) -> Option<Advice>,
+    /// What is said of a leak of this shape; `None` for any other leak.
+    pub recognise: fn(&Case<'_>) -> Option<Finding>,
 }
 
 impl Pattern {
@@ -140,27 +117,32 @@ registry![
 pub fn recognise(case: &Case<'_>) -> Option<(&'static str, Advice)> {
     PATTERNS
         .iter()
-        .find_map(|pattern| Some((pattern.name, (pattern.recognise)(case)?)))
+        .find_map(|pattern| Some((pattern.name, case.advise((pattern.recognise)(case)?))))
 }
 
-/// What is known when no pattern fits: the reference that closes the cycle.
+/// What is known when no pattern fits: the reference to remove, and where it lies.
 pub fn fallback(case: &Case<'_>) -> Advice {
-    let Some((from, cut)) = case
+    let Some((cut, (from, _))) = case
         .cut
-        .and_then(|cut| Some((case.graph.edge_endpoints(cut)?.0, cut)))
+        .and_then(|cut| Some((cut, case.graph.edge_endpoints(cut)?)))
     else {
         return Advice::default();
     };
     let owner = &case.graph[from].description.label;
     let name = &case.graph[cut].name;
-    Advice {
-        text: format!(
-            "The cycle closes through {name} of {owner}. Remove that reference when it is no longer \
-             needed, or make it weak (weakref)."
-        ),
-        before: None,
-        after: None,
+    let what = match case.cycle.edges.contains(&cut) {
+        true => format!("The cycle closes through {name} of {owner}."),
+        false => format!("The cycle leads to the memory through {name} of {owner}."),
+    };
+    let is_attribute = matches!(case.graph[cut].name, ReferenceName::Attribute(_))
+        && case.graph[from].description.kind == ObjectKind::Instance;
+    let mut finding = Finding::new(what);
+    if let Some((slots, kept)) = case.weakly(cut).filter(|_| is_attribute) {
+        let removal = case.removal(cut);
+        let remedy = format!("{removal}; or make this reference weak{slots}{kept}");
+        finding = finding.remedy(cut, remedy);
     }
+    case.advise(finding)
 }
 
 #[cfg(test)]

@@ -31,56 +31,33 @@ use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
 use crate::diagnose::callback::{callback, steps_from};
 use crate::diagnose::case::{Case, CycleStep, short};
-use crate::diagnose::patterns::{Advice, Pattern};
+use crate::diagnose::patterns::Pattern;
+use crate::diagnose::remedy::Finding;
 
 pub const PATTERN: Pattern = Pattern {
     name: "module-hook-captures-module",
     recognise,
 };
 
-/// The module's attribute, what its hooks are called, the method that registers them
-/// (`torch/nn/modules/module.py`). All are called with the module as their first argument.
-const HOOKS: [(&str, &str, &str); 8] = [
-    ("_forward_hooks", "forward hook", "register_forward_hook"),
-    (
-        "_forward_pre_hooks",
-        "forward pre-hook",
-        "register_forward_pre_hook",
-    ),
-    (
-        "_backward_hooks",
-        "backward hook",
-        "register_full_backward_hook",
-    ),
-    (
-        "_backward_pre_hooks",
-        "backward pre-hook",
-        "register_full_backward_pre_hook",
-    ),
-    (
-        "_state_dict_hooks",
-        "state-dict hook",
-        "register_state_dict_post_hook",
-    ),
-    (
-        "_state_dict_pre_hooks",
-        "state-dict pre-hook",
-        "register_state_dict_pre_hook",
-    ),
-    (
-        "_load_state_dict_pre_hooks",
-        "load-state-dict pre-hook",
-        "register_load_state_dict_pre_hook",
-    ),
-    (
-        "_load_state_dict_post_hooks",
-        "load-state-dict post-hook",
-        "register_load_state_dict_post_hook",
-    ),
+/// The module's attribute, and what its hooks are called (`torch/nn/modules/module.py`). They are called with the
+/// module as their first argument.
+const HOOKS: [(&str, &str); 8] = [
+    ("_forward_hooks", "forward hook"),
+    ("_forward_pre_hooks", "forward pre-hook"),
+    ("_backward_hooks", "backward hook"),
+    ("_backward_pre_hooks", "backward pre-hook"),
+    ("_state_dict_hooks", "state-dict hook"),
+    ("_state_dict_pre_hooks", "state-dict pre-hook"),
+    ("_load_state_dict_pre_hooks", LOAD_PRE_HOOK),
+    ("_load_state_dict_post_hooks", "load-state-dict post-hook"),
 ];
 
+/// Only these may be called without the module: `_register_load_state_dict_pre_hook` does so, and
+/// `register_load_state_dict_pre_hook` does not.
+const LOAD_PRE_HOOK: &str = "load-state-dict pre-hook";
+
 /// The row of [`HOOKS`] that a step uses.
-fn hooks(step: &CycleStep<'_>) -> Option<(&'static str, &'static str, &'static str)> {
+fn hooks(step: &CycleStep<'_>) -> Option<(&'static str, &'static str)> {
     // A tensor keeps its hooks under one of the same names.
     let object = step.object;
     if object.description.kind != ObjectKind::Instance || object.is_tensor {
@@ -89,36 +66,51 @@ fn hooks(step: &CycleStep<'_>) -> Option<(&'static str, &'static str, &'static s
     let ReferenceName::Attribute(attribute) = step.name else {
         return None;
     };
-    HOOKS.into_iter().find(|(name, _, _)| attribute == name)
+    HOOKS.into_iter().find(|(name, _)| attribute == name)
 }
 
-fn recognise(case: &Case<'_>) -> Option<Advice> {
+fn recognise(case: &Case<'_>) -> Option<Finding> {
     let steps = steps_from(case, |step| hooks(step).is_some())?;
     let module = steps.first()?;
-    let (attribute, kind, register) = hooks(module)?;
-    let hook = callback(&steps)?;
+    let (attribute, kind) = hooks(module)?;
+    let hook = callback(case, &steps)?;
     let class = short(&module.object.description.type_name);
-    let (leads, remedy) = if std::ptr::eq(hook.keeps, module.object) {
-        (
+    let own = std::ptr::eq(hook.keeps, module.object);
+    let (leads, remedy) = match (own, kind) {
+        (true, LOAD_PRE_HOOK) => (
             "the module itself",
-            "Use the module that the hook is called with, its first argument, in a function that \
-             captures nothing."
+            "register it with `register_load_state_dict_pre_hook`, which calls it with the module, \
+             and use that argument in a function that captures nothing"
                 .to_owned(),
-        )
-    } else {
-        ("which leads back to the module", hook.remedy)
+        ),
+        (true, _) => (
+            "the module itself",
+            "use the module that the hook is called with, its first argument, in a function that \
+             captures nothing"
+                .to_owned(),
+        ),
+        (false, _) => ("which leads back to the module", hook.remedy),
     };
-    let text = format!(
-        "A {kind} of `{class}` (in `{attribute}`) is {}, {leads}. {remedy} Or call `.remove()` on \
-         the handle that `{register}` returned when the hook is no longer needed.",
+    let finding = Finding::new(format!(
+        "A {kind} of `{class}` (in `{attribute}`) is {}, {leads}.",
         hook.text
-    );
-    Some(match hook.variable {
-        Some(variable) if std::ptr::eq(hook.keeps, module.object) => Advice::new(
-            text,
+    ))
+    .remedy_of(hook.removes, remedy);
+    let register = match attribute {
+        "_forward_hooks" => Some("register_forward_hook"),
+        "_forward_pre_hooks" => Some("register_forward_pre_hook"),
+        _ => None,
+    };
+    let finding = match (hook.variable, register) {
+        (Some(variable), Some(register)) if own => finding.code(
             format!("{variable}.{register}(lambda *args: {variable}.value)"),
             format!("{variable}.{register}(lambda module, *args: module.value)"),
         ),
-        _ => Advice::words(text),
-    })
+        _ => finding,
+    };
+    Some(finding.remedy_of(
+        hook.kept_by,
+        "call `.remove()` on the handle that its registration returned, when the hook is no longer \
+         needed",
+    ))
 }

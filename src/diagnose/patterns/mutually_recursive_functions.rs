@@ -17,41 +17,47 @@
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
 use crate::diagnose::case::{Case, at, bare_name};
-use crate::diagnose::patterns::{Advice, Pattern};
+use crate::diagnose::patterns::Pattern;
+use crate::diagnose::remedy::Finding;
 
 pub const PATTERN: Pattern = Pattern {
     name: "mutually-recursive-functions",
     recognise,
 };
 
-fn recognise(case: &Case<'_>) -> Option<Advice> {
+fn recognise(case: &Case<'_>) -> Option<Finding> {
     if case.cycle.nodes.len() < 2 || !case.only(&[ObjectKind::Function]) {
         return None;
     }
-    let mut variables = Vec::new();
+    let mut ways = Vec::new();
+    let mut variable = "";
     for step in case.steps() {
-        let ReferenceName::Closure(variable) = step.name else {
+        let ReferenceName::Closure(captured) = step.name else {
             return None;
         };
-        variables.push(variable);
+        let name = bare_name(step.object);
+        ways.push(format!("`{name}`{} uses `{captured}`", at(step.object)));
+        if variable.is_empty() || Some(step.edge) == case.cut {
+            variable = captured;
+        }
     }
-    let ways: Vec<String> = case
-        .steps()
-        .zip(&variables)
-        .map(|(step, variable)| {
-            let name = bare_name(step.object);
-            format!("`{name}`{} uses `{variable}`", at(step.object))
-        })
-        .collect();
-    // Of references as good as each other the last is cut.
-    let variable = variables.last()?;
-    Some(Advice::new(
-        format!(
-            "The inner functions keep each other: {}. Define them at module level and pass what \
-             they need, or delete `{variable}` at the end of the enclosing function.",
-            ways.join(", ")
-        ),
-        "result = ...\nreturn result".to_owned(),
-        format!("result = ...\ndel {variable}\nreturn result"),
-    ))
+    let cut = case.cut_step()?;
+    let finding = Finding::new(format!(
+        "The inner functions keep each other: {}.",
+        ways.join(", ")
+    ));
+    Some(
+        finding
+            .remedy(
+                cut.edge,
+                format!(
+                    "define them at module level and pass what they need, or delete `{variable}` \
+                     at the end of the enclosing function"
+                ),
+            )
+            .code(
+                "result = ...\nreturn result",
+                format!("result = ...\ndel {variable}\nreturn result"),
+            ),
+    )
 }

@@ -14,30 +14,39 @@
 //!
 //! Instead, pass an argument in place of the global, and call `namespace.clear()` when done.
 
+use petgraph::visit::EdgeRef;
+
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
 use crate::diagnose::case::{Case, at, spoken};
-use crate::diagnose::patterns::{Advice, Pattern};
+use crate::diagnose::patterns::Pattern;
+use crate::diagnose::remedy::Finding;
 
 pub const PATTERN: Pattern = Pattern {
     name: "namespace-made-at-run-time",
     recognise,
 };
 
-fn recognise(case: &Case<'_>) -> Option<Advice> {
+fn recognise(case: &Case<'_>) -> Option<Finding> {
     let (_, step) = case.find(|step| {
         step.object.description.kind == ObjectKind::Function
             && *step.name == ReferenceName::Attribute("__globals__".to_owned())
             && step.next.description.kind == ObjectKind::Dict
     })?;
-    case.only(&[ObjectKind::Function, ObjectKind::Dict, ObjectKind::Class])
-        .then(|| {
-            Advice::words(format!(
-                "The globals of {}{} are a namespace made at run time, by `exec` or as a module, that \
-                 leads back to the function. Pass tensors as arguments, not as globals, or empty the \
-                 namespace (`.clear()`) when it is no longer needed.",
-                spoken(step.object),
-                at(step.object)
-            ))
-        })
+    if !case.only(&[ObjectKind::Function, ObjectKind::Dict, ObjectKind::Class]) {
+        return None;
+    }
+    let (_, namespace) = case.graph.edge_endpoints(step.edge)?;
+    let items = case.graph.edges(namespace).map(|edge| edge.id()).collect();
+    let finding = Finding::new(format!(
+        "The globals of {}{} are a namespace made at run time, by `exec` or as a module, that leads \
+         back to the function.",
+        spoken(step.object),
+        at(step.object)
+    ));
+    Some(finding.remedy_of(
+        items,
+        "empty the namespace (`.clear()`) when it is no longer needed, and pass tensors as \
+         arguments, not as globals",
+    ))
 }

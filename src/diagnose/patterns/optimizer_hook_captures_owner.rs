@@ -19,7 +19,8 @@
 use crate::capture::ReferenceName;
 use crate::diagnose::callback::{callback, steps_from};
 use crate::diagnose::case::{Case, CycleStep, short};
-use crate::diagnose::patterns::{Advice, Pattern};
+use crate::diagnose::patterns::Pattern;
+use crate::diagnose::remedy::Finding;
 
 pub const PATTERN: Pattern = Pattern {
     name: "optimizer-hook-captures-owner",
@@ -42,32 +43,30 @@ const HOOKS: [(&str, &str); 6] = [
     ),
 ];
 
-fn kind(step: &CycleStep<'_>) -> Option<&'static str> {
+fn kind(step: &CycleStep<'_>) -> Option<(&'static str, &'static str)> {
     let ReferenceName::Attribute(attribute) = step.name else {
         return None;
     };
-    let (_, kind) = HOOKS.into_iter().find(|(name, _)| attribute == name)?;
-    Some(kind)
+    HOOKS.into_iter().find(|(name, _)| attribute == name)
 }
 
-fn recognise(case: &Case<'_>) -> Option<Advice> {
+fn recognise(case: &Case<'_>) -> Option<Finding> {
     let steps = steps_from(case, |step| kind(step).is_some())?;
     let optimizer = steps.first()?;
-    let kind = kind(optimizer)?;
-    let hook = callback(&steps)?;
+    let (attribute, kind) = kind(optimizer)?;
+    let hook = callback(case, &steps)?;
     let leads = if std::ptr::eq(hook.keeps, optimizer.object) {
         "the optimizer itself"
     } else {
         "which leads back to the optimizer"
     };
-    Some(Advice {
-        text: format!(
-            "A {kind} of `{}` is {}, {leads}. {} Or call `.remove()` on the handle that registration \
-             returned when training ends.",
-            short(&optimizer.object.description.type_name),
-            hook.text,
-            hook.remedy
-        ),
-        ..Advice::default()
-    })
+    let finding = Finding::new(format!(
+        "A {kind} of `{}` (in `{attribute}`) is {}, {leads}.",
+        short(&optimizer.object.description.type_name),
+        hook.text,
+    ));
+    Some(finding.remedy_of(hook.removes, hook.remedy).remedy_of(
+        hook.kept_by,
+        "call `.remove()` on the handle that registration returned when training ends",
+    ))
 }

@@ -23,14 +23,15 @@ use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
 use crate::diagnose::callback::steps_from;
 use crate::diagnose::case::{Case, short};
-use crate::diagnose::patterns::{Advice, Pattern};
+use crate::diagnose::patterns::Pattern;
+use crate::diagnose::remedy::Finding;
 
 pub const PATTERN: Pattern = Pattern {
     name: "parametrized-module",
     recognise,
 };
 
-fn recognise(case: &Case<'_>) -> Option<Advice> {
+fn recognise(case: &Case<'_>) -> Option<Finding> {
     // The class is made by `torch.nn.utils.parametrize._inject_new_class`.
     let steps = steps_from(case, |step| {
         step.object.description.kind == ObjectKind::Class
@@ -50,13 +51,10 @@ fn recognise(case: &Case<'_>) -> Option<Advice> {
         return None;
     }
     let name = short(&module.object.description.type_name).trim_start_matches("Parametrized");
-    Some(Advice {
-        text: format!(
-            "A parametrization of `{tensor}` puts its `{name}` in a cycle: PyTorch gives the module \
+    Some(Finding::whole(format!(
+        "A parametrization of `{tensor}` puts its `{name}` in a cycle: PyTorch gives the module \
              a class of its own, whose property `{tensor}` captures the module. Before the module is \
              dropped, call `torch.nn.utils.parametrize.remove_parametrizations` for each of its \
              parametrized tensors; or keep the module, or run `gc.collect()` after dropping it."
-        ),
-        ..Advice::default()
-    })
+    )))
 }

@@ -22,14 +22,15 @@
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
 use crate::diagnose::case::{CONTAINERS, Case, bare_name};
-use crate::diagnose::patterns::{Advice, Pattern};
+use crate::diagnose::patterns::Pattern;
+use crate::diagnose::remedy::Finding;
 
 pub const PATTERN: Pattern = Pattern {
     name: "partial-keeps-owner",
     recognise,
 };
 
-fn recognise(case: &Case<'_>) -> Option<Advice> {
+fn recognise(case: &Case<'_>) -> Option<Finding> {
     let mut kinds = CONTAINERS.to_vec();
     kinds.extend([
         ObjectKind::Instance,
@@ -45,23 +46,28 @@ fn recognise(case: &Case<'_>) -> Option<Advice> {
     };
     let keeper = case.keeper(position)?;
     let attribute = keeper.attribute;
-    let verb = if keeper.plainly { "is" } else { "contains" };
+    let (owner, verb) = (keeper.name(), keeper.verb());
     if part == "func" && step.next.description.kind == ObjectKind::Method {
         let name = bare_name(step.next);
-        let text = format!(
-            "`{}` {verb} a `functools.partial` of `{name}`, a bound method, which keeps the object \
-             that it is bound to. Define a method that calls `{name}` with the arguments.",
-            keeper.name()
-        );
         let method = case.steps().nth((position + 1) % case.cycle.nodes.len())?;
-        return Some(if keeper.plainly && keeper.is(method.next) {
-            Advice::new(
-                text,
+        let own = keeper.is(method.next);
+        let finding = Finding::new(format!(
+            "`{owner}` {verb} a `functools.partial` of `{name}`, a bound method, which keeps the \
+             object that it is bound to{}.",
+            if own {
+                ""
+            } else {
+                ", and that leads back to the owner"
+            },
+        ));
+        return Some(if own && keeper.plainly && keeper.is_own() {
+            let remedy = format!("define a method that calls `{name}` with the arguments");
+            finding.remedy(keeper.edge, remedy).code(
                 format!("self.{attribute} = partial(self.{name}, ...)"),
                 format!("def {attribute}(self, *args):\n    return self.{name}(..., *args)"),
             )
         } else {
-            Advice::words(text)
+            finding.remedy(keeper.edge, case.removal(keeper.edge))
         });
     }
     let argument = part
@@ -70,25 +76,18 @@ fn recognise(case: &Case<'_>) -> Option<Advice> {
     if !keeper.is(step.next) || (argument.is_none() && !part.starts_with("args[")) {
         return None;
     }
-    let given = argument.map_or_else(String::new, |name| format!("{name}="));
-    let referable = step.next.description.weakly_referable;
-    let text = format!(
-        "`{}` {verb} a `functools.partial` that has the object itself as an argument. Pass the \
-         values that the function needs{}.",
-        keeper.name(),
-        if referable {
-            ", or a `weakref.proxy`"
-        } else {
-            ""
-        },
-    );
-    Some(if keeper.plainly && referable {
-        Advice::new(
-            text,
-            format!("self.{attribute} = partial(..., {given}self)"),
-            format!("self.{attribute} = partial(..., {given}weakref.proxy(self))"),
-        )
-    } else {
-        Advice::words(text)
-    })
+    let weakly = case
+        .weakly(step.edge)
+        .map_or_else(String::new, |(slots, kept)| {
+            format!("; or a `weakref.proxy`{slots}{kept}")
+        });
+    Some(
+        Finding::new(format!(
+            "`{owner}` {verb} a `functools.partial` that has the object itself as an argument."
+        ))
+        .remedy(
+            step.edge,
+            format!("pass the values that the function needs instead{weakly}"),
+        ),
+    )
 }

@@ -15,14 +15,15 @@
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
 use crate::diagnose::case::{Case, at, bare_name, short, spoken};
-use crate::diagnose::patterns::{Advice, Pattern};
+use crate::diagnose::patterns::Pattern;
+use crate::diagnose::remedy::Finding;
 
 pub const PATTERN: Pattern = Pattern {
     name: "property-captures-owner",
     recognise,
 };
 
-fn recognise(case: &Case<'_>) -> Option<Advice> {
+fn recognise(case: &Case<'_>) -> Option<Finding> {
     let steps: Vec<_> = case.steps().collect();
     let position = (0..steps.len()).find(|&i| {
         steps[i].object.description.kind == ObjectKind::Class
@@ -41,22 +42,25 @@ fn recognise(case: &Case<'_>) -> Option<Advice> {
     if !fits {
         return None;
     }
-    let text = format!(
+    let finding = Finding::new(format!(
         "The class `{}` has a {} `{name}`, whose function, {}{}, captures `{variable}`, an object \
-         of that class. The function is called with the object: use that argument.",
+         of that class.",
         short(&class.object.description.label),
         short(&descriptor.object.description.type_name),
         spoken(function.object),
         at(function.object),
+    ))
+    .remedy(
+        function.edge,
+        "use the object that the function is called with, its argument",
     );
     let getter = *descriptor.name == ReferenceName::Attribute("fget".to_owned());
     Some(if getter && bare_name(function.object) == "<lambda>" {
-        Advice::new(
-            text,
+        finding.code(
             format!("{name} = property(lambda _: {variable}.value)"),
             format!("{name} = property(lambda self: self.value)"),
         )
     } else {
-        Advice::words(text)
+        finding
     })
 }

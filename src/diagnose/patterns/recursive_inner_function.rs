@@ -19,14 +19,15 @@
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
 use crate::diagnose::case::{Case, at, bare_name};
-use crate::diagnose::patterns::{Advice, Pattern};
+use crate::diagnose::patterns::Pattern;
+use crate::diagnose::remedy::Finding;
 
 pub const PATTERN: Pattern = Pattern {
     name: "recursive-inner-function",
     recognise,
 };
 
-fn recognise(case: &Case<'_>) -> Option<Advice> {
+fn recognise(case: &Case<'_>) -> Option<Finding> {
     if case.cycle.nodes.len() != 1 || !case.only(&[ObjectKind::Function]) {
         return None;
     }
@@ -34,15 +35,28 @@ fn recognise(case: &Case<'_>) -> Option<Advice> {
     let ReferenceName::Closure(variable) = step.name else {
         return None;
     };
-    let name = bare_name(step.object);
-    Some(Advice::new(
-        format!(
-            "`{name}`{} uses itself by name, so it keeps itself and everything it captured. Define \
-             it at module level and pass it what it needs, or delete `{variable}` at the end of the \
-             enclosing function.",
-            at(step.object)
-        ),
-        format!("result = {name}(...)\nreturn result"),
-        format!("result = {name}(...)\ndel {variable}\nreturn result"),
-    ))
+    let finding = Finding::new(format!(
+        "`{}`{} uses itself by {}, so it keeps itself and everything it captured.",
+        bare_name(step.object),
+        at(step.object),
+        if bare_name(step.object) == variable {
+            "name".to_owned()
+        } else {
+            format!("the name `{variable}`")
+        },
+    ));
+    Some(
+        finding
+            .remedy(
+                step.edge,
+                format!(
+                    "define it at module level and pass it what it needs, or delete `{variable}` at \
+                     the end of the enclosing function"
+                ),
+            )
+            .code(
+                format!("result = {variable}(...)\nreturn result"),
+                format!("result = {variable}(...)\ndel {variable}\nreturn result"),
+            ),
+    )
 }

@@ -15,14 +15,15 @@
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
 use crate::diagnose::case::{Case, short};
-use crate::diagnose::patterns::{Advice, Pattern};
+use crate::diagnose::patterns::Pattern;
+use crate::diagnose::remedy::Finding;
 
 pub const PATTERN: Pattern = Pattern {
     name: "refers-to-itself",
     recognise,
 };
 
-fn recognise(case: &Case<'_>) -> Option<Advice> {
+fn recognise(case: &Case<'_>) -> Option<Finding> {
     if case.cycle.nodes.len() != 1 || !case.only(&[ObjectKind::Instance]) {
         return None;
     }
@@ -31,9 +32,16 @@ fn recognise(case: &Case<'_>) -> Option<Advice> {
         return None;
     };
     let class = short(&step.object.description.type_name);
-    Some(Advice::new(
-        format!("`{class}.{name}` is the object itself. Make it a property, or remove it."),
-        format!("self.{name} = self"),
-        format!("@property\ndef {name}(self):\n    return self"),
-    ))
+    let finding = Finding::new(format!("`{class}.{name}` is the object itself."));
+    if step.object.is_library() || step.object.description.place.is_none() {
+        return Some(finding.remedy(step.edge, case.removal(step.edge)));
+    }
+    Some(
+        finding
+            .remedy(step.edge, "make it a property, or remove it")
+            .code(
+                format!("self.{name} = self"),
+                format!("@property\ndef {name}(self):\n    return self"),
+            ),
+    )
 }

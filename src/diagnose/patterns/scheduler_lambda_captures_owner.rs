@@ -21,7 +21,8 @@
 use crate::capture::ReferenceName;
 use crate::diagnose::callback::{callback, steps_from};
 use crate::diagnose::case::{Case, CycleStep, short};
-use crate::diagnose::patterns::{Advice, Pattern};
+use crate::diagnose::patterns::Pattern;
+use crate::diagnose::remedy::Finding;
 
 pub const PATTERN: Pattern = Pattern {
     name: "scheduler-lambda-captures-owner",
@@ -41,17 +42,14 @@ fn is_scheduler(step: &CycleStep<'_>) -> bool {
             || matches!(step.name, ReferenceName::Attribute(name) if name == "lr_lambdas"))
 }
 
-fn recognise(case: &Case<'_>) -> Option<Advice> {
+fn recognise(case: &Case<'_>) -> Option<Finding> {
     let steps = steps_from(case, is_scheduler)?;
     let scheduler = steps.first()?;
-    let function = callback(&steps)?;
-    Some(Advice {
-        text: format!(
-            "A function of the scheduler `{}` is {}, which leads back to the scheduler. {}",
-            short(&scheduler.object.description.type_name),
-            function.text,
-            function.remedy
-        ),
-        ..Advice::default()
-    })
+    let function = callback(case, &steps)?;
+    let finding = Finding::new(format!(
+        "A function of the scheduler `{}` is {}, which leads back to the scheduler.",
+        short(&scheduler.object.description.type_name),
+        function.text,
+    ));
+    Some(finding.remedy_of(function.removes, function.remedy))
 }

@@ -15,17 +15,20 @@
 //! Instead, call `close()` (for a coroutine: await or cancel it) when it is no longer needed, or do not
 //! pass the generator to its own body.
 
+use petgraph::visit::EdgeRef;
+
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
 use crate::diagnose::case::{Case, at, short};
-use crate::diagnose::patterns::{Advice, Pattern};
+use crate::diagnose::patterns::Pattern;
+use crate::diagnose::remedy::Finding;
 
 pub const PATTERN: Pattern = Pattern {
     name: "suspended-holds-itself",
     recognise,
 };
 
-fn recognise(case: &Case<'_>) -> Option<Advice> {
+fn recognise(case: &Case<'_>) -> Option<Finding> {
     let (position, step) = case.find(|step| {
         matches!(
             step.object.description.kind,
@@ -37,22 +40,35 @@ fn recognise(case: &Case<'_>) -> Option<Advice> {
     };
     let label = &step.object.description.label;
     let (end, call) = match step.object.description.kind {
-        ObjectKind::Coroutine => ("Await it to its end, or close it", ".close()"),
-        ObjectKind::AsyncGenerator => ("Finish it or `await` its `aclose()`", ".aclose()"),
-        _ => ("Run it to its end, or `close()` it", ".close()"),
+        ObjectKind::Coroutine => ("await it to its end, or close it", ".close()"),
+        ObjectKind::AsyncGenerator => ("finish it or `await` its `aclose()`", ".aclose()"),
+        _ => ("run it to its end, or `close()` it", ".close()"),
     };
-    let text = format!(
-        "The {label}{} is suspended, and its local variable `{variable}` leads back to it. {end}, or \
-         do not keep it where its own code can see it.",
+    let (generator, _) = case.graph.edge_endpoints(step.edge)?;
+    let variables = case.graph.edges(generator).map(|edge| edge.id()).collect();
+    let finding = Finding::new(format!(
+        "The {label}{} has not ended, and its local variable `{variable}` leads back to it.",
         at(step.object)
-    );
+    ))
+    .remedy_of(variables, end);
     let wait = if call == ".aclose()" { "await " } else { "" };
-    Some(match case.keeper(position) {
-        Some(keeper) if keeper.plainly && keeper.is(step.next) && variable == "self" => {
-            let made = format!("self.{} = self.{}(...)", keeper.attribute, short(label));
+    let Some(keeper) = case.keeper(position) else {
+        return Some(finding);
+    };
+    let method = short(label);
+    let of_owner = label.ends_with(&format!(
+        "{}.{method}",
+        short(&keeper.object.description.type_name)
+    ));
+    let own = keeper.is(step.next) && variable == "self" && of_owner && keeper.is_own();
+    Some(
+        if keeper.plainly && own {
+            let made = format!("self.{} = self.{method}(...)", keeper.attribute);
             let closed = format!("{made}\n...\n{wait}self.{}{call}", keeper.attribute);
-            Advice::new(text, made, closed)
+            finding.code(made, closed)
+        } else {
+            finding
         }
-        _ => Advice::words(text),
-    })
+        .remedy(keeper.edge, case.removal(keeper.edge)),
+    )
 }

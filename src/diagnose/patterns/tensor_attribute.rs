@@ -14,8 +14,9 @@
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
 use crate::diagnose::callback::steps_from;
-use crate::diagnose::case::{CONTAINERS, Case, CycleStep, short, slots_needed};
-use crate::diagnose::patterns::{Advice, Pattern};
+use crate::diagnose::case::{CONTAINERS, Case, CycleStep, a, short};
+use crate::diagnose::patterns::Pattern;
+use crate::diagnose::remedy::Finding;
 
 pub const PATTERN: Pattern = Pattern {
     name: "tensor-attribute-leads-back",
@@ -33,7 +34,7 @@ fn has_attribute(step: &CycleStep<'_>) -> bool {
         && matches!(step.name, ReferenceName::Attribute(name) if !is_own(name))
 }
 
-fn recognise(case: &Case<'_>) -> Option<Advice> {
+fn recognise(case: &Case<'_>) -> Option<Finding> {
     let mut kinds = CONTAINERS.to_vec();
     kinds.push(ObjectKind::Instance);
     if !case.only(&kinds) {
@@ -46,26 +47,24 @@ fn recognise(case: &Case<'_>) -> Option<Advice> {
     };
     let class = short(&tensor.object.description.type_name);
     let kept = short(&tensor.next.description.type_name);
-    Some(if steps.len() == 1 {
-        Advice::words(format!(
-            "The attribute `{attribute}` of a {class} is the {class} itself. Remove it."
-        ))
-    } else if tensor.next.description.kind == ObjectKind::Instance {
-        Advice::new(
-            format!(
-                "The attribute `{attribute}` of a {class} is a {kept} that leads back to it. Store \
-                 a weak reference there{}, or only the values that are needed from the {kept}.",
-                slots_needed(tensor.next)
-            ),
-            format!("tensor.{attribute} = {attribute}"),
-            format!(
-                "tensor.{attribute} = weakref.ref({attribute})  # read it with tensor.{attribute}()"
-            ),
-        )
-    } else {
-        Advice::words(format!(
-            "The attribute `{attribute}` of a {class} is a {kept} that leads back to it. Remove the \
-             {class} from the {kept}, or store the {kept} elsewhere."
-        ))
-    })
+    if steps.len() == 1 {
+        let what = format!("The attribute `{attribute}` of a {class} is the {class} itself.");
+        return Some(Finding::new(what).remedy(tensor.edge, "remove it"));
+    }
+    let finding = Finding::new(format!(
+        "The attribute `{attribute}` of a {class} is {} that leads back to it.",
+        a(kept)
+    ));
+    let remedy = match tensor.next.description.kind {
+        ObjectKind::Instance => {
+            let weakly = case
+                .weakly(tensor.edge)
+                .map_or_else(String::new, |(slots, kept)| {
+                    format!("; or a weak reference{slots}{kept}")
+                });
+            format!("store there only the values that are needed from the {kept}{weakly}")
+        }
+        _ => format!("store the {kept} elsewhere"),
+    };
+    Some(finding.remedy(tensor.edge, remedy))
 }

@@ -25,7 +25,8 @@
 use crate::capture::ReferenceName;
 use crate::diagnose::callback::{callback, steps_from};
 use crate::diagnose::case::{Case, CycleStep};
-use crate::diagnose::patterns::{Advice, Pattern};
+use crate::diagnose::patterns::Pattern;
+use crate::diagnose::remedy::Finding;
 
 pub const PATTERN: Pattern = Pattern {
     name: "tensor-hook-captures-tensor",
@@ -37,28 +38,32 @@ fn is_hooked(step: &CycleStep<'_>) -> bool {
         && matches!(step.name, ReferenceName::Attribute(name) if name == "_backward_hooks")
 }
 
-fn recognise(case: &Case<'_>) -> Option<Advice> {
+fn recognise(case: &Case<'_>) -> Option<Finding> {
     let steps = steps_from(case, is_hooked)?;
     let tensor = steps.first()?;
-    let hook = callback(&steps)?;
-    let leads = if std::ptr::eq(hook.keeps, tensor.object) {
+    let hook = callback(case, &steps)?;
+    let own = std::ptr::eq(hook.keeps, tensor.object);
+    let leads = if own {
         "the tensor itself"
     } else {
         "which leads back to the tensor"
     };
-    let text = format!(
-        "A gradient hook of the tensor is {}, {leads}. {} Or call `.remove()` on the handle that \
-         `register_hook` returned after the backward pass.",
-        hook.text, hook.remedy
-    );
-    Some(match hook.variable {
-        Some(variable) if std::ptr::eq(hook.keeps, tensor.object) => Advice::new(
-            text,
+    let finding = Finding::new(format!(
+        "A gradient hook of the tensor is {}, {leads}.",
+        hook.text
+    ))
+    .remedy_of(hook.removes, hook.remedy);
+    let finding = match hook.variable {
+        Some(variable) if own => finding.code(
             format!("{variable}.register_hook(lambda grad: grad / {variable}.numel())"),
             format!(
                 "count = {variable}.numel()\n{variable}.register_hook(lambda grad: grad / count)"
             ),
         ),
-        _ => Advice::words(text),
-    })
+        _ => finding,
+    };
+    Some(finding.remedy_of(
+        hook.kept_by,
+        "call `.remove()` on the handle that `register_hook` returned after the backward pass",
+    ))
 }

@@ -16,15 +16,17 @@
 
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
-use crate::diagnose::case::{Case, short, spoken};
-use crate::diagnose::patterns::{Advice, Pattern};
+use crate::diagnose::case::{Case, a, short, spoken};
+use crate::diagnose::patterns::Pattern;
+use crate::diagnose::remedy::Finding;
+use crate::graph::LeakNode;
 
 pub const PATTERN: Pattern = Pattern {
     name: "thread-target",
     recognise,
 };
 
-fn recognise(case: &Case<'_>) -> Option<Advice> {
+fn recognise(case: &Case<'_>) -> Option<Finding> {
     let (position, step) = case.find(|step| {
         step.object.description.kind == ObjectKind::Instance
             && rule(step.object, step.name).is_some()
@@ -36,39 +38,33 @@ fn recognise(case: &Case<'_>) -> Option<Advice> {
         ObjectKind::Function | ObjectKind::Method => spoken(step.next),
         _ => "an argument".to_owned(),
     };
-    let (owner, attribute) = (keeper.name(), keeper.attribute);
-    let text = format!(
-        "`{owner}` {} a {class} that was given {given}, which leads back to its owner. {why}",
-        if keeper.plainly { "is" } else { "contains" },
-    );
-    if !keeper.plainly {
-        return Some(Advice::words(text));
+    let finding = Finding::new(format!(
+        "`{}` {} {} that was given {given}, which leads back to its owner. {why}.",
+        keeper.name(),
+        keeper.verb(),
+        a(class),
+    ))
+    .remedy(keeper.edge, case.removal(keeper.edge));
+    if !keeper.plainly || !keeper.is_own() || end.is_empty() {
+        return Some(finding);
     }
-    let before = format!("self.{attribute}{end}");
-    let after = format!("{before}\nself.{attribute} = None");
-    Some(match end {
-        "" => Advice::words(text),
-        _ => Advice::new(text, before, after),
-    })
+    let before = format!("self.{}{end}", keeper.attribute);
+    let after = format!("{before}\nself.{} = None", keeper.attribute);
+    Some(finding.code(before, after))
 }
 
 /// Why an object of the standard library keeps what it was given, and the call that ends its use.
-fn rule(
-    object: &crate::graph::LeakNode,
-    name: &ReferenceName,
-) -> Option<(&'static str, &'static str)> {
+fn rule(object: &LeakNode, name: &ReferenceName) -> Option<(&'static str, &'static str)> {
     let ReferenceName::Attribute(name) = name else {
         return None;
     };
     match (object.description.type_name.as_str(), name.as_str()) {
         ("threading.Timer", "function" | "args" | "kwargs") => Some((
-            "A timer keeps its function even after it has fired or was cancelled: drop the timer \
-             then.",
+            "A timer keeps its function even after it has fired or was cancelled",
             ".cancel()",
         )),
         ("threading.Thread", "_target" | "_args" | "_kwargs") => Some((
-            "A thread drops its target when it has run, and this one has not. Make the thread where \
-             it is started, or set the attribute to None.",
+            "A thread drops its target when it has run, and this one has not",
             "",
         )),
         (
@@ -76,8 +72,7 @@ fn rule(
             | "concurrent.futures.process.ProcessPoolExecutor",
             "_initializer" | "_initargs",
         ) => Some((
-            "An executor keeps its initializer even after `shutdown()`: drop the executor then, or \
-             give it a function at module level.",
+            "An executor keeps its initializer even after `shutdown()`",
             ".shutdown()",
         )),
         _ => None,

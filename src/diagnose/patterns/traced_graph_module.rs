@@ -24,14 +24,15 @@
 //! References: `torch.fx.GraphModule`, `torch.fx.Graph.owning_module`.
 
 use crate::diagnose::case::Case;
-use crate::diagnose::patterns::{Advice, Pattern};
+use crate::diagnose::patterns::Pattern;
+use crate::diagnose::remedy::Finding;
 
 pub const PATTERN: Pattern = Pattern {
     name: "traced-graph-module",
     recognise,
 };
 
-fn recognise(case: &Case<'_>) -> Option<Advice> {
+fn recognise(case: &Case<'_>) -> Option<Finding> {
     case.steps().find(|step| {
         matches!(
             step.object.description.type_name.as_str(),
@@ -42,12 +43,12 @@ fn recognise(case: &Case<'_>) -> Option<Advice> {
     let torch_only = case
         .steps()
         .all(|step| step.object.description.type_name.starts_with("torch.fx."));
-    torch_only.then(|| Advice {
-        text:
+    torch_only.then(|| {
+        Finding::whole(
             "A graph of torch.fx and its parts keep one another, and with them the traced module: \
                these cycles are PyTorch's. Trace once and use the result again, or run \
                `gc.collect()` where traced modules are dropped."
                 .to_owned(),
-        ..Advice::default()
+        )
     })
 }

@@ -22,45 +22,54 @@
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
 use crate::diagnose::case::{Case, at, bare_name, spoken};
-use crate::diagnose::patterns::{Advice, Pattern};
+use crate::diagnose::patterns::Pattern;
+use crate::diagnose::remedy::Finding;
 
 pub const PATTERN: Pattern = Pattern {
     name: "weakref-callback",
     recognise,
 };
 
-fn recognise(case: &Case<'_>) -> Option<Advice> {
+fn recognise(case: &Case<'_>) -> Option<Finding> {
     let (position, _) = case.find(|step| {
         step.object.description.kind == ObjectKind::Weakref
             && *step.name == ReferenceName::Attribute("__callback__".to_owned())
     })?;
     let keeper = case.keeper(position)?;
     let callback = case.steps().nth((position + 1) % case.cycle.nodes.len())?;
-    let text = format!(
-        "`{}` {} a weak reference, but a weak reference keeps its callback, here {}{}, which \
-             leads back to its owner. Use weak references in the callback.",
+    let keeps = match callback.name {
+        ReferenceName::Closure(variable) => format!(" that captures `{variable}`"),
+        _ => String::new(),
+    };
+    let finding = Finding::new(format!(
+        "`{}` {} a weak reference, but a weak reference keeps its callback, here {}{}{keeps}, which \
+         leads back to its owner.",
         keeper.name(),
-        if keeper.plainly { "is" } else { "contains" },
+        keeper.verb(),
         spoken(callback.object),
         at(callback.object),
-    );
+    ));
     let attribute = keeper.attribute;
     let label = bare_name(callback.object);
-    Some(match (callback.object.description.kind, callback.name) {
-        _ if !callback.next.description.weakly_referable => Advice::words(text),
-        (ObjectKind::Method, _) if keeper.plainly && keeper.is(callback.next) => Advice::new(
-            text,
+    let own = keeper.plainly && keeper.is(callback.next) && keeper.is_own();
+    let weakly = case.weakly(callback.edge);
+    let finding = match weakly {
+        Some((slots, kept)) => finding.remedy(
+            callback.edge,
+            format!("let the callback refer weakly to the object{slots}{kept}"),
+        ),
+        None => return Some(finding.remedy(keeper.edge, case.removal(keeper.edge))),
+    };
+    let finding = match (callback.object.description.kind, callback.name) {
+        (ObjectKind::Method, _) if own => finding.code(
             format!("self.{attribute} = weakref.ref(..., self.{label})"),
             format!(
                 "{label} = weakref.WeakMethod(self.{label})\n\
                  self.{attribute} = weakref.ref(..., lambda ref: {label}() and {label}()(ref))"
             ),
         ),
-        (ObjectKind::Function, ReferenceName::Closure(variable))
-            if keeper.plainly && keeper.is(callback.next) && label == "<lambda>" =>
-        {
-            Advice::new(
-                text,
+        (ObjectKind::Function, ReferenceName::Closure(variable)) if own && label == "<lambda>" => {
+            finding.code(
                 format!("self.{attribute} = weakref.ref(..., lambda ref: use({variable}))"),
                 format!(
                     "weak = weakref.ref({variable})\n\
@@ -68,6 +77,7 @@ fn recognise(case: &Case<'_>) -> Option<Advice> {
                 ),
             )
         }
-        _ => Advice::words(text),
-    })
+        _ => finding,
+    };
+    Some(finding.remedy(keeper.edge, case.removal(keeper.edge)))
 }

@@ -20,14 +20,15 @@
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
 use crate::diagnose::case::{CONTAINERS, Case, at, bare_name, spoken};
-use crate::diagnose::patterns::{Advice, Pattern};
+use crate::diagnose::patterns::Pattern;
+use crate::diagnose::remedy::Finding;
 
 pub const PATTERN: Pattern = Pattern {
     name: "wrapped-method-on-owner",
     recognise,
 };
 
-fn recognise(case: &Case<'_>) -> Option<Advice> {
+fn recognise(case: &Case<'_>) -> Option<Finding> {
     let mut kinds = CONTAINERS.to_vec();
     kinds.extend([
         ObjectKind::Instance,
@@ -54,25 +55,28 @@ fn recognise(case: &Case<'_>) -> Option<Advice> {
         return None;
     }
     let name = bare_name(method.object);
-    let text = format!(
+    let finding = Finding::new(format!(
         "`{}` {} {}{}, {keeps} the bound method `{name}`, which keeps the object that it is bound \
-         to. Wrap the function in the class, not the method of each object.",
+         to.",
         keeper.name(),
-        if keeper.plainly { "is" } else { "contains" },
+        keeper.verb(),
         spoken(step.object),
         at(step.object),
-    );
-    let decorator = decorator(&step.object.description.label);
-    Some(match decorator {
-        Some(decorator) if keeper.plainly => {
+    ));
+    if !keeper.plainly || !keeper.is_own() {
+        return Some(finding.remedy(keeper.edge, case.removal(keeper.edge)));
+    }
+    let remedy = "wrap the function in the class, not the method of each object";
+    let finding = finding.remedy(keeper.edge, remedy);
+    Some(match decorator(&step.object.description.label) {
+        Some(decorator) => {
             let attribute = keeper.attribute;
-            Advice::new(
-                text,
+            finding.code(
                 format!("self.{attribute} = {decorator}(self.{name})"),
                 format!("@{decorator}\ndef {attribute}(self, *args):\n    ..."),
             )
         }
-        _ => Advice::words(text),
+        None => finding,
     })
 }
 

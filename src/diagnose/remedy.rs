@@ -1,0 +1,262 @@
+//! Advice: what a pattern says of a leak, and those of its remedies of which the graph shows that they are enough.
+
+use petgraph::graph::EdgeIndex;
+
+use super::case::{Case, at, noun, short, spoken};
+use crate::capture::ReferenceName;
+use crate::cpython::ObjectKind;
+use crate::graph::{cannot_be_assigned, frees, is_content, of_same_line};
+
+/// What to change, as text and, if possible, as code.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Advice {
+    pub text: String,
+    pub before: Option<String>,
+    pub after: Option<String>,
+    /// True if the text names no reference to remove, because the cycle is a library's.
+    pub is_whole: bool,
+}
+
+/// What a pattern has recognised: what keeps what, and what can be done about it.
+pub struct Finding {
+    /// What keeps what, in sentences.
+    what: String,
+    /// Best first.
+    remedies: Vec<Remedy>,
+    /// True if no reference is to be removed by the reader: the cycle is a library's.
+    is_whole: bool,
+}
+
+/// One way to mend a leak.
+struct Remedy {
+    /// The references that are gone then.
+    removes: Vec<EdgeIndex>,
+    /// What to do, as a clause in the imperative.
+    text: String,
+    /// The code before and after.
+    code: Option<(String, String)>,
+}
+
+impl Finding {
+    pub fn new(what: String) -> Self {
+        Self {
+            what,
+            remedies: Vec::new(),
+            is_whole: false,
+        }
+    }
+
+    /// Text that is advice by itself, for a cycle of a library's own.
+    pub fn whole(text: String) -> Self {
+        Self {
+            is_whole: true,
+            ..Self::new(text)
+        }
+    }
+
+    /// Adds what can be done, as a clause in the imperative, and the reference that is gone then.
+    pub fn remedy(self, removes: EdgeIndex, text: impl Into<String>) -> Self {
+        self.remedy_of(vec![removes], text)
+    }
+
+    /// As [`Finding::remedy`], for what removes several references.
+    pub fn remedy_of(mut self, removes: Vec<EdgeIndex>, text: impl Into<String>) -> Self {
+        self.remedies.push(Remedy {
+            removes,
+            text: text.into(),
+            code: None,
+        });
+        self
+    }
+
+    /// Shows the latest remedy in code.
+    pub fn code(mut self, before: impl Into<String>, after: impl Into<String>) -> Self {
+        if let Some(remedy) = self.remedies.last_mut() {
+            remedy.code = Some((before.into(), after.into()));
+        }
+        self
+    }
+}
+
+impl Case<'_> {
+    /// The advice: what was found, the remedies that are enough, and the cut, if none of them speaks of it.
+    pub fn advise(&self, finding: Finding) -> Advice {
+        let mut text = finding.what;
+        if finding.is_whole {
+            return Advice {
+                text,
+                is_whole: true,
+                ..Advice::default()
+            };
+        }
+        let mut remedies = finding.remedies;
+        remedies.retain(|remedy| self.is_enough(&remedy.removes));
+        for (index, remedy) in remedies.iter().enumerate() {
+            match index {
+                0 => text += &format!(" {}.", capitalized(&remedy.text)),
+                _ => text += &format!(" Or {}.", remedy.text),
+            }
+        }
+        if let Some(cut) = self.cut {
+            let removal = self.removal(cut);
+            if remedies.is_empty() {
+                text += &format!(" {}.", capitalized(&removal));
+                let target = self
+                    .graph
+                    .edge_endpoints(cut)
+                    .map(|(_, to)| &self.graph[to]);
+                if target.is_some_and(|target| target.is_tensor) && is_content(self.graph, cut) {
+                    text += " No other reference of the cycle can be removed.";
+                }
+            } else if !remedies.iter().any(|remedy| remedy.removes.contains(&cut))
+                && !mentions(&text, &self.graph[cut].name)
+            {
+                text += &format!(" Or {removal}.");
+            }
+        }
+        let (before, after) = remedies
+            .into_iter()
+            .next()
+            .and_then(|remedy| remedy.code)
+            .unzip();
+        Advice {
+            text,
+            before,
+            after,
+            is_whole: false,
+        }
+    }
+
+    /// True if removing these references, and all that the same lines make, does what the cut does.
+    fn is_enough(&self, removes: &[EdgeIndex]) -> bool {
+        if !self.cuts_free {
+            return removes.iter().any(|edge| self.cycle.edges.contains(edge));
+        }
+        let mut removed: Vec<EdgeIndex> = self.others.to_vec();
+        for &edge in removes {
+            removed.extend(of_same_line(self.graph, edge));
+        }
+        frees(self.graph, &removed)
+    }
+
+    /// How to remove a reference, as a clause in the imperative.
+    pub fn removal(&self, edge: EdgeIndex) -> String {
+        use ObjectKind as Kind;
+        use ReferenceName as Name;
+        let Some((from, to)) = self.graph.edge_endpoints(edge) else {
+            return String::new();
+        };
+        let (owner, target) = (&self.graph[from], &self.graph[to]);
+        let class = short(&owner.description.type_name);
+        let kept = noun(target);
+        let name = &self.graph[edge].name;
+        match (owner.description.kind, name) {
+            (Kind::Generator | Kind::Coroutine | Kind::AsyncGenerator, Name::Local(variable)) => {
+                format!(
+                    "run the {}{} to its end or close it, so that it drops its local variable \
+                     `{variable}`",
+                    owner.description.label,
+                    at(owner)
+                )
+            }
+            (Kind::Frame, Name::Local(variable)) => {
+                let label = owner.description.label.as_str();
+                let function = label.strip_prefix("frame of ").unwrap_or(label);
+                format!("delete the local variable `{variable}` before `{function}` returns")
+            }
+            (_, Name::Closure(variable)) => {
+                format!(
+                    "let {}{} not capture `{variable}`",
+                    spoken(owner),
+                    at(owner)
+                )
+            }
+            (_, Name::Default(variable)) => {
+                let function = spoken(owner);
+                format!("give {function}{} no default `{variable}`", at(owner))
+            }
+            (Kind::Class, Name::Attribute(attribute)) => {
+                let class = short(&owner.description.label);
+                format!(
+                    "do not keep the {kept} in the attribute `{attribute}` of the class `{class}`"
+                )
+            }
+            (Kind::Exception, Name::Attribute(part)) if part.starts_with("__") => {
+                format!("set `{part}` of the {class} to None")
+            }
+            (Kind::Exception, Name::Attribute(part)) if part.contains('[') => {
+                format!("drop the {class}, which keeps the {kept} as `{part}`")
+            }
+            (Kind::Tuple, Name::Index(index)) => {
+                format!("do not put the {kept} into the tuple (it is `[{index}]`)")
+            }
+            (Kind::Tuple, Name::Attribute(field)) => {
+                format!("do not put the {kept} into the {class} as `{field}`")
+            }
+            (_, Name::Key(_) | Name::Index(_)) => {
+                format!("remove the item at `{name}` from the {class}")
+            }
+            (_, Name::Member) => format!("remove the {kept} from the {class}"),
+            (Kind::Method, _) => "do not keep the bound method".to_owned(),
+            (Kind::Partial, Name::Attribute(part)) => {
+                format!("do not give the {kept} to the `functools.partial` (as `{part}`)")
+            }
+            (Kind::Instance, Name::Attribute(attribute))
+                if cannot_be_assigned(owner, name, target) =>
+            {
+                format!("drop the {class}, which keeps the {kept} as `{attribute}`")
+            }
+            (Kind::Instance, Name::Attribute(attribute)) if attribute.ends_with("_hooks") => {
+                format!(
+                    "remove the hook from `{class}.{attribute}`, by the handle of its registration"
+                )
+            }
+            (Kind::Instance, Name::Attribute(attribute)) if owner.is_library() => {
+                format!("remove `{class}.{attribute}` when it is no longer needed")
+            }
+            (Kind::Instance, Name::Attribute(attribute)) => {
+                format!("set `{class}.{attribute}` to None when it is no longer needed")
+            }
+            _ => format!("remove {name} of the {class}"),
+        }
+    }
+}
+
+/// The references that are not spoken of yet, in their order: `Also …`.
+pub fn also(case: &Case<'_>, cuts: &[EdgeIndex], advice: &mut Advice) {
+    if advice.is_whole {
+        return;
+    }
+    for &cut in cuts {
+        let removal = case.removal(cut);
+        let sentence = format!(" Also {removal}.");
+        let is_told = Some(cut) == case.cut
+            || case
+                .cut
+                .is_some_and(|first| of_same_line(case.graph, first).contains(&cut));
+        if !is_told && !advice.text.contains(&removal) {
+            advice.text += &sentence;
+        }
+    }
+}
+
+/// True if a text has the name of a reference, as an attribute, a variable or a key.
+fn mentions(text: &str, name: &ReferenceName) -> bool {
+    use ReferenceName as Name;
+    let has = |written: &str| text.contains(written);
+    match name {
+        Name::Attribute(name) => {
+            has(&format!(".{name}`")) || has(&format!("`{name}`")) || has(&format!(".{name} "))
+        }
+        Name::Closure(name) | Name::Default(name) | Name::Local(name) => has(&format!("`{name}`")),
+        Name::Key(_) | Name::Index(_) => has(&format!("`{name}`")),
+        _ => true,
+    }
+}
+
+fn capitalized(clause: &str) -> String {
+    let mut letters = clause.chars();
+    letters.next().map_or_else(String::new, |first| {
+        first.to_uppercase().chain(letters).collect()
+    })
+}

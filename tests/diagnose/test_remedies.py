@@ -1,0 +1,210 @@
+"""Never advised: to drop the tensor, to assign what cannot be, to weaken an only reference."""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import gc
+import logging
+import sys
+from collections import namedtuple
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import common
+import cyclescope
+
+pytestmark = pytest.mark.usefixtures("small_heap", "collector_paused")
+
+
+class Thing:
+    def __init__(self, **attributes: Any) -> None:
+        vars(self).update(attributes)
+
+    def work(self, *args: Any) -> None:
+        pass
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        vars(self)[name] = value
+
+
+def leaks_of(make: Callable[[], object]) -> list[cyclescope.Leak]:
+    make()
+    try:
+        return cyclescope.find_tensor_cycles(devices="any").leaks
+    finally:
+        gc.collect()
+
+
+def cuts_of(leaks: list[cyclescope.Leak]) -> list[str]:
+    return sorted(cut.edge for leak in leaks for cut in leak.cuts)
+
+
+@pytest.fixture
+def torch() -> Any:
+    return pytest.importorskip("torch")
+
+
+def test_two_cycles_through_a_tensor_are_cut_behind_it(torch: Any) -> None:
+    def make() -> None:
+        thing = Thing(tensor=torch.zeros(1000))
+        thing.tensor.first = thing.tensor.second = thing  # type: ignore[attr-defined]
+
+    assert cuts_of(leaks_of(make)) == [".first", ".second"]
+
+
+@pytest.mark.parametrize("looked_at", [False, True])
+def test_a_layer_is_not_cut(torch: Any, looked_at: bool) -> None:
+    """Also where the module's `__dict__` exists already."""
+
+    def make() -> None:
+        outer, inner = torch.nn.Linear(9, 9), torch.nn.Linear(9, 9)
+        outer.layer = inner
+        object.__setattr__(inner, "above", outer)
+        if looked_at:
+            assert vars(inner)
+            assert vars(outer)
+
+    assert cuts_of(leaks_of(make)) == [".above"]
+
+
+def test_the_dicts_of_a_module_are_not_to_be_weak(torch: Any) -> None:
+    def make() -> None:
+        outer, inner = torch.nn.Linear(9, 9), torch.nn.Linear(9, 9)
+        outer.layer, inner.above = inner, outer
+        other = torch.nn.Module()
+        vars(other)["_modules"] = outer._modules
+        inner.other = other
+
+    for leak in leaks_of(make):
+        assert "weak" not in leak.advice or "_modules" not in leak.advice
+
+
+@pytest.mark.parametrize("names", [("engine", "trainer"), ("partner", "friend"), ("child", "boss")])
+def test_a_weak_reference_has_its_condition(names: tuple[str, str]) -> None:
+    """Each is the only reference to its object: made weak, the object might be gone at once."""
+
+    def make() -> None:
+        thing = Thing(tensor=common.tensor("cpu", 1))
+        setattr(thing, names[0], Thing(**{names[1]: thing}))
+
+    (leak,) = leaks_of(make)
+    assert "if something else keeps the Thing alive" in leak.advice
+    assert leak.after is None
+
+
+def test_a_weak_reference_without_condition_has_another_that_stays() -> None:
+    def make() -> None:
+        tensor = common.tensor("cpu", 1)
+        first, second, third = Thing(tensor=tensor), Thing(), Thing()
+        first.next, second.next = second, third
+        second.prev, third.prev = first, second
+
+    (leak,) = leaks_of(make)
+    assert ".prev" in cuts_of([leak])
+    assert "weak" in leak.advice
+
+
+def test_a_callback_that_goes_with_its_holder_keeps_nothing() -> None:
+    def make() -> None:
+        thing = Thing(tensor=common.tensor("cpu", 1))
+        thing.first = lambda: thing
+        thing.second = [thing.work]
+
+    for leak in leaks_of(make):
+        assert "weakref" not in leak.advice or "if something else keeps" in leak.advice
+
+
+def test_an_exception_of_a_task_is_not_to_be_assigned() -> None:
+    class Problem(Exception):
+        pass
+
+    async def fail() -> None:
+        raise Problem
+
+    async def run() -> None:
+        tensor = common.tensor("cpu", 1)
+        job = asyncio.ensure_future(fail())
+        try:
+            await job
+        except Problem:
+            assert tensor is not None
+
+    def make() -> None:
+        loop = asyncio.new_event_loop()
+        loop.run_until_complete(run())
+        loop.close()
+
+    (leak,) = leaks_of(make)
+    assert cuts_of([leak]) == ["local 'job'"]
+    assert "`job`" in leak.advice
+
+
+def test_an_item_of_a_tuple_is_not_to_be_assigned() -> None:
+    State = namedtuple("State", "model data")
+
+    def make() -> None:
+        thing = Thing()
+        thing.state = State(thing, common.tensor("cpu", 1))
+
+    assert cuts_of(leaks_of(make)) == [".state"]
+
+
+def test_what_a_library_has_made_is_not_to_be_assigned() -> None:
+    """Nobody has written `self.exc_info = …`: it is the record's."""
+
+    def make() -> None:
+        thing = Thing(tensor=common.tensor("cpu", 1))
+        try:
+            raise ValueError
+        except ValueError:
+            info = sys.exc_info()
+            thing.record = logging.LogRecord("a", 1, "f", 1, "m", (), info)
+            del info
+
+    (leak,) = leaks_of(make)
+    assert "exc_info = " not in (leak.before or "")
+    assert "Thing.record" in leak.advice or "LogRecord.exc_info" in leak.advice
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="exception groups came with Python 3.11")
+def test_the_exceptions_of_a_group_have_tracebacks_of_their_own() -> None:
+    make_group: Any = vars(builtins)["ExceptionGroup"]
+
+    def make() -> None:
+        tensor = common.tensor("cpu", 1)
+        errors: list[Exception] = []
+        for number in range(2):
+            try:
+                raise ValueError(number)
+            except ValueError as error:
+                errors.append(error)
+        try:
+            raise make_group("all", errors)
+        except Exception as error:
+            group = error
+        del errors
+        assert tensor is not None
+        assert group
+
+    (leak,) = leaks_of(make)
+    assert "with_traceback(None)" not in leak.advice
+    assert "delete `group`" in leak.advice.lower()
+
+
+def test_all_references_of_a_leak_are_named_in_order() -> None:
+    """A remedy that leaves another way open is not told."""
+
+    def make() -> None:
+        thing = Thing(tensor=common.tensor("cpu", 1))
+
+        def callback(it: Any = thing) -> Any:
+            return it, thing
+
+        thing.callback = callback
+
+    (leak,) = leaks_of(make)
+    assert "apture the values" not in leak.advice
+    assert "Thing.callback" in leak.advice
