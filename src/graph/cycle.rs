@@ -99,22 +99,31 @@ fn shortest_through(
     inside: impl Fn(NodeIndex) -> bool,
 ) -> Option<(u32, Cycle)> {
     let from_anchor = distances(graph, &[anchor], Direction::Outgoing, inside);
-    let (total, closing, last) = graph
+    let closing: Vec<_> = graph
         .edges_directed(anchor, Direction::Incoming)
         .filter_map(|edge| {
             let distance = from_anchor.distance[edge.source().index()]?;
-            Some((
-                distance.saturating_add(cost(graph, edge.id())),
-                edge.id(),
-                edge.source(),
-            ))
+            let total = distance.saturating_add(cost(graph, edge.id()));
+            Some((total, edge.id(), edge.source()))
         })
-        .min()?;
-    let mut edges = from_anchor.path_to(graph, last);
-    edges.push(closing);
-    let nodes = edges
-        .iter()
-        .filter_map(|&edge| Some(graph.edge_endpoints(edge)?.0))
         .collect();
-    Some((total, Cycle { nodes, edges }))
+    let least = closing.iter().map(|(total, _, _)| *total).min()?;
+    closing
+        .into_iter()
+        .filter(|(total, _, _)| *total == least)
+        .map(|(_, closing, last)| {
+            let mut edges = from_anchor.path_to(graph, last);
+            edges.push(closing);
+            let nodes = edges
+                .iter()
+                .filter_map(|&edge| Some(graph.edge_endpoints(edge)?.0))
+                .collect();
+            (closing, Cycle { nodes, edges })
+        })
+        .min_by(|(closing, cycle), (other_closing, other)| {
+            steps(graph, cycle)
+                .cmp(steps(graph, other))
+                .then_with(|| closing.cmp(other_closing))
+        })
+        .map(|(_, cycle)| (least, cycle))
 }
