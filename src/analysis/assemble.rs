@@ -157,6 +157,7 @@ impl Described {
             buffers_omitted,
             cuts,
             shared: Vec::new(),
+            made_by: diagnosis.maker.as_ref().map(Location::from),
             library: None,
             known: None,
             occurrences: Vec::new(),

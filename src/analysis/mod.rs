@@ -11,6 +11,7 @@ mod heap;
 mod holding;
 mod inspector;
 mod live;
+mod maker;
 mod monitor;
 mod naming;
 mod out_of_memory;

@@ -103,7 +103,7 @@ fn main_file(py: Python<'_>) -> Option<String> {
 ///
 /// That of a class made in Python is looked for by hand: `type.__module__` looks into the class's
 /// dictionary, which may hold keys of the program's own types, and so may call their `__eq__`.
-fn class_module(builtins: &Builtins, class: &Bound<'_, PyAny>) -> Option<String> {
+pub(super) fn class_module(builtins: &Builtins, class: &Bound<'_, PyAny>) -> Option<String> {
     // SAFETY: attached, and a class is a live type.
     let flags = unsafe { ffi::PyType_GetFlags(class.as_ptr().cast()) };
     let module = if flags & ffi::Py_TPFLAGS_HEAPTYPE == 0 {

@@ -15,9 +15,13 @@ mod classes;
 #[cfg(feature = "python")]
 mod describe;
 #[cfg(feature = "python")]
+mod evidence;
+#[cfg(feature = "python")]
 mod globals;
 #[cfg(feature = "python")]
 mod live;
+#[cfg(feature = "python")]
+mod makers;
 #[cfg(feature = "python")]
 mod names;
 #[cfg(feature = "python")]
@@ -27,17 +31,23 @@ mod running;
 #[cfg(feature = "python")]
 mod snapshot;
 #[cfg(feature = "python")]
+mod statements;
+#[cfg(feature = "python")]
 mod variables;
 
 pub use csr::Csr;
-pub use object::{Description, Place, ReferenceName, Snapshot, SnapshotObject, is_library_file};
+pub use object::{
+    Description, Made, Place, ReferenceName, Snapshot, SnapshotObject, is_library_file,
+};
 #[cfg(feature = "python")]
 pub(crate) use {
     allocated::AllocationTraces,
     classes::{Classes, class_name},
     describe::describe,
+    evidence::Wanted,
     globals::globals_used,
     live::{LiveObjects, NotTaken},
+    makers::Makers,
     names::name_references,
     running::{RunningFrame, is_in_package, running_frames, thread_names, who_passes_argument},
     snapshot::capture,

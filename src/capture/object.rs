@@ -68,6 +68,19 @@ pub fn is_library_file(file: &str) -> bool {
         || file.starts_with("<frozen ")
 }
 
+/// Whose code made a reference.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Made {
+    /// The interpreter's: every object of its kind has such a reference.
+    Inherent,
+    /// Not known.
+    Unknown,
+    /// Code at this place stores what it was given, so another may have wanted it.
+    Given(Place),
+    /// Code at this place, of its own accord.
+    By(Place),
+}
+
 /// How to present one object to a person.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Description {

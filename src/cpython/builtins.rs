@@ -10,6 +10,7 @@ use super::descriptor::{Descriptor, length_of};
 use super::fields::MemberLayout;
 use super::frame_layout::{FrameLayout, VariableNames};
 use super::inline_values::AttributeLayout;
+use super::operations::Operations;
 
 /// Built-in types by kind, and the C descriptors through which their parts are read.
 ///
@@ -29,6 +30,8 @@ pub struct Builtins {
     /// Where frames and suspended objects have their variables, from 3.11 on.
     pub frames: Option<FrameLayout>,
     pub variable_names: VariableNames,
+    /// What the instructions of code mean; `None` where the interpreter does not say.
+    pub operations: Option<Operations>,
     pub type_qualname: Descriptor,
     pub type_module: Descriptor,
     pub type_mro: Descriptor,
@@ -51,6 +54,8 @@ pub struct Builtins {
     pub code_consts: Descriptor,
     pub code_names: Descriptor,
     pub code_argcount: Descriptor,
+    pub code_kwonlyargcount: Descriptor,
+    pub code_nlocals: Descriptor,
     pub code_bytes: Descriptor,
     pub code_flags: Descriptor,
     pub cell_contents: Descriptor,
@@ -235,6 +240,8 @@ impl Builtins {
             code_consts: of(&types.code, "co_consts")?,
             code_names: of(&types.code, "co_names")?,
             code_argcount: of(&types.code, "co_argcount")?,
+            code_kwonlyargcount: of(&types.code, "co_kwonlyargcount")?,
+            code_nlocals: of(&types.code, "co_nlocals")?,
             code_bytes: of(&types.code, "co_code")?,
             code_flags: of(&types.code, "co_flags")?,
             cell_contents: of(&types.cell, "cell_contents")?,
@@ -268,6 +275,7 @@ impl Builtins {
             attributes: AttributeLayout::known(py)?,
             frames: FrameLayout::known(py)?,
             variable_names: VariableNames::known(py)?,
+            operations: Operations::known(py).ok(),
             kinds: all
                 .iter()
                 .map(|(ty, kind)| (ty.as_ptr() as usize, *kind))

@@ -30,9 +30,13 @@ mod gc_state;
 #[cfg(feature = "python")]
 pub(crate) mod inline_values;
 #[cfg(feature = "python")]
+pub(crate) mod instructions;
+#[cfg(feature = "python")]
 mod layouts;
 #[cfg(feature = "python")]
 mod list;
+#[cfg(feature = "python")]
+mod operations;
 #[cfg(feature = "python")]
 pub(crate) mod read;
 #[cfg(feature = "python")]

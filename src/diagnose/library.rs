@@ -10,7 +10,7 @@ use std::sync::Mutex;
 
 use super::known::{known, normal};
 use crate::capture::is_library_file;
-use crate::model::report::{Advice, Leak, Library, Location, Node, NodeKind, Report};
+use crate::model::report::{Advice, Leak, Library, Location, Report};
 
 /// Name of the interpreter's own modules in a report.
 pub const STANDARD_LIBRARY: &str = "the standard library";
@@ -19,18 +19,6 @@ pub const STANDARD_LIBRARY: &str = "the standard library";
 const INSTALLED: [&str; 2] = ["/site-packages/", "/dist-packages/"];
 /// Maximum size of a list of installed files to read.
 const RECORD_LIMIT: u64 = 4 << 20;
-/// Modules of the interpreter whose types say nothing about whose code uses them.
-const INTERPRETER: [&str; 5] = ["builtins", "collections", "functools", "types", "itertools"];
-/// Types of `builtins` that may be on a cycle; a class of `__main__` has no module in its name either.
-const BUILTIN_TYPES: &str = " dict list tuple set frozenset object type property classmethod \
-    staticmethod function method cell frame traceback generator coroutine async_generator module \
-    mappingproxy partial code super weakref BaseException Exception RuntimeError ValueError \
-    TypeError KeyError IndexError AttributeError LookupError ArithmeticError ZeroDivisionError \
-    OverflowError AssertionError NotImplementedError OSError FileNotFoundError ImportError \
-    ModuleNotFoundError MemoryError StopIteration StopAsyncIteration TimeoutError EOFError \
-    NameError UnicodeDecodeError ConnectionError BrokenPipeError PermissionError SystemExit \
-    KeyboardInterrupt GeneratorExit ";
-
 /// Patterns whose advice is for the user of a library, and not for those who write it.
 const FOR_USERS: [&str; 2] = ["parametrized-module", "traced-graph-module"];
 
@@ -58,7 +46,7 @@ fn advice_to_user(leak: &Leak) -> Option<Advice> {
     let text = match (&leak.known, &leak.library) {
         (Some(known), _) => known.remedy.clone(),
         (None, Some(library)) => format!(
-            "The whole cycle is in {}{}, not in your code. Create such objects once and reuse them, \
+            "The whole cycle is made by {}{}, not by your code. Create such objects once and reuse them, \
              run `gc.collect()` after dropping them, or check whether another version has fixed \
              the leak.",
             library.name,
@@ -82,58 +70,15 @@ fn speaks_to_user(leak: &Leak) -> bool {
         .is_some_and(|pattern| FOR_USERS.contains(&pattern.as_str()))
 }
 
-/// The library of a leak whose cycle is a library's own from end to end; `None` if some object of the
-/// cycle is the program's, or may be.
+/// The library whose code made the whole cycle; `None` if some of it is the program's making, or may be.
 pub fn library(leak: &Leak) -> Option<Library> {
-    if leak.cycle_omitted > 0 {
-        return None;
-    }
-    let nodes: Option<Vec<&Node>> = leak
-        .cycle
-        .iter()
-        .map(|step| leak.graph.nodes.get(step.node? as usize))
-        .collect();
-    let nodes = nodes?;
-    let mut packages = Vec::new();
-    for location in nodes.iter().filter_map(|node| node.location.as_ref()) {
-        packages.push(Package::of(&location.file)?);
-    }
-    if !nodes.iter().all(|node| is_accounted_for(node, &packages)) {
-        return None;
-    }
-    let cut = leak
-        .cuts
-        .first()
-        .and_then(|cut| leak.graph.nodes.get(cut.source as usize)?.location.as_ref())
-        .and_then(|location| Package::of(&location.file));
-    let package = cut
-        .iter()
-        .chain(&packages)
-        .find(|package| package.folder.is_some())
-        .or(packages.first())?;
-    let (name, version) = package.distribution();
+    let made_by = leak.made_by.as_ref()?;
+    let (name, version) = Package::of(&made_by.file)?.distribution();
     Some(Library {
         name,
         version,
         your_line: nearest_own_line(leak),
     })
-}
-
-/// True for objects that have a place of their own, or whose type is the interpreter's or of one
-/// of the packages.
-fn is_accounted_for(node: &Node, packages: &[Package]) -> bool {
-    let name = match node.kind {
-        NodeKind::Function | NodeKind::Plumbing => return true,
-        _ if node.location.is_some() => return true,
-        NodeKind::Class => node.label.strip_prefix("class ").unwrap_or(&node.type_name),
-        _ => &node.type_name,
-    };
-    match name.split_once('.') {
-        None => BUILTIN_TYPES.split(' ').any(|builtin| builtin == name),
-        Some((module, _)) => {
-            INTERPRETER.contains(&module) || packages.iter().any(|package| package.import == module)
-        }
-    }
 }
 
 /// The place in the program's own code from which the fewest references lead to or from the cycle.
@@ -298,67 +243,32 @@ mod tests {
     use super::*;
     use crate::render::samples;
 
-    /// A two-step cycle of objects with these types and files.
-    fn cycle(objects: [(&str, Option<&str>); 2]) -> Leak {
+    fn name_of(file: Option<&str>) -> Option<String> {
         let mut leak = samples::linked_nodes_and_exception().leaks.remove(0);
-        for (index, (type_name, file)) in objects.into_iter().enumerate() {
-            let node = &mut leak.graph.nodes[index];
-            node.type_name = type_name.into();
-            node.location = file.map(|file| Location {
-                file: file.into(),
-                line: 7,
-            });
-        }
-        leak.cycle = samples::steps(&leak.graph, &[0, 1]);
-        leak
-    }
-
-    const TORCH: Option<&str> = Some("env/lib/python3.12/site-packages/torch/nn/module.py");
-
-    fn name_of(leak: &Leak) -> Option<String> {
-        library(leak).map(|library| library.name)
+        leak.made_by = file.map(|file| Location {
+            file: file.into(),
+            line: 7,
+        });
+        library(&leak).map(|library| library.name)
     }
 
     #[test]
-    fn a_cycle_of_library_objects_is_the_librarys() {
-        let torch = Some("torch".to_owned());
-        let whole = [("torch.nn.Module", TORCH), ("torch.fx.Graph", TORCH)];
-        assert_eq!(name_of(&cycle(whole)), torch);
-        let with_dict = [("torch.nn.Module", TORCH), ("dict", None)];
-        assert_eq!(name_of(&cycle(with_dict)), torch);
-        let made_by_it = [
-            ("torch.nn.Module", TORCH),
-            ("torch.fx.GraphModuleImpl", None),
-        ];
-        assert_eq!(name_of(&cycle(made_by_it)), torch);
-        let queue = Some("/usr/lib/python3.12/queue.py");
-        let standard = [("queue.Queue", queue), ("dict", None)];
-        assert_eq!(name_of(&cycle(standard)).as_deref(), Some(STANDARD_LIBRARY));
-        let both = [("queue.Queue", queue), ("torch.nn.Module", TORCH)];
-        assert_eq!(name_of(&cycle(both)), torch);
-        let windows = r"C:\env\Lib\site-packages\torch\nn\module.py";
-        let both = [("torch.nn.Module", Some(windows)), ("list", None)];
-        assert_eq!(name_of(&cycle(both)), torch);
+    fn a_leak_is_of_the_library_whose_code_made_it() {
+        let torch = Some("torch");
+        for file in [
+            "env/lib/python3.12/site-packages/torch/nn/module.py",
+            r"C:\env\Lib\site-packages\torch\nn\module.py",
+        ] {
+            assert_eq!(name_of(Some(file)).as_deref(), torch);
+        }
+        let queue = "/usr/lib/python3.12/queue.py";
+        assert_eq!(name_of(Some(queue)).as_deref(), Some(STANDARD_LIBRARY));
     }
 
     #[test]
-    fn what_may_be_the_programs_is_not_a_librarys() {
-        let own = [
-            ("torch.nn.Module", TORCH),
-            ("train.Model", Some("train.py")),
-        ];
-        assert_eq!(name_of(&cycle(own)), None);
-        // Classes without code have no place: of `__main__`, and of a module.
-        for class in ["Model", "train.Model"] {
-            assert_eq!(
-                name_of(&cycle([("torch.nn.Module", TORCH), (class, None)])),
-                None
-            );
-        }
-        assert_eq!(name_of(&cycle([("dict", None), ("list", None)])), None);
-        let mut long = cycle([("torch.nn.Module", TORCH), ("dict", None)]);
-        long.cycle_omitted = 3;
-        assert_eq!(name_of(&long), None);
-        assert_eq!(name_of(&samples::dangling().leaks[0]), None);
+    fn a_leak_of_the_program_or_of_nobody_known_is_no_librarys() {
+        assert_eq!(name_of(Some("train.py")), None);
+        assert_eq!(name_of(None), None);
+        assert_eq!(library(&samples::dangling().leaks[0]), None);
     }
 }

@@ -11,6 +11,7 @@ pub mod cohorts;
 pub mod growth;
 pub mod known;
 pub mod library;
+mod maker;
 mod path;
 pub mod patterns;
 mod repeat;
@@ -20,12 +21,14 @@ pub mod verdict;
 
 pub use branches::Branches;
 pub use case::Case;
+pub use maker::maker;
 pub use path::{NamedPath, NamedRoot, in_function};
 pub use patterns::{Advice, Pattern};
 use petgraph::graph::EdgeIndex;
 pub use repeat::Diagnoses;
 pub use signature::signature;
 
+use crate::capture::Place;
 use crate::graph::{Cause, Cycle, LeakGraph, PathToBuffer, find_causes, paths_to_buffers};
 
 /// What is known of one leak.
@@ -40,6 +43,8 @@ pub struct Diagnosis {
     pub paths: Vec<PathToBuffer>,
     /// The references to remove, best first.
     pub cuts: Vec<EdgeIndex>,
+    /// The code that made the cycle; `None` if that is not known, or was not asked yet.
+    pub maker: Option<Place>,
     /// True if the graph shows that the cuts, with those of the other leaks of the graph, free every buffer.
     pub cuts_free: bool,
 }
@@ -74,6 +79,7 @@ pub fn diagnose(graph: &LeakGraph) -> Vec<Diagnosis> {
             advice: recognised.map_or_else(|| patterns::fallback(&case), |(_, advice)| advice),
             paths: paths_to_buffers(graph, &cause.cycle),
             cuts: cause.cuts.clone(),
+            maker: None,
             cuts_free: found.frees,
             cycle: cause.cycle.clone(),
         };

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use petgraph::visit::{EdgeRef, IntoEdgeReferences};
 
 use super::{Diagnosis, diagnose};
+use crate::capture::Place;
 use crate::graph::LeakGraph;
 
 /// The diagnoses of the leaks met lately, by all that a diagnosis is made from.
@@ -19,16 +20,26 @@ pub struct Diagnoses {
 const LIMIT: usize = 512;
 
 impl Diagnoses {
-    /// As [`diagnose`], which is asked only about what was not met before.
-    pub fn of(&mut self, graph: &LeakGraph) -> Vec<Rc<Diagnosis>> {
-        let key = content(graph);
+    /// As [`diagnose`], which is asked only about what was not met before, with what `maker` says of each.
+    /// `bases` tells classes apart that look the same in the graph.
+    pub fn of(
+        &mut self,
+        graph: &LeakGraph,
+        bases: u64,
+        maker: impl Fn(&Diagnosis) -> Option<Place>,
+    ) -> Vec<Rc<Diagnosis>> {
+        let key = content(graph, bases);
         if let Some(made) = self.made.get(&key) {
             return made.clone();
         }
         if self.made.len() >= LIMIT {
             self.made.clear();
         }
-        let made: Vec<Rc<Diagnosis>> = diagnose(graph).into_iter().map(Rc::new).collect();
+        let mut made = diagnose(graph);
+        for diagnosis in &mut made {
+            diagnosis.maker = maker(diagnosis);
+        }
+        let made: Vec<Rc<Diagnosis>> = made.into_iter().map(Rc::new).collect();
         self.made.insert(key, made.clone());
         made
     }
@@ -36,8 +47,9 @@ impl Diagnoses {
 
 /// A hash of a graph's nodes and edges with their indices, but for what no diagnosis looks at: which
 /// object of the garbage a node stands for, and its details.
-fn content(graph: &LeakGraph) -> u64 {
+fn content(graph: &LeakGraph, bases: u64) -> u64 {
     let mut hasher = DefaultHasher::new();
+    bases.hash(&mut hasher);
     for node in graph.node_indices() {
         let node = &graph[node];
         let description = &node.description;
@@ -97,17 +109,17 @@ mod tests {
     #[test]
     fn the_same_again_is_not_diagnosed_again() {
         let mut diagnoses = Diagnoses::default();
-        let first = diagnoses.of(&pair("left", "Node", "0x1"))[0].clone();
-        let again = diagnoses.of(&pair("left", "Node", "0x2"))[0].clone();
+        let first = diagnoses.of(&pair("left", "Node", "0x1"), 0, |_| None)[0].clone();
+        let again = diagnoses.of(&pair("left", "Node", "0x2"), 0, |_| None)[0].clone();
         assert!(Rc::ptr_eq(&first, &again));
     }
 
     #[test]
     fn what_differs_is_another() {
         let mut diagnoses = Diagnoses::default();
-        let first = diagnoses.of(&pair("left", "Node", "0x1"))[0].clone();
-        let edge = diagnoses.of(&pair("right", "Node", "0x1"))[0].clone();
-        let label = diagnoses.of(&pair("left", "Leaf", "0x1"))[0].clone();
+        let first = diagnoses.of(&pair("left", "Node", "0x1"), 0, |_| None)[0].clone();
+        let edge = diagnoses.of(&pair("right", "Node", "0x1"), 0, |_| None)[0].clone();
+        let label = diagnoses.of(&pair("left", "Leaf", "0x1"), 0, |_| None)[0].clone();
         assert_ne!(first.signature, edge.signature);
         assert_ne!(first.signature, label.signature);
     }

@@ -23,7 +23,7 @@ mod shortest_paths;
 
 pub use buffer_paths::{PathToBuffer, paths_to_buffers};
 pub use cut::{Cause, Causes, find_causes, frees_group, points_back};
-pub use cycle::{Cycle, first_cycle};
+pub use cycle::{Cycle, cycle_through, first_cycle};
 pub use dominators::Dominators;
 pub use fold::fold;
 pub use group::{Group, find_groups};

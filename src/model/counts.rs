@@ -104,6 +104,7 @@ fn counted(leak: &mut Leak) -> Leak {
         shared: std::mem::take(&mut leak.shared),
         advice: Advice::default(),
         graph: Graph::default(),
+        made_by: None,
         library: None,
         known: None,
         occurrences: std::mem::take(&mut leak.occurrences),

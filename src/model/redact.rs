@@ -80,6 +80,7 @@ fn locations(leak: &mut Leak) -> Vec<&mut Location> {
     let buffers = leak.buffers.iter_mut().map(|b| b.allocated_at.as_mut());
     let cuts = leak.cuts.iter_mut().map(|cut| cut.location.as_mut());
     let nodes = leak.graph.nodes.iter_mut().map(|n| n.location.as_mut());
+    let made_by = leak.made_by.as_mut();
     let library = leak
         .library
         .as_mut()
@@ -89,6 +90,7 @@ fn locations(leak: &mut Leak) -> Vec<&mut Location> {
         .chain(cuts)
         .chain(nodes)
         .chain(library)
+        .chain([made_by])
         .flatten()
         .collect()
 }

@@ -123,7 +123,11 @@ pub struct Leak {
     pub advice: Advice,
     /// The part of the object graph that is drawn.
     pub graph: Graph,
-    /// The library to which the whole cycle belongs; `None` if part of it is the program's, or
+    /// The code that made the cycle: a function or class. The program's if part of the cycle is of its making;
+    /// a library's if all of it is. `None` if that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub made_by: Option<Location>,
+    /// The library whose code made the whole cycle; `None` if part of it is the program's, or
     /// may be.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub library: Option<Library>,

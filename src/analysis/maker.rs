@@ -1,0 +1,252 @@
+//! Who made the cycles of a leak, asked of its objects while they are there.
+
+use std::hash::Hasher;
+
+use petgraph::graph::NodeIndex;
+use pyo3::prelude::*;
+use rustc_hash::{FxHashSet, FxHasher};
+
+use super::Inspector;
+use crate::capture::{Made, Makers, Place, ReferenceName, Snapshot, Wanted, is_library_file};
+use crate::cpython::{ObjectKind, items};
+use crate::diagnose::{Diagnosis, maker};
+use crate::graph::{Cycle, LeakGraph, LeakNode, cycle_through};
+
+/// Of the callables that an object refers to, so many may tell of a module that made its references.
+const NEAR_LIMIT: usize = 8;
+/// Cycles longer than this are not asked about.
+const LENGTH_LIMIT: usize = 64;
+
+/// The cycles of one leak, with their objects.
+struct Asked<'a, 'py> {
+    graph: &'a LeakGraph,
+    makers: &'a Makers<'a, 'py>,
+    object: &'a dyn Fn(NodeIndex) -> Option<Bound<'py, PyAny>>,
+}
+
+impl Inspector {
+    /// A hash of the base classes of a graph's objects, on which it may depend who made their references.
+    pub(super) fn bases(&self, py: Python<'_>, snapshot: &Snapshot, graph: &LeakGraph) -> u64 {
+        let mut hasher = FxHasher::default();
+        for node in graph.node_weights() {
+            let object = node.object.and_then(|it| snapshot.objects.get(it as usize));
+            let Some(object) = object.filter(|it| it.kind == ObjectKind::Instance) else {
+                continue;
+            };
+            let class = self.object(py, object.address).get_type().into_any();
+            let mro = self.builtins.type_mro.get(&class);
+            // A class that is made anew each time has the same bases.
+            for base in mro.as_ref().map_or_else(Vec::new, items).iter().skip(1) {
+                hasher.write_usize(base.as_ptr() as usize);
+            }
+        }
+        hasher.finish()
+    }
+
+    /// The place of the code that made a leak's cycle and every other one that has to be cut; `None` if that is
+    /// not known.
+    pub(super) fn maker(
+        &self,
+        py: Python<'_>,
+        snapshot: &Snapshot,
+        graph: &LeakGraph,
+        leak: &Diagnosis,
+    ) -> Option<Place> {
+        let is_in = |cycle: &Cycle, cut| cycle.edges.contains(cut);
+        let others = leak.cuts.iter().filter(|cut| !is_in(&leak.cycle, cut));
+        let mut cycles = vec![leak.cycle.clone()];
+        cycles.extend(others.filter_map(|&cut| cycle_through(graph, cut)));
+        if cycles.iter().any(|cycle| cycle.nodes.len() > LENGTH_LIMIT) {
+            return None;
+        }
+        let object = |node: NodeIndex| {
+            let number = graph[node].object? as usize;
+            Some(self.object(py, snapshot.objects.get(number)?.address))
+        };
+        let nodes = || cycles.iter().flat_map(|cycle| cycle.nodes.iter().copied());
+        let is_callable = |node: &NodeIndex| {
+            use ObjectKind::{Function, Method, Partial};
+            matches!(graph[*node].description.kind, Function | Method | Partial)
+        };
+        let near = nodes().flat_map(|node| graph.neighbors(node).take(LENGTH_LIMIT));
+        let mut callables: Vec<NodeIndex> = nodes().chain(near).filter(is_callable).collect();
+        let mut seen = FxHashSet::default();
+        callables.retain(|node| seen.insert(*node));
+        callables.truncate(NEAR_LIMIT);
+        let objects: Vec<_> = nodes().filter_map(object).collect();
+        let callables: Vec<_> = callables.into_iter().filter_map(object).collect();
+        let asked = Asked {
+            graph,
+            makers: &Makers::new(&self.builtins, &objects, &callables),
+            object: &object,
+        };
+        let mut made = Vec::new();
+        let mut cut = Vec::new();
+        for cycle in &cycles {
+            for step in 0..cycle.nodes.len() {
+                if leak.cuts.contains(&cycle.edges[step]) {
+                    cut.push(made.len());
+                }
+                made.push(asked.made(cycle, step));
+                if std::env::var("BLAME_DEBUG").is_ok() { eprintln!("  {}{} -> {:?}", asked.node(cycle, step).description.label, asked.name(cycle, step), made.last()); }
+            }
+        }
+        maker(&made, &cut)
+    }
+}
+
+impl Asked<'_, '_> {
+    fn node(&self, cycle: &Cycle, step: usize) -> &LeakNode {
+        &self.graph[cycle.nodes[step % cycle.nodes.len()]]
+    }
+
+    fn name(&self, cycle: &Cycle, step: usize) -> &ReferenceName {
+        &self.graph[cycle.edges[step % cycle.edges.len()]].name
+    }
+
+    /// Who made the reference of one step of a cycle.
+    fn made(&self, cycle: &Cycle, step: usize) -> Made {
+        use ObjectKind as K;
+        use ReferenceName as N;
+        let node = self.node(cycle, step);
+        let next = self.node(cycle, step + 1);
+        let edge = &self.graph[cycle.edges[step]];
+        if node.stands_for > 0 || next.stands_for > 0 {
+            return Made::Unknown;
+        }
+        let object = (self.object)(cycle.nodes[step]);
+        let origin = || self.makers.origin(object.as_ref()?);
+        let known = |place: Option<Place>| place.map_or(Made::Unknown, Made::By);
+        match (node.description.kind, &edge.name) {
+            (K::Function, N::Closure(_) | N::Default(_)) => match origin() {
+                Some(place) if is_library_file(&place.file) && self.is_anothers(next, &place) => {
+                    Made::Given(place)
+                }
+                place => known(place),
+            },
+            (K::Frame, _) => {
+                let place = object.as_ref();
+                let place = place.and_then(|frame| self.makers.origin_of_frame(frame));
+                match (&edge.name, place) {
+                    (N::Local(_), place) => known(place),
+                    (_, Some(place)) if !is_library_file(&place.file) => Made::By(place),
+                    _ => Made::Inherent,
+                }
+            }
+            (K::Generator | K::Coroutine | K::AsyncGenerator, N::Local(_)) => {
+                known(node.description.place.clone())
+            }
+            (K::Method | K::Partial, _) => match origin() {
+                Some(place) if is_library_file(&place.file) => Made::Given(place),
+                Some(place) if !is_passing(&place) => Made::By(place),
+                _ => Made::Inherent,
+            },
+            (K::Class, N::Attribute(_)) if !edge.is_plumbing() && !next.is_plumbing() => {
+                match next.description.kind {
+                    K::Function => Made::Inherent,
+                    _ => Made::Unknown,
+                }
+            }
+            (K::Module, _) | (_, N::Omitted) => Made::Unknown,
+            _ if edge.is_plumbing() || is_inherent(node, &edge.name) => Made::Inherent,
+            (_, N::Attribute(name)) => self.set(cycle, step, name),
+            (kind, name) if is_container(kind) => {
+                if self.is_asked_before(cycle, step) {
+                    return Made::Inherent;
+                }
+                match name {
+                    N::Key(key) => self.set(cycle, step, key.trim_matches('\'')),
+                    _ => Made::Unknown,
+                }
+            }
+            _ => Made::Unknown,
+        }
+    }
+
+    /// True for a callable that is not of the same file: what a decorator was given.
+    fn is_anothers(&self, node: &LeakNode, place: &Place) -> bool {
+        let kind = node.description.kind;
+        let is_callable = matches!(
+            kind,
+            ObjectKind::Function | ObjectKind::Method | ObjectKind::Partial
+        );
+        let file = node.description.place.as_ref().map(|place| &place.file);
+        is_callable && (kind != ObjectKind::Function || file != Some(&place.file))
+    }
+
+    /// Who set an attribute, or put something into the container that it is.
+    fn set(&self, cycle: &Cycle, step: usize, attribute: &str) -> Made {
+        let mut last = step + 1;
+        while last < step + cycle.nodes.len() && self.is_item(cycle, last) {
+            last += 1;
+        }
+        let owner = cycle.nodes[step];
+        let at = |step: usize| cycle.nodes[step % cycle.nodes.len()];
+        let following = (step + 1..step + cycle.nodes.len()).take(4);
+        let method = following
+            .map(|step| self.node(cycle, step))
+            .find(|node| node.description.kind == ObjectKind::Method)
+            .map(|node| &*node.description.label)
+            .and_then(|label| label.rsplit('.').next());
+        let wanted = Wanted {
+            attribute,
+            in_container: last > step + 1,
+            to_itself: at(last) == owner,
+            leads_back: at(last + 1) == owner
+                && self.node(cycle, last).description.kind != ObjectKind::Method,
+            method,
+        };
+        let object = (self.object)(owner);
+        let class = object.map(|object| object.get_type().into_any());
+        let is_function = self.node(cycle, step).description.kind == ObjectKind::Function;
+        self.makers
+            .made(class.as_ref().filter(|_| !is_function), &wanted)
+    }
+
+    /// True if the step is from a container to what is in it.
+    fn is_item(&self, cycle: &Cycle, step: usize) -> bool {
+        use ReferenceName::{Index, Key, Member};
+        is_container(self.node(cycle, step).description.kind)
+            && matches!(self.name(cycle, step), Key(_) | Index(_) | Member)
+    }
+
+    /// True if the container is an object's attribute, or in one that is.
+    fn is_asked_before(&self, cycle: &Cycle, step: usize) -> bool {
+        let length = cycle.nodes.len();
+        let before = (1..length).map(|back| step + length - back);
+        let owner = before.into_iter().find(|&step| !self.is_item(cycle, step));
+        owner.is_some_and(|owner| {
+            let kind = self.node(cycle, owner).description.kind;
+            use ObjectKind::{Exception, Function, Instance};
+            let is_object = matches!(kind, Instance | Exception | Function) || is_container(kind);
+            is_object && matches!(self.name(cycle, owner), ReferenceName::Attribute(_))
+        })
+    }
+}
+
+fn is_container(kind: ObjectKind) -> bool {
+    use ObjectKind::{Deque, Dict, List, Set, Tuple};
+    matches!(kind, Dict | List | Tuple | Set | Deque)
+}
+
+/// True for references that the interpreter, or `functools.wraps`, makes for every object of the kind.
+fn is_inherent(node: &LeakNode, name: &ReferenceName) -> bool {
+    use ObjectKind as K;
+    let attribute = match name {
+        ReferenceName::Attribute(name) => name.as_str(),
+        _ => "",
+    };
+    match node.description.kind {
+        K::Traceback | K::Descriptor | K::Cell | K::Code | K::BuiltinFunction | K::Weakref => true,
+        K::Class => true,
+        K::Generator | K::Coroutine | K::AsyncGenerator => true,
+        K::Exception => matches!(attribute, "__traceback__" | "__context__" | "__cause__"),
+        _ => attribute == "__wrapped__",
+    }
+}
+
+/// True for a file that may have been generated: what has one need not be of the program's making.
+fn is_passing(place: &Place) -> bool {
+    place.file.starts_with('<')
+        || std::path::Path::new(&place.file).starts_with(std::env::temp_dir())
+}

@@ -1,0 +1,239 @@
+//! What one function says about a reference: whether it makes it, of its own accord or of what it was given.
+
+use pyo3::prelude::*;
+
+use super::statements::{End, Statement, statements};
+use crate::cpython::instructions::Instruction;
+use crate::cpython::{Builtins, items, text_of};
+
+/// What is called to put something into a container.
+const PUTS: [&str; 9] = [
+    "append", "add", "insert", "extend", "update", "setdefault", "appendleft", "put", "__setitem__",
+];
+/// What is called to set an attribute by its name.
+const SETS: [&str; 6] = [
+    "setattr", "__setattr__", "setdefault", "update", "add_module", "register_module",
+];
+
+/// A reference whose maker is looked for: from an object by an attribute.
+pub struct Wanted<'a> {
+    pub attribute: &'a str,
+    /// The attribute is a container, and the reference is to what is in it.
+    pub in_container: bool,
+    /// It leads to the object itself.
+    pub to_itself: bool,
+    /// What it leads to refers to the object.
+    pub leads_back: bool,
+    /// The bound method that it leads to, if it does.
+    pub method: Option<&'a str>,
+}
+
+/// What a function adds to a reference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Strength {
+    /// It stores a container that it was given.
+    Taken,
+    /// It stores what it was given.
+    Given,
+    /// It stores what it made, or its own object.
+    Made,
+}
+
+/// A function that is asked about references.
+pub struct Evidence<'b, 'c, 'py> {
+    builtins: &'b Builtins,
+    code: &'c Bound<'py, PyAny>,
+    names: Vec<Bound<'py, PyAny>>,
+    is_method: bool,
+}
+
+impl<'b, 'c, 'py> Evidence<'b, 'c, 'py> {
+    pub fn new(builtins: &'b Builtins, code: &'c Bound<'py, PyAny>, is_method: bool) -> Self {
+        let names = builtins.code_names.get(code);
+        Self {
+            builtins,
+            code,
+            names: names.as_ref().map_or_else(Vec::new, items),
+            is_method,
+        }
+    }
+
+    fn name(&self, index: usize) -> Option<String> {
+        text_of(self.names.get(index)?)
+    }
+
+    fn index_of(&self, name: &str) -> Option<usize> {
+        position(&self.names, name)
+    }
+
+    fn statements(&self) -> Vec<Statement> {
+        statements(self.builtins, self.code, self.is_method).unwrap_or_default()
+    }
+
+    /// How the function makes the reference; `is_own` if it is of the class of the object that has it.
+    pub fn of(&self, wanted: &Wanted<'_>, is_own: bool) -> Option<Strength> {
+        let name = self.index_of(wanted.attribute);
+        let constants = self.builtins.code_consts.get(self.code);
+        let constants = constants.as_ref().map_or_else(Vec::new, items);
+        let constant = position(&constants, wanted.attribute);
+        if name.is_none() && constant.is_none() {
+            return None;
+        }
+        // A method of another class speaks of its own object by the first of its variables.
+        let of_another = |of: Option<usize>| self.is_method && !is_own && of == Some(0);
+        let found = self.statements().into_iter().filter_map(|statement| {
+            match statement.end {
+                End::Attribute { name: set, of } if Some(set) == name => {
+                    let is_it = match statement.path.as_slice() {
+                        [] => !of_another(of),
+                        path => !path.iter().any(|&part| self.is_class(part)),
+                    };
+                    return is_it.then(|| assigned(&statement, of, wanted)).flatten();
+                }
+                _ if self.is_method && !is_own => return None,
+                _ => {}
+            }
+            let named = constant.and_then(|it| statement.position(Instruction::Constant(it)));
+            if let Some(at) = named
+                && self.sets_by_name(&statement)
+            {
+                return set_by_name(&statement, at, wanted);
+            }
+            let container = name.map(|name| Instruction::Attribute {
+                name,
+                called: false,
+            });
+            let at = container.and_then(|part| statement.position(part))?;
+            (wanted.in_container && self.puts(&statement))
+                .then(|| strength(is_made_of(&statement, statement.owner_of(at), 0, wanted)))
+        });
+        found.max()
+    }
+
+    /// True if the function calls `taker`, or sets the property of this name, with something of its own.
+    pub fn gives(&self, taker: &str, method: Option<&str>) -> bool {
+        let Some(name) = self.index_of(taker) else {
+            return false;
+        };
+        let method = match method.map(|method| self.index_of(method)) {
+            None => None,
+            Some(None) => return false,
+            Some(Some(name)) => Some(Instruction::Attribute {
+                name,
+                called: false,
+            }),
+        };
+        self.statements().iter().any(|statement| {
+            match statement.end {
+                End::Attribute { name: set, .. } if set == name => {
+                    statement.all_given() & !statement.target_given == 0
+                        && !statement.is_constant()
+                        && method.is_none_or(|method| statement.has(method))
+                }
+                _ => passes(statement, name, method),
+            }
+        })
+    }
+
+    fn is_class(&self, name: usize) -> bool {
+        self.name(name).as_deref() == Some("__class__")
+    }
+
+    fn puts(&self, statement: &Statement) -> bool {
+        statement.end == End::Item || self.calls_one_of(statement, &PUTS)
+    }
+
+    fn sets_by_name(&self, statement: &Statement) -> bool {
+        statement.end == End::Item || self.calls_one_of(statement, &SETS)
+    }
+
+    fn calls_one_of(&self, statement: &Statement, wanted: &[&str]) -> bool {
+        let called = statement.value.iter().filter_map(|part| match part {
+            Instruction::Attribute { name, called: true } | Instruction::Global(name) => {
+                self.name(*name)
+            }
+            _ => None,
+        });
+        statement.has(Instruction::Call) && called.into_iter().any(|it| wanted.contains(&&*it))
+    }
+}
+
+fn position(texts: &[Bound<'_, PyAny>], text: &str) -> Option<usize> {
+    texts
+        .iter()
+        .position(|it| text_of(it).as_deref() == Some(text))
+}
+
+/// True if something of the function's own is passed to what is called so: a variable or a bound method.
+fn passes(statement: &Statement, name: usize, method: Option<Instruction>) -> bool {
+    let called = [
+        Instruction::Global(name),
+        Instruction::Attribute { name, called: true },
+    ];
+    let Some(at) = statement.value.iter().position(|it| called.contains(it)) else {
+        return false;
+    };
+    let arguments = at + 1..statement.value.len();
+    let is_own = statement.given[arguments.clone()].iter().all(|&it| it == 0);
+    let is_called = statement.value[arguments.clone()].contains(&Instruction::Call);
+    let has_argument = match method {
+        Some(method) => statement.value[arguments].contains(&method),
+        None => arguments.into_iter().any(|at| statement.is_use(at)),
+    };
+    is_own && is_called && has_argument
+}
+
+/// What `owner.name = value` says.
+fn assigned(statement: &Statement, owner: Option<usize>, wanted: &Wanted<'_>) -> Option<Strength> {
+    if statement.is_constant() {
+        return None;
+    }
+    let uses = owner.map_or(0, |owner| statement.uses(owner));
+    let is_given = statement.all_given() & !statement.target_given != 0;
+    if wanted.in_container && !statement.has(Instruction::Build) {
+        // What is in a container that was empty was put there later.
+        return is_given.then_some(Strength::Taken);
+    }
+    if wanted.to_itself && uses == 0 {
+        return is_given.then_some(Strength::Given);
+    }
+    let comes_back = uses > 0 && (wanted.to_itself || wanted.leads_back);
+    Some(strength(!is_given || comes_back))
+}
+
+/// What `setattr(owner, 'name', value)` says, or `owner.__dict__['name'] = value`; the name is the part `at`.
+fn set_by_name(statement: &Statement, at: usize, wanted: &Wanted<'_>) -> Option<Strength> {
+    if statement.loads() < 2 || (wanted.in_container && !statement.has(Instruction::Build)) {
+        return None;
+    }
+    let owner = statement.owner_of(at);
+    // `setattr` is passed the owner itself.
+    let passed = at.checked_sub(1).map(|before| statement.is_use(before));
+    let passed = usize::from(passed == Some(true));
+    Some(strength(is_made_of(statement, owner, passed, wanted)))
+}
+
+/// True if a value is made of nothing that the function was given but its owner.
+///
+/// `passed` uses of the owner are not of the value.
+fn is_made_of(
+    statement: &Statement,
+    owner: Option<usize>,
+    passed: usize,
+    wanted: &Wanted<'_>,
+) -> bool {
+    let uses = owner.map_or(0, |owner| statement.uses(owner)).saturating_sub(passed);
+    let comes_back = uses > 0 && (wanted.to_itself || wanted.leads_back);
+    let parts = statement.value.iter().zip(&statement.given);
+    let is_given = parts
+        .filter(|(part, _)| owner.is_none_or(|owner| **part != Instruction::Load(owner)))
+        .any(|(_, &given)| given != 0);
+    comes_back || (!is_given && (uses > 0 || !wanted.to_itself))
+}
+
+fn strength(is_made: bool) -> Strength {
+    match is_made {
+        true => Strength::Made,
+        false => Strength::Given,
+    }
+}
