@@ -77,6 +77,17 @@ fn steps<'a>(
     types.zip(cycle.edges.iter().map(|&edge| &graph[edge].name))
 }
 
+/// How many references of a cycle are attributes that a user of their owner does not know.
+fn private_names(graph: &LeakGraph, cycle: &Cycle) -> usize {
+    let names = cycle.edges.iter().map(|&edge| &graph[edge].name);
+    names
+        .filter(|name| match name {
+            ReferenceName::Attribute(name) => name.starts_with('_') && !name.starts_with("__"),
+            _ => false,
+        })
+        .count()
+}
+
 /// A shortest cycle through a reference; `None` if it is in none.
 pub fn cycle_through(graph: &LeakGraph, edge: EdgeIndex) -> Option<Cycle> {
     let (from, to) = graph.edge_endpoints(edge)?;
@@ -121,8 +132,9 @@ fn shortest_through(
             (closing, Cycle { nodes, edges })
         })
         .min_by(|(closing, cycle), (other_closing, other)| {
-            steps(graph, cycle)
-                .cmp(steps(graph, other))
+            private_names(graph, cycle)
+                .cmp(&private_names(graph, other))
+                .then_with(|| steps(graph, cycle).cmp(steps(graph, other)))
                 .then_with(|| closing.cmp(other_closing))
         })
         .map(|(_, cycle)| (least, cycle))

@@ -138,7 +138,7 @@ def signatures(said: Table) -> dict[str, list[str]]:
 class Stage:
     def __init__(self, held: object) -> None:
         self.held = held
-        self.next = self
+        self.next: object = self
 
 
 def ring(length: int) -> cyclescope.Leak:

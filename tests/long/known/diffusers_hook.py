@@ -1,4 +1,4 @@
-"""diffusers: a module and its registry of hooks refer to each other."""
+"""diffusers: a module with a hook stores a partial of itself, and its registry of hooks."""
 
 import torch
 from diffusers.hooks import apply_layerwise_casting
