@@ -399,7 +399,7 @@ class Leak:
         """Example of the code after the fix, if the pattern is known."""
     @property
     def library(self) -> Library | None:
-        """The library to which the whole cycle belongs; None if part of it is the program's."""
+        """The library whose code made the whole cycle; None if that is the program's, or unknown."""
     @property
     def known(self) -> Known | None:
         """The known library leak that this leak matches; None if there is none."""

@@ -88,7 +88,6 @@ impl Inspector {
                     cut.push(made.len());
                 }
                 made.push(asked.made(cycle, step));
-                if std::env::var("BLAME_DEBUG").is_ok() { eprintln!("  {}{} -> {:?}", asked.node(cycle, step).description.label, asked.name(cycle, step), made.last()); }
             }
         }
         maker(&made, &cut)

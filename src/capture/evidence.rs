@@ -8,11 +8,24 @@ use crate::cpython::{Builtins, items, text_of};
 
 /// What is called to put something into a container.
 const PUTS: [&str; 9] = [
-    "append", "add", "insert", "extend", "update", "setdefault", "appendleft", "put", "__setitem__",
+    "append",
+    "add",
+    "insert",
+    "extend",
+    "update",
+    "setdefault",
+    "appendleft",
+    "put",
+    "__setitem__",
 ];
 /// What is called to set an attribute by its name.
 const SETS: [&str; 6] = [
-    "setattr", "__setattr__", "setdefault", "update", "add_module", "register_module",
+    "setattr",
+    "__setattr__",
+    "setdefault",
+    "update",
+    "add_module",
+    "register_module",
 ];
 
 /// A reference whose maker is looked for: from an object by an attribute.
@@ -123,16 +136,16 @@ impl<'b, 'c, 'py> Evidence<'b, 'c, 'py> {
                 called: false,
             }),
         };
-        self.statements().iter().any(|statement| {
-            match statement.end {
+        self.statements()
+            .iter()
+            .any(|statement| match statement.end {
                 End::Attribute { name: set, .. } if set == name => {
                     statement.all_given() & !statement.target_given == 0
                         && !statement.is_constant()
                         && method.is_none_or(|method| statement.has(method))
                 }
                 _ => passes(statement, name, method),
-            }
-        })
+            })
     }
 
     fn is_class(&self, name: usize) -> bool {
@@ -166,11 +179,14 @@ fn position(texts: &[Bound<'_, PyAny>], text: &str) -> Option<usize> {
 
 /// True if something of the function's own is passed to what is called so: a variable or a bound method.
 fn passes(statement: &Statement, name: usize, method: Option<Instruction>) -> bool {
-    let called = [
-        Instruction::Global(name),
-        Instruction::Attribute { name, called: true },
-    ];
-    let Some(at) = statement.value.iter().position(|it| called.contains(it)) else {
+    let is_taker = |at: usize| match statement.value[at] {
+        Instruction::Global(global) => {
+            let next = statement.value.get(at + 1);
+            global == name && !matches!(next, Some(Instruction::Attribute { .. }))
+        }
+        part => part == Instruction::Attribute { name, called: true },
+    };
+    let Some(at) = (0..statement.value.len()).find(|&at| is_taker(at)) else {
         return false;
     };
     let arguments = at + 1..statement.value.len();
@@ -222,7 +238,9 @@ fn is_made_of(
     passed: usize,
     wanted: &Wanted<'_>,
 ) -> bool {
-    let uses = owner.map_or(0, |owner| statement.uses(owner)).saturating_sub(passed);
+    let uses = owner
+        .map_or(0, |owner| statement.uses(owner))
+        .saturating_sub(passed);
     let comes_back = uses > 0 && (wanted.to_itself || wanted.leads_back);
     let parts = statement.value.iter().zip(&statement.given);
     let is_given = parts

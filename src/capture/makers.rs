@@ -11,8 +11,8 @@ use pyo3::prelude::*;
 use rustc_hash::FxHashMap;
 
 use super::classes::class_module;
-use super::places::{code_place, function_code, function_place, qualname};
 use super::evidence::{Evidence, Strength, Wanted};
+use super::places::{code_place, function_code, function_place, qualname};
 use super::{Made, Place, is_library_file};
 use crate::cpython::read::{module_named, referents};
 use crate::cpython::types::is_heap_type;
@@ -264,7 +264,8 @@ impl<'a, 'py> Makers<'a, 'py> {
             return Some(place);
         }
         let globals = globals?;
-        let name = name_of_module(&globals).filter(|name| !matches!(name.as_str(), "" | "builtins"))?;
+        let name =
+            name_of_module(&globals).filter(|name| !matches!(name.as_str(), "" | "builtins"))?;
         match self.file_of_package(globals.py(), &first_part(&name)) {
             Some(file) if is_library_file(&file) => Some(Place { file, line: 0 }),
             _ => Some(place),
@@ -285,28 +286,42 @@ impl<'a, 'py> Makers<'a, 'py> {
 impl<'py> Makers<'_, 'py> {
     /// Who made a reference of an object of this class; `None` if the reference is of no such object.
     ///
-    /// The program's own code before a library's: what both may have made is no library's. What a library's
-    /// function was only given is the library's making if one of its functions gave it.
+    /// The classes of the cycle's objects before other code, and the program's own before a library's: what both
+    /// may have made is no library's. What a library's function was only given is the library's making if one of
+    /// its functions gave it.
     pub fn made(&self, class: Option<&Bound<'py, PyAny>>, wanted: &Wanted<'_>) -> Made {
         let bases = class.map_or_else(Vec::new, |class| self.bases(class));
         let bases: Vec<usize> = bases.iter().map(|base| base.as_ptr() as usize).collect();
         let found = self.functions.iter().filter_map(|function| {
             let evidence = self.evidence(function);
             let is_own = bases.contains(&(function.class & !INNER));
-            Some((evidence.of(wanted, is_own)?, function))
+            Some((
+                evidence.of(wanted, is_own)?,
+                is_own || function.is_near,
+                function,
+            ))
         });
-        let found: Vec<(Strength, &Candidate<'py>)> = found.collect();
+        let found: Vec<(Strength, bool, &Candidate<'py>)> = found.collect();
+        let is_near = found.iter().any(|&(_, is_near, _)| is_near);
+        let found = found.into_iter().filter(|found| found.1 == is_near);
+        let found: Vec<_> = found
+            .map(|(strength, _, function)| (strength, function))
+            .collect();
         let place = |function: &Candidate<'py>| function.place.clone();
         if let Some((_, function)) = found.iter().find(|(_, function)| function.is_programs()) {
             return place(function).map_or(Made::Unknown, Made::By);
         }
         let best = found.iter().rev().max_by_key(|(strength, _)| *strength);
         match best {
-            None => self.declared(class, wanted.attribute).map_or(Made::Unknown, Made::Given),
+            None => self
+                .declared(class, wanted.attribute)
+                .map_or(Made::Unknown, Made::Given),
             Some((Strength::Made, function)) => place(function).map_or(Made::Unknown, Made::By),
             Some((Strength::Taken, function)) => place(function).map_or(Made::Unknown, Made::Given),
             Some((Strength::Given, function)) => {
-                let takers = found.iter().filter(|(strength, _)| *strength == Strength::Given);
+                let takers = found
+                    .iter()
+                    .filter(|(strength, _)| *strength == Strength::Given);
                 let takers: Vec<&str> = takers.map(|(_, taker)| &*taker.called).collect();
                 self.given_by(&takers, wanted.method)
                     .unwrap_or_else(|| place(function).map_or(Made::Unknown, Made::Given))

@@ -80,7 +80,9 @@ pub fn statements(
             given: given_each.collect(),
             path: std::mem::take(&mut path),
             target_given: match end {
-                End::Attribute { of: Some(owner), .. } => of(owner),
+                End::Attribute {
+                    of: Some(owner), ..
+                } => of(owner),
                 _ => 0,
             },
             value: std::mem::take(&mut open),
@@ -126,11 +128,10 @@ impl Statement {
 
     /// The variable that a part of the value is computed from by attributes alone.
     pub fn owner_of(&self, part: usize) -> Option<usize> {
-        let before = self.value.get(..part)?.iter().rev();
-        let is_path = |part: &&Instruction| {
-            matches!(part, Instruction::Attribute { called: false, .. })
-        };
-        match before.skip_while(is_path).next() {
+        let mut before = self.value.get(..part)?.iter().rev();
+        let is_path =
+            |part: &&Instruction| matches!(part, Instruction::Attribute { called: false, .. });
+        match before.find(|part| !is_path(part)) {
             Some(Instruction::Load(variable)) => Some(*variable),
             _ => None,
         }

@@ -46,9 +46,8 @@ pub struct Instructions {
 /// Decodes a code object (`_PyCode_GetCode` in Objects/codeobject.c gives the instructions as compiled).
 pub fn decode(builtins: &Builtins, code: &Bound<'_, PyAny>) -> Option<Instructions> {
     let operations = builtins.operations.as_ref()?;
-    let number = |part: &crate::cpython::Descriptor| {
-        usize::try_from(int_value(&part.get(code)?)?).ok()
-    };
+    let number =
+        |part: &crate::cpython::Descriptor| usize::try_from(int_value(&part.get(code)?)?).ok();
     let flags = number(&builtins.code_flags)?;
     let more = usize::from(flags & CO_VARARGS != 0) + usize::from(flags & CO_VARKEYWORDS != 0);
     let parameters =

@@ -56,8 +56,14 @@ mod tests {
     fn what_libraries_made_alone_is_theirs() {
         let [torch, hooks, queue] = [TORCH, HOOKS, QUEUE].map(|file| Made::By(place(file)));
         let given = Made::Given(place(TORCH));
-        assert_eq!(of(&[torch.clone(), Made::Inherent], &[]).as_deref(), Some(TORCH));
-        assert_eq!(of(&[given.clone(), hooks.clone()], &[0]).as_deref(), Some(HOOKS));
+        assert_eq!(
+            of(&[torch.clone(), Made::Inherent], &[]).as_deref(),
+            Some(TORCH)
+        );
+        assert_eq!(
+            of(&[given.clone(), hooks.clone()], &[0]).as_deref(),
+            Some(HOOKS)
+        );
         assert_eq!(of(&[torch.clone(), hooks], &[1]).as_deref(), Some(HOOKS));
         assert_eq!(of(&[queue.clone(), torch], &[0]).as_deref(), Some(TORCH));
         assert_eq!(of(&[queue], &[]).as_deref(), Some(QUEUE));

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::shared::{Shared, total};
-use crate::capture::Place;
+use crate::capture::{Place, is_library_file};
 
 /// The version of the JSON form of [`Report`].
 pub const SCHEMA: u32 = 1;
@@ -198,6 +198,14 @@ impl Leak {
     /// True if the leak is in a library and not in the program's own code.
     pub fn is_library(&self) -> bool {
         self.library.is_some() || self.known.is_some()
+    }
+
+    /// True if the objects of the cycle are libraries', but whose code made the cycle is not known.
+    pub fn is_of_unknown_code(&self) -> bool {
+        let mut located = self.cycle.iter().filter_map(|step| step.location.as_ref());
+        let all_of_libraries = located.clone().all(|at| is_library_file(&at.file));
+        let is_unknown = self.made_by.is_none() && !self.is_library();
+        is_unknown && located.next().is_some() && all_of_libraries
     }
 }
 

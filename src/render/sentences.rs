@@ -159,7 +159,7 @@ pub fn with_version(library: &Library) -> String {
     }
 }
 
-/// The library that the leak belongs to, and the known leak that it matches.
+/// The library that the leak belongs to and the known leak that it matches, or that neither is known.
 pub fn whose(leak: &Leak) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(library) = &leak.library {
@@ -168,6 +168,13 @@ pub fn whose(leak: &Leak) -> Vec<String> {
             line += &format!("; your nearest line: {}", place(location));
         }
         lines.push(line);
+    }
+    if leak.is_of_unknown_code() {
+        lines.push(
+            "The objects of the cycle are of libraries, but the code that made it could not be \
+             determined."
+                .to_owned(),
+        );
     }
     if let Some(known) = &leak.known {
         let mut line = match &known.fixed_in {

@@ -546,7 +546,7 @@ def test_what_a_derived_class_does_is_the_users(snippet: str, install: Callable[
     )
     path = Path(__file__).with_name("mine.py")
     mine: dict[str, Any] = {"__name__": "mine"}
-    exec(compile(text, str(path), "exec"), mine)  # noqa: S102
+    exec(compile(text, str(path), "exec"), mine)
 
     def make() -> None:
         thing = mine["Mine"]()
@@ -692,7 +692,7 @@ def test_code_that_a_user_generates_is_no_librarys(install: Callable[..., Any]) 
 
         def make(space: dict[str, Any] = space) -> None:
             names = dict(space)
-            exec("def make(thing):\n    return lambda: thing\n", names)  # noqa: S102
+            exec("def make(thing):\n    return lambda: thing\n", names)
             thing = module.Thing()
             thing.register(names["make"](thing))
             thing.payload = payload()
@@ -700,7 +700,7 @@ def test_code_that_a_user_generates_is_no_librarys(install: Callable[..., Any]) 
         check_is_no_librarys(make, ("standin_patient",))
 
 
-# --- Data classes ---------------------------------------------------------------------------------
+# --- Data classes -------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass
@@ -717,7 +717,7 @@ def test_a_users_data_class_is_the_users() -> None:
     check_is_no_librarys(make)
 
 
-# --- PyTorch ----------------------------------------------------------------------------------------
+# --- PyTorch -----------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")

@@ -51,7 +51,8 @@ fn marks(leak: &Leak) -> Markup {
     html! {
         ul.marks {
             @if let Some(pattern) = &leak.pattern { li.pattern { (name(pattern, NAME)) } }
-            @if leak.is_library() { li.library { "a library's" } } @else { li.yours { "yours" } }
+            @if leak.is_library() { li.library { "a library's" } }
+            @else if !leak.is_of_unknown_code() { li.yours { "yours" } }
             @if leak.known.is_some() { li.known { "known leak" } }
             @if let Some(freed) = leak.bytes_freed {
                 li.freed { (human_bytes(freed)) " freed by the collection" }
@@ -72,7 +73,7 @@ fn of_library(library: &Library) -> String {
     if let Some(version) = &library.version {
         text += &format!(" {version}");
     }
-    text += ". Every object in the cycle belongs to it";
+    text += ". Its code made the whole cycle";
     if let Some(line) = &library.your_line {
         text += &format!("; your nearest line is {line}");
     }
@@ -221,7 +222,7 @@ mod tests {
         let page = section(0, 0, &leak).0;
         for told in [
             "<li class=\"library\">a library's</li>",
-            "torch 2.9.1. Every object in the cycle belongs to it.",
+            "torch 2.9.1. Its code made the whole cycle.",
             "Use &lt;one&gt;. Fixed in torch 2.12. <a href=\"https://example.org/1\"",
         ] {
             assert!(page.contains(told), "{told}");

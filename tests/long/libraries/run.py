@@ -30,7 +30,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
 PROGRAMS = HERE / "programs"
 PAGE = ROOT / "docs" / "libraries.md"
-SECONDS = 400
+SECONDS = 900
 YOURS = "the program"
 
 HEAD = """# Popular libraries under the watch
