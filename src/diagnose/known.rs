@@ -28,13 +28,14 @@ struct Entry {
     goes_on: bool,
 }
 
-/// The conditions on one object of the cycle and its reference to the next.
+/// The conditions on one object of the cycle and its reference to the next; `*` stands for any
+/// characters, as of a generated name.
 #[derive(Debug, Deserialize)]
 struct Shape {
     r#type: Option<String>,
     label: Option<String>,
     edge: Option<String>,
-    /// End of the path of the object's code; `*` stands for any part of the file's name.
+    /// End of the path of the object's code.
     file: Option<String>,
 }
 
@@ -107,7 +108,7 @@ impl Shape {
     }
 }
 
-/// True if the path has this end, in which each `*` stands for any characters but `/`.
+/// True if the path has this end.
 fn ends_with(path: &str, end: &str) -> bool {
     let folders = end.matches('/').count() + 1;
     let parts: Vec<&str> = path.rsplitn(folders + 1, '/').collect();
@@ -132,10 +133,12 @@ fn fits(name: &str, pattern: &str) -> bool {
     }
 }
 
-/// True if nothing is asked, or this, however it is quoted.
+/// True if nothing is asked, or what fits this, however it is quoted.
 fn agrees(asked: &Option<String>, text: &str) -> bool {
     let bare = |text: &str| text.replace(['\'', '`'], "");
-    asked.as_ref().is_none_or(|asked| bare(asked) == bare(text))
+    asked
+        .as_ref()
+        .is_none_or(|asked| fits(&bare(text), &bare(asked)))
 }
 
 /// The numbers of a version, without what follows them: `2.11.0+cu130` is 2, 11, 0.

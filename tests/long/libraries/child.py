@@ -48,12 +48,16 @@ def watch(run: Callable[[], list[float]]) -> dict[str, Any]:
 def cut(run: Callable[[], list[float]], leaks: Leaks) -> dict[str, Any]:
     """What is freed when the references that the leaks name are removed."""
     gc.freeze()  # from now on gc.get_objects() has what is new
-    run()
-    tensors = [weakref.ref(thing) for thing in gc.get_objects() if isinstance(thing, torch.Tensor)]
-    before = alive(tensors)
     cuts = dict.fromkeys((owner, edge) for leak in leaks for owner, edge in leak["cuts"])
+    run()
+    new = gc.get_objects()  # none of those that are made here
     # Found all at once, as references of one name may be several cuts.
-    owners = {cut: [thing for thing in gc.get_objects() if has(thing, *cut)] for cut in cuts}
+    owners = {
+        cut: [thing for thing in new if thing is not cuts and has(thing, *cut)] for cut in cuts
+    }
+    tensors = [weakref.ref(thing) for thing in new if isinstance(thing, torch.Tensor)]
+    before = alive(tensors)
+    del new
     cannot = []
     for (owner, edge), things in owners.items():
         if not things:
@@ -108,13 +112,20 @@ def found() -> Leaks:
     return list(leaks.values())
 
 
+def owner(leak: cyclescope.Leak) -> str | None:
+    """Whose the leak is said to be; None for the program's own."""
+    if leak.library:
+        return leak.library.name
+    return leak.known.library if leak.known else None
+
+
 def as_data(leak: cyclescope.Leak) -> dict[str, Any]:
     return {
         "signature": leak.signature,
         "summary": leak.summary,
         "pattern": leak.pattern,
         "known": leak.known.name if leak.known else None,
-        "owner": leak.library.name if leak.library else None,
+        "owner": owner(leak),
         "cuts": [(cut.owner, cut.edge) for cut in leak.cuts],
         "proven": all(cut.proven for cut in leak.cuts),
     }

@@ -73,7 +73,9 @@ def put_to_the_test(program: Path) -> Outcome:
         and isinstance(node.targets[0], ast.Name)
         and node.targets[0].id in ("DISTRIBUTION", "RANKS", "MADE_BY")
     }
-    what = (ast.get_docstring(source) or "").partition(": ")[2].rstrip(".")
+    what = (ast.get_docstring(source) or "").rstrip(".")
+    if constants["DISTRIBUTION"] != "torch":
+        what = what.partition(": ")[2]
     outcome = Outcome(program.stem, constants["DISTRIBUTION"], what)
     ranks = constants.get("RANKS", 1)
     try:

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 DISTRIBUTION = "pytest"
-MADE_BY = ["the program"]
+MADE_BY = ["pytest"]
 
 
 def run() -> list[float]:

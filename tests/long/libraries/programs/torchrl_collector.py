@@ -8,7 +8,7 @@ from torchrl.modules import QValueActor
 from torchrl.objectives import DQNLoss
 
 DISTRIBUTION = "torchrl"
-MADE_BY = ["torchrl"]
+MADE_BY = ["torchrl", "tensordict"]
 
 
 def run() -> list[float]:
