@@ -8,6 +8,7 @@ SHELL := bash
 VENV   := .venv
 PY     := $(VENV)/bin/python
 FRAMEWORKS := .venvs/frameworks
+LIBRARIES := .venvs/libraries
 # A program of the tests that is no test itself.
 PROGRAM := PYTHONPATH=python:tests:fixtures $(PY)
 PIP    := $(PY) -m pip install --quiet --disable-pip-version-check
@@ -16,7 +17,7 @@ RUST   := $(shell find src -type f) Cargo.toml Cargo.lock pyproject.toml
 # PyO3 asks this interpreter how extension modules are built.
 export PYO3_PYTHON := $(abspath $(PY))
 
-.PHONY: help demo test lint test-rust test-python test-long test-full score test-matrix test-words test-known test-frameworks test-workflow test-cpython test-brute fuzz test-miri test-asan test-references soak test-gpu bench bench-peers wheel clean tools programs
+.PHONY: help demo test lint test-rust test-python test-long test-full score test-matrix test-words test-known test-libraries test-frameworks test-workflow test-cpython test-brute fuzz test-miri test-asan test-references soak test-gpu bench bench-peers wheel clean tools programs
 
 help: ## this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 23
@@ -56,7 +57,7 @@ test-rust: $(VENV)/.made
 test-python: $(VENV)/.tested-with $(VENV)/.built programs
 	$(PY) -m pytest -m "not gpu and not long" -n auto --maxprocesses 8 --dist loadfile
 
-test-long: test-full test-brute test-cpython test-known test-frameworks test-workflow test-matrix soak ## all that `make test` leaves out and that needs no GPU and no nightly Rust (a day)
+test-long: test-full test-brute test-cpython test-known test-libraries test-frameworks test-workflow test-matrix soak ## all that `make test` leaves out and that needs no GPU and no nightly Rust (a day)
 
 test-full: $(VENV)/.tested-with $(VENV)/.built programs ## the Python tests that take minutes, or the machine for themselves
 	$(PY) -m pytest -m "long and not gpu"
@@ -76,6 +77,9 @@ test-words: $(VENV)/.tested-with $(VENV)/.built ## whether each Python here says
 
 test-known: $(VENV)/.tested-with $(VENV)/.built ## whether the known leaks of libraries are what we say, from the package index
 	$(PY) tests/long/known/run.py
+
+test-libraries: $(VENV)/.built $(LIBRARIES)/.made ## 25 popular libraries on tiny models: what leaks, whose it is, whether the cut frees it
+	$(LIBRARIES)/bin/python tests/long/libraries/run.py
 
 test-frameworks: $(VENV)/.built $(FRAMEWORKS)/.made ## the integrations with Weights & Biases and torchtitan, from the package index
 	PYTHONPATH=python:tests $(FRAMEWORKS)/bin/python -m pytest tests/long/frameworks/*.py
@@ -200,6 +204,17 @@ $(FRAMEWORKS)/.made: requirements/frameworks.txt $(VENV)/.tested-with
 	$(FRAMEWORKS)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	$(FRAMEWORKS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps \
 	    'torchtitan>=0.3,<0.4'
+	@touch $@
+
+# It sees the packages of $(VENV), whose PyTorch stays as it is.
+$(LIBRARIES)/.made: requirements/libraries.txt $(VENV)/.tested-with
+	$(PY) -m venv --clear --without-pip $(LIBRARIES)
+	$(PY) -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
+	    > $$(echo $(LIBRARIES)/lib/python3.*/site-packages)/outer.pth
+	$(PY) -c 'import torch; print("torch==" + torch.__version__.partition("+")[0])' \
+	    > $(LIBRARIES)/constraints.txt
+	$(LIBRARIES)/bin/python -m pip install --quiet --disable-pip-version-check \
+	    -c $(LIBRARIES)/constraints.txt -r $<
 	@touch $@
 
 $(VENV)/.built: $(RUST) $(VENV)/.demo

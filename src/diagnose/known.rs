@@ -23,9 +23,13 @@ struct Entry {
     remedy: String,
     /// The cycle, begun at any of its objects.
     steps: Vec<Shape>,
+    /// True if the cycle may go on after these steps, through modules of the program's own.
+    #[serde(default)]
+    goes_on: bool,
 }
 
-/// The conditions on one object of the cycle and its reference to the next.
+/// The conditions on one object of the cycle and its reference to the next; `*` stands for any
+/// characters, as of a generated name.
 #[derive(Debug, Deserialize)]
 struct Shape {
     r#type: Option<String>,
@@ -63,7 +67,11 @@ impl Entry {
     fn is(&self, leak: &Leak) -> bool {
         let steps = &leak.cycle;
         let count = steps.len();
-        count == self.steps.len()
+        let as_long = match self.goes_on {
+            true => count >= self.steps.len(),
+            false => count == self.steps.len(),
+        };
+        as_long
             && leak.cycle_omitted == 0
             && (0..count).any(|start| {
                 let turned = steps.iter().cycle().skip(start);
@@ -96,14 +104,41 @@ impl Shape {
             && self
                 .file
                 .as_ref()
-                .is_none_or(|end| file.is_some_and(|file| file.ends_with(&format!("/{end}"))))
+                .is_none_or(|end| file.is_some_and(|file| ends_with(&file, end)))
     }
 }
 
-/// True if nothing is asked, or this, however it is quoted.
+/// True if the path has this end.
+fn ends_with(path: &str, end: &str) -> bool {
+    let folders = end.matches('/').count() + 1;
+    let parts: Vec<&str> = path.rsplitn(folders + 1, '/').collect();
+    if parts.len() <= folders {
+        return false;
+    }
+    end.rsplit('/')
+        .zip(parts)
+        .all(|(end, name)| fits(name, end))
+}
+
+/// True if the name is the pattern, in which each `*` stands for any characters.
+fn fits(name: &str, pattern: &str) -> bool {
+    match pattern.split_once('*') {
+        None => name == pattern,
+        Some((before, after)) => name.strip_prefix(before).is_some_and(|rest| {
+            rest.char_indices()
+                .map(|(at, _)| at)
+                .chain([rest.len()])
+                .any(|at| fits(&rest[at..], after))
+        }),
+    }
+}
+
+/// True if nothing is asked, or what fits this, however it is quoted.
 fn agrees(asked: &Option<String>, text: &str) -> bool {
     let bare = |text: &str| text.replace(['\'', '`'], "");
-    asked.as_ref().is_none_or(|asked| bare(asked) == bare(text))
+    asked
+        .as_ref()
+        .is_none_or(|asked| fits(&bare(text), &bare(asked)))
 }
 
 /// The numbers of a version, without what follows them: `2.11.0+cu130` is 2, 11, 0.
@@ -172,6 +207,54 @@ mod tests {
         assert!(known(&decorated(edge, "0.2.9")).is_some());
         assert_eq!(known(&decorated(edge, "0.2.35")), None);
         assert_eq!(known(&decorated(edge, "0.10.0")), None);
+    }
+
+    #[test]
+    fn a_file_is_told_by_the_end_of_its_path() {
+        let generated = "torch_geometric.*_propagate_*.py";
+        let file = "/tmp/torch_geometric.nn.conv.gcn_conv_GCNConv_propagate_pvvpo6gr.py";
+        assert!(ends_with(file, generated));
+        assert!(!ends_with("/src/my_propagate_it.py", generated));
+        assert!(!ends_with(
+            "/torch_geometric.nn/my_propagate_it.py",
+            generated
+        ));
+        assert!(ends_with(
+            "/env/monai/networks/unet.py",
+            "monai/networks/unet.py"
+        ));
+        assert!(!ends_with(
+            "/env/mymonai/networks/unet.py",
+            "monai/networks/unet.py"
+        ));
+        assert!(!ends_with("unet.py", "unet.py"));
+    }
+
+    #[test]
+    fn a_cycle_may_go_on_only_where_its_entry_says_so() {
+        let mut leak = decorated("closure variable 'wrapped_fn'", "0.2.34");
+        let further = Step {
+            location: None,
+            ..leak.cycle[0].clone()
+        };
+        leak.cycle.push(further);
+        assert_eq!(known(&leak), None);
+        let mut entry = Entry {
+            goes_on: true,
+            steps: vec![Shape {
+                r#type: None,
+                label: None,
+                edge: Some("closure variable 'wrapped_fn'".into()),
+                file: Some("jaxtyping/_decorator.py".into()),
+            }],
+            ..serde_json::from_str(
+                r#"{"name": "", "library": "", "versions": [], "remedy": "", "steps": []}"#,
+            )
+            .unwrap()
+        };
+        assert!(entry.is(&leak));
+        entry.goes_on = false;
+        assert!(!entry.is(&leak));
     }
 
     #[test]

@@ -9,8 +9,8 @@ use crate::graph::{Cycle, LeakGraph};
 /// 16 hexadecimal digits: a hash of the cycle's types, reference names and code locations.
 ///
 /// What differs between two occurrences of the same bug is left out: addresses, positions in lists,
-/// numbers within dict keys, folders, packages (`__main__` has none), at which object the cycle was
-/// entered, and how often equal steps come again: a ring is as long as there was data, and so is
+/// numbers within dict keys, generated parts of names ([`without_generated`]), folders, packages
+/// (`__main__` has none), at which object the cycle was entered, and how often equal steps come again: a ring is as long as there was data, and so is
 /// what is left out of the middle of a long one. The line counts for the program's functions only: a
 /// frame's or traceback's is where it stopped, and a library's moves from version to version.
 pub fn signature(graph: &LeakGraph, cycle: &Cycle) -> String {
@@ -45,8 +45,8 @@ pub fn signature(graph: &LeakGraph, cycle: &Cycle) -> String {
 
 /// An object's type, name and place, as far as they are the same in each occurrence.
 fn shape(object: &Description) -> String {
-    let file = object.place.as_ref().map_or("", |place| {
-        place.file.rsplit(['/', '\\']).next().unwrap_or_default()
+    let file = &object.place.as_ref().map_or_else(String::new, |place| {
+        file_name(place.file.rsplit(['/', '\\']).next().unwrap_or_default())
     });
     let place = match (object.kind, &object.place) {
         (ObjectKind::Function | ObjectKind::Method, Some(place))
@@ -61,7 +61,103 @@ fn shape(object: &Description) -> String {
         (Some(class), _) if object.label == object.type_name => (class.clone(), class.clone()),
         _ => (within(file, &object.type_name), within(file, &object.label)),
     };
+    let (type_name, label) = (without_generated(&type_name), without_generated(&label));
     format!("{type_name}|{label}|{place}")
+}
+
+/// A file's name without what `tempfile` or a counter added: code that a library generates is in
+/// `package.module_name_pvvpo6gr.py` or `<eval_with_key>.12`. No module's own file has a dotted stem.
+fn file_name(name: &str) -> String {
+    if name.starts_with('<') {
+        return match name.rsplit_once('.') {
+            Some((before, number)) if before.ends_with('>') && is_decimal(number) => {
+                before.to_owned()
+            }
+            _ => name.to_owned(),
+        };
+    }
+    let random = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+    let Some(stem) = name.strip_suffix(".py") else {
+        return name.to_owned();
+    };
+    match stem.char_indices().rev().nth(8) {
+        Some((at, '_')) if stem.contains('.') && stem[at..].chars().all(random) => {
+            format!("{}_#.py", &stem[..at])
+        }
+        _ => name.to_owned(),
+    }
+}
+
+fn is_decimal(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// A name with `#` for each part that looks generated: a UUID, a word of eight or more hexadecimal
+/// digits of which one is decimal, five or more decimal digits in a row. Others may be part of an
+/// ordinary name: `layer2`, `block_12`.
+fn without_generated(name: &str) -> String {
+    let mut out = String::new();
+    let mut rest = name;
+    while let Some(first) = rest.chars().next() {
+        let word = word(rest);
+        if let Some(length) = uuid(rest) {
+            out.push('#');
+            rest = &rest[length..];
+        } else if word.is_empty() {
+            out.push(first);
+            rest = &rest[first.len_utf8()..];
+        } else if is_long_hexadecimal(word) {
+            out.push('#');
+            rest = &rest[word.len()..];
+        } else {
+            push_without_long_numbers(&mut out, word);
+            rest = &rest[word.len()..];
+        }
+    }
+    out
+}
+
+/// The ASCII letters and digits that a text begins with.
+fn word(text: &str) -> &str {
+    let end = text.find(|c: char| !c.is_ascii_alphanumeric());
+    &text[..end.unwrap_or(text.len())]
+}
+
+/// The length of the UUID that a text begins with.
+fn uuid(text: &str) -> Option<usize> {
+    let mut length = 0;
+    for (index, digits) in [8, 4, 4, 4, 12].into_iter().enumerate() {
+        if index > 0 {
+            length += text[length..].starts_with(['-', '_']).then_some(1)?;
+        }
+        let part = word(&text[length..]);
+        if part.len() != digits || !is_hexadecimal(part) {
+            return None;
+        }
+        length += digits;
+    }
+    Some(length)
+}
+
+fn is_hexadecimal(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+fn is_long_hexadecimal(word: &str) -> bool {
+    let digits = word.strip_prefix("0x").unwrap_or(word);
+    digits.len() >= 8 && is_hexadecimal(digits) && digits.bytes().any(|byte| byte.is_ascii_digit())
+}
+
+fn push_without_long_numbers(out: &mut String, word: &str) {
+    for part in word
+        .as_bytes()
+        .chunk_by(|a, b| a.is_ascii_digit() == b.is_ascii_digit())
+    {
+        match part {
+            [first, ..] if first.is_ascii_digit() && part.len() >= 5 => out.push('#'),
+            _ => out.extend(part.iter().map(|&byte| char::from(byte))),
+        }
+    }
 }
 
 /// A class's name without the module that its file stands for: the program's own classes have no
@@ -84,7 +180,7 @@ fn normal(name: &ReferenceName) -> String {
         ReferenceName::Index(_) => "[]".to_owned(),
         ReferenceName::Key(key) => {
             let mut text = String::new();
-            for c in key.chars() {
+            for c in without_generated(key).chars() {
                 if !c.is_ascii_digit() {
                     text.push(c);
                 } else if !text.ends_with('#') {
@@ -93,13 +189,13 @@ fn normal(name: &ReferenceName) -> String {
             }
             format!("[{text}]")
         }
-        other => other.to_string(),
+        other => without_generated(&other.to_string()),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{signature, within};
+    use super::{file_name, normal, signature, within, without_generated};
     use crate::capture::{Description, ReferenceName};
     use crate::cpython::ObjectKind;
     use crate::graph::{Cycle, LeakEdge, LeakGraph, LeakNode};
@@ -172,6 +268,77 @@ mod tests {
             within("train.py", "class train.Model"),
             within("train.py", "class Model")
         );
+    }
+
+    #[test]
+    fn generated_parts_of_names_are_left_out() {
+        let same = [
+            ("state_a81705df-85de-4526-a864-ff96b5054839", "state_#"),
+            ("state_a81705df_85de_4526_a864_ff96b5054839", "state_#"),
+            ("hook_7f6a9da90f40", "hook_#"),
+            ("hook_0x7f6a9da90f40", "hook_#"),
+            ("_f81d4fae7dec11d0a76500a0c91e6bf6", "_#"),
+            ("class train.FSDP_140233", "class train.FSDP_#"),
+            ("Model140233456.forward", "Model#.forward"),
+        ];
+        for (name, expected) in same {
+            assert_eq!(without_generated(name), expected);
+        }
+    }
+
+    #[test]
+    fn ordinary_names_stay() {
+        let names = [
+            "layer2",
+            "block_12",
+            "conv2d_1x1",
+            "year_2026",
+            "deadbeef",
+            "effaced_facade",
+            "float8_e4m3fn",
+            "a-b-c-d-e",
+            "abcd123-ab12",
+            "été_größe",
+            "closure variable 'self'",
+            "function Net.__init__.<locals>.<lambda>",
+            "_ad5f00e",
+            "resume_in_forward_at_1234",
+            "",
+        ];
+        for name in names {
+            assert_eq!(without_generated(name), name);
+        }
+    }
+
+    #[test]
+    fn a_generated_name_changes_no_signature() {
+        let node = ("train.Node", "train.Node");
+        let one = ring(&[node], &["state_a81705df-85de-4526-a864-ff96b5054839"]);
+        let other = ring(&[node], &["state_0b6ad9f2-1c55-4b1e-9d1c-5e2f6ac0a711"]);
+        assert_eq!(one, other);
+        assert_ne!(ring(&[node], &["layer1"]), ring(&[node], &["layer2"]));
+        let key = |text: &str| normal(&ReferenceName::Key(text.to_owned()));
+        assert_eq!(key("'a81705df_state'"), key("'0b6ad9f2_state'"));
+        assert_eq!(key("'layer1'"), key("'layer22'"));
+        assert_ne!(key("'layer1'"), key("'stage1'"));
+    }
+
+    #[test]
+    fn a_generated_file_is_the_same_in_each_process() {
+        let file = "torch_geometric.nn.conv.gcn_conv_GCNConv_propagate_pvvpo6gr.py";
+        let other = "torch_geometric.nn.conv.gcn_conv_GCNConv_propagate_3ba_lcgx.py";
+        assert_eq!(file_name(file), file_name(other));
+        assert_eq!(file_name("<eval_with_key>.12"), "<eval_with_key>");
+        for name in [
+            "train_resnet50.py",
+            "my_trainers.py",
+            "<stdin>",
+            "a.b.py",
+            "x",
+            "ü.é_12345678.pyc",
+        ] {
+            assert_eq!(file_name(name), name);
+        }
     }
 
     #[test]

@@ -77,6 +77,17 @@ fn steps<'a>(
     types.zip(cycle.edges.iter().map(|&edge| &graph[edge].name))
 }
 
+/// How many references of a cycle are attributes that a user of their owner does not know.
+fn private_names(graph: &LeakGraph, cycle: &Cycle) -> usize {
+    let names = cycle.edges.iter().map(|&edge| &graph[edge].name);
+    names
+        .filter(|name| match name {
+            ReferenceName::Attribute(name) => name.starts_with('_') && !name.starts_with("__"),
+            _ => false,
+        })
+        .count()
+}
+
 /// A shortest cycle through a reference; `None` if it is in none.
 pub fn cycle_through(graph: &LeakGraph, edge: EdgeIndex) -> Option<Cycle> {
     let (from, to) = graph.edge_endpoints(edge)?;
@@ -99,22 +110,32 @@ fn shortest_through(
     inside: impl Fn(NodeIndex) -> bool,
 ) -> Option<(u32, Cycle)> {
     let from_anchor = distances(graph, &[anchor], Direction::Outgoing, inside);
-    let (total, closing, last) = graph
+    let closing: Vec<_> = graph
         .edges_directed(anchor, Direction::Incoming)
         .filter_map(|edge| {
             let distance = from_anchor.distance[edge.source().index()]?;
-            Some((
-                distance.saturating_add(cost(graph, edge.id())),
-                edge.id(),
-                edge.source(),
-            ))
+            let total = distance.saturating_add(cost(graph, edge.id()));
+            Some((total, edge.id(), edge.source()))
         })
-        .min()?;
-    let mut edges = from_anchor.path_to(graph, last);
-    edges.push(closing);
-    let nodes = edges
-        .iter()
-        .filter_map(|&edge| Some(graph.edge_endpoints(edge)?.0))
         .collect();
-    Some((total, Cycle { nodes, edges }))
+    let least = closing.iter().map(|(total, _, _)| *total).min()?;
+    closing
+        .into_iter()
+        .filter(|(total, _, _)| *total == least)
+        .map(|(_, closing, last)| {
+            let mut edges = from_anchor.path_to(graph, last);
+            edges.push(closing);
+            let nodes = edges
+                .iter()
+                .filter_map(|&edge| Some(graph.edge_endpoints(edge)?.0))
+                .collect();
+            (closing, Cycle { nodes, edges })
+        })
+        .min_by(|(closing, cycle), (other_closing, other)| {
+            private_names(graph, cycle)
+                .cmp(&private_names(graph, other))
+                .then_with(|| steps(graph, cycle).cmp(steps(graph, other)))
+                .then_with(|| closing.cmp(other_closing))
+        })
+        .map(|(_, cycle)| (least, cycle))
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::model::report::{Buffer, Cut, Leak, Location, Occurrence};
+use crate::model::report::{Buffer, Cut, Leak, Library, Location, Occurrence};
 use crate::model::shared::{OTHERS, SETS};
 use crate::model::words::{buffer_count, counted, element_type, grouped, human_bytes, name, utc};
 
@@ -161,14 +161,20 @@ fn nowhere(leak: &Leak) -> &'static str {
     }
 }
 
+/// A library by name and version: `torch 2.11.0`.
+pub fn with_version(library: &Library) -> String {
+    let own = name(&library.name, NAME);
+    match &library.version {
+        Some(version) => format!("{own} {}", name(version, NAME)),
+        None => own,
+    }
+}
+
 /// The library that the leak belongs to and the known leak that it matches, or that neither is known.
 pub fn whose(leak: &Leak) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(library) = &leak.library {
-        let mut line = format!("In a library: {}", name(&library.name, NAME));
-        if let Some(version) = &library.version {
-            line += &format!(" {}", name(version, NAME));
-        }
+        let mut line = format!("In a library: {}", with_version(library));
         if let Some(location) = &library.your_line {
             line += &format!("; your nearest line: {}", place(location));
         }

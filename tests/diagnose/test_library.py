@@ -163,3 +163,41 @@ def test_pytorchs_own_leaks_are_known() -> None:
     make()
     without = cyclescope.find_tensor_cycles(devices="any", ignore=["torch"])
     assert without.leaks == []
+
+
+def test_the_warning_of_a_known_leak_names_the_library_and_the_remedy(
+    caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    torch = pytest.importorskip("torch", reason="a leak of PyTorch itself")
+    from torch.utils._pytree import tree_flatten
+
+    def flatten() -> None:
+        batch = [torch.zeros(2**18)]
+        tree_flatten(batch, is_leaf=lambda node: node is batch)
+
+    with cyclescope.warn_tensor_cycles(devices="any", report_dir=tmp_path):
+        flatten()
+        gc.collect()
+    (warning,) = (message for message in caplog.messages if "reference cycle" in message)
+    version = importlib.metadata.version("torch").split("+")[0]
+    assert f"; a known leak of torch {version}" in warning
+    assert "Pass an `is_leaf` that captures no tensors." in warning
+    assert len(warning.splitlines()) == 1
+
+
+def test_pytest_raises_beside_a_tensor_is_known_and_del_is_its_remedy() -> None:
+    def function(*, let_go: bool) -> None:
+        held = numpy.zeros(2**20, numpy.uint8)
+        with pytest.raises(ValueError, match="no") as e:
+            raise ValueError("no" if held.any() else "no, it is empty")
+        assert e.type is ValueError
+        if let_go:
+            del e
+
+    function(let_go=False)
+    (leak,) = cyclescope.find_tensor_cycles(devices="any").leaks
+    assert leak.known is not None
+    assert (leak.known.name, leak.library) == ("pytest-raises-frame", None)
+    assert "`del e`" in leak.advice
+    function(let_go=True)
+    assert cyclescope.find_tensor_cycles(devices="any").leaks == []

@@ -9,11 +9,16 @@ The fixtures about PyTorch are compared with those that have the same version of
 from __future__ import annotations
 
 import functools
+import importlib
+import itertools
 import json
 import os
+import random
 import shutil
 import subprocess
 import sys
+import uuid
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -147,7 +152,7 @@ def signatures(said: Table) -> dict[str, list[str]]:
 class Stage:
     def __init__(self, held: object) -> None:
         self.held = held
-        self.next = self
+        self.next: object = self
 
 
 def ring(length: int) -> cyclescope.Leak:
@@ -165,3 +170,84 @@ def ring(length: int) -> cyclescope.Leak:
 def test_a_ring_is_the_same_bug_at_any_length(length: int) -> None:
     with common.collector_paused():
         assert ring(length).signature == ring(2).signature
+
+
+def signature_of(make: Callable[[], object]) -> str:
+    make()
+    (leak,) = cyclescope.find_tensor_cycles(devices="any").leaks
+    return leak.signature
+
+
+METRIC = """
+class Metric:
+    def __init__(self, held, names):
+        self.held = held
+        for name in names:
+            setattr(self, name, self.wrapped(name))
+
+    def wrapped(self, name):
+        return lambda: (self, name)
+"""
+
+
+@pytest.mark.usefixtures("small_heap", "collector_paused")
+def test_a_leak_of_several_cycles_is_the_same_bug_in_whichever_order_they_were_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a library's own object, cycles alike are one leak."""
+    folder = tmp_path / "lib" / "site-packages"
+    folder.mkdir(parents=True)
+    (folder / "standin_metric.py").write_text(METRIC)
+    monkeypatch.syspath_prepend(folder)
+    kind = importlib.import_module("standin_metric").Metric
+    sys.modules.pop("standin_metric")
+    orders = list(itertools.permutations(["compute", "reset", "update"]))
+
+    def made(order: tuple[str, ...]) -> str:
+        return signature_of(lambda: kind(numpy.zeros(2**16), order))
+
+    assert {made(order) for order in orders} == {made(orders[0])}
+
+
+def named(name: str) -> None:
+    stage = Stage(numpy.zeros(2**16))
+    stage.next = None
+    setattr(stage, name, stage)
+
+
+def keyed(name: str) -> None:
+    stage = Stage(numpy.zeros(2**16))
+    stage.next = {name: stage}
+
+
+def typed(name: str) -> None:
+    stage = type(name, (Stage,), {"size": Stage.__init__})
+    stage(numpy.zeros(2**16))
+
+
+GENERATED = {
+    "UUID": lambda: f"state_key_{uuid.uuid4()}",
+    "UUID without dashes": lambda: f"hook_{uuid.uuid4().hex}",
+    "address": lambda: f"node_{random.getrandbits(47) | 1 << 46:#x}",
+    "id": lambda: f"_FSDP_{random.randrange(10**5, 10**15)}",
+}
+"""Names that are others in each process."""
+
+
+@pytest.mark.usefixtures("small_heap", "collector_paused")
+@pytest.mark.parametrize("kind", GENERATED)
+@pytest.mark.parametrize("make", [named, keyed, typed])
+def test_a_generated_name_is_the_same_bug_in_each_process(
+    make: Callable[[str], object], kind: str
+) -> None:
+    names = {GENERATED[kind]() for _ in range(20)}
+    assert len(names) > 1
+    assert len({signature_of(functools.partial(make, name)) for name in names}) == 1
+
+
+@pytest.mark.usefixtures("small_heap", "collector_paused")
+@pytest.mark.parametrize("make", [named, typed])
+def test_ordinary_names_are_bugs_of_their_own(make: Callable[[str], object]) -> None:
+    names = ["layer1", "layer2", "conv2d_1", "resnet50", "resnet101", "_cafe", "decade", "x_1234"]
+    said = {signature_of(functools.partial(make, name)) for name in names}
+    assert len(said) == len(names)

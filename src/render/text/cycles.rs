@@ -1,6 +1,7 @@
 //! The leak trace: a report as text for a terminal, narrow and in the order in which it is needed.
 
 use super::processes::table_of_processes;
+use crate::diagnose::known::normal;
 use crate::diagnose::patterns::PATTERNS;
 use crate::model::report::{Collection, Leak, Process, Report};
 use crate::model::words::{counted, human_bytes, name, utc};
@@ -8,7 +9,7 @@ use crate::render::diagram;
 use crate::render::lines::{Ink, Lines, WIDTH};
 use crate::render::sentences::{
     NAME, advice_is_fix, also_held, fix, freed_beyond_held, frozen, held, place, reference, seen,
-    size_and_cycle, title, whose,
+    size_and_cycle, title, whose, with_version,
 };
 use crate::render::source::{changed_lines, clipped, fix_command, numbered};
 
@@ -52,11 +53,25 @@ pub fn colored_trace(report: &Report, color: bool) -> String {
     text
 }
 
-/// The leak in one line, for a log: bytes, how often, the cycle, and where to cut it.
+/// The leak in one line, for a log: bytes, how often, the cycle, and where to cut it; of a known leak
+/// of a library, what its user can do.
 pub fn one_line(leak: &Leak) -> String {
     let mut line = size_and_cycle(leak);
     if !leak.summary.is_empty() {
         line += &format!(": {}", name(&leak.summary, NAME));
+    }
+    if let Some(known) = &leak.known {
+        let whose = match &leak.library {
+            Some(library) if normal(&library.name) == normal(&known.library) => {
+                with_version(library)
+            }
+            _ => name(&known.library, NAME),
+        };
+        line += &format!(
+            "; a known leak of {whose}: {}",
+            name(&leak.advice.text, 1000)
+        );
+        return line;
     }
     if let Some(cut) = leak.cuts.first() {
         let verb = if cut.proven { "cut" } else { "look at" };
@@ -67,6 +82,9 @@ pub fn one_line(leak: &Leak) -> String {
         if leak.cuts.len() > 1 {
             line += &format!(" and {} more", leak.cuts.len() - 1);
         }
+    }
+    if let Some(library) = &leak.library {
+        line += &format!("; in {}", with_version(library));
     }
     line
 }
@@ -220,7 +238,7 @@ fn give_advice(out: &mut Lines, leak: &Leak) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::report::Buffer;
+    use crate::model::report::{Buffer, Known, Library};
     use crate::model::shared::Shared;
     use crate::model::words::printable;
     use crate::render::samples;
@@ -368,6 +386,34 @@ mod tests {
         for leak in &samples::hostile().leaks {
             assert_eq!(one_line(leak).lines().count(), 1);
         }
+    }
+
+    #[test]
+    fn one_line_of_a_librarys_leak_names_the_library_and_the_remedy() {
+        let mut leak = samples::callback().leaks.remove(0);
+        leak.library = Some(Library {
+            name: "accelerate".into(),
+            version: Some("1.15.0".into()),
+            your_line: None,
+        });
+        assert!(one_line(&leak).ends_with("(train/awaitable.py:31); in accelerate 1.15.0"));
+        leak.known = Some(Known {
+            name: "accelerate-hooked-forward".into(),
+            library: "accelerate".into(),
+            versions: vec!["1.15.0".into()],
+            fixed_in: None,
+            link: None,
+            remedy: String::new(),
+        });
+        leak.advice.text = "Call `remove_hook_from_module`\nbefore dropping the model.".into();
+        let line = one_line(&leak);
+        assert_eq!(line.lines().count(), 1);
+        assert!(
+            line.contains("; a known leak of accelerate 1.15.0: Call `remove_hook_from_module`"),
+            "{line}"
+        );
+        leak.library = None;
+        assert!(one_line(&leak).contains("; a known leak of accelerate: Call"));
     }
 
     #[test]

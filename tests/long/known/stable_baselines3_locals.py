@@ -1,0 +1,16 @@
+"""stable_baselines3: a callback gets `locals()` of `learn`, among which is the callback."""
+
+import torch._dynamo  # noqa: F401  # or the first optimizer leaks as well
+from stable_baselines3 import PPO
+from stable_baselines3.common.callbacks import CheckpointCallback
+
+
+def leak() -> None:
+    PPO("MlpPolicy", "CartPole-v1", n_steps=64, n_epochs=1, device="cpu").learn(64)
+
+
+def remedied() -> None:
+    callback = CheckpointCallback(10**6, "/nowhere")
+    model = PPO("MlpPolicy", "CartPole-v1", n_steps=64, n_epochs=1, device="cpu")
+    model.learn(64, callback=callback)
+    callback.locals = {}
