@@ -273,8 +273,8 @@ impl Inspector {
         started: Instant,
     ) -> Report {
         let leaks = found.into_iter().map(Found::into_leak).collect();
-        collection.pause_us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
         collection.importing = importing(py, &self.builtins);
+        collection.pause_us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
         let mut report = Report::new(self.process_now(py), now(), collection);
         report.leaks = leaks;
         report.sort_leaks();

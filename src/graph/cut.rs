@@ -111,11 +111,19 @@ fn best_cuts(graph: &LeakGraph, cycle: &Cycle) -> Option<(bool, Vec<EdgeIndex>)>
     } else {
         candidates.retain(|&(rank, ..)| rank < PLUMBING);
     }
-    // What the program wants to keep is not cut as long as another reference of the program can be.
+    // What the program wants to keep is not cut as long as another reference of the program can be. Those of a class
+    // are none: it needs its attributes, and is a cycle anyhow.
+    let is_of_class = |edge: EdgeIndex| {
+        let owner = graph.edge_endpoints(edge).map(|(from, _)| &graph[from]);
+        owner.is_some_and(|owner| owner.description.kind == ObjectKind::Class)
+    };
     let can_be_cut = |&(rank, .., edge): &(u32, Reverse<usize>, EdgeIndex)| {
         rank < PLUMBING && !is_content(graph, edge)
     };
-    if candidates.iter().any(can_be_cut) {
+    if candidates
+        .iter()
+        .any(|candidate| can_be_cut(candidate) && !is_of_class(candidate.2))
+    {
         candidates.retain(can_be_cut);
     }
     candidates.sort_unstable();

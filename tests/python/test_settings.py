@@ -20,6 +20,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "project" / "src"
     folder.mkdir(parents=True)
     monkeypatch.chdir(folder)
+    monkeypatch.delenv("CYCLESCOPE_MIN_BYTES", raising=False)
     gc.collect()
     return folder.parent
 
