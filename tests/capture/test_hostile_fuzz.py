@@ -195,7 +195,7 @@ def fail(it: Any, survivors: list[Any]) -> None:
 
 
 def look(it: Any, survivors: list[Any]) -> None:
-    cyclescope.find_tensor_cycles(devices="any")
+    cyclescope.find_tensor_cycles(devices="any", frozen=False)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -233,7 +233,7 @@ def test_no_heap_harms_or_is_harmed(lot: int) -> None:
         try:
             if seed % 3:
                 with Alarm.set():
-                    report = cyclescope.find_tensor_cycles(devices="any")
+                    report = cyclescope.find_tensor_cycles(devices="any", frozen=False)
                 reports = [report]
             else:
                 reports = []

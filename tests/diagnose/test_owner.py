@@ -169,7 +169,7 @@ def found(make: Callable[[], object]) -> cyclescope.CycleReport:
     """The leaks that a call leaves behind."""
     gc.collect()
     make()
-    report = cyclescope.find_tensor_cycles(devices="any")
+    report = cyclescope.find_tensor_cycles(devices="any", frozen=False)
     assert report.leaks, "the program is to leak"
     return report
 
@@ -180,7 +180,7 @@ def check_is_of(library: str, make: Callable[[], object]) -> None:
     assert set(names) == {library}, report
     assert report.yours == []
     make()
-    assert cyclescope.find_tensor_cycles(devices="any", ignore=[library]).leaks == []
+    assert cyclescope.find_tensor_cycles(devices="any", frozen=False, ignore=[library]).leaks == []
 
 
 def check_is_no_librarys(
@@ -192,7 +192,7 @@ def check_is_no_librarys(
     assert "In a library" not in text
     assert "not by your code" not in text
     make()
-    still = cyclescope.find_tensor_cycles(devices="any", ignore=list(others))
+    still = cyclescope.find_tensor_cycles(devices="any", frozen=False, ignore=list(others))
     assert len(still.leaks) == len(report.leaks)
 
 

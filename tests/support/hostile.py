@@ -104,7 +104,7 @@ def array() -> Any:
 def found() -> cyclescope.CycleReport:
     """What is found with the alarm set, and rendered in every form."""
     with Alarm.set():
-        report = cyclescope.find_tensor_cycles(devices="any")
+        report = cyclescope.find_tensor_cycles(devices="any", frozen=False)
         render(report)
     return report
 

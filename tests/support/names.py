@@ -126,7 +126,7 @@ def check(case: Case) -> None:
         pytest.skip("is about PyTorch, which is not installed")
     with common.collector_paused():
         case.program()
-        report = cyclescope.find_tensor_cycles(devices="any")
+        report = cyclescope.find_tensor_cycles(devices="any", frozen=False)
     leaks = [leak for leak in report.leaks if case.cycle in turns(leak)]
     assert leaks, "\n".join(map(str, report.leaks))
     (leak,) = leaks

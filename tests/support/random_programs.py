@@ -227,7 +227,7 @@ def freed_by(program: Program, cuts: set[str], lost: set[int]) -> bool:
 def check_report(program: Program) -> None:
     """Bytes, cycles, cuts and what leaks have in common are as the account has them."""
     alive = build(program)
-    report = cyclescope.find_tensor_cycles(devices="any")
+    report = cyclescope.find_tensor_cycles(devices="any", frozen=False)
 
     lost = garbage(program)
     expected = {8 * (i + 1) for i, owner in enumerate(program.arrays) if owner in lost}
@@ -245,7 +245,7 @@ def check_report(program: Program) -> None:
         }
         assert set(leak.also_held_by) == shared
     check_cuts(program, report, lost)
-    assert not cyclescope.find_tensor_cycles(devices="any").leaks
+    assert not cyclescope.find_tensor_cycles(devices="any", frozen=False).leaks
     del alive
     gc.collect()
 
@@ -278,7 +278,10 @@ def watched() -> None:
 def check_aftermath(program: Program) -> None:
     """Nothing is kept alive, nothing freed too early, and no reference is too many or too few."""
     expected = aftermath(program, gc.collect)
-    assert aftermath(program, lambda: cyclescope.find_tensor_cycles(devices="any")) == expected
+    assert (
+        aftermath(program, lambda: cyclescope.find_tensor_cycles(devices="any", frozen=False))
+        == expected
+    )
     assert aftermath(program, watched) == expected
     assert gc.garbage == []
 
