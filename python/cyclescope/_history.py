@@ -107,6 +107,8 @@ def frames_of(
         end: When all of the garbage was destroyed.
     """
     earliest, latest = began - CLOCK_ERROR_US, end + CLOCK_ERROR_US
+    # What was inspected had been allocated before.
+    newest = began + CLOCK_ERROR_US
     current: dict[str, Any] | None = None
     freed: list[dict[str, Any] | None] = []
     for entry in entries:
@@ -120,7 +122,8 @@ def frames_of(
         elif (
             action == "free_requested" and entry["addr"] <= pointer < entry["addr"] + entry["size"]
         ):
-            if earliest <= entry.get("time_us", 0) <= latest:
+            allocated = 0 if current is None else current.get("time_us", 0)
+            if earliest <= entry.get("time_us", 0) <= latest and allocated <= newest:
                 freed.append(current)
             current = None
     # Without a free in that interval, the memory may still be allocated.

@@ -201,6 +201,16 @@ def test_the_stack_is_that_of_the_allocation_freed_by_the_collection() -> None:
     assert look(*entries) == STACK
 
 
+def test_an_allocation_after_the_inspection_began_is_another() -> None:
+    entries = [
+        entry("alloc", AT, 4096, 9_000_000),
+        entry("free_requested", AT, 4096, 10_049_000),
+        entry("alloc", AT, 4096, 10_050_200, line=99),
+        entry("free_requested", AT, 4096, 10_050_300),
+    ]
+    assert look(*entries) == STACK
+
+
 def test_memory_that_is_still_there_is_found() -> None:
     assert look(entry("alloc", AT, 4096, 3_000_000)) == STACK
 
