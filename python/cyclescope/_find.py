@@ -64,8 +64,10 @@ def find_tensor_cycles(
     """
     with Uncollected():
         from cyclescope import _native
+        from cyclescope._settings import check_min_bytes
         from cyclescope._watch import at_least, resolve
 
+        check_min_bytes(min_bytes)
         if redact:
             _native.redact()
         way_out = "Pass find_tensor_cycles(devices='any')"
@@ -91,8 +93,10 @@ def assert_no_tensor_cycles(
     __tracebackhide__ = True
     with Uncollected():
         from cyclescope import _native
+        from cyclescope._settings import check_min_bytes
         from cyclescope._watch import at_least, resolve
 
+        check_min_bytes(min_bytes)
         way_out = "Pass assert_no_tensor_cycles(devices='any')"
         found = _native.find(*resolve(devices, ignore, "any", way_out))
         report = at_least(min_bytes, found)

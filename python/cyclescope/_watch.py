@@ -286,12 +286,7 @@ def resolve(
 
 
 def at_least(min_bytes: int, report: CycleReport) -> CycleReport:
-    """The report without leaks that held less.
-
-    Raises:
-        ValueError: If ``min_bytes`` is not a number of bytes.
-    """
-    check_min_bytes(min_bytes)
+    """The report without leaks that held less."""
     large = [leak.signature for leak in report.leaks if leak.bytes_held >= min_bytes]
     return report if len(large) == len(report.leaks) else _native.select(report, large)
 

@@ -92,7 +92,7 @@ pub(super) fn importing(py: Python<'_>, builtins: &Builtins) -> Option<String> {
 fn is_being_imported(builtins: &Builtins, module: &Bound<'_, PyAny>) -> bool {
     let spec = || {
         let names = module.cast_exact::<PyModule>().ok()?.dict();
-        let spec = names.get_item(intern!(module.py(), "__spec__")).ok()??;
+        let spec = find_item("__spec__", |f| dict_items(names.as_any(), f))?;
         attributes::attribute(builtins, &spec, "_initializing")
     };
     spec().is_some_and(|flag| flag.is(PyBool::new(module.py(), true)))

@@ -34,29 +34,32 @@ impl GcModule {
         let get_debug = BuiltinFunction::of(&module, "get_debug", ffi::METH_NOARGS)?;
         let (first, second, third) = module.getattr("get_threshold")?.call0()?.extract()?;
         let thresholds = [first, second, third];
+        let get_freeze_count =
+            BuiltinFunction::of(&module, "get_freeze_count", ffi::METH_NOARGS).ok();
+        let is_any_frozen = count_frozen(py, get_freeze_count) > 0;
         Ok(Self {
-            state: GcState::find(py, &garbage, &callbacks, thresholds, get_debug),
+            state: GcState::find(
+                py,
+                &garbage,
+                &callbacks,
+                thresholds,
+                get_debug,
+                is_any_frozen,
+            ),
             callbacks: callbacks.unbind(),
             collect: module.getattr("collect")?.unbind(),
             get_objects: module.getattr("get_objects")?.unbind(),
             get_stats: module.getattr("get_stats")?.unbind(),
             get_debug,
-            get_freeze_count: BuiltinFunction::of(&module, "get_freeze_count", ffi::METH_NOARGS)
-                .ok(),
+            get_freeze_count,
         })
     }
 
     /// The objects of the permanent generation, which `gc.freeze()` excluded from collections; borrowed. None if it is
     /// not known where they are, or there is no memory to list them.
     pub fn frozen(&self, py: Python<'_>) -> Vec<*mut ffi::PyObject> {
-        let count = self
-            .get_freeze_count
-            // SAFETY: attached. It makes no object but a number.
-            .map_or(0, |count| unsafe {
-                count.call_unchecked(std::ptr::null_mut())
-            });
-        match (&self.state, usize::try_from(count)) {
-            (Some(state), Ok(count @ 1..)) => state.frozen(py, count).unwrap_or_default(),
+        match (&self.state, count_frozen(py, self.get_freeze_count)) {
+            (Some(state), count @ 1..) => state.frozen(py, count).unwrap_or_default(),
             _ => Vec::new(),
         }
     }
@@ -116,6 +119,13 @@ impl GcModule {
         };
         Ok(objects.cast_into::<PyList>()?)
     }
+}
+
+/// How many objects are frozen, as `gc.get_freeze_count` says; 0 if that cannot be asked.
+fn count_frozen(_py: Python<'_>, get_freeze_count: Option<BuiltinFunction>) -> usize {
+    // SAFETY: attached. It makes no object but a number.
+    let count = get_freeze_count.map(|ask| unsafe { ask.call_unchecked(std::ptr::null_mut()) });
+    count.map_or(0, |count| usize::try_from(count).unwrap_or(0))
 }
 
 /// Calls `f`, in which no allocation begins a collection, and so runs a finalizer: before CPython 3.12 each one may

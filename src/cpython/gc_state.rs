@@ -51,6 +51,7 @@ impl GcState {
         callbacks: &Bound<'_, PyList>,
         thresholds: [c_int; GENERATIONS],
         get_debug: BuiltinFunction,
+        is_any_frozen: bool,
     ) -> Option<Self> {
         if !HeadLayout::new(py).is_known() {
             return None;
@@ -87,7 +88,7 @@ impl GcState {
             let next = behind + usize::from(word(behind) == generations as usize);
             is_generational.then_some(Self {
                 generations,
-                permanent: permanent(words.add(next).cast()),
+                permanent: permanent(words.add(next).cast(), is_any_frozen),
                 collecting: words.add(collecting).cast(),
                 get_debug,
             })
@@ -151,16 +152,22 @@ impl GcState {
     }
 }
 
-/// The permanent generation, if that is what lies here: it has neither a threshold nor a count.
+/// The permanent generation, if that is what lies here: it has neither a threshold nor a count, and as long as nothing
+/// is frozen it refers to itself alone, so that nothing else has to be read.
 ///
 /// # Safety
 /// Attached, and this is a part of the interpreter's state, of which all that was known has been as expected.
-unsafe fn permanent(generation: *mut Generation) -> Option<*mut CollectorHead> {
+unsafe fn permanent(
+    generation: *mut Generation,
+    is_any_frozen: bool,
+) -> Option<*mut CollectorHead> {
     // SAFETY: by this function's contract. In every CPython that has such a list, it lies here.
     unsafe {
         let head = &raw mut (*generation).head;
-        let is_list =
-            (*generation).threshold == 0 && (*generation).count == 0 && (*head).is_linked();
+        let is_alone = || (*head).next() == head && (*head).previous() == head;
+        let is_list = (*generation).threshold == 0
+            && (*generation).count == 0
+            && (is_alone() || (is_any_frozen && (*head).is_linked()));
         is_list.then_some(head)
     }
 }
