@@ -7,7 +7,7 @@ use pyo3::types::PyList;
 
 use super::Csr;
 use crate::cpython::{
-    Builtins, Layouts, ListLayout, ObjectKind, TypeTable, Verdict, for_each_referent,
+    Builtins, Layouts, ListLayout, ObjectKind, TypeTable, Verdict, for_each_counted,
     reference_count,
 };
 use crate::memory::Marks;
@@ -322,7 +322,7 @@ impl<'py, C: Fn(*mut ffi::PyTypeObject) -> Verdict> Reader<'_, 'py, C> {
         unsafe {
             let layouts = self.layouts;
             if !layouts.visit(object, facts.form, |it| targets.push(it as usize)) {
-                for_each_kept(object, facts.kind, traverse, &mut |target| {
+                for_each_kept(self.builtins, object, facts.kind, traverse, &mut |target| {
                     targets.push(target as usize);
                 });
             }
@@ -485,7 +485,7 @@ unsafe fn matters(
             return false;
         }
         let mut holds = false;
-        for_each_kept(object, facts.kind, traverse, &mut |target| {
+        for_each_kept(builtins, object, facts.kind, traverse, &mut |target| {
             let ty = ffi::Py_TYPE(target);
             if !holds && ty != &raw mut ffi::PyUnicode_Type {
                 let facts = table.facts(builtins, classify, ty);
@@ -496,13 +496,14 @@ unsafe fn matters(
     }
 }
 
-/// As [`for_each_referent`], and the values of a dict that its `tp_traverse` does not visit: since 3.13,
+/// As [`for_each_counted`], and the values of a dict that its `tp_traverse` does not visit: since 3.13,
 /// those of an instance's `__dict__` while they still lie in the instance, which visits them itself
 /// (`dict_traverse` in Objects/dictobject.c). The dict keeps them all the same when the instance goes.
 ///
 /// # Safety
-/// As for [`for_each_referent`]; `kind` is that of the object.
+/// As for [`for_each_counted`].
 unsafe fn for_each_kept(
+    builtins: &Builtins,
     object: *mut ffi::PyObject,
     kind: ObjectKind,
     traverse: ffi::traverseproc,
@@ -511,7 +512,7 @@ unsafe fn for_each_kept(
     let mut visited = false;
     // SAFETY: by this function's contract; a dict's values are its own while no code of others runs.
     unsafe {
-        for_each_referent(object, traverse, &mut |target| {
+        for_each_counted(builtins, object, kind, traverse, &mut |target| {
             visited = true;
             f(target);
         });

@@ -4,9 +4,7 @@ use pyo3::ffi;
 use rustc_hash::FxHashMap;
 
 use super::{Snapshot, SnapshotObject};
-use crate::cpython::{
-    Builtins, ObjectKind, TypeTable, Verdict, for_each_referent, reference_count,
-};
+use crate::cpython::{Builtins, ObjectKind, TypeTable, Verdict, for_each_counted, reference_count};
 
 /// An object outside the garbage with more references than this is not asked whether the garbage
 /// alone holds it: it is a class, a module or another fixture of the program.
@@ -68,7 +66,7 @@ pub unsafe fn capture(
         let objects = &mut snapshot.objects;
         // SAFETY: as above; the visitor touches only our own data and reads types and counts.
         unsafe {
-            for_each_referent(object, traverse, &mut |target| {
+            for_each_counted(builtins, object, facts.kind, traverse, &mut |target| {
                 if index.contains_key(&(target as usize)) {
                     edges.push((from, target as usize));
                     return;

@@ -2,7 +2,10 @@
 
 use pyo3::ffi;
 
-use crate::cpython::{Builtins, TypeTable, Verdict, for_each_referent, reference_count};
+use crate::cpython::{
+    Builtins, TypeTable, Verdict, counts_are_known, for_each_counted, for_each_referent,
+    reference_count,
+};
 use crate::memory::Marks;
 
 /// A mark begins as the number of references from outside, or as this if there are more.
@@ -47,7 +50,7 @@ pub unsafe fn unreachable(
     for &object in objects {
         // SAFETY: live and attached, by this function's contract.
         unsafe {
-            walk.for_each_target(object, |target| {
+            walk.for_each_counted_target(object, |target| {
                 // Where there are too many to count, the object is never garbage.
                 marks.change(target, |mark| {
                     if *mark < MANY {
@@ -100,6 +103,30 @@ struct Walk<'a, C> {
 }
 
 impl<C: Fn(*mut ffi::PyTypeObject) -> Verdict> Walk<'_, C> {
+    /// Calls `f` with the address of each referent, as often as the referent's count has the reference; not at all if
+    /// that cannot be told.
+    ///
+    /// # Safety
+    /// As for [`for_each_referent`].
+    unsafe fn for_each_counted_target(
+        &mut self,
+        object: *mut ffi::PyObject,
+        mut f: impl FnMut(usize),
+    ) {
+        // SAFETY: by this function's contract.
+        unsafe {
+            let ty = ffi::Py_TYPE(object);
+            let facts = self.table.facts(self.builtins, self.classify, ty);
+            if let Some(traverse) = facts.traverse
+                && counts_are_known(self.builtins, facts.kind)
+            {
+                for_each_counted(self.builtins, object, facts.kind, traverse, &mut |target| {
+                    f(target as usize)
+                });
+            }
+        }
+    }
+
     /// Calls `f` with the address of each referent.
     ///
     /// # Safety

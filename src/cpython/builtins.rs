@@ -76,6 +76,8 @@ pub struct Builtins {
     pub suspended: [Suspended; 3],
     /// Up to 3.10 it is the frame, not the suspended object, that refers to what is awaited.
     pub frames_await: bool,
+    /// From 3.14 on the stack of a suspended object has references that no count has.
+    pub frames_borrow: bool,
     pub builtin_self: Descriptor,
     pub builtin_name: Descriptor,
     pub module_dict: Descriptor,
@@ -264,6 +266,7 @@ impl Builtins {
                 suspended(&types.async_generator, "ag", "ag_await")?,
             ],
             frames_await: py.version_info() < (3, 11),
+            frames_borrow: py.version_info() >= (3, 14),
             builtin_self: of(&types.builtin, "__self__")?,
             builtin_name: of(&types.builtin, "__name__")?,
             module_dict: of(&types.module, "__dict__")?,

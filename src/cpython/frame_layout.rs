@@ -29,6 +29,8 @@ pub struct FrameLayout {
     pub(super) locals: usize,
     pub(super) frame_object: usize,
     pub(super) variables: usize,
+    /// Which word is the address behind the last entry of the stack, which follows the variables; known from 3.14 on.
+    pub(super) stack_top: Option<usize>,
 }
 
 /// The bits of a `_PyStackRef` that are no part of the address (Include/internal/pycore_stackref.h, from 3.14
@@ -45,12 +47,13 @@ impl FrameLayout {
         let program = cr"
 import sys, types
 def suspend(value):
-    yield
+    return value, value, (yield)
 def complete(namespace, names):
     exec('import sys; frame = sys._getframe()', namespace, names)
     return names.pop('frame')
 value, namespace, names = object(), {}, {}
 generator = suspend(value)
+next(generator)
 suspended = generator.gi_frame
 completed = complete(namespace, names)
 back = completed.f_back
@@ -123,9 +126,17 @@ sizes = {t.__basicsize__ for t in (types.GeneratorType, types.CoroutineType, typ
             return Ok(None);
         };
         let variables = embedded.len();
-        // SAFETY: the generator has a variable, which follows the part that all generators have.
-        let variable = unsafe { *generator.as_ptr().cast::<usize>().add(of_generator.len()) };
-        let is_known = variable & !TAG == address("value")?
+        let value = address("value")?;
+        // SAFETY: a variable, and two entries of the stack, follow the part that all generators have.
+        let slots = unsafe {
+            let first = generator.as_ptr().cast::<usize>().add(of_generator.len());
+            std::slice::from_raw_parts(first, 3)
+        };
+        let is_on_stack = slots[1..].iter().all(|slot| slot & !TAG == value);
+        let stack_top = only_word(of_generator, slots.as_ptr_range().end as usize)
+            .filter(|_| is_on_stack)
+            .and_then(|word| word.checked_sub(in_suspended));
+        let is_known = slots[0] & !TAG == value
             && embedded.get(locals) == Some(&0)
             && moved.get(code) == Some(&moved_code)
             && moved.get(globals) == Some(&address("namespace")?)
@@ -141,6 +152,7 @@ sizes = {t.__basicsize__ for t in (types.GeneratorType, types.CoroutineType, typ
             locals,
             frame_object,
             variables,
+            stack_top,
         }))
     }
 }

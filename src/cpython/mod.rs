@@ -10,6 +10,8 @@ mod kind;
 #[cfg(feature = "python")]
 pub(crate) mod attributes;
 #[cfg(feature = "python")]
+mod borrowed;
+#[cfg(feature = "python")]
 mod builtin_function;
 #[cfg(feature = "python")]
 pub(crate) mod builtins;
@@ -50,6 +52,7 @@ pub use kind::ObjectKind;
 #[cfg(feature = "python")]
 pub(crate) use {
     attributes::class_items,
+    borrowed::{counts_are_known, for_each_counted},
     builtins::Builtins,
     descriptor::Descriptor,
     fields::FunctionLayout,

@@ -1,0 +1,92 @@
+//! References that a suspended frame's stack only borrows from its variables.
+
+use pyo3::ffi;
+
+use super::ObjectKind;
+use super::builtins::Builtins;
+use super::frame_layout::{FrameLayout, TAG};
+use super::traverse::for_each_referent;
+
+/// The tag of a `_PyStackRef` that no reference count has (`Py_TAG_REFCNT` in Include/internal/pycore_stackref.h).
+const BORROWED: usize = 1;
+
+/// As [`for_each_referent`], without references that no reference count has, if it is [known](counts_are_known) which these are.
+///
+/// From 3.14 on, what a function's variable refers to goes onto its stack uncounted (`LOAD_FAST_BORROW`), and if the
+/// function is a generator that is suspended just then, `tp_traverse` visits it twice. The collector skips it where
+/// it takes counts, by the visitor (`_PyGC_VisitStackRef` in Python/gc.c).
+///
+/// # Safety
+/// As for [`for_each_referent`]; `kind` is that of the object.
+pub unsafe fn for_each_counted(
+    builtins: &Builtins,
+    object: *mut ffi::PyObject,
+    kind: ObjectKind,
+    traverse: ffi::traverseproc,
+    f: &mut impl FnMut(*mut ffi::PyObject),
+) {
+    let layout = builtins
+        .frames
+        .filter(|_| builtins.frames_borrow && has_frame(kind));
+    // SAFETY: by this function's contract.
+    unsafe {
+        let mut borrowed = layout.map_or_else(Vec::new, |layout| layout.borrowed(object, kind));
+        for_each_referent(object, traverse, &mut |target| match borrowed
+            .iter()
+            .position(|&it| it == target as usize)
+        {
+            Some(place) => _ = borrowed.swap_remove(place),
+            None => f(target),
+        });
+    }
+}
+
+/// True if [`for_each_counted`] knows which references of objects of this kind are counted.
+pub fn counts_are_known(builtins: &Builtins, kind: ObjectKind) -> bool {
+    let reads_stack = builtins
+        .frames
+        .is_some_and(|layout| layout.stack_top.is_some());
+    !builtins.frames_borrow || reads_stack || !has_frame(kind)
+}
+
+fn has_frame(kind: ObjectKind) -> bool {
+    use ObjectKind::{AsyncGenerator, Coroutine, Frame, Generator};
+    matches!(kind, Generator | Coroutine | AsyncGenerator | Frame)
+}
+
+impl FrameLayout {
+    /// The objects to which a suspended object, or the frame object of a call that is over, refers uncounted, each as
+    /// often as it does.
+    ///
+    /// # Safety
+    /// The caller is attached, and `object` is alive and of that kind.
+    unsafe fn borrowed(&self, object: *mut ffi::PyObject, kind: ObjectKind) -> Vec<usize> {
+        let Some(stack_top) = self.stack_top else {
+            return Vec::new();
+        };
+        // SAFETY: by this function's contract, every such object has the structure, up to the variables. The
+        // interpreter keeps the top of the stack in it while other code runs, and its own `tp_traverse` reads as far.
+        unsafe {
+            let words = object.cast::<usize>().cast_const();
+            let inner = if kind == ObjectKind::Frame {
+                words.add(self.in_frame)
+            } else {
+                words.add(self.in_suspended)
+            };
+            // The frame object of a call that goes on does not visit what the call refers to.
+            if kind == ObjectKind::Frame && *words.add(self.inner) != inner as usize {
+                return Vec::new();
+            }
+            let first = inner.add(self.variables);
+            let top = *inner.add(stack_top);
+            let entries = top.saturating_sub(first as usize) / size_of::<usize>();
+            [self.function, self.code]
+                .map(|word| *inner.add(word))
+                .into_iter()
+                .chain((0..entries).map(|place| *first.add(place)))
+                .filter(|word| word & TAG == BORROWED)
+                .map(|word| word & !TAG)
+                .collect()
+        }
+    }
+}
