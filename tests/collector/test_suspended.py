@@ -1,7 +1,8 @@
-"""References that lie on the stack of a suspended function: from 3.14 on, some have no reference count."""
+"""References on the stack of a suspended function: from 3.14 on, some have no reference count."""
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import random
@@ -108,10 +109,8 @@ def suspended(rng: random.Random, nodes: list[Node]) -> Any:
         except (StopIteration, StopAsyncIteration):
             pass
         return made
-    try:
+    with contextlib.suppress(StopIteration):
         made.send(None)
-    except StopIteration:
-        pass
     return made
 
 
@@ -128,7 +127,7 @@ def completed(*nodes: object) -> types.FrameType:
 
 
 def program(rng: random.Random) -> tuple[list[object], dict[int, weakref.ref[Any]]]:
-    """Suspended functions and objects that hold each other: what is to stay alive, and all by address."""
+    """Suspended functions and objects that hold each other: what stays alive, all by address."""
     seen: dict[int, weakref.ref[Any]] = {}
     nodes = [Node() for _ in range(rng.randint(1, 4))]
     kept: list[object] = []
@@ -191,7 +190,7 @@ def test_what_is_suspended_keeps_what_it_refers_to() -> None:
     garbage = 0
     for seed in range(CASES):
         kept, seen = program(random.Random(seed))
-        # In variables, of which the collector does not know: a list would show that its items are reachable.
+        # The collector does not know variables. A list would show it that the items are reachable.
         first, second = (kept + [None, None])[:2]
         del kept
         seen = {address: thing for address, thing in seen.items() if thing() is not None}
@@ -227,10 +226,12 @@ def test_a_live_object_on_the_stack_of_garbage_is_not_garbage() -> None:
 def test_a_running_generator_asks_for_itself() -> None:
     node = Node()
 
-    def asks(x: object) -> Iterator[set[int]]:
-        held = (x, x, [x, addresses_found()])
-        yield held[2][1]
+    found: set[int] = set()
+
+    def asks(x: object) -> Iterator[None]:
+        assert (x, x, [x, found.update(addresses_found())])
+        yield
 
     made = asks(node)
-    found = next(made)
+    next(made)
     assert not found & {id(node), id(made)}
