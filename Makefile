@@ -26,7 +26,12 @@ demo: $(VENV)/.built ## build, run a program that leaks, show what cyclescope sa
 	$(PY) -u fixtures/awaitable_leak.py --iterations 4 --warn --trace --report-dir cyclescope-reports
 	@echo; echo "The page: $$(ls -t "$$PWD"/cyclescope-reports/*.html | head -n 1)"
 
-test: lint test-rust test-python ## all checks and tests that need no GPU
+test: ready lint test-rust test-python ## all checks and tests that need no GPU
+
+# PyTorch is downloaded while the extension is compiled.
+.PHONY: ready
+ready: $(VENV)/.demo
+	@$(MAKE) --no-print-directory -j2 $(VENV)/.tested-with $(VENV)/.built
 
 lint: $(VENV)/.tested-with $(VENV)/.built ## formatting, warnings and types, of Rust and Python
 	cargo fmt --check
@@ -68,7 +73,7 @@ test-full: $(VENV)/.tested-with $(VENV)/.built programs ## the Python tests that
 score: $(VENV)/.tested-with $(VENV)/.built ## what cyclescope says of each fixture, and whether it is exact
 	$(PROGRAM) -m support.scoring
 
-test-matrix: .wheel/.built ## the Python tests on each of CPython 3.10 to 3.13 here; TORCH=1: with PyTorch too
+test-matrix: .wheel/.built ## the Python tests on each of CPython 3.10 to 3.15 here; TORCH=1: with PyTorch too
 	tests/long/matrix.sh .wheel/*.whl
 
 test-words: $(VENV)/.tested-with $(VENV)/.built ## whether each Python here says the same of fixtures and of 2,000 varied programs

@@ -1,31 +1,46 @@
 #!/usr/bin/env bash
 # Runs the Python tests and the score over all fixtures on each CPython that the wheel is for, with
-# NumPy in place of PyTorch; with PyTorch (several GB for each version) if TORCH is set.
+# NumPy in place of PyTorch; with the newest PyTorch there is for each (several GB) if TORCH is set.
 #
-# usage: [TORCH=1] tests/long/matrix.sh WHEEL
+# Interpreters come from CYCLESCOPE_PYTHONS (separated as in PATH), the PATH, pyenv and uv. VERSIONS is which
+# to run on, all by default.
+#
+# usage: [TORCH=1] [VERSIONS="3.14 3.15"] [CYCLESCOPE_PYTHONS=...] tests/long/matrix.sh WHEEL
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 wheel=$1
 
-# The interpreter of one version, from the PATH or from pyenv.
-find_python() {
-    local candidates=("python$1") version
+# The interpreters that there may be of one version, in the order in which they are tried.
+candidates() {
+    local version
+    tr ':' '\n' <<<"${CYCLESCOPE_PYTHONS:-}"
+    echo "python$1"
     if command -v pyenv >/dev/null; then
         while read -r version; do
-            candidates+=("$(pyenv prefix "$version")/bin/python")
+            echo "$(pyenv prefix "$version")/bin/python"
         done < <(pyenv versions --bare | grep -E "^${1/./\\.}\.[0-9]+$" || true)
     fi
-    for candidate in "${candidates[@]}"; do
-        if "$candidate" -c 'import venv' 2>/dev/null; then
+    if command -v uv >/dev/null; then
+        uv python find --no-project --no-python-downloads "$1" 2>/dev/null || true
+    fi
+}
+
+# One of a version that can make virtual environments, with the global interpreter lock.
+find_python() {
+    local candidate
+    local is_it="import sys, venv; sys.exit('%d.%d' % sys.version_info[:2] != '$1' or
+        not getattr(sys, '_is_gil_enabled', lambda: True)())"
+    while read -r candidate; do
+        if [[ -n $candidate ]] && "$candidate" -c "$is_it" 2>/dev/null; then
             echo "$candidate"
             return
         fi
-    done
+    done < <(candidates "$1")
     return 1
 }
 
 passed=() failed=() skipped=()
-for version in 3.10 3.11 3.12 3.13; do
+for version in ${VERSIONS:-3.10 3.11 3.12 3.13 3.14 3.15}; do
     if ! python=$(find_python "$version"); then
         skipped+=("$version")
         continue
@@ -35,7 +50,7 @@ for version in 3.10 3.11 3.12 3.13; do
     [[ -x $venv/bin/python ]] || "$python" -m venv "$venv"
     pip=("$venv/bin/python" -m pip install --quiet --disable-pip-version-check)
     "${pip[@]}" -r requirements/matrix.txt
-    [[ -z ${TORCH:-} ]] || "${pip[@]}" "$(grep ^torch== requirements/test.txt)"
+    [[ -z ${TORCH:-} ]] || "${pip[@]}" torch
     "${pip[@]}" --force-reinstall --no-deps "$wheel"
     # The page, PyTorch, what is built on it, and types are the same on all versions; `make test`
     # is about them. What the score says of each fixture is said once.
