@@ -17,7 +17,7 @@ RUST   := $(shell find src -type f) Cargo.toml Cargo.lock pyproject.toml
 # PyO3 asks this interpreter how extension modules are built.
 export PYO3_PYTHON := $(abspath $(PY))
 
-.PHONY: help demo test lint test-rust test-python test-long test-full score test-matrix test-words test-known test-libraries test-frameworks test-workflow test-cpython test-brute fuzz test-miri test-asan test-references soak test-gpu bench bench-peers wheel clean tools programs
+.PHONY: help demo test ready lint test-rust test-python test-long test-full score test-matrix test-words test-known test-libraries test-frameworks test-workflow test-cpython test-brute fuzz test-miri test-asan test-references soak test-gpu bench bench-peers wheel clean tools programs
 
 help: ## this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 23
@@ -26,12 +26,8 @@ demo: $(VENV)/.built ## build, run a program that leaks, show what cyclescope sa
 	$(PY) -u fixtures/awaitable_leak.py --iterations 4 --warn --trace --report-dir cyclescope-reports
 	@echo; echo "The page: $$(ls -t "$$PWD"/cyclescope-reports/*.html | head -n 1)"
 
-test: ready lint test-rust test-python ## all checks and tests that need no GPU
+test: lint test-rust test-python ## all checks and tests that need no GPU
 
-# PyTorch is downloaded while the extension is compiled.
-.PHONY: ready
-ready: $(VENV)/.demo
-	@$(MAKE) --no-print-directory -j2 $(VENV)/.tested-with $(VENV)/.built
 
 lint: $(VENV)/.tested-with $(VENV)/.built ## formatting, warnings and types, of Rust and Python
 	cargo fmt --check
@@ -42,6 +38,8 @@ lint: $(VENV)/.tested-with $(VENV)/.built ## formatting, warnings and types, of 
 	$(PY) -m ruff format --check
 	$(PY) -m mypy
 	$(PY) -m mypy.stubtest cyclescope._native
+
+ready: $(VENV)/.tested-with $(VENV)/.built ## what the tests need; with -j2, packages come while the extension is compiled
 
 # With the feature `python` the tests embed the interpreter, whose library not all machines have.
 SHARED_LIBRARY := import os, sysconfig as s; v = s.get_config_var; at = v("LIBDIR"); \
