@@ -142,46 +142,14 @@ impl Inspector {
         let mut leaks = Leaks::default();
         let mut left_out = 0;
         for group in &groups {
-            let known = leaks.alike.get(&group.fingerprint);
             let is_full = leaks.described >= most;
-            if known.is_none() && is_full {
+            if is_full && !leaks.alike.contains_key(&group.fingerprint) {
                 left_out += 1;
                 continue;
             }
-            let is_counted = |alike: &&Alike| is_full || alike.described >= DESCRIBED_ALIKE;
-            let prints = group.component_prints(&snapshot);
-            // Which leak, in which components of the group, and the buffers as described.
-            let leaking: Vec<(usize, Vec<usize>, Vec<Buffer>)> = match known.filter(is_counted) {
-                Some(alike) => {
-                    let within = |like: &Vec<u64>| {
-                        let all = 0..prints.len();
-                        all.filter(|&i| like.contains(&prints[i])).collect()
-                    };
-                    let leaks = alike.leaks.iter();
-                    leaks
-                        .map(|(leak, like)| (*leak, within(like), Vec::new()))
-                        .collect()
-                }
-                None => {
-                    leaks.described += 1;
-                    let mut leaking = Vec::new();
-                    for leak in self.describe_group(py, &looked, group) {
-                        let components = leak.components_of(group);
-                        let buffers = leak.buffers(|object| looked.buffer(object));
-                        leaking.push((leaks.add(leak), components, buffers));
-                    }
-                    let alike = leaks.alike.entry(group.fingerprint).or_default();
-                    alike.described += 1;
-                    if alike.described == 1 {
-                        let like = |(leak, components, _): &(usize, Vec<usize>, _)| {
-                            (*leak, components.iter().map(|&i| prints[i]).collect())
-                        };
-                        alike.leaks = leaking.iter().map(like).collect();
-                    }
-                    leaking
-                }
-            };
-            for (leak, components, described) in leaking {
+            for (leak, components, described) in
+                self.leaks_of(py, &looked, group, is_full, &mut leaks)
+            {
                 let occurrence = self.occurrence(py, &looked, group, &components, described);
                 if let Some(entry) = leaks.found.get_mut(leak) {
                     entry.occurrences.push(occurrence);
@@ -190,6 +158,46 @@ impl Inspector {
         }
         say_shared(&mut leaks.found);
         Ok((leaks.found, left_out))
+    }
+
+    /// Which leaks a group has, in which of its components, and the buffers as described: none where a group like it
+    /// was described often enough, or if `is_full`, ever.
+    fn leaks_of(
+        &self,
+        py: Python<'_>,
+        looked: &Looked<'_>,
+        group: &Group,
+        is_full: bool,
+        leaks: &mut Leaks,
+    ) -> Vec<(usize, Vec<usize>, Vec<Buffer>)> {
+        let prints = group.component_prints(looked.snapshot);
+        let known = leaks.alike.get(&group.fingerprint);
+        if let Some(alike) = known.filter(|alike| is_full || alike.described >= DESCRIBED_ALIKE) {
+            let within = |like: &Vec<u64>| {
+                let all = 0..prints.len();
+                all.filter(|&i| like.contains(&prints[i])).collect()
+            };
+            let leaks = alike.leaks.iter();
+            return leaks
+                .map(|(leak, like)| (*leak, within(like), Vec::new()))
+                .collect();
+        }
+        leaks.described += 1;
+        let mut leaking = Vec::new();
+        for leak in self.describe_group(py, looked, group) {
+            let components = leak.components_of(group);
+            let buffers = leak.buffers(|object| looked.buffer(object));
+            leaking.push((leaks.add(leak), components, buffers));
+        }
+        let alike = leaks.alike.entry(group.fingerprint).or_default();
+        alike.described += 1;
+        if alike.described == 1 {
+            let like = |(leak, components, _): &(usize, Vec<usize>, _)| {
+                (*leak, components.iter().map(|&i| prints[i]).collect())
+            };
+            alike.leaks = leaking.iter().map(like).collect();
+        }
+        leaking
     }
 
     /// What each object of a snapshot holds, if that is not kept alive by others too.

@@ -23,74 +23,12 @@ pub fn describe(
 ) -> Description {
     let class = classes.facts(builtins, object.get_type().as_any());
     let type_name = class.name.clone();
-    let mut details = Vec::new();
-    let mut place = None;
-    let mut free_variables = Vec::new();
-    let mut default_arguments = Vec::new();
-    let label = match kind {
-        ObjectKind::Function => {
-            place = function_place(builtins, object);
-            (free_variables, default_arguments) = function_names(builtins, object);
-            format!("function {}", qualname(&builtins.function_qualname, object))
-        }
-        ObjectKind::Method => {
-            let function = builtins.method_function.get(object);
-            let name = function
-                .as_ref()
-                .map(|f| qualname(&builtins.function_qualname, f));
-            place = function.as_ref().and_then(|f| function_place(builtins, f));
-            match name {
-                Some(name) if !name.is_empty() => format!("bound method {name}"),
-                _ => "bound method".to_owned(),
-            }
-        }
-        ObjectKind::Partial => {
-            let function = builtins.partial_function.get(object);
-            place = function.as_ref().and_then(|f| callable_place(builtins, f));
-            type_name.clone()
-        }
-        ObjectKind::Frame => {
-            let (name, frame_place) = frame_facts(builtins, object);
-            place = frame_place;
-            format!("frame of {name}")
-        }
-        ObjectKind::Traceback => {
-            place = traceback_place(builtins, object);
-            "traceback".to_owned()
-        }
-        ObjectKind::Generator | ObjectKind::Coroutine | ObjectKind::AsyncGenerator => {
-            let parts = suspended(builtins, kind);
-            place = first_of_kind(builtins, object, ObjectKind::Code)
-                .and_then(|code| code_place(builtins, &code));
-            let what = match kind {
-                ObjectKind::Coroutine => "coroutine",
-                ObjectKind::AsyncGenerator => "async generator",
-                _ => "generator",
-            };
-            format!("{what} {}", qualname(&parts.qualname, object))
-        }
-        ObjectKind::BuiltinFunction => {
-            let is_function = is_of_module(builtins, object);
-            let what = if is_function { "function" } else { "method" };
-            format!(
-                "built-in {what} {}",
-                qualname(&builtins.builtin_name, object)
-            )
-        }
-        ObjectKind::Class => {
-            let facts = classes.facts(builtins, object);
-            place = facts.place.clone();
-            format!("class {}", facts.name)
-        }
-        ObjectKind::Module => {
-            let name = module_name(builtins, object).unwrap_or_default();
-            format!("module {}", printable(&name)).trim_end().to_owned()
-        }
-        _ => {
-            place = class.place.clone();
-            type_name.clone()
-        }
+    let (label, place) = label_and_place(builtins, classes, kind, object);
+    let (free_variables, default_arguments) = match kind {
+        ObjectKind::Function => function_names(builtins, object),
+        _ => Default::default(),
     };
+    let mut details = Vec::new();
     if let Some(size) = container_size(builtins, kind, object) {
         details.push(("length".to_owned(), size.to_string()));
     }
@@ -113,6 +51,75 @@ pub fn describe(
         free_variables,
         default_arguments,
         details,
+    }
+}
+
+/// The object in a few words, and where its code is.
+fn label_and_place(
+    builtins: &Builtins,
+    classes: &mut Classes,
+    kind: ObjectKind,
+    object: &Bound<'_, PyAny>,
+) -> (String, Option<Place>) {
+    match kind {
+        ObjectKind::Function => (
+            format!("function {}", qualname(&builtins.function_qualname, object)),
+            function_place(builtins, object),
+        ),
+        ObjectKind::Method => {
+            let function = builtins.method_function.get(object);
+            let function = function.as_ref();
+            let name = function.map(|f| qualname(&builtins.function_qualname, f));
+            let label = match name {
+                Some(name) if !name.is_empty() => format!("bound method {name}"),
+                _ => "bound method".to_owned(),
+            };
+            (label, function.and_then(|f| function_place(builtins, f)))
+        }
+        ObjectKind::Frame => {
+            let (name, place) = frame_facts(builtins, object);
+            (format!("frame of {name}"), place)
+        }
+        ObjectKind::Traceback => ("traceback".to_owned(), traceback_place(builtins, object)),
+        ObjectKind::Generator | ObjectKind::Coroutine | ObjectKind::AsyncGenerator => {
+            let parts = suspended(builtins, kind);
+            let code = first_of_kind(builtins, object, ObjectKind::Code);
+            let what = match kind {
+                ObjectKind::Coroutine => "coroutine",
+                ObjectKind::AsyncGenerator => "async generator",
+                _ => "generator",
+            };
+            (
+                format!("{what} {}", qualname(&parts.qualname, object)),
+                code.and_then(|code| code_place(builtins, &code)),
+            )
+        }
+        ObjectKind::BuiltinFunction => {
+            let is_function = is_of_module(builtins, object);
+            let what = if is_function { "function" } else { "method" };
+            let name = qualname(&builtins.builtin_name, object);
+            (format!("built-in {what} {name}"), None)
+        }
+        ObjectKind::Class => {
+            let facts = classes.facts(builtins, object);
+            (format!("class {}", facts.name), facts.place.clone())
+        }
+        ObjectKind::Module => {
+            let name = module_name(builtins, object).unwrap_or_default();
+            let label = format!("module {}", printable(&name));
+            (label.trim_end().to_owned(), None)
+        }
+        _ => {
+            let class = classes.facts(builtins, object.get_type().as_any());
+            let place = match kind {
+                ObjectKind::Partial => {
+                    let function = builtins.partial_function.get(object);
+                    function.and_then(|f| callable_place(builtins, &f))
+                }
+                _ => class.place.clone(),
+            };
+            (class.name.clone(), place)
+        }
     }
 }
 

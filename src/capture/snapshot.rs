@@ -4,7 +4,9 @@ use pyo3::ffi;
 use rustc_hash::FxHashMap;
 
 use super::{Snapshot, SnapshotObject};
-use crate::cpython::{Builtins, ObjectKind, TypeTable, Verdict, for_each_counted, reference_count};
+use crate::cpython::{
+    Builtins, ObjectKind, TypeFacts, TypeTable, Verdict, for_each_counted, reference_count,
+};
 
 /// An object outside the garbage with more references than this is not asked whether the garbage
 /// alone holds it: it is a class, a module or another fixture of the program.
@@ -27,88 +29,125 @@ pub unsafe fn capture(
     garbage: &[*mut ffi::PyObject],
     own_references: i64,
 ) -> Snapshot {
-    let mut snapshot = Snapshot::default();
-    let mut index: FxHashMap<usize, u32> =
-        FxHashMap::with_capacity_and_hasher(garbage.len() * 2, Default::default());
+    let mut taking = Taking {
+        snapshot: Snapshot::default(),
+        index: FxHashMap::with_capacity_and_hasher(garbage.len() * 2, Default::default()),
+        found: FxHashMap::default(),
+        edges: Vec::new(),
+    };
     table.begin_pass();
-
     for &object in garbage {
-        index.insert(object as usize, snapshot.objects.len() as u32);
         // SAFETY: live and attached, by this function's contract.
         unsafe {
             let facts = table.facts(builtins, classify, ffi::Py_TYPE(object));
-            snapshot.objects.push(SnapshotObject {
-                address: object as usize,
-                type_address: ffi::Py_TYPE(object) as usize,
-                kind: facts.kind,
-                verdict: facts.verdict,
-                in_garbage: true,
-                outside_references: reference_count(object) - own_references,
-                salt: 0,
-            });
+            taking.push(
+                object,
+                facts,
+                true,
+                reference_count(object) - own_references,
+            );
         }
     }
 
-    // References to objects that have no number yet, each with where it was found.
-    let mut undecided: FxHashMap<usize, u32> = FxHashMap::default();
-    let mut edges: Vec<(u32, usize)> = Vec::new();
     let mut next = 0;
-    while next < snapshot.objects.len() {
-        let from = next as u32;
-        let object = snapshot.objects[next].address as *mut ffi::PyObject;
+    while next < taking.snapshot.objects.len() {
+        let from = next;
+        let object = taking.snapshot.objects[from].address as *mut ffi::PyObject;
         next += 1;
         // SAFETY: every object of the snapshot is alive: it is garbage, or held by such.
         let facts = unsafe { table.facts(builtins, classify, ffi::Py_TYPE(object)) };
-        let Some(traverse) = facts.traverse else {
+        let (kind, Some(traverse)) = (facts.kind, facts.traverse) else {
             continue;
         };
         let mut salt = 0u64;
-        let objects = &mut snapshot.objects;
         // SAFETY: as above; the visitor touches only our own data and reads types and counts.
         unsafe {
-            for_each_counted(builtins, object, facts.kind, traverse, &mut |target| {
-                if index.contains_key(&(target as usize)) {
-                    edges.push((from, target as usize));
+            for_each_counted(builtins, object, kind, traverse, &mut |target| {
+                if taking.index.contains_key(&(target as usize)) {
+                    taking.edges.push((from as u32, target as usize));
                     return;
                 }
-                let target_facts = table.facts(builtins, classify, ffi::Py_TYPE(target));
-                if target_facts.kind == ObjectKind::Code {
+                let facts = table.facts(builtins, classify, ffi::Py_TYPE(target));
+                if facts.kind == ObjectKind::Code {
                     salt = salt.rotate_left(5) ^ target as u64;
-                    return;
-                }
-                let ignored = matches!(target_facts.kind, ObjectKind::Class | ObjectKind::Module);
-                if ignored || (target_facts.verdict == 0 && target_facts.traverse.is_none()) {
-                    return;
-                }
-                let references = reference_count(target);
-                if target_facts.verdict == 0 && references > SHARED {
-                    return;
-                }
-                edges.push((from, target as usize));
-                let found = undecided.entry(target as usize).or_insert(0);
-                *found += 1;
-                // A buffer is of interest whoever else holds it; anything else only if the
-                // references found so far are all there are.
-                if target_facts.verdict != 0 || i64::from(*found) == references {
-                    index.insert(target as usize, objects.len() as u32);
-                    objects.push(SnapshotObject {
-                        address: target as usize,
-                        type_address: ffi::Py_TYPE(target) as usize,
-                        kind: target_facts.kind,
-                        verdict: target_facts.verdict,
-                        in_garbage: false,
-                        outside_references: references,
-                        salt: 0,
-                    });
+                } else {
+                    taking.meet(from as u32, target, facts);
                 }
             });
         }
-        snapshot.objects[from as usize].salt = salt;
+        taking.snapshot.objects[from].salt = salt;
     }
 
+    let Taking {
+        mut snapshot,
+        index,
+        mut edges,
+        ..
+    } = taking;
     edges.retain(|(_, target)| index.contains_key(target));
     number(&mut snapshot, &edges, &index);
     snapshot
+}
+
+/// A snapshot that is being taken.
+struct Taking {
+    snapshot: Snapshot,
+    /// The number of each object of the snapshot, by address.
+    index: FxHashMap<usize, u32>,
+    /// How many references were found to objects that have no number yet.
+    found: FxHashMap<usize, u32>,
+    /// The number of the object where a reference was found, and the address of the referent.
+    edges: Vec<(u32, usize)>,
+}
+
+impl Taking {
+    /// # Safety
+    /// `object` is alive.
+    unsafe fn push(
+        &mut self,
+        object: *mut ffi::PyObject,
+        facts: &TypeFacts,
+        in_garbage: bool,
+        outside_references: i64,
+    ) {
+        let number = self.snapshot.objects.len() as u32;
+        self.index.insert(object as usize, number);
+        self.snapshot.objects.push(SnapshotObject {
+            address: object as usize,
+            // SAFETY: by this function's contract.
+            type_address: unsafe { ffi::Py_TYPE(object) } as usize,
+            kind: facts.kind,
+            verdict: facts.verdict,
+            in_garbage,
+            outside_references,
+            salt: 0,
+        });
+    }
+
+    /// Notes a reference to an object that has no number yet, and gives it one if it is a buffer, which is of interest
+    /// whoever else holds it, or if the references found so far are all there are.
+    ///
+    /// # Safety
+    /// The caller is attached, `target` is alive and `facts` are its type's.
+    unsafe fn meet(&mut self, from: u32, target: *mut ffi::PyObject, facts: &TypeFacts) {
+        let is_buffer = facts.verdict != 0;
+        let is_fixture = matches!(facts.kind, ObjectKind::Class | ObjectKind::Module);
+        if is_fixture || (!is_buffer && facts.traverse.is_none()) {
+            return;
+        }
+        // SAFETY: by this function's contract.
+        let references = unsafe { reference_count(target) };
+        if !is_buffer && references > SHARED {
+            return;
+        }
+        self.edges.push((from, target as usize));
+        let found = self.found.entry(target as usize).or_insert(0);
+        *found += 1;
+        if is_buffer || i64::from(*found) == references {
+            // SAFETY: by this function's contract.
+            unsafe { self.push(target, facts, false, references) };
+        }
+    }
 }
 
 /// Puts the references into the snapshot by the numbers of their objects; they come object by object, in order.

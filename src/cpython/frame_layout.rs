@@ -75,6 +75,7 @@ sizes = {t.__basicsize__ for t in (types.GeneratorType, types.CoroutineType, typ
         let (generator, suspended, completed) =
             (get("generator")?, get("suspended")?, get("completed")?);
         let (of_generator, of_frame) = (words(&generator)?, words(&suspended)?);
+        let untagged = |words: &[usize]| words.iter().map(|word| word & !TAG).collect::<Vec<_>>();
         // What is embedded ends where the variables begin (`PyGen_Type` in Objects/genobject.c).
         let within = |owner: &[usize], word: usize| {
             let offset = word.checked_sub(owner.as_ptr() as usize)? / size_of::<usize>();
@@ -88,10 +89,7 @@ sizes = {t.__basicsize__ for t in (types.GeneratorType, types.CoroutineType, typ
         else {
             return Ok(None);
         };
-        let embedded: Vec<usize> = of_generator[in_suspended..]
-            .iter()
-            .map(|word| word & !TAG)
-            .collect();
+        let embedded = untagged(&of_generator[in_suspended..]);
         let part = |value: usize| only_word(&embedded, value);
         let function = address("suspend")?;
         let code = get("suspend")?.getattr("__code__")?.as_ptr() as usize;
@@ -101,10 +99,7 @@ sizes = {t.__basicsize__ for t in (types.GeneratorType, types.CoroutineType, typ
         let Some(start) = within(of_completed, of_completed[inner]) else {
             return Ok(None);
         };
-        let moved: Vec<usize> = of_completed[start..]
-            .iter()
-            .map(|word| word & !TAG)
-            .collect();
+        let moved = untagged(&of_completed[start..]);
         let moved_code = completed.getattr("f_code")?.as_ptr() as usize;
         let found = (
             only_word(&of_completed[..inner], address("back")?),

@@ -148,8 +148,9 @@ impl Handler for Shared {
     }
 
     fn failed(&self, _py: Python<'_>) {
-        self.0
-            .complain("stopped watching: an internal error (a panic) in cyclescope".to_owned());
+        self.0.report_trouble(
+            "stopped watching: an internal error (a panic) in cyclescope".to_owned(),
+        );
     }
 }
 
@@ -330,7 +331,7 @@ impl Watcher {
         if unseen.get() < UNSEEN {
             unseen.set(unseen.get() + 1);
             if unseen.get() == UNSEEN && !self.collections.unseen_said.replace(true) {
-                self.complain(format!(
+                self.report_trouble(format!(
                     "{UNSEEN} collections in a row could not be seen, as happens with gc.DEBUG_STATS or \
                      gc.DEBUG_COLLECTABLE set. cyclescope.find_tensor_cycles() still works"
                 ));

@@ -86,9 +86,9 @@ pub struct Watcher {
     /// An explicit check runs its own collection, and tells of it itself.
     checking: Cell<bool>,
     /// An error of our own has been told; one is enough.
-    complained: Cell<bool>,
+    error_told: Cell<bool>,
     /// It has been said that there was more garbage than [`MOST`].
-    shied: Cell<bool>,
+    too_many_told: Cell<bool>,
 }
 
 impl Watcher {
@@ -104,8 +104,8 @@ impl Watcher {
             deliveries: Arc::default(),
             collections: Collections::default(),
             checking: Cell::new(false),
-            complained: Cell::new(false),
-            shied: Cell::new(false),
+            error_told: Cell::new(false),
+            too_many_told: Cell::new(false),
         }))
     }
 
@@ -120,8 +120,8 @@ impl Watcher {
     /// True if the collector is one that can be watched; says once if it is not.
     pub fn can_watch(&self) -> bool {
         let can = self.inspector.gc().state.is_some();
-        if !can && !self.complained.replace(true) {
-            self.complain(
+        if !can && !self.error_told.replace(true) {
+            self.report_trouble(
                 "the garbage collector of this Python cannot be watched, as it keeps no lists of generations. Only \
                  explicit checks work here: cyclescope.find_tensor_cycles(), cyclescope.step(), \
                  cyclescope.forbid_tensor_cycles() and the pytest plugin"
@@ -315,7 +315,7 @@ impl Watcher {
 
     /// Tells of an error of our own, the first time; that the inspector was at work already is none.
     fn note_error(&self, py: Python<'_>, error: &PyErr) {
-        if error.is_instance_of::<Busy>(py) || self.complained.replace(true) {
+        if error.is_instance_of::<Busy>(py) || self.error_told.replace(true) {
             return;
         }
         // To write out an exception takes memory of Python's, where there is none.
@@ -325,13 +325,13 @@ impl Watcher {
         } else {
             format!("could not look at a collection's garbage: {error}")
         };
-        self.complain(sentence);
+        self.report_trouble(sentence);
     }
 
     /// Says, the first time, that there was too much garbage to examine.
     fn note_too_many(&self, objects: usize) {
-        if !self.shied.replace(true) {
-            self.complain(format!(
+        if !self.too_many_told.replace(true) {
+            self.report_trouble(format!(
                 "a collection freed {objects} objects at once, tensors among them. Garbage of more than \
                  {MOST} objects is not searched for cycles, as that would hold the program up for \
                  seconds; cyclescope.find_tensor_cycles() searches any"
@@ -339,7 +339,7 @@ impl Watcher {
         }
     }
 
-    fn complain(&self, sentence: String) {
+    fn report_trouble(&self, sentence: String) {
         let news = News::Trouble(sentence);
         self.deliveries.send([Delivery {
             watch: 0,
