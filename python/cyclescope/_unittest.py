@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,17 @@ class NoTensorCycles(_Base):
     """Which memory to check; see :func:`forbid_tensor_cycles`."""
     tensor_cycle_ignore: Sequence[str] = ()
     """Leaks that are allowed; see :func:`warn_tensor_cycles`."""
+
+    def __init_subclass__(cls, **arguments: object) -> None:
+        super().__init_subclass__(**arguments)  # type: ignore[arg-type]
+        case = getattr(sys.modules.get("unittest.case"), "TestCase", None)
+        order = cls.__mro__
+        if case in order and order.index(case) < order.index(NoTensorCycles):
+            raise TypeError(
+                f"{cls.__qualname__} derives from unittest.TestCase before NoTensorCycles, so its "
+                "tests would not be checked; "
+                f"write class {cls.__name__}(NoTensorCycles, unittest.TestCase)"
+            )
 
     def run(self, result: unittest.TestResult | None = None) -> unittest.TestResult | None:
         """Run the test, then the check."""

@@ -304,6 +304,16 @@ def test_a_unittest_case_that_fails_by_itself_shows_that_alone() -> None:
     assert "LEAK" not in text
 
 
+def test_a_unittest_case_whose_bases_are_the_wrong_way_round_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"write class Wrong\(NoTensorCycles, unittest.TestCase\)"):
+
+        class Wrong(unittest.TestCase, cyclescope.NoTensorCycles): ...  # type: ignore[misc]
+
+    class Mixin(cyclescope.NoTensorCycles): ...
+
+    class Right(Mixin, unittest.IsolatedAsyncioTestCase): ...
+
+
 def test_a_unittest_case_that_is_set_wrongly_is_an_error_of_the_test() -> None:
     class Wrong(cyclescope.NoTensorCycles, unittest.TestCase):
         tensor_cycle_devices = "gpu"

@@ -491,6 +491,27 @@ def test_results_for_ci_services(
     assert len(properties["test_fixture_leaks"]) == 1
 
 
+@pytest.mark.parametrize("file", ["sarif", "json", "baseline"])
+def test_who_asks_for_results_is_checked(pytester: pytest.Pytester, file: str) -> None:
+    suite(pytester, LEAKY + "def test_leaks():\n    Node()\n")
+    (pytester.path / "given").write_text('{"schema": 1, "leaks": {}}')
+    result = run(pytester, f"--tensor-cycles-{file}=given")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["*1 distinct leak in 1 test*"])
+    result = run(pytester, f"--tensor-cycles-{file}=given", "--tensor-cycles=off")
+    assert "distinct leak" not in result.stdout.str()
+
+
+@pytest.mark.parametrize("mode", ["report", "error"])
+def test_a_folder_that_cannot_be_made_is_told(pytester: pytest.Pytester, mode: str) -> None:
+    suite(pytester, LEAKY + "def test_leaks():\n    Node()\n")
+    (pytester.path / "taken").write_text("")
+    result = run(pytester, f"--tensor-cycles={mode}", "--tensor-cycles-report-dir=taken/pages")
+    result.assert_outcomes(**({"failed": 1} if mode == "error" else {"passed": 1}))
+    result.stdout.fnmatch_lines(["*HTML report not written: *taken*"])
+    assert "INTERNALERROR" not in result.stdout.str() + result.stderr.str()
+
+
 def test_a_run_without_leaks_writes_empty_results(pytester: pytest.Pytester) -> None:
     suite(pytester, "def test_clean():\n    pass\n")
     result = run(

@@ -167,8 +167,8 @@ class Checker:
         return report
 
     def _failure(self, report: CycleReport) -> str:
-        page = self._choices.report_dir / f"{report.leaks[0].signature}.html"
         try:
+            page = self._choices.report_dir / f"{report.leaks[0].signature}.html"
             write_whole(page, report.to_html())
             where = f"Page: {page}"
         except OSError as error:

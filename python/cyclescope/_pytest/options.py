@@ -119,7 +119,9 @@ def read(config: pytest.Config) -> Choices:
         raise pytest.UsageError(
             "--tensor-cycles-update-baseline needs a file: give --tensor-cycles-baseline=FILE"
         )
-    if update and mode is None:
+    asks_for_results = any(_written(name, config) for name in ("baseline", "json", "sarif"))
+    if mode is None and (update or asks_for_results):
+        # A file that says "no leaks", where no test was checked, would be false.
         mode = "report"
     try:
         configured = settings(config.rootpath)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -69,18 +70,19 @@ class Summary:
 
         choices = self._choices
         if report is not None:
-            self._write(choices.report_dir / PAGE, report.to_html(), "HTML report")
-        if choices.json is not None:
-            self._write(choices.json, (report or _native.empty_report()).to_json(), "report")
-        if choices.sarif is not None:
-            self._write(choices.sarif, to_sarif(report, base=self._base()), "SARIF report")
+            self._write(lambda: choices.report_dir / PAGE, report.to_html(), "HTML report")
+        if (json := choices.json) is not None:
+            self._write(lambda: json, (report or _native.empty_report()).to_json(), "report")
+        if (sarif := choices.sarif) is not None:
+            self._write(lambda: sarif, to_sarif(report, base=self._base()), "SARIF report")
 
     def _base(self) -> Path:
         """The source root: the workspace of the GitHub workflow, or else pytest's rootdir."""
         return Path(os.environ.get("GITHUB_WORKSPACE") or self._choices.config.rootpath)
 
-    def _write(self, file: Path, text: str, what: str) -> None:
+    def _write(self, find: Callable[[], Path], text: str, what: str) -> None:
         try:
+            file = find()
             file.parent.mkdir(parents=True, exist_ok=True)
             write_whole(file, text)
             self._said.append(f"{what}: {file}")
