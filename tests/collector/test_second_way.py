@@ -667,6 +667,7 @@ class Renamed:
             self.chain.__setstate__((self,))
 
 
+@pytest.mark.skipif(sys.version_info >= (3, 14), reason="no iterator can be given another state")
 def test_what_was_seen_before_finalizers_is_told() -> None:
     Renamed()
     (leak,) = cyclescope.find_tensor_cycles(devices="any").leaks

@@ -132,7 +132,9 @@ def sever(owner: Any, edge: str) -> None:
         remove_attribute(owner, edge[1:])
     elif kind == "local":
         frame = owner if isinstance(owner, FrameType) else suspended_frames(owner)[0]
-        if sys.version_info >= (3, 13):
+        if sys.version_info >= (3, 14):
+            empty_slot(owner, frame, name)
+        elif sys.version_info >= (3, 13):
             frame.f_locals[name] = None
         else:
             copy = frame.f_locals  # which `follow` asked for and the frame keeps
@@ -146,6 +148,22 @@ def sever(owner: Any, edge: str) -> None:
         owner.__defaults__ = None
     else:
         raise AssertionError(f"nobody can remove {edge!r} of {type(owner).__qualname__}")
+
+
+def empty_slot(owner: Any, frame: FrameType, name: str) -> None:
+    """Takes a variable out of a frame. From 3.14 on, the frame keeps what `f_locals` overwrites."""
+    value = id(frame.f_locals[name])
+    empty, tag = 1, 3  # `PyStackRef_NULL` and `Py_TAG_BITS` in Include/internal/pycore_stackref.h
+    size = owner.__sizeof__() // ctypes.sizeof(ctypes.c_size_t)
+    words = (ctypes.c_size_t * size).from_address(id(owner))
+    places = [number for number in range(size) if words[number] & ~tag == value]
+    if not places:
+        frame.f_locals[name] = None  # it is in a cell
+        return
+    is_counted = words[places[-1]] & tag == 0
+    words[places[-1]] = empty
+    if is_counted:
+        ctypes.pythonapi.Py_DecRef(ctypes.c_void_p(value))
 
 
 def remove_attribute(owner: Any, name: str) -> None:
