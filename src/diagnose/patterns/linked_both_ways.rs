@@ -20,10 +20,11 @@
 
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
-use crate::diagnose::case::{CONTAINERS, Case, CycleStep, a, noun, short};
+use crate::diagnose::case::{CONTAINERS, Case, CycleStep, noun, short};
 use crate::diagnose::patterns::Pattern;
 use crate::diagnose::remedy::Finding;
 use crate::graph::points_back;
+use crate::model::words::a;
 
 pub const PATTERN: Pattern = Pattern {
     name: "linked-both-ways",
