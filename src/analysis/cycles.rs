@@ -222,9 +222,12 @@ impl Inspector {
         }
         let graph = Rc::new(graph);
         let mut diagnoses = self.diagnoses.take();
-        let mut made = diagnoses.of(&graph, self.bases(py, snapshot, &graph), |leak| {
-            self.maker(py, snapshot, &graph, leak)
-        });
+        let mut made = diagnoses.of(
+            &graph,
+            self.bases(py, snapshot, &graph),
+            &|cycle| self.made_by_library(py, snapshot, &graph, cycle),
+            |leak| self.maker(py, snapshot, &graph, leak),
+        );
         self.diagnoses.set(diagnoses);
         if selection.omitted > 0 {
             // Only a part of the group was described; the proof takes the whole.

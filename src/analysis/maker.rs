@@ -69,6 +69,47 @@ impl Inspector {
         let others = leak.cuts.iter().filter(|cut| !is_in(&leak.cycle, cut));
         let mut cycles = vec![leak.cycle.clone()];
         cycles.extend(others.filter_map(|&cut| cycle_through(graph, cut)));
+        let made = self.makers(py, snapshot, graph, &cycles, |asked| {
+            let steps = cycles.iter().flat_map(|cycle| {
+                let steps = 0..cycle.nodes.len();
+                steps.map(move |step| asked.made(cycle, step))
+            });
+            steps.collect::<Vec<Made>>()
+        })?;
+        let edges = cycles.iter().flat_map(|cycle| &cycle.edges);
+        let cut: Vec<usize> = edges
+            .enumerate()
+            .filter_map(|(at, edge)| leak.cuts.contains(edge).then_some(at))
+            .collect();
+        maker(&made, &cut)
+    }
+
+    /// For each reference of a cycle, whether libraries are known to have made it; empty if nothing is known.
+    pub(super) fn made_by_library(
+        &self,
+        py: Python<'_>,
+        snapshot: &Snapshot,
+        graph: &LeakGraph,
+        cycle: &Cycle,
+    ) -> Vec<bool> {
+        self.makers(py, snapshot, graph, std::slice::from_ref(cycle), |asked| {
+            let steps = 0..cycle.nodes.len();
+            steps
+                .map(|step| asked.is_librarys(cycle, step))
+                .collect::<Vec<bool>>()
+        })
+        .unwrap_or_default()
+    }
+
+    /// What is known of the functions that may have made these cycles; `None` if that would take too long.
+    fn makers<'py, R>(
+        &self,
+        py: Python<'py>,
+        snapshot: &Snapshot,
+        graph: &LeakGraph,
+        cycles: &[Cycle],
+        ask: impl FnOnce(&Asked<'_, 'py>) -> R,
+    ) -> Option<R> {
         if cycles.iter().any(|cycle| cycle.nodes.len() > LENGTH_LIMIT) {
             return None;
         }
@@ -93,22 +134,11 @@ impl Inspector {
         let receivers = dicts.iter().filter_map(method_locals);
         objects.extend(receivers.map(|(_, receiver)| receiver));
         let callables: Vec<_> = callables.into_iter().filter_map(object).collect();
-        let asked = Asked {
+        Some(ask(&Asked {
             graph,
             makers: &Makers::new(&self.builtins, &objects, &callables),
             object: &object,
-        };
-        let mut made = Vec::new();
-        let mut cut = Vec::new();
-        for cycle in &cycles {
-            for step in 0..cycle.nodes.len() {
-                if leak.cuts.contains(&cycle.edges[step]) {
-                    cut.push(made.len());
-                }
-                made.push(asked.made(cycle, step));
-            }
-        }
-        maker(&made, &cut)
+        }))
     }
 }
 
@@ -177,6 +207,26 @@ impl Asked<'_, '_> {
                 }
             }
             _ => Made::Unknown,
+        }
+    }
+
+    /// True if a library is known to have made the reference of a step; one at a number, if it made the container.
+    fn is_librarys(&self, cycle: &Cycle, step: usize) -> bool {
+        let length = cycle.nodes.len();
+        let made = match self.name(cycle, step) {
+            ReferenceName::Key(key) if self.is_item(cycle, step) => {
+                self.set(cycle, step, key.trim_matches('\''))
+            }
+            _ if self.is_item(cycle, step) && self.is_asked_before(cycle, step) => {
+                let mut before = (1..length).map(|back| step + length - back);
+                let owner = before.find(|&step| !self.is_item(cycle, step));
+                self.made(cycle, owner.unwrap_or(step) % length)
+            }
+            _ => self.made(cycle, step),
+        };
+        match made {
+            Made::By(place) | Made::Given(place) => is_library_file(&place.file),
+            Made::Inherent | Made::Unknown => false,
         }
     }
 

@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 
 use super::Place;
 use super::places::{code_place, function_code, function_place, qualname};
-use crate::cpython::attributes::class_items;
+use crate::cpython::attributes::{class_items, first_of_kind};
 use crate::cpython::read::{
     dict_items, find_item, imported, int_value, items, module_named, printable, referents, text_of,
 };
@@ -193,7 +193,7 @@ fn function_of_context(builtins: &Builtins, class: &Bound<'_, PyAny>) -> Option<
 }
 
 /// The place of the body of a class that is defined in a function, found by the class's qualified name:
-/// `make.<locals>.Lookup` is the code `Lookup` among the constants of the function `make`.
+/// `make.<locals>.Lookup` is the code `Lookup` among the constants of the function `make`, which may be a method.
 fn class_body_place(builtins: &Builtins, class: &Bound<'_, PyAny>, module: &str) -> Option<Place> {
     let qualname = qualname(&builtins.type_qualname, class);
     let mut names = qualname.split('.').filter(|name| *name != "<locals>");
@@ -201,7 +201,17 @@ fn class_body_place(builtins: &Builtins, class: &Bound<'_, PyAny>, module: &str)
         .module_dict
         .get(&module_named(class.py(), module)?)?;
     let outermost = names.next()?;
-    let function = find_item(outermost, |f| dict_items(&globals, f))?;
+    let mut function = find_item(outermost, |f| dict_items(&globals, f))?;
+    // SAFETY: attached; the check is by type flag.
+    while unsafe { ffi::PyType_Check(function.as_ptr()) } != 0 {
+        let name = names.next()?;
+        function = find_item(name, |f| class_items(builtins, &function, f))?;
+    }
+    // SAFETY: attached, the object and its type are alive.
+    let kind_of = |it: &Bound<'_, PyAny>| unsafe { builtins.kind(ffi::Py_TYPE(it.as_ptr())) };
+    if kind_of(&function) == ObjectKind::Descriptor {
+        function = first_of_kind(builtins, &function, ObjectKind::Function)?;
+    }
     let mut code = function_code(builtins, &function)?;
     for name in names {
         let constants = builtins.code_consts.get(&code)?;

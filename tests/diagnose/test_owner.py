@@ -343,6 +343,31 @@ def test_what_a_user_sets_on_an_object_of_the_standard_library(way: Way) -> None
             raise AssertionError(name) from error
 
 
+def attributes(thing: Any) -> set[str]:
+    """The names of all attributes that an object has."""
+    return {f".{name}" for name in dir(thing)}
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+def test_what_a_user_set_is_what_is_cut(way: Way) -> None:
+    for name, new in STANDARD.items():
+        thing = new()
+        thing.payload = payload()
+        before = attributes(thing)
+        way(thing)
+        del thing
+        check_cuts_are_no_part_of(before, name)
+
+
+def check_cuts_are_no_part_of(before: set[str], name: str) -> None:
+    """No cut is a reference that an object had before the program closed a cycle through it."""
+    report = cyclescope.find_tensor_cycles(devices="any", frozen=False)
+    assert report.leaks, name
+    for cut in (cut for leak in report.leaks for cut in leak.cuts):
+        assert cut.proven
+        assert cut.edge not in before, f"{name}: {cut.edge} of {cut.owner}"
+
+
 def queued() -> None:
     waiting: queue.Queue[Any] = queue.Queue()
     waiting.put(waiting)
@@ -935,6 +960,33 @@ def test_what_a_user_does_to_pytorchs_objects(torch: Any) -> None:
         except AssertionError as error:
             wrong.append(f"{name}: {error}")
     assert not wrong, "\n".join(wrong)
+
+
+#: What each of them sets, of which a report is to name one.
+TORCH_CUTS = {
+    "original_forward": [("Linear", "._orig")],
+    "replaced_forward": [("Linear", ".forward")],
+    "scheduler": [("SGD", ".sched")],
+    "in_sequence": [("Linear", ".owner"), ("list", "[0]")],
+    "in_defaults": [("dict", "['me']")],
+    "in_groups": [("dict", "['optimizer']")],
+    "in_dataset": [("TensorDataset", ".loader")],
+    "compiled": [("Linear", ".call")],
+    "deque": [("Linear", ".recent"), ("collections.deque", "[0]")],
+    "bias": [("Linear", ".bias"), ("list", "[0]")],
+    "step": [("SGD", ".step")],
+}
+
+
+def test_what_a_user_set_on_pytorchs_objects_is_cut(torch: Any) -> None:
+    programs = torch_programs(torch)
+    for name, wanted in TORCH_CUTS.items():
+        report = found(programs[name])
+        cuts = [(cut.owner, cut.edge) for leak in report.leaks for cut in leak.cuts]
+        ends = [(owner.rpartition(".")[2], edge) for owner, edge in cuts]
+        wanted = [(owner.rpartition(".")[2], edge) for owner, edge in wanted]
+        assert [one for one in wanted if one in ends], f"{name}: {cuts}"
+        assert len(cuts) == 1, f"{name}: {cuts}"
 
 
 def test_what_a_user_sets_on_pytorchs_objects(torch: Any) -> None:
