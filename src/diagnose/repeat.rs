@@ -59,7 +59,7 @@ fn content(graph: &LeakGraph, bases: u64) -> u64 {
         description.label.hash(&mut hasher);
         description.place.hash(&mut hasher);
         description.unplaced_class.hash(&mut hasher);
-        description.weakly_referable.hash(&mut hasher);
+        (description.weakly_referable, description.frozen).hash(&mut hasher);
         description.free_variables.hash(&mut hasher);
         description.default_arguments.hash(&mut hasher);
         (node.is_buffer, node.is_tensor, node.stands_for).hash(&mut hasher);
@@ -89,6 +89,7 @@ mod tests {
                 place: None,
                 unplaced_class: None,
                 weakly_referable: true,
+                frozen: false,
                 free_variables: Vec::new(),
                 default_arguments: Vec::new(),
                 details: vec![("address".to_owned(), address.to_owned())],

@@ -11,7 +11,7 @@ use rustc_hash::FxHashSet;
 use super::buffer_paths::paths_to_buffers;
 use super::cycle::{Cycle, cycle_through, first_cycle};
 use super::group::{Group, is_cyclic};
-use super::leak_graph::{LeakGraph, LeakNode};
+use super::leak_graph::{LeakEdge, LeakGraph, LeakNode};
 use crate::capture::{ReferenceName, Snapshot};
 use crate::cpython::ObjectKind;
 
@@ -261,6 +261,15 @@ pub fn is_content(graph: &LeakGraph, edge: EdgeIndex) -> bool {
         || (graph[from].description.kind == ObjectKind::Dict && in_registry(from))
 }
 
+/// True for an attribute of a module that is one of its submodules.
+pub fn registers_submodule(edge: &LeakEdge) -> bool {
+    edge.through.iter().any(|hop| match &hop.into {
+        ReferenceName::Attribute(name) => name == "_modules",
+        ReferenceName::Key(key) => key.trim_matches('\'') == "_modules",
+        _ => false,
+    })
+}
+
 /// True for the attributes in which `nn.Module` keeps its parameters, buffers and submodules.
 fn is_registry_of_module(name: &ReferenceName) -> bool {
     let registries = ["_modules", "_parameters", "_buffers"];
@@ -358,6 +367,10 @@ pub fn preference(graph: &LeakGraph, edge: EdgeIndex) -> u32 {
     let base = match &graph[edge].name {
         _ if graph[edge].is_plumbing() => PLUMBING,
         _ if cannot_be_assigned(owner, &graph[edge].name, target) => 80,
+        ReferenceName::Attribute(name) if owner.description.frozen => match points_back(name) {
+            true => 45,
+            false => 57,
+        },
         ReferenceName::Attribute(name) => match owner.description.kind {
             ObjectKind::Instance if points_back(name) => 5,
             ObjectKind::Instance if holds_others(target) => 27,

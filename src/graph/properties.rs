@@ -103,6 +103,7 @@ fn node(number: usize, kind: ObjectKind, is_buffer: bool) -> LeakNode {
             place: None,
             unplaced_class: None,
             weakly_referable: true,
+            frozen: false,
             free_variables: vec!["x".to_owned()],
             default_arguments: Vec::new(),
             details: Vec::new(),

@@ -69,8 +69,7 @@ fn recognise(case: &Case<'_>) -> Option<Finding> {
             && !is_back(&cut)
     });
     if let Some(step) = way_back {
-        let known = format!("set `{}` to None when it is no longer needed", name(&step)?);
-        finding = finding.remedy(step.edge, known);
+        finding = finding.remedy(step.edge, case.removal(step.edge));
     }
     Some(finding)
 }
