@@ -781,9 +781,7 @@ def handing_programs(module: Any) -> dict[str, tuple[bool, Callable[[], object]]
 
 
 @pytest.mark.parametrize("keeper", KEEPERS)
-def test_local_variables_that_a_library_hands_out(
-    keeper: str, install: Callable[..., Any]
-) -> None:
+def test_local_variables_that_a_library_hands_out(keeper: str, install: Callable[..., Any]) -> None:
     module = install("standin_handing", HANDING.format(keeper=KEEPERS[keeper]))
     wrong = []
     for name, (is_of_library, make) in handing_programs(module).items():

@@ -93,7 +93,7 @@ def attributes(thing: Any) -> list[dict[str, Any]]:
 
 
 def is_member(thing: Any, name: str) -> bool:
-    """True for an attribute in ``__slots__``, or in the structure of a class that is written in C."""
+    """True for an attribute in ``__slots__``, or in the structure of a class written in C."""
     declared = [vars(base)[name] for base in type(thing).__mro__ if name in vars(base)]
     return bool(declared) and isinstance(declared[0], MemberDescriptorType) and hasattr(thing, name)
 

@@ -36,11 +36,12 @@ YOURS = "the program"
 HEAD = """# Popular libraries under the watch
 
 Tiny random models on the CPU, of {libraries} libraries, in {programs} programs. Each runs bare and
-under a watch of all memory, and computes the same to the last bit. "Cut frees" says whether the
-tensors are freed, with the garbage collector off, when the references that the report names are
-removed. An owner is told by the code that made the references; "(list)" stands where only the list of
-known leaks names it, and the code that made them could not be determined. The module `torch._dynamo` is imported beforehand, or whichever program makes the first
-optimizer would have the leak `torch-first-optimizer`, too.
+under a watch of all memory, and computes the same to the last bit. An owner is told by the code
+that made the references; "(list)" stands where that could not be determined, and only the list of
+known leaks names it. "Cut frees" says whether the tensors are freed, with the garbage collector
+off, when the references that the report names are removed. The module `torch._dynamo` is imported
+beforehand, or whichever program makes the first optimizer would have the leak
+`torch-first-optimizer`, too.
 
 {system}. `make test-libraries` repeats the runs, and
 `tests/long/libraries/run.py --write` writes this page.

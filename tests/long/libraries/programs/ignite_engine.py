@@ -1,4 +1,4 @@
-"""pytorch-ignite: an Engine trains a network for two epochs, with metrics and handlers."""
+"""pytorch-ignite: an Engine trains for two epochs; its handlers and an evaluator's link them."""
 
 import torch
 from ignite.engine import Events, create_supervised_evaluator, create_supervised_trainer
@@ -6,6 +6,7 @@ from ignite.handlers import EarlyStopping, TerminateOnNan
 from ignite.metrics import Loss, MeanSquaredError
 
 DISTRIBUTION = "pytorch-ignite"
+MADE_BY = ["the program"]
 
 
 def run() -> list[float]:
