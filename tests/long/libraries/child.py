@@ -129,7 +129,6 @@ def as_data(leak: cyclescope.Leak) -> dict[str, Any]:
         "pattern": leak.pattern,
         "known": leak.known.name if leak.known else None,
         "owner": owner(leak),
-        "by_code": leak.library is not None,
         "cuts": [(cut.owner, cut.edge) for cut in leak.cuts],
         "proven": all(cut.proven for cut in leak.cuts),
     }

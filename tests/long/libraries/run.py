@@ -36,12 +36,10 @@ YOURS = "the program"
 HEAD = """# Popular libraries under the watch
 
 Tiny random models on the CPU, of {libraries} libraries, in {programs} programs. Each runs bare and
-under a watch of all memory, and computes the same to the last bit. An owner is told by the code
-that made the references; "(list)" stands where that could not be determined, and only the list of
-known leaks names it. "Cut frees" says whether the tensors are freed, with the garbage collector
-off, when the references that the report names are removed. The module `torch._dynamo` is imported
-beforehand, or whichever program makes the first optimizer would have the leak
-`torch-first-optimizer`, too.
+under a watch of all memory, and computes the same to the last bit. "Cut frees" says whether the
+tensors are freed, with the garbage collector off, when the references that the report names are
+removed. The module `torch._dynamo` is imported beforehand, or whichever program makes the first
+optimizer would have the leak `torch-first-optimizer`, too.
 
 {system}. `make test-libraries` repeats the runs, and
 `tests/long/libraries/run.py --write` writes this page.
@@ -182,8 +180,7 @@ def rows(outcome: Outcome) -> list[str]:
         named = f"`{leak['pattern']}`" if leak["pattern"] else "a cycle"
         summary = leak["summary"].replace("|", "\\|")
         known = f"`{leak['known']}`" if leak["known"] else ""
-        whose = owner(leak) if leak["by_code"] or not leak["owner"] else f"{owner(leak)} (list)"
-        lines.append(f"{first} {named}: `{summary}` | {whose} | {frees} | {known} |")
+        lines.append(f"{first} {named}: `{summary}` | {owner(leak)} | {frees} | {known} |")
     return lines
 
 

@@ -5,6 +5,7 @@ from sentence_transformers import SentenceTransformer, losses
 from sentence_transformers.models import Dense, Pooling
 
 DISTRIBUTION = "sentence-transformers"
+MADE_BY = ["sentence-transformers"]
 
 
 def run() -> list[float]:
