@@ -81,7 +81,7 @@ test-words: $(VENV)/.tested-with $(VENV)/.built ## whether each Python here says
 test-known: $(VENV)/.tested-with $(VENV)/.built ## whether the known leaks of libraries are what we say, from the package index
 	$(PY) tests/long/known/run.py
 
-test-libraries: $(VENV)/.built $(LIBRARIES)/.made ## 25 popular libraries on tiny models: what leaks, whose it is, whether the cut frees it
+test-libraries: $(VENV)/.built $(LIBRARIES)/.made ## 30 popular libraries on tiny models: what leaks, whose it is, whether the cut frees it
 	$(LIBRARIES)/bin/python tests/long/libraries/run.py
 
 test-frameworks: $(VENV)/.built $(FRAMEWORKS)/.made ## the integrations with Weights & Biases and torchtitan, from the package index

@@ -230,9 +230,12 @@ impl Inspector {
         }
         let graph = Rc::new(graph);
         let mut diagnoses = self.diagnoses.take();
-        let mut made = diagnoses.of(&graph, self.bases(py, snapshot, &graph), |leak| {
-            self.maker(py, snapshot, &graph, leak)
-        });
+        let mut made = diagnoses.of(
+            &graph,
+            self.bases(py, snapshot, &graph),
+            &|cycle| self.made_by_library(py, snapshot, &graph, cycle),
+            |leak| self.maker(py, snapshot, &graph, leak),
+        );
         self.diagnoses.set(diagnoses);
         if selection.omitted > 0 {
             // Only a part of the group was described; the proof takes the whole.
@@ -450,6 +453,7 @@ fn add_gap(graph: &mut LeakGraph, selection: &Selection, place: &FxHashMap<u32, 
                 free_variables: Vec::new(),
                 default_arguments: Vec::new(),
                 weakly_referable: false,
+                frozen: false,
                 details: Vec::new(),
             },
             object: None,

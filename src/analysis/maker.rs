@@ -1,13 +1,15 @@
 //! Who made the cycles of a leak, asked of its objects while they are there.
 
-use std::hash::Hasher;
+use std::hash::{Hash, Hasher};
 
 use petgraph::graph::NodeIndex;
 use pyo3::prelude::*;
 use rustc_hash::{FxHashSet, FxHasher};
 
 use super::Inspector;
-use crate::capture::{Made, Makers, Place, ReferenceName, Snapshot, Wanted, is_library_file};
+use crate::capture::{
+    Locals, Made, Makers, Place, ReferenceName, Snapshot, Wanted, is_library_file, method_locals,
+};
 use crate::cpython::{ObjectKind, items};
 use crate::diagnose::{Diagnosis, maker};
 use crate::graph::{Cycle, LeakGraph, LeakNode, cycle_through};
@@ -25,19 +27,30 @@ struct Asked<'a, 'py> {
 }
 
 impl Inspector {
-    /// A hash of the base classes of a graph's objects, on which it may depend who made their references.
+    /// A hash of what else it may depend on who made the references of a graph: the base classes of its
+    /// objects, and the names in a dict of local variables.
     pub(super) fn bases(&self, py: Python<'_>, snapshot: &Snapshot, graph: &LeakGraph) -> u64 {
         let mut hasher = FxHasher::default();
         for node in graph.node_weights() {
             let object = node.object.and_then(|it| snapshot.objects.get(it as usize));
-            let Some(object) = object.filter(|it| it.kind == ObjectKind::Instance) else {
+            let Some(object) = object else {
                 continue;
             };
-            let class = self.object(py, object.address).get_type().into_any();
-            let mro = self.builtins.type_mro.get(&class);
-            // A class that is made anew each time has the same bases.
-            for base in mro.as_ref().map_or_else(Vec::new, items).iter().skip(1) {
-                hasher.write_usize(base.as_ptr() as usize);
+            let bound = self.object(py, object.address);
+            match object.kind {
+                ObjectKind::Instance => {
+                    let class = bound.get_type().into_any();
+                    let mro = self.builtins.type_mro.get(&class);
+                    // A class that is made anew each time has the same bases.
+                    for base in mro.as_ref().map_or_else(Vec::new, items).iter().skip(1) {
+                        hasher.write_usize(base.as_ptr() as usize);
+                    }
+                }
+                ObjectKind::Dict => {
+                    let (names, _) = method_locals(&bound).unzip();
+                    names.hash(&mut hasher);
+                }
+                _ => {}
             }
         }
         hasher.finish()
@@ -56,6 +69,47 @@ impl Inspector {
         let others = leak.cuts.iter().filter(|cut| !is_in(&leak.cycle, cut));
         let mut cycles = vec![leak.cycle.clone()];
         cycles.extend(others.filter_map(|&cut| cycle_through(graph, cut)));
+        let made = self.makers(py, snapshot, graph, &cycles, |asked| {
+            let steps = cycles.iter().flat_map(|cycle| {
+                let steps = 0..cycle.nodes.len();
+                steps.map(move |step| asked.made(cycle, step))
+            });
+            steps.collect::<Vec<Made>>()
+        })?;
+        let edges = cycles.iter().flat_map(|cycle| &cycle.edges);
+        let cut: Vec<usize> = edges
+            .enumerate()
+            .filter_map(|(at, edge)| leak.cuts.contains(edge).then_some(at))
+            .collect();
+        maker(&made, &cut)
+    }
+
+    /// For each reference of a cycle, whether libraries are known to have made it; empty if nothing is known.
+    pub(super) fn made_by_library(
+        &self,
+        py: Python<'_>,
+        snapshot: &Snapshot,
+        graph: &LeakGraph,
+        cycle: &Cycle,
+    ) -> Vec<bool> {
+        self.makers(py, snapshot, graph, std::slice::from_ref(cycle), |asked| {
+            let steps = 0..cycle.nodes.len();
+            steps
+                .map(|step| asked.is_librarys(cycle, step))
+                .collect::<Vec<bool>>()
+        })
+        .unwrap_or_default()
+    }
+
+    /// What is known of the functions that may have made these cycles; `None` if that would take too long.
+    fn makers<'py, R>(
+        &self,
+        py: Python<'py>,
+        snapshot: &Snapshot,
+        graph: &LeakGraph,
+        cycles: &[Cycle],
+        ask: impl FnOnce(&Asked<'_, 'py>) -> R,
+    ) -> Option<R> {
         if cycles.iter().any(|cycle| cycle.nodes.len() > LENGTH_LIMIT) {
             return None;
         }
@@ -73,24 +127,18 @@ impl Inspector {
         let mut seen = FxHashSet::default();
         callables.retain(|node| seen.insert(*node));
         callables.truncate(NEAR_LIMIT);
-        let objects: Vec<_> = nodes().filter_map(object).collect();
+        let mut objects: Vec<_> = nodes().filter_map(object).collect();
+        // A dict may be the local variables of a method.
+        let is_dict = |node: &NodeIndex| graph[*node].description.kind == ObjectKind::Dict;
+        let dicts: Vec<_> = nodes().filter(is_dict).filter_map(object).collect();
+        let receivers = dicts.iter().filter_map(method_locals);
+        objects.extend(receivers.map(|(_, receiver)| receiver));
         let callables: Vec<_> = callables.into_iter().filter_map(object).collect();
-        let asked = Asked {
+        Some(ask(&Asked {
             graph,
             makers: &Makers::new(&self.builtins, &objects, &callables),
             object: &object,
-        };
-        let mut made = Vec::new();
-        let mut cut = Vec::new();
-        for cycle in &cycles {
-            for step in 0..cycle.nodes.len() {
-                if leak.cuts.contains(&cycle.edges[step]) {
-                    cut.push(made.len());
-                }
-                made.push(asked.made(cycle, step));
-            }
-        }
-        maker(&made, &cut)
+        }))
     }
 }
 
@@ -162,6 +210,26 @@ impl Asked<'_, '_> {
         }
     }
 
+    /// True if a library is known to have made the reference of a step; one at a number, if it made the container.
+    fn is_librarys(&self, cycle: &Cycle, step: usize) -> bool {
+        let length = cycle.nodes.len();
+        let made = match self.name(cycle, step) {
+            ReferenceName::Key(key) if self.is_item(cycle, step) => {
+                self.set(cycle, step, key.trim_matches('\''))
+            }
+            _ if self.is_item(cycle, step) && self.is_asked_before(cycle, step) => {
+                let mut before = (1..length).map(|back| step + length - back);
+                let owner = before.find(|&step| !self.is_item(cycle, step));
+                self.made(cycle, owner.unwrap_or(step) % length)
+            }
+            _ => self.made(cycle, step),
+        };
+        match made {
+            Made::By(place) | Made::Given(place) => is_library_file(&place.file),
+            Made::Inherent | Made::Unknown => false,
+        }
+    }
+
     /// True for a callable that is not of the same file: what a decorator was given.
     fn is_anothers(&self, node: &LeakNode, place: &Place) -> bool {
         let kind = node.description.kind;
@@ -194,12 +262,25 @@ impl Asked<'_, '_> {
             leads_back: at(last + 1) == owner
                 && self.node(cycle, last).description.kind != ObjectKind::Method,
             method,
+            locals: self.locals(cycle, step + 1),
         };
         let object = (self.object)(owner);
         let class = object.map(|object| object.get_type().into_any());
         let is_function = self.node(cycle, step).description.kind == ObjectKind::Function;
         self.makers
             .made(class.as_ref().filter(|_| !is_function), &wanted)
+    }
+
+    /// The dict at a step, if it may be the local variables of a method.
+    fn locals(&self, cycle: &Cycle, step: usize) -> Option<Locals> {
+        let ReferenceName::Key(key) = self.name(cycle, step) else {
+            return None;
+        };
+        if self.node(cycle, step).description.kind != ObjectKind::Dict {
+            return None;
+        }
+        let dict = (self.object)(cycle.nodes[step % cycle.nodes.len()])?;
+        self.makers.locals(&dict, key.trim_matches('\''))
     }
 
     /// True if the step is from a container to what is in it.

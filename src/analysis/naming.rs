@@ -212,6 +212,7 @@ fn blank(kind: ObjectKind, label: String) -> Description {
         place: None,
         unplaced_class: None,
         weakly_referable: false,
+        frozen: false,
         free_variables: Vec::new(),
         default_arguments: Vec::new(),
         details: Vec::new(),

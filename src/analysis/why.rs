@@ -305,7 +305,8 @@ fn garbage_paths(live: &Live<'_>, suffix: &[u32], target: u32) -> Vec<PathTo> {
     live.graph()
         .sources(head)
         .into_iter()
-        .filter(|referrer| !suffix.contains(referrer) && !live.is_own(*referrer))
+        .filter(|&referrer| referrer == head || !suffix.contains(&referrer))
+        .filter(|&referrer| !live.is_own(referrer))
         .map(|referrer| {
             let mut nodes = vec![referrer];
             nodes.extend(suffix);

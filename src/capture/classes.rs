@@ -8,7 +8,8 @@ use rustc_hash::FxHashMap;
 
 use super::Place;
 use super::places::{code_place, function_code, function_place, qualname};
-use crate::cpython::attributes::class_items;
+use crate::cpython::attributes::{class_items, first_of_kind};
+use crate::cpython::frames::variable_names;
 use crate::cpython::read::{
     dict_items, find_item, imported, int_value, items, module_named, printable, referents, text_of,
 };
@@ -26,6 +27,8 @@ pub struct ClassFacts {
     pub in_file: Option<String>,
     /// As [`Description::weakly_referable`](crate::capture::Description::weakly_referable).
     pub weakly_referable: bool,
+    /// As [`Description::frozen`](crate::capture::Description::frozen), of its instances.
+    pub frozen: bool,
 }
 
 /// The facts of the classes met lately.
@@ -56,6 +59,7 @@ impl Classes {
             place: mortal.then(|| class_place(builtins, class)).flatten(),
             in_file: class_in_file(builtins, class),
             weakly_referable: is_weakly_referable(builtins, class),
+            frozen: mortal && is_frozen(builtins, class),
         });
         if self.by_address.len() >= LIMIT {
             self.by_address.clear();
@@ -121,6 +125,24 @@ fn is_weakly_referable(builtins: &Builtins, class: &Bound<'_, PyAny>) -> bool {
         .get(class)
         .and_then(|offset| int_value(&offset))
         .is_some_and(|offset| offset != 0)
+}
+
+/// True if the `__setattr__` of a class is that of a frozen data class: it raises `FrozenInstanceError`
+/// (`_frozen_get_del_attr` in Lib/dataclasses.py, `_frozen_setattrs` of attrs).
+fn is_frozen(builtins: &Builtins, class: &Bound<'_, PyAny>) -> bool {
+    let mro = builtins.type_mro.get(class);
+    let mut bases = mro.as_ref().map_or_else(Vec::new, items).into_iter();
+    let setter =
+        bases.find_map(|base| find_item("__setattr__", |f| class_items(builtins, &base, f)));
+    let Some(code) = setter.and_then(|setter| function_code(builtins, &setter)) else {
+        return false;
+    };
+    let names = builtins.code_names.get(&code);
+    let names = names.as_ref().map_or_else(Vec::new, items);
+    let names = names.iter().filter_map(text_of);
+    names
+        .chain(variable_names(builtins, &code))
+        .any(|name| name == "FrozenInstanceError")
 }
 
 /// Where a class is written: the first line of its first method, which is as near as every version
@@ -193,7 +215,7 @@ fn function_of_context(builtins: &Builtins, class: &Bound<'_, PyAny>) -> Option<
 }
 
 /// The place of the body of a class that is defined in a function, found by the class's qualified name:
-/// `make.<locals>.Lookup` is the code `Lookup` among the constants of the function `make`.
+/// `make.<locals>.Lookup` is the code `Lookup` among the constants of the function `make`, which may be a method.
 fn class_body_place(builtins: &Builtins, class: &Bound<'_, PyAny>, module: &str) -> Option<Place> {
     let qualname = qualname(&builtins.type_qualname, class);
     let mut names = qualname.split('.').filter(|name| *name != "<locals>");
@@ -201,7 +223,17 @@ fn class_body_place(builtins: &Builtins, class: &Bound<'_, PyAny>, module: &str)
         .module_dict
         .get(&module_named(class.py(), module)?)?;
     let outermost = names.next()?;
-    let function = find_item(outermost, |f| dict_items(&globals, f))?;
+    let mut function = find_item(outermost, |f| dict_items(&globals, f))?;
+    // SAFETY: attached; the check is by type flag.
+    while unsafe { ffi::PyType_Check(function.as_ptr()) } != 0 {
+        let name = names.next()?;
+        function = find_item(name, |f| class_items(builtins, &function, f))?;
+    }
+    // SAFETY: attached, the object and its type are alive.
+    let kind_of = |it: &Bound<'_, PyAny>| unsafe { builtins.kind(ffi::Py_TYPE(it.as_ptr())) };
+    if kind_of(&function) == ObjectKind::Descriptor {
+        function = first_of_kind(builtins, &function, ObjectKind::Function)?;
+    }
     let mut code = function_code(builtins, &function)?;
     for name in names {
         let constants = builtins.code_consts.get(&code)?;

@@ -48,6 +48,7 @@ pub fn describe(
         place,
         unplaced_class,
         weakly_referable: class.weakly_referable,
+        frozen: kind == ObjectKind::Instance && class.frozen,
         free_variables,
         default_arguments,
         details,

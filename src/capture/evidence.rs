@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 
 use super::statements::{End, Statement, statements};
-use crate::cpython::instructions::Instruction;
+use crate::cpython::instructions::{Instruction, decode};
 use crate::cpython::{Builtins, items, text_of};
 
 /// What is called to put something into a container.
@@ -39,6 +39,17 @@ pub struct Wanted<'a> {
     pub leads_back: bool,
     /// The bound method that it leads to, if it does.
     pub method: Option<&'a str>,
+    /// The container, if it may be what `locals()` gave to a method.
+    pub locals: Option<Locals>,
+}
+
+/// A dict that has an object as `self`, as the local variables of a method do.
+pub struct Locals {
+    pub names: Vec<String>,
+    /// The name of what leads back.
+    pub name: String,
+    /// The addresses of the classes of the object.
+    pub classes: Vec<usize>,
 }
 
 /// What a function adds to a reference.
@@ -145,6 +156,28 @@ impl<'b, 'c, 'py> Evidence<'b, 'c, 'py> {
                         && method.is_none_or(|method| statement.has(method))
                 }
                 _ => passes(statement, name, method),
+            })
+    }
+
+    /// True if the function passes `locals()` to what is called `taker`, and these can be what it gave.
+    pub fn gives_locals(&self, taker: &str, locals: &Locals) -> bool {
+        let (Some(taker), Some(global)) = (self.index_of(taker), self.index_of("locals")) else {
+            return false;
+        };
+        let is_call = |pair: &[Instruction]| matches!(pair, [Instruction::Global(name), Instruction::Call] if *name == global);
+        let passes = |statement: &Statement| {
+            let taker = Instruction::Attribute {
+                name: taker,
+                called: true,
+            };
+            let at = statement.position(taker);
+            at.is_some_and(|at| statement.value[at..].windows(2).any(is_call))
+        };
+        self.statements().iter().any(passes)
+            && decode(self.builtins, self.code).is_some_and(|read| {
+                let parameters = &read.variables[..read.parameters.min(read.variables.len())];
+                parameters.iter().all(|name| locals.names.contains(name))
+                    && read.variables.contains(&locals.name)
             })
     }
 

@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use rustc_hash::FxHashMap;
 
 use super::classes::class_module;
-use super::evidence::{Evidence, Strength, Wanted};
+use super::evidence::{Evidence, Locals, Strength, Wanted};
 use super::places::{code_place, function_code, function_place, qualname};
 use super::{Made, Place, is_library_file};
 use crate::cpython::read::{module_named, referents};
@@ -24,6 +24,9 @@ const FUNCTION_LIMIT: usize = 4096;
 const MODULE_LIMIT: usize = 8;
 /// Of the functions within a function, so many.
 const INNER_LIMIT: usize = 64;
+/// A dict of more items is no function's local variables.
+const VARIABLE_LIMIT: usize = 256;
+
 /// The functions that may have made the references of a leak.
 pub struct Makers<'a, 'py> {
     builtins: &'a Builtins,
@@ -312,6 +315,13 @@ impl<'py> Makers<'_, 'py> {
             return place(function).map_or(Made::Unknown, Made::By);
         }
         let best = found.iter().rev().max_by_key(|(strength, _)| *strength);
+        let takers: Vec<&str> = found.iter().map(|(_, taker)| &*taker.called).collect();
+        if matches!(best, Some((Strength::Given | Strength::Taken, _)))
+            && let Some(locals) = &wanted.locals
+            && let Some(made) = self.given_as_locals(&takers, locals)
+        {
+            return made;
+        }
         match best {
             None => self
                 .declared(class, wanted.attribute)
@@ -356,6 +366,31 @@ impl<'py> Makers<'_, 'py> {
         givers.first()?.place.clone().map(Made::By)
     }
 
+    /// Whose method passes its local variables to one of these, if they can be what was given.
+    fn given_as_locals(&self, takers: &[&str], locals: &Locals) -> Option<Made> {
+        let gives = |function: &&Candidate<'py>| {
+            let evidence = self.evidence(function);
+            locals.classes.contains(&function.class)
+                && takers
+                    .iter()
+                    .any(|taker| evidence.gives_locals(taker, locals))
+        };
+        let mut givers: Vec<_> = self.functions.iter().filter(gives).collect();
+        givers.sort_by_key(|giver| !giver.is_programs());
+        givers.first()?.place.clone().map(Made::By)
+    }
+
+    /// What a dict may be that keeps something by a name.
+    pub fn locals(&self, dict: &Bound<'py, PyAny>, name: &str) -> Option<Locals> {
+        let (names, receiver) = method_locals(dict)?;
+        let classes = self.bases(receiver.get_type().as_any());
+        Some(Locals {
+            names,
+            name: name.to_owned(),
+            classes: classes.iter().map(|base| base.as_ptr() as usize).collect(),
+        })
+    }
+
     fn evidence<'c>(&self, function: &'c Candidate<'py>) -> Evidence<'_, 'c, 'py> {
         let is_method = function.class != 0 && function.class & INNER == 0;
         Evidence::new(self.builtins, &function.code, is_method)
@@ -367,6 +402,23 @@ impl Candidate<'_> {
         let place = self.place.as_ref();
         place.is_some_and(|place| !is_library_file(&place.file))
     }
+}
+
+/// The names in a dict and what it has as `self`, if it may be the local variables of a method.
+pub fn method_locals<'py>(dict: &Bound<'py, PyAny>) -> Option<(Vec<String>, Bound<'py, PyAny>)> {
+    let mut names = Vec::new();
+    let mut receiver = None;
+    let mut count = 0;
+    dict_items(dict, &mut |key, value| {
+        let name = text_of(key);
+        if name.as_deref() == Some("self") {
+            receiver = Some(value.clone());
+        }
+        names.extend(name);
+        count += 1;
+        count <= VARIABLE_LIMIT
+    });
+    Some((names, receiver.filter(|_| count <= VARIABLE_LIMIT)?))
 }
 
 fn name_of_module(globals: &Bound<'_, PyAny>) -> Option<String> {

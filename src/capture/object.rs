@@ -97,6 +97,8 @@ pub struct Description {
     /// True if `weakref.ref` takes it: not so containers, and instances of a class whose `__slots__`
     /// leave out `__weakref__`.
     pub weakly_referable: bool,
+    /// True for an instance of a frozen data class, whose attributes cannot be assigned.
+    pub frozen: bool,
     /// Of a function: the names of its closure variables, in the order of `__closure__`.
     pub free_variables: Vec<String>,
     /// Of a function: the names of the parameters that `__defaults__` is for, in its order.

@@ -8,6 +8,7 @@ use rustc_hash::FxHashSet;
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
 use crate::graph::{Cycle, LeakGraph, LeakNode, of_same_line};
+use crate::model::words::a;
 
 /// One leak, ready to be recognised: its graph, the cycle that is shown and the best cut.
 pub struct Case<'a> {
@@ -281,12 +282,6 @@ pub fn noun(node: &LeakNode) -> String {
         ObjectKind::Frame => "frame".to_owned(),
         _ => short(&node.description.type_name).to_owned(),
     }
-}
-
-/// A noun with its article.
-pub fn a(noun: &str) -> String {
-    let vowel = noun.starts_with(['a', 'e', 'i', 'o', 'A', 'E', 'I', 'O']);
-    format!("{} {noun}", if vowel { "an" } else { "a" })
 }
 
 /// ` (file:line)` of an object, or nothing.

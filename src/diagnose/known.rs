@@ -26,6 +26,10 @@ struct Entry {
     /// True if the cycle may go on after these steps, through modules of the program's own.
     #[serde(default)]
     goes_on: bool,
+    /// True if the cycle is this one only where the code that made it is the library's, as objects of the
+    /// program may be in it.
+    #[serde(default)]
+    made_by_library: bool,
 }
 
 /// The conditions on one object of the cycle and its reference to the next; `*` stands for any
@@ -73,6 +77,7 @@ impl Entry {
         };
         as_long
             && leak.cycle_omitted == 0
+            && (!self.made_by_library || self.made(leak))
             && (0..count).any(|start| {
                 let turned = steps.iter().cycle().skip(start);
                 self.steps
@@ -82,12 +87,14 @@ impl Entry {
             })
     }
 
+    fn made(&self, leak: &Leak) -> bool {
+        let library = leak.library.as_ref();
+        library.is_some_and(|library| normal(&library.name) == normal(&self.library))
+    }
+
     fn is_fixed(&self, leak: &Leak) -> bool {
-        let installed = leak
-            .library
-            .as_ref()
-            .filter(|library| normal(&library.name) == normal(&self.library))
-            .and_then(|library| library.version.as_deref());
+        let library = leak.library.as_ref().filter(|_| self.made(leak));
+        let installed = library.and_then(|library| library.version.as_deref());
         match (installed, &self.fixed_in) {
             (Some(installed), Some(fixed)) => release(installed) >= release(fixed),
             _ => false,
@@ -207,6 +214,24 @@ mod tests {
         assert!(known(&decorated(edge, "0.2.9")).is_some());
         assert_eq!(known(&decorated(edge, "0.2.35")), None);
         assert_eq!(known(&decorated(edge, "0.10.0")), None);
+    }
+
+    #[test]
+    fn what_may_be_the_programs_is_known_only_where_the_library_made_it() {
+        let mut leak = decorated("['callback']", "2.9.2");
+        leak.cycle[0].type_name = "dict".into();
+        let callback = Step {
+            type_name: "train.Count".into(),
+            edge: ".locals".into(),
+            ..leak.cycle[0].clone()
+        };
+        leak.cycle.push(callback);
+        assert_eq!(known(&leak), None);
+        leak.library.as_mut().unwrap().name = "stable-baselines3".into();
+        let found = known(&leak).unwrap();
+        assert_eq!(found.name, "stable-baselines3-callback-locals");
+        leak.library = None;
+        assert_eq!(known(&leak), None);
     }
 
     #[test]

@@ -32,7 +32,9 @@ pub use repeat::Diagnoses;
 pub use signature::signature;
 
 use crate::capture::Place;
-use crate::graph::{Cause, Cycle, LeakGraph, PathToBuffer, find_causes, paths_to_buffers};
+use crate::graph::{
+    Cause, Cycle, LeakGraph, MadeByLibrary, PathToBuffer, find_causes, paths_to_buffers,
+};
 
 /// What is known of one leak.
 #[derive(Clone, Debug)]
@@ -56,8 +58,8 @@ pub struct Diagnosis {
 ///
 /// Each cause is a leak of its own. But causes with the same signature are one, and so are those of libraries; and
 /// what a library or the interpreter makes in the same strongly connected component belongs to the first cause there.
-pub fn diagnose(graph: &LeakGraph) -> Vec<Diagnosis> {
-    let found = find_causes(graph);
+pub fn diagnose(graph: &LeakGraph, made_by_library: &MadeByLibrary<'_>) -> Vec<Diagnosis> {
+    let found = find_causes(graph, made_by_library);
     let mut leaks: Vec<(String, &Cause, Vec<EdgeIndex>)> = Vec::new();
     for cause in &found.causes {
         let signature = signature(graph, &cause.cycle);

@@ -5,7 +5,7 @@ use petgraph::graph::EdgeIndex;
 use super::case::{Case, at, noun, short, spoken};
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
-use crate::graph::{cannot_be_assigned, frees, is_content, of_same_line};
+use crate::graph::{cannot_be_assigned, frees, is_content, of_same_line, registers_submodule};
 
 /// What to change, as text and, if possible, as code.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -206,16 +206,28 @@ impl Case<'_> {
             {
                 format!("drop the {class}, which keeps the {kept} as `{attribute}`")
             }
+            (Kind::Instance, Name::Attribute(attribute)) if owner.description.frozen => {
+                format!(
+                    "create the {class} without the {kept} as `{attribute}`, which cannot be set later"
+                )
+            }
             (Kind::Instance, Name::Attribute(attribute)) if attribute.ends_with("_hooks") => {
                 format!(
                     "remove the hook from `{class}.{attribute}`, by the handle of its registration"
                 )
             }
-            (Kind::Instance, Name::Attribute(attribute)) if owner.is_library() => {
-                format!("remove `{class}.{attribute}` when it is no longer needed")
-            }
             (Kind::Instance, Name::Attribute(attribute)) => {
-                format!("set `{class}.{attribute}` to None when it is no longer needed")
+                let removal = match owner.is_library() {
+                    true => format!("remove `{class}.{attribute}`"),
+                    false => format!("set `{class}.{attribute}` to None"),
+                };
+                let registered = match registers_submodule(&self.graph[edge]) {
+                    true => format!(
+                        " (the {kept} is then no submodule of the {class}: `parameters()` and `state_dict()` leave it out)"
+                    ),
+                    false => String::new(),
+                };
+                format!("{removal} when it is no longer needed{registered}")
             }
             _ => format!("remove {name} of the {class}"),
         }

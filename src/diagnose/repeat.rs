@@ -8,7 +8,7 @@ use petgraph::visit::{EdgeRef, IntoEdgeReferences};
 
 use super::{Diagnosis, diagnose};
 use crate::capture::Place;
-use crate::graph::LeakGraph;
+use crate::graph::{LeakGraph, MadeByLibrary};
 
 /// The diagnoses of the leaks met lately, by all that a diagnosis is made from.
 #[derive(Default)]
@@ -26,6 +26,7 @@ impl Diagnoses {
         &mut self,
         graph: &LeakGraph,
         bases: u64,
+        made_by_library: &MadeByLibrary<'_>,
         maker: impl Fn(&Diagnosis) -> Option<Place>,
     ) -> Vec<Rc<Diagnosis>> {
         let key = content(graph, bases);
@@ -35,7 +36,7 @@ impl Diagnoses {
         if self.made.len() >= LIMIT {
             self.made.clear();
         }
-        let mut made = diagnose(graph);
+        let mut made = diagnose(graph, made_by_library);
         for diagnosis in &mut made {
             diagnosis.maker = maker(diagnosis);
         }
@@ -58,7 +59,7 @@ fn content(graph: &LeakGraph, bases: u64) -> u64 {
         description.label.hash(&mut hasher);
         description.place.hash(&mut hasher);
         description.unplaced_class.hash(&mut hasher);
-        description.weakly_referable.hash(&mut hasher);
+        (description.weakly_referable, description.frozen).hash(&mut hasher);
         description.free_variables.hash(&mut hasher);
         description.default_arguments.hash(&mut hasher);
         (node.is_buffer, node.is_tensor, node.stands_for).hash(&mut hasher);
@@ -88,6 +89,7 @@ mod tests {
                 place: None,
                 unplaced_class: None,
                 weakly_referable: true,
+                frozen: false,
                 free_variables: Vec::new(),
                 default_arguments: Vec::new(),
                 details: vec![("address".to_owned(), address.to_owned())],
@@ -109,17 +111,22 @@ mod tests {
     #[test]
     fn the_same_again_is_not_diagnosed_again() {
         let mut diagnoses = Diagnoses::default();
-        let first = diagnoses.of(&pair("left", "Node", "0x1"), 0, |_| None)[0].clone();
-        let again = diagnoses.of(&pair("left", "Node", "0x2"), 0, |_| None)[0].clone();
+        let first =
+            diagnoses.of(&pair("left", "Node", "0x1"), 0, &|_| Vec::new(), |_| None)[0].clone();
+        let again =
+            diagnoses.of(&pair("left", "Node", "0x2"), 0, &|_| Vec::new(), |_| None)[0].clone();
         assert!(Rc::ptr_eq(&first, &again));
     }
 
     #[test]
     fn what_differs_is_another() {
         let mut diagnoses = Diagnoses::default();
-        let first = diagnoses.of(&pair("left", "Node", "0x1"), 0, |_| None)[0].clone();
-        let edge = diagnoses.of(&pair("right", "Node", "0x1"), 0, |_| None)[0].clone();
-        let label = diagnoses.of(&pair("left", "Leaf", "0x1"), 0, |_| None)[0].clone();
+        let first =
+            diagnoses.of(&pair("left", "Node", "0x1"), 0, &|_| Vec::new(), |_| None)[0].clone();
+        let edge =
+            diagnoses.of(&pair("right", "Node", "0x1"), 0, &|_| Vec::new(), |_| None)[0].clone();
+        let label =
+            diagnoses.of(&pair("left", "Leaf", "0x1"), 0, &|_| Vec::new(), |_| None)[0].clone();
         assert_ne!(first.signature, edge.signature);
         assert_ne!(first.signature, label.signature);
     }

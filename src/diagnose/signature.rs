@@ -214,6 +214,7 @@ mod tests {
                         place: None,
                         unplaced_class: Some((*in_file).to_owned()),
                         weakly_referable: true,
+                        frozen: false,
                         free_variables: Vec::new(),
                         default_arguments: Vec::new(),
                         details: Vec::new(),

@@ -11,7 +11,7 @@ use rustc_hash::FxHashSet;
 use super::buffer_paths::paths_to_buffers;
 use super::cycle::{Cycle, cycle_through, first_cycle};
 use super::group::{Group, is_cyclic};
-use super::leak_graph::{LeakGraph, LeakNode};
+use super::leak_graph::{LeakEdge, LeakGraph, LeakNode};
 use crate::capture::{ReferenceName, Snapshot};
 use crate::cpython::ObjectKind;
 
@@ -25,6 +25,8 @@ const ALIKE_LIMIT: usize = 32;
 const OUTSIDE_CYCLE: u32 = 500;
 /// Added for a reference of a library's own making.
 const LIBRARY: u32 = 300;
+/// Added for a reference that libraries made, where what others set on their objects can be cut.
+const MADE_BY_LIBRARY: u32 = 500;
 /// From this rank on, a reference is the interpreter's.
 pub(super) const PLUMBING: u32 = 1000;
 
@@ -42,6 +44,9 @@ pub struct Cause {
     pub is_of_library: bool,
 }
 
+/// Says of each reference of a cycle whether libraries are known to have made it.
+pub type MadeByLibrary<'a> = dyn Fn(&Cycle) -> Vec<bool> + 'a;
+
 /// Why the buffers are kept.
 #[derive(Clone, Debug, Default)]
 pub struct Causes {
@@ -56,7 +61,10 @@ pub struct Causes {
 /// From the nearest cycle removes one reference: the best, in the order of [`preference`], after which no cycle
 /// reaches a buffer; if there is none, the best of all with those that the same line made elsewhere. Then
 /// continues with the next cycle that still reaches a buffer. Finally drops what the others make unnecessary.
-pub fn find_causes(graph: &LeakGraph) -> Causes {
+///
+/// `made_by_library` says of a cycle, for each of its references, whether libraries are known to have made it. It is
+/// asked only of cycles in which no object is the program's.
+pub fn find_causes(graph: &LeakGraph, made_by_library: &MadeByLibrary<'_>) -> Causes {
     let components = component_of(graph);
     let mut rest = graph.clone();
     let mut found = Causes {
@@ -64,7 +72,8 @@ pub fn find_causes(graph: &LeakGraph) -> Causes {
         frees: true,
     };
     while let Some(cycle) = first_cycle(&rest) {
-        let best = (found.causes.len() < CUT_LIMIT).then(|| best_cuts(&rest, &cycle));
+        let best =
+            (found.causes.len() < CUT_LIMIT).then(|| best_cuts(&rest, &cycle, made_by_library));
         let Some((is_own, cuts)) = best.flatten() else {
             found.frees = false;
             break;
@@ -93,7 +102,11 @@ pub fn find_causes(graph: &LeakGraph) -> Causes {
 ///
 /// They are in the cycle, unless it is all plumbing, as that of a class is: then they are on a path from it to a
 /// buffer.
-fn best_cuts(graph: &LeakGraph, cycle: &Cycle) -> Option<(bool, Vec<EdgeIndex>)> {
+fn best_cuts(
+    graph: &LeakGraph,
+    cycle: &Cycle,
+    made_by_library: &MadeByLibrary<'_>,
+) -> Option<(bool, Vec<EdgeIndex>)> {
     // Of equally good references the last of the cycle as it is shown, which leads back: the order of
     // the heap, which is not the same on each Python, decides nothing.
     let mut candidates: Vec<(u32, Reverse<usize>, EdgeIndex)> = cycle
@@ -126,10 +139,21 @@ fn best_cuts(graph: &LeakGraph, cycle: &Cycle) -> Option<(bool, Vec<EdgeIndex>)>
     {
         candidates.retain(can_be_cut);
     }
+    let is_of_program = |&(rank, _, edge): &(u32, Reverse<usize>, EdgeIndex)| {
+        rank < LIBRARY && !is_item(graph, edge)
+    };
+    if candidates.len() > 1 && !candidates.iter().any(is_of_program) {
+        let made = made_by_library(cycle);
+        for (rank, Reverse(step), _) in &mut candidates {
+            if *rank < PLUMBING && made.get(*step) == Some(&true) {
+                *rank += MADE_BY_LIBRARY;
+            }
+        }
+    }
     candidates.sort_unstable();
     candidates.dedup();
     candidates.truncate(CANDIDATE_LIMIT);
-    let &(.., best) = candidates.first()?;
+    let &(lowest, ..) = candidates.first()?;
     let enough = candidates.iter().find_map(|&(.., edge)| {
         let all = alike(graph, edge);
         let together = all.len() > 1 && is_way_back(graph, edge);
@@ -138,11 +162,27 @@ fn best_cuts(graph: &LeakGraph, cycle: &Cycle) -> Option<(bool, Vec<EdgeIndex>)>
             .filter(frees)
             .or_else(|| Some(all).filter(|all| together && frees(all)))
     });
-    let cuts = enough.unwrap_or_else(|| alike(graph, best));
+    // Of equally good ones that are not enough, that which leaves the least to cut.
+    let cuts = enough.or_else(|| {
+        let equal = candidates.iter().filter(|&&(rank, ..)| rank == lowest);
+        let all = equal.map(|&(.., edge)| alike(graph, edge));
+        all.min_by_key(|cuts| {
+            let rest = without(graph, cuts);
+            in_cycles_to_buffers(&rest, |node| rest[node].is_buffer)
+        })
+    })?;
     let is_own = cuts
         .first()
         .is_some_and(|&cut| preference(graph, cut) < LIBRARY);
     Some((is_own, cuts))
+}
+
+/// True for an item of a container, which is as much the program's as the container.
+fn is_item(graph: &LeakGraph, edge: EdgeIndex) -> bool {
+    use ReferenceName::{Index, Key, Member};
+    let owner = graph.edge_endpoints(edge).map(|(from, _)| &graph[from]);
+    matches!(graph[edge].name, Key(_) | Index(_) | Member)
+        && owner.is_some_and(|owner| owner.description.place.is_none())
 }
 
 fn is_of_library(graph: &LeakGraph, cycle: &Cycle) -> bool {
@@ -219,6 +259,15 @@ pub fn is_content(graph: &LeakGraph, edge: EdgeIndex) -> bool {
         || is_registry_of_module(&reference.name)
         || folded().any(is_registry_of_module)
         || (graph[from].description.kind == ObjectKind::Dict && in_registry(from))
+}
+
+/// True for an attribute of a module that is one of its submodules.
+pub fn registers_submodule(edge: &LeakEdge) -> bool {
+    edge.through.iter().any(|hop| match &hop.into {
+        ReferenceName::Attribute(name) => name == "_modules",
+        ReferenceName::Key(key) => key.trim_matches('\'') == "_modules",
+        _ => false,
+    })
 }
 
 /// True for the attributes in which `nn.Module` keeps its parameters, buffers and submodules.
@@ -318,6 +367,10 @@ pub fn preference(graph: &LeakGraph, edge: EdgeIndex) -> u32 {
     let base = match &graph[edge].name {
         _ if graph[edge].is_plumbing() => PLUMBING,
         _ if cannot_be_assigned(owner, &graph[edge].name, target) => 80,
+        ReferenceName::Attribute(name) if owner.description.frozen => match points_back(name) {
+            true => 45,
+            false => 57,
+        },
         ReferenceName::Attribute(name) => match owner.description.kind {
             ObjectKind::Instance if points_back(name) => 5,
             ObjectKind::Instance if holds_others(target) => 27,
@@ -505,7 +558,7 @@ pub fn frees_group(
             }
         }
     }
-    !reaches_buffer(&graph, |node| graph[node])
+    in_cycles_to_buffers(&graph, |node| graph[node]) == 0
 }
 
 /// An object, and the dicts, tuples and cells within two references of it.
@@ -531,10 +584,11 @@ fn with_plumbing(snapshot: &Snapshot, object: u32) -> FxHashSet<u32> {
 
 /// True if some cycle of the graph reaches a buffer.
 fn cycle_reaches_buffer(graph: &LeakGraph) -> bool {
-    reaches_buffer(graph, |node| graph[node].is_buffer)
+    in_cycles_to_buffers(graph, |node| graph[node].is_buffer) > 0
 }
 
-fn reaches_buffer<G>(graph: G, is_buffer: impl Fn(NodeIndex) -> bool) -> bool
+/// The number of objects in strongly connected components that have a cycle and reach a buffer.
+fn in_cycles_to_buffers<G>(graph: G, is_buffer: impl Fn(NodeIndex) -> bool) -> usize
 where
     G: IntoNeighborsDirected<NodeId = NodeIndex>
         + Visitable<NodeId = NodeIndex>
@@ -544,18 +598,19 @@ where
 {
     // Kosaraju's components come in an order in which each is after those it can reach.
     let mut reaches = vec![false; graph.node_count()];
+    let mut count = 0;
     for component in kosaraju_scc(graph) {
         let hit = component.iter().any(|&node| {
             is_buffer(node) || graph.neighbors(node).any(|next| reaches[next.index()])
         });
         if hit {
             if is_cyclic(graph, &component) {
-                return true;
+                count += component.len();
             }
             for node in component {
                 reaches[node.index()] = true;
             }
         }
     }
-    false
+    count
 }

@@ -23,8 +23,8 @@ mod shortest_paths;
 
 pub use buffer_paths::{PathToBuffer, paths_to_buffers};
 pub use cut::{
-    Cause, Causes, cannot_be_assigned, find_causes, frees, frees_group, is_content, of_same_line,
-    points_back,
+    Cause, Causes, MadeByLibrary, cannot_be_assigned, find_causes, frees, frees_group, is_content,
+    of_same_line, points_back, registers_submodule,
 };
 pub use cycle::{Cycle, cycle_through, first_cycle};
 pub use dominators::Dominators;

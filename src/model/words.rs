@@ -25,6 +25,57 @@ pub fn human_bytes(bytes: u64) -> String {
     format!("{size:.1} {}", UNITS[unit])
 }
 
+/// A noun with its article, by the sound of its first letters: `a tensor`, `an OSError`, `an LSTM`, `a UNet`.
+pub fn a(noun: &str) -> String {
+    let article = if sounds_of_vowel(noun) { "an" } else { "a" };
+    format!("{article} {noun}")
+}
+
+/// As [`a`], at the beginning of a sentence.
+pub fn capital_a(noun: &str) -> String {
+    a(noun).replacen('a', "A", 1)
+}
+
+/// True if a name as people say it begins with a vowel.
+fn sounds_of_vowel(noun: &str) -> bool {
+    let name: Vec<char> = noun
+        .chars()
+        .skip_while(|letter| matches!(letter, '_' | '`'))
+        .take(8)
+        .collect();
+    let is_capital = |at: usize| name.get(at).is_some_and(char::is_ascii_uppercase);
+    let is_vowel = |at: usize| name.get(at).is_some_and(|it| "aeiouAEIOU".contains(*it));
+    let is_number = |at: usize| name.get(at).is_some_and(char::is_ascii_digit);
+    let Some(first) = name.first() else {
+        return false;
+    };
+    let word: String = name.iter().collect::<String>().to_ascii_lowercase();
+    let begins = |all: &[&str]| all.iter().any(|one| word.starts_with(one));
+    // The first letter is said by its name: `LSTM`, `RAdam`, `F1Score`, and not `LARS` or `Linear`.
+    let is_prefix = is_capital(1) && name.get(2).is_some_and(char::is_ascii_lowercase);
+    let is_spelled =
+        is_capital(0) && (is_number(1) || (is_capital(1) && (!is_vowel(1) || is_prefix)));
+    match first.to_ascii_lowercase() {
+        '8' => true,
+        'f' | 'h' | 'l' | 'm' | 'n' | 'r' | 's' | 'x' if is_spelled => true,
+        'h' => begins(&["hour", "heir", "honest", "honor", "honour"]),
+        'a' | 'i' => true,
+        'e' => !begins(&["eu"]) || begins(&["euler"]),
+        // `OneHot` is said as `won`, `Onerous` is not.
+        'o' => {
+            !(begins(&["once"])
+                || (begins(&["one"]) && !name.get(3).is_some_and(char::is_ascii_lowercase)))
+        }
+        // As in `use`, or as in `up`.
+        'u' => {
+            let is_you = begins(&["us", "ut", "ub", "uk", "ur", "uni", "uint"])
+                && !begins(&["unin", "unim", "unide"]);
+            !is_you && !(is_capital(0) && (is_capital(1) || name.len() == 1))
+        }
+        _ => false,
+    }
+}
+
 /// A number with its noun: `1 object`, `1,000,000 objects`.
 pub fn counted(number: u64, one: &str, many: &str) -> String {
     format!(
@@ -271,6 +322,26 @@ pub fn steps_before_gap(leak: &Leak) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn articles_go_by_sound() {
+        let an = "int OSError AssertionError EOFError object OrderedDict element Euler RNN LSTM MLP SGD RAdam \
+            NAdam RMSprop HTTPServer HeirOf honest UnboundLocalError UninitializedParameter Upsample Unbounded \
+            LRScheduler FSDPState F1Score L1Loss XMLParser Adam index _OpNamespace `Event` Onerous MSELoss \
+            8-bit hour RBFKernel exception iterator Index8 Updater SGDOptimizer";
+        let a = "dict list tuple Tensor Linear UserDict UNet UUID Unicode Uniform UnionFind UnicodeDecodeError \
+            Utility URL OneCycleLR One OnceOnly Euclidean LARS NUTS SELU ReLU Model Layer Frame Ring Sequential \
+            House HalfCheetah _Wrapped `Timer` Namespace Module function method Process UserList Usage U x \
+            Subset Stack Node uint8";
+        for noun in an.split_whitespace() {
+            assert_eq!(super::a(noun), format!("an {noun}"));
+        }
+        for noun in a.split_whitespace() {
+            assert_eq!(super::a(noun), format!("a {noun}"));
+        }
+        assert_eq!(super::capital_a("OSError"), "An OSError");
+        assert_eq!(super::a(""), "a ");
+    }
 
     #[test]
     fn bytes_are_written_in_the_unit_that_fits() {

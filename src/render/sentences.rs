@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 
 use crate::model::report::{Buffer, Cut, Leak, Library, Location, Occurrence};
 use crate::model::shared::{OTHERS, SETS};
-use crate::model::words::{buffer_count, counted, element_type, grouped, human_bytes, name, utc};
+use crate::model::words::{
+    a, buffer_count, counted, element_type, grouped, human_bytes, name, utc,
+};
 
 /// Names longer than this are shortened in their middle.
 pub const NAME: usize = 240;
@@ -61,11 +63,11 @@ pub fn held(leak: &Leak) -> String {
     };
     match (leak.buffers.first(), buffer_count(leak)) {
         (None, _) => format!("memory, by {summary}."),
-        (Some(only), 1) => format!("a {}, by {summary}.", describe(only)),
+        (Some(only), 1) => format!("{}, by {summary}.", a(&describe(only))),
         (Some(largest), count) => format!(
-            "{} buffers, the largest a {}, by {summary}.",
+            "{} buffers, the largest {}, by {summary}.",
             grouped(count),
-            describe(largest)
+            a(&describe(largest))
         ),
     }
 }

@@ -178,6 +178,38 @@ def test_what_nothing_else_holds() -> None:
     assert "only this call keeps it alive" in str(report)
 
 
+def itself() -> Owner:
+    owner = Owner(thing=array())
+    owner.me = owner  # type: ignore[attr-defined]
+    return owner
+
+
+def in_own_dict() -> Owner:
+    owner = itself()
+    assert vars(owner)
+    return owner
+
+
+def in_own_list() -> Owner:
+    owner = Owner(thing=array())
+    owner.all = [owner]  # type: ignore[attr-defined]
+    return owner
+
+
+def itself_in_list() -> list[object]:
+    things: list[object] = [array()]
+    things.append(things)
+    return things
+
+
+@pytest.mark.parametrize("make", [itself, in_own_dict, in_own_list, itself_in_list])
+def test_a_cycle_keeps_what_nothing_else_holds(make: Callable[[], object]) -> None:
+    report = cyclescope.why_alive(make())
+    assert "only unreachable objects refer to it" in str(report)
+    assert [path.root for path in report.paths] == ["garbage"]
+    gc.collect()
+
+
 def test_garbage_is_told_from_what_is_held() -> None:
     gc.disable()
     try:

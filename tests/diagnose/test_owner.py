@@ -343,6 +343,31 @@ def test_what_a_user_sets_on_an_object_of_the_standard_library(way: Way) -> None
             raise AssertionError(name) from error
 
 
+def attributes(thing: Any) -> set[str]:
+    """The names of all attributes that an object has."""
+    return {f".{name}" for name in dir(thing)}
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+def test_what_a_user_set_is_what_is_cut(way: Way) -> None:
+    for name, new in STANDARD.items():
+        thing = new()
+        thing.payload = payload()
+        before = attributes(thing)
+        way(thing)
+        del thing
+        check_cuts_are_no_part_of(before, name)
+
+
+def check_cuts_are_no_part_of(before: set[str], name: str) -> None:
+    """No cut is a reference that an object had before the program closed a cycle through it."""
+    report = cyclescope.find_tensor_cycles(devices="any", frozen=False)
+    assert report.leaks, name
+    for cut in (cut for leak in report.leaks for cut in leak.cuts):
+        assert cut.proven
+        assert cut.edge not in before, f"{name}: {cut.edge} of {cut.owner}"
+
+
 def queued() -> None:
     waiting: queue.Queue[Any] = queue.Queue()
     waiting.put(waiting)
@@ -665,6 +690,111 @@ def test_what_one_library_does_to_another(patch: str, install: Callable[..., Any
     check_is_of("standin_surgeon", make)
 
 
+# --- Local variables that a library hands out -----------------------------------------------------
+
+#: How the base class of a callback keeps what it is given.
+KEEPERS = {
+    "stored": "self.locals = variables",
+    "updated": "self.locals.update(variables)",
+    "both": "if self.locals:\n            self.locals.update(variables)\n        else:\n"
+    "            self.locals = variables",
+}
+
+HANDING = """
+class Callback:
+    def __init__(self):
+        self.locals = {{}}
+
+    def tell(self, variables, more=None):
+        {keeper}
+
+    def step(self):
+        return True
+
+
+class Several(Callback):
+    def __init__(self, *callbacks):
+        super().__init__()
+        self.callbacks = callbacks
+
+
+class Algorithm:
+    def learn(self, steps, callback):
+        before = steps
+        for step in range(steps):
+            callback.tell(locals(), globals())
+            callback.step()
+        return before
+
+
+class PPO(Algorithm):
+    def learn(self, steps, callback=None):
+        return super().learn(steps, callback)
+"""
+
+
+def handing_programs(module: Any) -> dict[str, tuple[bool, Callable[[], object]]]:
+    """Programs that train, and whether the library alone makes the cycle."""
+
+    class Mine(module.Callback):  # type: ignore[misc]
+        def step(self) -> bool:
+            return bool(self.locals)
+
+    class Told(module.Callback):  # type: ignore[misc]
+        def tell(self, variables: dict[str, Any], more: object = None) -> None:
+            self.locals = variables
+
+    class Stepping(module.PPO):  # type: ignore[misc]
+        def learn(self, steps: int, callback: Any) -> None:
+            callback.tell(locals())
+
+    def learn(callback: Any, kind: Any = module.PPO) -> None:
+        algorithm = kind()
+        algorithm.payload = payload()
+        algorithm.learn(2, callback)
+
+    def loop(callback: Any) -> None:
+        network = payload()
+        callback.tell(locals())
+        del network
+
+    def given(callback: Any) -> None:
+        algorithm = module.PPO()
+        algorithm.payload = payload()
+        callback.tell({"self": algorithm, "callback": callback})
+
+    def renamed(callback: Any) -> None:
+        algorithm = module.PPO()
+        algorithm.payload = payload()
+        callback.tell({"self": algorithm, "steps": 1, "callback": None, "mine": callback})
+
+    return {
+        "of the library": (True, lambda: learn(module.Callback())),
+        "of a derived class": (True, lambda: learn(Mine())),
+        "of several": (True, lambda: learn(module.Several(module.Callback()))),
+        "kept by the program": (False, lambda: learn(Told())),
+        "of the program's algorithm": (False, lambda: learn(module.Callback(), Stepping)),
+        "of the program's function": (False, lambda: loop(module.Callback())),
+        "of the program's making": (False, lambda: given(module.Callback())),
+        "with another name": (False, lambda: renamed(module.Callback())),
+    }
+
+
+@pytest.mark.parametrize("keeper", KEEPERS)
+def test_local_variables_that_a_library_hands_out(keeper: str, install: Callable[..., Any]) -> None:
+    module = install("standin_handing", HANDING.format(keeper=KEEPERS[keeper]))
+    wrong = []
+    for name, (is_of_library, make) in handing_programs(module).items():
+        try:
+            if is_of_library:
+                check_is_of("standin_handing", make)
+            else:
+                check_is_no_librarys(make, ("standin_handing", "the standard library"))
+        except AssertionError as error:
+            wrong.append(f"{name}: {error}")
+    assert not wrong, "\n".join(wrong)
+
+
 # --- Generated code -----------------------------------------------------------------------------
 
 GENERATING = """
@@ -828,6 +958,33 @@ def test_what_a_user_does_to_pytorchs_objects(torch: Any) -> None:
         except AssertionError as error:
             wrong.append(f"{name}: {error}")
     assert not wrong, "\n".join(wrong)
+
+
+#: What each of them sets, of which a report is to name one.
+TORCH_CUTS = {
+    "original_forward": [("Linear", "._orig")],
+    "replaced_forward": [("Linear", ".forward")],
+    "scheduler": [("SGD", ".sched")],
+    "in_sequence": [("Linear", ".owner"), ("list", "[0]")],
+    "in_defaults": [("dict", "['me']")],
+    "in_groups": [("dict", "['optimizer']")],
+    "in_dataset": [("TensorDataset", ".loader")],
+    "compiled": [("Linear", ".call")],
+    "deque": [("Linear", ".recent"), ("collections.deque", "[0]")],
+    "bias": [("Linear", ".bias"), ("list", "[0]")],
+    "step": [("SGD", ".step")],
+}
+
+
+def test_what_a_user_set_on_pytorchs_objects_is_cut(torch: Any) -> None:
+    programs = torch_programs(torch)
+    for name, wanted in TORCH_CUTS.items():
+        report = found(programs[name])
+        cuts = [(cut.owner, cut.edge) for leak in report.leaks for cut in leak.cuts]
+        ends = [(owner.rpartition(".")[2], edge) for owner, edge in cuts]
+        wanted = [(owner.rpartition(".")[2], edge) for owner, edge in wanted]
+        assert [one for one in wanted if one in ends], f"{name}: {cuts}"
+        assert len(cuts) == 1, f"{name}: {cuts}"
 
 
 def test_what_a_user_sets_on_pytorchs_objects(torch: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import builtins
+import dataclasses
 import gc
 import logging
 import sys
@@ -150,6 +151,120 @@ def test_an_item_of_a_tuple_is_not_to_be_assigned() -> None:
         thing.state = State(thing, common.tensor("cpu", 1))
 
     assert cuts_of(leaks_of(make)) == [".state"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Frozen:
+    tensor: Any
+    kept: Any = None
+    parent: Any = None
+    items: list[Any] = dataclasses.field(default_factory=list)
+
+
+@dataclasses.dataclass(frozen=True)
+class FrozenSlots:
+    __slots__ = ("kept", "parent", "tensor")
+    tensor: Any
+    kept: Any
+    parent: Any
+
+
+def frozen_in_list(kind: Any, tensor: Any) -> None:
+    box: list[Any] = []
+    box.append(kind(tensor, box, None))
+
+
+def frozen_in_dict(kind: Any, tensor: Any) -> None:
+    box: dict[str, Any] = {}
+    box["one"] = kind(tensor, box, None)
+
+
+def frozen_function(kind: Any, tensor: Any) -> None:
+    def call() -> object:
+        return thing
+
+    thing = kind(tensor, call, None)
+
+
+def frozen_itself(kind: Any, tensor: Any) -> None:
+    thing = kind(tensor, None, None)
+    object.__setattr__(thing, "kept", thing)
+
+
+def frozen_parent(kind: Any, tensor: Any) -> None:
+    parent = kind(tensor, [], None)
+    parent.kept.append(kind(None, None, parent))
+
+
+@pytest.mark.parametrize("kind", [Frozen, FrozenSlots])
+@pytest.mark.parametrize(
+    "program",
+    [frozen_in_list, frozen_in_dict, frozen_function, frozen_itself, frozen_parent],
+)
+def test_attributes_of_what_is_frozen_are_not_to_be_assigned(program: Any, kind: Any) -> None:
+    def make() -> None:
+        program(kind, common.tensor("cpu", 1))
+
+    (leak,) = leaks_of(make)
+    assert "to None" not in leak.advice
+    for cut in leak.cuts:
+        assert cut.proven
+        advice = leak.advice.lower()
+        said = "create the frozen" in advice or "make it a property" in advice
+        assert cut.edge not in (".kept", ".parent") or said
+
+
+def test_attributes_of_what_is_not_frozen_are_assigned() -> None:
+    def make() -> None:
+        thing = Thing(tensor=common.tensor("cpu", 1))
+        thing.kept = Thing(parent=thing)
+
+    (leak,) = leaks_of(make)
+    assert "to None" in leak.advice
+
+
+def test_what_becomes_of_a_submodule_is_said(torch: Any) -> None:
+    class Block(torch.nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = torch.nn.Linear(4, 4)
+
+        def forward(self, x: Any) -> Any:
+            return self.layer(x)
+
+    def registered() -> None:
+        first, second = Block(), Block()
+        first.inner, second.outer = second, first
+
+    def in_list() -> None:
+        block = Block()
+        block.inner = torch.nn.ModuleList([Block()])
+        block.inner[0].outer = block
+
+    def unregistered() -> None:
+        first, second = Block(), Block()
+        first.inner = second
+        object.__setattr__(second, "outer", first)
+
+    said = "is then no submodule of"
+    for make, is_said in [(registered, True), (in_list, True), (unregistered, False)]:
+        (leak,) = leaks_of(make)
+        assert (said in leak.advice) is is_said, leak.advice
+
+
+@pytest.mark.parametrize(
+    ("name", "article"), [("OSError", "an"), ("UNet", "a"), ("LSTMCell", "an"), ("UserDict", "a")]
+)
+def test_articles_go_by_sound(name: str, article: str) -> None:
+    kind = type(name, (Thing,), {})
+
+    def make() -> None:
+        thing = Thing(tensor=common.tensor("cpu", 1))
+        thing.partner = kind(parent=thing)
+
+    (leak,) = leaks_of(make)
+    text = " ".join(str(leak.advice).split())
+    assert f"a {name}" not in text.replace(f"{article} {name}", "")
 
 
 def test_what_a_library_has_made_is_not_to_be_assigned() -> None:

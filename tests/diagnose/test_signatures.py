@@ -2,7 +2,7 @@
 
 Each fixture runs under every interpreter at hand; what it reports must be equal, step by step.
 The interpreters are those of `make test-matrix`, those of pyenv, and those that the environment
-variable ``CYCLESCOPE_PYTHONS`` names (separated as in ``PATH``); NumPy has to be installed there.
+variable ``OTHER_PYTHONS`` names (separated as in ``PATH``); NumPy has to be installed there.
 The fixtures about PyTorch are compared with those that have the same version of it.
 """
 
@@ -50,7 +50,7 @@ else:
 
 def interpreters() -> dict[Path, str]:
     """Every other Python that could be asked, and which PyTorch it has."""
-    found = [Path(name) for name in os.environ.get("CYCLESCOPE_PYTHONS", "").split(os.pathsep)]
+    found = [Path(name) for name in os.environ.get("OTHER_PYTHONS", "").split(os.pathsep)]
     found += sorted((ROOT / ".venvs").glob("*/bin/python"))
     if shutil.which("pyenv"):
         root = Path(run(["pyenv", "root"]).strip())
@@ -105,7 +105,7 @@ def test_signatures_are_equal_on_all_versions(package: Path) -> None:
     if not others:
         pytest.skip(
             "needs another Python with NumPy beside the running one: "
-            "run `make test-matrix` first, or set CYCLESCOPE_PYTHONS"
+            "run `make test-matrix` first, or set OTHER_PYTHONS"
         )
     own_torch = torch_of(Path(sys.executable))
     own = {

@@ -29,9 +29,10 @@
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
 use crate::diagnose::callback::steps_from;
-use crate::diagnose::case::{Case, CycleStep, a, short};
+use crate::diagnose::case::{Case, CycleStep, short};
 use crate::diagnose::patterns::Pattern;
 use crate::diagnose::remedy::Finding;
+use crate::model::words::a;
 
 pub const PATTERN: Pattern = Pattern {
     name: "autograd-context-kept-both-ways",

@@ -16,6 +16,7 @@ use crate::cpython::ObjectKind;
 use crate::diagnose::case::{CONTAINERS, Case, noun};
 use crate::diagnose::patterns::Pattern;
 use crate::diagnose::remedy::Finding;
+use crate::model::words::{a, capital_a};
 
 pub const PATTERN: Pattern = Pattern {
     name: "container-contains-itself",
@@ -32,9 +33,15 @@ fn recognise(case: &Case<'_>) -> Option<Finding> {
     };
     let (owner, item) = (noun(step.object), noun(step.next));
     let what = match (step.leads_to(step.object), step.name) {
-        (true, name) => format!("A {owner} is in itself, at `{name}`."),
-        (false, ReferenceName::Member) => format!("A {owner} has a {item} that leads back to it."),
-        (false, name) => format!("The {item} at `{name}` of a {owner} leads back to the {owner}."),
+        (true, name) => format!("{} is in itself, at `{name}`.", capital_a(&owner)),
+        (false, ReferenceName::Member) => {
+            let (owner, item) = (capital_a(&owner), a(&item));
+            format!("{owner} has {item} that leads back to it.")
+        }
+        (false, name) => {
+            let of = a(&owner);
+            format!("The {item} at `{name}` of {of} leads back to the {owner}.")
+        }
     };
     let finding = Finding::new(what);
     Some(match step.object.description.kind {

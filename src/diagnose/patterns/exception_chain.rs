@@ -17,9 +17,10 @@
 
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
-use crate::diagnose::case::{Case, a, at, short};
+use crate::diagnose::case::{Case, at, short};
 use crate::diagnose::patterns::Pattern;
 use crate::diagnose::remedy::Finding;
+use crate::model::words::a;
 
 pub const PATTERN: Pattern = Pattern {
     name: "exception-chain",

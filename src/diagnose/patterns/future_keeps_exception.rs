@@ -16,9 +16,10 @@
 
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
-use crate::diagnose::case::{Case, a, at, short};
+use crate::diagnose::case::{Case, at, short};
 use crate::diagnose::patterns::Pattern;
 use crate::diagnose::remedy::Finding;
+use crate::model::words::capital_a;
 
 pub const PATTERN: Pattern = Pattern {
     name: "future-keeps-exception",
@@ -53,9 +54,4 @@ fn recognise(case: &Case<'_>) -> Option<Finding> {
     } else {
         finding
     })
-}
-
-/// A noun with its article, at the beginning of a sentence.
-fn capital_a(noun: &str) -> String {
-    a(noun).replacen('a', "A", 1)
 }

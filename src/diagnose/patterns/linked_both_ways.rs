@@ -20,10 +20,11 @@
 
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
-use crate::diagnose::case::{CONTAINERS, Case, CycleStep, a, noun, short};
+use crate::diagnose::case::{CONTAINERS, Case, CycleStep, noun, short};
 use crate::diagnose::patterns::Pattern;
 use crate::diagnose::remedy::Finding;
 use crate::graph::points_back;
+use crate::model::words::a;
 
 pub const PATTERN: Pattern = Pattern {
     name: "linked-both-ways",
@@ -68,8 +69,7 @@ fn recognise(case: &Case<'_>) -> Option<Finding> {
             && !is_back(&cut)
     });
     if let Some(step) = way_back {
-        let known = format!("set `{}` to None when it is no longer needed", name(&step)?);
-        finding = finding.remedy(step.edge, known);
+        finding = finding.remedy(step.edge, case.removal(step.edge));
     }
     Some(finding)
 }

@@ -24,6 +24,7 @@ use crate::diagnose::callback::{callback, steps_from};
 use crate::diagnose::case::{Case, CycleStep, short};
 use crate::diagnose::patterns::Pattern;
 use crate::diagnose::remedy::Finding;
+use crate::model::words::a;
 
 pub const PATTERN: Pattern = Pattern {
     name: "loader-callback-captures-owner",
@@ -50,8 +51,11 @@ fn recognise(case: &Case<'_>) -> Option<Finding> {
     let parameter = parameter(loader)?;
     let function = callback(case, &steps)?;
     let finding = Finding::new(format!(
-        "The `{parameter}` of a `{}` is {}, which leads back to it.",
-        short(&loader.object.description.type_name),
+        "The `{parameter}` of {} is {}, which leads back to it.",
+        a(&format!(
+            "`{}`",
+            short(&loader.object.description.type_name)
+        )),
         function.text,
     ));
     Some(finding.remedy_of(function.removes, function.remedy))

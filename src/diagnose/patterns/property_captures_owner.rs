@@ -17,6 +17,7 @@ use crate::cpython::ObjectKind;
 use crate::diagnose::case::{Case, at, bare_name, short, spoken};
 use crate::diagnose::patterns::Pattern;
 use crate::diagnose::remedy::Finding;
+use crate::model::words::a;
 
 pub const PATTERN: Pattern = Pattern {
     name: "property-captures-owner",
@@ -43,10 +44,10 @@ fn recognise(case: &Case<'_>) -> Option<Finding> {
         return None;
     }
     let finding = Finding::new(format!(
-        "The class `{}` has a {} `{name}`, whose function, {}{}, captures `{variable}`, an object \
+        "The class `{}` has {} `{name}`, whose function, {}{}, captures `{variable}`, an object \
          of that class.",
         short(&class.object.description.label),
-        short(&descriptor.object.description.type_name),
+        a(short(&descriptor.object.description.type_name)),
         spoken(function.object),
         at(function.object),
     ))

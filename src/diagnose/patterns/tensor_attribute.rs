@@ -14,9 +14,10 @@
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
 use crate::diagnose::callback::steps_from;
-use crate::diagnose::case::{CONTAINERS, Case, CycleStep, a, short};
+use crate::diagnose::case::{CONTAINERS, Case, CycleStep, short};
 use crate::diagnose::patterns::Pattern;
 use crate::diagnose::remedy::Finding;
+use crate::model::words::a;
 
 pub const PATTERN: Pattern = Pattern {
     name: "tensor-attribute-leads-back",
@@ -48,11 +49,15 @@ fn recognise(case: &Case<'_>) -> Option<Finding> {
     let class = short(&tensor.object.description.type_name);
     let kept = short(&tensor.next.description.type_name);
     if steps.len() == 1 {
-        let what = format!("The attribute `{attribute}` of a {class} is the {class} itself.");
+        let what = format!(
+            "The attribute `{attribute}` of {} is the {class} itself.",
+            a(class)
+        );
         return Some(Finding::new(what).remedy(tensor.edge, "remove it"));
     }
     let finding = Finding::new(format!(
-        "The attribute `{attribute}` of a {class} is {} that leads back to it.",
+        "The attribute `{attribute}` of {} is {} that leads back to it.",
+        a(class),
         a(kept)
     ));
     let remedy = match tensor.next.description.kind {

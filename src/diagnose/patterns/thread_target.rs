@@ -16,10 +16,11 @@
 
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
-use crate::diagnose::case::{Case, a, short, spoken};
+use crate::diagnose::case::{Case, short, spoken};
 use crate::diagnose::patterns::Pattern;
 use crate::diagnose::remedy::Finding;
 use crate::graph::LeakNode;
+use crate::model::words::a;
 
 pub const PATTERN: Pattern = Pattern {
     name: "thread-target",

@@ -16,6 +16,7 @@ import random
 import sys
 import weakref
 from collections.abc import Callable
+from types import MemberDescriptorType
 from typing import Any
 
 import numpy
@@ -82,7 +83,7 @@ def has(thing: Any, owner: str, edge: str) -> bool:
         return False
     if not edge.startswith(".") or isinstance(thing, type):
         return heap_by_name.refers(thing, edge)
-    return any(edge[1:] in stored for stored in attributes(thing)) or edge[1:] in slots(type(thing))
+    return any(edge[1:] in stored for stored in attributes(thing)) or is_member(thing, edge[1:])
 
 
 def attributes(thing: Any) -> list[dict[str, Any]]:
@@ -91,8 +92,10 @@ def attributes(thing: Any) -> list[dict[str, Any]]:
     return [stored, *(stored.get(name, {}) for name in ("_modules", "_parameters", "_buffers"))]
 
 
-def slots(kind: type) -> set[str]:
-    return {name for base in kind.__mro__ for name in getattr(base, "__slots__", ())}
+def is_member(thing: Any, name: str) -> bool:
+    """True for an attribute in ``__slots__``, or in the structure of a class written in C."""
+    declared = [vars(base)[name] for base in type(thing).__mro__ if name in vars(base)]
+    return bool(declared) and isinstance(declared[0], MemberDescriptorType) and hasattr(thing, name)
 
 
 def sever(thing: Any, edge: str) -> None:

@@ -184,29 +184,47 @@ def rows(outcome: Outcome) -> list[str]:
     return lines
 
 
-def page(outcomes: list[Outcome]) -> str:
+def row_groups(text: str) -> dict[tuple[str, str], list[str]]:
+    """The rows of a page by library and by what was run."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for line in text.splitlines():
+        cells = line.split(" | ")
+        if line.startswith("| ") and len(cells) > 3 and not line.startswith(("| library", "| ---")):
+            groups.setdefault((cells[0][2:], cells[2]), []).append(line)
+    return groups
+
+
+def page(outcomes: list[Outcome], before: str) -> str:
+    """The page, with what it says of other programs as it was before."""
+    groups = row_groups(before)
+    for outcome in outcomes:
+        groups[outcome.distribution, outcome.what] = rows(outcome)
+    texts = [row for _, group in sorted(groups.items(), key=order) for row in group]
     system = f"Python {platform.python_version()}, PyTorch {importlib.metadata.version('torch')}"
     text = HEAD.format(
-        libraries=len({outcome.distribution for outcome in outcomes}),
-        programs=len(outcomes),
+        libraries=len({distribution for distribution, _ in groups}),
+        programs=len(groups),
         system=system.partition("+")[0],
     )
-    text += "".join(f"{row}\n" for outcome in outcomes for row in rows(outcome))
+    text += "".join(f"{row}\n" for row in texts)
     entries = json.loads((ROOT / "src/diagnose/known.json").read_text())
-    seen = {leak["known"] for outcome in outcomes for leak in outcome.leaks}
+    seen = {row.split(" | ")[-1].strip("` |") for row in texts}
     remedies = {entry["name"]: entry["remedy"] for entry in entries if entry["name"] in seen}
     text += "\nRemedies, each tried out by `make test-known`:\n\n"
     return text + "".join(f"- `{name}`: {remedy}\n" for name, remedy in remedies.items())
 
 
+def order(group: tuple[tuple[str, str], list[str]]) -> tuple[str, str]:
+    (distribution, what), _ = group
+    return normal(distribution), what
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--write", action="store_true", help="write docs/libraries.md")
+    parser.add_argument("--write", action="store_true", help="write the rows to docs/libraries.md")
     parser.add_argument("--jobs", type=int, default=2, help="programs at a time (default: 2)")
     parser.add_argument("programs", nargs="*", help="names of programs (default: all)")
     args = parser.parse_args()
-    if args.write and args.programs:
-        parser.error("--write needs the runs of all programs")
     wanted = [PROGRAMS / f"{name}.py" for name in args.programs] or sorted(PROGRAMS.glob("*.py"))
     outcomes = []
     with ThreadPoolExecutor(args.jobs) as pool:
@@ -217,7 +235,8 @@ def main() -> int:
             for fault in outcome.faults:
                 print(f"    FAULT: {fault}", flush=True)
     if args.write:
-        PAGE.write_text(page(outcomes))
+        before = PAGE.read_text() if args.programs else ""
+        PAGE.write_text(page(outcomes, before))
     return 1 if any(outcome.faults for outcome in outcomes) else 0
 
 
