@@ -4,6 +4,7 @@
 //! a freed buffer is never taken for memory, and the buffers of all frameworks are treated alike.
 
 mod selection;
+mod sparse;
 
 #[cfg(feature = "python")]
 mod allocator;

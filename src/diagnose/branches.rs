@@ -87,7 +87,7 @@ impl Part {
 /// graph as one step, and no more than [`STEPS`].
 fn simplified(NamedPath { path, objects }: &NamedPath) -> Vec<Part> {
     let mut parts: Vec<Part> = Vec::with_capacity(path.steps.len() + 1);
-    let named = matches!(path.root, RootKind::Module | RootKind::Local);
+    let named = path.root.is_named();
     if !named && !path.steps.is_empty() {
         parts.push(Part::named(&path.root_words));
     }

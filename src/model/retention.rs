@@ -21,6 +21,16 @@ pub struct Retention {
     pub paths_omitted: u64,
     /// Paths from one of them through C or C++ back to itself, which no collection can free.
     pub loops: Vec<Path>,
+    /// The references that keep the objects alive, each by itself: remove all of them, and nothing else
+    /// needs to be removed.
+    #[serde(default)]
+    pub keepers: Vec<Keeper>,
+    /// True if it is proven that the objects are freed without [`Retention::keepers`].
+    #[serde(default)]
+    pub is_enough: bool,
+    /// True if nothing holds them and no collection frees them all the same.
+    #[serde(default)]
+    pub is_uncollectable: bool,
     /// Remarks about the result.
     pub notes: Vec<String>,
     /// How long the search paused the program, in milliseconds.
@@ -40,6 +50,23 @@ pub struct Kept {
     pub device: Option<String>,
 }
 
+/// A reference that keeps an object alive as long as it is there.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(
+    feature = "python",
+    pyo3::pyclass(frozen, name = "Keeper", module = "cyclescope")
+)]
+pub struct Keeper {
+    /// The reference in one line: ``module `train` → `trainer` (Trainer) → .best``.
+    pub words: String,
+    /// A path through it to the object.
+    pub path: Path,
+    /// The step of the path that has the reference.
+    pub step: u64,
+    /// True for a variable of a running function: it goes when the function returns.
+    pub goes_by_itself: bool,
+}
+
 /// Kind of the GC root of a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -48,6 +75,8 @@ pub enum RootKind {
     Module,
     /// A function call that a thread is running.
     Local,
+    /// What the interpreter or its standard library keeps: a thread, a context, a notebook's history.
+    Library,
     /// A reference from C or C++ that no Python object accounts for.
     Outside,
     /// Nothing: a collection would free it.
@@ -64,11 +93,19 @@ impl RootKind {
         match self {
             Self::Module => "module",
             Self::Local => "local",
+            Self::Library => "library",
             Self::Outside => "outside",
             Self::Garbage => "garbage",
             Self::Itself => "itself",
             Self::Unknown => "unknown",
         }
+    }
+}
+
+impl RootKind {
+    /// True for a root that has a name, with which its path begins.
+    pub fn is_named(self) -> bool {
+        matches!(self, Self::Module | Self::Local | Self::Library)
     }
 }
 
@@ -100,6 +137,15 @@ impl Retention {
             objects,
             ..Self::default()
         }
+    }
+
+    /// True if a loop passes an object that was asked about: it begins with it.
+    pub fn passes_object(&self) -> bool {
+        let types: Vec<&str> = self.objects.iter().map(|it| it.type_name.as_str()).collect();
+        self.loops.iter().any(|it| {
+            let first = it.steps.first();
+            first.is_some_and(|step| types.contains(&step.type_name.as_str()))
+        })
     }
 
     /// An empty result, with the reason.
