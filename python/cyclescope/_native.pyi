@@ -791,7 +791,7 @@ class HeapBuffer:
         """The module at the start of that path, or the file of the running function."""
     @property
     def alone(self) -> bool:
-        """True if the first named object on that path dominates (and so retains) the buffer."""
+        """True if deleting the first named reference on that path frees the buffer."""
     @property
     def site(self) -> str | None:
         """``file:line`` where its holder was allocated, if ``tracemalloc`` was tracing."""

@@ -416,13 +416,19 @@ fn describe(known: &LiveBuffer, naming: &Naming<'_, '_>, nodes: &[u32], path: &P
     }
 }
 
-/// The root and the first thing with a name.
+/// The root and the first thing with a name, in the same words whether memory is its own or lies behind it.
 fn first_owner(path: &Path) -> String {
-    let mut parts = path.words.split(" → ");
-    let first = parts.next().unwrap_or_default().to_owned();
-    match (path.root, parts.next()) {
-        (RootKind::Local, _) | (_, None) => first,
-        (_, Some(second)) => format!("{first} → {second}"),
+    let parts: Vec<&str> = path.words.split(" → ").collect();
+    let named = match path.root {
+        RootKind::Local => 1,
+        _ => 2,
+    };
+    let owner = parts[..named.min(parts.len())].join(" → ");
+    match parts.as_slice() {
+        [.., noun] if path.root.is_named() && parts.len() == named + 1 && !noun.is_empty() => {
+            format!("{owner} ({noun})")
+        }
+        _ => owner,
     }
 }
 

@@ -67,11 +67,10 @@ impl Search<'_, '_> {
         self.search(targets, beyond, &FxHashSet::default())
     }
 
-    /// What keeps `targets`, in at most `most` references: of a container that holds them many times, the
-    /// references to itself are taken instead.
-    pub fn few_keepers(self, targets: &[u32], most: usize) -> Keepers {
+    /// What keeps `targets`, in at most `most` references, given all: of a container that holds them many
+    /// times, the references to itself are taken instead.
+    pub fn few_keepers(self, targets: &[u32], mut keepers: Keepers, most: usize) -> Keepers {
         let mut together = FxHashSet::default();
-        let mut keepers = self.search(targets, &[], &together);
         for _ in 0..ROUNDS {
             if keepers.found.len() <= most {
                 return keepers;

@@ -212,6 +212,7 @@ impl<'py> Live<'py> {
         live.find_frames(py, &mut edges);
         live.find_buffers(&frameworks, &mut edges);
         live.find_owned(inspector, &frameworks, depth, &mut edges);
+        live.give_storages_to_tensors(&mut edges);
         live.name_references_of_arrays(&frameworks, &mut edges);
         live.find_contexts(py);
         live.objects.graph.insert(live.extra.len(), &edges.list);
@@ -300,34 +301,17 @@ impl<'py> Live<'py> {
         self.find(paths, |from| !is_end[from as usize])
     }
 
-    /// As [`Live::shortest_paths`], as if some references were not there.
-    pub(super) fn shortest_paths_without(&self, removed: &FxHashSet<(u32, u32)>) -> ShortestPaths {
-        let holders: FxHashSet<u32> = removed.iter().map(|&(from, _)| from).collect();
-        let paths = ShortestPaths::new(self.graph().node_count());
-        self.find_along(paths, |from, to| {
-            !holders.contains(&from) || !removed.contains(&(from, to))
-        })
-    }
-
-    fn find(&self, paths: ShortestPaths, passes: impl Fn(u32) -> bool) -> ShortestPaths {
-        self.find_along(paths, |from, _| passes(from))
-    }
-
-    fn find_along(
-        &self,
-        mut paths: ShortestPaths,
-        passes: impl Fn(u32, u32) -> bool,
-    ) -> ShortestPaths {
+    fn find(&self, mut paths: ShortestPaths, passes: impl Fn(u32) -> bool) -> ShortestPaths {
         let graph = self.graph();
         let is_type = |from, to| self.objects.is_type_reference(from, to);
         paths.extend(graph, self.named_roots(), |from, to| {
-            passes(from, to) && !is_type(from, to) && !self.late.contains(&from)
+            passes(from) && !is_type(from, to) && !self.late.contains(&from)
         });
-        paths.resume(graph, &passes);
+        paths.resume(graph, |from, _| passes(from));
         paths.extend(graph, self.outside_roots(), |from, to| {
-            passes(from, to) && !is_type(from, to)
+            passes(from) && !is_type(from, to)
         });
-        paths.resume(graph, &passes);
+        paths.resume(graph, |from, _| passes(from));
         paths
     }
 

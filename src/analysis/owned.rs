@@ -26,7 +26,6 @@ impl<'py> Live<'py> {
                 self.add_buffer(frameworks, node, verdict, &object, edges);
             }
         }
-        self.give_storages_to_tensors(edges);
         self.give_arrays_to_tensors(frameworks, edges);
     }
 
@@ -64,7 +63,7 @@ impl<'py> Live<'py> {
 
     /// The Python object of a storage, once made, is kept by the storage in C++, which the tensors
     /// on it keep.
-    fn give_storages_to_tensors(&mut self, edges: &mut Edges) {
+    pub(super) fn give_storages_to_tensors(&mut self, edges: &mut Edges) {
         let mut tensors: FxHashMap<usize, Vec<u32>> = FxHashMap::default();
         let mut storages: Vec<(u32, usize)> = Vec::new();
         for &(node, verdict) in &self.objects.holders {
@@ -75,6 +74,15 @@ impl<'py> Live<'py> {
                 tensors.entry(index).or_default().push(node);
             } else if Frameworks::is_storage(verdict) {
                 storages.push((node, index));
+            }
+        }
+        // Those that only C++ holds, too.
+        for position in 0..self.extra.len() {
+            let node = (self.objects.len() + position) as u32;
+            if let (Extra::Tensor(_), Some(&index)) =
+                (&self.extra[position], edges.memory_of.get(&node))
+            {
+                tensors.entry(index).or_default().push(node);
             }
         }
         for (storage, index) in storages {

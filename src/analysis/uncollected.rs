@@ -1,10 +1,31 @@
 //! Garbage that no collection frees.
 
+use std::cell::OnceCell;
+
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Inspector;
 use super::live::Live;
 use crate::capture::Csr;
+
+/// The references of a heap turned round, once somebody asks for them.
+pub(super) struct Reversed<'a> {
+    graph: &'a Csr,
+    reversed: OnceCell<Csr>,
+}
+
+impl<'a> Reversed<'a> {
+    pub fn of(graph: &'a Csr) -> Self {
+        Self {
+            graph,
+            reversed: OnceCell::new(),
+        }
+    }
+
+    pub fn get(&self) -> &Csr {
+        self.reversed.get_or_init(|| self.graph.reversed())
+    }
+}
 
 /// Why no collection frees an object that nothing holds.
 pub(super) enum Uncollected {
@@ -16,7 +37,8 @@ pub(super) enum Uncollected {
 }
 
 impl Live<'_> {
-    /// Why no collection will free `targets` once some references are removed; `None` if one will.
+    /// Why no collection will free `targets` once some references are removed, after which nothing in use
+    /// leads to them; `None` if one will.
     ///
     /// What only C++ refers by is freed too where the object that has the reference is. So it takes a loop
     /// with such a reference in it: without one, each is freed when its holder is.
@@ -25,6 +47,7 @@ impl Live<'_> {
         inspector: &Inspector,
         targets: &[u32],
         removed: &FxHashSet<(u32, u32)>,
+        reversed: &Reversed<'_>,
     ) -> Option<Uncollected> {
         let frozen = inspector.gc.frozen(self.py());
         let frozen: FxHashSet<u32> = frozen
@@ -34,46 +57,49 @@ impl Live<'_> {
         if frozen.is_empty() && self.hidden.is_empty() {
             return None;
         }
-        let paths = self.shortest_paths_without(removed);
-        let back = self.graph().reversed();
-        // What leads to the targets and nothing in use leads to.
-        let leads = closure(&back, targets.iter().copied(), |node| !paths.reaches(node));
-        if targets.iter().any(|target| !leads.contains(target)) {
-            return None;
-        }
+        let leads = closure(reversed.get(), targets.iter().copied(), |to, from| {
+            !removed.contains(&(from, to)) && !self.is_own(from)
+        });
         if leads.iter().any(|node| frozen.contains(node)) {
             return Some(Uncollected::Frozen);
         }
         let hidden = self.hidden.keys().copied();
         let mut within: Vec<(u32, u32)> = hidden
             .filter(|(from, to)| leads.contains(from) && leads.contains(to))
-            .filter(|(from, _)| !self.is_frame(*from))
+            .filter(|reference| !self.is_frame(reference.0) && !removed.contains(reference))
             .collect();
         within.sort_unstable();
         within.into_iter().find_map(|(from, to)| {
-            let nodes = shortest(self.graph(), to, from, |node| leads.contains(&node))?;
+            let nodes = shortest(self.graph(), to, from, |from, to| {
+                leads.contains(&to) && !removed.contains(&(from, to))
+            })?;
             Some(Uncollected::Loop(nodes))
         })
     }
 }
 
-/// All nodes that some lead to through nodes that `passes` lets through, themselves included.
+/// All nodes that some lead to by references that `passes` lets through, themselves included.
 fn closure(
     graph: &Csr,
     from: impl Iterator<Item = u32>,
-    passes: impl Fn(u32) -> bool,
+    passes: impl Fn(u32, u32) -> bool,
 ) -> FxHashSet<u32> {
-    let mut pending: Vec<u32> = from.filter(|&node| passes(node)).collect();
+    let mut pending: Vec<u32> = from.collect();
     let mut seen: FxHashSet<u32> = pending.iter().copied().collect();
     while let Some(node) = pending.pop() {
         let targets = graph.targets(node).iter().copied();
-        pending.extend(targets.filter(|&target| passes(target) && seen.insert(target)));
+        pending.extend(targets.filter(|&target| passes(node, target) && seen.insert(target)));
     }
     seen
 }
 
-/// A shortest path from one node to another through nodes that `passes` lets through, and the first again.
-fn shortest(graph: &Csr, from: u32, to: u32, passes: impl Fn(u32) -> bool) -> Option<Vec<u32>> {
+/// A shortest path from one node to another by references that `passes` lets through, and the first again.
+fn shortest(
+    graph: &Csr,
+    from: u32,
+    to: u32,
+    passes: impl Fn(u32, u32) -> bool,
+) -> Option<Vec<u32>> {
     let mut before = FxHashMap::from_iter([(from, from)]);
     let mut order = vec![from];
     let mut next = 0;
@@ -87,7 +113,7 @@ fn shortest(graph: &Csr, from: u32, to: u32, passes: impl Fn(u32) -> bool) -> Op
             return Some(path);
         }
         for &target in graph.targets(node) {
-            if passes(target) && !before.contains_key(&target) {
+            if passes(node, target) && !before.contains_key(&target) {
                 before.insert(target, node);
                 order.push(target);
             }

@@ -12,7 +12,7 @@ use super::busy::busy;
 use super::keepers::{Keeper, Keepers, Search};
 use super::live::{Live, Root};
 use super::naming::Naming;
-use super::uncollected::Uncollected;
+use super::uncollected::{Reversed, Uncollected};
 use crate::analysis::live::Depth;
 use crate::capture::ReferenceName;
 use crate::device::DeviceSelection;
@@ -96,15 +96,17 @@ impl Inspector {
             frameworks: &frameworks,
             live: &live,
         };
-        let paths = find_paths(search, &targets);
+        let nearest = search.keepers(&targets, &[]);
+        let paths = find_paths(search, &targets, &nearest);
         let found = paths.len();
         let paths: Vec<PathTo> = paths.into_iter().take(NAMED).collect();
-        let keepers = search.few_keepers(&targets, KEEPERS);
+        let keepers = search.few_keepers(&targets, nearest, KEEPERS);
+        let reversed = Reversed::of(live.graph());
         let mut loops: Vec<Vec<u32>> = targets
             .iter()
-            .filter_map(|&target| loop_through_outside(&live, target))
+            .filter_map(|&target| loop_through_outside(&live, target, &reversed))
             .collect();
-        let uncollected = self.uncollected_without(&live, &targets, &keepers);
+        let uncollected = self.uncollected_without(&live, &targets, &keepers, &reversed);
         if let (Some(Uncollected::Loop(nodes)), true) = (&uncollected, loops.is_empty()) {
             loops.push(nodes.clone());
         }
@@ -132,8 +134,8 @@ impl Inspector {
             retention.keepers = named.map(|keeper| describe(keeper, &live, &naming)).collect();
             retention.is_enough = keepers.is_complete
                 && keepers.fixed.is_empty()
-                && loops.is_empty()
-                && uncollected.is_none();
+                && uncollected.is_none()
+                && !loops.iter().any(|nodes| passes_supposed(&live, nodes));
         }
         retention.is_uncollectable = uncollected.is_some() && keepers.found.is_empty();
         if let Some(Uncollected::Frozen) = uncollected {
@@ -158,13 +160,14 @@ impl Inspector {
         live: &Live<'_>,
         targets: &[u32],
         keepers: &Keepers,
+        reversed: &Reversed<'_>,
     ) -> Option<Uncollected> {
         if !keepers.fixed.is_empty() || !keepers.is_complete {
             return None;
         }
         let removed = keepers.found.iter();
         let removed = removed.map(|keeper| (keeper.holder(), keeper.held()));
-        live.uncollected(self, targets, &removed.collect())
+        live.uncollected(self, targets, &removed.collect(), reversed)
     }
 
     /// The nodes of some objects, each once.
@@ -287,11 +290,17 @@ fn describe(keeper: &Keeper, live: &Live<'_>, naming: &Naming<'_, '_>) -> Descri
 }
 
 /// The paths to the targets, those from what has a name first, then the shortest.
-fn find_paths(search: Search<'_, '_>, targets: &[u32]) -> Vec<PathTo> {
+fn find_paths(search: Search<'_, '_>, targets: &[u32], nearest: &Keepers) -> Vec<PathTo> {
     let live = search.live;
     let mut found: Vec<PathTo> = Vec::new();
-    for &target in targets {
-        found.extend(paths_to(search, target));
+    match targets {
+        &[target] => found.extend(paths_to(search, target, nearest)),
+        several => {
+            for &target in several {
+                let nearest = search.keepers(&[target], &[]);
+                found.extend(paths_to(search, target, &nearest));
+            }
+        }
     }
     found.sort_by_key(|path| {
         let root = path
@@ -310,13 +319,13 @@ fn find_paths(search: Search<'_, '_>, targets: &[u32]) -> Vec<PathTo> {
 
 /// A path through each of the references that keep one target. Where there is only one, the paths to what
 /// has it are told apart, and so on upwards.
-fn paths_to(search: Search<'_, '_>, target: u32) -> Vec<PathTo> {
+fn paths_to(search: Search<'_, '_>, target: u32, nearest: &Keepers) -> Vec<PathTo> {
     let live = search.live;
     let mut suffix = vec![target];
     let mut found: Vec<PathTo> = Vec::new();
-    for _ in 0..UPWARDS {
-        let head = suffix[0];
-        let keepers = search.keepers(&[head], &suffix[1..]);
+    for level in 0..UPWARDS {
+        let above = (level > 0).then(|| search.keepers(&suffix[..1], &suffix[1..]));
+        let keepers = above.as_ref().unwrap_or(nearest);
         if !keepers.found.is_empty() || found.is_empty() {
             let behind = &suffix[1..];
             found = keepers
@@ -379,7 +388,11 @@ fn garbage_paths(live: &Live<'_>, suffix: &[u32], target: u32) -> Vec<PathTo> {
 
 /// A shortest path from an object back to itself that uses a reference which only C++ knows. The
 /// collector takes an object with such a reference for one in use, so it never frees the loop.
-fn loop_through_outside(live: &Live<'_>, target: u32) -> Option<Vec<u32>> {
+fn loop_through_outside(
+    live: &Live<'_>,
+    target: u32,
+    reversed: &Reversed<'_>,
+) -> Option<Vec<u32>> {
     let hidden: Vec<(u32, u32)> = live
         .hidden
         .keys()
@@ -395,7 +408,7 @@ fn loop_through_outside(live: &Live<'_>, target: u32) -> Option<Vec<u32>> {
         !live.objects.is_type_reference(from, to)
     });
     let mut back = ShortestPaths::new(graph.node_count());
-    back.extend(&graph.reversed(), [target], |to, from| {
+    back.extend(reversed.get(), [target], |to, from| {
         !live.objects.is_type_reference(from, to)
     });
     shortest_loop(&forth, &back, hidden.into_iter()).or_else(|| supposed_loop(live, &forth, &back))

@@ -8,7 +8,6 @@ use rustc_hash::FxHashMap;
 use super::path::NamedPath;
 use crate::model::heap::Branch;
 use crate::model::report::Location;
-use crate::model::retention::RootKind;
 use crate::model::words::{grouped, name};
 
 /// Names longer than this are shortened in their middle.
@@ -139,7 +138,7 @@ mod tests {
     use super::*;
     use crate::diagnose::path::OnPath;
     use crate::model::report::Step;
-    use crate::model::retention::Path;
+    use crate::model::retention::{Path, RootKind};
 
     fn path(root: RootKind, steps: &[(&str, &str)]) -> NamedPath {
         let objects = steps.iter().enumerate().map(|(index, (noun, _))| OnPath {
