@@ -253,7 +253,8 @@ impl Search<'_, '_> {
             tos.retain(|to| is_named.get(to) != Some(&true));
             let names = reference_names(self.inspector, self.frameworks, self.live, from, &tos);
             for (to, name) in tos.into_iter().zip(names) {
-                *is_named.entry(to).or_default() |= !matches!(name, ReferenceName::Unnamed | ReferenceName::Cached);
+                *is_named.entry(to).or_default() |=
+                    !matches!(name, ReferenceName::Unnamed | ReferenceName::Cached);
             }
         }
         let unnamed = is_named.into_iter().filter(|(_, named)| !named);

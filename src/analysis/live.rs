@@ -409,7 +409,11 @@ impl<'py> Live<'py> {
                 let of_thread = self.frames.iter().filter(|frame| frame.thread == number);
                 let waits = of_thread.map(is_of_threading).all(|it| it);
                 let is_timer = timer.as_ref().is_some_and(|it| thread.get_type().is(it));
-                let what = if is_timer && waits { "pending timer" } else { "thread" };
+                let what = if is_timer && waits {
+                    "pending timer"
+                } else {
+                    "thread"
+                };
                 found.push((node, number, format!("{what} `{name}`")));
             }
             true

@@ -223,7 +223,8 @@ pub(super) fn reference_names(
     name_by_library(inspector, &object, &addresses, &mut names);
     let mut name_next = |address: usize, name: ReferenceName| {
         let mut nameless = names.iter_mut().zip(&addresses);
-        let next = nameless.find(|(known, it)| **known == ReferenceName::Unnamed && **it == address);
+        let next =
+            nameless.find(|(known, it)| **known == ReferenceName::Unnamed && **it == address);
         if let Some((known, _)) = next {
             *known = name;
         }
@@ -278,9 +279,7 @@ fn is_part_of_context(type_name: &str, object: &Bound<'_, PyAny>) -> bool {
     );
     // SAFETY: attached; the type of a live object is alive.
     is_known
-        && unsafe {
-            ffi::PyType_GetFlags(object.get_type_ptr()) & ffi::Py_TPFLAGS_HEAPTYPE == 0
-        }
+        && unsafe { ffi::PyType_GetFlags(object.get_type_ptr()) & ffi::Py_TPFLAGS_HEAPTYPE == 0 }
 }
 
 /// What a reference of an array is called.

@@ -52,7 +52,9 @@ impl<'py> Live<'py> {
             }
         }
         for (address, arrays) in arrays {
-            let &[array] = arrays.as_slice() else { continue };
+            let &[array] = arrays.as_slice() else {
+                continue;
+            };
             for &tensor in tensors.get(&address).into_iter().flatten() {
                 let name = ReferenceName::Attribute("untyped_storage()".to_owned());
                 edges.add(tensor, array, name);

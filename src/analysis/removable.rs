@@ -61,8 +61,7 @@ impl Live<'_> {
             (ObjectKind::Tuple | ObjectKind::Class | ObjectKind::Module, _) => false,
             (_, Attribute(name)) => {
                 let values = inline_values(&inspector.builtins, &object);
-                values.iter().any(|(known, _)| known == name)
-                    || has_slot(inspector, &object, name)
+                values.iter().any(|(known, _)| known == name) || has_slot(inspector, &object, name)
             }
             _ => false,
         }

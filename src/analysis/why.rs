@@ -131,7 +131,9 @@ impl Inspector {
         retention.notes = notes(&live, &targets);
         if keepers.found.len() <= KEEPERS {
             let named = keepers.found.iter();
-            retention.keepers = named.map(|keeper| describe(keeper, &live, &naming)).collect();
+            retention.keepers = named
+                .map(|keeper| describe(keeper, &live, &naming))
+                .collect();
             retention.is_enough = keepers.is_complete
                 && keepers.fixed.is_empty()
                 && uncollected.is_none()
@@ -340,7 +342,10 @@ fn paths_to(search: Search<'_, '_>, target: u32, nearest: &Keepers) -> Vec<PathT
         }
         let is_named = |path: &PathTo| {
             let first = path.nodes.first().map(|&first| live.root(first));
-            matches!(first, Some(Root::Module(_) | Root::Library(_) | Root::Frame(_)))
+            matches!(
+                first,
+                Some(Root::Module(_) | Root::Library(_) | Root::Frame(_))
+            )
         };
         // What comes from outside counts only where nothing else is known of it.
         if !found.iter().any(is_named) {
@@ -388,11 +393,7 @@ fn garbage_paths(live: &Live<'_>, suffix: &[u32], target: u32) -> Vec<PathTo> {
 
 /// A shortest path from an object back to itself that uses a reference which only C++ knows. The
 /// collector takes an object with such a reference for one in use, so it never frees the loop.
-fn loop_through_outside(
-    live: &Live<'_>,
-    target: u32,
-    reversed: &Reversed<'_>,
-) -> Option<Vec<u32>> {
+fn loop_through_outside(live: &Live<'_>, target: u32, reversed: &Reversed<'_>) -> Option<Vec<u32>> {
     let hidden: Vec<(u32, u32)> = live
         .hidden
         .keys()

@@ -4,7 +4,6 @@
 //! a freed buffer is never taken for memory, and the buffers of all frameworks are treated alike.
 
 mod selection;
-mod sparse;
 
 #[cfg(feature = "python")]
 mod allocator;
@@ -22,6 +21,8 @@ mod modules;
 mod numpy;
 #[cfg(feature = "python")]
 mod proposal;
+#[cfg(feature = "python")]
+mod sparse;
 #[cfg(feature = "python")]
 mod storage_watch;
 #[cfg(feature = "python")]

@@ -4,7 +4,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
 
 use super::modules::part;
-use crate::cpython::{Descriptor, int_value};
+use crate::cpython::{Descriptor, imported, int_value};
 
 /// How the parts of sparse tensors are read; nothing in versions that have other names.
 pub struct Sparse {
@@ -27,13 +27,12 @@ impl Sparse {
         let py = native.py();
         let parts = |names: [(&'static str, &str); 3]| {
             let found = names.into_iter().filter(|(_, method)| !method.is_empty());
-            let found = found.filter_map(|(name, method)| {
-                Some((name, tensor.getattr(method).ok()?.unbind()))
-            });
+            let found = found
+                .filter_map(|(name, method)| Some((name, tensor.getattr(method).ok()?.unbind())));
             found.collect()
         };
         let layouts = |names: [&str; 2]| {
-            let torch = crate::cpython::imported(intern!(py, "torch"));
+            let torch = imported(intern!(py, "torch"));
             let found = names.into_iter().filter_map(|name| {
                 let torch = torch.as_ref()?;
                 Some(part(torch, name).ok()?.unbind())
@@ -44,7 +43,9 @@ impl Sparse {
             is_sparse: Descriptor::of(tensor, "is_sparse").ok(),
             layout: Descriptor::of(tensor, "layout").ok(),
             detach: tensor.getattr("detach").ok().map(Bound::unbind),
-            modes: part(native, "_len_torch_dispatch_stack").ok().map(Bound::unbind),
+            modes: part(native, "_len_torch_dispatch_stack")
+                .ok()
+                .map(Bound::unbind),
             coordinates: parts([
                 ("_indices()", "_indices"),
                 ("_values()", "_values"),

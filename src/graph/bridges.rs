@@ -84,7 +84,10 @@ mod tests {
             if std::mem::replace(&mut seen[node as usize], true) {
                 continue;
             }
-            let there = edges.iter().enumerate().filter(|(i, _)| Some(*i) != without);
+            let there = edges
+                .iter()
+                .enumerate()
+                .filter(|(i, _)| Some(*i) != without);
             pending.extend(there.filter(|(_, it)| it.0 == node).map(|(_, it)| it.1));
         }
         seen

@@ -141,7 +141,11 @@ impl Retention {
 
     /// True if a loop passes an object that was asked about: it begins with it.
     pub fn passes_object(&self) -> bool {
-        let types: Vec<&str> = self.objects.iter().map(|it| it.type_name.as_str()).collect();
+        let types: Vec<&str> = self
+            .objects
+            .iter()
+            .map(|it| it.type_name.as_str())
+            .collect();
         self.loops.iter().any(|it| {
             let first = it.steps.first();
             first.is_some_and(|step| types.contains(&step.type_name.as_str()))

@@ -91,7 +91,9 @@ pub fn removals(retention: &Retention) -> Vec<(String, Vec<&Keeper>)> {
         let title = match (retention.is_enough, holding.len()) {
             (true, 1) => format!("Remove this to free {it}:"),
             (true, number) => format!("Remove all of these {number} to free {it}:"),
-            (false, 1) => format!("This keeps {it} alive, and something that cannot be removed may too:"),
+            (false, 1) => {
+                format!("This keeps {it} alive, and something that cannot be removed may too:")
+            }
             (false, number) => format!(
                 "Each of these {number} keeps {it} alive, and something that cannot be removed may too:"
             ),

@@ -85,8 +85,8 @@ class Heaps:
 
         storage = tensor.untyped_storage()
         weak = storage._weak_ref()
-        is_gone = torch.UntypedStorage._expired
-        self.memory_of.append((storage.nbytes(), lambda: is_gone(weak)))
+        is_gone: Any = torch.UntypedStorage._expired
+        self.memory_of.append((storage.nbytes(), lambda: bool(is_gone(weak))))
         return tensor
 
     def freed(self) -> int:
@@ -127,7 +127,7 @@ def rows(heap: cyclescope.Heap) -> list[cyclescope.HeapRow]:
 
 
 def check_rows(number: int, with_torch: bool = False) -> int:
-    """Deletes the variable of each row in turn, and compares what is freed with what the row says."""
+    """Deletes the variable of each row in turn: what is freed is what the row says."""
     heaps = Heaps(number, with_torch)
     gc.collect()
     told = {row.name.split("`")[3]: row.retained_bytes for row in rows(cyclescope.heap())}

@@ -8,11 +8,13 @@ from __future__ import annotations
 import ast
 import functools
 import gc
+import itertools
 import re
 import sys
 import types
 import weakref
 from collections import deque
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
@@ -24,7 +26,17 @@ MODULE = "judged"
 
 KINDS = [
     *("node", "node", "slotted", "list", "dict", "tuple", "deque", "set", "frozenset"),
-    *("closure", "partial", "method", "default", "generator", "cache", "class", "exception", "objects"),
+    *(
+        "closure",
+        "partial",
+        "method",
+        "default",
+        "generator",
+        "cache",
+        "class",
+        "exception",
+        "objects",
+    ),
 ]
 TARGETS = ["thing", "array", "list"]
 
@@ -60,11 +72,12 @@ class Owners:
 
     def _build(self, random: Random) -> weakref.ref[Any]:
         kind = random.choice(TARGETS)
-        target: Any = {
+        make: dict[str, Callable[[], Any]] = {
             "thing": Thing,
             "array": lambda: numpy.zeros(8),
             "list": lambda: Things([1]),
-        }[kind]()
+        }
+        target = make[kind]()
         held = [target]
         for _ in range(random.choice([0, 1, 2, 4, 8])):
             made = random.choice(KINDS)
@@ -200,14 +213,6 @@ def follow(thing: Any, edge: str) -> Any:
     return thing
 
 
-def element(collection: Any, step: cyclescope.Step) -> Any:
-    """The element of a set that a path goes on with."""
-    (found,) = [
-        it for it in collection if step.type_name.rpartition(".")[2] == type(it).__name__
-    ] or [None]
-    return found
-
-
 class Ambiguous(Exception):
     """Words that fit several elements of a set."""
 
@@ -217,7 +222,7 @@ def delete(keeper: cyclescope.Keeper) -> None:
     steps = keeper.path.steps
     assert keeper.path.root == "module", keeper.words
     thing: Any = sys.modules[keeper.path.root_words.removeprefix("module `").removesuffix("`")]
-    for step, after in zip(steps[: keeper.step], steps[1:], strict=False):
+    for step, after in itertools.pairwise(steps[: keeper.step + 1]):
         if step.edge == "an element":
             alike = [it for it in thing if type(it).__name__ == after.type_name.rpartition(".")[2]]
             if len(alike) != 1:
@@ -291,7 +296,7 @@ def check_keepers(number: int) -> int:
 
 
 def is_alive(number: int, *, without_module: bool) -> bool:
-    """Whether the object outlives a collection: as the program is, or once all its variables are gone."""
+    """Whether the object outlives a collection, with the program's variables or without."""
     owners = Owners(number)
     try:
         if without_module:
