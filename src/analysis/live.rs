@@ -406,8 +406,8 @@ impl<'py> Live<'py> {
             if let (Some(node), Some(number)) = (self.objects.number_of(thread), number) {
                 let name = attribute(builtins, thread, "_name").and_then(|name| text_of(&name));
                 let name = printable(&name.unwrap_or_default());
-                let of_thread = self.frames.iter().filter(|frame| frame.thread == number);
-                let waits = of_thread.map(is_of_threading).all(|it| it);
+                let mut of_thread = self.frames.iter().filter(|frame| frame.thread == number);
+                let waits = of_thread.all(is_of_threading);
                 let is_timer = timer.as_ref().is_some_and(|it| thread.get_type().is(it));
                 let what = if is_timer && waits {
                     "pending timer"

@@ -29,7 +29,7 @@ impl<'a> Reversed<'a> {
 
 /// Why no collection frees an object that nothing holds.
 pub(super) enum Uncollected {
-    /// An object that leads to it is in the permanent generation (`gc.freeze`).
+    /// A cycle that leads to it is in the permanent generation (`gc.freeze`).
     Frozen,
     /// A loop leads to it, from an object back to the same, by a reference that the collector does not know:
     /// it takes the object for one in use.
@@ -54,27 +54,30 @@ impl Live<'_> {
             .into_iter()
             .filter_map(|object| self.objects.number_at(object as usize))
             .collect();
-        if frozen.is_empty() && self.hidden.is_empty() {
+        let hidden = self.hidden.keys().copied();
+        let mut within: Vec<(u32, u32)> = hidden
+            .filter(|reference| !self.is_frame(reference.0) && !removed.contains(reference))
+            .collect();
+        if frozen.is_empty() && within.is_empty() {
             return None;
         }
         let leads = closure(reversed.get(), targets.iter().copied(), |to, from| {
             !removed.contains(&(from, to)) && !self.is_own(from)
         });
-        if leads.iter().any(|node| frozen.contains(node)) {
+        let passes = |from: u32, to: u32| leads.contains(&to) && !removed.contains(&(from, to));
+        let is_in_cycle = |node: u32| {
+            let mut targets = self.graph().targets(node).iter().copied();
+            targets.any(|to| passes(node, to) && shortest(self.graph(), to, node, passes).is_some())
+        };
+        let mut frozen = leads.iter().copied().filter(|node| frozen.contains(node));
+        if frozen.any(is_in_cycle) {
             return Some(Uncollected::Frozen);
         }
-        let hidden = self.hidden.keys().copied();
-        let mut within: Vec<(u32, u32)> = hidden
-            .filter(|(from, to)| leads.contains(from) && leads.contains(to))
-            .filter(|reference| !self.is_frame(reference.0) && !removed.contains(reference))
-            .collect();
+        within.retain(|(from, to)| leads.contains(from) && leads.contains(to));
         within.sort_unstable();
-        within.into_iter().find_map(|(from, to)| {
-            let nodes = shortest(self.graph(), to, from, |from, to| {
-                leads.contains(&to) && !removed.contains(&(from, to))
-            })?;
-            Some(Uncollected::Loop(nodes))
-        })
+        within
+            .into_iter()
+            .find_map(|(from, to)| shortest(self.graph(), to, from, passes).map(Uncollected::Loop))
     }
 }
 

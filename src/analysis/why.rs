@@ -32,8 +32,8 @@ const UPWARDS: usize = 6;
 /// So many references that keep an object are told; of a container with more, the references to itself.
 const KEEPERS: usize = 16;
 
-const FROZEN: &str = "Nothing in use refers to the object, but what does was excluded from collections by \
-    gc.freeze(): call gc.unfreeze() and gc.collect() to free it.";
+const FROZEN: &str = "A cycle that leads to the object was excluded from collections by gc.freeze(). Once nothing in \
+    use leads there, gc.unfreeze() and gc.collect() free the object.";
 
 const SUPPOSED: &str = "Python cannot see which autograd function has which hooks. The object leads to \
     all functions that there are, so these hooks are taken for one of theirs.";

@@ -39,12 +39,11 @@ impl Bridges {
         let mut steps = 0;
         let mut comes_from = |from: u32, object: u32| {
             let mut above = dominators.above(from);
-            steps < STEPS
-                && above.any(|node| {
-                    steps += 1;
-                    node == object || steps >= STEPS
-                })
-                && steps < STEPS
+            let found = above.any(|node| {
+                steps += 1;
+                node == object || steps >= STEPS
+            });
+            found && steps < STEPS
         };
         let mut once = vec![false; graph.node_count()];
         for from in 0..graph.node_count() as u32 {

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextvars
+import gc
 import os
 import subprocess
 import sys
@@ -139,3 +140,22 @@ def test_the_parameters_of_an_optimizer_without_its_model_are_parameters() -> No
     pointer = optimizer.param_groups[0]["params"][0].data_ptr()
     categories = {it.pointer: it.category for it in cyclescope.heap().buffers}
     assert categories[pointer] == "parameter"
+
+
+def test_frozen_objects_without_a_cycle_are_freed_at_once() -> None:
+    held = {"thing": Thing()}
+    cycle = {"thing": Thing()}
+    vars(cycle["thing"])["me"] = cycle["thing"]
+    gc.collect()
+    gc.freeze()
+    try:
+        assert cyclescope.why_alive(held["thing"]).is_enough
+        assert not cyclescope.why_alive(cycle["thing"]).is_enough
+        for owner in (held, cycle):
+            seen = weakref.ref(owner["thing"])
+            owner.clear()
+            gc.collect()
+            assert (seen() is None) == (owner is held)
+        assert cyclescope.why_alive(seen()).is_uncollectable
+    finally:
+        gc.unfreeze()
