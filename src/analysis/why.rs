@@ -126,7 +126,13 @@ impl Inspector {
         retention.paths = distinct;
         retention.loops = loops
             .iter()
-            .map(|nodes| naming.path(nodes, &NamedRoot::Itself).path)
+            .map(|nodes| {
+                let passed = (0..).zip(&targets).filter(|(_, it)| nodes.contains(it));
+                Path {
+                    leads_to: passed.map(|(index, _)| index).collect(),
+                    ..naming.path(nodes, &NamedRoot::Itself).path
+                }
+            })
             .collect();
         retention.notes = notes(&live, &targets);
         if keepers.found.len() <= KEEPERS {

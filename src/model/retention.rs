@@ -19,7 +19,8 @@ pub struct Retention {
     pub paths: Vec<Path>,
     /// Number of further paths to the same objects.
     pub paths_omitted: u64,
-    /// Paths from one of them through C or C++ back to itself, which no collection can free.
+    /// Paths from an object through C or C++ back to itself, which no collection can free: from one of those
+    /// asked about, or one that leads to them.
     pub loops: Vec<Path>,
     /// The references that keep the objects alive, each by itself: remove all of them, and nothing else
     /// needs to be removed.
@@ -125,7 +126,7 @@ pub struct Path {
     pub steps: Vec<Step>,
     /// Number of paths that differ only in an index.
     pub alike: u64,
-    /// The objects that it leads to, as indices in [`Retention::objects`].
+    /// The objects that it leads to, or passes, as indices in [`Retention::objects`].
     pub leads_to: Vec<u32>,
 }
 
@@ -139,17 +140,9 @@ impl Retention {
         }
     }
 
-    /// True if a loop passes an object that was asked about: it begins with it.
+    /// True if a loop passes an object that was asked about.
     pub fn passes_object(&self) -> bool {
-        let types: Vec<&str> = self
-            .objects
-            .iter()
-            .map(|it| it.type_name.as_str())
-            .collect();
-        self.loops.iter().any(|it| {
-            let first = it.steps.first();
-            first.is_some_and(|step| types.contains(&step.type_name.as_str()))
-        })
+        self.loops.iter().any(|it| !it.leads_to.is_empty())
     }
 
     /// An empty result, with the reason.

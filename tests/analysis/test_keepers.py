@@ -1,6 +1,6 @@
 """What is named as the owner of an object or of memory is deleted, and what is freed is measured.
 
-``TEST_CASES`` says how many random programs are tried (default: 60 of each kind).
+``TEST_CASES`` says how many random programs are tried (default: 40 of each kind).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import pytest
 import cyclescope
 from support.marks import needs_torch
 
-CASES = int(os.environ.get("TEST_CASES", "60"))
+CASES = int(os.environ.get("TEST_CASES", "40"))
 TESTS = Path(__file__).parents[1]
 
 
