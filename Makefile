@@ -97,6 +97,7 @@ test-cpython: $(VENV)/.tested-with $(VENV)/.built ## CPython's own tests with an
 test-brute: $(VENV)/.tested-with $(VENV)/.built ## random heaps and programs by the hundred thousand, leaks by the million (hours)
 	TEST_CASES=200000 $(PY) -m pytest --timeout 0 tests/long/brute.py \
 	    tests/capture/test_hostile_fuzz.py tests/long/large.py
+	TEST_CASES=10000 $(PY) -m pytest --timeout 0 tests/analysis/test_keepers.py
 	PYTHONPATH=python $(PY) tests/harmless/compare.py --seeds 100000
 	PYTHONPATH=python $(PY) tests/harmless/compare.py --seeds 20000 --torch
 	PYTHONPATH=python $(PY) tests/harmless/memory.py

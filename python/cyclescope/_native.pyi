@@ -20,6 +20,7 @@ __all__ = [
     "HeapDiff",
     "HeapRow",
     "HeapTable",
+    "Keeper",
     "Known",
     "Leak",
     "LeakTally",
@@ -790,7 +791,7 @@ class HeapBuffer:
         """The module at the start of that path, or the file of the running function."""
     @property
     def alone(self) -> bool:
-        """True if the first named object on that path dominates (and so retains) the buffer."""
+        """True if deleting the first named reference on that path frees the buffer."""
     @property
     def site(self) -> str | None:
         """``file:line`` where its holder was allocated, if ``tracemalloc`` was tracing."""
@@ -865,6 +866,18 @@ class Retention:
     def loops(self) -> list[RetentionPath]:
         """Paths from an object through C++ back to itself, which no collection can free."""
     @property
+    def keepers(self) -> list[Keeper]:
+        """The references that keep the objects alive: each does so by itself.
+
+        The nearest that the program can remove. Empty if nothing does, or too many do.
+        """
+    @property
+    def is_enough(self) -> bool:
+        """True if it is proven that the objects are freed once all ``keepers`` are removed."""
+    @property
+    def is_uncollectable(self) -> bool:
+        """True if nothing holds the objects, but no collection frees them either."""
+    @property
     def paths_omitted(self) -> int:
         """Number of further paths."""
     @property
@@ -882,12 +895,33 @@ class Retention:
     def _repr_html_(self) -> str: ...
 
 @final
+class Keeper:
+    """A reference that keeps an object alive as long as it is there."""
+
+    @property
+    def words(self) -> str:
+        """The reference in one line."""
+    @property
+    def path(self) -> RetentionPath:
+        """A path through it to the object."""
+    @property
+    def step(self) -> int:
+        """Index of the step of ``path`` that has the reference."""
+    @property
+    def goes_by_itself(self) -> bool:
+        """True for a variable of a running function: it goes when the function returns."""
+
+@final
 class RetentionPath:
     """A path from a GC root to an object: a sequence of steps."""
 
     @property
     def root(self) -> str:
-        """Kind of root: ``module``, ``local``, ``outside`` (C, C++), ``garbage`` or ``itself``."""
+        """Kind of root: ``module``, ``local``, ``library``, ``outside``, ``garbage`` or ``itself``.
+
+        ``library`` is what the standard library keeps: a thread, a timer, a context. ``outside`` is
+        C or C++.
+        """
     @property
     def root_words(self) -> str:
         """Readable name of the root."""

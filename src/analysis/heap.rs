@@ -15,7 +15,7 @@ use crate::analysis::live::Depth;
 use crate::capture::{AllocationTraces, Place};
 use crate::device::{Frameworks, allocator_bytes};
 use crate::diagnose::{Branches, NamedPath, NamedRoot};
-use crate::graph::{Dominators, ShortestPaths};
+use crate::graph::{Bridges, Dominators, ShortestPaths};
 use crate::model::heap::{Branch, Buffer, Category, Class, Device, Heap, SCHEMA, is_host};
 use crate::model::redact::{NOTE, shorten};
 use crate::model::report::{Extents, Location, Step};
@@ -134,6 +134,11 @@ impl Inspector {
             .collect();
         let naming = Naming::new(self, frameworks, live, &all);
         drop(all);
+        let owning: Vec<Option<(u32, u32)>> = best
+            .iter()
+            .map(|nodes| owning_reference(nodes, &naming))
+            .collect();
+        let bridges = Bridges::new(live.graph(), dominators, owning.iter().flatten().copied());
         let traces = AllocationTraces::new(live.py());
         let mut branches = Branches::default();
         let buffers = order
@@ -149,9 +154,12 @@ impl Inspector {
                 let path = &named.path;
                 let mut row = describe(known, &naming, nodes, path);
                 let keepers: FxHashSet<u32> = dominators.above(known.node).take(CHAIN).collect();
-                row.alone = nodes
-                    .get(owner_index(nodes, &naming))
-                    .is_some_and(|owner| keepers.contains(owner));
+                row.alone = match owning.get(rank).copied().flatten() {
+                    Some(reference) => {
+                        bridges.contains(reference) && keepers.contains(&reference.1)
+                    }
+                    None => nodes.first().is_some_and(|first| keepers.contains(first)),
+                };
                 row.branch = branches.add(&named, known.size(), |object| keepers.contains(&object));
                 row.also = distinct(further.get(rank).into_iter().flatten(), &naming, path);
                 row.site = nodes
@@ -267,14 +275,6 @@ fn outermost_first(
     all
 }
 
-impl Dominators {
-    /// A node and all that dominate it, from below.
-    fn above(&self, node: u32) -> impl Iterator<Item = u32> {
-        std::iter::successors(Some(node), |&node| Some(self.immediate(node)))
-            .take_while(|&node| node < Self::ROOT)
-    }
-}
-
 impl Live<'_> {
     /// Bytes on devices and on the host, of those nodes that retain any.
     fn retained(&self, dominators: &Dominators) -> FxHashMap<u32, [u64; 2]> {
@@ -368,13 +368,15 @@ fn path_to_holder(paths: &ShortestPaths, buffer: &LiveBuffer) -> Vec<u32> {
     nodes
 }
 
-/// The position on a path of what has a name first: what a module's variable or a local one holds.
-fn owner_index(nodes: &[u32], naming: &Naming<'_, '_>) -> usize {
-    match naming.root(nodes) {
+/// The reference on a path that has a name first: that of a module's variable, or of a local one.
+fn owning_reference(nodes: &[u32], naming: &Naming<'_, '_>) -> Option<(u32, u32)> {
+    match (naming.root(nodes), nodes) {
         // module, its dictionary, what that holds
-        NamedRoot::Module(_) => 2.min(nodes.len().saturating_sub(1)),
-        NamedRoot::Local { .. } => 1.min(nodes.len().saturating_sub(1)),
-        _ => 0,
+        (NamedRoot::Module(_) | NamedRoot::Library(_), &[_, names, owner, ..]) => {
+            Some((names, owner))
+        }
+        (NamedRoot::Local { .. }, &[frame, owner, ..]) => Some((frame, owner)),
+        _ => None,
     }
 }
 
@@ -414,13 +416,19 @@ fn describe(known: &LiveBuffer, naming: &Naming<'_, '_>, nodes: &[u32], path: &P
     }
 }
 
-/// The root and the first thing with a name.
+/// The root and the first thing with a name, in the same words whether memory is its own or lies behind it.
 fn first_owner(path: &Path) -> String {
-    let mut parts = path.words.split(" → ");
-    let first = parts.next().unwrap_or_default().to_owned();
-    match (path.root, parts.next()) {
-        (RootKind::Local, _) | (_, None) => first,
-        (_, Some(second)) => format!("{first} → {second}"),
+    let parts: Vec<&str> = path.words.split(" → ").collect();
+    let named = match path.root {
+        RootKind::Local => 1,
+        _ => 2,
+    };
+    let owner = parts[..named.min(parts.len())].join(" → ");
+    match parts.as_slice() {
+        [.., noun] if path.root.is_named() && parts.len() == named + 1 && !noun.is_empty() => {
+            format!("{owner} ({noun})")
+        }
+        _ => owner,
     }
 }
 

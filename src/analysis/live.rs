@@ -15,7 +15,11 @@ use crate::capture::{
     Ask, Csr, LiveObjects, NotTaken, ReferenceName, RunningFrame, is_in_package, running_frames,
     thread_names,
 };
-use crate::cpython::{Builtins, ObjectKind, TypeTable, dict_items, text_of};
+use crate::cpython::attributes::attribute;
+use crate::cpython::read::printable;
+use crate::cpython::{
+    Builtins, ObjectKind, TypeTable, dict_items, find_item, imported, int_value, text_of,
+};
 use crate::device::DeviceBuffer;
 use crate::graph::ShortestPaths;
 
@@ -64,6 +68,8 @@ pub enum Root {
     Module(String),
     /// A call that a thread is in the midst of, by index in [`Live::frames`].
     Frame(usize),
+    /// What the standard library keeps by itself, in words: a thread, a timer, a context.
+    Library(String),
     /// Something outside of Python's objects.
     Outside,
     /// Nothing: the object is garbage, or kept by itself.
@@ -81,6 +87,10 @@ pub struct Live<'py> {
     /// References that `tp_traverse` does not show, with their names.
     pub hidden: FxHashMap<(u32, u32), ReferenceName>,
     modules: Vec<(u32, String)>,
+    /// What the standard library keeps, with what it is.
+    library: Vec<(u32, String)>,
+    /// IPython runs the program and keeps the results of its cells.
+    pub is_notebook: bool,
     /// Nodes of frames of the program's, with their index in `frames`.
     frame_nodes: Vec<(u32, usize)>,
     /// Objects through which paths are looked for after those through others.
@@ -183,6 +193,8 @@ impl<'py> Live<'py> {
             buffers: Vec::new(),
             hidden: FxHashMap::default(),
             modules: Vec::new(),
+            library: Vec::new(),
+            is_notebook: is_notebook(py),
             frame_nodes: Vec::new(),
             late: Vec::new(),
             functions: Vec::new(),
@@ -195,11 +207,14 @@ impl<'py> Live<'py> {
         let own = arguments.and_then(|arguments| live.objects.number_of(arguments.as_any()));
         live.own.extend(own);
         live.find_modules(py);
+        live.find_threads(py, builtins);
         let mut edges = Edges::default();
-        live.find_frames(py, builtins, &mut edges);
+        live.find_frames(py, &mut edges);
         live.find_buffers(&frameworks, &mut edges);
         live.find_owned(inspector, &frameworks, depth, &mut edges);
+        live.give_storages_to_tensors(&mut edges);
         live.name_references_of_arrays(&frameworks, &mut edges);
+        live.find_contexts(py);
         live.objects.graph.insert(live.extra.len(), &edges.list);
         live.hidden = edges.names;
         Ok(live)
@@ -244,6 +259,8 @@ impl<'py> Live<'py> {
     /// The modules, the program's own before libraries', and the frames: what has a name.
     fn named_roots(&self) -> impl Iterator<Item = u32> {
         let modules = self.modules.iter().map(|(node, _)| *node);
+        let library = self.library.iter().map(|(node, _)| *node);
+        let modules = modules.chain(library);
         modules.chain(self.frame_nodes.iter().map(|(node, _)| *node))
     }
 
@@ -266,18 +283,26 @@ impl<'py> Live<'py> {
     /// from outside last.
     pub fn shortest_paths(&self) -> ShortestPaths {
         let paths = ShortestPaths::new(self.graph().node_count());
-        self.find(paths, &[])
+        self.find(paths, |_| true)
     }
 
     /// As [`Live::shortest_paths`], to `wanted` and at least as far as those are; not through one of `ends`.
-    pub fn shortest_paths_to(&self, wanted: &[u32], ends: &[u32]) -> ShortestPaths {
-        let paths = ShortestPaths::until(self.graph().node_count(), wanted.to_vec());
-        self.find(paths, ends)
+    pub fn shortest_paths_to(
+        &self,
+        wanted: &[u32],
+        ends: impl IntoIterator<Item = u32>,
+    ) -> ShortestPaths {
+        let nodes = self.graph().node_count();
+        let mut is_end = vec![false; nodes];
+        for node in ends {
+            is_end[node as usize] = true;
+        }
+        let paths = ShortestPaths::until(nodes, wanted.to_vec());
+        self.find(paths, |from| !is_end[from as usize])
     }
 
-    fn find(&self, mut paths: ShortestPaths, ends: &[u32]) -> ShortestPaths {
+    fn find(&self, mut paths: ShortestPaths, passes: impl Fn(u32) -> bool) -> ShortestPaths {
         let graph = self.graph();
-        let passes = |from: u32| !ends.contains(&from);
         let is_type = |from, to| self.objects.is_type_reference(from, to);
         paths.extend(graph, self.named_roots(), |from, to| {
             passes(from) && !is_type(from, to) && !self.late.contains(&from)
@@ -297,6 +322,9 @@ impl<'py> Live<'py> {
         }
         if let Some((_, frame)) = self.frame_nodes.iter().find(|(node, _)| *node == first) {
             return Root::Frame(*frame);
+        }
+        if let Some((_, words)) = self.library.iter().find(|(node, _)| *node == first) {
+            return Root::Library(words.clone());
         }
         match self.objects.unaccounted.get(first as usize) {
             Some(1..) => Root::Outside,
@@ -361,13 +389,68 @@ impl<'py> Live<'py> {
         self.modules = own.into_iter().map(|(_, module)| module).collect();
     }
 
-    fn find_frames(&mut self, py: Python<'py>, builtins: &Builtins, edges: &mut Edges) {
+    /// Takes the running threads that `threading` knows for roots: their own frames and its registries, which
+    /// hold them as well, go with them.
+    fn find_threads(&mut self, py: Python<'py>, builtins: &Builtins) {
         self.threads = thread_names(py, builtins);
+        let Some(threading) = imported(intern!(py, "threading")) else {
+            return;
+        };
+        let part = |name: &str| find_item(name, |f| dict_items(threading.as_any(), f));
+        let (Some(active), timer) = (part("_active"), part("Timer")) else {
+            return;
+        };
+        let mut found = Vec::new();
+        dict_items(&active, &mut |number, thread| {
+            let number = int_value(number).map(|number| number as u64);
+            if let (Some(node), Some(number)) = (self.objects.number_of(thread), number) {
+                let name = attribute(builtins, thread, "_name").and_then(|name| text_of(&name));
+                let name = printable(&name.unwrap_or_default());
+                let mut of_thread = self.frames.iter().filter(|frame| frame.thread == number);
+                let waits = of_thread.all(is_of_threading);
+                let is_timer = timer.as_ref().is_some_and(|it| thread.get_type().is(it));
+                let what = if is_timer && waits {
+                    "pending timer"
+                } else {
+                    "thread"
+                };
+                found.push((node, number, format!("{what} `{name}`")));
+            }
+            true
+        });
+        for (node, number, words) in found {
+            if !self.is_own_thread(number) {
+                self.library.push((node, words));
+            }
+        }
+    }
+
+    /// Takes the contexts that C holds for roots: those that threads are in.
+    fn find_contexts(&mut self, py: Python<'py>) {
+        let context = imported(intern!(py, "_contextvars"));
+        let context =
+            context.and_then(|names| find_item("Context", |f| dict_items(names.as_any(), f)));
+        let Some(context) = context else { return };
+        for node in 0..self.objects.len() as u32 {
+            if self.unaccounted(node) > 0
+                && let Some(address) = self.objects.address(node)
+            {
+                let object = address as *mut ffi::PyObject;
+                // SAFETY: attached; the object is held.
+                if unsafe { ffi::Py_TYPE(object).cast() } == context.as_ptr() {
+                    self.library.push((node, "current context".to_owned()));
+                }
+            }
+        }
+    }
+
+    fn find_frames(&mut self, py: Python<'py>, edges: &mut Edges) {
         for index in 0..self.frames.len() {
             let frame = &self.frames[index];
             let is_own = frame.place.as_ref().is_some_and(|place| {
                 is_in_package(py, &place.file)
-                    || place.file.ends_with("threading.py") && self.is_own_thread(frame.thread)
+                    || is_of_threading(frame)
+                        && (self.is_own_thread(frame.thread) || self.runs_thread(frame))
             });
             let known = self.objects.number_at(frame.address);
             let node = known.unwrap_or(self.next());
@@ -403,6 +486,14 @@ impl<'py> Live<'py> {
         }
     }
 
+    /// True for a call in which `threading` runs a thread that is a root by itself.
+    fn runs_thread(&self, frame: &RunningFrame) -> bool {
+        let mut variables = frame.variables.iter();
+        let this = variables.find(|(name, _)| name == "self");
+        let this = this.and_then(|(_, address)| self.objects.number_at(*address));
+        this.is_some_and(|this| self.library.iter().any(|(node, _)| *node == this))
+    }
+
     /// True for a thread that cyclescope has started.
     fn is_own_thread(&self, number: u64) -> bool {
         let name = self.threads.iter().find(|(thread, _)| *thread == number);
@@ -413,6 +504,20 @@ impl<'py> Live<'py> {
     pub(super) fn next(&self) -> u32 {
         (self.objects.len() + self.extra.len()) as u32
     }
+}
+
+/// True for a call of a function of the module `threading`.
+fn is_of_threading(frame: &RunningFrame) -> bool {
+    let place = frame.place.as_ref();
+    place.is_some_and(|place| place.file.ends_with("threading.py"))
+}
+
+/// True if IPython runs the program: it gives the main module this function.
+fn is_notebook(py: Python<'_>) -> bool {
+    imported(intern!(py, "IPython")).is_some()
+        && imported(intern!(py, "__main__")).is_some_and(|main| {
+            find_item("get_ipython", |f| dict_items(main.as_any(), f)).is_some()
+        })
 }
 
 /// cyclescope's own objects, which are never named as what keeps an object of the program alive: the

@@ -1,14 +1,16 @@
 //! Names for paths through the live heap.
 
 use petgraph::graph::NodeIndex;
+use pyo3::ffi;
 use pyo3::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Inspector;
 use super::live::{Extra, Live, Root};
 use crate::capture::{Classes, Description, ReferenceName, describe};
-use crate::cpython::ObjectKind;
-use crate::device::Frameworks;
+use crate::cpython::read::{printable, referents};
+use crate::cpython::{Descriptor, ObjectKind, class_items, text_of};
+use crate::device::{ArrayReference, Frameworks};
 use crate::diagnose::{NamedPath, NamedRoot};
 use crate::graph::{LeakEdge, LeakGraph, LeakNode, fold, hide_unless_code, hide_values};
 use crate::model::redact::shorten;
@@ -20,6 +22,8 @@ pub struct Naming<'a, 'py> {
     live: &'a Live<'py>,
     names: FxHashMap<(u32, u32), ReferenceName>,
     descriptions: FxHashMap<u32, Description>,
+    /// Left out of paths: a context seems to hold the values itself.
+    parts_of_contexts: FxHashSet<u32>,
     /// Values of the program and folders are left out: see [`Inspector::redact`].
     redacts: bool,
 }
@@ -36,6 +40,7 @@ impl<'a, 'py> Naming<'a, 'py> {
             live,
             names: FxHashMap::default(),
             descriptions: FxHashMap::default(),
+            parts_of_contexts: FxHashSet::default(),
             redacts: inspector.redacts(),
         };
         let mut wanted: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
@@ -64,7 +69,9 @@ impl<'a, 'py> Naming<'a, 'py> {
             order.extend(nodes);
         }
         for (from, targets) in wanted {
-            naming.name(inspector, frameworks, from, &targets);
+            let names = reference_names(inspector, frameworks, live, from, &targets);
+            let references = targets.iter().map(|&target| (from, target));
+            naming.names.extend(references.zip(names));
         }
         let mut classes = Classes::default();
         for node in order {
@@ -83,42 +90,35 @@ impl<'a, 'py> Naming<'a, 'py> {
                     None => blank(ObjectKind::Instance, String::new()),
                 },
             };
+            if let Some(object) = live.object(node)
+                && is_part_of_context(&description.type_name, &object)
+            {
+                naming.parts_of_contexts.insert(node);
+            }
             naming.descriptions.insert(node, description);
         }
         naming
     }
 
-    fn name(&mut self, inspector: &Inspector, frameworks: &Frameworks, from: u32, targets: &[u32]) {
-        let (Some(object), Some(addresses)) = (
-            self.live.object(from),
-            targets
-                .iter()
-                .map(|&target| self.live.objects.address(target))
-                .collect::<Option<Vec<usize>>>(),
-        ) else {
-            return;
-        };
-        let mut names = inspector.names_of(&object, &addresses);
-        if names.contains(&ReferenceName::Unnamed) {
-            let verdict = frameworks.verdict_of(&object);
-            for (attribute, value) in frameworks.attributes(verdict, &object) {
-                for (name, address) in names.iter_mut().zip(&addresses) {
-                    if *name == ReferenceName::Unnamed && *address == value.as_ptr() as usize {
-                        *name = ReferenceName::Attribute(attribute.to_owned());
-                    }
-                }
-            }
-        }
-        for (&target, name) in targets.iter().zip(names) {
-            self.names.insert((from, target), name);
-        }
-    }
-
     /// The path along some nodes, in words, from the first on.
     pub fn path(&self, nodes: &[u32], root: &NamedRoot) -> NamedPath {
+        self.path_by(nodes, root, None)
+    }
+
+    /// As [`Naming::path`], by one of several references between the node at a position and the next.
+    pub fn path_by(
+        &self,
+        nodes: &[u32],
+        root: &NamedRoot,
+        by: Option<(usize, &ReferenceName)>,
+    ) -> NamedPath {
         let mut chain = LeakGraph::default();
         let mut before: Option<(NodeIndex, u32)> = None;
-        for &node in nodes {
+        for (position, &node) in nodes.iter().enumerate() {
+            if let (Some((place, _)), true) = (before, self.parts_of_contexts.contains(&node)) {
+                before = Some((place, node));
+                continue;
+            }
             let description = self.descriptions.get(&node).cloned();
             let here = chain.add_node(LeakNode {
                 description: description
@@ -129,7 +129,10 @@ impl<'a, 'py> Naming<'a, 'py> {
                 stands_for: 0,
             });
             if let Some((place, from)) = before {
-                let name = self.names.get(&(from, node)).cloned();
+                let name = match by {
+                    Some((at, name)) if at + 1 == position => Some(name.clone()),
+                    _ => self.names.get(&(from, node)).cloned(),
+                };
                 let name = name.unwrap_or(ReferenceName::Unnamed);
                 chain.add_edge(place, here, LeakEdge::new(name));
             }
@@ -152,11 +155,31 @@ impl<'a, 'py> Naming<'a, 'py> {
         path.map(|path| path.owner())
     }
 
+    /// True if a path begins with a variable in which IPython keeps the result of a cell.
+    fn is_history(&self, module: &str, nodes: &[u32]) -> bool {
+        let variable = match nodes {
+            [_, names, value, ..] => self.names.get(&(*names, *value)),
+            _ => None,
+        };
+        let Some(ReferenceName::Key(variable)) = variable else {
+            return false;
+        };
+        let variable = variable.trim_matches('\'');
+        let is_numbered = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_digit());
+        let of_cell = matches!(variable, "Out" | "_oh" | "_" | "__" | "___")
+            || variable.strip_prefix('_').is_some_and(is_numbered);
+        module == "__main__" && self.live.is_notebook && of_cell
+            || module == "builtins" && variable == "_"
+    }
+
     /// The root of a path in words.
     pub fn root(&self, nodes: &[u32]) -> NamedRoot {
         let first = nodes.first();
         let root = first.map_or(Root::Nothing, |&first| self.live.root(first));
         let mut named = match root {
+            Root::Module(name) if self.is_history(&name, nodes) => {
+                NamedRoot::Library("the notebook's history".to_owned())
+            }
             Root::Module(name) => NamedRoot::Module(name),
             Root::Frame(index) => {
                 let frame = &self.live.frames[index];
@@ -167,6 +190,7 @@ impl<'a, 'py> Naming<'a, 'py> {
                     thread: thread.map(|(_, name)| name.clone()).unwrap_or_default(),
                 }
             }
+            Root::Library(words) => NamedRoot::Library(words),
             Root::Outside => NamedRoot::Outside,
             Root::Nothing => NamedRoot::Garbage,
         };
@@ -174,6 +198,96 @@ impl<'a, 'py> Naming<'a, 'py> {
             hide(&mut named);
         }
         named
+    }
+}
+
+/// The names of the references from one node to others, in their order: to an object that it refers to twice,
+/// two.
+pub(super) fn reference_names(
+    inspector: &Inspector,
+    frameworks: &Frameworks,
+    live: &Live<'_>,
+    from: u32,
+    targets: &[u32],
+) -> Vec<ReferenceName> {
+    let hidden = |target: &u32| live.hidden.get(&(from, *target)).cloned();
+    let unnamed = |target: &u32| hidden(target).unwrap_or(ReferenceName::Unnamed);
+    let addresses: Option<Vec<usize>> = targets
+        .iter()
+        .map(|&target| live.objects.address(target))
+        .collect();
+    let (Some(object), Some(addresses)) = (live.object(from), addresses) else {
+        return targets.iter().map(unnamed).collect();
+    };
+    let mut names = inspector.names_of(&object, &addresses);
+    name_by_library(inspector, &object, &addresses, &mut names);
+    let mut name_next = |address: usize, name: ReferenceName| {
+        let mut nameless = names.iter_mut().zip(&addresses);
+        let next =
+            nameless.find(|(known, it)| **known == ReferenceName::Unnamed && **it == address);
+        if let Some((known, _)) = next {
+            *known = name;
+        }
+    };
+    let verdict = frameworks.verdict_of(&object);
+    frameworks.for_each_untraversed(verdict, &object, |reference, target| {
+        name_next(target as usize, array_reference(reference));
+    });
+    for (attribute, value) in frameworks.attributes(verdict, &object) {
+        name_next(
+            value.as_ptr() as usize,
+            ReferenceName::Attribute(attribute.to_owned()),
+        );
+    }
+    for (name, target) in names.iter_mut().zip(targets) {
+        if *name == ReferenceName::Unnamed {
+            *name = unnamed(target);
+        }
+    }
+    names
+}
+
+/// Names what the standard library's own objects refer to.
+fn name_by_library(
+    inspector: &Inspector,
+    object: &Bound<'_, PyAny>,
+    addresses: &[usize],
+    names: &mut [ReferenceName],
+) {
+    let nameless = names.iter_mut().zip(addresses);
+    let nameless = nameless.filter(|(name, _)| **name == ReferenceName::Unnamed);
+    match inspector.type_name(object).as_str() {
+        "functools._lru_cache_wrapper" => {
+            nameless.for_each(|(name, _)| *name = ReferenceName::Cached);
+        }
+        kind if is_part_of_context(kind, object) => {
+            for (name, address) in nameless {
+                if let Some(variable) = inspector.context_variable(object, *address) {
+                    *name = ReferenceName::ContextVariable(variable);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// True for the types of which a context consists (Python/hamt.c): nobody knows them.
+fn is_part_of_context(type_name: &str, object: &Bound<'_, PyAny>) -> bool {
+    let is_known = matches!(
+        type_name,
+        "hamt" | "hamt_array_node" | "hamt_bitmap_node" | "hamt_collision_node"
+    );
+    // SAFETY: attached; the type of a live object is alive.
+    is_known
+        && unsafe { ffi::PyType_GetFlags(object.get_type_ptr()) & ffi::Py_TPFLAGS_HEAPTYPE == 0 }
+}
+
+/// What a reference of an array is called.
+pub(super) fn array_reference(reference: ArrayReference) -> ReferenceName {
+    match reference {
+        ArrayReference::Base => ReferenceName::Attribute("base".to_owned()),
+        ArrayReference::Index(index) => ReferenceName::Index(index),
+        ArrayReference::Element => ReferenceName::Member,
     }
 }
 
@@ -192,6 +306,7 @@ fn hide(root: &mut NamedRoot) {
                 shorten(&mut place.file);
             }
         }
+        NamedRoot::Library(words) => words.truncate(words.find(" `").unwrap_or(words.len())),
         NamedRoot::Outside | NamedRoot::Garbage | NamedRoot::Itself => {}
     }
 }
@@ -224,6 +339,30 @@ impl Inspector {
     pub(super) fn kind(&self, object: &Bound<'_, PyAny>) -> ObjectKind {
         // SAFETY: attached, and the object and its type are alive.
         unsafe { self.builtins.kind(pyo3::ffi::Py_TYPE(object.as_ptr())) }
+    }
+
+    /// The name of the context variable whose value a node of a context has at an address. Each is visited
+    /// right before its variable (`hamt_node_bitmap_traverse` in Python/hamt.c).
+    fn context_variable(&self, node: &Bound<'_, PyAny>, address: usize) -> Option<String> {
+        let visited = referents(node);
+        let mut pairs = visited.windows(2).filter(|pair| pair[0] == address);
+        pairs.find_map(|pair| {
+            // SAFETY: attached; the node refers to it and so keeps it alive.
+            let variable =
+                unsafe { Bound::from_borrowed_ptr(node.py(), pair[1] as *mut ffi::PyObject) };
+            let class = variable.get_type();
+            if !self.type_name(&variable).ends_with("ContextVar") {
+                return None;
+            }
+            let mut name = None;
+            class_items(&self.builtins, class.as_any(), &mut |key, value| {
+                if text_of(key).as_deref() == Some("name") {
+                    name = Descriptor::new(value).and_then(|it| text_of(&it.get(&variable)?));
+                }
+                name.is_none()
+            });
+            name.map(|name| printable(&name))
+        })
     }
 
     fn names_of(&self, object: &Bound<'_, PyAny>, targets: &[usize]) -> Vec<ReferenceName> {

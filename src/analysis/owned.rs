@@ -7,10 +7,11 @@ use rustc_hash::FxHashMap;
 use super::Inspector;
 use super::edges::Edges;
 use super::live::{Extra, Live, LiveBuffer};
+use super::naming::array_reference;
 use crate::analysis::live::Depth;
 use crate::capture::{ReferenceName, RunningFrame, running_frames};
 use crate::cpython::{Verdict, dict_items, imported, int_value, text_of};
-use crate::device::{ArrayReference, DeviceSelection, Frameworks, attributes_of, class};
+use crate::device::{DeviceSelection, Frameworks, attributes_of, class};
 
 /// So many autograd functions are walked through; in longer graphs the rest is left out.
 const AUTOGRAD_LIMIT: usize = 200_000;
@@ -25,12 +26,46 @@ impl<'py> Live<'py> {
                 self.add_buffer(frameworks, node, verdict, &object, edges);
             }
         }
-        self.give_storages_to_tensors(edges);
+        self.give_arrays_to_tensors(frameworks, edges);
+    }
+
+    /// A tensor on the memory of an array (`torch.from_numpy`, DLPack) holds the array in C++, which keeps
+    /// the memory. Where several arrays begin there that C or C++ holds, there is no telling which.
+    fn give_arrays_to_tensors(&mut self, frameworks: &Frameworks, edges: &mut Edges) {
+        let mut tensors: FxHashMap<u64, Vec<u32>> = FxHashMap::default();
+        for &(node, verdict) in &self.objects.holders {
+            if let Some(&index) = edges.memory_of.get(&node)
+                && Frameworks::is_tensor(verdict)
+            {
+                let pointer = self.buffers[index].buffer.pointer;
+                tensors.entry(pointer).or_default().push(node);
+            }
+        }
+        let mut arrays: FxHashMap<u64, Vec<u32>> = FxHashMap::default();
+        for &(node, verdict) in self.objects.holders.iter().filter(|_| !tensors.is_empty()) {
+            if self.unaccounted(node) > 0
+                && let Some(array) = self.objects.object(node)
+                && let Some(address) = frameworks.own_address(verdict, &array)
+                && tensors.contains_key(&address)
+            {
+                arrays.entry(address).or_default().push(node);
+            }
+        }
+        for (address, arrays) in arrays {
+            let &[array] = arrays.as_slice() else {
+                continue;
+            };
+            for &tensor in tensors.get(&address).into_iter().flatten() {
+                let name = ReferenceName::Attribute("untyped_storage()".to_owned());
+                edges.add(tensor, array, name);
+            }
+            self.account_for(array, 1);
+        }
     }
 
     /// The Python object of a storage, once made, is kept by the storage in C++, which the tensors
     /// on it keep.
-    fn give_storages_to_tensors(&mut self, edges: &mut Edges) {
+    pub(super) fn give_storages_to_tensors(&mut self, edges: &mut Edges) {
         let mut tensors: FxHashMap<usize, Vec<u32>> = FxHashMap::default();
         let mut storages: Vec<(u32, usize)> = Vec::new();
         for &(node, verdict) in &self.objects.holders {
@@ -41,6 +76,15 @@ impl<'py> Live<'py> {
                 tensors.entry(index).or_default().push(node);
             } else if Frameworks::is_storage(verdict) {
                 storages.push((node, index));
+            }
+        }
+        // Those that only C++ holds, too.
+        for position in 0..self.extra.len() {
+            let node = (self.objects.len() + position) as u32;
+            if let (Extra::Tensor(_), Some(&index)) =
+                (&self.extra[position], edges.memory_of.get(&node))
+            {
+                tensors.entry(index).or_default().push(node);
             }
         }
         for (storage, index) in storages {
@@ -131,11 +175,7 @@ impl<'py> Live<'py> {
             };
             frameworks.for_each_untraversed(verdict, &object, |reference, target| {
                 if let Some(target) = self.objects.number_at(target as usize) {
-                    let name = match reference {
-                        ArrayReference::Base => ReferenceName::Attribute("base".to_owned()),
-                        ArrayReference::Index(index) => ReferenceName::Index(index),
-                        ArrayReference::Element => ReferenceName::Member,
-                    };
+                    let name = array_reference(reference);
                     edges.names.entry((array, target)).or_insert(name);
                 }
             });

@@ -56,7 +56,11 @@ impl Inspector {
                 .or_insert_with(|| unsafe { classes.of(&object) });
             let parts: &[(&str, Part)] = match (module, optimizer) {
                 (true, _) => &[("_parameters", Part::Parameter), ("_buffers", Part::Buffer)],
-                (_, true) => &[("state", Part::OptimizerState)],
+                (_, true) => &[
+                    ("state", Part::OptimizerState),
+                    // The model may be gone.
+                    ("param_groups", Part::Parameter),
+                ],
                 _ => continue,
             };
             if optimizer {

@@ -9,14 +9,17 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Inspector;
 use super::busy::busy;
+use super::keepers::{Keeper, Keepers, Search};
 use super::live::{Live, Root};
 use super::naming::Naming;
+use super::uncollected::{Reversed, Uncollected};
 use crate::analysis::live::Depth;
+use crate::capture::ReferenceName;
 use crate::device::DeviceSelection;
 use crate::diagnose::NamedRoot;
 use crate::graph::ShortestPaths;
 use crate::model::redact::NOTE;
-use crate::model::retention::{Kept, Path, Retention};
+use crate::model::retention::{Keeper as Described, Kept, Path, Retention};
 use crate::model::words::without_indices;
 
 /// So many distinct paths are shown.
@@ -26,6 +29,12 @@ const NAMED: usize = 256;
 /// Where one object alone holds what was asked about, so many times it is asked who holds that.
 const UPWARDS: usize = 6;
 
+/// So many references that keep an object are told; of a container with more, the references to itself.
+const KEEPERS: usize = 16;
+
+const FROZEN: &str = "A cycle that leads to the object was excluded from collections by gc.freeze(). Once nothing in \
+    use leads there, gc.unfreeze() and gc.collect() free the object.";
+
 const SUPPOSED: &str = "Python cannot see which autograd function has which hooks. The object leads to \
     all functions that there are, so these hooks are taken for one of theirs.";
 
@@ -33,6 +42,18 @@ const SUPPOSED: &str = "Python cannot see which autograd function has which hook
 struct PathTo {
     nodes: Vec<u32>,
     target: u32,
+    /// One of several references between two of the nodes: the position of the first, and its name.
+    by: Option<(usize, ReferenceName)>,
+}
+
+impl PathTo {
+    fn new(nodes: Vec<u32>, target: u32) -> Self {
+        Self {
+            nodes,
+            target,
+            by: None,
+        }
+    }
 }
 
 impl Inspector {
@@ -70,16 +91,30 @@ impl Inspector {
             })
             .collect();
         let mut retention = Retention::about(kept);
-        let paths = find_paths(&live, &targets);
+        let search = Search {
+            inspector: self,
+            frameworks: &frameworks,
+            live: &live,
+        };
+        let nearest = search.keepers(&targets, &[]);
+        let paths = find_paths(search, &targets, &nearest);
         let found = paths.len();
         let paths: Vec<PathTo> = paths.into_iter().take(NAMED).collect();
-        let loops: Vec<Vec<u32>> = targets
+        let keepers = search.few_keepers(&targets, nearest, KEEPERS);
+        let reversed = Reversed::of(live.graph());
+        let mut loops: Vec<Vec<u32>> = targets
             .iter()
-            .filter_map(|&target| loop_through_outside(&live, target))
+            .filter_map(|&target| loop_through_outside(&live, target, &reversed))
             .collect();
+        let uncollected = self.uncollected_without(&live, &targets, &keepers, &reversed);
+        if let (Some(Uncollected::Loop(nodes)), true) = (&uncollected, loops.is_empty()) {
+            loops.push(nodes.clone());
+        }
+        let keeping = keepers.found.iter().map(|keeper| keeper.nodes.clone());
         let all: Vec<Vec<u32>> = paths
             .iter()
             .map(|path| path.nodes.clone())
+            .chain(keeping)
             .chain(loops.iter().cloned())
             .collect();
         let naming = Naming::new(self, &frameworks, &live, &all);
@@ -91,9 +126,29 @@ impl Inspector {
         retention.paths = distinct;
         retention.loops = loops
             .iter()
-            .map(|nodes| naming.path(nodes, &NamedRoot::Itself).path)
+            .map(|nodes| {
+                let passed = (0..).zip(&targets).filter(|(_, it)| nodes.contains(it));
+                Path {
+                    leads_to: passed.map(|(index, _)| index).collect(),
+                    ..naming.path(nodes, &NamedRoot::Itself).path
+                }
+            })
             .collect();
         retention.notes = notes(&live, &targets);
+        if keepers.found.len() <= KEEPERS {
+            let named = keepers.found.iter();
+            retention.keepers = named
+                .map(|keeper| describe(keeper, &live, &naming))
+                .collect();
+            retention.is_enough = keepers.is_complete
+                && keepers.fixed.is_empty()
+                && uncollected.is_none()
+                && !loops.iter().any(|nodes| passes_supposed(&live, nodes));
+        }
+        retention.is_uncollectable = uncollected.is_some() && keepers.found.is_empty();
+        if let Some(Uncollected::Frozen) = uncollected {
+            retention.notes.push(FROZEN.to_owned());
+        }
         if loops.iter().any(|nodes| passes_supposed(&live, nodes)) {
             retention.notes.push(SUPPOSED.to_owned());
         }
@@ -104,6 +159,23 @@ impl Inspector {
         drop(live);
         retention.pause_ms = started.elapsed().as_secs_f64() * 1000.0;
         Ok(retention)
+    }
+
+    /// Why no collection frees the targets once their keepers are gone; `None` where one does, or where
+    /// something else holds them.
+    fn uncollected_without(
+        &self,
+        live: &Live<'_>,
+        targets: &[u32],
+        keepers: &Keepers,
+        reversed: &Reversed<'_>,
+    ) -> Option<Uncollected> {
+        if !keepers.fixed.is_empty() || !keepers.is_complete {
+            return None;
+        }
+        let removed = keepers.found.iter();
+        let removed = removed.map(|keeper| (keeper.holder(), keeper.held()));
+        live.uncollected(self, targets, &removed.collect(), reversed)
     }
 
     /// The nodes of some objects, each once.
@@ -132,8 +204,9 @@ impl Inspector {
 fn distinct_paths(paths: &[PathTo], targets: &[u32], naming: &Naming<'_, '_>) -> Vec<Path> {
     let mut distinct: Vec<Path> = Vec::new();
     let mut by_words: FxHashMap<String, usize> = FxHashMap::default();
-    for PathTo { nodes, target } in paths {
-        let mut path = naming.path(nodes, &naming.root(nodes)).path;
+    for PathTo { nodes, target, by } in paths {
+        let by = by.as_ref().map(|(at, name)| (*at, name));
+        let mut path = naming.path_by(nodes, &naming.root(nodes), by).path;
         path.leads_to = targets
             .iter()
             .position(|it| it == target)
@@ -208,11 +281,34 @@ fn account_for_call(live: &mut Live<'_>, targets: &[u32], arguments: &Bound<'_, 
     }
 }
 
+/// A reference that keeps the targets, in words.
+fn describe(keeper: &Keeper, live: &Live<'_>, naming: &Naming<'_, '_>) -> Described {
+    let Keeper { nodes, at, name } = keeper;
+    let root = naming.root(nodes);
+    let by = Some((*at, name));
+    let named = naming.path_by(nodes, &root, by);
+    let step = named.step_of(&nodes[..=*at]);
+    let to_reference = naming.path_by(&nodes[..at + 2], &root, by);
+    Described {
+        words: to_reference.reference(),
+        path: named.path,
+        step: step as u64,
+        goes_by_itself: live.is_frame(keeper.holder()),
+    }
+}
+
 /// The paths to the targets, those from what has a name first, then the shortest.
-fn find_paths(live: &Live<'_>, targets: &[u32]) -> Vec<PathTo> {
+fn find_paths(search: Search<'_, '_>, targets: &[u32], nearest: &Keepers) -> Vec<PathTo> {
+    let live = search.live;
     let mut found: Vec<PathTo> = Vec::new();
-    for &target in targets {
-        found.extend(paths_to(live, target));
+    match targets {
+        &[target] => found.extend(paths_to(search, target, nearest)),
+        several => {
+            for &target in several {
+                let nearest = search.keepers(&[target], &[]);
+                found.extend(paths_to(search, target, &nearest));
+            }
+        }
     }
     found.sort_by_key(|path| {
         let root = path
@@ -220,7 +316,7 @@ fn find_paths(live: &Live<'_>, targets: &[u32]) -> Vec<PathTo> {
             .first()
             .map_or(Root::Nothing, |&first| live.root(first));
         let rank = match root {
-            Root::Module(_) | Root::Frame(_) => 0,
+            Root::Module(_) | Root::Library(_) | Root::Frame(_) => 0,
             Root::Outside => 1,
             Root::Nothing => 2,
         };
@@ -229,72 +325,59 @@ fn find_paths(live: &Live<'_>, targets: &[u32]) -> Vec<PathTo> {
     found
 }
 
-/// A path through each of the references to one target. Where only one object refers to it, the paths
-/// to that are told apart, and so on upwards.
-fn paths_to(live: &Live<'_>, target: u32) -> Vec<PathTo> {
+/// A path through each of the references that keep one target. Where there is only one, the paths to what
+/// has it are told apart, and so on upwards.
+fn paths_to(search: Search<'_, '_>, target: u32, nearest: &Keepers) -> Vec<PathTo> {
+    let live = search.live;
     let mut suffix = vec![target];
-    for _ in 0..UPWARDS {
-        let head = suffix[0];
-        let mut found = through_referrers(live, &suffix);
-        // What comes from outside counts only where nothing else is known of it.
-        let named = found.iter().any(|path| {
-            path.nodes
-                .first()
-                .is_some_and(|&first| matches!(live.root(first), Root::Module(_) | Root::Frame(_)))
-        });
-        if live.unaccounted(head) > 0 && !named {
-            found.push(PathTo {
-                nodes: suffix.clone(),
-                target,
-            });
-        }
-        let is_root = matches!(live.root(head), Root::Module(_) | Root::Frame(_));
-        match found.as_slice() {
-            _ if is_root => {
-                return vec![PathTo {
-                    nodes: suffix,
+    let mut found: Vec<PathTo> = Vec::new();
+    for level in 0..UPWARDS {
+        let above = (level > 0).then(|| search.keepers(&suffix[..1], &suffix[1..]));
+        let keepers = above.as_ref().unwrap_or(nearest);
+        if !keepers.found.is_empty() || found.is_empty() {
+            let behind = &suffix[1..];
+            found = keepers
+                .found
+                .iter()
+                .map(|keeper| PathTo {
+                    nodes: [&keeper.nodes, behind].concat(),
                     target,
-                }];
+                    by: Some((keeper.at, keeper.name.clone())),
+                })
+                .collect();
+        }
+        let is_named = |path: &PathTo| {
+            let first = path.nodes.first().map(|&first| live.root(first));
+            matches!(
+                first,
+                Some(Root::Module(_) | Root::Library(_) | Root::Frame(_))
+            )
+        };
+        // What comes from outside counts only where nothing else is known of it.
+        if !found.iter().any(is_named) {
+            let outside = keepers.fixed.iter();
+            found.extend(outside.map(|nodes| PathTo::new([nodes, &suffix[1..]].concat(), target)));
+        }
+        match keepers.found.as_slice() {
+            [only] if keepers.fixed.is_empty() && only.at > above_owner(live, only) => {
+                suffix = [&only.nodes[only.at..], &suffix[1..]].concat();
             }
-            [only] if only.nodes.len() > suffix.len() + above_owner(live, only) => {
-                let next = only.nodes[only.nodes.len() - suffix.len() - 1];
-                suffix.insert(0, next);
-            }
-            [] => return garbage_paths(live, &suffix, target),
-            _ => return found,
+            _ => break,
         }
     }
-    through_referrers(live, &suffix)
+    if found.is_empty() {
+        return garbage_paths(live, &suffix, target);
+    }
+    found
 }
 
 /// How many nodes a path begins with whose other holders are of no interest: the root, and a module's
 /// namespace.
-fn above_owner(live: &Live<'_>, path: &PathTo) -> usize {
-    match path.nodes.first().map(|&first| live.root(first)) {
-        Some(Root::Module(_)) => 2,
-        _ => 1,
+fn above_owner(live: &Live<'_>, keeper: &Keeper) -> usize {
+    match live.root(keeper.nodes[0]) {
+        Root::Module(_) => 1,
+        _ => 0,
     }
-}
-
-/// The paths through each object that refers to the first of `suffix`, and on along it.
-fn through_referrers(live: &Live<'_>, suffix: &[u32]) -> Vec<PathTo> {
-    let (Some(&head), Some(&target)) = (suffix.first(), suffix.last()) else {
-        return Vec::new();
-    };
-    let mut referrers = live.graph().sources(head);
-    referrers.retain(|&referrer| {
-        !suffix.contains(&referrer) && !live.objects.is_type_reference(referrer, head)
-    });
-    let paths = live.shortest_paths_to(&referrers, suffix);
-    referrers
-        .into_iter()
-        .filter(|&referrer| paths.reaches(referrer))
-        .map(|referrer| {
-            let mut nodes = paths.path_to(referrer);
-            nodes.extend(suffix);
-            PathTo { nodes, target }
-        })
-        .collect()
 }
 
 /// For what no root reaches: a path that begins with an object that holds it, which may be itself.
@@ -310,14 +393,14 @@ fn garbage_paths(live: &Live<'_>, suffix: &[u32], target: u32) -> Vec<PathTo> {
         .map(|referrer| {
             let mut nodes = vec![referrer];
             nodes.extend(suffix);
-            PathTo { nodes, target }
+            PathTo::new(nodes, target)
         })
         .collect()
 }
 
 /// A shortest path from an object back to itself that uses a reference which only C++ knows. The
 /// collector takes an object with such a reference for one in use, so it never frees the loop.
-fn loop_through_outside(live: &Live<'_>, target: u32) -> Option<Vec<u32>> {
+fn loop_through_outside(live: &Live<'_>, target: u32, reversed: &Reversed<'_>) -> Option<Vec<u32>> {
     let hidden: Vec<(u32, u32)> = live
         .hidden
         .keys()
@@ -333,7 +416,7 @@ fn loop_through_outside(live: &Live<'_>, target: u32) -> Option<Vec<u32>> {
         !live.objects.is_type_reference(from, to)
     });
     let mut back = ShortestPaths::new(graph.node_count());
-    back.extend(&graph.reversed(), [target], |to, from| {
+    back.extend(reversed.get(), [target], |to, from| {
         !live.objects.is_type_reference(from, to)
     });
     shortest_loop(&forth, &back, hidden.into_iter()).or_else(|| supposed_loop(live, &forth, &back))

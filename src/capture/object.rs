@@ -126,6 +126,10 @@ pub enum ReferenceName {
     Default(String),
     /// A local variable of a frame, a generator or a coroutine.
     Local(String),
+    /// The value of a context variable (`contextvars`) in a context.
+    ContextVariable(String),
+    /// What a `functools.lru_cache` keeps of a call.
+    Cached,
     /// The type of an object.
     Type,
     /// A reference that exists but has no name in Python.
@@ -146,6 +150,8 @@ impl fmt::Display for ReferenceName {
             Self::Closure(name) => write!(f, "closure variable '{name}'"),
             Self::Default(name) => write!(f, "default argument '{name}'"),
             Self::Local(name) => write!(f, "local '{name}'"),
+            Self::ContextVariable(name) => write!(f, "context variable '{name}'"),
+            Self::Cached => f.write_str("a cached call"),
             Self::Type => f.write_str(".__class__"),
             Self::Unnamed => f.write_str("an internal reference"),
             Self::Omitted => f.write_str("…"),

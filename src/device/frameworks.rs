@@ -188,6 +188,15 @@ impl Frameworks {
         }
     }
 
+    /// The address of the first element of a NumPy array whose memory belongs to NumPy; `None` for
+    /// anything else.
+    pub fn own_address(&self, verdict: Verdict, object: &Bound<'_, PyAny>) -> Option<u64> {
+        let numpy = self.numpy.as_ref().filter(|_| verdict == NUMPY_ARRAY)?;
+        let lender = numpy.chain(object).pop()?;
+        (self.tensor_verdict(&lender) == 0 && numpy.is_owner(&lender))
+            .then(|| numpy.address(object))
+    }
+
     /// The object that an array's memory belongs to; `None` if that is not known.
     fn lender<'py>(
         &self,

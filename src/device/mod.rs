@@ -22,6 +22,8 @@ mod numpy;
 #[cfg(feature = "python")]
 mod proposal;
 #[cfg(feature = "python")]
+mod sparse;
+#[cfg(feature = "python")]
 mod storage_watch;
 #[cfg(feature = "python")]
 mod torch;

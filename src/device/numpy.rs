@@ -113,6 +113,12 @@ impl Numpy {
         Some(proposal)
     }
 
+    /// The address of an array's first element, for one that has its memory itself or is a view.
+    pub fn address(&self, array: &Bound<'_, PyAny>) -> u64 {
+        // SAFETY: attached, and this is an array, which lies in memory so, as `new` has seen.
+        unsafe { (*array.as_ptr().cast::<ArrayFields>()).data as u64 }
+    }
+
     /// What a dtype of NumPy's is called. Its own `__str__` is written in Python.
     pub fn dtype_name(&self, dtype: &Bound<'_, PyAny>) -> Option<String> {
         let item_size = self.item_size(dtype)?;

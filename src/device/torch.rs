@@ -9,6 +9,7 @@ use pyo3::types::{PyDict, PyType};
 use super::autograd::{Autograd, FunctionParts};
 use super::modules::{class, imported, part};
 use super::proposal::Proposal;
+use super::sparse::Sparse;
 use crate::cpython::{Builtins, Descriptor, int_value, new_text};
 
 /// The parts of PyTorch that are needed, looked up once in a module that the program has imported.
@@ -42,6 +43,7 @@ pub struct Torch {
     /// Whether CUDA was initialised before the process forked; not in builds without CUDA.
     is_in_bad_fork: Option<Py<PyAny>>,
     autograd: Autograd,
+    sparse: Sparse,
     /// The build runs on AMD devices, whose pointers the CUDA driver does not know.
     pub hip: bool,
 }
@@ -93,6 +95,7 @@ impl Torch {
             is_lazy_clone: function("_is_cow_tensor").ok(),
             is_in_bad_fork: function("_cuda_isInBadFork").ok(),
             autograd: Autograd::new(&tensor)?,
+            sparse: Sparse::new(native, &tensor),
             hip: part(&version, "hip").is_ok_and(|hip| !hip.is_none()),
             tensor: tensor.unbind(),
             storage: storage.unbind(),
@@ -233,10 +236,12 @@ impl Torch {
             .is_some_and(|answer| int_value(&answer) == Some(1))
     }
 
-    /// What a tensor owns in C++, as [`Autograd::of_tensor`].
+    /// What a tensor owns in C++, as [`Autograd::of_tensor`], and the parts of a sparse one.
     pub fn owned<'py>(&self, tensor: &Bound<'py, PyAny>) -> Vec<(&'static str, Bound<'py, PyAny>)> {
         let _guard = self.without_torch_function(tensor);
-        self.autograd.of_tensor(tensor)
+        let mut owned = self.autograd.of_tensor(tensor);
+        owned.extend(self.sparse.parts(tensor, self.is_plain(tensor)));
+        owned
     }
 
     /// What an autograd function owns in C++.

@@ -8,7 +8,6 @@ use rustc_hash::FxHashMap;
 use super::path::NamedPath;
 use crate::model::heap::Branch;
 use crate::model::report::Location;
-use crate::model::retention::RootKind;
 use crate::model::words::{grouped, name};
 
 /// Names longer than this are shortened in their middle.
@@ -87,7 +86,7 @@ impl Part {
 /// graph as one step, and no more than [`STEPS`].
 fn simplified(NamedPath { path, objects }: &NamedPath) -> Vec<Part> {
     let mut parts: Vec<Part> = Vec::with_capacity(path.steps.len() + 1);
-    let named = matches!(path.root, RootKind::Module | RootKind::Local);
+    let named = path.root.is_named();
     if !named && !path.steps.is_empty() {
         parts.push(Part::named(&path.root_words));
     }
@@ -139,7 +138,7 @@ mod tests {
     use super::*;
     use crate::diagnose::path::OnPath;
     use crate::model::report::Step;
-    use crate::model::retention::Path;
+    use crate::model::retention::{Path, RootKind};
 
     fn path(root: RootKind, steps: &[(&str, &str)]) -> NamedPath {
         let objects = steps.iter().enumerate().map(|(index, (noun, _))| OnPath {

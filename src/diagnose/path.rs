@@ -39,6 +39,8 @@ pub enum NamedRoot {
         place: Option<Place>,
         thread: String,
     },
+    /// What the standard library keeps by itself, in words.
+    Library(String),
     Outside,
     Garbage,
     Itself,
@@ -90,13 +92,28 @@ impl NamedPath {
         }
     }
 
-    /// Where the program has the last object: the words without what it is, and without the numbers of
-    /// items on it, so that they stay the same while a container grows.
-    pub fn owner(&self) -> String {
+    /// The words up to the last reference, without what that leads to.
+    pub fn reference(&self) -> String {
+        self.up_to_reference().to_owned()
+    }
+
+    fn up_to_reference(&self) -> &str {
         let all = self.path.words.as_str();
         let noun = self.objects.last().map_or("", |it| it.noun.as_str());
         let words = all.strip_suffix(noun).unwrap_or(all);
-        let words = words.strip_suffix(" → ").unwrap_or(all);
+        words.strip_suffix(" → ").unwrap_or(all)
+    }
+
+    /// The step at which the path is once it has passed these objects, given by their numbers in the look.
+    pub fn step_of(&self, passed: &[u32]) -> usize {
+        let is_passed = |it: &OnPath| it.number.is_some_and(|number| passed.contains(&number));
+        self.objects.iter().rposition(is_passed).unwrap_or(0)
+    }
+
+    /// Where the program has the last object: the words without what it is, and without the numbers of
+    /// items on it, so that they stay the same while a container grows.
+    pub fn owner(&self) -> String {
+        let words = self.up_to_reference();
         without_counts(words.strip_suffix(" → .__dict__").unwrap_or(words))
     }
 }
@@ -106,6 +123,7 @@ impl NamedRoot {
         match self {
             Self::Module(_) => RootKind::Module,
             Self::Local { .. } => RootKind::Local,
+            Self::Library(_) => RootKind::Library,
             Self::Outside => RootKind::Outside,
             Self::Garbage => RootKind::Garbage,
             Self::Itself => RootKind::Itself,
@@ -120,6 +138,7 @@ impl NamedRoot {
                 place,
                 thread,
             } => format!("frame of {}", in_function(function, place.as_ref(), thread)),
+            Self::Library(words) => words.clone(),
             Self::Outside => "referenced from C or C++".to_owned(),
             Self::Garbage => "unreachable objects".to_owned(),
             Self::Itself => "itself, through C or C++".to_owned(),
@@ -159,12 +178,16 @@ fn words(root: &NamedRoot, nodes: &[&LeakNode], edges: &[&ReferenceName]) -> Str
                 _ => parts.push(format!("frame of {place}")),
             }
         }
+        NamedRoot::Library(words) => parts.push(words.clone()),
         NamedRoot::Outside => parts.push("referenced from C or C++".to_owned()),
         NamedRoot::Garbage => parts.push("referenced by unreachable objects only".to_owned()),
         NamedRoot::Itself => parts.push("itself".to_owned()),
     }
     // The first node is the root itself where that has a name, else an object.
-    let is_named = matches!(root, NamedRoot::Module(_) | NamedRoot::Local { .. });
+    let is_named = matches!(
+        root,
+        NamedRoot::Module(_) | NamedRoot::Local { .. } | NamedRoot::Library(_)
+    );
     if !is_named {
         parts.push(noun(nodes.first().copied()));
     } else if from == 1 && nodes.len() > 2 {

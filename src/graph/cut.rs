@@ -391,6 +391,8 @@ pub fn preference(graph: &LeakGraph, edge: EdgeIndex) -> u32 {
         ReferenceName::Member => 55,
         ReferenceName::KeyItself
         | ReferenceName::Type
+        | ReferenceName::ContextVariable(_)
+        | ReferenceName::Cached
         | ReferenceName::Unnamed
         | ReferenceName::Omitted => PLUMBING,
     };

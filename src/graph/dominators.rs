@@ -114,6 +114,12 @@ impl Dominators {
         }
     }
 
+    /// A node and all that dominate it, from below.
+    pub fn above(&self, node: u32) -> impl Iterator<Item = u32> {
+        std::iter::successors(Some(node), |&node| Some(self.immediate(node)))
+            .take_while(|&node| node < Self::ROOT)
+    }
+
     /// True if a root reaches the node.
     pub fn reaches(&self, node: u32) -> bool {
         self.immediate(node) != Self::UNREACHED

@@ -75,6 +75,8 @@ impl LeakEdge {
                 )
             }
             ReferenceName::Type
+            | ReferenceName::ContextVariable(_)
+            | ReferenceName::Cached
             | ReferenceName::Unnamed
             | ReferenceName::Omitted
             | ReferenceName::KeyItself => true,

@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+mod bridges;
 mod buffer_paths;
 mod cut;
 mod cycle;
@@ -21,6 +22,7 @@ mod redact;
 mod selection;
 mod shortest_paths;
 
+pub use bridges::Bridges;
 pub use buffer_paths::{PathToBuffer, paths_to_buffers};
 pub use cut::{
     Cause, Causes, MadeByLibrary, cannot_be_assigned, find_causes, frees, frees_group, is_content,

@@ -39,6 +39,7 @@ fn hide_name(name: &mut ReferenceName) {
         | ReferenceName::Closure(name)
         | ReferenceName::Default(name)
         | ReferenceName::Local(name)
+        | ReferenceName::ContextVariable(name)
             if !is_identifier(name) =>
         {
             HIDDEN.clone_into(name);

@@ -112,7 +112,7 @@ pub struct Buffer {
     pub first_owner: String,
     /// The module at its root, or the file of the running function; empty if there is none.
     pub module: String,
-    /// True if that owner dominates it.
+    /// True if deleting the reference to that owner frees it.
     pub alone: bool,
     /// The line that allocated it, if `tracemalloc` traced that.
     pub site: Option<Location>,

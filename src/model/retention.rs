@@ -19,8 +19,19 @@ pub struct Retention {
     pub paths: Vec<Path>,
     /// Number of further paths to the same objects.
     pub paths_omitted: u64,
-    /// Paths from one of them through C or C++ back to itself, which no collection can free.
+    /// Paths from an object through C or C++ back to itself, which no collection can free: from one of those
+    /// asked about, or one that leads to them.
     pub loops: Vec<Path>,
+    /// The references that keep the objects alive, each by itself: remove all of them, and nothing else
+    /// needs to be removed.
+    #[serde(default)]
+    pub keepers: Vec<Keeper>,
+    /// True if it is proven that the objects are freed without [`Retention::keepers`].
+    #[serde(default)]
+    pub is_enough: bool,
+    /// True if nothing holds them and no collection frees them all the same.
+    #[serde(default)]
+    pub is_uncollectable: bool,
     /// Remarks about the result.
     pub notes: Vec<String>,
     /// How long the search paused the program, in milliseconds.
@@ -40,6 +51,23 @@ pub struct Kept {
     pub device: Option<String>,
 }
 
+/// A reference that keeps an object alive as long as it is there.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(
+    feature = "python",
+    pyo3::pyclass(frozen, name = "Keeper", module = "cyclescope")
+)]
+pub struct Keeper {
+    /// The reference in one line: ``module `train` → `trainer` (Trainer) → .best``.
+    pub words: String,
+    /// A path through it to the object.
+    pub path: Path,
+    /// The step of the path that has the reference.
+    pub step: u64,
+    /// True for a variable of a running function: it goes when the function returns.
+    pub goes_by_itself: bool,
+}
+
 /// Kind of the GC root of a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -48,6 +76,8 @@ pub enum RootKind {
     Module,
     /// A function call that a thread is running.
     Local,
+    /// What the interpreter or its standard library keeps: a thread, a context, a notebook's history.
+    Library,
     /// A reference from C or C++ that no Python object accounts for.
     Outside,
     /// Nothing: a collection would free it.
@@ -64,11 +94,19 @@ impl RootKind {
         match self {
             Self::Module => "module",
             Self::Local => "local",
+            Self::Library => "library",
             Self::Outside => "outside",
             Self::Garbage => "garbage",
             Self::Itself => "itself",
             Self::Unknown => "unknown",
         }
+    }
+}
+
+impl RootKind {
+    /// True for a root that has a name, with which its path begins.
+    pub fn is_named(self) -> bool {
+        matches!(self, Self::Module | Self::Local | Self::Library)
     }
 }
 
@@ -88,7 +126,7 @@ pub struct Path {
     pub steps: Vec<Step>,
     /// Number of paths that differ only in an index.
     pub alike: u64,
-    /// The objects that it leads to, as indices in [`Retention::objects`].
+    /// The objects that it leads to, or passes, as indices in [`Retention::objects`].
     pub leads_to: Vec<u32>,
 }
 
@@ -100,6 +138,11 @@ impl Retention {
             objects,
             ..Self::default()
         }
+    }
+
+    /// True if a loop passes an object that was asked about.
+    pub fn passes_object(&self) -> bool {
+        self.loops.iter().any(|it| !it.leads_to.is_empty())
     }
 
     /// An empty result, with the reason.

@@ -88,7 +88,7 @@ mod _native {
     #[pymodule_export]
     use crate::model::report::{Buffer, Cut, Known, Library, LineEdit, Patch, SourceLines, Step};
     #[pymodule_export]
-    use crate::model::retention::{Path, Retention};
+    use crate::model::retention::{Keeper, Path, Retention};
     #[pymodule_export]
     use crate::model::shared::Shared;
 }

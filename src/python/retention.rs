@@ -10,13 +10,13 @@ use super::state::state;
 use super::values::class;
 use crate::model::json::to_json;
 use crate::model::report::Step;
-use crate::model::retention::{Path, Retention, RootKind};
+use crate::model::retention::{Keeper, Path, Retention, RootKind};
 use crate::render::html::live;
 use crate::render::text;
 
 class! {
     impl Retention {
-        get paths: Vec<Path>, loops: Vec<Path>, paths_omitted: u64, notes: Vec<String>, pause_ms: f64;
+        get paths: Vec<Path>, loops: Vec<Path>, keepers: Vec<Keeper>, is_enough: bool, is_uncollectable: bool, paths_omitted: u64, notes: Vec<String>, pause_ms: f64;
 
         fn to_json(&self) -> String {
             to_json(self)
@@ -44,6 +44,20 @@ class! {
                 self.paths.len(),
                 self.loops.len()
             )
+        }
+    }
+}
+
+class! {
+    impl Keeper {
+        get words: String, path: Path, step: u64, goes_by_itself: bool;
+
+        fn __str__(&self) -> &str {
+            &self.words
+        }
+
+        fn __repr__(&self) -> String {
+            format!("<Keeper {}>", self.words)
         }
     }
 }

@@ -81,7 +81,7 @@ def test_frozen_garbage_is_not_said_to_be_freed() -> None:
         del holder
         gc.collect()
         text = str(cyclescope.why_alive(seen()))
-        assert "garbage: only unreachable objects refer to it" in text
+        assert "garbage that no collection frees: gc.freeze() excluded it" in text
         assert "C++" not in text
     finally:
         gc.unfreeze()

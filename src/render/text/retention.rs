@@ -3,7 +3,7 @@
 use crate::model::retention::{Path, Retention, RootKind};
 use crate::model::words::{counted, grouped, name, padded, place_within};
 use crate::render::lines::{Ink, Lines};
-use crate::render::live_sentences::{object, verdict};
+use crate::render::live_sentences::{object, removals, verdict};
 
 /// Maximum width of an object's name, so that locations form a column.
 const LABEL: usize = 56;
@@ -18,6 +18,13 @@ pub fn retention(retention: &Retention) -> String {
     if !objects.is_empty() {
         let sentence = format!("{}: {}.", objects.join(", "), verdict(retention));
         out.wrapped(Ink::Strong, "", &sentence);
+    }
+    for (title, keepers) in removals(retention) {
+        out.line("");
+        out.inked(&[(Ink::Suspect, &title)]);
+        for keeper in keepers {
+            out.wrapped(Ink::Plain, "  ", &keeper.words);
+        }
     }
     for (index, path) in loops.iter().enumerate() {
         out.line("");
@@ -56,7 +63,7 @@ fn draw(out: &mut Lines, path: &Path, title: &str) {
     out.inked(&[(Ink::Strong, title), (Ink::Plain, &alike)]);
     out.wrapped(Ink::Plain, "  ", &path.words);
     out.line("");
-    let is_root_object = matches!(path.root, RootKind::Module | RootKind::Local);
+    let is_root_object = path.root.is_named();
     for (index, step) in path.steps.iter().enumerate() {
         let root = (index == 0 && is_root_object).then_some(&path.root_words);
         let label = name(root.unwrap_or(&step.label), LABEL);

@@ -6,7 +6,7 @@ use crate::model::retention::{Path, Retention, RootKind};
 use crate::model::words::{counted, grouped, name, place_within};
 use crate::render::html::live::{Page, as_text, section};
 use crate::render::html::parts::{sentence, with_code};
-use crate::render::live_sentences::{object, verdict};
+use crate::render::live_sentences::{object, removals, verdict};
 use crate::render::text;
 
 /// How many objects that were asked about are named in the title.
@@ -49,6 +49,11 @@ pub fn retention(retention: &Retention) -> String {
 fn body(retention: &Retention) -> Markup {
     let Retention { loops, paths, .. } = retention;
     html! {
+        @for (title, keepers) in removals(retention) {
+            (section(title.trim_end_matches(':'), &html! {
+                ul { @for keeper in keepers { li { (with_code(&name(&keeper.words, 1000))) } } }
+            }))
+        }
         @for (index, path) in loops.iter().enumerate() {
             @let number = format!("Loop {} of {}", index + 1, loops.len());
             (section(&format!("{number}: no collection can free this"), &steps(path)))
@@ -62,7 +67,7 @@ fn body(retention: &Retention) -> Markup {
 
 /// A path in one line and step by step.
 fn steps(path: &Path) -> Markup {
-    let named = matches!(path.root, RootKind::Module | RootKind::Local);
+    let named = path.root.is_named();
     html! {
         p { (with_code(&name(&path.words, 1000))) }
         @if path.alike > 1 { p.more { (grouped(path.alike)) " similar paths." } }

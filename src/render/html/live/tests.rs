@@ -7,7 +7,7 @@ use sha2::{Digest as _, Sha256};
 use crate::model::growth::{Grown, Growth, GrowthReport};
 use crate::model::post_mortem::{Finding, Numbers, PostMortem};
 use crate::model::report::Step;
-use crate::model::retention::{Kept, Path, Retention, RootKind};
+use crate::model::retention::{Keeper, Kept, Path, Retention, RootKind};
 use crate::render::html::live::*;
 use crate::render::live_samples as samples;
 
@@ -104,6 +104,11 @@ fn kept(text: &str) -> Retention {
         }],
         paths: vec![path(RootKind::Module)],
         loops: vec![path(RootKind::Itself)],
+        keepers: vec![Keeper {
+            words: format!("module `train` → `history` → [17]{text}"),
+            path: path(RootKind::Module),
+            ..Keeper::default()
+        }],
         paths_omitted: 2,
         notes: vec![format!("A note.{text}")],
         ..Retention::default()

@@ -1,0 +1,263 @@
+//! The references that keep objects alive: each by itself, and all of them together.
+
+use std::collections::BTreeMap;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::Inspector;
+use super::live::{Live, Root};
+use super::naming::reference_names;
+use crate::capture::ReferenceName;
+use crate::cpython::ObjectKind;
+use crate::cpython::attributes::{inline_values, instance_dict};
+use crate::device::Frameworks;
+
+/// How many objects that hold one asked about, by references that nobody can remove, are followed.
+const INSEPARABLE: usize = 4096;
+/// How many times the holders of too many references are taken together.
+const ROUNDS: usize = 8;
+/// From so many objects on, one pass over all references finds who refers to them.
+const FEW: usize = 4;
+
+/// A reference that keeps an object alive: as long as it is there, the object is.
+pub(super) struct Keeper {
+    /// From a root to the object.
+    pub nodes: Vec<u32>,
+    /// The position of what has the reference.
+    pub at: usize,
+    pub name: ReferenceName,
+}
+
+impl Keeper {
+    pub fn holder(&self) -> u32 {
+        self.nodes[self.at]
+    }
+
+    /// What it refers to: the object, or what holds that for good.
+    pub fn held(&self) -> u32 {
+        self.nodes[self.at + 1]
+    }
+}
+
+/// All references that keep some objects alive, the nearest that a program can remove.
+///
+/// From the objects upwards, the references that nobody can remove are followed (of a tuple to its items, of
+/// a function to its variables) until those that can be. If an object reached so is no root, removing
+/// all of the found references cuts the objects off, for every path to them comes in by one. And each is
+/// needed, for its holder is reached without passing any of those objects.
+pub(super) struct Keepers {
+    pub found: Vec<Keeper>,
+    /// Paths from roots that hold an object for good, such as C code: nothing can be removed there.
+    pub fixed: Vec<Vec<u32>>,
+    /// Nothing was left out.
+    pub is_complete: bool,
+}
+
+/// What is asked: who looks, and where.
+#[derive(Clone, Copy)]
+pub(super) struct Search<'a, 'py> {
+    pub inspector: &'a Inspector,
+    pub frameworks: &'a Frameworks,
+    pub live: &'a Live<'py>,
+}
+
+impl Search<'_, '_> {
+    /// What keeps `targets`, not counting paths through `beyond`.
+    pub fn keepers(self, targets: &[u32], beyond: &[u32]) -> Keepers {
+        self.search(targets, beyond, &FxHashSet::default())
+    }
+
+    /// What keeps `targets`, in at most `most` references, given all: of a container that holds them many
+    /// times, the references to itself are taken instead.
+    pub fn few_keepers(self, targets: &[u32], mut keepers: Keepers, most: usize) -> Keepers {
+        let mut together = FxHashSet::default();
+        for _ in 0..ROUNDS {
+            if keepers.found.len() <= most {
+                return keepers;
+            }
+            let before = together.len();
+            together.extend(self.crowded(&keepers.found));
+            if together.len() == before {
+                break;
+            }
+            keepers = self.search(targets, &[], &together);
+        }
+        keepers.is_complete &= keepers.found.len() <= most;
+        keepers
+    }
+
+    /// The holders of several of these references; if there are none, all that something else holds.
+    fn crowded(self, keepers: &[Keeper]) -> Vec<u32> {
+        let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
+        for keeper in keepers.iter().filter(|keeper| !self.is_namespace(keeper)) {
+            *counts.entry(keeper.holder()).or_default() += 1;
+        }
+        let several = counts.values().any(|&count| count > 1);
+        counts.retain(|_, count| *count > 1 || !several);
+        counts.into_keys().collect()
+    }
+
+    /// True for a variable of a module or of a running function: nobody removes what has it.
+    fn is_namespace(self, keeper: &Keeper) -> bool {
+        match self.live.root(keeper.nodes[0]) {
+            Root::Module(_) => keeper.at <= 1,
+            Root::Library(_) => false,
+            _ => keeper.at == 0,
+        }
+    }
+
+    fn search(self, targets: &[u32], beyond: &[u32], together: &FxHashSet<u32>) -> Keepers {
+        let live = self.live;
+        // The objects that go with the targets only, each with the next on the way to one.
+        let mut onwards: FxHashMap<u32, u32> = targets.iter().map(|&node| (node, node)).collect();
+        let mut references: Vec<(u32, u32, ReferenceName)> = Vec::new();
+        let mut is_complete = true;
+        let mut level = targets.to_vec();
+        while !level.is_empty() {
+            let groups = self.referrers(&level, &mut is_complete);
+            let internal = self.internal_containers(groups.keys().copied());
+            level.clear();
+            for (from, tos) in groups {
+                if onwards.contains_key(&from) || beyond.contains(&from) || live.is_own(from) {
+                    continue;
+                }
+                let names = reference_names(self.inspector, self.frameworks, live, from, &tos);
+                let removable = |(to, name): (&u32, &ReferenceName)| {
+                    live.can_be_removed(self.inspector, from, *to, name)
+                };
+                if together.contains(&from)
+                    || internal.contains(&from)
+                    || !tos.iter().zip(&names).all(removable)
+                {
+                    onwards.insert(from, tos[0]);
+                    level.push(from);
+                } else {
+                    let all = tos.into_iter().zip(names);
+                    references.extend(all.map(|(to, name)| (from, to, name)));
+                }
+            }
+            if onwards.len() > INSEPARABLE {
+                is_complete = false;
+                break;
+            }
+        }
+        references.retain(|(from, ..)| !onwards.contains_key(from));
+        let wanted: Vec<u32> = references.iter().map(|&(from, ..)| from).collect();
+        let ends = onwards.keys().copied().chain(beyond.iter().copied());
+        let paths = live.shortest_paths_to(&wanted, ends);
+        let below = |node: u32| {
+            let mut nodes = vec![node];
+            let mut current = node;
+            while let Some(&next) = onwards.get(&current).filter(|&&next| next != current) {
+                nodes.push(next);
+                current = next;
+            }
+            nodes
+        };
+        let reached = references
+            .into_iter()
+            .filter(|(from, ..)| paths.reaches(*from));
+        let mut found: Vec<Keeper> = reached
+            .map(|(from, to, name)| {
+                let mut nodes = paths.path_to(from);
+                let at = nodes.len() - 1;
+                nodes.extend(below(to));
+                Keeper { nodes, at, name }
+            })
+            .collect();
+        found.sort_by_key(|keeper| {
+            let root = live.root(keeper.nodes[0]);
+            (matches!(root, Root::Outside), keeper.nodes.len())
+        });
+        let mut fixed: Vec<u32> = onwards
+            .keys()
+            .copied()
+            .filter(|&node| !live.is_own(node) && live.root(node) != Root::Nothing)
+            .collect();
+        fixed.sort_unstable();
+        Keepers {
+            found,
+            fixed: fixed.into_iter().map(below).collect(),
+            is_complete,
+        }
+    }
+
+    /// What refers to some objects, with them in order, each as often as it does.
+    fn referrers(self, nodes: &[u32], is_complete: &mut bool) -> BTreeMap<u32, Vec<u32>> {
+        let graph = self.live.graph();
+        let mut found: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        let mut add = |from: u32, to: u32| {
+            if self.live.objects.is_type_reference(from, to) {
+                *is_complete = false;
+            } else {
+                found.entry(from).or_default().push(to);
+            }
+        };
+        if nodes.len() <= FEW {
+            for &node in nodes {
+                for from in graph.sources(node) {
+                    let targets = graph.targets(from).iter().copied();
+                    targets
+                        .filter(|&to| to == node)
+                        .for_each(|to| add(from, to));
+                }
+            }
+        } else {
+            let mut wanted = vec![false; graph.node_count()];
+            for &node in nodes {
+                wanted[node as usize] = true;
+            }
+            for from in 0..graph.node_count() as u32 {
+                let targets = graph.targets(from).iter().copied();
+                targets
+                    .filter(|&to| wanted[to as usize])
+                    .for_each(|to| add(from, to));
+            }
+        }
+        let seen_twice: Vec<u32> = found
+            .keys()
+            .filter_map(|&node| self.dict_of_values(node))
+            .collect();
+        for dict in seen_twice {
+            found.remove(&dict);
+        }
+        found
+    }
+
+    /// The `__dict__` of an instance that has its values itself, from 3.13 on: the dict has none of its own.
+    fn dict_of_values(self, node: u32) -> Option<u32> {
+        let object = self.live.object(node)?;
+        let builtins = &self.inspector.builtins;
+        if self.inspector.kind(&object) != ObjectKind::Instance {
+            return None;
+        }
+        let dict = instance_dict(builtins, &object)?;
+        let has_values = !inline_values(builtins, &object).is_empty();
+        self.live.objects.number_at(dict).filter(|_| has_values)
+    }
+
+    /// Those that are a part of an object made in C, which nothing in Python leads to: the dict of a
+    /// `functools.lru_cache`.
+    fn internal_containers(self, nodes: impl Iterator<Item = u32>) -> FxHashSet<u32> {
+        let containers: Vec<u32> = nodes
+            .filter(|&node| {
+                let object = self.live.object(node).filter(|_| !self.live.is_frame(node));
+                object.is_some_and(|object| {
+                    use ObjectKind::{Deque, Dict, List, Set};
+                    matches!(self.inspector.kind(&object), Dict | List | Set | Deque)
+                })
+            })
+            .collect();
+        let mut is_named: FxHashMap<u32, bool> = FxHashMap::default();
+        for (from, mut tos) in self.referrers(&containers, &mut true) {
+            tos.retain(|to| is_named.get(to) != Some(&true));
+            let names = reference_names(self.inspector, self.frameworks, self.live, from, &tos);
+            for (to, name) in tos.into_iter().zip(names) {
+                *is_named.entry(to).or_default() |=
+                    !matches!(name, ReferenceName::Unnamed | ReferenceName::Cached);
+            }
+        }
+        let unnamed = is_named.into_iter().filter(|(_, named)| !named);
+        unnamed.map(|(node, _)| node).collect()
+    }
+}

@@ -1,0 +1,85 @@
+//! Which references a program can remove.
+
+use pyo3::prelude::*;
+use pyo3::types::PyFrozenSet;
+
+use super::Inspector;
+use super::live::{Extra, Live};
+use crate::capture::ReferenceName;
+use crate::cpython::attributes::inline_values;
+use crate::cpython::{ObjectKind, class_items, items, text_of};
+
+/// What a tensor owns and gives away only with itself.
+const OF_TENSOR: [&str; 6] = [
+    "__dict__",
+    "_backward_hooks",
+    "_base",
+    "_post_accumulate_grad_hooks",
+    "grad_fn",
+    "untyped_storage()",
+];
+
+impl Live<'_> {
+    /// True if a program can remove this reference and keep the object that has it: a key, an item, an
+    /// attribute, a variable. Not so what a tuple, a function or a bound method holds.
+    pub(super) fn can_be_removed(
+        &self,
+        inspector: &Inspector,
+        from: u32,
+        to: u32,
+        name: &ReferenceName,
+    ) -> bool {
+        use ReferenceName::{Attribute, ContextVariable, Index, Key, KeyItself, Member};
+        if self.is_frame(from) {
+            return true;
+        }
+        if matches!(self.extra(from), Some(Extra::Function(_))) || self.functions.contains(&from) {
+            return false;
+        }
+        let Some(object) = self.object(from) else {
+            return false;
+        };
+        if let (Some(Attribute(hidden)), false) = (
+            self.hidden.get(&(from, to)),
+            matches!(name, Index(_) | Member),
+        ) {
+            return hidden != "base" && !OF_TENSOR.contains(&hidden.as_str());
+        }
+        if matches!(name, ContextVariable(_)) {
+            return true;
+        }
+        match (inspector.kind(&object), name) {
+            (ObjectKind::Dict, Key(_) | KeyItself)
+            | (ObjectKind::List | ObjectKind::Deque, Index(_)) => true,
+            (ObjectKind::Dict, Attribute(name)) if name == "default_factory" => true,
+            (ObjectKind::Set, Member) => !object.is_instance_of::<PyFrozenSet>(),
+            (ObjectKind::Exception, Attribute(name)) => {
+                matches!(name.as_str(), "__traceback__" | "__context__" | "__cause__")
+            }
+            // Of an array of objects.
+            (ObjectKind::Instance, Index(_) | Member) => true,
+            (ObjectKind::Tuple | ObjectKind::Class | ObjectKind::Module, _) => false,
+            (_, Attribute(name)) => {
+                let values = inline_values(&inspector.builtins, &object);
+                values.iter().any(|(known, _)| known == name) || has_slot(inspector, &object, name)
+            }
+            _ => false,
+        }
+    }
+}
+
+/// True if the class of an object, or one that it derives from, lists a slot of this name.
+fn has_slot(inspector: &Inspector, object: &Bound<'_, PyAny>, wanted: &str) -> bool {
+    let builtins = &inspector.builtins;
+    let mro = builtins.type_mro.get(object.get_type().as_any());
+    mro.iter().flat_map(items).any(|class| {
+        let (mut has_slots, mut has_name) = (false, false);
+        class_items(builtins, &class, &mut |name, _| {
+            let name = text_of(name);
+            has_slots |= name.as_deref() == Some("__slots__");
+            has_name |= name.as_deref() == Some(wanted);
+            !(has_slots && has_name)
+        });
+        has_slots && has_name
+    })
+}

@@ -1,0 +1,163 @@
+"""What is named as the owner of an object or of memory is deleted, and what is freed is measured.
+
+``TEST_CASES`` says how many random programs are tried (default: 40 of each kind).
+"""
+
+from __future__ import annotations
+
+import contextvars
+import gc
+import os
+import subprocess
+import sys
+import threading
+import types
+import weakref
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+
+import cyclescope
+from support.marks import needs_torch
+
+CASES = int(os.environ.get("TEST_CASES", "40"))
+TESTS = Path(__file__).parents[1]
+
+
+def judged(program: str, *arguments: str, cases: int = CASES) -> int:
+    """What a program of ``support`` prints, in a process of its own."""
+    command = [
+        sys.executable,
+        "-W",
+        "ignore",
+        "-m",
+        f"support.{program}",
+        "0",
+        str(cases),
+        *arguments,
+    ]
+    path = os.pathsep.join([str(TESTS), *filter(None, sys.path)])
+    environment = os.environ | {"PYTHONPATH": path}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-6000:]
+    return int(done.stdout)
+
+
+def test_deleting_what_is_named_frees_the_object_and_nothing_less_does() -> None:
+    # The programs are such that several are needed in many of them.
+    assert judged("random_owners") > CASES // 5
+
+
+def test_deleting_the_variable_of_a_row_frees_what_the_row_says() -> None:
+    assert judged("random_heaps") > CASES // 2
+
+
+@needs_torch
+def test_deleting_the_variable_of_a_row_with_tensors_and_graphs() -> None:
+    cases = CASES // 10 or 1
+    assert judged("random_heaps", "torch", cases=cases) > cases // 2
+
+
+# What no variable of the program leads to.
+
+
+class Thing:
+    """Can be referred to weakly."""
+
+
+def keepers_of(seen: weakref.ref[Any]) -> list[str]:
+    report = cyclescope.why_alive(seen())
+    assert report.is_enough, str(report)
+    return [keeper.words for keeper in report.keepers if not keeper.goes_by_itself]
+
+
+def test_a_context_variable_is_named() -> None:
+    variable: contextvars.ContextVar[Any] = contextvars.ContextVar("current_batch")
+    token = variable.set([Thing()])
+    seen = weakref.ref(variable.get()[0])
+    (words,) = keepers_of(seen)
+    assert "context variable 'current_batch'" in words
+    variable.reset(token)
+    del token
+    assert seen() is None
+
+
+def test_a_pending_timer_is_one_keeper() -> None:
+    thing = Thing()
+    seen = weakref.ref(thing)
+    timer = threading.Timer(600, print, [thing])
+    timer.start()
+    del thing
+    try:
+        (words,) = keepers_of(seen)
+        assert words == f"pending timer `{timer.name}` → .args (list, 1 item) → [0]"
+    finally:
+        timer.cancel()
+        timer.join()
+    timer.args = []
+    assert seen() is None
+
+
+def test_the_results_of_cells_are_the_history_of_the_notebook(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    main = sys.modules["__main__"]
+    thing = Thing()
+    seen = weakref.ref(thing)
+    monkeypatch.setitem(sys.modules, "IPython", types.ModuleType("IPython"))
+    for name, value in [("get_ipython", print), ("Out", {3: thing}), ("_3", thing), ("_", thing)]:
+        monkeypatch.setattr(main, name, value, raising=False)
+    value = None
+    del thing
+    words = keepers_of(seen)
+    # What `monkeypatch` keeps is not asked about.
+    history = sorted(it for it in words if it.startswith("the notebook's history"))
+    assert len(history) == 3, words
+    assert any("Out" in it and "[3]" in it for it in history), words
+
+
+@needs_torch
+def test_a_tensor_on_the_memory_of_an_array_keeps_the_array() -> None:
+    import torch
+
+    array = numpy.zeros(1 << 12)
+    seen = weakref.ref(array)
+    held = {"tensor": torch.from_numpy(array)}
+    del array
+    report = cyclescope.why_alive(seen())
+    assert any("local `held`" in it.words and "['tensor']" in it.words for it in report.keepers)
+    held.clear()
+    assert seen() is None
+
+
+@needs_torch
+def test_the_parameters_of_an_optimizer_without_its_model_are_parameters() -> None:
+    import torch
+
+    optimizer = torch.optim.SGD(torch.nn.Linear(64, 64).parameters())
+    pointer = optimizer.param_groups[0]["params"][0].data_ptr()
+    categories = {it.pointer: it.category for it in cyclescope.heap().buffers}
+    assert categories[pointer] == "parameter"
+
+
+def test_frozen_objects_without_a_cycle_are_freed_at_once() -> None:
+    held = {"thing": Thing()}
+    cycle = {"thing": Thing()}
+    vars(cycle["thing"])["me"] = cycle["thing"]
+    gc.collect()
+    gc.freeze()
+    try:
+        assert cyclescope.why_alive(held["thing"]).is_enough
+        assert not cyclescope.why_alive(cycle["thing"]).is_enough
+        for owner in (held, cycle):
+            seen = weakref.ref(owner["thing"])
+            owner.clear()
+            gc.collect()
+            assert (seen() is None) == (owner is held)
+        # Not within the assertion, whose parts pytest keeps.
+        report = cyclescope.why_alive(seen())
+        assert report.is_uncollectable, str(report)
+    finally:
+        gc.unfreeze()
