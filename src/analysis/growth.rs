@@ -5,11 +5,13 @@ use std::cmp::Reverse;
 
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Inspector;
 use super::busy::busy;
 use super::graphs::Graphs;
+use super::holding::Reaching;
 use super::live::{Depth, Live};
 use super::naming::Naming;
 use super::purpose::Classes;
@@ -22,8 +24,6 @@ use crate::graph::{ShortestPaths, hide_unless_code};
 use crate::model::human_bytes;
 use crate::model::redact::shorten;
 
-/// Fewer members that Python holds than these are no pattern.
-const FEW: usize = 3;
 /// How many autograd functions are walked behind one tensor.
 const MAX_FUNCTIONS: usize = 20_000;
 /// How many tensors may carry a state from step to step: the last ones that were made.
@@ -34,6 +34,9 @@ const LIKELY: usize = 8;
 /// A tensor or an autograd function at a sample: its address, and its memory's, which tells whether
 /// another has taken its place; 0 for a function.
 pub type Name = (usize, u64);
+
+/// Members of a group, each with the number of the interval in which it came, the youngest first.
+pub type Members = Vec<(Name, usize)>;
 
 /// What autograd does with the tensors of a group, or that they are none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -63,23 +66,28 @@ pub struct Diagnosis {
     pub bytes: u64,
     /// What the graph of one interval keeps.
     pub bytes_per_sample: u64,
-    /// How many there are, where that is known here.
+    /// How many there are.
     pub tensors: usize,
+    /// Those that are followed on, and of how many intervals they are.
+    pub members: FxHashSet<Name>,
+    pub ages: usize,
+    /// Bytes that Python's tensors do not show, since autograd alone keeps them.
+    pub hidden: u64,
     /// `file:line` that made the example, if `tracemalloc` was tracing.
     pub site: Option<String>,
 }
 
 impl Inspector {
-    /// What each of some groups is, given some of its members, the youngest first; `None` if only C++
-    /// holds it, such as an autograd graph.
+    /// What keeps the members of each of some groups, those that keep most memory first; none if only C++
+    /// holds them, such as an autograd graph.
     ///
     /// # Errors
     /// As [`Inspector::heap`].
     pub fn diagnose(
         &self,
         py: Python<'_>,
-        groups: &[(GroupKind, Vec<Name>)],
-    ) -> PyResult<Vec<Option<Diagnosis>>> {
+        groups: &[(GroupKind, Members)],
+    ) -> PyResult<Vec<Vec<Diagnosis>>> {
         let live = Live::take(self, py, None, Depth::Graphs)?;
         let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
         let look = Look::new(self, &frameworks, &live);
@@ -257,38 +265,61 @@ impl<'a, 'py> Look<'a, 'py> {
         }
     }
 
-    fn diagnose(&self, kind: GroupKind, members: &[Name]) -> Option<Diagnosis> {
-        let members: Vec<u32> = members.iter().filter_map(|&it| self.node(it)).collect();
-        let holding = self
-            .live
-            .common_holder(self.inspector, &self.ways, &members);
-        if holding.held.len() < FEW {
-            return None;
-        }
-        let members: Vec<u32> = holding.held.iter().map(|&at| members[at]).collect();
-        let owner = self.owner(holding.holder.unwrap_or(members[0]));
+    fn diagnose(&self, kind: GroupKind, members: &[(Name, usize)]) -> Vec<Diagnosis> {
+        let found = members.iter().filter_map(|&(name, age)| Some((self.node(name)?, age, name)));
+        let found: Vec<(u32, usize, Name)> = found.collect();
+        let aged: Vec<(u32, usize)> = found.iter().map(|&(node, age, _)| (node, age)).collect();
+        let keepers = self.live.keepers(self.inspector, &self.ways, &aged);
+        let mut all: Vec<Diagnosis> = keepers
+            .iter()
+            .map(|keeper| {
+                let nodes: Vec<u32> = keeper.members.iter().map(|&at| aged[at].0).collect();
+                let (seen, kept) = self.memory_of(&nodes);
+                let ages = keeper.members.iter().map(|&at| aged[at].1).max();
+                Diagnosis {
+                    tensors: nodes.len(),
+                    members: keeper.members.iter().map(|&at| found[at].2).collect(),
+                    ages: ages.unwrap_or_default(),
+                    bytes: kept,
+                    hidden: kept.saturating_sub(seen),
+                    ..self.diagnose_keeper(kind, keeper.node, &nodes)
+                }
+            })
+            .collect();
+        all.sort_by_key(|found| Reverse(found.bytes));
+        all
+    }
+
+    /// The bytes of some tensors' own storages, and all that only they keep.
+    fn memory_of(&self, tensors: &[u32]) -> (u64, u64) {
+        let own: FxHashSet<usize> = tensors.iter().filter_map(|&it| self.live.memory_of(it)).collect();
+        let mut kept: FxHashSet<usize> = own.clone();
+        kept.extend(self.live.memory_only_of(&self.ways, tensors.iter().copied()));
+        (self.bytes_of(&own), self.bytes_of(&kept))
+    }
+
+    /// As what an object keeps tensors, the youngest of which are the first.
+    fn diagnose_keeper(&self, kind: GroupKind, keeper: u32, members: &[u32]) -> Diagnosis {
+        let owner = self.owner(keeper);
         let about = |pattern| self.about(pattern, owner, members[0]);
         if kind == GroupKind::Function {
-            return Some(about(growth::GRAD_FN_KEPT));
+            return about(growth::GRAD_FN_KEPT);
         }
-        if let Some(hook) = holding
-            .holder
-            .and_then(|it| self.module_whose_hook_fills(it))
-        {
+        if let Some(hook) = self.module_whose_hook_fills(keeper) {
             let found = about(growth::ACTIVATIONS_KEPT_BY_HOOK);
-            return Some(Diagnosis { hook, ..found });
+            return Diagnosis { hook, ..found };
         }
         if kind == GroupKind::Graph {
             let (pattern, evidence) = self.graph_pattern(members[0]);
             let found = about(pattern);
-            return Some(Diagnosis { evidence, ..found });
+            return Diagnosis { evidence, ..found };
         }
-        let copies = kind == GroupKind::Parameter || self.are_copies(&members);
-        Some(about(if copies {
+        let copies = kind == GroupKind::Parameter || self.are_copies(members);
+        about(if copies {
             growth::MODEL_COPIES
         } else {
             growth::CONTAINER_GROWS
-        }))
+        })
     }
 
     /// As what tensors with graphs are kept, and the evidence.
@@ -400,22 +431,29 @@ impl<'a, 'py> Look<'a, 'py> {
         owners.next().is_some_and(evaluates) && owners.all(evaluates)
     }
 
-    /// True if all have shapes that some module's parameters have.
+    /// True if all are values of what `state_dict` of a module returned, or of a copy of that. By their shapes
+    /// they could be anything, such as copies of gradients.
     fn are_copies(&self, members: &[u32]) -> bool {
-        let parameters = self.modules().iter().flat_map(|module| &module.parameters);
-        let shape = |object: &Bound<'py, PyAny>| {
-            let verdict = self.frameworks.verdict_of(object);
-            self.frameworks
-                .buffer(verdict, object, &DeviceSelection::Any)?
-                .shape
+        let members: Reaching = members.iter().copied().zip((0..).map(|at| vec![at])).collect();
+        let holders = self.live.referrers(&self.ways, &members);
+        let of_states = holders.into_iter().filter(|(node, _)| self.is_state_of_module(*node));
+        let found: FxHashSet<u32> = of_states.flat_map(|(_, of)| of).collect();
+        found.len() == members.len()
+    }
+
+    fn is_state_of_module(&self, node: u32) -> bool {
+        let is_dictionary = |node| {
+            let object = self.live.object(node);
+            object.is_some_and(|object| object.is_instance_of::<PyDict>())
         };
-        let shapes: FxHashSet<Vec<u64>> = parameters.filter_map(shape).collect();
-        let members: Vec<Vec<u64>> = members
-            .iter()
-            .filter_map(|&node| shape(&self.live.object(node)?))
-            .collect();
-        // A vector has a shape that much else has too.
-        members.iter().all(|it| shapes.contains(it)) && members.iter().any(|it| it.len() > 1)
+        let mut attributes = self.live.graph().targets(node).iter();
+        is_dictionary(node)
+            && attributes.any(|&it| {
+                let names = self.live.object(it).filter(|_| is_dictionary(it));
+                names.is_some_and(|names| {
+                    find_item("_metadata", |f| dict_items(&names, f)).is_some()
+                })
+            })
     }
 
     /// The class of the module one of whose hooks has a container at hand, or what holds that.

@@ -11,6 +11,7 @@ mod growth;
 mod heap;
 mod holding;
 mod inspector;
+mod keepers;
 mod live;
 mod maker;
 mod monitor;

@@ -267,7 +267,10 @@ impl Look<'_, '_> {
             found.graphs.push(KeptGraphs {
                 owner: String::new(),
                 tensors: members.len(),
-                freed: self.freed_without(&ways, going.iter().map(|(node, _)| *node)),
+                freed: self.on_device(
+                    self.live
+                        .memory_only_of(&ways, going.iter().map(|(node, _)| *node)),
+                ),
             });
         }
         let owners = self
@@ -304,22 +307,5 @@ impl Look<'_, '_> {
         let mut order: Vec<(u32, Vec<u32>)> = found.into_iter().collect();
         order.sort_by_key(|(node, members)| (std::cmp::Reverse(members.len()), *node));
         order
-    }
-
-    /// The memory that no root reaches without some objects; none if that is not known for certain.
-    fn freed_without(&self, ways: &ShortestPaths, objects: impl Iterator<Item = u32>) -> Pieces {
-        if !self.live.functions_are_complete {
-            return Pieces::new();
-        }
-        let going: FxHashSet<u32> = objects.collect();
-        let graph = self.live.graph();
-        let mut roots = self.live.roots();
-        roots.retain(|root| !going.contains(root));
-        let mut rest = ShortestPaths::new(graph.node_count());
-        rest.extend(graph, roots, |_, to| !going.contains(&to));
-        let buffers = self.live.buffers.iter().enumerate();
-        let freed =
-            buffers.filter(|(_, known)| ways.reaches(known.node) && !rest.reaches(known.node));
-        self.on_device(freed.map(|(index, _)| index))
     }
 }

@@ -14,6 +14,7 @@ mod retention;
 pub(super) use cycles::{body, occasion};
 pub use cycles::{colored_trace, one_line, trace};
 pub use diff::diff;
+pub use super::live_sentences::growth_headline;
 pub use growth::{grown, growth};
 pub use heap::{heap, table};
 pub use post_mortem::post_mortem;
