@@ -12,11 +12,11 @@ use super::Inspector;
 use super::busy::busy;
 use super::graphs::Graphs;
 use super::holding::Reaching;
-use super::live::{Depth, Live};
+use super::live::{Depth, Live, Root};
 use super::naming::Naming;
 use super::purpose::Classes;
 use crate::capture::{AllocationTraces, who_passes_argument};
-use crate::cpython::{dict_items, find_item, int_value, text_of};
+use crate::cpython::{ObjectKind, dict_items, find_item, int_value, items, text_of};
 use crate::device::{DeviceBuffer, DeviceSelection, Frameworks, attributes_of};
 use crate::diagnose::growth::{self, GrowthPattern};
 use crate::diagnose::in_function;
@@ -24,6 +24,8 @@ use crate::graph::{ShortestPaths, hide_unless_code};
 use crate::model::human_bytes;
 use crate::model::redact::shorten;
 
+/// How many items of an item are looked at.
+const PARTS: usize = 16;
 /// How many autograd functions are walked behind one tensor.
 const MAX_FUNCTIONS: usize = 20_000;
 /// How many tensors may carry a state from step to step: the last ones that were made.
@@ -95,6 +97,71 @@ impl Inspector {
             .iter()
             .map(|(kind, members)| look.diagnose(*kind, members))
             .collect())
+    }
+
+    /// What is said of tensors that have become longer; `None` for what has gone or has no name.
+    ///
+    /// # Errors
+    /// As [`Inspector::heap`].
+    pub fn diagnose_longer(
+        &self,
+        py: Python<'_>,
+        tensors: &[Name],
+    ) -> PyResult<Vec<Option<Diagnosis>>> {
+        let live = Live::take(self, py, None, Depth::Graphs)?;
+        let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
+        let look = Look::new(self, &frameworks, &live);
+        Ok(tensors.iter().map(|&it| look.diagnose_longer(it)).collect())
+    }
+
+    /// What is said of containers of arrays, each with the last of these; `None` for what has gone.
+    ///
+    /// # Errors
+    /// As [`Inspector::heap`].
+    pub fn diagnose_arrays(
+        &self,
+        py: Python<'_>,
+        containers: &[(usize, DeviceBuffer)],
+    ) -> PyResult<Vec<Option<Diagnosis>>> {
+        let live = Live::take(self, py, None, Depth::Graphs)?;
+        let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
+        let look = Look::new(self, &frameworks, &live);
+        let found = containers.iter();
+        Ok(found.map(|(at, last)| look.diagnose_arrays(*at, last)).collect())
+    }
+
+    /// How many arrays a container holds, directly or in tuples, lists and dictionaries of its own; with their
+    /// bytes on some devices, and the last of them.
+    ///
+    /// # Errors
+    /// If the inspector is at work already.
+    pub fn arrays_in(
+        &self,
+        container: &Bound<'_, PyAny>,
+        devices: &DeviceSelection,
+    ) -> PyResult<Option<(usize, u64, DeviceBuffer)>> {
+        let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
+        let mut seen: FxHashSet<u64> = FxHashSet::default();
+        let (mut bytes, mut last) = (0, None);
+        let values = values_of(container);
+        for value in values.iter().flat_map(|value| {
+            let mut parts = values_of(value);
+            parts.truncate(PARTS);
+            parts.push(value.clone());
+            parts
+        }) {
+            let verdict = frameworks.verdict_of(&value);
+            if Frameworks::is_tensor(verdict) {
+                continue;
+            }
+            if let Some(buffer) = frameworks.buffer(verdict, &value, devices)
+                && seen.insert(buffer.pointer)
+            {
+                bytes += buffer.bytes;
+                last = Some(buffer);
+            }
+        }
+        Ok(last.map(|last| (seen.len(), bytes, last)))
     }
 
     /// The tensor that carries its graph from step to step, but not an output or a loss that was computed
@@ -272,6 +339,7 @@ impl<'a, 'py> Look<'a, 'py> {
         let keepers = self.live.keepers(self.inspector, &self.ways, &aged);
         let mut all: Vec<Diagnosis> = keepers
             .iter()
+            .filter(|keeper| !self.is_bounded(keeper.node))
             .map(|keeper| {
                 let nodes: Vec<u32> = keeper.members.iter().map(|&at| aged[at].0).collect();
                 let (seen, kept) = self.memory_of(&nodes);
@@ -288,6 +356,35 @@ impl<'a, 'py> Look<'a, 'py> {
             .collect();
         all.sort_by_key(|found| Reverse(found.bytes));
         all
+    }
+
+    /// True for a deque with `maxlen`: it fills, and does not grow.
+    fn is_bounded(&self, node: u32) -> bool {
+        let deque = self.live.object(node);
+        let deque = deque.filter(|it| self.inspector.kind(it) == ObjectKind::Deque);
+        let limit = deque.and_then(|deque| self.inspector.builtins.deque_limit.get(&deque));
+        limit.is_some_and(|limit| !limit.is_none())
+    }
+
+    /// What is said of a tensor that has become longer, if a variable of the program's holds it.
+    fn diagnose_longer(&self, tensor: Name) -> Option<Diagnosis> {
+        let node = self.node(tensor)?;
+        let root = self.live.root(*self.ways.path_to(node).first()?);
+        let is_named = matches!(root, Root::Module(_) | Root::Frame(_));
+        is_named.then(|| self.about(growth::TENSOR_GROWS, self.owner(node), node))
+    }
+
+    /// What is said of a container of arrays, the last of which is given.
+    fn diagnose_arrays(&self, container: usize, last: &DeviceBuffer) -> Option<Diagnosis> {
+        let node = self.live.objects.number_at(container)?;
+        (self.ways.reaches(node) && !self.is_bounded(node)).then(|| Diagnosis {
+            pattern: growth::ARRAYS_ACCUMULATE,
+            owner: self.owner(node),
+            example: example_of(last),
+            device: last.device.clone(),
+            pointer: last.pointer,
+            ..Diagnosis::default()
+        })
     }
 
     /// The bytes of some tensors' own storages, and all that only they keep.
@@ -532,6 +629,16 @@ impl<'a, 'py> Look<'a, 'py> {
     fn is_older(&self, function: u32, mark: u64) -> bool {
         self.graphs.number(function).is_some_and(|it| it <= mark)
     }
+}
+
+/// The items of a list or tuple, or the values of a dictionary.
+fn values_of<'py>(container: &Bound<'py, PyAny>) -> Vec<Bound<'py, PyAny>> {
+    let mut found = items(container);
+    dict_items(container, &mut |_, value| {
+        found.push(value.clone());
+        true
+    });
+    found
 }
 
 const HOOKS: [&str; 4] = [

@@ -11,8 +11,9 @@ use super::growth::{Diagnosis, GroupKind, Name};
 use super::sample::{GradientWatch, KeptOnModule, Sample};
 use crate::device::DeviceSelection;
 use super::growth::Members;
-use crate::diagnose::cohorts::{Cohorts, NEEDED, WARM_UP, WINDOW, has_grown};
+use crate::diagnose::cohorts::{Cohorts, Group, NEEDED, WARM_UP, WINDOW, has_grown};
 use crate::diagnose::growth::ACTIVATION_ON_MODULE;
+use crate::diagnose::lengths::{Lengths, Line, family};
 use crate::model::growth::{Grown, Growth, GrowthReport, Sample as Size};
 use crate::model::redact::shorten;
 
@@ -25,6 +26,9 @@ const FOLLOWED: usize = 256;
 const GIVEN_BACK: f64 = 0.5;
 /// A group is diagnosed again when there are more samples by this part.
 const AGAIN: usize = 4;
+
+/// Tensors are followed for their length if so many times their bytes are enough to be told.
+const SMALL_PART: f64 = 16.0;
 
 /// What tensors are counted together by: what they are, device and dtype.
 type Key = (GroupKind, String, String);
@@ -55,6 +59,12 @@ pub struct Monitor {
 #[derive(Default)]
 struct Book {
     groups: Cohorts<Key, Name>,
+    /// The lengths of tensors, by family, and of containers, by address.
+    lengths: Lengths<u64, Name>,
+    containers: Lengths<usize, usize>,
+    told_longer: FxHashSet<u64>,
+    /// The number of the sample at which a container that becomes longer was last looked into.
+    looked_into: FxHashMap<usize, usize>,
     /// The number of the sample at which a group that grows was last looked at.
     looked_at: FxHashMap<Key, usize>,
     /// At each sample, how many autograd functions were older than the one before.
@@ -73,31 +83,48 @@ struct Book {
 struct Told {
     growth: Growth,
     keeps_graphs: bool,
-    /// The group that grows; `None` if its number does not.
-    group: Option<Key>,
-    /// Some of the members that the owner kept when it was told.
-    members: FxHashSet<Name>,
-    /// How many of the group's members that the warm-up did not see are the owner's.
-    share: f64,
-    /// Bytes that one of them keeps, and how many of these no tensor of Python's shows.
-    bytes: f64,
-    hidden: f64,
+    followed: Followed,
     /// It has given back most of what was told.
     is_cleared: bool,
 }
 
-/// Something to tell, with its group.
-struct Finding {
-    diagnosis: Diagnosis,
-    group: Option<Due>,
+/// By what it is seen whether what was told goes on.
+enum Followed {
+    Group {
+        key: Key,
+        /// Some of the members that the owner kept when it was told.
+        members: FxHashSet<Name>,
+        /// How many of the group's members that the warm-up did not see are the owner's.
+        share: f64,
+        /// Bytes that one of them keeps, and how many of these no tensor of Python's shows.
+        bytes: f64,
+        hidden: f64,
+    },
+    /// The family of a tensor that becomes longer.
+    Longer(u64),
+    /// The address of a container, and the bytes of an array in it.
+    Arrays(usize, f64),
+    /// Its amount does not grow, or is not known.
+    Not,
 }
 
-impl From<Diagnosis> for Finding {
-    fn from(diagnosis: Diagnosis) -> Self {
-        Self {
-            diagnosis,
-            group: None,
-        }
+/// Something to tell, and where it is from.
+struct Finding {
+    diagnosis: Diagnosis,
+    from: Origin,
+}
+
+enum Origin {
+    Group(Due),
+    Longer(u64),
+    Arrays(usize),
+    Other,
+}
+
+fn other(diagnosis: Diagnosis) -> Finding {
+    Finding {
+        diagnosis,
+        from: Origin::Other,
     }
 }
 
@@ -138,13 +165,13 @@ impl Monitor {
     /// What was found, in a report that says the rest already.
     pub fn report(&self, rest: GrowthReport) -> GrowthReport {
         let book = self.book();
-        let sizes = |group: &Option<Key>| {
-            let group = group.as_ref().and_then(|key| book.groups.groups.get(key));
+        let sizes = |followed: &Followed| {
+            let group = book.group_of(followed);
             group.map_or_else(Vec::new, |it| book.at_steps(it.totals.iter().copied()))
         };
         let grown = |told: &Told| Grown {
             growth: told.growth.clone(),
-            history: sizes(&told.group),
+            history: sizes(&told.followed),
             explains: book.explained(told).0,
         };
         let all: Vec<Size> = book.at_steps(book.all());
@@ -196,11 +223,11 @@ impl Inspector {
             Ok(mut gradients) => gradients.step(self, py),
             Err(_) => return Err(busy()),
         };
-        if !uncleared {
+        let Some(uncleared) = uncleared else {
             return Ok(Vec::new());
-        }
-        let found = self.uncleared_gradients(py)?;
-        self.tell(monitor, now, line_of, vec![found.into()])
+        };
+        let found = self.uncleared_gradients(py, uncleared)?;
+        self.tell(monitor, now, line_of, found.map(other).into_iter().collect())
     }
 
     /// Takes a sample, and tells what grows and was not told before, and what has been given back.
@@ -240,15 +267,17 @@ impl Inspector {
                 let large = found.filter(|it| is_any_size || it.bytes as f64 >= monitor.min_bytes);
                 findings.extend(large.map(|diagnosis| Finding {
                     diagnosis,
-                    group: Some(group.clone()),
+                    from: Origin::Group(group.clone()),
                 }));
             }
         }
+        findings.extend(self.longer(py, monitor)?);
+        findings.extend(self.containers_of_arrays(py, monitor, &sample)?);
         if !explained && !findings.iter().any(|it| it.diagnosis.pattern.keeps_graphs) {
             let states = monitor.book().states_that_grow(&sample);
             if let Some(states) = states {
                 let found = self.diagnose_state(py, &states, mark)?;
-                findings.extend(found.map(Finding::from));
+                findings.extend(found.map(other));
             }
         }
         let kept = monitor.book().persistent(sample.kept_on_modules);
@@ -264,7 +293,7 @@ impl Inspector {
                     tensors: 1,
                     ..Diagnosis::default()
                 };
-                Some(found.into())
+                Some(other(found))
             }));
         }
         monitor.book().mark = sample.mark;
@@ -272,6 +301,60 @@ impl Inspector {
             told: self.tell(monitor, now, line_of, findings)?,
             cleared,
         })
+    }
+
+    /// The tensors that become longer.
+    fn longer(&self, py: Python<'_>, monitor: &Monitor) -> PyResult<Vec<Finding>> {
+        let due = monitor.book().due_longer(monitor.min_bytes);
+        if due.is_empty() {
+            return Ok(Vec::new());
+        }
+        let names: Vec<Name> = due.iter().map(|(_, name, _)| *name).collect();
+        let found = self.diagnose_longer(py, &names)?.into_iter().zip(due);
+        let found = found.filter_map(|(found, (family, _, bytes))| {
+            Some(Finding {
+                diagnosis: Diagnosis { bytes, ..found? },
+                from: Origin::Longer(family),
+            })
+        });
+        Ok(found.collect())
+    }
+
+    /// The containers that accumulate arrays, which the collector does not know.
+    fn containers_of_arrays(
+        &self,
+        py: Python<'_>,
+        monitor: &Monitor,
+        sample: &Sample<'_>,
+    ) -> PyResult<Vec<Finding>> {
+        let due = monitor.book().due_containers();
+        let mut full = Vec::new();
+        for (container, _) in &sample.containers {
+            let address = container.as_ptr() as usize;
+            if due.contains(&address)
+                && let Some(arrays) = self.arrays_in(container, &monitor.devices)?
+                && arrays.1 as f64 >= monitor.min_bytes
+            {
+                full.push((address, arrays));
+            }
+        }
+        if full.is_empty() {
+            return Ok(Vec::new());
+        }
+        let last: Vec<_> = full.iter().map(|(at, arrays)| (*at, arrays.2.clone())).collect();
+        let found = self.diagnose_arrays(py, &last)?.into_iter().zip(full);
+        let found = found.filter_map(|(found, (address, (count, bytes, _)))| {
+            let diagnosis = Diagnosis {
+                tensors: count,
+                bytes,
+                ..found?
+            };
+            Some(Finding {
+                diagnosis,
+                from: Origin::Arrays(address),
+            })
+        });
+        Ok(found.collect())
     }
 
     /// Those of some findings that were not told before.
@@ -334,14 +417,79 @@ impl Book {
     /// The bytes that an owner keeps of what came since the warm-up, and how many of these no tensor of
     /// Python's shows.
     fn explained(&self, told: &Told) -> (u64, u64) {
-        let group = told.group.as_ref().and_then(|key| self.groups.groups.get(key));
-        let owned = group.map_or(0.0, |group| told.share * group.came() as f64);
-        ((owned * told.bytes) as u64, (owned * told.hidden) as u64)
+        match &told.followed {
+            Followed::Group {
+                share,
+                bytes,
+                hidden,
+                ..
+            } => {
+                let group = self.group_of(&told.followed);
+                let owned = group.map_or(0.0, |group| share * group.came() as f64);
+                ((owned * bytes) as u64, (owned * hidden) as u64)
+            }
+            Followed::Longer(family) => (self.lengths.get(family).map_or(0, Line::grown), 0),
+            Followed::Arrays(address, bytes) => {
+                let line = self.containers.get(address);
+                let added = line.map_or(0, |line| line.length - line.first_length);
+                let bytes = (added as f64 * bytes) as u64;
+                (bytes, bytes)
+            }
+            Followed::Not => (0, 0),
+        }
+    }
+
+    fn group_of(&self, followed: &Followed) -> Option<&Group<Name>> {
+        match followed {
+            Followed::Group { key, .. } => self.groups.groups.get(key),
+            _ => None,
+        }
+    }
+
+    /// The tensors that have become longer, each with its family and by how many bytes.
+    fn due_longer(&mut self, min_bytes: f64) -> Vec<(u64, Name, u64)> {
+        let told = &mut self.told_longer;
+        let found = self.lengths.growing(min_bytes).into_iter();
+        let found = found.filter(|(family, _)| told.insert(**family));
+        found.map(|(&family, line)| (family, line.name, line.grown())).collect()
+    }
+
+    /// The containers that have become longer, but not those that were looked at a short while ago.
+    fn due_containers(&mut self) -> FxHashSet<usize> {
+        let number = self.groups.steps.len();
+        let looked = &mut self.looked_into;
+        let found = self.containers.growing(0.0).into_iter();
+        let due = found.filter(|(address, _)| {
+            let last = looked.get(*address).copied();
+            let is_due = last.is_none_or(|last| number - last >= WINDOW.max(last / AGAIN));
+            if is_due {
+                looked.insert(**address, number);
+            }
+            is_due
+        });
+        due.map(|(&address, _)| address).collect()
+    }
+
+    /// Follows what becomes longer: the tensors that are large enough by now to grow by as much, and containers.
+    fn follow_lengths(&mut self, sample: &Sample<'_>, now: Moment, min_bytes: f64) {
+        let large = sample.pieces.iter().filter(|it| it.bytes as f64 * SMALL_PART >= min_bytes);
+        let tensors = large.flat_map(|it| {
+            (0..it.shape.len()).map(|dimension| {
+                let family = family(&it.device, &it.dtype, &it.shape, dimension);
+                (family, it.name, it.shape[dimension], it.bytes)
+            })
+        });
+        self.lengths.add(now.step, tensors);
+        let containers = sample.containers.iter().map(|(container, length)| {
+            let address = container.as_ptr() as usize;
+            (address, address, *length, *length)
+        });
+        self.containers.add(now.step, containers);
     }
 
     /// Takes note of a sample. The groups that grow, each with some of its youngest members, but not those
     /// that were looked at a short while ago.
-    fn add(&mut self, sample: &Sample, now: Moment, min_bytes: f64) -> Vec<(Due, Members)> {
+    fn add(&mut self, sample: &Sample<'_>, now: Moment, min_bytes: f64) -> Vec<(Due, Members)> {
         self.allocated.push(now.allocated);
         let pieces = sample.pieces.iter().map(|it| {
             let key = (it.kind, it.device.clone(), it.dtype.clone());
@@ -352,6 +500,7 @@ impl Book {
             (key, (address, 0), 0)
         });
         self.groups.add(now.step, pieces.chain(functions));
+        self.follow_lengths(sample, now, min_bytes);
         let number = self.groups.steps.len();
         let mut due = Vec::new();
         for (key, group, growing) in self.groups.growing() {
@@ -374,10 +523,17 @@ impl Book {
     fn clear(&mut self) -> Vec<Growth> {
         let mut cleared = Vec::new();
         for told in self.told.iter_mut().filter(|told| !told.is_cleared) {
-            let group = told.group.as_ref().and_then(|key| self.groups.groups.get(key));
-            let Some(group) = group else { continue };
-            let left = group.alive_of(&told.members) as f64;
-            if left <= (1.0 - GIVEN_BACK) * told.members.len() as f64 {
+            let has_fallen = match &told.followed {
+                Followed::Group { key, members, .. } => {
+                    let group = self.groups.groups.get(key);
+                    let left = group.map_or(0, |group| group.alive_of(members)) as f64;
+                    left <= (1.0 - GIVEN_BACK) * members.len() as f64
+                }
+                Followed::Longer(family) => self.lengths.get(family).is_none(),
+                Followed::Arrays(address, _) => self.containers.get(address).is_none(),
+                Followed::Not => false,
+            };
+            if has_fallen {
                 told.is_cleared = true;
                 cleared.push(told.growth.clone());
             }
@@ -387,7 +543,7 @@ impl Book {
 
     /// The tensors with graphs if these reach further back at each sample, each with whether it may be a
     /// state that is carried from step to step.
-    fn states_that_grow(&mut self, sample: &Sample) -> Option<Vec<(Name, bool)>> {
+    fn states_that_grow(&mut self, sample: &Sample<'_>) -> Option<Vec<(Name, bool)>> {
         let older = sample.older?;
         let crossed: FxHashSet<u64> = sample.crossed.iter().copied().collect();
         let states: FxHashSet<Vec<u64>> = std::mem::take(&mut self.roots)
@@ -436,20 +592,23 @@ impl Book {
     }
 
     fn tell(&mut self, now: Moment, found: Finding, line: Option<String>) -> Growth {
-        let Finding { diagnosis, group } = found;
+        let Finding { diagnosis, from } = found;
         let pattern = diagnosis.pattern;
         let tensors = diagnosis.tensors as u64;
-        let (steps, came) = match &group {
-            Some(due) => {
-                let group = self.groups.groups.get(&due.key);
+        let since = |line: Option<&Line<_>>| now.step - line.map_or(0, |line| line.first_step);
+        let (steps, rate) = match &from {
+            Origin::Group(due) => {
                 let steps = self.groups.steps_since(diagnosis.ages, due.length);
-                (steps, group.map_or(1, |group| group.came().max(1)))
+                (steps, diagnosis.bytes)
             }
-            None => (now.every, 1),
-        };
-        let rate = match group {
-            Some(_) => diagnosis.bytes,
-            None => diagnosis.bytes_per_sample,
+            Origin::Longer(family) => (since(self.lengths.get(family)), diagnosis.bytes),
+            Origin::Arrays(address) => {
+                let line = self.containers.get(address);
+                let steps = line.map_or(1, |line| now.step - line.first_step);
+                let added = line.map_or(0, |line| line.length - line.first_length);
+                (steps, added * diagnosis.bytes / tensors.max(1))
+            }
+            Origin::Other => (now.every, diagnosis.bytes_per_sample),
         };
         let growth = Growth {
             pattern: pattern.name.to_owned(),
@@ -459,7 +618,7 @@ impl Book {
             step: now.step,
             tensors,
             bytes: diagnosis.bytes,
-            bytes_per_step: rate as f64 / steps as f64,
+            bytes_per_step: rate as f64 / steps.max(1) as f64,
             example: diagnosis.example,
             allocated_at: line.or(diagnosis.site),
             samples: self.groups.steps.len() as u64,
@@ -468,11 +627,22 @@ impl Book {
         self.told.push(Told {
             growth: growth.clone(),
             keeps_graphs: pattern.keeps_graphs,
-            share: tensors as f64 / came as f64,
-            bytes: diagnosis.bytes as f64 * each,
-            hidden: diagnosis.hidden as f64 * each,
-            members: diagnosis.members.into_iter().take(FOLLOWED).collect(),
-            group: group.map(|due| due.key),
+            followed: match from {
+                Origin::Group(due) => {
+                    let group = self.groups.groups.get(&due.key);
+                    let came = group.map_or(1, |group| group.came().max(1));
+                    Followed::Group {
+                        key: due.key,
+                        members: diagnosis.members.into_iter().take(FOLLOWED).collect(),
+                        share: tensors as f64 / came as f64,
+                        bytes: diagnosis.bytes as f64 * each,
+                        hidden: diagnosis.hidden as f64 * each,
+                    }
+                }
+                Origin::Longer(family) => Followed::Longer(family),
+                Origin::Arrays(address) => Followed::Arrays(address, diagnosis.bytes as f64 * each),
+                Origin::Other => Followed::Not,
+            },
             is_cleared: false,
         });
         growth

@@ -13,6 +13,8 @@ mod claims;
 #[cfg(feature = "python")]
 mod classes;
 #[cfg(feature = "python")]
+mod clearing;
+#[cfg(feature = "python")]
 mod describe;
 #[cfg(feature = "python")]
 mod evidence;
@@ -43,12 +45,16 @@ pub use object::{
 pub(crate) use {
     allocated::AllocationTraces,
     classes::{Classes, class_name},
-    describe::describe,
+    clearing::function_clears_gradients,
+    describe::{deque_length, describe},
     evidence::Wanted,
     globals::globals_used,
     live::{Ask, LiveObjects, NotTaken},
     makers::Makers,
     names::name_references,
-    running::{RunningFrame, is_in_package, running_frames, thread_names, who_passes_argument},
+    running::{
+        RunningFrame, is_in_package, running_code_clears_gradients, running_frames, thread_names,
+        who_passes_argument,
+    },
     snapshot::capture,
 };

@@ -3,6 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
+use super::clearing::clears_gradients;
 use super::globals::{globals_named, passes_argument};
 use super::places::{code_place, frame_facts, function_code, qualname};
 use super::{Place, is_library_file};
@@ -142,6 +143,28 @@ pub fn who_passes_argument(
             frame = builtins.frame_back.get(&current);
         }
         found.is_none()
+    });
+    found
+}
+
+/// True if the code of a running function, or of one within it, may clear gradients.
+pub fn running_code_clears_gradients(
+    py: Python<'_>,
+    builtins: &Builtins,
+    current_frames: &Py<PyAny>,
+) -> bool {
+    let Ok(by_thread) = current_frames.bind(py).call0() else {
+        return true;
+    };
+    let mut found = false;
+    dict_items(&by_thread, &mut |_, top| {
+        let mut frame = Some(top.clone());
+        while let (Some(current), false) = (frame.take(), found) {
+            let code = code_of_frame(builtins, &current);
+            found = code.is_some_and(|code| clears_gradients(builtins, &code));
+            frame = builtins.frame_back.get(&current);
+        }
+        !found
     });
     found
 }

@@ -15,8 +15,10 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 /// What the first so many samples see, such as optimizer state, is no growth.
 pub const WARM_UP: usize = 2;
-/// So many intervals are looked at.
+/// So many intervals between one sample and the next are looked at.
 pub const WINDOW: usize = 10;
+/// So many longer intervals are.
+const LONGER: usize = 8;
 /// So many samples it takes to tell anything.
 pub const NEEDED: usize = WARM_UP + WINDOW + 1;
 /// The lengths of the intervals, in samples.
@@ -132,15 +134,13 @@ impl<K: Ord + Clone, N: Copy + Eq + Hash> Cohorts<K, N> {
     /// The numbers of the samples at which the members of a window were first seen.
     fn window(&self, length: usize) -> RangeInclusive<usize> {
         let last = self.steps.len().saturating_sub(2);
-        (last + 1).saturating_sub(WINDOW * length).max(WARM_UP)..=last
+        (last + 1).saturating_sub(intervals(length) * length).max(WARM_UP)..=last
     }
 
     fn grows(&self, group: &Group<N>) -> Option<Growing> {
-        let possible = LENGTHS
-            .iter()
-            .take_while(|&length| self.steps.len() > WARM_UP + WINDOW * length);
+        let is_known = |length: &usize| self.steps.len() > WARM_UP + intervals(*length) * length;
         let mut born: Option<Vec<bool>> = None;
-        for &length in possible {
+        for length in LENGTHS.into_iter().filter(is_known).rev() {
             let steps: Vec<u64> = self.intervals(length).map(|it| self.steps[*it.end()]).collect();
             let lowest = |of: fn(&(u64, u64)) -> u64| -> Vec<u64> {
                 self.intervals(length)
@@ -162,7 +162,7 @@ impl<K: Ord + Clone, N: Copy + Eq + Hash> Cohorts<K, N> {
                 .filter(|&at| born[at])
                 .map(|at| (window.end() - at) / length)
                 .collect();
-            if ages.len() as f64 >= MOST * WINDOW as f64 {
+            if ages.len() as f64 >= MOST * intervals(length) as f64 {
                 let grown = |values: &[u64]| values.last()?.checked_sub(*values.first()?);
                 return Some(Growing {
                     length,
@@ -176,11 +176,16 @@ impl<K: Ord + Clone, N: Copy + Eq + Hash> Cohorts<K, N> {
     /// The samples of each interval of the window, and of the one before it.
     fn intervals(&self, length: usize) -> impl Iterator<Item = RangeInclusive<usize>> {
         let last = self.steps.len() - 1;
-        (0..=WINDOW).rev().map(move |back| {
+        (0..=intervals(length)).rev().map(move |back| {
             let end = last - back * length;
             (end + 1).saturating_sub(length).max(WARM_UP.min(end))..=end
         })
     }
+}
+
+/// How many intervals of a length are looked at.
+fn intervals(length: usize) -> usize {
+    if length == 1 { WINDOW } else { LONGER }
 }
 
 /// True if values of the last samples rise most of the time, and in the later half about as much as before;

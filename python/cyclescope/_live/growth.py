@@ -20,7 +20,7 @@ from cyclescope._settings import check_every, settings
 MAX_SHARE = 0.02
 """The part of the program's time that samples may take."""
 
-FIRST_SAMPLES = 16
+FIRST_SAMPLES = 32
 FIRST_SECONDS = 1.0
 """So many samples are taken at the asked interval, up to so many seconds of them: a program of 200
 short steps is to be told of its leak as well."""
@@ -69,7 +69,7 @@ class LeakMonitor:
         devices: Which memory to check; see :func:`warn_tensor_cycles`.
         min_bytes: Minimum growth of a group of tensors without graphs, in bytes.
         max_share: Fraction of the program's time that samples may take. While they take more, the
-            monitor samples less often, up to 16 times, except for the first 16 samples.
+            monitor samples less often, up to 16 times, except for the first 32 samples.
         redact: See :func:`warn_tensor_cycles`.
 
     Raises:
