@@ -5,6 +5,7 @@ use rustc_hash::FxHashSet;
 use super::Inspector;
 use super::holding::Reaching;
 use super::live::Live;
+use crate::cpython::{dict_items, find_item};
 use crate::graph::ShortestPaths;
 
 /// How many references a keeper may be away.
@@ -123,6 +124,15 @@ impl Live<'_> {
         }
         let node = *common.last().filter(|&&node| self.can_hold(inspector, node))?;
         Some(open.close(node, left))
+    }
+
+    /// The dictionary of variables that a frame refers to as its namespace.
+    pub(super) fn variables_of_module(&self, frame: u32) -> Option<u32> {
+        let mut targets = self.graph().targets(frame).iter().copied();
+        targets.find(|&target| {
+            let object = self.object(target);
+            object.is_some_and(|it| find_item("__builtins__", |f| dict_items(&it, f)).is_some())
+        })
     }
 
     /// The memory that no root reaches without some objects, by index in [`Live::buffers`]; none if that is not

@@ -24,7 +24,8 @@ const PERSISTENT: u32 = 3;
 const FOLLOWED: usize = 256;
 /// Who has given back this part of them has cleared the suspicion.
 const GIVEN_BACK: f64 = 0.5;
-/// A group is diagnosed again when there are more samples by this part.
+/// A group is diagnosed again when there are more samples by this part, or twice as many if its growth was
+/// told.
 const AGAIN: usize = 4;
 
 /// Tensors are followed for their length if so many times their bytes are enough to be told.
@@ -86,6 +87,15 @@ struct Told {
     followed: Followed,
     /// It has given back most of what was told.
     is_cleared: bool,
+}
+
+impl Told {
+    fn group(&self) -> Option<&Key> {
+        match &self.followed {
+            Followed::Group { key, .. } if !self.is_cleared => Some(key),
+            _ => None,
+        }
+    }
 }
 
 /// By what it is seen whether what was told goes on.
@@ -503,9 +513,12 @@ impl Book {
         self.follow_lengths(sample, now, min_bytes);
         let number = self.groups.steps.len();
         let mut due = Vec::new();
+        let told: FxHashSet<&Key> = self.told.iter().filter_map(Told::group).collect();
         for (key, group, growing) in self.groups.growing() {
+            // What is told already is mostly what grows.
+            let again = if told.contains(key) { 1 } else { AGAIN };
             let last = self.looked_at.get(key);
-            if last.is_some_and(|last| number - last < WINDOW.max(last / AGAIN)) {
+            if last.is_some_and(|last| number - last < WINDOW.max(last / again)) {
                 continue;
             }
             let is_any_size = matches!(key.0, GroupKind::Graph | GroupKind::Function);

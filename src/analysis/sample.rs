@@ -11,7 +11,7 @@ use super::Inspector;
 use super::busy::busy;
 use super::growth::{Diagnosis, GroupKind, Name, example_of, parameters_in};
 use super::purpose::Classes;
-use crate::capture::{deque_length, function_clears_gradients, running_code_clears_gradients};
+use crate::capture::{deque_length, may_clear_gradients};
 use crate::cpython::{ObjectKind, Verdict, dict_items, text_of};
 use crate::device::{
     Autograd, DeviceBuffer, DeviceSelection, Frameworks, attributes_of, autograd_sequence_now,
@@ -381,7 +381,7 @@ impl Inspector {
         let and_what = match uncleared {
             Uncleared::AddedToOnly => "and nothing else done to it",
             Uncleared::Perhaps if self.some_code_clears_gradients(py)? => return Ok(None),
-            Uncleared::Perhaps => "and no code of the program clears gradients",
+            Uncleared::Perhaps => "and nothing that the running code calls clears gradients",
         };
         let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
         let mut seen: FxHashSet<usize> = FxHashSet::default();
@@ -416,17 +416,13 @@ impl Inspector {
         }))
     }
 
-    /// True if some function, or code that runs, may clear gradients; PyTorch's own functions do if called.
     fn some_code_clears_gradients(&self, py: Python<'_>) -> PyResult<bool> {
-        if running_code_clears_gradients(py, &self.builtins, &self.current_frames) {
-            return Ok(true);
-        }
         let listed = self.gc.listed(py, None)?;
-        let clears = |function: &Bound<'_, PyAny>| function_clears_gradients(&self.builtins, function);
         let frozen = self.gc.frozen(py).into_iter();
         // SAFETY: attached; what is frozen is alive.
-        let mut frozen = frozen.map(|it| unsafe { Bound::from_borrowed_ptr(py, it) });
-        Ok(listed.iter().any(|it| clears(&it)) || frozen.any(|it| clears(&it)))
+        let frozen = frozen.map(|it| unsafe { Bound::from_borrowed_ptr(py, it) });
+        let all = listed.iter().chain(frozen);
+        Ok(may_clear_gradients(py, &self.builtins, &self.current_frames, all))
     }
 }
 

@@ -45,16 +45,13 @@ pub use object::{
 pub(crate) use {
     allocated::AllocationTraces,
     classes::{Classes, class_name},
-    clearing::function_clears_gradients,
+    clearing::may_clear_gradients,
     describe::{deque_length, describe},
     evidence::Wanted,
     globals::globals_used,
     live::{Ask, LiveObjects, NotTaken},
     makers::Makers,
     names::name_references,
-    running::{
-        RunningFrame, is_in_package, running_code_clears_gradients, running_frames, thread_names,
-        who_passes_argument,
-    },
+    running::{RunningFrame, is_in_package, running_frames, thread_names, who_passes_argument},
     snapshot::capture,
 };

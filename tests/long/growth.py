@@ -1,6 +1,6 @@
 """At which step each leak is told, and that no look-alike is: with the default settings.
 
-python tests/long/growth.py [STEPS ...]
+python tests/long/growth.py [STEPS ...] [NAME ...]
 
 Writes a table of all programs of ``tests/support/growing.py`` and exits with status 1 if one is
 wrong. Each runs in a process of its own.
@@ -63,10 +63,14 @@ def main() -> int:
     """Write the table."""
     wrong = 0
     context = multiprocessing.get_context("fork")
-    for steps in [int(each) for each in sys.argv[1:]] or STEPS:
+    given = sys.argv[1:]
+    names = [each for each in given if not each.isdigit()]
+    for steps in [int(each) for each in given if each.isdigit()] or STEPS:
         print(f"\n{steps} steps")
         for program in growing.all_programs():
             name = program.__name__
+            if names and name not in names:
+                continue
             with context.Pool(1) as pool:
                 told, left, cost = pool.apply(watch, (name, steps))
             verdict = judge(name, told, left)

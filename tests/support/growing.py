@@ -41,7 +41,7 @@ def train(net: torch.nn.Module, optimizer: torch.optim.Optimizer, size: int = 32
     """One step of training; the output."""
     optimizer.zero_grad()
     output: Tensor = net(torch.ones(size, WIDTH))
-    output.square().mean().backward()
+    output.square().mean().backward()  # type: ignore[no-untyped-call]
     optimizer.step()
     return output
 
@@ -76,7 +76,7 @@ def longer_past(steps: int, on_step: OnStep) -> None:
     """A tensor that is replaced by a longer one."""
     past = torch.zeros(0, 2048)
     for _ in range(steps):
-        past = torch.cat([past, torch.ones(2, 2048)])
+        past = torch.cat([past, torch.ones(1, 2048)])
         on_step()
 
 
@@ -88,7 +88,7 @@ class Decoder:
 
     def decode(self) -> None:
         """One token more."""
-        token = torch.ones(4, 1, 1024)
+        token = torch.ones(2, 1, 1024)
         self.keys = token if self.keys is None else torch.cat([self.keys, token], dim=1)
 
 
@@ -269,7 +269,7 @@ def truncated_backprop(steps: int, on_step: OnStep) -> None:
     for step in range(steps):
         state = cell(torch.ones(8, WIDTH), state)
         if step % 35 == 34:
-            state.sum().backward()  # type: ignore[no-untyped-call]
+            state.sum().backward()
             cell.zero_grad()
             state = state.detach()
         on_step()
@@ -402,6 +402,9 @@ LEAKS: dict[Program, tuple[str, str]] = {
     cloned_gradients: ("container-grows", "`grads`"),
 }
 """The pattern, and words of the owner that must be told first."""
+
+STEPS = {"outputs_of_epochs": 500}
+"""Programs that are told after more than 200 steps."""
 
 LOOK_ALIKES: list[Program] = [
     cleared_cache,

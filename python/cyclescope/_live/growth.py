@@ -20,10 +20,11 @@ from cyclescope._settings import check_every, settings
 MAX_SHARE = 0.02
 """The part of the program's time that samples may take."""
 
-FIRST_SAMPLES = 32
-FIRST_SECONDS = 1.0
-"""So many samples are taken at the asked interval, up to so many seconds of them: a program of 200
-short steps is to be told of its leak as well."""
+FIRST_SAMPLES = 16
+MORE_SAMPLES = 32
+MORE_SECONDS = 1.0
+"""So many samples are taken at the asked interval, and more of them if all took no longer: a program
+of 200 short steps is to be told of its leak as well."""
 
 RAREST = 16
 """Samples become rarer by this factor at most: a monitor that never samples finds nothing."""
@@ -69,7 +70,7 @@ class LeakMonitor:
         devices: Which memory to check; see :func:`warn_tensor_cycles`.
         min_bytes: Minimum growth of a group of tensors without graphs, in bytes.
         max_share: Fraction of the program's time that samples may take. While they take more, the
-            monitor samples less often, up to 16 times, except for the first 32 samples.
+            monitor samples less often, up to 16 times, but only after the first 16 samples.
         redact: See :func:`warn_tensor_cycles`.
 
     Raises:
@@ -234,7 +235,8 @@ class LeakMonitor:
         took, since = ended - started, ended - self._sampled_at
         self._seconds += took
         self._samples += 1
-        if self._samples > FIRST_SAMPLES or self._seconds > FIRST_SECONDS:
+        at_first = MORE_SAMPLES if self._seconds < MORE_SECONDS else FIRST_SAMPLES
+        if self._samples >= at_first:
             if took > self._max_share * since:
                 self.every = min(2 * self.every, RAREST * self._asked)
             elif took < self._max_share * since / 4:
