@@ -127,7 +127,9 @@ impl Inspector {
         let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
         let look = Look::new(self, &frameworks, &live);
         let found = containers.iter();
-        Ok(found.map(|(at, last)| look.diagnose_arrays(*at, last)).collect())
+        Ok(found
+            .map(|(at, last)| look.diagnose_arrays(*at, last))
+            .collect())
     }
 
     /// How many arrays a container holds, directly or in tuples, lists and dictionaries of its own; with their
@@ -333,7 +335,9 @@ impl<'a, 'py> Look<'a, 'py> {
     }
 
     fn diagnose(&self, kind: GroupKind, members: &[(Name, usize)]) -> Vec<Diagnosis> {
-        let found = members.iter().filter_map(|&(name, age)| Some((self.node(name)?, age, name)));
+        let found = members
+            .iter()
+            .filter_map(|&(name, age)| Some((self.node(name)?, age, name)));
         let found: Vec<(u32, usize, Name)> = found.collect();
         let aged: Vec<(u32, usize)> = found.iter().map(|&(node, age, _)| (node, age)).collect();
         let keepers = self.live.keepers(self.inspector, &self.ways, &aged);
@@ -389,9 +393,15 @@ impl<'a, 'py> Look<'a, 'py> {
 
     /// The bytes of some tensors' own storages, and all that only they keep.
     fn memory_of(&self, tensors: &[u32]) -> (u64, u64) {
-        let own: FxHashSet<usize> = tensors.iter().filter_map(|&it| self.live.memory_of(it)).collect();
+        let own: FxHashSet<usize> = tensors
+            .iter()
+            .filter_map(|&it| self.live.memory_of(it))
+            .collect();
         let mut kept: FxHashSet<usize> = own.clone();
-        kept.extend(self.live.memory_only_of(&self.ways, tensors.iter().copied()));
+        kept.extend(
+            self.live
+                .memory_only_of(&self.ways, tensors.iter().copied()),
+        );
         (self.bytes_of(&own), self.bytes_of(&kept))
     }
 
@@ -531,9 +541,15 @@ impl<'a, 'py> Look<'a, 'py> {
     /// True if all are values of what `state_dict` of a module returned, or of a copy of that. By their shapes
     /// they could be anything, such as copies of gradients.
     fn are_copies(&self, members: &[u32]) -> bool {
-        let members: Reaching = members.iter().copied().zip((0..).map(|at| vec![at])).collect();
+        let members: Reaching = members
+            .iter()
+            .copied()
+            .zip((0..).map(|at| vec![at]))
+            .collect();
         let holders = self.live.referrers(&self.ways, &members);
-        let of_states = holders.into_iter().filter(|(node, _)| self.is_state_of_module(*node));
+        let of_states = holders
+            .into_iter()
+            .filter(|(node, _)| self.is_state_of_module(*node));
         let found: FxHashSet<u32> = of_states.flat_map(|(_, of)| of).collect();
         found.len() == members.len()
     }

@@ -62,7 +62,11 @@ impl Live<'_> {
         paths: &ShortestPaths,
         members: &[(u32, usize)],
     ) -> Vec<Keeper> {
-        let mut reaching: Reaching = members.iter().map(|it| it.0).zip((0..).map(|at| vec![at])).collect();
+        let mut reaching: Reaching = members
+            .iter()
+            .map(|it| it.0)
+            .zip((0..).map(|at| vec![at]))
+            .collect();
         let mut seen: FxHashSet<u32> = reaching.keys().copied().collect();
         let mut open = Open {
             ages: members.iter().map(|it| it.1).collect(),
@@ -78,11 +82,13 @@ impl Live<'_> {
             if level == 0 {
                 let held: FxHashSet<u32> = above.values().flatten().copied().collect();
                 held.iter().for_each(|&at| open.is_open[at as usize] = true);
-                let ages: FxHashSet<usize> = held.iter().map(|&at| open.ages[at as usize]).collect();
+                let ages: FxHashSet<usize> =
+                    held.iter().map(|&at| open.ages[at as usize]).collect();
                 open.wanted = ((MOST * ages.len() as f64).ceil() as usize).max(FEW);
             }
             above.retain(|&node, _| self.can_hold(inspector, node));
-            let mut order: Vec<(u32, usize)> = above.iter().map(|(node, it)| (*node, it.len())).collect();
+            let mut order: Vec<(u32, usize)> =
+                above.iter().map(|(node, it)| (*node, it.len())).collect();
             order.sort_by_cached_key(|&(node, count)| {
                 (std::cmp::Reverse(count), paths.path_to(node).len(), node)
             });
@@ -112,7 +118,9 @@ impl Live<'_> {
         paths: &ShortestPaths,
         open: &mut Open<'_>,
     ) -> Option<Keeper> {
-        let left: Vec<usize> = (0..open.members.len()).filter(|&at| open.is_open[at]).collect();
+        let left: Vec<usize> = (0..open.members.len())
+            .filter(|&at| open.is_open[at])
+            .collect();
         if !open.are_of_most_ages(&left) {
             return None;
         }
@@ -122,7 +130,9 @@ impl Live<'_> {
             let same = common.iter().zip(&way).take_while(|(a, b)| a == b).count();
             common.truncate(same);
         }
-        let node = *common.last().filter(|&&node| self.can_hold(inspector, node))?;
+        let node = *common
+            .last()
+            .filter(|&&node| self.can_hold(inspector, node))?;
         Some(open.close(node, left))
     }
 

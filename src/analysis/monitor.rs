@@ -7,10 +7,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Inspector;
 use super::busy::busy;
-use super::growth::{Diagnosis, GroupKind, Name};
+use super::growth::{Diagnosis, GroupKind, Members, Name};
 use super::sample::{GradientWatch, KeptOnModule, Sample};
 use crate::device::DeviceSelection;
-use super::growth::Members;
 use crate::diagnose::cohorts::{Cohorts, Group, NEEDED, WARM_UP, WINDOW, has_grown};
 use crate::diagnose::growth::ACTIVATION_ON_MODULE;
 use crate::diagnose::lengths::{Lengths, Line, family};
@@ -237,7 +236,12 @@ impl Inspector {
             return Ok(Vec::new());
         };
         let found = self.uncleared_gradients(py, uncleared)?;
-        self.tell(monitor, now, line_of, found.map(other).into_iter().collect())
+        self.tell(
+            monitor,
+            now,
+            line_of,
+            found.map(other).into_iter().collect(),
+        )
     }
 
     /// Takes a sample, and tells what grows and was not told before, and what has been given back.
@@ -351,7 +355,10 @@ impl Inspector {
         if full.is_empty() {
             return Ok(Vec::new());
         }
-        let last: Vec<_> = full.iter().map(|(at, arrays)| (*at, arrays.2.clone())).collect();
+        let last: Vec<_> = full
+            .iter()
+            .map(|(at, arrays)| (*at, arrays.2.clone()))
+            .collect();
         let found = self.diagnose_arrays(py, &last)?.into_iter().zip(full);
         let found = found.filter_map(|(found, (address, (count, bytes, _)))| {
             let diagnosis = Diagnosis {
@@ -461,7 +468,9 @@ impl Book {
         let told = &mut self.told_longer;
         let found = self.lengths.growing(min_bytes).into_iter();
         let found = found.filter(|(family, _)| told.insert(**family));
-        found.map(|(&family, line)| (family, line.name, line.grown())).collect()
+        found
+            .map(|(&family, line)| (family, line.name, line.grown()))
+            .collect()
     }
 
     /// The containers that have become longer, but not those that were looked at a short while ago.
@@ -482,7 +491,10 @@ impl Book {
 
     /// Follows what becomes longer: the tensors that are large enough by now to grow by as much, and containers.
     fn follow_lengths(&mut self, sample: &Sample<'_>, now: Moment, min_bytes: f64) {
-        let large = sample.pieces.iter().filter(|it| it.bytes as f64 * SMALL_PART >= min_bytes);
+        let large = sample
+            .pieces
+            .iter()
+            .filter(|it| it.bytes as f64 * SMALL_PART >= min_bytes);
         let tensors = large.flat_map(|it| {
             (0..it.shape.len()).map(|dimension| {
                 let family = family(&it.device, &it.dtype, &it.shape, dimension);

@@ -11,7 +11,7 @@ use super::Inspector;
 use super::busy::busy;
 use super::growth::{Diagnosis, GroupKind, Name, example_of, parameters_in};
 use super::purpose::Classes;
-use crate::capture::{deque_length, may_clear_gradients};
+use crate::capture::may_clear_gradients;
 use crate::cpython::{ObjectKind, Verdict, dict_items, text_of};
 use crate::device::{
     Autograd, DeviceBuffer, DeviceSelection, Frameworks, attributes_of, autograd_sequence_now,
@@ -198,13 +198,22 @@ impl Inspector {
             // SAFETY: attached; the object and its type are alive.
             let ty = unsafe { ffi::Py_TYPE(object) };
             let known = kinds.get(&(ty as usize)).copied();
-            if let Some(Kind::Other) = known {
-                return;
+            match known {
+                Some(Kind::Other) => return,
+                // Most objects are containers, and most of these are small.
+                // SAFETY: attached; the object is of this kind and alive.
+                Some(Kind::Container(kind)) if unsafe { self.length_of(kind, object) } < MANY => {
+                    return;
+                }
+                _ => {}
             }
             // SAFETY: attached; the object is alive.
             let object = unsafe { Bound::from_borrowed_ptr(py, object) };
             let kind = known.unwrap_or_else(|| {
-                let kind = self.kind_of_torch(frameworks, &classes, &object);
+                let kind = match self.kind_of_torch(frameworks, &classes, &object) {
+                    Kind::Container(_) if !with_containers => Kind::Other,
+                    kind => kind,
+                };
                 kinds.insert(ty as usize, kind);
                 kind
             });
@@ -213,8 +222,9 @@ impl Inspector {
                 Kind::Module => found.modules.push(object),
                 Kind::Function => found.functions.push(object.as_ptr() as usize),
                 Kind::Container(kind) => {
-                    let length = self.length_of(kind, &object);
-                    if with_containers && length >= MANY {
+                    // SAFETY: attached; the object is of this kind and alive.
+                    let length = unsafe { self.length_of(kind, object.as_ptr()) };
+                    if length >= MANY {
                         found.containers.push((object, length));
                     }
                 }
@@ -257,16 +267,17 @@ impl Inspector {
         }
     }
 
-    /// How many items a container has, read from what its built-in class says.
-    fn length_of(&self, kind: ObjectKind, container: &Bound<'_, PyAny>) -> u64 {
-        if kind == ObjectKind::Deque {
-            return deque_length(&self.builtins, container) as u64;
-        }
-        // SAFETY: attached; the object is of this kind or derived from it, and is alive.
+    /// How many items a container has, as its built-in class counts them.
+    ///
+    /// # Safety
+    /// Attached, and the container is an object of this kind and alive.
+    unsafe fn length_of(&self, kind: ObjectKind, container: *mut ffi::PyObject) -> u64 {
+        // SAFETY: by this function's contract; none of these runs code of the program.
         let length = unsafe {
             match kind {
-                ObjectKind::List => ffi::PyList_Size(container.as_ptr()),
-                _ => ffi::PyDict_Size(container.as_ptr()),
+                ObjectKind::List => ffi::PyList_Size(container),
+                ObjectKind::Deque => (self.builtins.deque_length)(container),
+                _ => ffi::PyDict_Size(container),
             }
         };
         u64::try_from(length).unwrap_or_default()
@@ -422,7 +433,12 @@ impl Inspector {
         // SAFETY: attached; what is frozen is alive.
         let frozen = frozen.map(|it| unsafe { Bound::from_borrowed_ptr(py, it) });
         let all = listed.iter().chain(frozen);
-        Ok(may_clear_gradients(py, &self.builtins, &self.current_frames, all))
+        Ok(may_clear_gradients(
+            py,
+            &self.builtins,
+            &self.current_frames,
+            all,
+        ))
     }
 }
 

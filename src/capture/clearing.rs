@@ -46,7 +46,10 @@ pub fn may_clear_gradients<'py>(
     for function in functions {
         if let Some(code) = function_code(builtins, &function).and_then(known) {
             let full = qualname(&builtins.function_qualname, &function);
-            by_name.entry(called_by(&full).to_owned()).or_default().push(code);
+            by_name
+                .entry(called_by(&full).to_owned())
+                .or_default()
+                .push(code);
         }
     }
     let running = running_codes(py, builtins, current_frames).into_iter();
@@ -131,8 +134,14 @@ mod tests {
         for (file, whose) in [
             ("/home/me/train.py", From::Program),
             ("<ipython-input-1>", From::Program),
-            ("/v/lib/python3.12/site-packages/torch/optim/sgd.py", From::Library("torch")),
-            ("/v/lib/python3.12/site-packages/single.py", From::Library("single")),
+            (
+                "/v/lib/python3.12/site-packages/torch/optim/sgd.py",
+                From::Library("torch"),
+            ),
+            (
+                "/v/lib/python3.12/site-packages/single.py",
+                From::Library("single"),
+            ),
             ("/usr/lib/python3.12/threading.py", From::Interpreter),
         ] {
             assert_eq!(library_of(file), whose, "{file}");

@@ -196,7 +196,7 @@ fn container_size(
 }
 
 /// How many items a deque has, or an object of a subclass.
-pub fn deque_length(builtins: &Builtins, deque: &Bound<'_, PyAny>) -> usize {
+pub(super) fn deque_length(builtins: &Builtins, deque: &Bound<'_, PyAny>) -> usize {
     // SAFETY: attached; the function is that of the deque's own type, whatever a subclass says.
     let length = unsafe { (builtins.deque_length)(deque.as_ptr()) };
     usize::try_from(length).unwrap_or(0)

@@ -46,7 +46,7 @@ pub(crate) use {
     allocated::AllocationTraces,
     classes::{Classes, class_name},
     clearing::may_clear_gradients,
-    describe::{deque_length, describe},
+    describe::describe,
     evidence::Wanted,
     globals::globals_used,
     live::{Ask, LiveObjects, NotTaken},

@@ -134,14 +134,19 @@ impl<K: Ord + Clone, N: Copy + Eq + Hash> Cohorts<K, N> {
     /// The numbers of the samples at which the members of a window were first seen.
     fn window(&self, length: usize) -> RangeInclusive<usize> {
         let last = self.steps.len().saturating_sub(2);
-        (last + 1).saturating_sub(intervals(length) * length).max(WARM_UP)..=last
+        (last + 1)
+            .saturating_sub(intervals(length) * length)
+            .max(WARM_UP)..=last
     }
 
     fn grows(&self, group: &Group<N>) -> Option<Growing> {
         let is_known = |length: &usize| self.steps.len() > WARM_UP + intervals(*length) * length;
         let mut born: Option<Vec<bool>> = None;
         for length in LENGTHS.into_iter().filter(is_known).rev() {
-            let steps: Vec<u64> = self.intervals(length).map(|it| self.steps[*it.end()]).collect();
+            let steps: Vec<u64> = self
+                .intervals(length)
+                .map(|it| self.steps[*it.end()])
+                .collect();
             let lowest = |of: fn(&(u64, u64)) -> u64| -> Vec<u64> {
                 self.intervals(length)
                     .map(|it| group.totals[it].iter().map(of).min().unwrap_or_default())
@@ -238,7 +243,13 @@ mod tests {
     fn a_group_that_adds_in_each_interval_grows() {
         let grown = cohorts((1..=NEEDED as u32).map(|n| (0..n).collect()));
         let (_, group, growing) = grown.growing().next().expect("a group that grows");
-        assert_eq!(growing, Growing { length: 1, bytes: 10 });
+        assert_eq!(
+            growing,
+            Growing {
+                length: 1,
+                bytes: 10
+            }
+        );
         let survivors = grown.survivors(group, 1);
         assert_eq!(survivors[0], (NEEDED as u32 - 2, 0));
         assert_eq!(survivors.len(), WINDOW);
@@ -256,7 +267,10 @@ mod tests {
                 let so_far = cohorts((0..n).map(|n| sample(n).collect()));
                 so_far.growing().next().is_some()
             });
-            assert!(told.is_some_and(|n| n < 30 * every.max(5)), "{every}: {told:?}");
+            assert!(
+                told.is_some_and(|n| n < 30 * every.max(5)),
+                "{every}: {told:?}"
+            );
         }
     }
 
@@ -296,7 +310,11 @@ mod tests {
         for (name, samples) in cases {
             for end in 0..=samples.len() {
                 let so_far = cohorts(samples[..end].iter().cloned());
-                assert_eq!(so_far.growing().count(), usize::from(name == "given back" && end >= 13 && end <= 15), "{name} at {end}");
+                assert_eq!(
+                    so_far.growing().count(),
+                    usize::from(name == "given back" && end >= 13 && end <= 15),
+                    "{name} at {end}"
+                );
             }
         }
     }

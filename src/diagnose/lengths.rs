@@ -147,7 +147,10 @@ mod tests {
         assert_eq!(told((0..30).map(|n| 2 * n)), Some(WINDOW));
         assert_eq!(told((0..40).map(|n| n / 3)), Some(24));
         assert_eq!(told((0..40).map(|n| if n < 5 { 20 - n } else { n })), None);
-        assert_eq!(told((0..60).map(|n| if n < 5 { 20 - n } else { n })), Some(31));
+        assert_eq!(
+            told((0..60).map(|n| if n < 5 { 20 - n } else { n })),
+            Some(31)
+        );
     }
 
     #[test]

@@ -270,7 +270,10 @@ mod tests {
             };
             let found = judged(found, asked(), false);
             assert_eq!(found.verdict, verdict);
-            assert_eq!(found.advice.contains("Break the cycles"), verdict == "unclear");
+            assert_eq!(
+                found.advice.contains("Break the cycles"),
+                verdict == "unclear"
+            );
         }
     }
 

@@ -84,7 +84,9 @@ pub fn growth_headline(report: &GrowthReport) -> String {
     let mut left = 100.0;
     let mut parts = Vec::new();
     for found in report.found.iter().take(NAMED) {
-        let part = (100.0 * found.explains as f64 / grown as f64).round().min(left);
+        let part = (100.0 * found.explains as f64 / grown as f64)
+            .round()
+            .min(left);
         if part >= 1.0 {
             left -= part;
             let owner = found.growth.short_owner();
@@ -152,7 +154,10 @@ mod tests {
         report.samples = 20;
         report.all = vec![(10, 1, 1), (200, 2, 2)];
         report.since = 30;
-        assert_eq!(growth_headline(&report), "memory did not grow in 170 steps (20 samples)");
+        assert_eq!(
+            growth_headline(&report),
+            "memory did not grow in 170 steps (20 samples)"
+        );
         report.grown = 1000 << 10;
         assert_eq!(
             growth_headline(&report),

@@ -177,7 +177,7 @@ def _growth(parsed: argparse.Namespace) -> AutomaticSteps:
 def _tell_pages(
     parsed: argparse.Namespace, oom: cyclescope.OomWatch | None, growth: AutomaticSteps | None
 ) -> None:
-    """Say whether memory grew; write the growth page, and print where it and the post-mortems are."""
+    """Say whether memory grew, write its page, and print where it and the post-mortems are."""
     if growth is not None:
         print(f"cyclescope: growth: {growth.monitor.headline}", file=sys.stderr)
     if growth is not None and growth.found:

@@ -23,8 +23,8 @@ MAX_SHARE = 0.02
 FIRST_SAMPLES = 16
 MORE_SAMPLES = 32
 MORE_SECONDS = 1.0
-"""So many samples are taken at the asked interval, and more of them if all took no longer: a program
-of 200 short steps is to be told of its leak as well."""
+"""So many samples are taken at the asked interval, and more of them if all took no longer: a leak
+in a program of 200 short steps is to be told as well."""
 
 RAREST = 16
 """Samples become rarer by this factor at most: a monitor that never samples finds nothing."""

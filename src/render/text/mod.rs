@@ -14,10 +14,11 @@ mod retention;
 pub(super) use cycles::{body, occasion};
 pub use cycles::{colored_trace, one_line, trace};
 pub use diff::diff;
-pub use super::live_sentences::growth_headline;
 pub use growth::{grown, growth};
 pub use heap::{heap, table};
 pub use post_mortem::post_mortem;
 pub use processes::table_of_processes;
 pub(super) use processes::{mib, mib_of, process_name};
 pub use retention::retention;
+
+pub use super::live_sentences::growth_headline;

@@ -18,7 +18,10 @@ pub fn post_mortem(found: &PostMortem) -> String {
     if !found.advice.is_empty() {
         text += &format!("\n{}\n", found.advice);
     }
-    let is_first = found.cycles.as_ref().is_some_and(|it| it.would_fit == Some(true));
+    let is_first = found
+        .cycles
+        .as_ref()
+        .is_some_and(|it| it.would_fit == Some(true));
     if is_first {
         text += &cycles(found);
     }

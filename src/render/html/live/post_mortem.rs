@@ -43,7 +43,10 @@ pub fn post_mortem(
 
 fn body(found: &PostMortem, owners: Option<&Owners>, grew: Option<&GrowthReport>) -> Markup {
     // What they hold is what to free.
-    let is_first = found.cycles.as_ref().is_some_and(|it| it.would_fit == Some(true));
+    let is_first = found
+        .cycles
+        .as_ref()
+        .is_some_and(|it| it.would_fit == Some(true));
     html! {
         @if !found.advice.is_empty() {
             section.leak {
