@@ -338,7 +338,7 @@ mod tests {
                 let so_far = cohorts(samples[..end].iter().cloned());
                 assert_eq!(
                     so_far.growing().count(),
-                    usize::from(name == "given back" && end >= 13 && end <= 15),
+                    usize::from(name == "given back" && (13..=15).contains(&end)),
                     "{name} at {end}"
                 );
             }
