@@ -117,6 +117,11 @@ enum Followed {
     Not,
 }
 
+/// True if a line is gone, or another has taken its place since something was told.
+fn has_begun_since<N>(line: Option<&Line<N>>, told: &Told) -> bool {
+    line.is_none_or(|line| line.first_step >= told.growth.step)
+}
+
 /// Something to tell, and where it is from.
 struct Finding {
     diagnosis: Diagnosis,
@@ -554,8 +559,9 @@ impl Book {
                     let left = group.map_or(0, |group| group.alive_of(members)) as f64;
                     left <= (1.0 - GIVEN_BACK) * members.len() as f64
                 }
-                Followed::Longer(family) => self.lengths.get(family).is_none(),
-                Followed::Arrays(address, _) => self.containers.get(address).is_none(),
+                // A line begins anew when it becomes shorter.
+                Followed::Longer(family) => has_begun_since(self.lengths.get(family), told),
+                Followed::Arrays(address, _) => has_begun_since(self.containers.get(address), told),
                 Followed::Not => false,
             };
             if has_fallen {

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import cyclescope
@@ -315,6 +316,26 @@ def test_what_is_given_back_is_withdrawn(caplog: pytest.LogCaptureFixture) -> No
     assert "has released most of what was reported" in monitor.to_text()
     assert "has released most of what was reported" in monitor.to_html()
     assert [each["owner"] for each in json.loads(monitor.to_json())["cleared"]] == [told.owner]
+
+
+@pytest.mark.parametrize("kind", ["tensor", "arrays"])
+def test_what_becomes_shorter_is_withdrawn(kind: str) -> None:
+    past = torch.zeros(1, 4)
+    arrays: list[object] = []
+    with cyclescope.LeakMonitor(
+        every=1, devices="any", min_bytes=0, max_share=float("inf")
+    ) as monitor:
+        for step in range(60):
+            if step == 40:
+                assert len(monitor.found) == 1
+                past = torch.zeros(1, 4)
+                arrays.clear()
+            if kind == "tensor":
+                past = torch.cat([past, torch.zeros(1, 4)])
+            else:
+                arrays.append(np.ones(64))
+            monitor.step()
+    assert monitor.found == []
 
 
 def test_each_of_several_owners_is_told() -> None:
