@@ -340,21 +340,21 @@ impl<'a, 'py> Look<'a, 'py> {
             .filter_map(|&(name, age)| Some((self.node(name)?, age, name)));
         let found: Vec<(u32, usize, Name)> = found.collect();
         let aged: Vec<(u32, usize)> = found.iter().map(|&(node, age, _)| (node, age)).collect();
-        let keepers = self.live.keepers(self.inspector, &self.ways, &aged);
-        let mut all: Vec<Diagnosis> = keepers
+        let accumulators = self.live.accumulators(self.inspector, &self.ways, &aged);
+        let mut all: Vec<Diagnosis> = accumulators
             .iter()
-            .filter(|keeper| !self.is_bounded(keeper.node))
-            .map(|keeper| {
-                let nodes: Vec<u32> = keeper.members.iter().map(|&at| aged[at].0).collect();
+            .filter(|accumulator| !self.is_bounded(accumulator.node))
+            .map(|accumulator| {
+                let nodes: Vec<u32> = accumulator.members.iter().map(|&at| aged[at].0).collect();
                 let (seen, kept) = self.memory_of(&nodes);
-                let ages = keeper.members.iter().map(|&at| aged[at].1).max();
+                let ages = accumulator.members.iter().map(|&at| aged[at].1).max();
                 Diagnosis {
                     tensors: nodes.len(),
-                    members: keeper.members.iter().map(|&at| found[at].2).collect(),
+                    members: accumulator.members.iter().map(|&at| found[at].2).collect(),
                     ages: ages.unwrap_or_default(),
                     bytes: kept,
                     hidden: kept.saturating_sub(seen),
-                    ..self.diagnose_keeper(kind, keeper.node, &nodes)
+                    ..self.diagnose_accumulator(kind, accumulator.node, &nodes)
                 }
             })
             .collect();
@@ -406,13 +406,18 @@ impl<'a, 'py> Look<'a, 'py> {
     }
 
     /// As what an object keeps tensors, the youngest of which are the first.
-    fn diagnose_keeper(&self, kind: GroupKind, keeper: u32, members: &[u32]) -> Diagnosis {
-        let owner = self.owner(keeper);
+    fn diagnose_accumulator(
+        &self,
+        kind: GroupKind,
+        accumulator: u32,
+        members: &[u32],
+    ) -> Diagnosis {
+        let owner = self.owner(accumulator);
         let about = |pattern| self.about(pattern, owner, members[0]);
         if kind == GroupKind::Function {
             return about(growth::GRAD_FN_KEPT);
         }
-        if let Some(hook) = self.module_whose_hook_fills(keeper) {
+        if let Some(hook) = self.module_whose_hook_fills(accumulator) {
             let found = about(growth::ACTIVATIONS_KEPT_BY_HOOK);
             return Diagnosis { hook, ..found };
         }

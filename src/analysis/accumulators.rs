@@ -1,4 +1,4 @@
-//! What keeps objects that were made over many steps: the containers to which each step adds some.
+//! The containers that keep what was made over many steps: each step adds some to them.
 
 use rustc_hash::FxHashSet;
 
@@ -8,15 +8,15 @@ use super::live::Live;
 use crate::cpython::{dict_items, find_item};
 use crate::graph::ShortestPaths;
 
-/// How many references a keeper may be away.
+/// How many references a accumulator may be away.
 const LEVELS: usize = 8;
-/// The part of the ages of which a keeper must have some.
+/// The part of the ages of which a accumulator must have some.
 const MOST: f64 = 0.6;
 /// Fewer ages than these are no growth.
 const FEW: usize = 3;
 
 /// An object that keeps members of most ages.
-pub(super) struct Keeper {
+pub(super) struct Accumulator {
     pub node: u32,
     /// Those members, by position.
     pub members: Vec<usize>,
@@ -43,11 +43,11 @@ impl Open<'_> {
         ages.len() >= self.wanted
     }
 
-    fn close(&mut self, node: u32, members: Vec<usize>) -> Keeper {
+    fn close(&mut self, node: u32, members: Vec<usize>) -> Accumulator {
         for &at in &members {
             self.is_open[at] = false;
         }
-        Keeper { node, members }
+        Accumulator { node, members }
     }
 }
 
@@ -56,12 +56,12 @@ impl Live<'_> {
     ///
     /// What one step makes belongs together: a list in which a step puts its results does not grow, but the
     /// list of these lists does. Members that C++ alone holds are nobody's.
-    pub(super) fn keepers(
+    pub(super) fn accumulators(
         &self,
         inspector: &Inspector,
         paths: &ShortestPaths,
         members: &[(u32, usize)],
-    ) -> Vec<Keeper> {
+    ) -> Vec<Accumulator> {
         let mut reaching: Reaching = members
             .iter()
             .map(|it| it.0)
@@ -74,7 +74,7 @@ impl Live<'_> {
             wanted: FEW,
             members,
         };
-        let mut keepers = Vec::new();
+        let mut accumulators = Vec::new();
         for level in 0..LEVELS {
             let mut above = self.referrers(paths, &reaching);
             above.retain(|node, _| !seen.contains(node));
@@ -95,7 +95,7 @@ impl Live<'_> {
             for (node, _) in order {
                 let kept = open.of(&above[&node]);
                 if open.are_of_most_ages(&kept) {
-                    keepers.push(open.close(node, kept));
+                    accumulators.push(open.close(node, kept));
                 }
             }
             reaching = above;
@@ -104,11 +104,11 @@ impl Live<'_> {
                 !it.is_empty()
             });
             if reaching.is_empty() {
-                return keepers;
+                return accumulators;
             }
         }
-        keepers.extend(self.common_origin(inspector, paths, &mut open));
-        keepers
+        accumulators.extend(self.common_origin(inspector, paths, &mut open));
+        accumulators
     }
 
     /// The last object on the way to all of the open members, such as the head of a chain.
@@ -117,7 +117,7 @@ impl Live<'_> {
         inspector: &Inspector,
         paths: &ShortestPaths,
         open: &mut Open<'_>,
-    ) -> Option<Keeper> {
+    ) -> Option<Accumulator> {
         let left: Vec<usize> = (0..open.members.len())
             .filter(|&at| open.is_open[at])
             .collect();
