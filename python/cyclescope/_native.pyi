@@ -83,7 +83,8 @@ class Growth:
     def pattern(self) -> str:
         """``kept-with-graph``, ``evaluation-with-graph``, ``graph-retained``,
         ``state-not-detached``, ``gradients-never-cleared``, ``activations-kept-by-hook``,
-        ``activation-on-module``, ``grad-fn-kept``, ``model-copies`` or ``container-grows``."""
+        ``activation-on-module``, ``grad-fn-kept``, ``model-copies``, ``tensor-grows`` or
+        ``container-grows``."""
     @property
     def owner(self) -> str:
         """Where the program keeps it, as :func:`cyclescope.why_alive` says it:
@@ -100,10 +101,11 @@ class Growth:
         """The step at which the growth was detected."""
     @property
     def tensors(self) -> int:
-        """Number of tensors of one device and dtype, all with or all without a graph."""
+        """Number of tensors of one device and dtype, all with or all without a graph, that were
+        added while it was watched."""
     @property
     def bytes(self) -> int:
-        """Bytes of their storages, without the memory that their graphs keep."""
+        """Bytes that only they keep: their storages, and what their autograd graphs keep."""
     @property
     def bytes_per_step(self) -> float:
         """Growth per step; for ``state-not-detached``, what the graph of one step keeps."""
@@ -113,6 +115,9 @@ class Growth:
     @property
     def allocated_at(self) -> str | None:
         """``file:line`` that allocated it, if ``tracemalloc`` or PyTorch's history recorded it."""
+    @property
+    def samples(self) -> int:
+        """Number of samples on which this rests."""
     def as_dict(self) -> dict[str, Any]:
         """The fields as a dictionary, for JSON."""
     def __eq__(self, other: object, /) -> bool: ...
@@ -126,6 +131,9 @@ class GrowthReport:
     @property
     def found(self) -> list[Growth]:
         """The groups, as they were when first told."""
+    @property
+    def headline(self) -> str:
+        """How much memory has grown, and what explains it, in one line."""
     @staticmethod
     def from_json(text: str) -> GrowthReport: ...
     def to_json(self) -> str: ...
@@ -141,8 +149,10 @@ class GrowthWatch:
     def found(self) -> list[Growth]: ...
     def step(self, step: int, every: int, line_of: _LineOf) -> list[Growth]:
         """Look at the gradients at the end of a step; returns what is new."""
-    def sample(self, step: int, every: int, allocated: int, line_of: _LineOf) -> list[Growth]:
-        """Take a sample; returns what is new."""
+    def sample(
+        self, step: int, every: int, allocated: int, line_of: _LineOf
+    ) -> tuple[list[Growth], list[Growth]]:
+        """Take a sample; returns what is new, and what has been given back since it was told."""
     def report(
         self,
         *,
@@ -152,6 +162,7 @@ class GrowthWatch:
         samples: int,
         seconds: float,
         share: float,
+        next_sample: int,
         notes: list[str],
     ) -> GrowthReport: ...
 

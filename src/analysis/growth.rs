@@ -5,16 +5,18 @@ use std::cmp::Reverse;
 
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Inspector;
 use super::busy::busy;
 use super::graphs::Graphs;
-use super::live::{Depth, Live};
+use super::holding::Reaching;
+use super::live::{Depth, Live, Root};
 use super::naming::Naming;
 use super::purpose::Classes;
 use crate::capture::{AllocationTraces, who_passes_argument};
-use crate::cpython::{dict_items, find_item, int_value, text_of};
+use crate::cpython::{ObjectKind, dict_items, find_item, int_value, items, text_of};
 use crate::device::{DeviceBuffer, DeviceSelection, Frameworks, attributes_of};
 use crate::diagnose::growth::{self, GrowthPattern};
 use crate::diagnose::in_function;
@@ -22,8 +24,8 @@ use crate::graph::{ShortestPaths, hide_unless_code};
 use crate::model::human_bytes;
 use crate::model::redact::shorten;
 
-/// Fewer members that Python holds than these are no pattern.
-const FEW: usize = 3;
+/// How many items of an item are looked at.
+const PARTS: usize = 16;
 /// How many autograd functions are walked behind one tensor.
 const MAX_FUNCTIONS: usize = 20_000;
 /// How many tensors may carry a state from step to step: the last ones that were made.
@@ -34,6 +36,9 @@ const LIKELY: usize = 8;
 /// A tensor or an autograd function at a sample: its address, and its memory's, which tells whether
 /// another has taken its place; 0 for a function.
 pub type Name = (usize, u64);
+
+/// Members of a group, each with the number of the interval in which it came, the youngest first.
+pub type Members = Vec<(Name, usize)>;
 
 /// What autograd does with the tensors of a group, or that they are none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -63,23 +68,28 @@ pub struct Diagnosis {
     pub bytes: u64,
     /// What the graph of one interval keeps.
     pub bytes_per_sample: u64,
-    /// How many there are, where that is known here.
+    /// How many there are.
     pub tensors: usize,
+    /// Those that are followed on, and of how many intervals they are.
+    pub members: FxHashSet<Name>,
+    pub ages: usize,
+    /// Bytes that Python's tensors do not show, since autograd alone keeps them.
+    pub hidden: u64,
     /// `file:line` that made the example, if `tracemalloc` was tracing.
     pub site: Option<String>,
 }
 
 impl Inspector {
-    /// What each of some groups is, given some of its members, the youngest first; `None` if only C++
-    /// holds it, such as an autograd graph.
+    /// What keeps the members of each of some groups, those that keep most memory first; none if only C++
+    /// holds them, such as an autograd graph.
     ///
     /// # Errors
     /// As [`Inspector::heap`].
     pub fn diagnose(
         &self,
         py: Python<'_>,
-        groups: &[(GroupKind, Vec<Name>)],
-    ) -> PyResult<Vec<Option<Diagnosis>>> {
+        groups: &[(GroupKind, Members)],
+    ) -> PyResult<Vec<Vec<Diagnosis>>> {
         let live = Live::take(self, py, None, Depth::Graphs)?;
         let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
         let look = Look::new(self, &frameworks, &live);
@@ -87,6 +97,73 @@ impl Inspector {
             .iter()
             .map(|(kind, members)| look.diagnose(*kind, members))
             .collect())
+    }
+
+    /// What is said of tensors that have become longer; `None` for what has gone or has no name.
+    ///
+    /// # Errors
+    /// As [`Inspector::heap`].
+    pub fn diagnose_longer(
+        &self,
+        py: Python<'_>,
+        tensors: &[Name],
+    ) -> PyResult<Vec<Option<Diagnosis>>> {
+        let live = Live::take(self, py, None, Depth::Graphs)?;
+        let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
+        let look = Look::new(self, &frameworks, &live);
+        Ok(tensors.iter().map(|&it| look.diagnose_longer(it)).collect())
+    }
+
+    /// What is said of containers of arrays, each with the last of these; `None` for what has gone.
+    ///
+    /// # Errors
+    /// As [`Inspector::heap`].
+    pub fn diagnose_arrays(
+        &self,
+        py: Python<'_>,
+        containers: &[(usize, DeviceBuffer)],
+    ) -> PyResult<Vec<Option<Diagnosis>>> {
+        let live = Live::take(self, py, None, Depth::Graphs)?;
+        let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
+        let look = Look::new(self, &frameworks, &live);
+        let found = containers.iter();
+        Ok(found
+            .map(|(at, last)| look.diagnose_arrays(*at, last))
+            .collect())
+    }
+
+    /// How many arrays a container holds, directly or in tuples, lists and dictionaries of its own; with their
+    /// bytes on some devices, and the last of them.
+    ///
+    /// # Errors
+    /// If the inspector is at work already.
+    pub fn arrays_in(
+        &self,
+        container: &Bound<'_, PyAny>,
+        devices: &DeviceSelection,
+    ) -> PyResult<Option<(usize, u64, DeviceBuffer)>> {
+        let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
+        let mut seen: FxHashSet<u64> = FxHashSet::default();
+        let (mut bytes, mut last) = (0, None);
+        let values = values_of(container);
+        for value in values.iter().flat_map(|value| {
+            let mut parts = values_of(value);
+            parts.truncate(PARTS);
+            parts.push(value.clone());
+            parts
+        }) {
+            let verdict = frameworks.verdict_of(&value);
+            if Frameworks::is_tensor(verdict) {
+                continue;
+            }
+            if let Some(buffer) = frameworks.buffer(verdict, &value, devices)
+                && seen.insert(buffer.pointer)
+            {
+                bytes += buffer.bytes;
+                last = Some(buffer);
+            }
+        }
+        Ok(last.map(|last| (seen.len(), bytes, last)))
     }
 
     /// The tensor that carries its graph from step to step, but not an output or a loss that was computed
@@ -257,38 +334,104 @@ impl<'a, 'py> Look<'a, 'py> {
         }
     }
 
-    fn diagnose(&self, kind: GroupKind, members: &[Name]) -> Option<Diagnosis> {
-        let members: Vec<u32> = members.iter().filter_map(|&it| self.node(it)).collect();
-        let holding = self
-            .live
-            .common_holder(self.inspector, &self.ways, &members);
-        if holding.held.len() < FEW {
-            return None;
-        }
-        let members: Vec<u32> = holding.held.iter().map(|&at| members[at]).collect();
-        let owner = self.owner(holding.holder.unwrap_or(members[0]));
+    fn diagnose(&self, kind: GroupKind, members: &[(Name, usize)]) -> Vec<Diagnosis> {
+        let found = members
+            .iter()
+            .filter_map(|&(name, age)| Some((self.node(name)?, age, name)));
+        let found: Vec<(u32, usize, Name)> = found.collect();
+        let aged: Vec<(u32, usize)> = found.iter().map(|&(node, age, _)| (node, age)).collect();
+        let accumulators = self.live.accumulators(self.inspector, &self.ways, &aged);
+        let mut all: Vec<Diagnosis> = accumulators
+            .iter()
+            .filter(|accumulator| !self.is_bounded(accumulator.node))
+            .map(|accumulator| {
+                let nodes: Vec<u32> = accumulator.members.iter().map(|&at| aged[at].0).collect();
+                let (seen, kept) = self.memory_of(&nodes);
+                let ages = accumulator.members.iter().map(|&at| aged[at].1).max();
+                Diagnosis {
+                    tensors: nodes.len(),
+                    members: accumulator.members.iter().map(|&at| found[at].2).collect(),
+                    ages: ages.unwrap_or_default(),
+                    bytes: kept,
+                    hidden: kept.saturating_sub(seen),
+                    ..self.diagnose_accumulator(kind, accumulator.node, &nodes)
+                }
+            })
+            .collect();
+        all.sort_by_key(|found| Reverse(found.bytes));
+        all
+    }
+
+    /// True for a deque with `maxlen`: it fills, and does not grow.
+    fn is_bounded(&self, node: u32) -> bool {
+        let deque = self.live.object(node);
+        let deque = deque.filter(|it| self.inspector.kind(it) == ObjectKind::Deque);
+        let limit = deque.and_then(|deque| self.inspector.builtins.deque_limit.get(&deque));
+        limit.is_some_and(|limit| !limit.is_none())
+    }
+
+    /// What is said of a tensor that has become longer, if a variable of the program's holds it.
+    fn diagnose_longer(&self, tensor: Name) -> Option<Diagnosis> {
+        let node = self.node(tensor)?;
+        let root = self.live.root(*self.ways.path_to(node).first()?);
+        let is_named = matches!(root, Root::Module(_) | Root::Frame(_));
+        is_named.then(|| self.about(growth::TENSOR_GROWS, self.owner(node), node))
+    }
+
+    /// What is said of a container of arrays, the last of which is given.
+    fn diagnose_arrays(&self, container: usize, last: &DeviceBuffer) -> Option<Diagnosis> {
+        let node = self.live.objects.number_at(container)?;
+        (self.ways.reaches(node) && !self.is_bounded(node)).then(|| Diagnosis {
+            pattern: growth::ARRAYS_ACCUMULATE,
+            owner: self.owner(node),
+            example: example_of(last),
+            device: last.device.clone(),
+            pointer: last.pointer,
+            ..Diagnosis::default()
+        })
+    }
+
+    /// The bytes of some tensors' own storages, and all that only they keep.
+    fn memory_of(&self, tensors: &[u32]) -> (u64, u64) {
+        let own: FxHashSet<usize> = tensors
+            .iter()
+            .filter_map(|&it| self.live.memory_of(it))
+            .collect();
+        let mut kept: FxHashSet<usize> = own.clone();
+        kept.extend(
+            self.live
+                .memory_only_of(&self.ways, tensors.iter().copied()),
+        );
+        (self.bytes_of(&own), self.bytes_of(&kept))
+    }
+
+    /// As what an object keeps tensors, the youngest of which are the first.
+    fn diagnose_accumulator(
+        &self,
+        kind: GroupKind,
+        accumulator: u32,
+        members: &[u32],
+    ) -> Diagnosis {
+        let owner = self.owner(accumulator);
         let about = |pattern| self.about(pattern, owner, members[0]);
         if kind == GroupKind::Function {
-            return Some(about(growth::GRAD_FN_KEPT));
+            return about(growth::GRAD_FN_KEPT);
         }
-        if let Some(hook) = holding
-            .holder
-            .and_then(|it| self.module_whose_hook_fills(it))
-        {
+        if let Some(hook) = self.module_whose_hook_fills(accumulator) {
             let found = about(growth::ACTIVATIONS_KEPT_BY_HOOK);
-            return Some(Diagnosis { hook, ..found });
+            return Diagnosis { hook, ..found };
         }
         if kind == GroupKind::Graph {
             let (pattern, evidence) = self.graph_pattern(members[0]);
             let found = about(pattern);
-            return Some(Diagnosis { evidence, ..found });
+            return Diagnosis { evidence, ..found };
         }
-        let copies = kind == GroupKind::Parameter || self.are_copies(&members);
-        Some(about(if copies {
+        let copies = kind == GroupKind::Parameter || self.are_copies(members);
+        about(if copies {
             growth::MODEL_COPIES
         } else {
             growth::CONTAINER_GROWS
-        }))
+        })
     }
 
     /// As what tensors with graphs are kept, and the evidence.
@@ -400,22 +543,35 @@ impl<'a, 'py> Look<'a, 'py> {
         owners.next().is_some_and(evaluates) && owners.all(evaluates)
     }
 
-    /// True if all have shapes that some module's parameters have.
+    /// True if all are values of what `state_dict` of a module returned, or of a copy of that. By their shapes
+    /// they could be anything, such as copies of gradients.
     fn are_copies(&self, members: &[u32]) -> bool {
-        let parameters = self.modules().iter().flat_map(|module| &module.parameters);
-        let shape = |object: &Bound<'py, PyAny>| {
-            let verdict = self.frameworks.verdict_of(object);
-            self.frameworks
-                .buffer(verdict, object, &DeviceSelection::Any)?
-                .shape
-        };
-        let shapes: FxHashSet<Vec<u64>> = parameters.filter_map(shape).collect();
-        let members: Vec<Vec<u64>> = members
+        let members: Reaching = members
             .iter()
-            .filter_map(|&node| shape(&self.live.object(node)?))
+            .copied()
+            .zip((0..).map(|at| vec![at]))
             .collect();
-        // A vector has a shape that much else has too.
-        members.iter().all(|it| shapes.contains(it)) && members.iter().any(|it| it.len() > 1)
+        let holders = self.live.referrers(&self.ways, &members);
+        let of_states = holders
+            .into_iter()
+            .filter(|(node, _)| self.is_state_of_module(*node));
+        let found: FxHashSet<u32> = of_states.flat_map(|(_, of)| of).collect();
+        found.len() == members.len()
+    }
+
+    fn is_state_of_module(&self, node: u32) -> bool {
+        let is_dictionary = |node| {
+            let object = self.live.object(node);
+            object.is_some_and(|object| object.is_instance_of::<PyDict>())
+        };
+        let mut attributes = self.live.graph().targets(node).iter();
+        is_dictionary(node)
+            && attributes.any(|&it| {
+                let names = self.live.object(it).filter(|_| is_dictionary(it));
+                names.is_some_and(|names| {
+                    find_item("_metadata", |f| dict_items(&names, f)).is_some()
+                })
+            })
     }
 
     /// The class of the module one of whose hooks has a container at hand, or what holds that.
@@ -494,6 +650,16 @@ impl<'a, 'py> Look<'a, 'py> {
     fn is_older(&self, function: u32, mark: u64) -> bool {
         self.graphs.number(function).is_some_and(|it| it <= mark)
     }
+}
+
+/// The items of a list or tuple, or the values of a dictionary.
+fn values_of<'py>(container: &Bound<'py, PyAny>) -> Vec<Bound<'py, PyAny>> {
+    let mut found = items(container);
+    dict_items(container, &mut |_, value| {
+        found.push(value.clone());
+        true
+    });
+    found
 }
 
 const HOOKS: [&str; 4] = [

@@ -1,5 +1,6 @@
 //! What holds device memory in a Python program: in cycles that are garbage, and in the live heap.
 
+mod accumulators;
 mod assemble;
 mod busy;
 mod cycles;

@@ -7,16 +7,28 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Inspector;
 use super::busy::busy;
-use super::growth::{Diagnosis, GroupKind, Name};
+use super::growth::{Diagnosis, GroupKind, Members, Name};
 use super::sample::{GradientWatch, KeptOnModule, Sample};
 use crate::device::DeviceSelection;
-use crate::diagnose::cohorts::{Cohorts, NEEDED, WINDOW, has_grown};
+use crate::diagnose::cohorts::{Cohorts, Group, NEEDED, WARM_UP, WINDOW, has_grown};
 use crate::diagnose::growth::ACTIVATION_ON_MODULE;
+use crate::diagnose::lengths::{Lengths, Line, family};
 use crate::model::growth::{Grown, Growth, GrowthReport, Sample as Size};
 use crate::model::redact::shorten;
 
 /// What is kept from one step to the next is told when so many samples in a row have seen it.
 const PERSISTENT: u32 = 3;
+
+/// How many tensors of one owner are followed on, to see whether it keeps them.
+const FOLLOWED: usize = 256;
+/// Who has given back this part of them has cleared the suspicion.
+const GIVEN_BACK: f64 = 0.5;
+/// A group is diagnosed again when there are more samples by this part, or twice as many if its growth was
+/// told.
+const AGAIN: usize = 4;
+
+/// Tensors are followed for their length if so many times their bytes are enough to be told.
+const SMALL_PART: f64 = 16.0;
 
 /// What tensors are counted together by: what they are, device and dtype.
 type Key = (GroupKind, String, String);
@@ -47,6 +59,12 @@ pub struct Monitor {
 #[derive(Default)]
 struct Book {
     groups: Cohorts<Key, Name>,
+    /// The lengths of tensors, by family, and of containers, by address.
+    lengths: Lengths<u64, Name>,
+    containers: Lengths<usize, usize>,
+    told_longer: FxHashSet<u64>,
+    /// The number of the sample at which a container that becomes longer was last looked into.
+    looked_into: FxHashMap<usize, usize>,
     /// The number of the sample at which a group that grows was last looked at.
     looked_at: FxHashMap<Key, usize>,
     /// At each sample, how many autograd functions were older than the one before.
@@ -57,20 +75,86 @@ struct Book {
     roots: FxHashMap<u64, Vec<u64>>,
     /// The number of the first autograd function that was made after the last sample.
     mark: u64,
-    /// At each sample: its step, and the bytes in use by the allocator's count.
-    samples: Vec<(u64, u64)>,
+    /// At each sample, the bytes in use by the allocator's count.
+    allocated: Vec<u64>,
     told: Vec<Told>,
 }
 
 struct Told {
     growth: Growth,
     keeps_graphs: bool,
-    /// The group that grows; `None` if its number does not.
-    group: Option<Key>,
+    followed: Followed,
+    /// It has given back most of what was told.
+    is_cleared: bool,
 }
 
-/// Something to tell, with its group.
-type Finding = (Diagnosis, Option<Key>);
+impl Told {
+    fn group(&self) -> Option<&Key> {
+        match &self.followed {
+            Followed::Group { key, .. } if !self.is_cleared => Some(key),
+            _ => None,
+        }
+    }
+}
+
+/// By what it is seen whether what was told goes on.
+enum Followed {
+    Group {
+        key: Key,
+        /// Some of the members that the owner kept when it was told.
+        members: FxHashSet<Name>,
+        /// How many of the group's members that the warm-up did not see are the owner's.
+        share: f64,
+        /// Bytes that one of them keeps, and how many of these no tensor of Python's shows.
+        bytes: f64,
+        hidden: f64,
+    },
+    /// The family of a tensor that becomes longer.
+    Longer(u64),
+    /// The address of a container, and the bytes of an array in it.
+    Arrays(usize, f64),
+    /// Its amount does not grow, or is not known.
+    Not,
+}
+
+/// True if a line is gone, or another has taken its place since something was told.
+fn has_begun_since<N>(line: Option<&Line<N>>, told: &Told) -> bool {
+    line.is_none_or(|line| line.first_step >= told.growth.step)
+}
+
+/// Something to tell, and where it is from.
+struct Finding {
+    diagnosis: Diagnosis,
+    from: Origin,
+}
+
+enum Origin {
+    Group(Due),
+    Longer(u64),
+    Arrays(usize),
+    Other,
+}
+
+fn other(diagnosis: Diagnosis) -> Finding {
+    Finding {
+        diagnosis,
+        from: Origin::Other,
+    }
+}
+
+/// A group that is to be diagnosed, with the length of the intervals in which it grows.
+#[derive(Clone)]
+struct Due {
+    key: Key,
+    length: usize,
+}
+
+/// What is new at a step: what grows, and what was told and no longer is believed.
+#[derive(Default)]
+pub struct News {
+    pub told: Vec<Growth>,
+    pub cleared: Vec<Growth>,
+}
 
 impl Monitor {
     pub fn new(devices: DeviceSelection, min_bytes: f64) -> Self {
@@ -89,36 +173,49 @@ impl Monitor {
     /// The growing groups, as they were when first told.
     pub fn found(&self) -> Vec<Growth> {
         let book = self.book();
-        book.told.iter().map(|told| told.growth.clone()).collect()
+        book.left().map(|told| told.growth.clone()).collect()
     }
 
     /// What was found, in a report that says the rest already.
     pub fn report(&self, rest: GrowthReport) -> GrowthReport {
         let book = self.book();
-        let sizes = |group: &Option<Key>| {
-            let group = group.as_ref().and_then(|key| book.groups.groups.get(key));
+        let sizes = |followed: &Followed| {
+            let group = book.group_of(followed);
             group.map_or_else(Vec::new, |it| book.at_steps(it.totals.iter().copied()))
         };
         let grown = |told: &Told| Grown {
             growth: told.growth.clone(),
-            history: sizes(&told.group),
+            history: sizes(&told.followed),
+            explains: book.explained(told).0,
         };
-        let tensors = || {
-            let groups = book.groups.groups.iter();
-            groups.filter(|((kind, ..), _)| *kind != GroupKind::Function)
+        let all: Vec<Size> = book.at_steps(book.all());
+        let allocated = book.allocated.iter().zip(&book.groups.steps);
+        let allocated: Vec<Size> = allocated
+            .filter(|(bytes, _)| **bytes > 0)
+            .map(|(&bytes, &step)| (step, 0, bytes))
+            .collect();
+        let measured = match allocated.is_empty() {
+            true => &all,
+            false => &allocated,
         };
-        let all = (0..book.samples.len()).map(|at| {
-            tensors().fold((0, 0), |sum, (_, group)| {
-                let (count, bytes) = group.totals[at];
-                (sum.0 + count, sum.1 + bytes)
-            })
-        });
-        let allocated = book.samples.iter().filter(|(_, bytes)| *bytes > 0);
+        let first = measured.get(WARM_UP).copied().unwrap_or_default();
+        let last = measured.last().copied().unwrap_or_default();
+        let hidden: u64 = match allocated.is_empty() {
+            true => book.left().map(|told| book.explained(told).1).sum(),
+            false => 0,
+        };
+        let mut found: Vec<Grown> = book.left().map(grown).collect();
+        found.sort_by_key(|grown| std::cmp::Reverse(grown.explains));
+        let missing = (NEEDED as u64).saturating_sub(rest.samples);
         GrowthReport {
             needed: NEEDED as u64,
-            found: book.told.iter().map(grown).collect(),
-            all: book.at_steps(all),
-            allocated: allocated.map(|&(step, bytes)| (step, 0, bytes)).collect(),
+            known_from: rest.known_from + missing.saturating_sub(1) * rest.every,
+            found,
+            cleared: book.cleared().map(|told| told.growth.clone()).collect(),
+            since: first.0,
+            grown: last.2 as i64 - first.2 as i64 + hidden as i64,
+            all,
+            allocated,
             ..rest
         }
     }
@@ -140,14 +237,19 @@ impl Inspector {
             Ok(mut gradients) => gradients.step(self, py),
             Err(_) => return Err(busy()),
         };
-        if !uncleared {
+        let Some(uncleared) = uncleared else {
             return Ok(Vec::new());
-        }
-        let found = self.uncleared_gradients(py)?;
-        self.tell(monitor, now, line_of, vec![(found, None)])
+        };
+        let found = self.uncleared_gradients(py, uncleared)?;
+        self.tell(
+            monitor,
+            now,
+            line_of,
+            found.map(other).into_iter().collect(),
+        )
     }
 
-    /// Takes a sample, and tells what grows and was not told before.
+    /// Takes a sample, and tells what grows and was not told before, and what has been given back.
     ///
     /// # Errors
     /// As [`Inspector::heap`].
@@ -157,7 +259,7 @@ impl Inspector {
         monitor: &Monitor,
         now: Moment,
         line_of: LineOf<'_>,
-    ) -> PyResult<Vec<Growth>> {
+    ) -> PyResult<News> {
         let (explained, mark) = {
             let book = monitor.book();
             (book.told.iter().any(|told| told.keeps_graphs), book.mark)
@@ -167,21 +269,34 @@ impl Inspector {
             let walked = (!explained).then_some(mark);
             self.sample(py, &monitor.devices, walked, &mut gradients)?
         };
-        let due = monitor.book().add(&sample, now, monitor.min_bytes);
+        let (due, cleared) = {
+            let mut book = monitor.book();
+            let due = book.add(&sample, now, monitor.min_bytes);
+            (due, book.clear())
+        };
         let mut findings: Vec<Finding> = Vec::new();
         if !due.is_empty() {
-            let (keys, groups): (Vec<Key>, Vec<_>) = due
+            let (groups, members): (Vec<Due>, Vec<(GroupKind, Members)>) = due
                 .into_iter()
-                .map(|(key, names)| (key.clone(), (key.0, names)))
+                .map(|(due, members)| (due.clone(), (due.key.0, members)))
                 .unzip();
-            let found = self.diagnose(py, &groups)?.into_iter().zip(keys);
-            findings.extend(found.filter_map(|(found, key)| Some((found?, Some(key)))));
+            for (group, found) in groups.iter().zip(self.diagnose(py, &members)?) {
+                let is_any_size = matches!(group.key.0, GroupKind::Graph | GroupKind::Function);
+                let found = found.into_iter();
+                let large = found.filter(|it| is_any_size || it.bytes as f64 >= monitor.min_bytes);
+                findings.extend(large.map(|diagnosis| Finding {
+                    diagnosis,
+                    from: Origin::Group(group.clone()),
+                }));
+            }
         }
-        if !explained && !findings.iter().any(|(it, _)| it.pattern.keeps_graphs) {
+        findings.extend(self.longer(py, monitor)?);
+        findings.extend(self.containers_of_arrays(py, monitor, &sample)?);
+        if !explained && !findings.iter().any(|it| it.diagnosis.pattern.keeps_graphs) {
             let states = monitor.book().states_that_grow(&sample);
             if let Some(states) = states {
                 let found = self.diagnose_state(py, &states, mark)?;
-                findings.extend(found.map(|found| (found, None)));
+                findings.extend(found.map(other));
             }
         }
         let kept = monitor.book().persistent(sample.kept_on_modules);
@@ -197,11 +312,71 @@ impl Inspector {
                     tensors: 1,
                     ..Diagnosis::default()
                 };
-                Some((found, None))
+                Some(other(found))
             }));
         }
         monitor.book().mark = sample.mark;
-        self.tell(monitor, now, line_of, findings)
+        Ok(News {
+            told: self.tell(monitor, now, line_of, findings)?,
+            cleared,
+        })
+    }
+
+    /// The tensors that become longer.
+    fn longer(&self, py: Python<'_>, monitor: &Monitor) -> PyResult<Vec<Finding>> {
+        let due = monitor.book().due_longer(monitor.min_bytes);
+        if due.is_empty() {
+            return Ok(Vec::new());
+        }
+        let names: Vec<Name> = due.iter().map(|(_, name, _)| *name).collect();
+        let found = self.diagnose_longer(py, &names)?.into_iter().zip(due);
+        let found = found.filter_map(|(found, (family, _, bytes))| {
+            Some(Finding {
+                diagnosis: Diagnosis { bytes, ..found? },
+                from: Origin::Longer(family),
+            })
+        });
+        Ok(found.collect())
+    }
+
+    /// The containers that accumulate arrays, which the collector does not know.
+    fn containers_of_arrays(
+        &self,
+        py: Python<'_>,
+        monitor: &Monitor,
+        sample: &Sample<'_>,
+    ) -> PyResult<Vec<Finding>> {
+        let due = monitor.book().due_containers();
+        let mut full = Vec::new();
+        for (container, _) in &sample.containers {
+            let address = container.as_ptr() as usize;
+            if due.contains(&address)
+                && let Some(arrays) = self.arrays_in(container, &monitor.devices)?
+                && arrays.1 as f64 >= monitor.min_bytes
+            {
+                full.push((address, arrays));
+            }
+        }
+        if full.is_empty() {
+            return Ok(Vec::new());
+        }
+        let last: Vec<_> = full
+            .iter()
+            .map(|(at, arrays)| (*at, arrays.2.clone()))
+            .collect();
+        let found = self.diagnose_arrays(py, &last)?.into_iter().zip(full);
+        let found = found.filter_map(|(found, (address, (count, bytes, _)))| {
+            let diagnosis = Diagnosis {
+                tensors: count,
+                bytes,
+                ..found?
+            };
+            Some(Finding {
+                diagnosis,
+                from: Origin::Arrays(address),
+            })
+        });
+        Ok(found.collect())
     }
 
     /// Those of some findings that were not told before.
@@ -213,17 +388,18 @@ impl Inspector {
         findings: Vec<Finding>,
     ) -> PyResult<Vec<Growth>> {
         let mut news = Vec::new();
-        for (found, group) in findings {
-            if monitor.book().has_told(&found) {
+        for found in findings {
+            if monitor.book().has_told(&found.diagnosis) {
                 continue;
             }
-            let line = line_of(&found.device, found.pointer)?.map(|mut line| {
+            let diagnosis = &found.diagnosis;
+            let line = line_of(&diagnosis.device, diagnosis.pointer)?.map(|mut line| {
                 if self.redacts() {
                     shorten(&mut line);
                 }
                 line
             });
-            news.push(monitor.book().tell(now, found, group, line));
+            news.push(monitor.book().tell(now, found, line));
         }
         Ok(news)
     }
@@ -232,16 +408,116 @@ impl Inspector {
 impl Book {
     /// Values with the step of their sample in front.
     fn at_steps(&self, values: impl Iterator<Item = (u64, u64)>) -> Vec<Size> {
-        let samples = self.samples.iter().zip(values);
+        let samples = self.groups.steps.iter().zip(values);
         samples
-            .map(|(&(step, _), (count, bytes))| (step, count, bytes))
+            .map(|(&step, (count, bytes))| (step, count, bytes))
             .collect()
+    }
+
+    /// Number and bytes of all tensors, at each sample.
+    fn all(&self) -> impl Iterator<Item = (u64, u64)> {
+        let tensors = || {
+            let groups = self.groups.groups.iter();
+            groups.filter(|((kind, ..), _)| *kind != GroupKind::Function)
+        };
+        (0..self.groups.steps.len()).map(move |at| {
+            tensors().fold((0, 0), |sum, (_, group)| {
+                let (count, bytes) = group.totals[at];
+                (sum.0 + count, sum.1 + bytes)
+            })
+        })
+    }
+
+    fn left(&self) -> impl Iterator<Item = &Told> {
+        self.told.iter().filter(|told| !told.is_cleared)
+    }
+
+    fn cleared(&self) -> impl Iterator<Item = &Told> {
+        self.told.iter().filter(|told| told.is_cleared)
+    }
+
+    /// The bytes that an owner keeps of what came since the warm-up, and how many of these no tensor of
+    /// Python's shows.
+    fn explained(&self, told: &Told) -> (u64, u64) {
+        match &told.followed {
+            Followed::Group {
+                share,
+                bytes,
+                hidden,
+                ..
+            } => {
+                let group = self.group_of(&told.followed);
+                let owned = group.map_or(0.0, |group| share * group.came() as f64);
+                ((owned * bytes) as u64, (owned * hidden) as u64)
+            }
+            Followed::Longer(family) => (self.lengths.get(family).map_or(0, Line::grown), 0),
+            Followed::Arrays(address, bytes) => {
+                let line = self.containers.get(address);
+                let added = line.map_or(0, |line| line.length - line.first_length);
+                let bytes = (added as f64 * bytes) as u64;
+                (bytes, bytes)
+            }
+            Followed::Not => (0, 0),
+        }
+    }
+
+    fn group_of(&self, followed: &Followed) -> Option<&Group<Name>> {
+        match followed {
+            Followed::Group { key, .. } => self.groups.groups.get(key),
+            _ => None,
+        }
+    }
+
+    /// The tensors that have become longer, each with its family and by how many bytes.
+    fn due_longer(&mut self, min_bytes: f64) -> Vec<(u64, Name, u64)> {
+        let told = &mut self.told_longer;
+        let found = self.lengths.growing(min_bytes).into_iter();
+        let found = found.filter(|(family, _)| told.insert(**family));
+        found
+            .map(|(&family, line)| (family, line.name, line.grown()))
+            .collect()
+    }
+
+    /// The containers that have become longer, but not those that were looked at a short while ago.
+    fn due_containers(&mut self) -> FxHashSet<usize> {
+        let number = self.groups.steps.len();
+        let looked = &mut self.looked_into;
+        let found = self.containers.growing(0.0).into_iter();
+        let due = found.filter(|(address, _)| {
+            let last = looked.get(*address).copied();
+            let is_due = last.is_none_or(|last| number - last >= WINDOW.max(last / AGAIN));
+            if is_due {
+                looked.insert(**address, number);
+            }
+            is_due
+        });
+        due.map(|(&address, _)| address).collect()
+    }
+
+    /// Follows what becomes longer: the tensors that are large enough by now to grow by as much, and containers.
+    fn follow_lengths(&mut self, sample: &Sample<'_>, now: Moment, min_bytes: f64) {
+        let large = sample
+            .pieces
+            .iter()
+            .filter(|it| it.bytes as f64 * SMALL_PART >= min_bytes);
+        let tensors = large.flat_map(|it| {
+            (0..it.shape.len()).map(|dimension| {
+                let family = family(&it.device, &it.dtype, &it.shape, dimension);
+                (family, it.name, it.shape[dimension], it.bytes)
+            })
+        });
+        self.lengths.add(now.step, tensors);
+        let containers = sample.containers.iter().map(|(container, length)| {
+            let address = container.as_ptr() as usize;
+            (address, address, *length, *length)
+        });
+        self.containers.add(now.step, containers);
     }
 
     /// Takes note of a sample. The groups that grow, each with some of its youngest members, but not those
     /// that were looked at a short while ago.
-    fn add(&mut self, sample: &Sample, now: Moment, min_bytes: f64) -> Vec<(Key, Vec<Name>)> {
-        self.samples.push((now.step, now.allocated));
+    fn add(&mut self, sample: &Sample<'_>, now: Moment, min_bytes: f64) -> Vec<(Due, Members)> {
+        self.allocated.push(now.allocated);
         let pieces = sample.pieces.iter().map(|it| {
             let key = (it.kind, it.device.clone(), it.dtype.clone());
             (key, it.name, it.bytes)
@@ -250,26 +526,55 @@ impl Book {
             let key = (GroupKind::Function, String::new(), String::new());
             (key, (address, 0), 0)
         });
-        self.groups.add(pieces.chain(functions));
-        let number = self.groups.samples;
+        self.groups.add(now.step, pieces.chain(functions));
+        self.follow_lengths(sample, now, min_bytes);
+        let number = self.groups.steps.len();
         let mut due = Vec::new();
-        for (key, group) in self.groups.growing() {
+        let told: FxHashSet<&Key> = self.told.iter().filter_map(Told::group).collect();
+        for (key, group, growing) in self.groups.growing() {
+            // What is told already is mostly what grows.
+            let again = if told.contains(key) { 1 } else { AGAIN };
             let last = self.looked_at.get(key);
-            if last.is_some_and(|last| number - last < WINDOW) {
+            if last.is_some_and(|last| number - last < WINDOW.max(last / again)) {
                 continue;
             }
-            self.looked_at.insert(key.clone(), number);
             let is_any_size = matches!(key.0, GroupKind::Graph | GroupKind::Function);
-            if is_any_size || group.grown() as f64 >= min_bytes {
-                due.push((key.clone(), self.groups.youngest(group)));
+            if is_any_size || growing.bytes as f64 >= min_bytes {
+                self.looked_at.insert(key.clone(), number);
+                let length = growing.length;
+                let key = key.clone();
+                due.push((Due { key, length }, self.groups.survivors(group, length)));
             }
         }
         due
     }
 
+    /// What was told, but has given back most of that since.
+    fn clear(&mut self) -> Vec<Growth> {
+        let mut cleared = Vec::new();
+        for told in self.told.iter_mut().filter(|told| !told.is_cleared) {
+            let has_fallen = match &told.followed {
+                Followed::Group { key, members, .. } => {
+                    let group = self.groups.groups.get(key);
+                    let left = group.map_or(0, |group| group.alive_of(members)) as f64;
+                    left <= (1.0 - GIVEN_BACK) * members.len() as f64
+                }
+                // A line begins anew when it becomes shorter.
+                Followed::Longer(family) => has_begun_since(self.lengths.get(family), told),
+                Followed::Arrays(address, _) => has_begun_since(self.containers.get(address), told),
+                Followed::Not => false,
+            };
+            if has_fallen {
+                told.is_cleared = true;
+                cleared.push(told.growth.clone());
+            }
+        }
+        cleared
+    }
+
     /// The tensors with graphs if these reach further back at each sample, each with whether it may be a
     /// state that is carried from step to step.
-    fn states_that_grow(&mut self, sample: &Sample) -> Option<Vec<(Name, bool)>> {
+    fn states_that_grow(&mut self, sample: &Sample<'_>) -> Option<Vec<(Name, bool)>> {
         let older = sample.older?;
         let crossed: FxHashSet<u64> = sample.crossed.iter().copied().collect();
         let states: FxHashSet<Vec<u64>> = std::mem::take(&mut self.roots)
@@ -317,34 +622,59 @@ impl Book {
         })
     }
 
-    fn tell(
-        &mut self,
-        now: Moment,
-        found: Diagnosis,
-        group: Option<Key>,
-        line: Option<String>,
-    ) -> Growth {
-        let pattern = found.pattern;
-        let grown = group.as_ref().and_then(|key| self.groups.groups.get(key));
-        let of_few = (found.tensors as u64, found.bytes);
-        let (tensors, bytes) = grown.map_or(of_few, |group| group.size());
-        let rate = grown.map_or(found.bytes_per_sample as f64, |it| it.bytes_per_sample());
+    fn tell(&mut self, now: Moment, found: Finding, line: Option<String>) -> Growth {
+        let Finding { diagnosis, from } = found;
+        let pattern = diagnosis.pattern;
+        let tensors = diagnosis.tensors as u64;
+        let since = |line: Option<&Line<_>>| now.step - line.map_or(0, |line| line.first_step);
+        let (steps, rate) = match &from {
+            Origin::Group(due) => {
+                let steps = self.groups.steps_since(diagnosis.ages, due.length);
+                (steps, diagnosis.bytes)
+            }
+            Origin::Longer(family) => (since(self.lengths.get(family)), diagnosis.bytes),
+            Origin::Arrays(address) => {
+                let line = self.containers.get(address);
+                let steps = line.map_or(1, |line| now.step - line.first_step);
+                let added = line.map_or(0, |line| line.length - line.first_length);
+                (steps, added * diagnosis.bytes / tensors.max(1))
+            }
+            Origin::Other => (now.every, diagnosis.bytes_per_sample),
+        };
         let growth = Growth {
             pattern: pattern.name.to_owned(),
-            summary: pattern.summary(&found.owner, &found.hook, &found.evidence),
-            owner: found.owner,
+            summary: pattern.summary(&diagnosis.owner, &diagnosis.hook, &diagnosis.evidence),
+            owner: diagnosis.owner,
             advice: pattern.advice.to_owned(),
             step: now.step,
             tensors,
-            bytes,
-            bytes_per_step: rate / now.every as f64,
-            example: found.example,
-            allocated_at: line.or(found.site),
+            bytes: diagnosis.bytes,
+            bytes_per_step: rate as f64 / steps.max(1) as f64,
+            example: diagnosis.example,
+            allocated_at: line.or(diagnosis.site),
+            samples: self.groups.steps.len() as u64,
         };
+        let each = 1.0 / tensors.max(1) as f64;
         self.told.push(Told {
             growth: growth.clone(),
             keeps_graphs: pattern.keeps_graphs,
-            group,
+            followed: match from {
+                Origin::Group(due) => {
+                    let group = self.groups.groups.get(&due.key);
+                    let came = group.map_or(1, |group| group.came().max(1));
+                    Followed::Group {
+                        key: due.key,
+                        members: diagnosis.members.into_iter().take(FOLLOWED).collect(),
+                        share: tensors as f64 / came as f64,
+                        bytes: diagnosis.bytes as f64 * each,
+                        hidden: diagnosis.hidden as f64 * each,
+                    }
+                }
+                Origin::Longer(family) => Followed::Longer(family),
+                Origin::Arrays(address) => Followed::Arrays(address, diagnosis.bytes as f64 * each),
+                Origin::Other => Followed::Not,
+            },
+            is_cleared: false,
         });
         growth
     }

@@ -42,6 +42,8 @@ pub struct MemoryInUse {
     pub module_buffers: Pieces,
     /// What no Python object holds, but an autograd graph does.
     pub saved: Pieces,
+    /// What only unreachable objects hold.
+    pub garbage: Pieces,
     /// All else that Python objects hold.
     pub other: Pieces,
     /// The collections of tensors that keep autograd graphs, largest first.
@@ -55,13 +57,14 @@ pub struct MemoryInUse {
 
 impl MemoryInUse {
     /// What is in use, by what it is for; the first four are the model's.
-    pub fn roles(&self) -> [(&'static str, &Pieces); 6] {
+    pub fn roles(&self) -> [(&'static str, &Pieces); 7] {
         [
             ("parameters", &self.parameters),
             ("gradients", &self.gradients),
             ("optimizer state", &self.optimizer_state),
             ("module buffers", &self.module_buffers),
             ("autograd graphs", &self.saved),
+            ("garbage in cycles", &self.garbage),
             ("other tensors", &self.other),
         ]
     }
@@ -92,11 +95,12 @@ impl Inspector {
             device,
         };
         let mut found = MemoryInUse::default();
-        look.sort(&mut found);
+        let ways = live.shortest_paths();
+        look.sort(&ways, &mut found);
         let tensors = look.tensors_with_graphs();
         found.working = look.working_set(&tensors);
         match depth {
-            Depth::Graphs => look.find_collections(&tensors, deadline, &mut found),
+            Depth::Graphs => look.find_collections(&ways, &tensors, deadline, &mut found),
             Depth::Gradients => {
                 let reason = "autograd graphs: a backward pass is running";
                 found.left_out.push(reason.to_owned());
@@ -150,7 +154,7 @@ impl Look<'_, '_> {
             .collect()
     }
 
-    fn sort(&self, found: &mut MemoryInUse) {
+    fn sort(&self, ways: &ShortestPaths, found: &mut MemoryInUse) {
         let (kept, _) = self
             .inspector
             .kept_by_modules_and_optimizers(self.frameworks, self.live);
@@ -161,9 +165,10 @@ impl Look<'_, '_> {
                 *known = part.min(*known);
             }
         }
-        let mut indices: [Vec<usize>; 6] = Default::default();
+        let mut indices: [Vec<usize>; 7] = Default::default();
         for (index, known) in self.live.buffers.iter().enumerate() {
             let role = match parts.get(&index) {
+                _ if !ways.reaches(known.node) => 6,
                 Some(Part::Parameter) => 0,
                 Some(Part::Buffer) => 1,
                 _ if known.is_gradient => 2,
@@ -181,6 +186,7 @@ impl Look<'_, '_> {
             found.optimizer_state,
             found.saved,
             found.other,
+            found.garbage,
         ] = indices.map(|indices| self.on_device(indices));
     }
 
@@ -204,10 +210,13 @@ impl Look<'_, '_> {
     fn working_set(&self, tensors: &[(u32, u32)]) -> Pieces {
         let mut used: Vec<u32> = Vec::new();
         for (node, frame) in self.live.program_frames() {
-            if frame.function != "<module>" {
-                let variables = self.live.graph().targets(node).iter().copied();
-                used.extend(variables.filter(|&variable| self.is_of_torch(variable)));
-            }
+            // The frame of a module does not hold its variables; their dictionary does.
+            let names = match frame.function.as_str() {
+                "<module>" => self.live.variables_of_module(node),
+                _ => Some(node),
+            };
+            let variables = names.map_or(&[][..], |names| self.live.graph().targets(names));
+            used.extend(variables.iter().copied().filter(|&it| self.is_of_torch(it)));
         }
         let functions = used
             .iter()
@@ -243,9 +252,14 @@ impl Look<'_, '_> {
     }
 
     /// The containers that keep several tensors with graphs, and what only they keep.
-    fn find_collections(&self, tensors: &[(u32, u32)], deadline: Instant, found: &mut MemoryInUse) {
-        let ways = self.live.shortest_paths();
-        let mut order = self.containers(&ways, tensors);
+    fn find_collections(
+        &self,
+        ways: &ShortestPaths,
+        tensors: &[(u32, u32)],
+        deadline: Instant,
+        found: &mut MemoryInUse,
+    ) {
+        let mut order = self.containers(ways, tensors);
         let mut taken: FxHashSet<u32> = FxHashSet::default();
         let mut holders = Vec::new();
         for (holder, members) in &mut order {
@@ -267,12 +281,15 @@ impl Look<'_, '_> {
             found.graphs.push(KeptGraphs {
                 owner: String::new(),
                 tensors: members.len(),
-                freed: self.freed_without(&ways, going.iter().map(|(node, _)| *node)),
+                freed: self.on_device(
+                    self.live
+                        .memory_only_of(ways, going.iter().map(|(node, _)| *node)),
+                ),
             });
         }
         let owners = self
             .live
-            .owners(self.inspector, self.frameworks, &ways, &holders);
+            .owners(self.inspector, self.frameworks, ways, &holders);
         for (kept, owner) in found.graphs.iter_mut().zip(owners) {
             kept.owner = owner;
         }
@@ -304,22 +321,5 @@ impl Look<'_, '_> {
         let mut order: Vec<(u32, Vec<u32>)> = found.into_iter().collect();
         order.sort_by_key(|(node, members)| (std::cmp::Reverse(members.len()), *node));
         order
-    }
-
-    /// The memory that no root reaches without some objects; none if that is not known for certain.
-    fn freed_without(&self, ways: &ShortestPaths, objects: impl Iterator<Item = u32>) -> Pieces {
-        if !self.live.functions_are_complete {
-            return Pieces::new();
-        }
-        let going: FxHashSet<u32> = objects.collect();
-        let graph = self.live.graph();
-        let mut roots = self.live.roots();
-        roots.retain(|root| !going.contains(root));
-        let mut rest = ShortestPaths::new(graph.node_count());
-        rest.extend(graph, roots, |_, to| !going.contains(&to));
-        let buffers = self.live.buffers.iter().enumerate();
-        let freed =
-            buffers.filter(|(_, known)| ways.reaches(known.node) && !rest.reaches(known.node));
-        self.on_device(freed.map(|(index, _)| index))
     }
 }

@@ -11,7 +11,8 @@ use super::Inspector;
 use super::busy::busy;
 use super::growth::{Diagnosis, GroupKind, Name, example_of, parameters_in};
 use super::purpose::Classes;
-use crate::cpython::{Verdict, dict_items, text_of};
+use crate::capture::may_clear_gradients;
+use crate::cpython::{ObjectKind, Verdict, dict_items, text_of};
 use crate::device::{
     Autograd, DeviceBuffer, DeviceSelection, Frameworks, attributes_of, autograd_sequence_now,
 };
@@ -29,6 +30,8 @@ const WATCHED: usize = 4;
 /// In how many steps in a row a gradient must have been added to once, and nothing else done to it: more
 /// than are made where gradients are accumulated on purpose.
 const STEPS: u32 = 100;
+/// Containers with fewer items than these are not followed.
+const MANY: u64 = 16;
 /// How many classes of modules are named.
 const NAMED: usize = 3;
 
@@ -39,6 +42,7 @@ pub struct Piece {
     pub kind: GroupKind,
     pub name: Name,
     pub bytes: u64,
+    pub shape: Vec<u64>,
 }
 
 /// An attribute of a module that holds a tensor with a graph.
@@ -54,8 +58,11 @@ pub struct KeptOnModule {
 
 /// What is alive at a step.
 #[derive(Default)]
-pub struct Sample {
+pub struct Sample<'py> {
     pub pieces: Vec<Piece>,
+    /// The lists, dictionaries and deques with many items, each with their number; none without host memory,
+    /// where alone arrays are that the collector does not know.
+    pub containers: Vec<(Bound<'py, PyAny>, u64)>,
     /// The addresses of the autograd functions that Python sees, but not of those that the program wrote:
     /// these are Python objects wherever they are.
     pub functions: Vec<usize>,
@@ -76,6 +83,7 @@ struct TorchObjects<'py> {
     tensors: Vec<(Verdict, Bound<'py, PyAny>)>,
     modules: Vec<Bound<'py, PyAny>>,
     functions: Vec<usize>,
+    containers: Vec<(Bound<'py, PyAny>, u64)>,
 }
 
 #[derive(Clone, Copy)]
@@ -83,6 +91,7 @@ enum Kind {
     Tensor(Verdict),
     Module,
     Function,
+    Container(ObjectKind),
     Other,
 }
 
@@ -93,18 +102,19 @@ impl Inspector {
     ///
     /// # Errors
     /// If the inspector is at work already, or memory runs out.
-    pub fn sample(
+    pub fn sample<'py>(
         &self,
-        py: Python<'_>,
+        py: Python<'py>,
         devices: &DeviceSelection,
         mark: Option<u64>,
         gradients: &mut GradientWatch,
-    ) -> PyResult<Sample> {
+    ) -> PyResult<Sample<'py>> {
         self.refresh(py);
         let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
-        let objects = self.torch_objects(py, &frameworks)?;
+        let objects = self.torch_objects(py, &frameworks, devices.includes_kind("cpu"))?;
         let mut sample = Sample {
             functions: objects.functions,
+            containers: objects.containers,
             ..Sample::default()
         };
         let mut roots = Vec::new();
@@ -129,8 +139,9 @@ impl Inspector {
                 shape,
                 ..
             } = buffer;
+            let shape = shape.unwrap_or_default();
             if kind == GroupKind::Graph {
-                roots.push((name, tensor, *verdict, shape.unwrap_or_default()));
+                roots.push((name, tensor, *verdict, shape.clone()));
             }
             let piece = Piece {
                 device: device.clone(),
@@ -138,6 +149,7 @@ impl Inspector {
                 kind,
                 name,
                 bytes,
+                shape,
             };
             match places.get(&(device.clone(), pointer)) {
                 None => {
@@ -174,6 +186,7 @@ impl Inspector {
         &self,
         py: Python<'py>,
         frameworks: &Frameworks,
+        with_containers: bool,
     ) -> PyResult<TorchObjects<'py>> {
         let mut found = TorchObjects::default();
         let Some(classes) = Classes::imported(py) else {
@@ -185,13 +198,22 @@ impl Inspector {
             // SAFETY: attached; the object and its type are alive.
             let ty = unsafe { ffi::Py_TYPE(object) };
             let known = kinds.get(&(ty as usize)).copied();
-            if let Some(Kind::Other) = known {
-                return;
+            match known {
+                Some(Kind::Other) => return,
+                // Most objects are containers, and most of these are small.
+                // SAFETY: attached; the object is of this kind and alive.
+                Some(Kind::Container(kind)) if unsafe { self.length_of(kind, object) } < MANY => {
+                    return;
+                }
+                _ => {}
             }
             // SAFETY: attached; the object is alive.
             let object = unsafe { Bound::from_borrowed_ptr(py, object) };
             let kind = known.unwrap_or_else(|| {
-                let kind = self.kind_of_torch(frameworks, &classes, &object);
+                let kind = match self.kind_of_torch(frameworks, &classes, &object) {
+                    Kind::Container(_) if !with_containers => Kind::Other,
+                    kind => kind,
+                };
                 kinds.insert(ty as usize, kind);
                 kind
             });
@@ -199,6 +221,13 @@ impl Inspector {
                 Kind::Tensor(verdict) => found.tensors.push((verdict, object)),
                 Kind::Module => found.modules.push(object),
                 Kind::Function => found.functions.push(object.as_ptr() as usize),
+                Kind::Container(kind) => {
+                    // SAFETY: attached; the object is of this kind and alive.
+                    let length = unsafe { self.length_of(kind, object.as_ptr()) };
+                    if length >= MANY {
+                        found.containers.push((object, length));
+                    }
+                }
                 Kind::Other => {}
             }
         };
@@ -230,7 +259,28 @@ impl Inspector {
         if autograd.is_some_and(|it| it.is_builtin_function(&self.builtins, object)) {
             return Kind::Function;
         }
-        Kind::Other
+        match self.kind(object) {
+            kind @ (ObjectKind::List | ObjectKind::Dict | ObjectKind::Deque) => {
+                Kind::Container(kind)
+            }
+            _ => Kind::Other,
+        }
+    }
+
+    /// How many items a container has, as its built-in class counts them.
+    ///
+    /// # Safety
+    /// Attached, and the container is an object of this kind and alive.
+    unsafe fn length_of(&self, kind: ObjectKind, container: *mut ffi::PyObject) -> u64 {
+        // SAFETY: by this function's contract; none of these runs code of the program.
+        let length = unsafe {
+            match kind {
+                ObjectKind::List => ffi::PyList_Size(container),
+                ObjectKind::Deque => (self.builtins.deque_length)(container),
+                _ => ffi::PyDict_Size(container),
+            }
+        };
+        u64::try_from(length).unwrap_or_default()
     }
 
     /// Walks the graphs behind tensors as far as there is time.
@@ -334,12 +384,21 @@ impl Inspector {
     ///
     /// # Errors
     /// As [`Inspector::sample`].
-    pub fn uncleared_gradients(&self, py: Python<'_>) -> PyResult<Diagnosis> {
+    pub fn uncleared_gradients(
+        &self,
+        py: Python<'_>,
+        uncleared: Uncleared,
+    ) -> PyResult<Option<Diagnosis>> {
+        let and_what = match uncleared {
+            Uncleared::AddedToOnly => "and nothing else done to it",
+            Uncleared::Perhaps if self.some_code_clears_gradients(py)? => return Ok(None),
+            Uncleared::Perhaps => "and nothing that the running code calls clears gradients",
+        };
         let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
         let mut seen: FxHashSet<usize> = FxHashSet::default();
         let mut gradients: Vec<DeviceBuffer> = Vec::new();
         let mut owners: Vec<String> = Vec::new();
-        for module in self.torch_objects(py, &frameworks)?.modules {
+        for module in self.torch_objects(py, &frameworks, false)?.modules {
             for parameter in parameters_of(&module) {
                 let Some(buffer) = gradient_memory(&frameworks, &parameter) else {
                     continue;
@@ -357,18 +416,39 @@ impl Inspector {
             owners.push("parameters".to_owned());
         }
         let largest = gradients.iter().max_by_key(|buffer| buffer.bytes);
-        Ok(Diagnosis {
+        Ok(Some(Diagnosis {
             pattern: growth::GRADIENTS_NEVER_CLEARED,
             owner: owners.join(" and "),
             tensors: gradients.len(),
             bytes: gradients.iter().map(|buffer| buffer.bytes).sum(),
             example: largest.map(example_of).unwrap_or_default(),
-            evidence: format!(
-                "in {STEPS} steps in a row each was added to once, and nothing else done to it"
-            ),
+            evidence: format!("in {STEPS} steps in a row each was added to, {and_what}"),
             ..Diagnosis::default()
-        })
+        }))
     }
+
+    fn some_code_clears_gradients(&self, py: Python<'_>) -> PyResult<bool> {
+        let listed = self.gc.listed(py, None)?;
+        let frozen = self.gc.frozen(py).into_iter();
+        // SAFETY: attached; what is frozen is alive.
+        let frozen = frozen.map(|it| unsafe { Bound::from_borrowed_ptr(py, it) });
+        let all = listed.iter().chain(frozen);
+        Ok(may_clear_gradients(
+            py,
+            &self.builtins,
+            &self.current_frames,
+            all,
+        ))
+    }
+}
+
+/// What is known of gradients that seem never to be cleared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Uncleared {
+    /// In each step they were added to once, and nothing else was done to them.
+    AddedToOnly,
+    /// In each step they were written to, perhaps cleared.
+    Perhaps,
 }
 
 fn parameters_of<'py>(module: &Bound<'py, PyAny>) -> Vec<Bound<'py, PyAny>> {
@@ -387,8 +467,8 @@ fn gradient_memory(frameworks: &Frameworks, parameter: &Bound<'_, PyAny>) -> Opt
 ///
 /// To add to a gradient, or to fill it with zeros, raises the version of its tensor by one, and a new
 /// gradient begins at zero. So a version that is one more after each step than after the one before says
-/// that the gradient was added to once and not cleared. (With `clip_grad_norm_`, which multiplies it, the
-/// version cannot tell, and nothing is said.)
+/// that the gradient was added to once and not cleared. With `clip_grad_norm_`, which multiplies it, the
+/// version cannot tell; then the program's code is asked whether anything in it clears gradients.
 #[derive(Default)]
 pub struct GradientWatch {
     watched: Vec<Watched>,
@@ -399,8 +479,9 @@ struct Watched {
     parameter: Py<PyWeakrefReference>,
     /// The gradient's address and version at the last step.
     last: Option<(usize, i64)>,
-    /// In how many steps in a row it was added to once.
+    /// In how many steps in a row it was written to, and in how many of these once.
     in_row: u32,
+    once: u32,
 }
 
 impl GradientWatch {
@@ -425,30 +506,36 @@ impl GradientWatch {
                 parameter: parameter.unbind(),
                 last: None,
                 in_row: 0,
+                once: 0,
             })
             .collect();
     }
 
-    /// Looks at the versions, at the end of a step. True, once, if the gradients are never cleared.
-    pub fn step(&mut self, inspector: &Inspector, py: Python<'_>) -> bool {
+    /// Looks at the versions, at the end of a step; says, once, what they tell.
+    pub fn step(&mut self, inspector: &Inspector, py: Python<'_>) -> Option<Uncleared> {
         if self.said || self.watched.is_empty() {
-            return false;
+            return None;
         }
-        let Ok(frameworks) = inspector.frameworks.try_borrow() else {
-            return false;
-        };
+        let frameworks = inspector.frameworks.try_borrow().ok()?;
         for watched in &mut self.watched {
             let parameter = watched.parameter.bind(py).upgrade();
             let gradient = parameter.and_then(|it| frameworks.gradient(&it));
             let now = gradient.map(|(gradient, version)| (gradient.as_ptr() as usize, version));
-            let expected = watched
-                .last
-                .map(|(gradient, version)| (gradient, version + 1));
-            let added = now.is_some() && now == expected;
-            watched.in_row = if added { watched.in_row + 1 } else { 0 };
+            let writes = match (watched.last, now) {
+                (Some((before, last)), Some((gradient, version))) if before == gradient => {
+                    version - last
+                }
+                _ => 0,
+            };
+            watched.in_row = if writes > 0 { watched.in_row + 1 } else { 0 };
+            watched.once = if writes == 1 { watched.once + 1 } else { 0 };
             watched.last = now;
         }
         self.said = self.watched.iter().all(|watched| watched.in_row >= STEPS);
-        self.said
+        let once = self.watched.iter().all(|watched| watched.once >= STEPS);
+        self.said.then_some(match once {
+            true => Uncleared::AddedToOnly,
+            false => Uncleared::Perhaps,
+        })
     }
 }

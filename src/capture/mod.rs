@@ -13,6 +13,8 @@ mod claims;
 #[cfg(feature = "python")]
 mod classes;
 #[cfg(feature = "python")]
+mod clearing;
+#[cfg(feature = "python")]
 mod describe;
 #[cfg(feature = "python")]
 mod evidence;
@@ -43,6 +45,7 @@ pub use object::{
 pub(crate) use {
     allocated::AllocationTraces,
     classes::{Classes, class_name},
+    clearing::may_clear_gradients,
     describe::describe,
     evidence::{Locals, Wanted},
     globals::globals_used,

@@ -146,6 +146,27 @@ pub fn who_passes_argument(
     found
 }
 
+/// The code of all running functions.
+pub(super) fn running_codes<'py>(
+    py: Python<'py>,
+    builtins: &Builtins,
+    current_frames: &Py<PyAny>,
+) -> Vec<Bound<'py, PyAny>> {
+    let mut found = Vec::new();
+    let Ok(by_thread) = current_frames.bind(py).call0() else {
+        return found;
+    };
+    dict_items(&by_thread, &mut |_, top| {
+        let mut frame = Some(top.clone());
+        while let Some(current) = frame.take() {
+            found.extend(code_of_frame(builtins, &current));
+            frame = builtins.frame_back.get(&current);
+        }
+        true
+    });
+    found
+}
+
 /// The names of threads, by number, as far as `threading` knows them.
 pub fn thread_names(py: Python<'_>, builtins: &Builtins) -> Vec<(u64, String)> {
     let mut names = Vec::new();
@@ -166,11 +187,13 @@ pub fn thread_names(py: Python<'_>, builtins: &Builtins) -> Vec<(u64, String)> {
 
 /// True for a file of this package: what runs there is our own call.
 pub fn is_in_package(py: Python<'_>, file: &str) -> bool {
+    package_folder(py).is_some_and(|folder| file.starts_with(&folder))
+}
+
+/// The folder of the package itself, with a slash at its end.
+pub(super) fn package_folder(py: Python<'_>) -> Option<String> {
     let own = imported(intern!(py, "cyclescope"))
         .and_then(|own| find_item("__file__", |f| dict_items(own.as_any(), f)))
         .and_then(|own| text_of(&own));
-    let folder = own
-        .as_deref()
-        .and_then(|own| own.strip_suffix("__init__.py"));
-    folder.is_some_and(|folder| file.starts_with(folder))
+    own?.strip_suffix("__init__.py").map(str::to_owned)
 }

@@ -81,6 +81,7 @@ pub struct Builtins {
     pub builtin_self: Descriptor,
     pub builtin_name: Descriptor,
     pub module_dict: Descriptor,
+    pub deque_limit: Descriptor,
     /// How many items a deque has.
     pub deque_length: ffi::lenfunc,
     pub partial_function: Descriptor,
@@ -270,6 +271,7 @@ impl Builtins {
             builtin_self: of(&types.builtin, "__self__")?,
             builtin_name: of(&types.builtin, "__name__")?,
             module_dict: of(&types.module, "__dict__")?,
+            deque_limit: of(&types.deque, "maxlen")?,
             deque_length: length_of(types.deque.bind(py))?,
             bases,
             partial_function: of(&types.partial, "func")?,

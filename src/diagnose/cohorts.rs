@@ -3,26 +3,39 @@
 //! A leak adds buffers in nearly every interval and gives none back, so some of each age are alive.
 //! What is replaced has none but the youngest, a warm cache none but the oldest, a window of fixed
 //! length as many as before. That is robust against sizes that differ from step to step.
+//!
+//! A slow leak adds nothing in most intervals between samples. So the same is asked of longer and longer
+//! intervals, of which each is as low as its lowest sample: what comes and goes within one does not count.
 
 use std::collections::BTreeMap;
 use std::hash::Hash;
+use std::ops::RangeInclusive;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// What the first so many samples see, such as optimizer state, is no growth.
-const WARM_UP: usize = 2;
-/// So many intervals between samples are looked at.
+pub const WARM_UP: usize = 2;
+/// So many intervals between one sample and the next are looked at.
 pub const WINDOW: usize = 10;
+/// So many longer intervals are.
+const LONGER: usize = 8;
 /// So many samples it takes to tell anything.
 pub const NEEDED: usize = WARM_UP + WINDOW + 1;
+/// The lengths of the intervals, in samples.
+const LENGTHS: [usize; 10] = [1, 2, 3, 5, 8, 13, 21, 34, 55, 89];
 /// The part of the intervals that must show growth.
 const MOST: f64 = 0.8;
 /// The later half of the window must grow by at least this part of what the earlier half did: a cache
 /// that fills up slows down.
 const STEADY: f64 = 0.5;
-/// How many ages of a group are looked at, and how many buffers of each.
-const AGES: usize = 8;
-const OF_AN_AGE: usize = 3;
+/// Who gives back this part of what it has grown by has not leaked it.
+const GIVEN_BACK: f64 = 0.5;
+
+/// With so many intervals before the window it is compared.
+const BEFORE: usize = 40;
+
+/// The number or the bytes of a total.
+type Part = fn(&(u64, u64)) -> u64;
 
 /// Buffers of one kind, and how many of them there were at each sample.
 pub struct Group<N> {
@@ -32,40 +45,40 @@ pub struct Group<N> {
     pub totals: Vec<(u64, u64)>,
 }
 
-impl<N> Group<N> {
-    /// Number and bytes now.
-    pub fn size(&self) -> (u64, u64) {
-        self.totals.last().copied().unwrap_or_default()
+/// How a group grows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Growing {
+    /// The number of samples in each of the intervals in which it grows.
+    pub length: usize,
+    /// By how many bytes it has grown in all of them.
+    pub bytes: u64,
+}
+
+impl<N: Copy + Eq + Hash> Group<N> {
+    /// How many of some buffers are alive.
+    pub fn alive_of(&self, names: &FxHashSet<N>) -> usize {
+        let alive = self.alive.iter();
+        alive.filter(|(name, _)| names.contains(name)).count()
     }
 
-    fn window(&self) -> &[(u64, u64)] {
-        &self.totals[self.totals.len().saturating_sub(WINDOW + 1)..]
-    }
-
-    /// By how many bytes it has grown.
-    pub fn grown(&self) -> u64 {
-        let least = self.window().iter().map(|(_, bytes)| *bytes).min();
-        self.size().1 - least.unwrap_or_default()
-    }
-
-    /// By how many bytes it grows from one sample to the next.
-    pub fn bytes_per_sample(&self) -> f64 {
-        let window = self.window();
-        let first = window.first().map_or(0.0, |(_, bytes)| *bytes as f64);
-        (self.size().1 as f64 - first) / window.len().saturating_sub(1).max(1) as f64
+    /// How many are alive that came after the first sample behind the warm-up, from which growth is counted.
+    pub fn came(&self) -> u64 {
+        let came = self.alive.iter().filter(|(_, born)| *born > WARM_UP);
+        came.count() as u64
     }
 }
 
 /// Counts what is alive, sample by sample.
 pub struct Cohorts<K, N> {
-    pub samples: usize,
+    /// The step of each sample.
+    pub steps: Vec<u64>,
     pub groups: BTreeMap<K, Group<N>>,
 }
 
 impl<K, N> Default for Cohorts<K, N> {
     fn default() -> Self {
         Self {
-            samples: 0,
+            steps: Vec::new(),
             groups: BTreeMap::new(),
         }
     }
@@ -73,8 +86,8 @@ impl<K, N> Default for Cohorts<K, N> {
 
 impl<K: Ord + Clone, N: Copy + Eq + Hash> Cohorts<K, N> {
     /// Takes note of a sample: for each buffer its group, what names it, and its bytes.
-    pub fn add(&mut self, alive: impl IntoIterator<Item = (K, N, u64)>) {
-        let samples = self.samples;
+    pub fn add(&mut self, step: u64, alive: impl IntoIterator<Item = (K, N, u64)>) {
+        let samples = self.steps.len();
         let mut seen: BTreeMap<K, Vec<(N, u64)>> = BTreeMap::new();
         for (key, name, bytes) in alive {
             seen.entry(key).or_default().push((name, bytes));
@@ -94,50 +107,125 @@ impl<K: Ord + Clone, N: Copy + Eq + Hash> Cohorts<K, N> {
             let aged = names.map(|name| (name, born.get(&name).copied().unwrap_or(samples)));
             group.alive = aged.collect();
         }
-        self.samples += 1;
+        self.steps.push(step);
     }
 
     /// The groups that grow.
-    pub fn growing(&self) -> impl Iterator<Item = (&K, &Group<N>)> {
-        self.groups.iter().filter(|(_, group)| self.grows(group))
+    pub fn growing(&self) -> impl Iterator<Item = (&K, &Group<N>, Growing)> {
+        let groups = self.groups.iter();
+        groups.filter_map(|(key, group)| Some((key, group, self.grows(group)?)))
     }
 
-    /// A few members of several ages, the youngest first.
-    pub fn youngest(&self, group: &Group<N>) -> Vec<N> {
-        let ages = self.survivors(group).into_values().rev().take(AGES);
-        ages.flat_map(|names| names.into_iter().take(OF_AN_AGE))
-            .collect()
-    }
-
-    /// What came after the warm-up, but not in the last interval, by when it was first seen.
-    fn survivors(&self, group: &Group<N>) -> BTreeMap<usize, Vec<N>> {
-        let mut found: BTreeMap<usize, Vec<N>> = BTreeMap::new();
-        for &(name, born) in &group.alive {
-            if born >= WARM_UP && born + 1 < self.samples {
-                found.entry(born).or_default().push(name);
-            }
-        }
+    /// What came in the window and before the last interval, each with the number of the interval in which it
+    /// came, the youngest first.
+    pub fn survivors(&self, group: &Group<N>, length: usize) -> Vec<(N, usize)> {
+        let window = self.window(length);
+        let alive = group.alive.iter();
+        let mut found: Vec<(N, usize)> = alive
+            .filter(|(_, born)| window.contains(born))
+            .map(|&(name, born)| (name, (window.end() - born) / length))
+            .collect();
+        found.sort_by_key(|(_, age)| *age);
         found
     }
 
-    fn grows(&self, group: &Group<N>) -> bool {
-        if self.samples < NEEDED {
-            return false;
-        }
-        let first = self.samples - WINDOW - 1;
-        let counts: Vec<u64> = group.window().iter().map(|(count, _)| *count).collect();
-        let aged = self.survivors(group).range(first..).count();
-        aged as f64 >= MOST * WINDOW as f64 && is_growing(&counts)
+    /// The number of steps in which the members of an interval and those of all younger ones came.
+    pub fn steps_since(&self, age: usize, length: usize) -> u64 {
+        let last = self.steps.len().saturating_sub(2);
+        let first = last.saturating_sub((age + 1) * length);
+        let step = |at: usize| self.steps.get(at).copied().unwrap_or_default();
+        step(last).saturating_sub(step(first)).max(1)
     }
+
+    /// The numbers of the samples at which the members of a window were first seen.
+    fn window(&self, length: usize) -> RangeInclusive<usize> {
+        let last = self.steps.len().saturating_sub(2);
+        (last + 1)
+            .saturating_sub(intervals(length) * length)
+            .max(WARM_UP)..=last
+    }
+
+    fn grows(&self, group: &Group<N>) -> Option<Growing> {
+        let is_known = |length: &usize| self.steps.len() > WARM_UP + intervals(*length) * length;
+        let mut born: Option<Vec<bool>> = None;
+        for length in LENGTHS.into_iter().filter(is_known).rev() {
+            let steps: Vec<u64> = self
+                .intervals(length)
+                .map(|it| self.steps[*it.end()])
+                .collect();
+            let low = |of: Part, it: RangeInclusive<usize>| {
+                group.totals[it].iter().map(of).min().unwrap_or_default()
+            };
+            let lows =
+                |of: Part| -> Vec<u64> { self.intervals(length).map(|it| low(of, it)).collect() };
+            // What has only become as large as it was before may be given back again.
+            let is_more_than_before = |of: Part, now: &[u64]| {
+                let before = self.intervals_before(length).map(|it| low(of, it)).max();
+                now.last() > before.as_ref()
+            };
+            let grows = |of: Part| {
+                let lows = lows(of);
+                is_growing(&lows, &steps) && is_more_than_before(of, &lows)
+            };
+            let bytes = lows(|total| total.1);
+            if !grows(|total| total.0) && !grows(|total| total.1) {
+                continue;
+            }
+            let born = born.get_or_insert_with(|| {
+                let mut born = vec![false; self.steps.len()];
+                group.alive.iter().for_each(|&(_, at)| born[at] = true);
+                born
+            });
+            let window = self.window(length);
+            let ages: FxHashSet<usize> = window
+                .clone()
+                .filter(|&at| born[at])
+                .map(|at| (window.end() - at) / length)
+                .collect();
+            if ages.len() as f64 >= MOST * intervals(length) as f64 {
+                let grown = |values: &[u64]| values.last()?.checked_sub(*values.first()?);
+                return Some(Growing {
+                    length,
+                    bytes: grown(&bytes).unwrap_or_default(),
+                });
+            }
+        }
+        None
+    }
+
+    /// The samples of the last intervals before those of [`Cohorts::intervals`].
+    fn intervals_before(&self, length: usize) -> impl Iterator<Item = RangeInclusive<usize>> {
+        let end = self
+            .steps
+            .len()
+            .saturating_sub((intervals(length) + 1) * length);
+        let ends = (WARM_UP..end).rev().step_by(length).take(BEFORE);
+        ends.map(move |end| (end + 1).saturating_sub(length).max(WARM_UP)..=end)
+    }
+
+    /// The samples of each interval of the window, and of the one before it.
+    fn intervals(&self, length: usize) -> impl Iterator<Item = RangeInclusive<usize>> {
+        let last = self.steps.len() - 1;
+        (0..=intervals(length)).rev().map(move |back| {
+            let end = last - back * length;
+            (end + 1).saturating_sub(length).max(WARM_UP.min(end))..=end
+        })
+    }
+}
+
+/// How many intervals of a length are looked at.
+fn intervals(length: usize) -> usize {
+    if length == 1 { WINDOW } else { LONGER }
 }
 
 /// True if values of the last samples rise most of the time, and in the later half about as much as before;
 /// false while there are too few.
 pub fn has_grown(values: &[u64]) -> bool {
-    values.len() >= NEEDED && is_growing(&values[values.len() - WINDOW - 1..])
+    let steps: Vec<u64> = (0..=WINDOW as u64).collect();
+    values.len() >= NEEDED && is_growing(&values[values.len() - WINDOW - 1..], &steps)
 }
 
-fn is_growing(values: &[u64]) -> bool {
+fn is_growing(values: &[u64], steps: &[u64]) -> bool {
     let rises = values.windows(2).filter(|it| it[1] > it[0]).count();
     let (Some(&first), Some(&last)) = (values.first(), values.last()) else {
         return false;
@@ -145,9 +233,21 @@ fn is_growing(values: &[u64]) -> bool {
     if values.len() < 2 || (rises as f64) < MOST * (values.len() - 1) as f64 {
         return false;
     }
-    let middle = values[values.len() / 2] as f64;
-    let (earlier, later) = (middle - first as f64, last as f64 - middle);
-    later > 0.0 && later >= STEADY * earlier
+    let mut highest = first;
+    for &value in values {
+        highest = highest.max(value);
+        let (grown, fallen) = ((highest - first) as f64, (highest - value) as f64);
+        if fallen > 0.0 && fallen >= GIVEN_BACK * grown {
+            return false;
+        }
+    }
+    let middle = values.len() / 2;
+    let rate = |from: usize, to: usize| {
+        let steps = steps[to].saturating_sub(steps[from]).max(1);
+        (values[to] as f64 - values[from] as f64) / steps as f64
+    };
+    let (earlier, later) = (rate(0, middle), rate(middle, values.len() - 1));
+    last > first && later > 0.0 && later >= STEADY * earlier
 }
 
 #[cfg(test)]
@@ -158,8 +258,8 @@ mod tests {
 
     fn cohorts(samples: impl IntoIterator<Item = Sample>) -> Cohorts<(), u32> {
         let mut counted = Cohorts::default();
-        for sample in samples {
-            counted.add(sample.into_iter().map(|name| ((), name, 1)));
+        for (step, sample) in samples.into_iter().enumerate() {
+            counted.add(step as u64, sample.into_iter().map(|name| ((), name, 1)));
         }
         counted
     }
@@ -167,32 +267,61 @@ mod tests {
     #[test]
     fn a_group_that_adds_in_each_interval_grows() {
         let grown = cohorts((1..=NEEDED as u32).map(|n| (0..n).collect()));
-        let (_, group) = grown.growing().next().expect("a group that grows");
-        assert_eq!(group.size(), (NEEDED as u64, NEEDED as u64));
-        assert_eq!((group.grown(), group.bytes_per_sample()), (10, 1.0));
-        let ages: Vec<usize> = grown.survivors(group).into_keys().collect();
-        assert!(ages.windows(2).all(|it| it[1] == it[0] + 1), "{ages:?}");
-        assert_eq!(grown.youngest(group)[0], NEEDED as u32 - 2);
+        let (_, group, growing) = grown.growing().next().expect("a group that grows");
+        assert_eq!(
+            growing,
+            Growing {
+                length: 1,
+                bytes: 10
+            }
+        );
+        let survivors = grown.survivors(group, 1);
+        assert_eq!(survivors[0], (NEEDED as u32 - 2, 0));
+        assert_eq!(survivors.len(), WINDOW);
+        assert_eq!(grown.steps_since(9, 1), 10);
+        assert_eq!(group.came(), 10);
+        assert_eq!(group.alive_of(&FxHashSet::from_iter([3, 99])), 1);
+    }
+
+    #[test]
+    fn a_group_that_adds_in_some_intervals_grows_too() {
+        for every in [2, 3, 7, 20] {
+            // Beside it some come and go.
+            let sample =
+                |n: u32| (0..n / every).chain((0..n % 5).map(move |it| 1000 + 10 * n + it));
+            let told = (NEEDED as u32..600).find(|&n| {
+                let so_far = cohorts((0..n).map(|n| sample(n).collect()));
+                so_far.growing().next().is_some()
+            });
+            assert!(
+                told.is_some_and(|n| n < 30 * every.max(5)),
+                "{every}: {told:?}"
+            );
+        }
     }
 
     #[test]
     fn what_only_looks_like_growth() {
-        let cases: [(&str, Vec<Sample>); 6] = [
+        let saw = |period: u32| {
+            let teeth = (0..400u32).map(move |n| (n - n % period..=n).chain(1000..1003).collect());
+            teeth.collect::<Vec<Sample>>()
+        };
+        let cases: [(&str, Vec<Sample>); 9] = [
             (
                 "few",
                 (1..NEEDED as u32).map(|n| (0..n).collect()).collect(),
             ),
-            ("constant", vec![vec![0, 1, 2]; 30]),
-            ("replaced", (0..30).map(|n| vec![n, n + 1]).collect()),
+            ("constant", vec![vec![0, 1, 2]; 300]),
+            ("replaced", (0..300).map(|n| vec![n, n + 1]).collect()),
             (
                 "a window of fixed length",
-                (0..30u32)
+                (0..300u32)
                     .map(|n| (n.saturating_sub(5)..n).collect())
                     .collect(),
             ),
             (
                 "a cache that is warm",
-                (0..30u32).map(|n| (0..n.min(8)).collect()).collect(),
+                (0..300u32).map(|n| (0..n.min(8)).collect()).collect(),
             ),
             (
                 "given back",
@@ -200,19 +329,43 @@ mod tests {
                     .map(|n| (0..if n < 15 { n } else { 0 }).collect())
                     .collect(),
             ),
+            ("teeth", saw(2)),
+            ("long teeth", saw(9)),
+            ("longer teeth", saw(11)),
         ];
         for (name, samples) in cases {
-            assert_eq!(cohorts(samples).growing().count(), 0, "{name}");
+            for end in 0..=samples.len() {
+                let so_far = cohorts(samples[..end].iter().cloned());
+                assert_eq!(
+                    so_far.growing().count(),
+                    usize::from(name == "given back" && (13..=15).contains(&end)),
+                    "{name} at {end}"
+                );
+            }
         }
     }
 
+    fn grows(values: &[u64]) -> bool {
+        is_growing(values, &Vec::from_iter(0..values.len() as u64))
+    }
+
     #[test]
-    fn growth_that_slows_down_is_none() {
-        assert!(is_growing(&Vec::from_iter((0..11).map(|n| 10 * n))));
-        assert!(!is_growing(&[
+    fn growth_that_slows_down_or_falls_is_none() {
+        assert!(grows(&Vec::from_iter((0..11).map(|n| 10 * n))));
+        assert!(!grows(&[
             100, 150, 180, 200, 212, 220, 225, 228, 230, 231, 232
         ]));
-        assert!(!is_growing(&[5; 11]));
-        assert!(!is_growing(&[]));
+        assert!(!grows(&[5; 11]));
+        assert!(!grows(&[]));
+        assert!(!grows(&[7, 8, 0, 1, 2, 3, 4, 5, 6, 7, 8]));
+        assert!(grows(&[0, 2, 4, 6, 8, 10, 9, 12, 14, 16, 18]));
+    }
+
+    #[test]
+    fn growth_is_measured_by_step() {
+        let values = [0, 16, 32, 48, 64, 80, 82, 84, 86, 88, 90];
+        let steps = [0, 160, 320, 480, 640, 800, 820, 840, 860, 880, 900];
+        assert!(!grows(&values));
+        assert!(is_growing(&values, &steps));
     }
 }

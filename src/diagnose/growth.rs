@@ -113,6 +113,21 @@ pub const CONTAINER_GROWS: GrowthPattern = GrowthPattern {
     keeps_graphs: false,
 };
 
+pub const ARRAYS_ACCUMULATE: GrowthPattern = GrowthPattern {
+    name: "container-grows",
+    what: "{owner} accumulates arrays and releases none",
+    advice: "Limit its size (`collections.deque(maxlen=...)`), clear it, or write the arrays to disk.",
+    keeps_graphs: false,
+};
+
+pub const TENSOR_GROWS: GrowthPattern = GrowthPattern {
+    name: "tensor-grows",
+    what: "{owner} is replaced by a longer tensor again and again",
+    advice: "Keep the part that you need (`past = past[-n:]`), begin anew with each sequence, or \
+             write into a tensor of fixed length. Each `torch.cat` copies all of it, too.",
+    keeps_graphs: false,
+};
+
 #[cfg(test)]
 mod tests {
     use super::*;

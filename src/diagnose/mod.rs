@@ -10,6 +10,7 @@ mod case;
 pub mod cohorts;
 pub mod growth;
 pub mod known;
+pub mod lengths;
 pub mod library;
 mod maker;
 mod path;

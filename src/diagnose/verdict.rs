@@ -7,6 +7,9 @@ const OTHERS: &str = "Run nvidia-smi to list the other processes on this device.
 const SMALLER: &str = "Use a smaller batch and accumulate gradients, checkpoint activations \
                        (torch.utils.checkpoint), train in bfloat16, or shard the model (FSDP).";
 
+const CYCLES: &str = "Break the cycles (see the leak trace below), or collect in time with \
+                      cyclescope.collect_on_pressure() or cyclescope.step().";
+
 /// What else is known of a request that failed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Needs {
@@ -16,6 +19,8 @@ pub struct Needs {
     pub model: u64,
     /// Bytes of the running step.
     pub step: u64,
+    /// Bytes of the largest tensor in memory; `None` if the live tensors were not looked at.
+    pub largest: Option<u64>,
 }
 
 /// Sets the verdict, its sentence and the advice.
@@ -29,7 +34,8 @@ pub fn judge(found: &mut PostMortem, needs: Needs) {
         Some(known) => of_parts(found, known)
             .or_else(|| of_numbers(known, needs))
             .or_else(|| of_growth(found))
-            .unwrap_or_else(|| otherwise(known)),
+            .or_else(|| of_request(found, known, needs))
+            .unwrap_or_else(|| otherwise(found, known)),
     };
     let advice = advice.to_owned();
     found.verdict = verdict.to_owned();
@@ -52,8 +58,7 @@ fn of_parts(found: &PostMortem, known: &Numbers) -> Option<Verdict<'static>> {
                  fitted",
                 human_bytes(cycles.bytes)
             ),
-            "Break the cycles (see the leak trace below), or collect in time with \
-             cyclescope.collect_on_pressure() or cyclescope.step().",
+            CYCLES,
         ));
     }
     let graphs = found.graphs.iter().find(|it| it.would_fit == Some(true))?;
@@ -108,12 +113,35 @@ fn of_numbers(known: &Numbers, needs: Needs) -> Option<Verdict<'static>> {
 
 fn of_growth(found: &PostMortem) -> Option<Verdict<'_>> {
     let largest = found.growth.iter().max_by_key(|growth| growth.bytes)?;
+    // What grew may be the garbage that was found.
+    let garbage = found.cycles.as_ref().map_or(0, |cycles| cycles.bytes);
+    if garbage > 0 && garbage >= largest.bytes {
+        return None;
+    }
     let size = human_bytes(largest.bytes);
     let headline = format!("{} ({size} when first reported)", largest.summary);
     Some(("growth", headline, &largest.advice))
 }
 
-fn otherwise(known: &Numbers) -> Verdict<'static> {
+/// By the size of the request, where nothing is known to be in memory without need.
+fn of_request(found: &PostMortem, known: &Numbers, needs: Needs) -> Option<Verdict<'static>> {
+    let kept = found.graphs.iter().map(|kept| kept.bytes).sum::<u64>();
+    let garbage = found.cycles.as_ref().map_or(0, |cycles| cycles.bytes);
+    let is_large = needs.largest? <= known.requested / 2;
+    if !is_large || kept + garbage > 0 || others_took_it(known) {
+        return None;
+    }
+    let headline = format!(
+        "{} were requested at once, more than twice the largest tensor in memory ({}); {} are left, \
+         and nothing in memory is known to be unneeded",
+        human_bytes(known.requested),
+        human_bytes(needs.largest?),
+        human_bytes(known.headroom() + known.free_in_blocks)
+    );
+    Some(("batch-too-big", headline, SMALLER))
+}
+
+fn otherwise(found: &PostMortem, known: &Numbers) -> Verdict<'static> {
     if others_took_it(known) && known.elsewhere > Some(known.reserved) {
         return ("elsewhere", outside(known), OTHERS);
     }
@@ -122,6 +150,13 @@ fn otherwise(known: &Numbers) -> Verdict<'static> {
         human_bytes(known.requested),
         human_bytes(known.limit)
     );
+    if let Some(cycles) = &found.cycles {
+        let headline = format!(
+            "{headline}; {} of garbage in reference cycles are a part of it",
+            human_bytes(cycles.bytes)
+        );
+        return ("unclear", headline, CYCLES);
+    }
     let advice = "Run the program again with cyclescope.watch_growth(), which finds what grows, or \
                   with torch.cuda.memory._record_memory_history().";
     ("unclear", headline, advice)
@@ -174,6 +209,71 @@ mod tests {
             bytes: 600 * MIB,
             would_fit: Some(would_fit),
             ..Finding::default()
+        }
+    }
+
+    #[test]
+    fn a_request_that_is_large_among_what_is_needed_is_too_big() {
+        let judged = |found: PostMortem, largest| {
+            let mut found = PostMortem {
+                numbers: Some(asked()),
+                ..found
+            };
+            let needs = Needs {
+                largest,
+                ..Needs::default()
+            };
+            judge(&mut found, needs);
+            found.verdict
+        };
+        let holding = |garbage: u64, kept: u64| PostMortem {
+            cycles: (garbage > 0).then(|| Finding {
+                bytes: garbage * MIB,
+                would_fit: Some(false),
+                ..Finding::default()
+            }),
+            graphs: vec![Finding {
+                bytes: kept * MIB,
+                would_fit: Some(false),
+                ..Finding::default()
+            }],
+            ..PostMortem::default()
+        };
+        assert_eq!(judged(holding(0, 0), Some(256 * MIB)), "batch-too-big");
+        assert_eq!(judged(holding(0, 0), Some(257 * MIB)), "unclear");
+        assert_eq!(judged(holding(0, 0), None), "unclear");
+        assert_eq!(judged(holding(64, 0), Some(0)), "unclear");
+        assert_eq!(judged(holding(0, 64), Some(0)), "unclear");
+    }
+
+    #[test]
+    fn garbage_gets_no_advice_for_growth() {
+        let garbage = Finding {
+            bytes: 600 * MIB,
+            would_fit: Some(false),
+            ..Finding::default()
+        };
+        let grown = |bytes| Growth {
+            bytes,
+            advice: "Clear it.".to_owned(),
+            ..Growth::default()
+        };
+        for (growth, verdict) in [
+            (vec![], "unclear"),
+            (vec![grown(300 * MIB)], "unclear"),
+            (vec![grown(601 * MIB)], "growth"),
+        ] {
+            let found = PostMortem {
+                cycles: Some(garbage.clone()),
+                growth,
+                ..PostMortem::default()
+            };
+            let found = judged(found, asked(), false);
+            assert_eq!(found.verdict, verdict);
+            assert_eq!(
+                found.advice.contains("Break the cycles"),
+                verdict == "unclear"
+            );
         }
     }
 

@@ -19,6 +19,14 @@ pub struct GrowthReport {
     pub seconds: f64,
     pub share: f64,
     pub found: Vec<Grown>,
+    /// What was reported as growing, but has given back most of that since.
+    pub cleared: Vec<Growth>,
+    /// The step at which the first growing groups can be known.
+    pub known_from: u64,
+    /// By how many bytes memory has grown since a step: by the allocator's count, or else all tensors and what
+    /// the autograd graphs of growing groups keep.
+    pub since: u64,
+    pub grown: i64,
     /// All tensors visible from Python.
     pub all: Vec<Sample>,
     /// Bytes allocated by PyTorch on all GPUs; empty if none is used.
@@ -34,6 +42,8 @@ pub struct Grown {
     #[serde(flatten)]
     pub growth: Growth,
     pub history: Vec<Sample>,
+    /// How many bytes of the growth of all memory it explains.
+    pub explains: u64,
 }
 
 /// A growing group, as it was when it was detected.
@@ -55,6 +65,8 @@ pub struct Growth {
     pub bytes_per_step: f64,
     pub example: String,
     pub allocated_at: Option<String>,
+    /// The number of samples on which this rests.
+    pub samples: u64,
 }
 
 /// A sample: the step, the number of tensors, and the bytes of their storages.
@@ -64,5 +76,22 @@ impl GrowthReport {
     /// True while there are too few samples to tell anything.
     pub fn is_early(&self) -> bool {
         self.found.is_empty() && self.samples < self.needed
+    }
+}
+
+impl Growth {
+    /// The owner without the way to it: `` `Trainer.outputs` ``, `` `losses` ``.
+    pub fn short_owner(&self) -> String {
+        let mut parts = self.owner.rsplit(" → ");
+        let last = parts.next().unwrap_or_default();
+        let class = parts.next().and_then(|part| {
+            let (_, noun) = part.strip_suffix(')')?.rsplit_once('(')?;
+            noun.rsplit(' ').next()
+        });
+        match (last.strip_prefix('.'), class, last.split('`').nth(1)) {
+            (Some(attribute), Some(class), _) => format!("`{class}.{attribute}`"),
+            (None, _, Some(variable)) => format!("`{variable}`"),
+            _ => self.owner.clone(),
+        }
     }
 }

@@ -52,7 +52,7 @@ impl GrowthWatch {
         inspector.watch_gradients(py, &self.monitor, now, &line_of)
     }
 
-    /// Takes a sample; returns what is new. `line_of` tells of a device and an address which line allocated
+    /// Takes a sample; returns what is new, and what has been given back since it was told. `line_of` tells of a device and an address which line allocated
     /// the memory there.
     fn sample(
         &self,
@@ -61,7 +61,7 @@ impl GrowthWatch {
         every: u64,
         allocated: u64,
         line_of: &Bound<'_, PyAny>,
-    ) -> PyResult<Vec<Growth>> {
+    ) -> PyResult<(Vec<Growth>, Vec<Growth>)> {
         let now = Moment {
             step,
             every,
@@ -70,11 +70,12 @@ impl GrowthWatch {
         let line_of = |device: &str, pointer| line_of.call1((device, pointer))?.extract();
         let state = state(py)?;
         let inspector = state.watcher.inspector();
-        inspector.watch_growth(py, &self.monitor, now, &line_of)
+        let news = inspector.watch_growth(py, &self.monitor, now, &line_of)?;
+        Ok((news.told, news.cleared))
     }
 
-    /// What was found so far.
-    #[pyo3(signature = (*, time, steps, every, samples, seconds, share, notes))]
+    /// What was found so far. `next_sample` is the step of the next sample.
+    #[pyo3(signature = (*, time, steps, every, samples, seconds, share, next_sample, notes))]
     #[expect(clippy::too_many_arguments, reason = "they are named")]
     fn report(
         &self,
@@ -84,6 +85,7 @@ impl GrowthWatch {
         samples: u64,
         seconds: f64,
         share: f64,
+        next_sample: u64,
         notes: Vec<String>,
     ) -> GrowthReport {
         self.monitor.report(GrowthReport {
@@ -93,6 +95,7 @@ impl GrowthWatch {
             samples,
             seconds,
             share,
+            known_from: next_sample,
             notes,
             ..GrowthReport::default()
         })
@@ -124,6 +127,12 @@ impl GrowthReport {
     #[getter]
     fn found(&self) -> Vec<Growth> {
         self.found.iter().map(|it| it.growth.clone()).collect()
+    }
+
+    /// How much memory has grown, and what explains it, in one line.
+    #[getter]
+    fn headline(&self) -> String {
+        text::growth_headline(self)
     }
 
     fn to_json(&self) -> String {

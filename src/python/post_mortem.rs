@@ -229,6 +229,11 @@ impl Examination {
                     too_big: !fits,
                     model: totals[..4].iter().map(|(_, bytes)| bytes).sum(),
                     step: bytes_of(&known.working),
+                    largest: roles
+                        .iter()
+                        .flat_map(|(_, pieces)| pieces.iter().map(|(_, bytes)| *bytes))
+                        .max()
+                        .filter(|_| known.left_out.is_empty()),
                 };
             }
         }

@@ -1,9 +1,9 @@
 //! What is told of the live heap in sentences.
 
-use crate::model::growth::GrowthReport;
+use crate::model::growth::{Growth, GrowthReport};
 use crate::model::heap::Device;
 use crate::model::retention::{Keeper, Kept, Retention, RootKind};
-use crate::model::words::{counted, human_bytes};
+use crate::model::words::{counted, grouped, human_bytes};
 
 /// The allocator's count beside what is visible; `None` where it does not say.
 pub fn allocator(device: &Device) -> Option<String> {
@@ -113,6 +113,72 @@ fn split(retention: &Retention) -> (Vec<&Keeper>, Vec<&Keeper>) {
     all.partition(|keeper| keeper.goes_by_itself)
 }
 
+/// How many owners the headline names.
+const NAMED: usize = 3;
+
+/// How much memory has grown, and what explains it.
+pub fn growth_headline(report: &GrowthReport) -> String {
+    if let Some(note) = report.notes.first() {
+        return note.clone();
+    }
+    if report.is_early() {
+        return format!(
+            "too early to tell: {} of {} samples; growth can be found from step {} on",
+            grouped(report.samples),
+            report.needed,
+            grouped(report.known_from)
+        );
+    }
+    let last = report.all.last().map_or(report.steps, |sample| sample.0);
+    let steps = counted(last.saturating_sub(report.since), "step", "steps");
+    let samples = counted(report.samples, "sample", "samples");
+    let grown = u64::try_from(report.grown).unwrap_or_default();
+    if grown == 0 {
+        return format!("memory did not grow in {steps} ({samples})");
+    }
+    let headline = format!("memory +{} in {steps}", human_bytes(grown));
+    let mut left = 100.0;
+    let mut parts = Vec::new();
+    for found in report.found.iter().take(NAMED) {
+        let part = (100.0 * found.explains as f64 / grown as f64)
+            .round()
+            .min(left);
+        if part >= 1.0 {
+            left -= part;
+            let owner = found.growth.short_owner();
+            parts.push(format!("{part:.0} % explained by {owner}"));
+        }
+    }
+    if parts.is_empty() {
+        let groups = match report.found.is_empty() {
+            true => "no group of tensors grows steadily",
+            false => "what grows below is less than 1 % of it",
+        };
+        return format!("{headline}, not explained: {groups} ({samples})");
+    }
+    let rest = match left > 0.0 {
+        true => format!(", {left:.0} % not"),
+        false => String::new(),
+    };
+    format!("{headline}: {}{rest} ({samples})", parts.join(", "))
+}
+
+/// Words with a capital letter at the beginning and a full stop.
+pub fn sentence(words: &str) -> String {
+    let mut letters = words.chars();
+    let first = letters.next().map(|it| it.to_uppercase().to_string());
+    first.unwrap_or_default() + letters.as_str().trim_end_matches('.') + "."
+}
+
+/// What was reported and has been given back since.
+pub fn cleared(growth: &Growth) -> String {
+    format!(
+        "{} has released most of what was reported at step {}",
+        growth.owner,
+        grouped(growth.step)
+    )
+}
+
 /// How many samples of how many steps a report of growth is from.
 pub fn sampled(report: &GrowthReport) -> String {
     format!(
@@ -125,6 +191,57 @@ pub fn sampled(report: &GrowthReport) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::growth::Grown;
+
+    #[test]
+    fn the_headline_says_what_explains_growth_and_what_does_not() {
+        let mut report = GrowthReport {
+            steps: 205,
+            every: 10,
+            samples: 5,
+            needed: 13,
+            known_from: 130,
+            ..GrowthReport::default()
+        };
+        assert_eq!(
+            growth_headline(&report),
+            "too early to tell: 5 of 13 samples; growth can be found from step 130 on"
+        );
+        report.samples = 20;
+        report.all = vec![(10, 1, 1), (200, 2, 2)];
+        report.since = 30;
+        assert_eq!(
+            growth_headline(&report),
+            "memory did not grow in 170 steps (20 samples)"
+        );
+        report.grown = 1000 << 10;
+        assert_eq!(
+            growth_headline(&report),
+            "memory +1000.0 KiB in 170 steps, not explained: no group of tensors grows steadily \
+             (20 samples)"
+        );
+        for (owner, explains) in [
+            ("module `train` → `trainer` (Trainer) → .outputs", 900),
+            ("local `losses` in `fit`, train.py:7, thread MainThread", 70),
+            ("module `train` → `few`", 1),
+        ] {
+            report.found.push(Grown {
+                growth: Growth {
+                    owner: owner.to_owned(),
+                    ..Growth::default()
+                },
+                explains: explains << 10,
+                ..Grown::default()
+            });
+        }
+        assert_eq!(
+            growth_headline(&report),
+            "memory +1000.0 KiB in 170 steps: 90 % explained by `Trainer.outputs`, 7 % explained by \
+             `losses`, 3 % not (20 samples)"
+        );
+        report.found.drain(..2);
+        assert!(growth_headline(&report).contains("less than 1 % of it"));
+    }
 
     #[test]
     fn the_allocator_says_what_more_it_has() {

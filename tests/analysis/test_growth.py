@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import json
 import logging
+import re
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import cyclescope
+from cyclescope import _native
+from cyclescope._live import growth
 
 try:
     import torch
@@ -22,6 +28,7 @@ except ImportError:
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "live"
 
 import shared  # noqa: E402
+from support import growing  # noqa: E402
 
 WINDOW = 10
 NEEDED = 13
@@ -99,8 +106,11 @@ def test_nothing_that_grows_is_a_page_too() -> None:
     with cyclescope.LeakMonitor(every=1, devices="any", max_share=float("inf")) as monitor:
         for needed in range(NEEDED, 0, -1):
             assert "Too early to tell" in monitor.to_html(), needed
-            assert "Too early to tell: 13 samples are needed." in monitor.to_text()
+            said = f"Too early to tell: {NEEDED - needed} of {NEEDED} samples; growth can be found"
+            assert f"{said} from step {NEEDED} on." in monitor.to_text()
+            assert monitor.headline.startswith("too early to tell")
             monitor.step()
+        assert monitor.headline.startswith("memory ")
         assert "Nothing grows" in monitor.to_html()
         assert "Nothing grows" in monitor.to_text()
 
@@ -153,18 +163,259 @@ def test_devices_that_were_not_asked_for_are_not_told() -> None:
     assert monitor.found == []
 
 
-def test_samples_become_rarer_where_they_take_long() -> None:
-    with cyclescope.LeakMonitor(every=1, devices="any", max_share=1e-9) as monitor:
-        for _ in range(20):
+class Clock:
+    """Time that passes only when it is told to."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, monitor: cyclescope.LeakMonitor) -> None:
+        self.now = 0.0
+        self.sample_takes = 0.0
+        sample = growth.LeakMonitor._pace
+        monitor._began = monitor._sampled_at = 0.0
+
+        def pace(monitor: cyclescope.LeakMonitor, started: float) -> None:
+            self.now += self.sample_takes
+            sample(monitor, started)
+
+        monkeypatch.setattr(time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(growth.LeakMonitor, "_pace", pace)
+
+    def steps(self, monitor: cyclescope.LeakMonitor, count: int, *, each: float) -> int:
+        """Make steps that take so long; the number of samples in these."""
+        before = monitor.cost.samples
+        for _ in range(count):
+            self.now += each
             monitor.step()
-    assert monitor.cost.samples < 8
-    assert monitor.cost.every > 1
+        return monitor.cost.samples - before
+
+
+@pytest.fixture
+def no_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Samples look at nothing, so that many take no time."""
+
+    class Nothing:
+        found: list[cyclescope.Growth] = []  # noqa: RUF012
+
+        def step(self, *_: object) -> list[object]:
+            return []
+
+        def sample(self, *_: object) -> tuple[list[object], list[object]]:
+            return [], []
+
+    monkeypatch.setattr(_native, "GrowthWatch", lambda *_: Nothing())
+
+
+def test_the_interval_is_bounded_and_comes_back(
+    no_looks: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with cyclescope.LeakMonitor(every=10, devices="any") as monitor:
+        clock = Clock(monkeypatch, monitor)
+        clock.sample_takes = 0.1
+        assert clock.steps(monitor, 130, each=1e-5) == 13
+        assert monitor.cost.every == 10
+        clock.steps(monitor, 20_000, each=1e-5)
+        assert monitor.cost.every == 160
+        assert clock.steps(monitor, 16_000, each=1e-5) >= 100
+        clock.steps(monitor, 5_000, each=10.0)
+        assert monitor.cost.every == 10
+        assert clock.steps(monitor, 100, each=10.0) == 10
+
+
+def test_long_intervals_meet_each_phase_of_a_rhythm(
+    no_looks: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with cyclescope.LeakMonitor(every=160, devices="any") as monitor:
+        clock = Clock(monkeypatch, monitor)
+        at = []
+        for step in range(1, 20_001):
+            if clock.steps(monitor, 1, each=1.0):
+                at.append(step)
+    assert all(120 <= after - before <= 160 for before, after in itertools.pairwise([0, *at]))
+    for period in (159, 80, 161):
+        phases = [step % period for step in at]
+        rises = sum(after > before for before, after in itertools.pairwise(phases))
+        assert rises < 0.7 * len(phases), period
+
+
+CLIPPED = growing.clipped_gradients
+"""Told by what the program's code calls, and the tests are too much code to be one program."""
+
+
+def watch_default(name: str, steps: int) -> tuple[list[cyclescope.Growth], cyclescope.LeakMonitor]:
+    """What is told of a program with the default settings, however busy the machine is."""
+    told: list[cyclescope.Growth] = []
+    with cyclescope.watch_growth(devices="any", max_share=float("inf")) as monitor:
+        getattr(growing, name)(steps, lambda: told.extend(monitor.step()))
+    return told, monitor
+
+
+@pytest.mark.parametrize("name", [each.__name__ for each in growing.LEAKS if each != CLIPPED])
+def test_a_leak_is_told_with_its_owner(name: str) -> None:
+    pattern, owner = growing.LEAKS[getattr(growing, name)]
+    told, monitor = watch_default(name, growing.STEPS.get(name, 200))
+    assert told, monitor.headline
+    assert told[0].pattern == pattern
+    assert owner in told[0].owner
+    assert told[0].samples >= 11
+    assert told[0] in monitor.found
+
+
+@pytest.mark.parametrize("name", [each.__name__ for each in growing.LOOK_ALIKES])
+def test_what_only_looks_like_a_leak_is_not_told(name: str) -> None:
+    told, monitor = watch_default(name, 300)
+    assert told == [], monitor.headline
+
+
+def test_the_headline_says_what_explains_the_growth() -> None:
+    _, monitor = watch_default("outputs_beside_losses", 200)
+    assert re.fullmatch(
+        r"memory \+1\.\d MiB in 170 steps: \d+ % explained by `Trainer\.outputs`(, \d+ % not)? "
+        r"\(20 samples\)",
+        monitor.headline,
+    )
+    (share,) = re.findall(r": (\d+) %", monitor.headline)
+    assert int(share) >= 90
+    assert monitor.headline in monitor.to_text().replace("Memory", "memory", 1)
+    assert "explained by" in monitor.to_html()
+
+
+def test_what_is_not_explained_is_said() -> None:
+    held: dict[int, torch.Tensor] = {}
+
+    def on_step() -> None:
+        # Tensors that Python sees, but of different devices and dtypes: no group of them grows.
+        number = len(held)
+        dtype = (torch.float32, torch.float64, torch.int64, torch.int32, torch.int16)[number % 5]
+        if monitor.steps % 9 == 0:
+            held[number] = torch.zeros(2**16, dtype=dtype)
+        monitor.step()
+
+    with cyclescope.watch_growth(every=1, devices="any", max_share=float("inf")) as monitor:
+        for _ in range(40):
+            on_step()
+    assert monitor.found == []
+    assert re.match(r"memory \+.* in 37 steps, not explained: no group", monitor.headline)
+
+
+def test_what_is_given_back_is_withdrawn(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, "cyclescope")
+    kept: list[torch.Tensor] = []
+    with cyclescope.LeakMonitor(
+        every=1, devices="any", min_bytes=0, max_share=float("inf")
+    ) as monitor:
+        for _ in range(2 * NEEDED):
+            kept.append(torch.zeros(64))
+            monitor.step()
+        (told,) = monitor.found
+        kept.clear()
+        monitor.step()
+    assert monitor.found == []
+    assert caplog.records[-1].getMessage() == (
+        f"step {2 * NEEDED + 1}: {told.owner} has released most of what was reported at step "
+        f"{told.step}"
+    )
+    assert "has released most of what was reported" in monitor.to_text()
+    assert "has released most of what was reported" in monitor.to_html()
+    assert [each["owner"] for each in json.loads(monitor.to_json())["cleared"]] == [told.owner]
+
+
+@pytest.mark.parametrize("kind", ["tensor", "arrays"])
+def test_what_becomes_shorter_is_withdrawn(kind: str) -> None:
+    past = torch.zeros(1, 4)
+    arrays: list[object] = []
+    with cyclescope.LeakMonitor(
+        every=1, devices="any", min_bytes=0, max_share=float("inf")
+    ) as monitor:
+        for step in range(60):
+            if step == 40:
+                assert len(monitor.found) == 1
+                past = torch.zeros(1, 4)
+                arrays.clear()
+            if kind == "tensor":
+                past = torch.cat([past, torch.zeros(1, 4)])
+            else:
+                arrays.append(np.ones(64))
+            monitor.step()
+    assert monitor.found == []
+
+
+def test_each_of_several_owners_is_told() -> None:
+    first: list[torch.Tensor] = []
+    second: dict[int, tuple[torch.Tensor]] = {}
+    with cyclescope.LeakMonitor(
+        every=1, devices="any", min_bytes=0, max_share=float("inf")
+    ) as monitor:
+        for step in range(NEEDED + 2):
+            first.append(torch.zeros(64))
+            second[step] = (torch.zeros(256),)
+            monitor.step()
+    owners = [each.owner.split(" in ")[0] for each in monitor.found]
+    assert owners == ["local `second`", "local `first`"]
+    parts = [int(each) for each in re.findall(r"(\d+) % explained", monitor.headline)]
+    assert parts == [80, 20]
+
+
+def run(program: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=240, check=True
+    )
+    return done.stdout
+
+
+CLIPS = """
+import torch, cyclescope
+net = torch.nn.Linear(8, 8)
+optimizer = torch.optim.SGD(net.parameters(), lr=1e-6)
+def clear():
+    {clear}
+with cyclescope.watch_growth(devices="any", max_share=float("inf")) as monitor:
+    for _ in range(130):
+        {call}
+        net(torch.ones(4, 8)).square().mean().backward()
+        torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+        optimizer.step()
+        monitor.step()
+print([each.pattern for each in monitor.found])
+"""
+
+
+@pytest.mark.parametrize(
+    ("clear", "call", "told"),
+    [
+        ("pass", "clear()", ["gradients-never-cleared"]),
+        ("optimizer.zero_grad(set_to_none=False)", "clear()", []),
+        (
+            "[each.grad.zero_() for each in net.parameters() if each.grad is not None]",
+            "clear()",
+            [],
+        ),
+        ("pass", "optimizer.zero_grad()", []),
+    ],
+)
+def test_clipped_gradients_are_told_if_no_code_clears_them(
+    clear: str, call: str, told: list[str]
+) -> None:
+    assert run(CLIPS.format(clear=clear, call=call)).splitlines()[-1] == str(told)
+
+
+def test_gradients_that_some_code_clears_are_not_told() -> None:
+    net = growing.network()
+
+    def clear() -> None:
+        for parameter in net.parameters():
+            if parameter.grad is not None:
+                parameter.grad.zero_()
+
+    with cyclescope.LeakMonitor(devices="any", max_share=float("inf")) as monitor:
+        for _ in range(130):
+            clear()
+            net(torch.ones(4, growing.WIDTH)).square().mean().backward()
+            torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+            monitor.step()
+    assert monitor.found == []
 
 
 def test_no_variable_is_kept_alive_by_looking_at_it() -> None:
     import weakref
-
-    from cyclescope import _native
 
     kept = []
 

@@ -239,6 +239,44 @@ def test_a_batch_that_is_too_big_is_told(allocator: Allocator, tmp_path: Path) -
     assert watch.last.roles["parameters"] == 4 * MIB + 4096
 
 
+def test_a_large_request_beside_what_is_needed_is_too_big(
+    allocator: Allocator, tmp_path: Path
+) -> None:
+    kept = [allocator.block(torch.zeros(10 * MIB)) for _ in range(4)]
+    with cyclescope.on_oom(tmp_path) as watch:
+        allocator.fail(100 * MIB)
+        assert watch.last is not None
+        assert watch.last.verdict == "batch-too-big"
+        assert "100.0 MiB were requested at once, more than twice the largest" in (
+            watch.last.headline
+        )
+        allocator.fail(70 * MIB)
+        assert watch.last.verdict == "unclear"
+    del kept
+
+
+def test_garbage_is_drawn_as_garbage_and_told_first(allocator: Allocator, tmp_path: Path) -> None:
+    alive = {"by": allocator.block(torch.zeros(4 * MIB))}
+    for _ in range(3):
+        Holder(allocator.block(torch.zeros(4 * MIB)))
+    with cyclescope.on_oom(tmp_path) as watch:
+        allocator.fail(40 * MIB)
+        allocator.fail(60 * MIB)
+    assert watch.last is not None
+    assert watch.last.roles["garbage in cycles"] == 48 * MIB
+    assert watch.last.roles["other tensors"] >= 16 * MIB
+    first, second = (report.read_text() for report in watch.reports)
+    assert first.index("Unreachable cycles hold") < first.index("Memory of cpu")
+    page = watch.reports[0].with_suffix(".html").read_text()
+    assert page.index("Unreachable cycles hold") < page.index("Memory when the request failed")
+    assert 'class="block garbage"' in page
+    assert second.startswith("unclear: ")
+    assert "48.0 MiB of garbage in reference cycles are a part of it" in second
+    assert "Break the cycles" in second
+    assert "watch_growth" not in second
+    del alive
+
+
 def test_no_time_is_said(allocator: Allocator, tmp_path: Path) -> None:
     with cyclescope.on_oom(tmp_path, seconds=1e-9) as watch:
         allocator.fail(MIB)

@@ -105,6 +105,66 @@ def test_a_batch_that_is_too_big(cap: None, tmp_path: Path) -> None:
     assert verdict_of(watch).startswith("batch-too-big: ")
 
 
+def test_one_large_request_beside_what_is_needed(cap: None, tmp_path: Path) -> None:
+    layer = torch.nn.Linear(2048, 2048).cuda()
+    queries = torch.ones(8 * 1024, 2048, device="cuda")
+
+    def attend() -> torch.Tensor:
+        with torch.no_grad():
+            scores: torch.Tensor = layer(queries) @ queries.T.repeat(1, 2)
+            return scores
+
+    kept = [megabytes(100) for _ in range(3)]
+
+    torch.cuda.memory._record_memory_history("all", context="alloc", stacks="python")
+    try:
+        with cyclescope.on_oom(tmp_path) as watch, pytest.raises(torch.OutOfMemoryError):
+            attend()
+    finally:
+        torch.cuda.memory._record_memory_history(None)
+    assert verdict_of(watch).startswith("batch-too-big: 512.0 MiB were requested at once")
+    del kept
+
+
+def test_each_retry_with_half_the_batch_is_told(cap: None, tmp_path: Path) -> None:
+    layers = [torch.nn.Linear(2048, 2048).cuda() for _ in range(8)]
+
+    def forward(size: int) -> None:
+        x = torch.ones(size, 2048, device="cuda")
+        for layer in layers:
+            x = torch.nn.functional.gelu(layer(x))
+
+    verdicts = []
+    with cyclescope.on_oom(tmp_path) as watch:
+        for size in (64 * 1024, 32 * 1024, 16 * 1024):
+            with pytest.raises(torch.OutOfMemoryError):
+                forward(size)
+            assert watch.last is not None
+            verdicts.append(watch.last.verdict)
+    assert verdicts == ["batch-too-big"] * 3
+
+
+def test_garbage_is_a_part_of_the_bar_and_no_growth(cap: None, tmp_path: Path) -> None:
+    def leak() -> None:
+        with cyclescope.LeakMonitor(every=1, min_bytes=0, max_share=float("inf")) as monitor:
+            for _ in range(100):
+                Holder(megabytes(32))
+                monitor.step()
+
+    gc.disable()
+    try:
+        with cyclescope.on_oom(tmp_path) as watch, pytest.raises(torch.OutOfMemoryError):
+            leak()
+    finally:
+        gc.enable()
+    text = verdict_of(watch)
+    assert text.startswith("cycles: ")
+    assert text.index("Unreachable cycles hold") < text.index("Memory of cuda:0")
+    assert watch.last is not None
+    assert watch.last.roles["garbage in cycles"] > 0.9 * CAP
+    assert not watch.last.growth
+
+
 def test_the_snapshot_lies_beside_it_if_history_is_recorded(cap: None, tmp_path: Path) -> None:
     torch.cuda.memory._record_memory_history("all", context="alloc", stacks="python")
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -61,6 +62,8 @@ def test_what_grows_with_the_steps_of_the_optimizer_is_told(
     assert done.returncode == 1, done.stderr
     grows = "module `__main__` → `outputs` accumulates tensors together with their autograd graphs"
     assert grows in done.stderr
+    assert "cyclescope: growth: memory +" in done.stderr
+    assert "% explained by `outputs`" in done.stderr
     assert list((tmp_path / "reports").glob("oom-*")) == []
     (page,) = (tmp_path / "reports").glob("growth-*.html")
     assert f"cyclescope: growth report: {page}\n" in done.stderr
@@ -68,6 +71,16 @@ def test_what_grows_with_the_steps_of_the_optimizer_is_told(
     (found,) = json.loads(page.with_suffix(".json").read_text())["found"]
     assert found["owner"] == "module `__main__` → `outputs`"
     assert "kept-with-graph" in page.with_suffix(".txt").read_text()
+
+
+def test_a_run_that_is_too_short_says_so(tmp_path: Path) -> None:
+    done = run(tmp_path, "--growth")
+    assert done.returncode == 0, done.stderr
+    # On a machine that is busy, seconds without a step count as steps.
+    early = r"too early to tell: \d+ of 13 samples; growth can be found from step \d+ on"
+    assert re.search(
+        rf"^cyclescope: growth: ({early}|memory .* in \d+ steps.*)$", done.stderr, re.M
+    )
 
 
 def test_without_the_option_nothing_is_looked_for(tmp_path: Path) -> None:

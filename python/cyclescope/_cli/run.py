@@ -177,7 +177,9 @@ def _growth(parsed: argparse.Namespace) -> AutomaticSteps:
 def _tell_pages(
     parsed: argparse.Namespace, oom: cyclescope.OomWatch | None, growth: AutomaticSteps | None
 ) -> None:
-    """Write the growth page, and print where it and the post-mortems are."""
+    """Say whether memory grew, write its page, and print where it and the post-mortems are."""
+    if growth is not None:
+        print(f"cyclescope: growth: {growth.monitor.headline}", file=sys.stderr)
     if growth is not None and growth.found:
         folder = parsed.report_dir or cyclescope.settings().report_dir
         try:

@@ -20,6 +20,19 @@ from cyclescope._settings import check_every, settings
 MAX_SHARE = 0.02
 """The part of the program's time that samples may take."""
 
+FIRST_SAMPLES = 16
+MORE_SAMPLES = 32
+MORE_SECONDS = 1.0
+"""So many samples are taken at the asked interval, and more of them if all took no longer: a leak
+in a program of 200 short steps is to be told as well."""
+
+RAREST = 16
+"""Samples become rarer by this factor at most: a monitor that never samples finds nothing."""
+
+JITTER = 4
+"""An interval is shortened by up to this part of it, so that what comes and goes in a rhythm of its
+own is not met in the same phase again and again."""
+
 MIB = 2**20
 
 
@@ -34,7 +47,8 @@ class Cost:
     share: float
     """That time as a fraction of the time since the monitor was started."""
     every: int
-    """Current number of steps between samples; it is raised if samples take too long."""
+    """Current number of steps between samples; it is raised, up to 16 times, while they take too
+    long."""
 
 
 class LeakMonitor:
@@ -42,18 +56,21 @@ class LeakMonitor:
 
     Call :meth:`step` at the end of every training step. Every N steps, the monitor samples the
     live tensors and their autograd graphs. A group that has grown over ten samples and still grows
-    is reported once, on the logger ``cyclescope``. Not reported are tensors that exist from the
+    is reported once, on the logger ``cyclescope``. A leak that adds nothing in most of the samples
+    is found over longer intervals, of 2 to 89 samples. Not reported are tensors that exist from the
     first samples on (parameters, optimizer state), are replaced in each step, or stop growing (a
     full cache, a window of fixed length, an averaged copy of the model). A cache that takes longer
-    than ten samples to fill looks like a leak and is reported.
+    than ten samples to fill looks like a leak and is reported; the report is withdrawn when most of
+    the tensors have been released.
 
     Args:
         every: Number of steps between samples; by default 10, or as in the :func:`settings`. With
-            two samples for the warm-up, a leak is reported after about ``13 * every`` steps.
+            two samples for the warm-up, a leak is reported after about ``13 * every`` steps. Longer
+            intervals vary by up to a quarter.
         devices: Which memory to check; see :func:`warn_tensor_cycles`.
         min_bytes: Minimum growth of a group of tensors without graphs, in bytes.
-        max_share: Maximum fraction of the program's time that samples may take. If they would take
-            more, the monitor samples less often.
+        max_share: Fraction of the program's time that samples may take. While they take more, the
+            monitor samples less often, up to 16 times, but only after the first 16 samples.
         redact: See :func:`warn_tensor_cycles`.
 
     Raises:
@@ -74,6 +91,7 @@ class LeakMonitor:
             _native.redact()
         self.every = configured.growth_every if every is None else check_every(every)
         """Number of steps between samples."""
+        self._asked = self.every
         self._max_share = max_share
         self._seen = _native.GrowthWatch(configured.devices_or(devices, "cuda"), min_bytes)
         self._steps = 0
@@ -88,8 +106,14 @@ class LeakMonitor:
 
     @property
     def found(self) -> list[Growth]:
-        """The growing groups, as they were when first reported."""
+        """The growing groups, as they were when first reported, without those that have given back
+        most of it since."""
         return self._seen.found
+
+    @property
+    def headline(self) -> str:
+        """How much memory has grown, and what explains it, in one line."""
+        return self._report().headline
 
     @property
     def cost(self) -> Cost:
@@ -126,7 +150,13 @@ class LeakMonitor:
         started = time.monotonic()
         try:
             in_use = _allocated(torch)
-            news += _told(self._seen.sample(self._steps, self.every, in_use, _line_of))
+            told, cleared = self._seen.sample(self._steps, self.every, in_use, _line_of)
+            news += _told(told)
+            for growth in cleared:
+                _teller.logger.warning(
+                    "step %d: %s has released most of what was reported at step %d",
+                    *(self._steps, growth.owner, growth.step),
+                )
         except Exception as error:
             self._running = False
             _teller.logger.error("cyclescope: watch_growth stopped: %s", shown_error(error))
@@ -196,17 +226,26 @@ class LeakMonitor:
             samples=cost.samples,
             seconds=cost.seconds,
             share=cost.share,
+            next_sample=self._next,
             notes=[] if NOTE is None else [NOTE],
         )
 
     def _pace(self, started: float) -> None:
         ended = time.monotonic()
-        self._seconds += ended - started
+        took, since = ended - started, ended - self._sampled_at
+        self._seconds += took
         self._samples += 1
-        if self._samples > 1 and ended - started > self._max_share * (ended - self._sampled_at):
-            self.every *= 2
+        at_first = MORE_SAMPLES if self._seconds < MORE_SECONDS else FIRST_SAMPLES
+        if self._samples >= at_first:
+            if took > self._max_share * since:
+                self.every = min(2 * self.every, RAREST * self._asked)
+            elif took < self._max_share * since / 4:
+                self.every = max(self.every // 2, self._asked)
         self._sampled_at = ended
-        self._next = self._steps + self.every
+        # Multiplied by the golden ratio, the numbers of the samples are spread evenly.
+        part = self._samples * 0.618034 % 1.0
+        shorter = int(part * (self.every // JITTER)) if self.every >= RAREST else 0
+        self._next = self._steps + self.every - shorter
 
 
 def _told(news: list[Growth]) -> list[Growth]:
@@ -245,7 +284,10 @@ def watch_growth(
     every: int | None = None,
     devices: Devices | None = None,
     min_bytes: int = MIB,
+    max_share: float = MAX_SHARE,
     redact: bool = False,
 ) -> LeakMonitor:
     """Start a :class:`LeakMonitor`. Call its ``step()`` at the end of every training step."""
-    return LeakMonitor(every=every, devices=devices, min_bytes=min_bytes, redact=redact)
+    return LeakMonitor(
+        every=every, devices=devices, min_bytes=min_bytes, max_share=max_share, redact=redact
+    )

@@ -2,21 +2,16 @@
 
 use crate::model::growth::{Growth, GrowthReport};
 use crate::model::words::{counted, human_bytes};
-use crate::render::live_sentences::sampled;
+use crate::render::live_sentences::{cleared, growth_headline, sampled, sentence};
 
-/// The growing groups, one paragraph each, and the number of samples.
+/// The headline, the growing groups, one paragraph each, and the number of samples.
 pub fn growth(report: &GrowthReport) -> String {
-    let found = report.found.iter();
-    let mut text: String = found.map(|it| grown(&it.growth) + "\n").collect();
-    if text.is_empty() {
-        text = match report.notes.first() {
-            Some(note) => format!("{note}\n"),
-            None if report.is_early() => {
-                format!("Too early to tell: {} samples are needed.\n", report.needed)
-            }
-            None => "Nothing grows.\n".to_owned(),
-        };
+    let mut text = sentence(&growth_headline(report)) + "\n";
+    if report.notes.is_empty() && report.found.is_empty() && !report.is_early() {
+        text += "Nothing grows.\n";
     }
+    text.extend(report.found.iter().map(|it| grown(&it.growth) + "\n"));
+    text.extend(report.cleared.iter().map(|it| cleared(it) + ".\n"));
     text + &sampled(report) + "\n"
 }
 
@@ -32,6 +27,9 @@ pub fn grown(growth: &Growth) -> String {
     );
     if growth.bytes_per_step > 0.0 {
         line += &format!(", {} per step", human_bytes(growth.bytes_per_step as u64));
+    }
+    if growth.samples > 0 {
+        line += &format!(", by {}", counted(growth.samples, "sample", "samples"));
     }
     if let Some(place) = &growth.allocated_at {
         line += &format!(" · allocated at {place}");

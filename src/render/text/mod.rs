@@ -20,3 +20,5 @@ pub use post_mortem::post_mortem;
 pub use processes::table_of_processes;
 pub(super) use processes::{mib, mib_of, process_name};
 pub use retention::retention;
+
+pub use super::live_sentences::growth_headline;

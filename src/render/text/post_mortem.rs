@@ -18,6 +18,13 @@ pub fn post_mortem(found: &PostMortem) -> String {
     if !found.advice.is_empty() {
         text += &format!("\n{}\n", found.advice);
     }
+    let is_first = found
+        .cycles
+        .as_ref()
+        .is_some_and(|it| it.would_fit == Some(true));
+    if is_first {
+        text += &cycles(found);
+    }
     if let Some(numbers) = &found.numbers {
         let title = format!("Memory of {} when the request failed", found.device);
         text += &part(&title, numbers.rows().map(|(it, name)| size(it, &name)));
@@ -33,11 +40,19 @@ pub fn post_mortem(found: &PostMortem) -> String {
     let growth = growth.map(|it| format!("  {}. {}", it.summary, it.advice));
     text += &part("Growing tensors", growth);
     text += &part("Requested at", found.requested_at.iter().map(indented));
-    if let Some(cycles) = &found.cycles {
-        let title = format!("Unreachable cycles hold {}", human_bytes(cycles.bytes));
-        text += &part(&title, [format!("\n{}", found.trace)].into_iter());
+    if !is_first {
+        text += &cycles(found);
     }
     text + &part("Not examined", found.left_out.iter().map(indented))
+}
+
+/// The leaks in cycles, with their traces.
+fn cycles(found: &PostMortem) -> String {
+    let known = found.cycles.as_ref().map(|cycles| {
+        let title = format!("Unreachable cycles hold {}", human_bytes(cycles.bytes));
+        part(&title, [format!("\n{}", found.trace)].into_iter())
+    });
+    known.unwrap_or_default()
 }
 
 /// A part of the text; nothing without lines.

@@ -8,7 +8,7 @@ use crate::model::words::{counted, grouped, human_bytes, name};
 use crate::render::html::live::chart::{Curve, Measure, curves};
 use crate::render::html::live::{Page, facts, section};
 use crate::render::html::parts::{entry, with_code};
-use crate::render::live_sentences::sampled;
+use crate::render::live_sentences::{cleared, growth_headline, sampled, sentence};
 
 /// How many groups are shown.
 const GROUPS: usize = 40;
@@ -28,9 +28,9 @@ pub fn growth(report: &GrowthReport, process: &Process) -> String {
     }
     let early = report.is_early();
     let lead = html! {
+        (with_code(&name(&sentence(&growth_headline(report)), 1000))) " "
         @if early {
-            "Growth is detected after " (report.needed) " samples: let the program run for more \
-             steps, or sample more often with a smaller `every` or a larger `max_share`."
+            "Let the program run for more steps, or sample more often with a smaller `every`."
         } @else if count == 0 {
             "No group of live tensors grows with the number of steps."
         } @else {
@@ -39,6 +39,7 @@ pub fn growth(report: &GrowthReport, process: &Process) -> String {
         }
     };
     let mut notes = report.notes.clone();
+    notes.extend(report.cleared.iter().map(|it| cleared(it) + "."));
     if report.found.len() > GROUPS {
         let more = (report.found.len() - GROUPS) as u64;
         notes.push(format!(
@@ -82,8 +83,12 @@ fn group(grown: &Grown) -> Markup {
         ),
         false => String::new(),
     };
+    let samples = match growth.samples {
+        0 => String::new(),
+        samples => format!(", by {}", counted(samples, "sample", "samples")),
+    };
     let held = format!(
-        "{} such as {}, {}{grows}, at step {}.",
+        "{} such as {}, {}{grows}, at step {}{samples}.",
         counted(growth.tensors, "tensor", "tensors"),
         growth.example,
         human_bytes(growth.bytes),

@@ -42,12 +42,18 @@ pub fn post_mortem(
 }
 
 fn body(found: &PostMortem, owners: Option<&Owners>, grew: Option<&GrowthReport>) -> Markup {
+    // What they hold is what to free.
+    let is_first = found
+        .cycles
+        .as_ref()
+        .is_some_and(|it| it.would_fit == Some(true));
     html! {
         @if !found.advice.is_empty() {
             section.leak {
                 dl.gist { (entry("Fix", &with_code(&name(&found.advice, 2000)))) }
             }
         }
+        @if is_first { (cycles(found)) }
         @if let Some(numbers) = &found.numbers {
             (section("Memory when the request failed", &memory(found, numbers)))
         }
@@ -55,12 +61,19 @@ fn body(found: &PostMortem, owners: Option<&Owners>, grew: Option<&GrowthReport>
         @if let Some(owners) = owners { (section("Owners", &owners.figure)) }
         (findings("Largest tensors", &found.owners))
         @if let Some(grew) = grew.filter(|grew| !grew.found.is_empty()) { (growth::sections(grew)) }
+        @if !is_first { (cycles(found)) }
+        @if !found.requested_at.is_empty() {
+            (section("Requested at", &preformatted(&found.requested_at.join("\n"))))
+        }
+    }
+}
+
+/// The leaks in cycles, with their traces.
+fn cycles(found: &PostMortem) -> Markup {
+    html! {
         @if let Some(cycles) = &found.cycles {
             @let title = format!("Unreachable cycles hold {}", human_bytes(cycles.bytes));
             (section(&title, &preformatted(&found.trace)))
-        }
-        @if !found.requested_at.is_empty() {
-            (section("Requested at", &preformatted(&found.requested_at.join("\n"))))
         }
     }
 }
@@ -166,6 +179,7 @@ fn colour(role: &str) -> &'static str {
         "gradients" => "gradient",
         "optimizer state" => "optimizer-state",
         "other tensors" => "other",
+        "garbage in cycles" => "garbage",
         _ => "several",
     }
 }

@@ -31,9 +31,12 @@ fn grew(text: &str) -> GrowthReport {
                 bytes_per_step: 1e5,
                 example: format!("float32[] on cuda:0{text}"),
                 allocated_at: Some(format!("train.py:7{text}")),
+                samples: 13,
             },
             history: history.clone(),
+            explains: 30 << 20,
         }],
+        grown: 37 << 20,
         all: history.clone(),
         allocated: history,
         ..GrowthReport::default()

@@ -1,0 +1,168 @@
+//! The containers that keep what was made over many steps: each step adds some to them.
+
+use rustc_hash::FxHashSet;
+
+use super::Inspector;
+use super::holding::Reaching;
+use super::live::Live;
+use crate::cpython::{dict_items, find_item};
+use crate::graph::ShortestPaths;
+
+/// How many references a accumulator may be away.
+const LEVELS: usize = 8;
+/// The part of the ages of which a accumulator must have some.
+const MOST: f64 = 0.6;
+/// Fewer ages than these are no growth.
+const FEW: usize = 3;
+
+/// An object that keeps members of most ages.
+pub(super) struct Accumulator {
+    pub node: u32,
+    /// Those members, by position.
+    pub members: Vec<usize>,
+}
+
+/// Members that are still to be attributed.
+struct Open<'a> {
+    /// The age of each member.
+    ages: Vec<usize>,
+    is_open: Vec<bool>,
+    wanted: usize,
+    /// Where each of them is in the heap.
+    members: &'a [(u32, usize)],
+}
+
+impl Open<'_> {
+    fn of(&self, members: &[u32]) -> Vec<usize> {
+        let members = members.iter().map(|&at| at as usize);
+        members.filter(|&at| self.is_open[at]).collect()
+    }
+
+    fn are_of_most_ages(&self, members: &[usize]) -> bool {
+        let ages: FxHashSet<usize> = members.iter().map(|&at| self.ages[at]).collect();
+        ages.len() >= self.wanted
+    }
+
+    fn close(&mut self, node: u32, members: Vec<usize>) -> Accumulator {
+        for &at in &members {
+            self.is_open[at] = false;
+        }
+        Accumulator { node, members }
+    }
+}
+
+impl Live<'_> {
+    /// The nearest objects that keep members of most ages, each with those that none nearer keeps.
+    ///
+    /// What one step makes belongs together: a list in which a step puts its results does not grow, but the
+    /// list of these lists does. Members that C++ alone holds are nobody's.
+    pub(super) fn accumulators(
+        &self,
+        inspector: &Inspector,
+        paths: &ShortestPaths,
+        members: &[(u32, usize)],
+    ) -> Vec<Accumulator> {
+        let mut reaching: Reaching = members
+            .iter()
+            .map(|it| it.0)
+            .zip((0..).map(|at| vec![at]))
+            .collect();
+        let mut seen: FxHashSet<u32> = reaching.keys().copied().collect();
+        let mut open = Open {
+            ages: members.iter().map(|it| it.1).collect(),
+            is_open: vec![false; members.len()],
+            wanted: FEW,
+            members,
+        };
+        let mut accumulators = Vec::new();
+        for level in 0..LEVELS {
+            let mut above = self.referrers(paths, &reaching);
+            above.retain(|node, _| !seen.contains(node));
+            seen.extend(above.keys());
+            if level == 0 {
+                let held: FxHashSet<u32> = above.values().flatten().copied().collect();
+                held.iter().for_each(|&at| open.is_open[at as usize] = true);
+                let ages: FxHashSet<usize> =
+                    held.iter().map(|&at| open.ages[at as usize]).collect();
+                open.wanted = ((MOST * ages.len() as f64).ceil() as usize).max(FEW);
+            }
+            above.retain(|&node, _| self.can_hold(inspector, node));
+            let mut order: Vec<(u32, usize)> =
+                above.iter().map(|(node, it)| (*node, it.len())).collect();
+            order.sort_by_cached_key(|&(node, count)| {
+                (std::cmp::Reverse(count), paths.path_to(node).len(), node)
+            });
+            for (node, _) in order {
+                let kept = open.of(&above[&node]);
+                if open.are_of_most_ages(&kept) {
+                    accumulators.push(open.close(node, kept));
+                }
+            }
+            reaching = above;
+            reaching.retain(|_, it| {
+                it.retain(|&at| open.is_open[at as usize]);
+                !it.is_empty()
+            });
+            if reaching.is_empty() {
+                return accumulators;
+            }
+        }
+        accumulators.extend(self.common_origin(inspector, paths, &mut open));
+        accumulators
+    }
+
+    /// The last object on the way to all of the open members, such as the head of a chain.
+    fn common_origin(
+        &self,
+        inspector: &Inspector,
+        paths: &ShortestPaths,
+        open: &mut Open<'_>,
+    ) -> Option<Accumulator> {
+        let left: Vec<usize> = (0..open.members.len())
+            .filter(|&at| open.is_open[at])
+            .collect();
+        if !open.are_of_most_ages(&left) {
+            return None;
+        }
+        let mut ways = left.iter().map(|&at| paths.path_to(open.members[at].0));
+        let mut common = ways.next()?;
+        for way in ways {
+            let same = common.iter().zip(&way).take_while(|(a, b)| a == b).count();
+            common.truncate(same);
+        }
+        let node = *common
+            .last()
+            .filter(|&&node| self.can_hold(inspector, node))?;
+        Some(open.close(node, left))
+    }
+
+    /// The dictionary of variables that a frame refers to as its namespace.
+    pub(super) fn variables_of_module(&self, frame: u32) -> Option<u32> {
+        let mut targets = self.graph().targets(frame).iter().copied();
+        targets.find(|&target| {
+            let object = self.object(target);
+            object.is_some_and(|it| find_item("__builtins__", |f| dict_items(&it, f)).is_some())
+        })
+    }
+
+    /// The memory that no root reaches without some objects, by index in [`Live::buffers`]; none if that is not
+    /// known for certain.
+    pub(super) fn memory_only_of(
+        &self,
+        paths: &ShortestPaths,
+        objects: impl IntoIterator<Item = u32>,
+    ) -> Vec<usize> {
+        if !self.functions_are_complete {
+            return Vec::new();
+        }
+        let going: FxHashSet<u32> = objects.into_iter().collect();
+        let graph = self.graph();
+        let mut roots = self.roots();
+        roots.retain(|root| !going.contains(root));
+        let mut rest = ShortestPaths::new(graph.node_count());
+        rest.extend(graph, roots, |_, to| !going.contains(&to));
+        let buffers = self.buffers.iter().enumerate();
+        let only = buffers.filter(|(_, it)| paths.reaches(it.node) && !rest.reaches(it.node));
+        only.map(|(index, _)| index).collect()
+    }
+}

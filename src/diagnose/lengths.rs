@@ -1,0 +1,185 @@
+//! What becomes longer from sample to sample: a tensor that is replaced by a longer one, such as
+//! `past = torch.cat([past, x])`, or a container that is added to.
+//!
+//! Whatever becomes shorter once begins anew: a cache that is emptied, or the sequences of another batch.
+
+use std::hash::{BuildHasher, Hash};
+
+use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
+
+use super::cohorts::WINDOW;
+
+/// In so many samples it must have become longer.
+const RISES: usize = 8;
+/// Nothing is told of what becomes as long as it was before it became shorter, and no longer than this.
+const BEYOND: f64 = 1.5;
+
+/// A number for the tensors of a device and dtype that differ in the length of one dimension only.
+pub fn family(device: &str, dtype: &str, shape: &[u64], dimension: usize) -> u64 {
+    let rest = (&shape[..dimension], &shape[dimension + 1..]);
+    FxBuildHasher.hash_one((device, dtype, rest))
+}
+
+/// How long something has become.
+#[derive(Clone, Debug)]
+pub struct Line<N> {
+    /// What is longest now.
+    pub name: N,
+    pub length: u64,
+    pub bytes: u64,
+    /// At the first sample.
+    pub first_length: u64,
+    pub first_bytes: u64,
+    pub first_step: u64,
+    rises: usize,
+    /// How often what was longest before was alive still.
+    kept: usize,
+    samples: usize,
+}
+
+impl<N> Line<N> {
+    /// By how many bytes it has grown.
+    pub fn grown(&self) -> u64 {
+        self.bytes.saturating_sub(self.first_bytes)
+    }
+}
+
+/// Follows what becomes longer.
+pub struct Lengths<K, N> {
+    lines: FxHashMap<K, Line<N>>,
+    /// How long something was before it became shorter.
+    longest: FxHashMap<K, u64>,
+}
+
+impl<K, N> Default for Lengths<K, N> {
+    fn default() -> Self {
+        Self {
+            lines: FxHashMap::default(),
+            longest: FxHashMap::default(),
+        }
+    }
+}
+
+impl<K: Hash + Eq + Clone + Ord, N: Copy + Eq> Lengths<K, N> {
+    /// Takes note of a sample: of each thing its name, length and bytes. Of several with one key the longest
+    /// counts, with the bytes of all that are as long.
+    pub fn add(&mut self, step: u64, seen: impl IntoIterator<Item = (K, N, u64, u64)>) {
+        let mut now: FxHashMap<K, (N, u64, u64)> = FxHashMap::default();
+        let mut before: FxHashSet<K> = FxHashSet::default();
+        for (key, name, length, bytes) in seen {
+            if self.lines.get(&key).is_some_and(|line| line.name == name) {
+                before.insert(key.clone());
+            }
+            let known = now.entry(key).or_insert((name, length, 0));
+            if length > known.1 {
+                *known = (name, length, bytes);
+            } else if length == known.1 {
+                known.2 += bytes;
+            }
+        }
+        let longest = &mut self.longest;
+        self.lines.retain(|key, line| {
+            let stays = now.get(key).is_some_and(|it| it.1 >= line.length);
+            if !stays && line.rises > 0 {
+                let known = longest.entry(key.clone()).or_default();
+                *known = line.length.max(*known);
+            }
+            stays
+        });
+        for (key, (name, length, bytes)) in now {
+            let was_kept = before.contains(&key);
+            let line = self.lines.entry(key).or_insert(Line {
+                name,
+                length,
+                bytes,
+                first_length: length,
+                first_bytes: bytes,
+                first_step: step,
+                rises: 0,
+                kept: 0,
+                samples: 0,
+            });
+            line.rises += usize::from(length > line.length);
+            line.kept += usize::from(name != line.name && was_kept);
+            line.samples += 1;
+            (line.name, line.length, line.bytes) = (name, length, bytes);
+        }
+    }
+
+    /// What has become longer for long enough and by as many bytes, the largest first.
+    pub fn growing(&self, bytes: f64) -> Vec<(&K, &Line<N>)> {
+        let lines = self.lines.iter();
+        let mut found: Vec<_> = lines
+            .filter(|(key, line)| {
+                let before = self.longest.get(*key).copied().unwrap_or_default();
+                line.rises >= RISES
+                    && 2 * line.kept <= line.rises
+                    && line.samples > WINDOW
+                    && line.grown() as f64 >= bytes
+                    && line.length as f64 > BEYOND * before as f64
+            })
+            .collect();
+        found.sort_by_key(|(key, line)| (std::cmp::Reverse(line.grown()), *key));
+        found
+    }
+
+    /// How long something has become; `None` if it has become shorter since.
+    pub fn get(&self, key: &K) -> Option<&Line<N>> {
+        self.lines.get(key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(lengths: impl IntoIterator<Item = u64>) -> Option<usize> {
+        let mut followed = Lengths::default();
+        lengths.into_iter().enumerate().position(|(step, length)| {
+            let beside = (1, 0, 7, 7);
+            followed.add(step as u64, [(0, step, length, length), beside]);
+            !followed.growing(1.0).is_empty()
+        })
+    }
+
+    #[test]
+    fn what_becomes_longer_is_told() {
+        assert_eq!(told((0..30).map(|n| 2 * n)), Some(WINDOW));
+        assert_eq!(told((0..40).map(|n| n / 3)), Some(24));
+        assert_eq!(told((0..10).map(|n| 2 * n).chain(0..25)), None);
+        assert_eq!(told((0..10).map(|n| 2 * n).chain(0..40)), Some(38));
+    }
+
+    #[test]
+    fn what_becomes_shorter_again_is_not() {
+        assert_eq!(told([7; 40]), None);
+        for period in 2..=WINDOW as u64 {
+            assert_eq!(told((0..200).map(|n| n % period)), None, "{period}");
+        }
+        assert_eq!(told((0..8).chain(0..11)), None);
+    }
+
+    #[test]
+    fn what_is_kept_is_not_replaced() {
+        let mut followed = Lengths::default();
+        for step in 0..20 {
+            let kept = (0..=step).map(|n| (0, n, n, n));
+            followed.add(step, kept);
+            assert!(followed.growing(1.0).is_empty());
+        }
+        let of = |shape: &[u64], dimension| family("cpu", "float32", shape, dimension);
+        assert_eq!(of(&[2, 3, 4], 1), of(&[2, 9, 4], 1));
+        assert_ne!(of(&[2, 3, 4], 1), of(&[2, 3, 5], 1));
+        assert_ne!(of(&[2, 2], 0), of(&[2, 2, 2], 0));
+    }
+
+    #[test]
+    fn of_several_the_longest_counts() {
+        let mut followed = Lengths::default();
+        followed.add(0, [(0, 'a', 3, 30), (0, 'b', 4, 40), (0, 'c', 4, 40)]);
+        let line = followed.get(&0).expect("it is followed");
+        assert_eq!((line.name, line.length, line.bytes), ('b', 4, 80));
+        followed.add(1, [(1, 'a', 3, 30)]);
+        assert!(followed.get(&0).is_none());
+    }
+}
