@@ -67,6 +67,7 @@ for name in (
     "Growth",
     "HeapBuffer",
     "HeapRow",
+    "Keeper",
     "Known",
     "Leak",
     "LeakTally",
