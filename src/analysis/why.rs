@@ -15,6 +15,7 @@ use super::naming::Naming;
 use super::uncollected::{Reversed, Uncollected};
 use crate::analysis::live::Depth;
 use crate::capture::ReferenceName;
+use crate::cpython::{Builtins, counted_by_caller};
 use crate::device::DeviceSelection;
 use crate::diagnose::NamedRoot;
 use crate::graph::ShortestPaths;
@@ -75,7 +76,7 @@ impl Inspector {
         let mut live = Live::take(self, py, Some(objects), Depth::Graphs)?;
         let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
         let targets = self.nodes_of(&live, objects)?;
-        account_for_call(&mut live, &targets, objects);
+        account_for_call(&self.builtins, &mut live, &targets, objects);
 
         let kept = objects
             .iter()
@@ -237,14 +238,14 @@ fn notes(live: &Live<'_>, targets: &[u32]) -> Vec<String> {
     for &target in targets {
         let outside = live.unaccounted(target);
         if outside > 0 {
-            let references = if outside == 1 {
-                "reference"
+            let (come, them) = if outside == 1 {
+                ("reference to the object comes", "it")
             } else {
-                "references"
+                ("references to the object come", "them")
             };
             notes.push(format!(
-                "{outside} {references} to the object come from C or C++, or from an expression that \
-                 is being evaluated: no Python object accounts for them."
+                "{outside} {come} from C or C++, or from an expression that is being evaluated: \
+                 no Python object accounts for {them}."
             ));
         }
     }
@@ -252,9 +253,14 @@ fn notes(live: &Live<'_>, targets: &[u32]) -> Vec<String> {
 }
 
 /// Takes off what the call itself holds. The tuple of arguments refers to each of them. Beside that the
-/// caller's frame has them on its stack; or, if it called with `*objects`, another tuple with just
-/// these.
-fn account_for_call(live: &mut Live<'_>, targets: &[u32], arguments: &Bound<'_, PyTuple>) {
+/// caller's frame has them on its stack, counted or, from 3.14 on, not; or, if it called with `*objects`,
+/// another tuple with just these.
+fn account_for_call(
+    builtins: &Builtins,
+    live: &mut Live<'_>,
+    targets: &[u32],
+    arguments: &Bound<'_, PyTuple>,
+) {
     let Some(&first) = targets.first() else {
         return;
     };
@@ -272,12 +278,22 @@ fn account_for_call(live: &mut Live<'_>, targets: &[u32], arguments: &Bound<'_, 
         .sources(first)
         .into_iter()
         .find(|&node| !live.is_own(node) && live.unaccounted(node) > 0 && same(live, node));
-    let references = u32::from(!is_known) + u32::from(starred.is_none());
+    let on_stack = counted_by_caller(builtins, arguments.py());
     if let Some(starred) = starred {
         live.set_own(starred);
     }
     for &target in targets {
-        live.account_for(target, references);
+        let Some(object) = live.objects.object(target).map(|it| it.as_ptr()) else {
+            continue;
+        };
+        let times = arguments.iter().filter(|it| it.as_ptr() == object).count();
+        let by_caller = match &on_stack {
+            _ if starred.is_some() => 0,
+            Some(stack) => stack.iter().filter(|&&it| it == object as usize).count(),
+            None => times,
+        };
+        let by_arguments = if is_known { 0 } else { times };
+        live.account_for(target, (by_arguments + by_caller.min(times)) as u32);
     }
 }
 

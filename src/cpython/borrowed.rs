@@ -1,10 +1,12 @@
 //! References that a suspended frame's stack only borrows from its variables.
 
 use pyo3::ffi;
+use pyo3::prelude::*;
 
 use super::ObjectKind;
 use super::builtins::Builtins;
 use super::frame_layout::{FrameLayout, TAG};
+use super::frames::{code_of_frame, variable_names};
 use super::traverse::for_each_referent;
 
 /// The tag of a `_PyStackRef` that no reference count has (`Py_TAG_REFCNT` in Include/internal/pycore_stackref.h).
@@ -49,6 +51,27 @@ pub fn counts_are_known(builtins: &Builtins, kind: ObjectKind) -> bool {
     !builtins.frames_borrow || reads_stack || !has_frame(kind)
 }
 
+/// The references that the Python code which called into this module has on its stack, its arguments among them: those that
+/// are counted, as addresses. `None` if that is not known.
+///
+/// Before 3.14 all are counted; from then on, one to a variable is not (`LOAD_FAST_BORROW`).
+pub fn counted_by_caller(builtins: &Builtins, py: Python<'_>) -> Option<Vec<usize>> {
+    let layout = builtins.frames.filter(|_| builtins.frames_borrow)?;
+    // SAFETY: attached; the frame is borrowed from the interpreter, in which it runs as long as this call.
+    let frame = unsafe {
+        let frame = ffi::PyEval_GetFrame().cast::<ffi::PyObject>();
+        Bound::from_borrowed_ptr_or_opt(py, frame)?
+    };
+    let (_, inner) = layout.checked(builtins, &frame)?;
+    let variables = variable_names(builtins, &code_of_frame(builtins, &frame)?).len();
+    // SAFETY: the structure has been checked. The interpreter puts the top of the stack into it before it calls anything
+    // (`_PyFrame_SetStackPointer` in Include/internal/pycore_interpframe.h), and null when that returns.
+    let entries = unsafe { layout.entries(inner)? };
+    let is_counted = |word: &usize| word & TAG == 0 && *word != 0;
+    let stack = entries.into_iter().skip(variables);
+    Some(stack.filter(is_counted).collect())
+}
+
 fn has_frame(kind: ObjectKind) -> bool {
     use ObjectKind::{AsyncGenerator, Coroutine, Frame, Generator};
     matches!(kind, Generator | Coroutine | AsyncGenerator | Frame)
@@ -61,9 +84,6 @@ impl FrameLayout {
     /// # Safety
     /// The caller is attached, and `object` is alive and of that kind.
     unsafe fn borrowed(&self, object: *mut ffi::PyObject, kind: ObjectKind) -> Vec<usize> {
-        let Some(stack_top) = self.stack_top else {
-            return Vec::new();
-        };
         // SAFETY: by this function's contract, every such object has the structure, up to the variables. The
         // interpreter keeps the top of the stack in it while other code runs, and its own `tp_traverse` reads as far.
         unsafe {
@@ -77,16 +97,30 @@ impl FrameLayout {
             if kind == ObjectKind::Frame && *words.add(self.inner) != inner as usize {
                 return Vec::new();
             }
-            let first = inner.add(self.variables);
-            let top = *inner.add(stack_top);
-            let entries = top.saturating_sub(first as usize) / size_of::<usize>();
+            let Some(entries) = self.entries(inner) else {
+                return Vec::new();
+            };
             [self.function, self.code]
                 .map(|word| *inner.add(word))
                 .into_iter()
-                .chain((0..entries).map(|place| *first.add(place)))
+                .chain(entries)
                 .filter(|word| word & TAG == BORROWED)
                 .map(|word| word & !TAG)
                 .collect()
+        }
+    }
+
+    /// The variables of a frame and what is on its stack, as they are there.
+    ///
+    /// # Safety
+    /// The caller is attached, and `inner` is such a structure.
+    unsafe fn entries(&self, inner: *const usize) -> Option<Vec<usize>> {
+        // SAFETY: by this function's contract; the stack follows the variables, up to its top.
+        unsafe {
+            let first = inner.add(self.variables);
+            let top = *inner.add(self.stack_top?);
+            let entries = top.saturating_sub(first as usize) / size_of::<usize>();
+            Some((0..entries).map(|place| *first.add(place)).collect())
         }
     }
 }

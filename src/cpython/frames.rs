@@ -56,7 +56,7 @@ pub fn code_of_frame<'py>(
 impl FrameLayout {
     /// The address of a frame's code and that of the structure, if that is what it should be: it knows the
     /// frame object or is a part of it, and has the globals that `f_globals` returns.
-    fn checked(
+    pub(super) fn checked(
         &self,
         builtins: &Builtins,
         frame: &Bound<'_, PyAny>,

@@ -52,7 +52,7 @@ pub use kind::ObjectKind;
 #[cfg(feature = "python")]
 pub(crate) use {
     attributes::class_items,
-    borrowed::{counts_are_known, for_each_counted},
+    borrowed::{counted_by_caller, counts_are_known, for_each_counted},
     builtins::Builtins,
     descriptor::Descriptor,
     fields::FunctionLayout,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import json
 import os
 import subprocess
 import sys
 import threading
+import types
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -228,16 +230,39 @@ def test_garbage_is_told_from_what_is_held() -> None:
 
 
 def test_an_object_held_by_c_alone() -> None:
-    import ctypes
-
     thing = [array()]
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
     try:
         report = cyclescope.why_alive(thing)
-        assert any("come from C or C++" in note for note in report.notes), report.notes
+        assert any("from C or C++" in note for note in report.notes), report.notes
     finally:
         ctypes.pythonapi.Py_DecRef(ctypes.py_object(thing))
     assert cyclescope.why_alive(thing).notes == []
+
+
+def test_what_the_call_itself_holds_is_no_holder() -> None:
+    thing, boxes, box = [array()], [[array()]], {"thing": [array()]}
+    alone = types.SimpleNamespace(thing=thing)
+    calls: list[Callable[[], cyclescope.Retention]] = [
+        lambda: cyclescope.why_alive(thing),
+        lambda: cyclescope.why_alive(thing, thing),
+        lambda: cyclescope.why_alive(alone.thing),
+        lambda: cyclescope.why_alive(boxes[0]),
+        lambda: cyclescope.why_alive(box["thing"], thing, boxes[0]),
+        lambda: cyclescope.why_alive(*boxes),
+        lambda: cyclescope.why_alive(*[thing, box["thing"]]),
+        lambda: cyclescope.why_alive(*(thing, thing)),
+    ]
+    for number, call in enumerate(calls):
+        assert call().notes == [], number
+    for number, call in enumerate(calls):
+        held = box["thing"] if number == 6 else boxes[0] if number in (3, 5) else thing
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(held))
+        try:
+            notes = call().notes
+        finally:
+            ctypes.pythonapi.Py_DecRef(ctypes.py_object(held))
+        assert any("from C or C++" in note for note in notes), number
 
 
 def test_bad_questions_get_clear_answers() -> None:
