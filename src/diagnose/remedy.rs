@@ -5,7 +5,9 @@ use petgraph::graph::EdgeIndex;
 use super::case::{Case, at, noun, short, spoken};
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
-use crate::graph::{cannot_be_assigned, frees, is_content, of_same_line, registers_submodule};
+use crate::graph::{
+    LeakNode, cannot_be_assigned, frees, is_content, of_same_line, registers_submodule,
+};
 
 /// What to change, as text and, if possible, as code.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -78,6 +80,19 @@ impl Finding {
     }
 }
 
+/// A clause about a callable, without its place if the text before has said it.
+fn without_repeated_place(text: &str, clause: &str, callable: &LeakNode) -> String {
+    let name = format!("{}{}", spoken(callable), at(callable));
+    if !text.contains(&name) {
+        return clause.to_owned();
+    }
+    let known = spoken(callable);
+    let known = known
+        .strip_prefix("a ")
+        .map_or(known.clone(), |noun| format!("the {noun}"));
+    clause.replace(&name, &known)
+}
+
 impl Case<'_> {
     /// The advice: what was found, the remedies that are enough, and the cut, if none of them speaks of it.
     pub fn advise(&self, finding: Finding) -> Advice {
@@ -99,6 +114,10 @@ impl Case<'_> {
         }
         if let Some(cut) = self.cut {
             let removal = self.removal(cut);
+            let removal = match self.graph.edge_endpoints(cut) {
+                Some((owner, _)) => without_repeated_place(&text, &removal, &self.graph[owner]),
+                None => removal,
+            };
             if remedies.is_empty() {
                 text += &format!(" {}.", capitalized(&removal));
                 let target = self

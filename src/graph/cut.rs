@@ -353,8 +353,8 @@ fn drop_needless(graph: &LeakGraph, causes: &mut Vec<Cause>) {
 ///
 /// The program's own code before a library's, both before the interpreter's plumbing. An attribute
 /// of an object is easiest to change, most of all one that by its name points back to an owner, and
-/// one that keeps a function before one that keeps another object; then
-/// variables that a closure or a frame holds, then attributes that hold a whole container, then
+/// one that keeps a function, or the `self` of one, before one that keeps another object; then
+/// other variables that a closure or a frame holds, then attributes that hold a whole container, then
 /// what is in containers.
 pub fn preference(graph: &LeakGraph, edge: EdgeIndex) -> u32 {
     let Some((from, to)) = graph.edge_endpoints(edge) else {
@@ -376,13 +376,14 @@ pub fn preference(graph: &LeakGraph, edge: EdgeIndex) -> u32 {
             ObjectKind::Instance if holds_others(target) => 27,
             ObjectKind::Instance if owner.is_library() => 15,
             ObjectKind::Instance if is_code(target) => 9,
-            ObjectKind::Instance => 10,
+            ObjectKind::Instance => 11,
             ObjectKind::Class => 25,
             ObjectKind::Exception => 60,
             ObjectKind::Method | ObjectKind::Partial => 70,
             ObjectKind::Traceback | ObjectKind::Frame => 90,
             _ => 40,
         },
+        ReferenceName::Closure(name) if name == "self" => 10,
         ReferenceName::Closure(_) => 20,
         ReferenceName::Local(_) => 30,
         ReferenceName::Default(_) => 35,
