@@ -331,9 +331,10 @@ def _summary(watch: Watch) -> None:
     if not leaks:
         return
     total = sum(leak.count for leak in leaks)
+    several = len(leaks) > 1
     lines = [
-        f"{len(leaks)} distinct reference cycle{'s' * (len(leaks) > 1)} kept tensors alive, "
-        f"{total} occurrence{'s' * (total > 1)}:"
+        f"{len(leaks)} leak{'s' * several}, seen {total} time{'s' * (total > 1)}"
+        f"{'; memory that several of them held counts for each' * several}:"
     ]
     lines += [
         f"  {leak.count} × {leak.summary} [{leak.signature}], "

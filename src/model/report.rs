@@ -387,6 +387,13 @@ pub struct Cut {
     pub target: u32,
 }
 
+impl Cut {
+    /// True if both are the same reference in the source, of two objects or of one.
+    pub fn is_like(&self, other: &Self) -> bool {
+        (&self.owner, &self.edge, &self.location) == (&other.owner, &other.edge, &other.location)
+    }
+}
+
 /// What to change, in words and, where the pattern allows, in code.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Advice {

@@ -280,7 +280,7 @@ class! {
         }
 
         fn __str__(&self, py: Python<'_>) -> String {
-            py.detach(|| text::one_line(self))
+            py.detach(|| text::warning(self))
         }
 
         fn __repr__(&self) -> String {

@@ -265,14 +265,22 @@ fn draw_other_cuts(out: &mut Lines, leak: &Leak) {
     if !hidden.is_empty() {
         out.line("");
     }
-    let alike =
-        |a: &Cut, b: &Cut| (&a.owner, &a.edge, &a.location) == (&b.owner, &b.edge, &b.location);
     for (index, cut) in hidden.iter().enumerate() {
-        if hidden[..index].iter().any(|other| alike(other, cut)) {
+        if hidden[..index].iter().any(|other| other.is_like(cut)) {
+            continue;
+        }
+        let count = hidden.iter().filter(|other| other.is_like(cut)).count();
+        if leak
+            .cuts
+            .iter()
+            .any(|other| shown(other) && other.is_like(cut))
+        {
+            let others = counted(count as u64, "other object", "other objects");
+            let sentence = format!("also cut the same reference in {others} like it");
+            out.wrapped(Ink::Suspect, "  ~ ", &sentence);
             continue;
         }
         let place = cut.location.as_ref().map(|at| format!(" at {}", place(at)));
-        let count = hidden.iter().filter(|other| alike(other, cut)).count();
         let times = match count {
             1 => String::new(),
             _ => format!(", in {count} objects"),

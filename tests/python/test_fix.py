@@ -234,6 +234,54 @@ def test_a_report_shows_the_lines_and_the_change(
     assert (after, rest.leaks) == (before, [])
 
 
+RETRIED = """
+import numpy
+
+class Problem(Exception):
+    pass
+
+def work(depth, array):
+    raise Problem
+
+def retry(depth, array):
+    problem = None
+    for attempt in range(2):
+        try:
+            return retry(depth - 1, array) if depth else work(depth, array)
+        except Problem as error:
+            problem = error  # KEPT
+    raise Problem("gave up") from problem
+
+def main():
+    for _ in range(2):
+        try:
+            retry(1, numpy.ones(1 << 16))
+        except Problem:
+            print("given up")
+"""
+
+
+def test_one_change_removes_what_one_line_makes_in_several_calls(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    file = tmp_path / "program.py"
+    file.write_text(RETRIED, encoding="utf-8")
+    os.utime(file, (0, 0))
+    printed, report = outcome(file)
+    (leak,) = report.leaks
+    assert len(leak.cuts) > 1
+    assert leak.patch is not None
+    warned = str(leak)
+    assert "and 1 more" not in warned
+    assert f" · patch: python -m cyclescope fix {file}:{leak.patch.line} --diff" in warned
+    assert warned.index("Delete `problem` before `retry` returns") > warned.index("; cut local ")
+    status, patch, why = fix(capfdbinary, f"{file}:{leak.patch.line}", "--diff")
+    assert status == 0, why
+    git(tmp_path, "apply", "--whitespace=nowarn", patch=patch)
+    afterwards, report = outcome(file)
+    assert (afterwards, report.leaks) == (printed, [])
+
+
 def test_a_file_that_changed_since_is_not_shown(tmp_path: Path) -> None:
     file, _ = leaky(tmp_path)
     os.utime(file)

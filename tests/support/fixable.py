@@ -589,5 +589,11 @@ UNCERTAIN = [
         ),
         "also used",
     ),
-    Uncertain("nothing there", "x = 1  # HERE\n", "no closure"),
+    Uncertain("nothing there", "x = 1  # HERE\n", "no attribute of `self` is set there"),
+    Uncertain(
+        "passed on",
+        "class Owner:\n    def __init__(self, events):\n"
+        "        events.on('log', lambda: self.report())  # HERE\n",
+        "no attribute of `self` is set there to a closure",
+    ),
 ]

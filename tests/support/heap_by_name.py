@@ -88,6 +88,9 @@ def follow(owner: Any, edge: str) -> Iterable[Any]:
         index = int(edge[1:-1])
         sequence = isinstance(owner, tuple) or hasattr(owner, "append")
         return [owner[index]] if sequence and len(owner) > index else []
+    if edge == "._initializer" and hasattr(owner, "_create_worker_context"):
+        # From 3.14 on an executor keeps it in a function, which is told as the attribute of before.
+        return follow(owner._create_worker_context, "closure variable 'initializer'")
     if edge.startswith("."):
         value = getattr(owner, edge[1:], None)
         return value if isinstance(value, tuple) else [value]

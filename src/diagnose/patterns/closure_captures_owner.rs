@@ -20,7 +20,16 @@
 //!         self.callback = lambda t: t.view(-1, dim)        # keeps a number
 //! ```
 //!
-//! or a method, or a `weakref.ref(self)` where the function needs the whole object.
+//! Where the function calls a method of the object, let it hold the object weakly. That is right if
+//! something else keeps the object alive as long as the function is called:
+//!
+//! ```python
+//!         owner = weakref.ref(self)
+//!         self.callback = lambda t: owner().show(t)
+//! ```
+//!
+//! A function that is only called through the object can be a method of its class instead. Do not store
+//! the bound method `self.show`, which keeps `self` as well.
 
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;

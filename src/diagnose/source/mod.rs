@@ -74,7 +74,13 @@ fn show(leak: &mut Leak, sources: &mut Sources) {
             files.push(&place.file);
         }
     }
-    let is_only_cut = leak.cuts.len() == 1 && cut.proven;
+    // A change of the code changes all references that this code makes.
+    let is_only_cut = leak.cuts.iter().all(|it| {
+        let target = nodes.get(it.target as usize);
+        let is_same_code =
+            target.is_some_and(|it| (&it.label, &it.location) == (&to.label, &to.location));
+        it.proven && it.is_like(cut) && is_same_code
+    });
     for file in files {
         let source = sources
             .entry(file.to_owned())
@@ -160,7 +166,8 @@ fn candidate(syntax: &Syntax, line: usize, name: Option<&str>) -> Result<Candida
         ));
     }
     found.pop().ok_or_else(|| {
-        "no closure over `self`, bound method, kept exception or `with … as` is found there".into()
+        "no attribute of `self` is set there to a closure over `self` or to a bound method, and no exception, frame or \
+         `with pytest.raises(…) as` is kept in a variable".into()
     })
 }
 

@@ -79,14 +79,42 @@ pub fn one_line(leak: &Leak) -> String {
         if let Some(location) = &cut.location {
             line += &format!(" ({})", place(location));
         }
-        if leak.cuts.len() > 1 {
-            line += &format!(" and {} more", leak.cuts.len() - 1);
+        let others = leak.cuts.iter().filter(|other| !other.is_like(cut)).count();
+        if others > 0 {
+            line += &format!(" and {others} more");
         }
     }
     if let Some(library) = &leak.library {
         line += &format!("; in {}", with_version(library));
     }
     line
+}
+
+/// The leak in one line, as [`one_line`] has it, with what to change and the command that says more.
+pub fn warning(leak: &Leak) -> String {
+    let mut line = one_line(leak);
+    if leak.known.is_none() && !leak.advice.text.is_empty() {
+        line += &format!(". {}", name(&leak.advice.text, 1000));
+    }
+    if let Some(others) = also_held(leak) {
+        line += &format!(" Also: {others}");
+    }
+    if let Some(patch) = &leak.patch {
+        line += &format!(" · patch: {}", name(&fix_command(patch), 400));
+    } else if let Some(pattern) = explained(leak) {
+        line += &format!(" · why: {}", explain_command(pattern));
+    }
+    line
+}
+
+/// The pattern of a leak, if `cyclescope explain` knows it.
+fn explained(leak: &Leak) -> Option<&str> {
+    let pattern = leak.pattern.as_deref();
+    pattern.filter(|pattern| PATTERNS.iter().any(|known| known.name == *pattern))
+}
+
+fn explain_command(pattern: &str) -> String {
+    format!("python -m cyclescope explain {pattern}")
 }
 
 /// What the report says, in a sentence.
@@ -182,10 +210,7 @@ fn draw(out: &mut Lines, leak: &Leak) {
 
 fn give_advice(out: &mut Lines, leak: &Leak) {
     let advice = &leak.advice;
-    let pattern = leak
-        .pattern
-        .as_ref()
-        .filter(|pattern| PATTERNS.iter().any(|known| known.name == **pattern));
+    let pattern = explained(leak);
     let source = leak.source.is_some();
     let code = !source && (advice.before.is_some() || advice.after.is_some());
     // Where the fix names the references alone, what else is known of them.
@@ -231,7 +256,7 @@ fn give_advice(out: &mut Lines, leak: &Leak) {
         }
     }
     if let Some(pattern) = pattern {
-        out.line(format!("  Why:  python -m cyclescope explain {pattern}"));
+        out.line(format!("  Why:  {}", explain_command(pattern)));
     }
 }
 
