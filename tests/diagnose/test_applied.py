@@ -20,6 +20,7 @@ from support.applied import (
     not_in_text,
     unknown_names,
 )
+from support.trial import Trial
 from support.varied import SHAPES, Varied, names_in, varied
 
 pytestmark = pytest.mark.usefixtures("small_heap", "collector_paused")
@@ -60,11 +61,12 @@ def test_varied_programs(shape: str) -> None:
 def test_fixtures(name: str) -> None:
     """The score removes the references of each; here, the words are compared with them."""
     try:
-        fixture = common.load(name)
+        trial = Trial(name, "cpu")
     except SkipTest as reason:
         pytest.skip(str(reason))
-    fixture.leak("cpu")
+    trial.leak()
     report = cyclescope.find_tensor_cycles(devices="any", frozen=False)
+    trial.let_go()
     names = names_in((Path(common.__file__).parent / f"{name}.py").read_text())
     assert list(not_in_text(report)) == []
     for leak in report.leaks:
