@@ -640,7 +640,7 @@ def test_looking_leaves_no_objects_behind() -> None:
         use()
     gc.collect()
     before = len(gc.get_objects())
-    for _ in range(50):
+    for _ in range(25):
         use()
     gc.collect()
     assert len(gc.get_objects()) - before < 20

@@ -123,7 +123,7 @@ def arrays_that_another_thread_drops() -> None:
     threads = [threading.Thread(target=drop) for _ in range(2)]
     for thread in threads:
         thread.start()
-    end, turn = time.monotonic() + 12, 0
+    end, turn = time.monotonic() + 6, 0
     while time.monotonic() < end:
         turn += 1
         many: list[Any] = []
