@@ -433,6 +433,8 @@ class Leak:
     @property
     def known(self) -> Known | None:
         """The known library leak that this leak matches; None if there is none."""
+    def to_text(self) -> str:
+        """What is held, what to change and the command that says more, in a few lines."""
     def to_svg(self) -> str:
         """The leak as an SVG drawing."""
     def to_markdown(self) -> str:

@@ -191,9 +191,10 @@ def warn_tensor_cycles(
 
     def warn(report: CycleReport) -> None:
         page = reporter.write(report)
-        found = f" · found during the import of {report.importing}" if report.importing else ""
+        end = f"\n  Found during the import of {report.importing}." if report.importing else ""
+        end += f"\n  Page: {page}" if page else ""
         for leak in report.leaks:
-            _teller.logger.warning("%s%s%s", leak, found, f" · page: {page}" if page else "")
+            _teller.logger.warning("%s%s", leak.to_text(), end)
 
     watch = Watch(
         names,

@@ -279,8 +279,12 @@ class! {
             py.detach(|| markdown::leak_markdown(self))
         }
 
-        fn __str__(&self, py: Python<'_>) -> String {
+        fn to_text(&self, py: Python<'_>) -> String {
             py.detach(|| text::warning(self))
+        }
+
+        fn __str__(&self, py: Python<'_>) -> String {
+            py.detach(|| text::one_line(self))
         }
 
         fn __repr__(&self) -> String {

@@ -32,7 +32,7 @@ impl Ink {
     }
 }
 
-/// Text made of lines, each free of spaces at its end and none longer than [`WIDTH`].
+/// Text made of lines, each free of spaces at its end and none but a command longer than [`WIDTH`].
 ///
 /// The only escape sequences in it are those of [`Ink`]: whatever the program under test named is
 /// written as [`printable`] has it.
@@ -79,6 +79,13 @@ impl Lines {
             }
         }
         self.text.push('\n');
+    }
+
+    /// A command behind a label, whole: only this may make a line longer.
+    pub fn command(&mut self, label: &str, command: &str) {
+        self.inked(&[(Ink::Strong, label)]);
+        self.text.truncate(self.text.trim_end().len());
+        self.text += &format!(" {}\n", printable(command));
     }
 
     /// A sentence behind a label, broken between words; what follows the first line is indented as

@@ -54,10 +54,17 @@ pub fn clipped(line: &str, width: usize) -> String {
 
 /// The command that prints the change as a patch.
 pub fn fix_command(patch: &Patch) -> String {
-    format!(
-        "python -m cyclescope fix {}:{} --diff",
-        patch.file, patch.line
-    )
+    let place = quoted(&format!("{}:{}", patch.file, patch.line));
+    format!("python -m cyclescope fix {place} --diff")
+}
+
+/// A word as a POSIX shell reads it; most are as they are.
+fn quoted(word: &str) -> String {
+    let is_plain = |letter: char| letter.is_alphanumeric() || "/._-+:,@%=".contains(letter);
+    match word.chars().all(is_plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    }
 }
 
 #[cfg(test)]

@@ -264,8 +264,8 @@ for _ in range(5):
 """
     )
     assert (end.returncode, end.stdout) == (0, "")
-    first, _, _ = end.stderr.partition("\n")
-    assert "page: " in first
+    warned, _, _ = end.stderr.partition("1 leak, seen 5 times:")
+    assert "\n  Page: " in warned
     assert "5 × Node.me → Node" in end.stderr
     assert "5.0 MiB in total, at most 1.0 MiB at once" in end.stderr
 

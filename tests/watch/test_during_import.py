@@ -51,7 +51,8 @@ def test_the_import_is_named(tmp_path: Path, folder: str, module: str, is_said: 
         text=True,
         check=True,
     ).stderr
-    warnings = [line for line in told.splitlines() if "; cut .me of" in line]
+    warnings = told.split(" held by ")[1:]
     assert len(warnings) == 2
-    assert (f"· found during the import of {module.split('.')[0]} " in warnings[0]) == is_said
+    found = f"\n  Found during the import of {module.split('.')[0]}.\n"
+    assert (found in warnings[0]) == is_said
     assert "during the import" not in warnings[1]

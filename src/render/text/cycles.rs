@@ -90,21 +90,24 @@ pub fn one_line(leak: &Leak) -> String {
     line
 }
 
-/// The leak in one line, as [`one_line`] has it, with what to change and the command that says more.
+/// A leak as a watch tells of it: how much is held and by what, what to change, and the command that says more.
 pub fn warning(leak: &Leak) -> String {
-    let mut line = one_line(leak);
-    if leak.known.is_none() && !leak.advice.text.is_empty() {
-        line += &format!(". {}", name(&leak.advice.text, 1000));
-    }
+    let mut out = Lines::new(false);
+    out.line(format!("{}.", size_and_cycle(leak)));
+    out.wrapped(Ink::Plain, "  Fix:  ", &fix(leak));
+    out.wrapped(Ink::Plain, "  Held: ", &held(leak));
     if let Some(others) = also_held(leak) {
-        line += &format!(" Also: {others}");
+        out.wrapped(Ink::Plain, "  Also: ", &others);
+    }
+    for line in whose(leak) {
+        out.wrapped(Ink::Plain, "  ", &line);
     }
     if let Some(patch) = &leak.patch {
-        line += &format!(" · patch: {}", name(&fix_command(patch), 400));
+        out.command("  Patch:", &fix_command(patch));
     } else if let Some(pattern) = explained(leak) {
-        line += &format!(" · why: {}", explain_command(pattern));
+        out.line(format!("  Why:  {}", explain_command(pattern)));
     }
-    line
+    out.into_text().trim_end().to_owned()
 }
 
 /// The pattern of a leak, if `cyclescope explain` knows it.
@@ -236,7 +239,7 @@ fn give_advice(out: &mut Lines, leak: &Leak) {
             let line = name(&clipped(&line, WIDTH - 13), WIDTH - 13);
             out.line(format!("    {line}"));
         }
-        out.wrapped(Ink::Strong, "  Patch: ", &name(&fix_command(patch), 400));
+        out.command("  Patch:", &fix_command(patch));
     }
     if code {
         out.line("    For example:");
