@@ -16,8 +16,9 @@ use super::live::{Depth, Live, Root};
 use super::naming::Naming;
 use super::purpose::Classes;
 use crate::capture::{AllocationTraces, who_passes_argument};
-use crate::cpython::{ObjectKind, dict_items, find_item, int_value, items, text_of};
-use crate::device::{DeviceBuffer, DeviceSelection, Frameworks, attributes_of};
+use crate::cpython::attributes::{attribute, attributes, instance_dict};
+use crate::cpython::{Builtins, ObjectKind, dict_items, find_item, int_value, items};
+use crate::device::{DeviceBuffer, DeviceSelection, Frameworks};
 use crate::diagnose::growth::{self, GrowthPattern};
 use crate::diagnose::in_function;
 use crate::graph::{ShortestPaths, hide_unless_code};
@@ -202,7 +203,7 @@ impl Inspector {
         let found: Vec<Vec<u32>> = attributes
             .iter()
             .map(|&(object, value)| {
-                live.way_to_attribute(&ways, object, value)
+                live.way_to_attribute(&self.builtins, &ways, object, value)
                     .unwrap_or_default()
             })
             .collect();
@@ -215,15 +216,16 @@ impl Live<'_> {
     /// The way to an object and on to the value of an attribute of it.
     fn way_to_attribute(
         &self,
+        builtins: &Builtins,
         ways: &ShortestPaths,
         object: usize,
         value: usize,
     ) -> Option<Vec<u32>> {
         let node = self.objects.number_at(object)?;
         let value = self.objects.number_at(value)?;
-        let names = attributes_of(&self.object(node)?)?;
+        let names = instance_dict(builtins, &self.object(node)?);
         let mut way = ways.path_to(node);
-        let names = self.objects.number_of(names.as_any());
+        let names = names.and_then(|names| self.objects.number_at(names));
         way.extend(names.filter(|names| self.graph().targets(node).contains(names)));
         way.push(value);
         Some(way)
@@ -259,7 +261,6 @@ struct Carrier {
 /// A module of PyTorch's and what it has.
 struct Module<'py> {
     object: Bound<'py, PyAny>,
-    attributes: Bound<'py, PyAny>,
     parameters: Vec<Bound<'py, PyAny>>,
 }
 
@@ -513,13 +514,9 @@ impl<'a, 'py> Look<'a, 'py> {
                     });
                     is_module.then_some(object)
                 })
-                .filter_map(|object| {
-                    let attributes = attributes_of(&object)?.into_any();
-                    Some(Module {
-                        parameters: parameters_in(&attributes),
-                        attributes,
-                        object,
-                    })
+                .map(|object| Module {
+                    parameters: parameters_of(&self.inspector.builtins, &object),
+                    object,
                 })
                 .collect()
         })
@@ -537,7 +534,7 @@ impl<'a, 'py> Look<'a, 'py> {
             parameters.any(|it| leaves.contains(&(it.as_ptr() as usize)))
         });
         let evaluates = |module: &Module<'_>| {
-            let training = find_item("training", |f| dict_items(&module.attributes, f));
+            let training = attribute(&self.inspector.builtins, &module.object, "training");
             training.is_some_and(|training| int_value(&training) == Some(0))
         };
         owners.next().is_some_and(evaluates) && owners.all(evaluates)
@@ -578,15 +575,16 @@ impl<'a, 'py> Look<'a, 'py> {
     fn module_whose_hook_fills(&self, container: u32) -> Option<String> {
         let mut hooks: Vec<(&Module<'py>, u32)> = Vec::new();
         for module in self.modules() {
-            dict_items(&module.attributes, &mut |name, value| {
-                if text_of(name).is_some_and(|name| HOOKS.contains(&name.as_str())) {
-                    dict_items(value, &mut |_, hook| {
-                        hooks.extend(self.live.objects.number_of(hook).map(|it| (module, it)));
-                        true
-                    });
-                }
-                true
-            });
+            let attributes = attributes(&self.inspector.builtins, &module.object);
+            for (_, registry) in attributes
+                .iter()
+                .filter(|(name, _)| HOOKS.contains(&name.as_str()))
+            {
+                dict_items(registry, &mut |_, hook| {
+                    hooks.extend(self.live.objects.number_of(hook).map(|it| (module, it)));
+                    true
+                });
+            }
         }
         if hooks.is_empty() {
             return None;
@@ -670,9 +668,12 @@ const HOOKS: [&str; 4] = [
 ];
 
 /// The parameters among the attributes of a module.
-pub(super) fn parameters_in<'py>(attributes: &Bound<'py, PyAny>) -> Vec<Bound<'py, PyAny>> {
+pub(super) fn parameters_of<'py>(
+    builtins: &Builtins,
+    module: &Bound<'py, PyAny>,
+) -> Vec<Bound<'py, PyAny>> {
     let mut found = Vec::new();
-    if let Some(parameters) = find_item("_parameters", |f| dict_items(attributes, f)) {
+    if let Some(parameters) = attribute(builtins, module, "_parameters") {
         dict_items(&parameters, &mut |_, parameter| {
             if !parameter.is_none() {
                 found.push(parameter.clone());

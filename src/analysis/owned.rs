@@ -10,8 +10,9 @@ use super::live::{Extra, Live, LiveBuffer};
 use super::naming::array_reference;
 use crate::analysis::live::Depth;
 use crate::capture::{ReferenceName, RunningFrame, running_frames};
-use crate::cpython::{Verdict, dict_items, imported, int_value, text_of};
-use crate::device::{DeviceSelection, Frameworks, attributes_of, class};
+use crate::cpython::attributes::{attributes, instance_dict};
+use crate::cpython::{Builtins, Verdict, dict_items, imported, int_value};
+use crate::device::{DeviceSelection, Frameworks, class};
 
 /// So many autograd functions are walked through; in longer graphs the rest is left out.
 const AUTOGRAD_LIMIT: usize = 200_000;
@@ -250,7 +251,7 @@ impl<'py> Live<'py> {
             let holder = function.unwrap_or(node);
             self.add_hooks(node, holder, frameworks.attributes(verdict, &tensor), edges);
             if self.unaccounted_before(node, edges) {
-                self.add_attributes(node, &tensor, edges);
+                self.add_attributes(&inspector.builtins, node, &tensor, edges);
             }
         }
         // Another pass may have begun meanwhile; this thread's, if it is in one, has the devices it had.
@@ -333,24 +334,23 @@ impl<'py> Live<'py> {
     }
 
     /// Adds the attributes of a tensor that does not show them.
-    fn add_attributes(&mut self, node: u32, tensor: &Bound<'py, PyAny>, edges: &mut Edges) {
-        let Some(attributes) = attributes_of(tensor) else {
-            return;
-        };
-        if let Some(dict) = self.objects.number_of(attributes.as_any()) {
+    fn add_attributes(
+        &mut self,
+        builtins: &Builtins,
+        node: u32,
+        tensor: &Bound<'py, PyAny>,
+        edges: &mut Edges,
+    ) {
+        let dict = instance_dict(builtins, tensor);
+        if let Some(dict) = dict.and_then(|dict| self.objects.number_at(dict)) {
             let name = ReferenceName::Attribute("__dict__".to_owned());
             self.add_hidden(node, dict, name, edges);
             return;
         }
-        let mut found = Vec::new();
-        dict_items(attributes.as_any(), &mut |name, value| {
-            if let (Some(name), Some(value)) = (text_of(name), self.objects.number_of(value)) {
-                found.push((name, value));
+        for (name, value) in attributes(builtins, tensor) {
+            if let Some(value) = self.objects.number_of(&value) {
+                self.add_hidden(node, value, ReferenceName::Attribute(name), edges);
             }
-            true
-        });
-        for (name, value) in found {
-            self.add_hidden(node, value, ReferenceName::Attribute(name), edges);
         }
     }
 

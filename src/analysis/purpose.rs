@@ -6,8 +6,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Inspector;
 use super::live::Live;
-use crate::cpython::{dict_items, find_item, imported, items};
-use crate::device::{Frameworks, attributes_of, class};
+use crate::cpython::attributes::attribute;
+use crate::cpython::{dict_items, imported, items};
+use crate::device::{Frameworks, class};
 use crate::model::heap::Category;
 
 /// In an optimizer's state, tensors are looked for so deep: `state[parameter]['exp_avg']`, or one
@@ -66,12 +67,8 @@ impl Inspector {
             if optimizer {
                 optimizers.push(node);
             }
-            let Some(attributes) = attributes_of(&object) else {
-                continue;
-            };
             for (name, kind) in parts {
-                let part = find_item(name, |f| dict_items(attributes.as_any(), f));
-                if let Some(part) = part {
+                if let Some(part) = attribute(&self.builtins, &object, name) {
                     tensors_in(frameworks, live, part, &mut |tensor| {
                         found.push((tensor, *kind));
                     });

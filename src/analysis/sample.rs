@@ -4,18 +4,17 @@ use std::time::{Duration, Instant};
 
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyWeakrefMethods, PyWeakrefReference};
+use pyo3::types::{PyWeakrefMethods, PyWeakrefReference};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Inspector;
 use super::busy::busy;
-use super::growth::{Diagnosis, GroupKind, Name, example_of, parameters_in};
+use super::growth::{Diagnosis, GroupKind, Name, example_of, parameters_of};
 use super::purpose::Classes;
 use crate::capture::may_clear_gradients;
-use crate::cpython::{ObjectKind, Verdict, dict_items, text_of};
-use crate::device::{
-    Autograd, DeviceBuffer, DeviceSelection, Frameworks, attributes_of, autograd_sequence_now,
-};
+use crate::cpython::attributes::attributes;
+use crate::cpython::{Builtins, ObjectKind, Verdict, dict_items, text_of};
+use crate::device::{Autograd, DeviceBuffer, DeviceSelection, Frameworks, autograd_sequence_now};
 use crate::diagnose::growth;
 
 /// How many autograd functions are walked in a sample, and for how long.
@@ -177,7 +176,7 @@ impl Inspector {
         for module in &objects.modules {
             self.find_kept_on(&frameworks, module, &mut sample.kept_on_modules);
         }
-        gradients.choose(&frameworks, &objects.modules);
+        gradients.choose(&self.builtins, &frameworks, &objects.modules);
         sample.mark = autograd_sequence_now(py).unwrap_or_default();
         Ok(sample)
     }
@@ -342,26 +341,19 @@ impl Inspector {
         module: &Bound<'_, PyAny>,
         found: &mut Vec<KeptOnModule>,
     ) {
-        let Some(attributes) = attributes_of(module) else {
-            return;
-        };
         let mut parameters = Vec::new();
         let mut tensors = Vec::new();
-        dict_items(attributes.as_any(), &mut |name, value| {
-            let verdict = frameworks.verdict_of(value);
-            let is_tensor = Frameworks::is_tensor(verdict);
-            if is_tensor && frameworks.has_grad_fn(verdict, value) {
-                tensors.extend(text_of(name).map(|name| (name, verdict, value.clone())));
-            } else if value.is_instance_of::<PyDict>()
-                && text_of(name).as_deref() == Some("_parameters")
-            {
-                dict_items(value, &mut |name, _| {
+        for (name, value) in attributes(&self.builtins, module) {
+            let verdict = frameworks.verdict_of(&value);
+            if Frameworks::is_tensor(verdict) && frameworks.has_grad_fn(verdict, &value) {
+                tensors.push((name, verdict, value));
+            } else if name == "_parameters" {
+                dict_items(&value, &mut |name, _| {
                     parameters.extend(text_of(name));
                     true
                 });
             }
-            true
-        });
+        }
         for (attribute, verdict, tensor) in tensors {
             let derived = format!("{attribute}_");
             if parameters.iter().any(|name| name.starts_with(&derived)) {
@@ -399,7 +391,7 @@ impl Inspector {
         let mut gradients: Vec<DeviceBuffer> = Vec::new();
         let mut owners: Vec<String> = Vec::new();
         for module in self.torch_objects(py, &frameworks, false)?.modules {
-            for parameter in parameters_of(&module) {
+            for parameter in parameters_of(&self.builtins, &module) {
                 let Some(buffer) = gradient_memory(&frameworks, &parameter) else {
                     continue;
                 };
@@ -451,11 +443,6 @@ pub enum Uncleared {
     Perhaps,
 }
 
-fn parameters_of<'py>(module: &Bound<'py, PyAny>) -> Vec<Bound<'py, PyAny>> {
-    let attributes = attributes_of(module);
-    attributes.map_or_else(Vec::new, |it| parameters_in(it.as_any()))
-}
-
 /// The memory of a parameter's gradient.
 fn gradient_memory(frameworks: &Frameworks, parameter: &Bound<'_, PyAny>) -> Option<DeviceBuffer> {
     let (gradient, _) = frameworks.gradient(parameter)?;
@@ -486,7 +473,12 @@ struct Watched {
 
 impl GradientWatch {
     /// Chooses the parameters to watch, unless those that were are alive.
-    fn choose(&mut self, frameworks: &Frameworks, modules: &[Bound<'_, PyAny>]) {
+    fn choose(
+        &mut self,
+        builtins: &Builtins,
+        frameworks: &Frameworks,
+        modules: &[Bound<'_, PyAny>],
+    ) {
         let is_alive = |watched: &Watched, py| watched.parameter.bind(py).upgrade().is_some();
         let Some(py) = modules.first().map(Bound::py) else {
             return;
@@ -497,7 +489,7 @@ impl GradientWatch {
         let mut seen: FxHashSet<usize> = FxHashSet::default();
         self.watched = modules
             .iter()
-            .flat_map(parameters_of)
+            .flat_map(|module| parameters_of(builtins, module))
             .filter(|parameter| seen.insert(parameter.as_ptr() as usize))
             .filter(|parameter| gradient_memory(frameworks, parameter).is_some())
             .filter_map(|parameter| PyWeakrefReference::new(&parameter).ok())

@@ -278,9 +278,13 @@ fn account_for_call(
         .sources(first)
         .into_iter()
         .find(|&node| !live.is_own(node) && live.unaccounted(node) > 0 && same(live, node));
+    // What the program has besides holds its items, and the call no more than that.
+    let is_temporary = |&node: &u32| live.graph().sources(node).is_empty();
     let on_stack = counted_by_caller(builtins, arguments.py());
-    if let Some(starred) = starred {
-        live.set_own(starred);
+    match starred {
+        Some(temporary) if is_temporary(&temporary) => live.set_own(temporary),
+        Some(of_program) => live.account_for(of_program, 1),
+        None => {}
     }
     for &target in targets {
         let Some(object) = live.objects.object(target).map(|it| it.as_ptr()) else {
@@ -369,11 +373,12 @@ fn paths_to(search: Search<'_, '_>, target: u32, nearest: &Keepers) -> Vec<PathT
                 Some(Root::Module(_) | Root::Library(_) | Root::Frame(_))
             )
         };
-        // What comes from outside counts only where nothing else is known of it.
-        if !found.iter().any(is_named) {
-            let outside = keepers.fixed.iter();
-            found.extend(outside.map(|nodes| PathTo::new([nodes, &suffix[1..]].concat(), target)));
-        }
+        // A reference from outside to the object itself, which may be that of an expression, counts only where
+        // nothing else is known of it.
+        let is_known = found.iter().any(is_named);
+        let outside = keepers.fixed.iter();
+        let outside = outside.filter(|nodes| !is_known || nodes.len() > 1);
+        found.extend(outside.map(|nodes| PathTo::new([nodes, &suffix[1..]].concat(), target)));
         match keepers.found.as_slice() {
             [only] if keepers.fixed.is_empty() && only.at > above_owner(live, only) => {
                 suffix = [&only.nodes[only.at..], &suffix[1..]].concat();

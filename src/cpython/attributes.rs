@@ -6,7 +6,7 @@ use pyo3::types::PyDict;
 
 use super::builtins::Builtins;
 use super::inline_values::{MANAGED_DICT, flags_of};
-use super::read::{dict_items, find_item, int_value, referents};
+use super::read::{dict_items, find_item, int_value, referents, text_of};
 
 /// The address of an object's instance dictionary; `None` if it has none, or none yet.
 pub fn instance_dict(builtins: &Builtins, object: &Bound<'_, PyAny>) -> Option<usize> {
@@ -65,6 +65,31 @@ pub fn attribute<'py>(
         let dict = held(instance_dict(builtins, object)?);
         find_item(name, |f| dict_items(&dict, f))
     })
+}
+
+/// All attributes of such an object, with their names; none whose name is no string.
+pub fn attributes<'py>(
+    builtins: &Builtins,
+    object: &Bound<'py, PyAny>,
+) -> Vec<(String, Bound<'py, PyAny>)> {
+    let held = |address: usize| {
+        // SAFETY: attached; the object refers to it, be it as its dictionary or as an attribute.
+        unsafe { Bound::from_borrowed_ptr(object.py(), address as *mut ffi::PyObject) }
+    };
+    let mut found: Vec<(String, Bound<'py, PyAny>)> = inline_values(builtins, object)
+        .into_iter()
+        .map(|(name, value)| (name, held(value)))
+        .collect();
+    // From 3.13 on a dictionary may have the same values.
+    if found.is_empty()
+        && let Some(dict) = instance_dict(builtins, object)
+    {
+        dict_items(&held(dict), &mut |name, value| {
+            found.extend(text_of(name).map(|name| (name, value.clone())));
+            true
+        });
+    }
+    found
 }
 
 /// Calls `f` with each key and value of a class's own dictionary, until it returns false.

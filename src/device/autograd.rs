@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyCFunction, PyDict, PyType};
+use pyo3::types::{PyCFunction, PyType};
 use rustc_hash::FxHashMap;
 
 use crate::cpython::{Builtins, Descriptor, class_items, imported, int_value, items, text_of};
@@ -240,17 +240,4 @@ pub fn autograd_sequence_now(py: Python<'_>) -> Option<u64> {
         .ok()?
         .extract()
         .ok()
-}
-
-/// The instance dictionary of a tensor that does not show it to the collector.
-pub fn attributes_of<'py>(tensor: &Bound<'py, PyAny>) -> Option<Bound<'py, PyDict>> {
-    // SAFETY: attached; reads or makes the object's own dict without asking its class.
-    let dict = unsafe {
-        let dict = ffi::PyObject_GenericGetDict(tensor.as_ptr(), std::ptr::null_mut());
-        if dict.is_null() {
-            ffi::PyErr_Clear();
-        }
-        Bound::from_owned_ptr_or_opt(tensor.py(), dict)
-    };
-    dict?.cast_into::<PyDict>().ok()
 }

@@ -32,7 +32,7 @@ pub use selection::{DeviceSelection, UnknownDevice};
 #[cfg(feature = "python")]
 pub(crate) use {
     allocator::{allocated_bytes, allocator_bytes, allocator_counts},
-    autograd::{Autograd, attributes_of, autograd_sequence_now},
+    autograd::{Autograd, autograd_sequence_now},
     driver::{driver_present, gpu_names},
     frameworks::Frameworks,
     modules::class,

@@ -147,7 +147,7 @@ impl Case<'_> {
     }
 
     /// True if removing these references, and all that the same lines make, does what the cut does.
-    fn is_enough(&self, removes: &[EdgeIndex]) -> bool {
+    pub fn is_enough(&self, removes: &[EdgeIndex]) -> bool {
         if !self.cuts_free {
             return removes.iter().any(|edge| self.cycle.edges.contains(edge));
         }

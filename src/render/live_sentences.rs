@@ -74,7 +74,10 @@ fn keepers(retention: &Retention) -> String {
             format!("at least {}", counted(number, "reference", "references"))
         }
         (_, 0) => references,
-        (0, _) => format!("{variables} of running functions only"),
+        (0, _) if retention.is_enough => format!("{variables} of running functions only"),
+        (0, _) => format!(
+            "{variables} of running functions, and perhaps by something that cannot be removed"
+        ),
         _ => format!("{references} and {variables} of running functions"),
     }
 }
@@ -101,7 +104,12 @@ pub fn removals(retention: &Retention) -> Vec<(String, Vec<&Keeper>)> {
         parts.push((title, holding));
     }
     if !by_itself.is_empty() {
-        let title = "Let go when the function returns:".to_owned();
+        let title = match retention.is_enough || parts.len() == 1 {
+            true => "Let go when the function returns:".to_owned(),
+            false => format!(
+                "Let go when the function returns, though something that cannot be removed may keep {it} alive:"
+            ),
+        };
         parts.push((title, by_itself));
     }
     parts

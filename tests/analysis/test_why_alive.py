@@ -265,6 +265,41 @@ def test_what_the_call_itself_holds_is_no_holder() -> None:
         assert any("from C or C++" in note for note in notes), number
 
 
+def test_a_tuple_that_is_passed_item_by_item_is_a_holder() -> None:
+    cache["pair"] = pair = (array(), array())
+    del pair
+    report = cyclescope.why_alive(*cache["pair"])
+    assert report.is_enough, report
+    assert report.notes == []
+    assert [keeper.words for keeper in report.keepers] == [
+        f"module `{__name__}` → `cache` (dict, 1 item) → ['pair']"
+    ]
+    box = types.SimpleNamespace(pair=cache.pop("pair"))
+    report = cyclescope.why_alive(*box.pair)
+    assert report.is_enough, report
+    assert any("local `box`" in keeper.words for keeper in report.keepers), report
+
+
+def test_a_function_that_c_holds_is_no_local_variable() -> None:
+    thing = array()
+
+    def captures() -> object:
+        return thing
+
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(captures))
+    del captures
+    report = cyclescope.why_alive(thing)
+    held = [path for path in report.paths if path.root == "outside"]
+    try:
+        assert not report.is_enough
+        assert "only" not in str(report).splitlines()[0]
+        assert "perhaps by something that cannot be removed" in " ".join(str(report).split())
+        assert any("captures" in path.words for path in held), report
+    finally:
+        function = next(it for it in gc.get_objects() if getattr(it, "__name__", "") == "captures")
+        ctypes.pythonapi.Py_DecRef(ctypes.py_object(function))
+
+
 def test_bad_questions_get_clear_answers() -> None:
     with pytest.raises(TypeError, match="takes at least one object"):
         cyclescope.why_alive()

@@ -130,11 +130,18 @@ fn empty(case: &Case<'_>, step: &CycleStep<'_>) -> String {
     let Some(item) = item.filter(|_| kind != ObjectKind::Tuple && !is_registry) else {
         return case.removal(item.map_or(step.edge, |item| item.edge));
     };
-    let removal = format!(
-        "remove the {} from the {} when it is no longer needed",
-        noun(item.next),
-        noun(container)
-    );
+    let removal = match case.is_enough(&[item.edge]) {
+        true => format!(
+            "remove the {} from the {} when it is no longer needed",
+            noun(item.next),
+            noun(container)
+        ),
+        false => format!(
+            "remove all that leads back to the {} from the {} when it is no longer needed",
+            noun(step.object),
+            noun(container)
+        ),
+    };
     match case.weakly(item.edge) {
         Some((slots, kept)) => format!("{removal}; or keep weak references there{slots}{kept}"),
         None => removal,
