@@ -105,6 +105,8 @@ impl<'a, 'py> Makers<'a, 'py> {
         class_items(self.builtins, class, &mut |name, value| {
             let name = text_of(name).unwrap_or_default();
             match self.kind(value) {
+                // From 3.14 on: it makes a dict of annotations, whose keys are the names of attributes.
+                ObjectKind::Function if name.starts_with("__annotate") => {}
                 ObjectKind::Function => methods.push((name, value.clone())),
                 ObjectKind::Descriptor => {
                     for function in self.functions_in(value) {

@@ -15,8 +15,14 @@ use crate::cpython::ObjectKind;
 /// refer to their variables themselves or through a frame). An object is folded only if every
 /// reference to it is of the kind that is folded with it; otherwise the program itself refers to it.
 pub fn fold(mut graph: LeakGraph) -> LeakGraph {
-    // Tuples before cells: a closure's cells are named by its tuple's references.
-    for pass in [Pass::Containers, Pass::Cells, Pass::Executors] {
+    // Instance dictionaries first, whatever the order of the objects: `_parameters` is an attribute only then. Tuples
+    // before cells: a closure's cells are named by its tuple's references.
+    for pass in [
+        Pass::Dictionaries,
+        Pass::Containers,
+        Pass::Cells,
+        Pass::Executors,
+    ] {
         let nodes: Vec<NodeIndex> = graph.node_indices().collect();
         for node in nodes {
             fold_node(&mut graph, node, pass);
@@ -43,6 +49,7 @@ fn numbered_anew(graph: LeakGraph) -> LeakGraph {
 
 #[derive(Clone, Copy, PartialEq)]
 enum Pass {
+    Dictionaries,
     Containers,
     Cells,
     /// The function in which a `ThreadPoolExecutor` keeps its initializer from 3.14 on.
@@ -55,7 +62,8 @@ const FOLDED: u64 = u64::MAX;
 fn fold_node(graph: &mut LeakGraph, node: NodeIndex, pass: Pass) {
     let is_plumbing = match graph[node].description.kind {
         ObjectKind::Cell => pass == Pass::Cells,
-        ObjectKind::Dict | ObjectKind::Tuple | ObjectKind::Frame => pass == Pass::Containers,
+        ObjectKind::Dict => matches!(pass, Pass::Dictionaries | Pass::Containers),
+        ObjectKind::Tuple | ObjectKind::Frame => pass == Pass::Containers,
         ObjectKind::Function => pass == Pass::Executors && graph[node].is_library(),
         _ => false,
     };
@@ -136,6 +144,9 @@ fn combined(
         };
     }
     let Attribute(part) = first else { return None };
+    if pass == Pass::Dictionaries && part != "__dict__" {
+        return None;
+    }
     if pass == Pass::Executors {
         let kept = part == "_create_worker_context" && kind == ObjectKind::Function;
         return kept.then(|| match second {
