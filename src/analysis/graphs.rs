@@ -37,7 +37,7 @@ impl<'a, 'py> Graphs<'a, 'py> {
 
     /// The function that made a tensor; `None` for a leaf.
     pub fn function_of(&self, tensor: u32) -> Option<u32> {
-        self.hidden(tensor, |name| name == "grad_fn").next()
+        self.next(tensor).next()
     }
 
     /// The functions that a gradient passes on its way back from some functions, themselves included; about

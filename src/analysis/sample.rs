@@ -13,6 +13,7 @@ use super::growth::{Diagnosis, GroupKind, Name, example_of, parameters_of};
 use super::purpose::Classes;
 use crate::capture::may_clear_gradients;
 use crate::cpython::attributes::attributes;
+use crate::cpython::read::referents;
 use crate::cpython::{Builtins, ObjectKind, Verdict, dict_items, text_of};
 use crate::device::{Autograd, DeviceBuffer, DeviceSelection, Frameworks, autograd_sequence_now};
 use crate::diagnose::growth;
@@ -81,8 +82,34 @@ pub struct Sample<'py> {
 struct TorchObjects<'py> {
     tensors: Vec<(Verdict, Bound<'py, PyAny>)>,
     modules: Vec<Bound<'py, PyAny>>,
-    functions: Vec<usize>,
+    functions: Vec<Bound<'py, PyAny>>,
     containers: Vec<(Bound<'py, PyAny>, u64)>,
+}
+
+impl TorchObjects<'_> {
+    /// Leaves out autograd functions that only C++ holds.
+    ///
+    /// Up to PyTorch 2.11 the Python object of a function is made each time that it is asked for, and lives as long as
+    /// Python holds it. In 2.15 the function keeps it, and a tensor shows it to the collector: then one reference is
+    /// the function's.
+    fn keep_held_functions(&mut self, frameworks: &Frameworks) {
+        let all: FxHashSet<usize> = self
+            .functions
+            .iter()
+            .map(|it| it.as_ptr() as usize)
+            .collect();
+        let shows_function = |(verdict, tensor): &(Verdict, Bound<'_, PyAny>)| {
+            frameworks.has_grad_fn(*verdict, tensor)
+                && referents(tensor).iter().any(|target| all.contains(target))
+        };
+        if !all.is_empty() && self.tensors.iter().any(shows_function) {
+            // Beside the function's reference there is the one in this list.
+            self.functions.retain(|function| {
+                // SAFETY: attached; the list holds the object.
+                unsafe { ffi::Py_REFCNT(function.as_ptr()) > 2 }
+            });
+        }
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -112,7 +139,11 @@ impl Inspector {
         let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
         let objects = self.torch_objects(py, &frameworks, devices.includes_kind("cpu"))?;
         let mut sample = Sample {
-            functions: objects.functions,
+            functions: objects
+                .functions
+                .iter()
+                .map(|it| it.as_ptr() as usize)
+                .collect(),
             containers: objects.containers,
             ..Sample::default()
         };
@@ -219,7 +250,7 @@ impl Inspector {
             match kind {
                 Kind::Tensor(verdict) => found.tensors.push((verdict, object)),
                 Kind::Module => found.modules.push(object),
-                Kind::Function => found.functions.push(object.as_ptr() as usize),
+                Kind::Function => found.functions.push(object),
                 Kind::Container(kind) => {
                     // SAFETY: attached; the object is of this kind and alive.
                     let length = unsafe { self.length_of(kind, object.as_ptr()) };
@@ -237,6 +268,7 @@ impl Inspector {
                 listed.iter().for_each(|object| look_at(object.as_ptr()));
             }
         }
+        found.keep_held_functions(frameworks);
         Ok(found)
     }
 

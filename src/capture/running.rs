@@ -84,13 +84,15 @@ fn read(builtins: &Builtins, frame: &Bound<'_, PyAny>, thread: u64) -> RunningFr
     }
 }
 
-/// True if the instruction that a frame runs is `STORE_ATTR` or `DELETE_ATTR` (Include/opcode.h); not known
-/// of versions after 3.13.
+/// True if the instruction that a frame runs is `STORE_ATTR` or `DELETE_ATTR` (Include/opcode.h, from 3.14 on
+/// opcode_ids.h); not known of versions after 3.15.
 fn sets_attribute(builtins: &Builtins, frame: &Bound<'_, PyAny>) -> bool {
     let version = frame.py().version_info();
     let opcodes = match (version.major, version.minor) {
         (3, ..=12) => [95, 96],
         (3, 13) => [108, 63],
+        (3, 14) => [110, 61],
+        (3, 15) => [109, 59],
         _ => return false,
     };
     let code = code_of_frame(builtins, frame);

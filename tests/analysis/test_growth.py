@@ -55,8 +55,16 @@ def watch(loop: shared.Loop, steps: int = STEPS, every: int = 2) -> list[cyclesc
     return monitor.found
 
 
+def shows_function() -> bool:
+    """Whether this version of PyTorch keeps the Python object of an autograd function."""
+    loss = torch.ones(2, requires_grad=True).sum()
+    return loss.grad_fn in gc.get_referents(loss)
+
+
 @pytest.mark.parametrize("name", shared.names())
 def test_the_pitfall_is_named(name: str) -> None:
+    if name == "grad_fn_kept" and shows_function():
+        pytest.skip("PyTorch itself keeps these objects, so who else does is not known")
     program = shared.load(name)
     (found,) = watch(program.pitfall, program.EXPECTED.steps, program.EXPECTED.every)
     assert found.pattern == program.EXPECTED.pattern
