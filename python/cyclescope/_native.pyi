@@ -888,6 +888,9 @@ class Retention:
     def is_enough(self) -> bool:
         """True if it is proven that the objects are freed once all ``keepers`` are removed."""
     @property
+    def by_collection(self) -> bool:
+        """True if it then takes a garbage collection, as a cycle or garbage leads to them too."""
+    @property
     def is_uncollectable(self) -> bool:
         """True if nothing holds the objects, but no collection frees them either."""
     @property

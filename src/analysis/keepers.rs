@@ -51,6 +51,8 @@ pub(super) struct Keepers {
     pub fixed: Vec<Vec<u32>>,
     /// Nothing was left out.
     pub is_complete: bool,
+    /// A cycle or garbage leads to an object too, so that it takes a collection to free it.
+    pub in_cycle: bool,
 }
 
 /// What is asked: who looks, and where.
@@ -59,6 +61,17 @@ pub(super) struct Search<'a, 'py> {
     pub inspector: &'a Inspector,
     pub frameworks: &'a Frameworks,
     pub live: &'a Live<'py>,
+}
+
+/// From a node on, the way to an object that was asked about.
+fn along(onwards: &FxHashMap<u32, u32>, node: u32) -> Vec<u32> {
+    let mut nodes = vec![node];
+    let mut current = node;
+    while let Some(&next) = onwards.get(&current).filter(|&&next| next != current) {
+        nodes.push(next);
+        current = next;
+    }
+    nodes
 }
 
 impl Search<'_, '_> {
@@ -112,6 +125,7 @@ impl Search<'_, '_> {
         let mut onwards: FxHashMap<u32, u32> = targets.iter().map(|&node| (node, node)).collect();
         let mut references: Vec<(u32, u32, ReferenceName)> = Vec::new();
         let mut is_complete = true;
+        let mut in_cycle = false;
         let mut level = targets.to_vec();
         while !level.is_empty() {
             let groups = self.referrers(&level, &mut is_complete);
@@ -119,6 +133,7 @@ impl Search<'_, '_> {
             level.clear();
             for (from, tos) in groups {
                 if onwards.contains_key(&from) || beyond.contains(&from) || live.is_own(from) {
+                    in_cycle |= tos.iter().any(|&to| along(&onwards, to).contains(&from));
                     continue;
                 }
                 let names = reference_names(self.inspector, self.frameworks, live, from, &tos);
@@ -141,19 +156,16 @@ impl Search<'_, '_> {
                 break;
             }
         }
-        references.retain(|(from, ..)| !onwards.contains_key(from));
+        references.retain(|&(from, to, _)| {
+            let is_inside = onwards.contains_key(&from);
+            in_cycle |= is_inside && along(&onwards, to).contains(&from);
+            !is_inside
+        });
         let wanted: Vec<u32> = references.iter().map(|&(from, ..)| from).collect();
         let ends = onwards.keys().copied().chain(beyond.iter().copied());
         let paths = live.shortest_paths_to(&wanted, ends);
-        let below = |node: u32| {
-            let mut nodes = vec![node];
-            let mut current = node;
-            while let Some(&next) = onwards.get(&current).filter(|&&next| next != current) {
-                nodes.push(next);
-                current = next;
-            }
-            nodes
-        };
+        let below = |node: u32| along(&onwards, node);
+        in_cycle |= references.iter().any(|(from, ..)| !paths.reaches(*from));
         let reached = references
             .into_iter()
             .filter(|(from, ..)| paths.reaches(*from));
@@ -179,6 +191,7 @@ impl Search<'_, '_> {
             found,
             fixed: fixed.into_iter().map(below).collect(),
             is_complete,
+            in_cycle,
         }
     }
 

@@ -145,6 +145,7 @@ impl Inspector {
                 && keepers.fixed.is_empty()
                 && uncollected.is_none()
                 && !loops.iter().any(|nodes| passes_supposed(&live, nodes));
+            retention.by_collection = retention.is_enough && keepers.in_cycle;
         }
         retention.is_uncollectable = uncollected.is_some() && keepers.found.is_empty();
         if let Some(Uncollected::Frozen) = uncollected {

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyCFunction, PyType};
+use pyo3::types::{PyCFunction, PyTuple, PyType};
 use rustc_hash::FxHashMap;
 
 use crate::cpython::{Builtins, Descriptor, class_items, imported, int_value, items, text_of};
@@ -119,11 +119,9 @@ impl Autograd {
             let Some(raw) = descriptor.get(function) else {
                 continue;
             };
-            let several = items(&raw);
-            let several = if several.is_empty() {
-                vec![raw]
-            } else {
-                several
+            let several = match raw.is_exact_instance_of::<PyTuple>() {
+                true => items(&raw),
+                false => vec![raw],
             };
             for saved in several {
                 parts.add_saved(name, &saved);

@@ -29,6 +29,9 @@ pub struct Retention {
     /// True if it is proven that the objects are freed without [`Retention::keepers`].
     #[serde(default)]
     pub is_enough: bool,
+    /// True if it takes a garbage collection to free them then, because a cycle or garbage leads to them too.
+    #[serde(default)]
+    pub by_collection: bool,
     /// True if nothing holds them and no collection frees them all the same.
     #[serde(default)]
     pub is_uncollectable: bool,

@@ -16,7 +16,7 @@ use crate::render::text;
 
 class! {
     impl Retention {
-        get paths: Vec<Path>, loops: Vec<Path>, keepers: Vec<Keeper>, is_enough: bool, is_uncollectable: bool, paths_omitted: u64, notes: Vec<String>, pause_ms: f64;
+        get paths: Vec<Path>, loops: Vec<Path>, keepers: Vec<Keeper>, is_enough: bool, by_collection: bool, is_uncollectable: bool, paths_omitted: u64, notes: Vec<String>, pause_ms: f64;
 
         fn to_json(&self) -> String {
             to_json(self)

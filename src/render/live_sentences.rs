@@ -92,6 +92,12 @@ pub fn removals(retention: &Retention) -> Vec<(String, Vec<&Keeper>)> {
     };
     if !holding.is_empty() {
         let title = match (retention.is_enough, holding.len()) {
+            (true, 1) if retention.by_collection => {
+                format!("Remove this, and the garbage collector frees {it}:")
+            }
+            (true, number) if retention.by_collection => {
+                format!("Remove all of these {number}, and the garbage collector frees {it}:")
+            }
             (true, 1) => format!("Remove this to free {it}:"),
             (true, number) => format!("Remove all of these {number} to free {it}:"),
             (false, 1) => {
@@ -159,7 +165,7 @@ pub fn growth_headline(report: &GrowthReport) -> String {
     }
     if parts.is_empty() {
         let groups = match report.found.is_empty() {
-            true => "no group of tensors grows steadily",
+            true => "no group of tensors that grows steadily was found",
             false => "what grows below is less than 1 % of it",
         };
         return format!("{headline}, not explained: {groups} ({samples})");
@@ -225,7 +231,7 @@ mod tests {
         report.grown = 1000 << 10;
         assert_eq!(
             growth_headline(&report),
-            "memory +1000.0 KiB in 170 steps, not explained: no group of tensors grows steadily \
+            "memory +1000.0 KiB in 170 steps, not explained: no group of tensors that grows steadily was found \
              (20 samples)"
         );
         for (owner, explains) in [

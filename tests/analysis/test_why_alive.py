@@ -280,6 +280,23 @@ def test_a_tuple_that_is_passed_item_by_item_is_a_holder() -> None:
     assert any("local `box`" in keeper.words for keeper in report.keepers), report
 
 
+def test_what_takes_a_collection_is_said() -> None:
+    class Owner:
+        def __init__(self) -> None:
+            self.array = array()
+            self.callback = lambda: self
+
+    history.append(Owner())
+    report = cyclescope.why_alive(history[0])
+    assert report.is_enough
+    assert report.by_collection
+    assert "Remove this, and the garbage collector frees it:" in str(report)
+    history[0] = [array()]
+    report = cyclescope.why_alive(history[0])
+    assert not report.by_collection
+    assert "Remove this to free it:" in str(report)
+
+
 def test_a_function_that_c_holds_is_no_local_variable() -> None:
     thing = array()
 

@@ -196,6 +196,19 @@ def check_is_no_librarys(
     assert len(still.leaks) == len(report.leaks)
 
 
+def test_an_annotation_makes_no_reference(install: Callable[..., Any]) -> None:
+    """From 3.14 on, a function of the class makes a dict of them, with the names of attributes as keys."""
+    text = "class Layer:\n    forward: object\n    def call(self):\n        return self\n"
+    library = install("annotated", text)
+
+    def set_forward() -> None:
+        layer = library.Layer()
+        layer.array = numpy.ones(5000)
+        layer.forward = layer.call
+
+    check_is_no_librarys(set_forward)
+
+
 # --- What a library's own code makes is the library's ------------------------------------------
 
 
