@@ -197,7 +197,7 @@ def check_is_no_librarys(
 
 
 def test_an_annotation_makes_no_reference(install: Callable[..., Any]) -> None:
-    """From 3.14 on, a function of the class makes a dict of them, with the names of attributes as keys."""
+    """From 3.14 on, a function of the class makes a dict of them, by names of attributes."""
     text = "class Layer:\n    forward: object\n    def call(self):\n        return self\n"
     library = install("annotated", text)
 
