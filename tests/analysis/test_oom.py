@@ -256,6 +256,7 @@ def test_a_large_request_beside_what_is_needed_is_too_big(
 
 
 def test_garbage_is_drawn_as_garbage_and_told_first(allocator: Allocator, tmp_path: Path) -> None:
+    gc.collect()
     alive = {"by": allocator.block(torch.zeros(4 * MIB))}
     for _ in range(3):
         Holder(allocator.block(torch.zeros(4 * MIB)))
