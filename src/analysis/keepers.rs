@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use petgraph::algo::is_cyclic_directed;
+use petgraph::graphmap::DiGraphMap;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Inspector;
@@ -63,17 +65,6 @@ pub(super) struct Search<'a, 'py> {
     pub live: &'a Live<'py>,
 }
 
-/// From a node on, the way to an object that was asked about.
-fn along(onwards: &FxHashMap<u32, u32>, node: u32) -> Vec<u32> {
-    let mut nodes = vec![node];
-    let mut current = node;
-    while let Some(&next) = onwards.get(&current).filter(|&&next| next != current) {
-        nodes.push(next);
-        current = next;
-    }
-    nodes
-}
-
 impl Search<'_, '_> {
     /// What keeps `targets`, not counting paths through `beyond`.
     pub fn keepers(self, targets: &[u32], beyond: &[u32]) -> Keepers {
@@ -125,15 +116,19 @@ impl Search<'_, '_> {
         let mut onwards: FxHashMap<u32, u32> = targets.iter().map(|&node| (node, node)).collect();
         let mut references: Vec<(u32, u32, ReferenceName)> = Vec::new();
         let mut is_complete = true;
-        let mut in_cycle = false;
+        // Between objects that go together.
+        let mut inside: Vec<(u32, u32)> = Vec::new();
         let mut level = targets.to_vec();
         while !level.is_empty() {
             let groups = self.referrers(&level, &mut is_complete);
             let internal = self.internal_containers(groups.keys().copied());
             level.clear();
             for (from, tos) in groups {
-                if onwards.contains_key(&from) || beyond.contains(&from) || live.is_own(from) {
-                    in_cycle |= tos.iter().any(|&to| along(&onwards, to).contains(&from));
+                if beyond.contains(&from) || live.is_own(from) {
+                    continue;
+                }
+                inside.extend(tos.iter().map(|&to| (from, to)));
+                if onwards.contains_key(&from) {
                     continue;
                 }
                 let names = reference_names(self.inspector, self.frameworks, live, from, &tos);
@@ -156,16 +151,22 @@ impl Search<'_, '_> {
                 break;
             }
         }
-        references.retain(|&(from, to, _)| {
-            let is_inside = onwards.contains_key(&from);
-            in_cycle |= is_inside && along(&onwards, to).contains(&from);
-            !is_inside
-        });
+        references.retain(|(from, ..)| !onwards.contains_key(from));
+        inside.retain(|(from, _)| onwards.contains_key(from));
         let wanted: Vec<u32> = references.iter().map(|&(from, ..)| from).collect();
         let ends = onwards.keys().copied().chain(beyond.iter().copied());
         let paths = live.shortest_paths_to(&wanted, ends);
-        let below = |node: u32| along(&onwards, node);
-        in_cycle |= references.iter().any(|(from, ..)| !paths.reaches(*from));
+        let below = |node: u32| {
+            let mut nodes = vec![node];
+            let mut current = node;
+            while let Some(&next) = onwards.get(&current).filter(|&&next| next != current) {
+                nodes.push(next);
+                current = next;
+            }
+            nodes
+        };
+        let in_cycle = is_cyclic_directed(&DiGraphMap::<u32, ()>::from_edges(inside))
+            || references.iter().any(|(from, ..)| !paths.reaches(*from));
         let reached = references
             .into_iter()
             .filter(|(from, ..)| paths.reaches(*from));

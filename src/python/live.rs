@@ -52,8 +52,8 @@ impl GrowthWatch {
         inspector.watch_gradients(py, &self.monitor, now, &line_of)
     }
 
-    /// Takes a sample; returns what is new, and what has been given back since it was told. `line_of` tells of a device and an address which line allocated
-    /// the memory there.
+    /// Takes a sample; returns what is new, and what has been given back since it was told. `line_of` tells of a
+    /// device and an address which line allocated the memory there.
     fn sample(
         &self,
         py: Python<'_>,

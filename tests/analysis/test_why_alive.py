@@ -280,6 +280,16 @@ def test_a_tuple_that_is_passed_item_by_item_is_a_holder() -> None:
     assert any("local `box`" in keeper.words for keeper in report.keepers), report
 
 
+def mutually_recursive(thing: list[Any]) -> Callable[[int], object]:
+    def even(number: int) -> object:
+        return thing if number == 0 else odd(number - 1)
+
+    def odd(number: int) -> object:
+        return thing if number == 0 else even(number - 1)
+
+    return even
+
+
 def test_what_takes_a_collection_is_said() -> None:
     class Owner:
         def __init__(self) -> None:
@@ -291,7 +301,17 @@ def test_what_takes_a_collection_is_said() -> None:
     assert report.is_enough
     assert report.by_collection
     assert "Remove this, and the garbage collector frees it:" in str(report)
-    history[0] = [array()]
+    history[0] = mutually_recursive(thing := [array()])
+    weak = weakref.ref(thing[0])
+    report = cyclescope.why_alive(thing)
+    assert report.is_enough
+    assert report.by_collection
+    del thing
+    history.clear()
+    assert weak() is not None
+    gc.collect()
+    assert weak() is None
+    history.append([array()])
     report = cyclescope.why_alive(history[0])
     assert not report.by_collection
     assert "Remove this to free it:" in str(report)
