@@ -16,6 +16,8 @@ use crate::graph::{Cycle, LeakGraph, LeakNode, cycle_through};
 
 /// Of the callables that an object refers to, so many may tell of a module that made its references.
 const NEAR_LIMIT: usize = 8;
+/// Of the objects that those of a cycle refer to, so many are asked what their classes make.
+const PART_LIMIT: usize = 64;
 /// Cycles longer than this are not asked about.
 const LENGTH_LIMIT: usize = 64;
 
@@ -122,8 +124,8 @@ impl Inspector {
             use ObjectKind::{Function, Method, Partial};
             matches!(graph[*node].description.kind, Function | Method | Partial)
         };
-        let near = nodes().flat_map(|node| graph.neighbors(node).take(LENGTH_LIMIT));
-        let mut callables: Vec<NodeIndex> = nodes().chain(near).filter(is_callable).collect();
+        let near = || nodes().flat_map(|node| graph.neighbors(node).take(LENGTH_LIMIT));
+        let mut callables: Vec<NodeIndex> = nodes().chain(near()).filter(is_callable).collect();
         let mut seen = FxHashSet::default();
         callables.retain(|node| seen.insert(*node));
         callables.truncate(NEAR_LIMIT);
@@ -133,6 +135,11 @@ impl Inspector {
         let dicts: Vec<_> = nodes().filter(is_dict).filter_map(object).collect();
         let receivers = dicts.iter().filter_map(method_locals);
         objects.extend(receivers.map(|(_, receiver)| receiver));
+        // What an object is made of may have made its references: a trainer's connectors, say.
+        let is_part = |node: &NodeIndex| {
+            graph[*node].description.kind == ObjectKind::Instance && graph[*node].is_library()
+        };
+        objects.extend(near().filter(is_part).filter_map(object).take(PART_LIMIT));
         let callables: Vec<_> = callables.into_iter().filter_map(object).collect();
         Some(ask(&Asked {
             graph,

@@ -16,6 +16,8 @@ mod dominators;
 mod fold;
 mod group;
 mod leak_graph;
+mod links;
+mod preference;
 #[cfg(test)]
 mod properties;
 mod redact;
@@ -24,15 +26,14 @@ mod shortest_paths;
 
 pub use bridges::Bridges;
 pub use buffer_paths::{PathToBuffer, paths_to_buffers};
-pub use cut::{
-    Cause, Causes, MadeByLibrary, cannot_be_assigned, find_causes, frees, frees_group, is_content,
-    of_same_line, points_back, registers_submodule,
-};
+pub use cut::{Cause, Causes, MadeByLibrary, find_causes, frees, of_same_line};
 pub use cycle::{Cycle, cycle_through, first_cycle};
 pub use dominators::Dominators;
 pub use fold::fold;
 pub use group::{Group, find_groups};
 pub use leak_graph::{Hop, LeakEdge, LeakGraph, LeakNode};
+pub use links::frees_group;
+pub use preference::{cannot_be_assigned, is_content, points_back, registers_submodule};
 pub use redact::{hide_unless_code, hide_values};
 pub use selection::{NODE_LIMIT, Selection, select};
 pub use shortest_paths::ShortestPaths;

@@ -6,7 +6,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use super::cut::{PLUMBING, preference};
+use super::preference::{PLUMBING, preference};
 use super::{
     Cycle, LeakEdge, LeakGraph, LeakNode, find_causes, find_groups, first_cycle, fold,
     paths_to_buffers,

@@ -6,7 +6,7 @@ import lightning
 import torch
 
 DISTRIBUTION = "lightning"
-MADE_BY = ["torchmetrics"]
+MADE_BY = ["lightning"]
 
 
 class Regression(lightning.LightningModule):

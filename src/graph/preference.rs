@@ -1,0 +1,236 @@
+//! How good each reference is as a cut: whose it is, and what becomes of the program without it.
+
+use petgraph::Direction;
+use petgraph::graph::{EdgeIndex, NodeIndex};
+
+use super::leak_graph::{LeakEdge, LeakGraph, LeakNode};
+use crate::capture::ReferenceName;
+use crate::cpython::ObjectKind;
+
+/// Added for a reference of a library's own making.
+pub(super) const LIBRARY: u32 = 300;
+/// From this rank on, a reference is the interpreter's.
+pub(super) const PLUMBING: u32 = 1000;
+
+/// Rank of a reference as a cut; lower is better.
+///
+/// The program's own code before a library's, both before the interpreter's plumbing. An attribute
+/// of an object is easiest to change, most of all one that by its name points back to an owner, and
+/// one that keeps a function, or the `self` of one, before one that keeps another object; then
+/// other variables that a closure or a frame holds, then attributes that hold a whole container, then
+/// what is in containers.
+pub fn preference(graph: &LeakGraph, edge: EdgeIndex) -> u32 {
+    let Some((from, to)) = graph.edge_endpoints(edge) else {
+        return u32::MAX;
+    };
+    let (owner, target) = (&graph[from], &graph[to]);
+    if let Some(rank) = callback_rank(graph, edge, from, to) {
+        return rank;
+    }
+    let base = match &graph[edge].name {
+        _ if graph[edge].is_plumbing() => PLUMBING,
+        _ if cannot_be_assigned(owner, &graph[edge].name, target) => 80,
+        ReferenceName::Attribute(name) if owner.description.frozen => match points_back(name) {
+            true => 45,
+            false => 57,
+        },
+        ReferenceName::Attribute(name) => match owner.description.kind {
+            ObjectKind::Instance if points_back(name) => 5,
+            ObjectKind::Instance if holds_others(target) => 27,
+            ObjectKind::Instance if owner.is_library() => 15,
+            ObjectKind::Instance if is_code(target) => 9,
+            ObjectKind::Instance => 11,
+            ObjectKind::Class => 25,
+            ObjectKind::Exception => 60,
+            ObjectKind::Method | ObjectKind::Partial => 70,
+            ObjectKind::Traceback | ObjectKind::Frame => 90,
+            _ => 40,
+        },
+        ReferenceName::Closure(name) if name == "self" => 10,
+        ReferenceName::Closure(_) => 20,
+        ReferenceName::Local(_) => 30,
+        ReferenceName::Default(_) => 35,
+        ReferenceName::Key(key) if points_back(key.trim_matches('\'')) => 45,
+        ReferenceName::Key(_) | ReferenceName::Index(_) => 50,
+        ReferenceName::Member => 55,
+        ReferenceName::KeyItself
+        | ReferenceName::Type
+        | ReferenceName::ContextVariable(_)
+        | ReferenceName::Cached
+        | ReferenceName::Unnamed
+        | ReferenceName::Omitted => PLUMBING,
+    };
+    // A reference between a library's object and the program's own is the program's making.
+    let library = owner.is_library() && (target.is_library() || target.description.place.is_none());
+    base + if library { LIBRARY } else { 0 } + if target.stands_for > 0 { 2000 } else { 0 }
+}
+
+/// True for a reference that no assignment of the program can change: an item of a tuple, a variable of a
+/// generator that is suspended, the exception with which a future or task ended.
+pub fn cannot_be_assigned(owner: &LeakNode, name: &ReferenceName, target: &LeakNode) -> bool {
+    match owner.description.kind {
+        ObjectKind::Tuple => true,
+        ObjectKind::Generator | ObjectKind::Coroutine | ObjectKind::AsyncGenerator => {
+            matches!(name, ReferenceName::Local(_))
+        }
+        ObjectKind::Instance => {
+            matches!(name, ReferenceName::Attribute(name) if name == "_exception")
+                && target.description.kind == ObjectKind::Exception
+        }
+        _ => false,
+    }
+}
+
+/// The rank of a reference by which a library keeps a callback, or the callback what it captures.
+///
+/// Before all others: the owner needs its model or its loader, and what can go is the callback's
+/// reference to the owner, or the callback. `None` for any other reference.
+fn callback_rank(
+    graph: &LeakGraph,
+    edge: EdgeIndex,
+    from: NodeIndex,
+    to: NodeIndex,
+) -> Option<u32> {
+    let target = &graph[to];
+    match (&graph[edge].name, graph[from].description.kind) {
+        (ReferenceName::Closure(_) | ReferenceName::Default(_), ObjectKind::Function) => {
+            is_callback(graph, from).then_some(2)
+        }
+        (name @ ReferenceName::Attribute(_), ObjectKind::Instance) if target.stands_for == 0 => {
+            let hooks = is_hooks(name) && holds_others(target);
+            let given = is_installed(&graph[from]) && !target.is_library() && is_code(target);
+            (hooks || given).then_some(3)
+        }
+        // A tensor refers to its hooks twice: what `remove()` takes out is the item.
+        (ReferenceName::Key(_), ObjectKind::Dict) => is_registry(graph, from).then_some(4),
+        _ => None,
+    }
+}
+
+/// True for a function of the program that a library's object or a registry of hooks keeps.
+fn is_callback(graph: &LeakGraph, function: NodeIndex) -> bool {
+    let keepers = |node| graph.neighbors_directed(node, Direction::Incoming);
+    let is_library = |node: NodeIndex| graph[node].is_library();
+    !is_library(function)
+        && keepers(function).any(|keeper| {
+            is_library(keeper)
+                || is_registry(graph, keeper)
+                || (holds_others(&graph[keeper]) && keepers(keeper).any(is_library))
+        })
+}
+
+/// True for a dict in which an object keeps its hooks.
+fn is_registry(graph: &LeakGraph, dict: NodeIndex) -> bool {
+    graph[dict].description.kind == ObjectKind::Dict
+        && graph
+            .edges_directed(dict, Direction::Incoming)
+            .any(|edge| is_hooks(&edge.weight().name))
+}
+
+/// True for an object of an installed package: of those, and not of the standard library's threads
+/// and executors, the program keeps many and gives callbacks to each.
+fn is_installed(node: &LeakNode) -> bool {
+    node.is_library()
+        && node.description.place.as_ref().is_some_and(|place| {
+            let file = place.file.replace('\\', "/");
+            file.contains("/site-packages/") || file.contains("/dist-packages/")
+        })
+}
+
+fn is_hooks(name: &ReferenceName) -> bool {
+    matches!(name, ReferenceName::Attribute(name) if name.ends_with("_hooks"))
+}
+
+/// True for what can be called and was made by a line of code.
+fn is_code(node: &LeakNode) -> bool {
+    matches!(
+        node.description.kind,
+        ObjectKind::Function | ObjectKind::Method | ObjectKind::Partial
+    )
+}
+
+/// True for objects between an owner and several others that it keeps: a cut there would remove more.
+fn holds_others(node: &LeakNode) -> bool {
+    matches!(
+        node.description.kind,
+        ObjectKind::Dict
+            | ObjectKind::List
+            | ObjectKind::Tuple
+            | ObjectKind::Set
+            | ObjectKind::Deque
+            | ObjectKind::Weakref
+    )
+}
+
+/// True for common names of back references to an owner or a predecessor.
+pub fn points_back(name: &str) -> bool {
+    let name = name.trim_start_matches('_').to_ascii_lowercase();
+    const NAMES: [&str; 20] = [
+        "parent",
+        "owner",
+        "prev",
+        "previous",
+        "before",
+        "outer",
+        "back",
+        "backref",
+        "root",
+        "container",
+        "holder",
+        "parent_module",
+        "trainer",
+        "model",
+        "module",
+        "manager",
+        "pool",
+        "engine",
+        "session",
+        "app",
+    ];
+    NAMES.contains(&name.as_str())
+}
+
+/// True for the reference of an object or container to its tensor, and of a module to what is registered in it.
+pub fn is_content(graph: &LeakGraph, edge: EdgeIndex) -> bool {
+    let Some((from, to)) = graph.edge_endpoints(edge) else {
+        return false;
+    };
+    let reference = &graph[edge];
+    if matches!(
+        reference.name,
+        ReferenceName::Closure(_) | ReferenceName::Default(_) | ReferenceName::Local(_)
+    ) {
+        return false;
+    }
+    let folded = || reference.through.iter().map(|hop| &hop.into);
+    let in_registry = |node| {
+        graph
+            .edges_directed(node, Direction::Incoming)
+            .any(|edge| is_registry_of_module(&edge.weight().name))
+    };
+    graph[to].is_tensor
+        || graph[to].is_buffer
+        || is_registry_of_module(&reference.name)
+        || folded().any(is_registry_of_module)
+        || (graph[from].description.kind == ObjectKind::Dict && in_registry(from))
+}
+
+/// True for an attribute of a module that is one of its submodules.
+pub fn registers_submodule(edge: &LeakEdge) -> bool {
+    edge.through.iter().any(|hop| match &hop.into {
+        ReferenceName::Attribute(name) => name == "_modules",
+        ReferenceName::Key(key) => key.trim_matches('\'') == "_modules",
+        _ => false,
+    })
+}
+
+/// True for the attributes in which `nn.Module` keeps its parameters, buffers and submodules.
+fn is_registry_of_module(name: &ReferenceName) -> bool {
+    let registries = ["_modules", "_parameters", "_buffers"];
+    match name {
+        ReferenceName::Attribute(name) => registries.contains(&name.as_str()),
+        // Where it was not folded yet.
+        ReferenceName::Key(key) => registries.contains(&key.trim_matches('\'')),
+        _ => false,
+    }
+}
