@@ -13,8 +13,10 @@ use super::preference::{LIBRARY, PLUMBING, is_content, points_back, preference};
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
 
-/// Maximum number of causes to tell of one group: nobody reads more.
-const CAUSE_LIMIT: usize = 64;
+/// Maximum number of causes of one group: nobody would remove more.
+const CAUSE_LIMIT: usize = 32;
+/// Of more causes, so many are told.
+const TOLD_LIMIT: usize = 8;
 /// Maximum number of references to try in a long cycle, best first.
 const CANDIDATE_LIMIT: usize = 64;
 /// Maximum number of similar references to cut together.
@@ -70,6 +72,7 @@ pub fn find_causes(graph: &LeakGraph, made_by_library: &MadeByLibrary<'_>) -> Ca
             (found.causes.len() < CAUSE_LIMIT).then(|| best_cuts(&rest, &cycle, made_by_library));
         let Some((is_own, cuts)) = best.flatten() else {
             found.frees = false;
+            found.causes.truncate(TOLD_LIMIT);
             break;
         };
         for &cut in &cuts {

@@ -155,3 +155,26 @@ def test_a_step_counts_the_memory_once() -> None:
             assert found.bytes_held == (number + 1) * (8 << 10)
     finally:
         collector.stop()
+
+
+def holders(count: int) -> Node:
+    """One array in ``count`` objects, each of a class and in a cycle of its own."""
+    first = Node()
+    first.array = numpy.zeros(1 << 10)
+    for number in range(count):
+        holder = type(f"Holder{number}", (Node,), {})()
+        holder.first = first
+        setattr(holder, f"own_{number}", holder)
+    return first
+
+
+def test_twenty_causes_are_told_at_once() -> None:
+    leaks = leaks_of(lambda: holders(20))
+    assert {leak.cuts[0].edge for leak in leaks} == {f".own_{number}" for number in range(20)}
+    assert all(cut.proven for leak in leaks for cut in leak.cuts)
+
+
+def test_of_far_more_causes_a_few_are_told_and_nothing_is_promised() -> None:
+    leaks = leaks_of(lambda: holders(50))
+    assert len(leaks) == 8
+    assert not any(cut.proven for leak in leaks for cut in leak.cuts)
