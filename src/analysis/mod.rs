@@ -4,6 +4,7 @@ mod accumulators;
 mod assemble;
 mod busy;
 mod cycles;
+mod device_memory;
 mod edges;
 mod found;
 mod frozen;

@@ -8,6 +8,7 @@ mod branches;
 mod callback;
 mod case;
 pub mod cohorts;
+pub mod division;
 pub mod growth;
 pub mod known;
 pub mod lengths;

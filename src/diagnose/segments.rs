@@ -44,8 +44,13 @@ pub struct Block {
 }
 
 impl Block {
-    fn is_in_use(&self) -> bool {
+    pub fn is_in_use(&self) -> bool {
         self.state != "inactive"
+    }
+
+    /// True if the program has freed it, and a stream needs it still.
+    pub fn is_waiting(&self) -> bool {
+        matches!(&*self.state, "active_pending_free" | "active_awaiting_free")
     }
 }
 
@@ -56,12 +61,12 @@ impl Segment {
     }
 
     /// True if it belongs to a CUDA graph, or another pool of its own, which nothing else may use.
-    fn is_private(&self) -> bool {
+    pub fn is_private(&self) -> bool {
         self.segment_pool_id != (0, 0)
     }
 
     /// The blocks with their addresses.
-    fn blocks(&self) -> impl Iterator<Item = (u64, &Block)> {
+    pub fn blocks(&self) -> impl Iterator<Item = (u64, &Block)> {
         self.blocks.iter().scan(self.address, |next, block| {
             let address = block.address.unwrap_or(*next);
             *next = address + block.size;
@@ -87,6 +92,20 @@ impl Segment {
             }
         }
         (runs, any_in_use)
+    }
+}
+
+impl Segment {
+    /// The bytes that are not in use: those that the allocator could give back to CUDA, and the others.
+    pub fn unused(&self) -> (u64, u64) {
+        let (runs, any_in_use) = self.free_runs(&[]);
+        let all: u64 = runs.iter().sum();
+        let returnable = match (self.is_expandable, any_in_use) {
+            (true, _) => runs.iter().map(|run| run - run % EXPANDABLE_PIECE).sum(),
+            (false, false) => all,
+            (false, true) => 0,
+        };
+        (returnable, all - returnable)
     }
 }
 

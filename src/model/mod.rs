@@ -1,11 +1,13 @@
 //! What was found, as plain data: the contract of the project.
 //!
 //! Everything that is printed, drawn or written is a rendering of [`report::Report`], [`heap::Heap`],
-//! [`retention::Retention`], [`growth::GrowthReport`] or [`post_mortem::PostMortem`].
+//! [`retention::Retention`], [`device_memory::DeviceMemory`], [`growth::GrowthReport`] or
+//! [`post_mortem::PostMortem`].
 
 #![forbid(unsafe_code)]
 
 pub mod counts;
+pub mod device_memory;
 pub mod diff;
 pub mod growth;
 pub mod heap;

@@ -5,6 +5,7 @@
 //! would abort. So what any thread may call at any time, [`start_watch`] (but for the first), [`stop_watch`] and
 //! [`tallies`], runs no Python code, not even a finalizer in a collection of its own.
 
+mod device_memory;
 mod heap;
 mod live;
 mod pending;
@@ -54,6 +55,8 @@ mod _native {
     }
 
     #[pymodule_export]
+    use super::device_memory::device_memory;
+    #[pymodule_export]
     use super::heap::{framed, heap};
     #[pymodule_export]
     use super::live::{GrowthWatch, is_backward_running};
@@ -75,6 +78,8 @@ mod _native {
     };
     #[pymodule_export]
     use crate::model::counts::LeakTally;
+    #[pymodule_export]
+    use crate::model::device_memory::{DeviceMemory, MemoryHolder, MemoryRow};
     #[pymodule_export]
     use crate::model::diff::Diff;
     #[pymodule_export]

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import gc
 import io
 import json
@@ -64,6 +65,18 @@ def place_of(leak: cyclescope.Leak) -> str:
     return place
 
 
+def added_lines(before: bytes, after: bytes) -> list[int]:
+    """The numbers of the lines of a file that others have replaced."""
+    lines = before.splitlines(), after.splitlines()
+    changes = difflib.SequenceMatcher(None, *lines, autojunk=False).get_opcodes()
+    return [
+        line + 1
+        for kind, _, _, first, end in changes
+        if kind != "equal"
+        for line in range(first, end)
+    ]
+
+
 @pytest.mark.parametrize("program", fixable.some(CASES), ids=lambda program: program.name)
 def test_a_patch_applies_and_frees_and_changes_nothing_else(
     program: Program,
@@ -88,6 +101,9 @@ def test_a_patch_applies_and_frees_and_changes_nothing_else(
         afterwards, report = outcome(file)
         assert afterwards == printed != ""
     assert not report.leaks, f"{patch.decode()}\n{report}"
+    for line in added_lines(program.source, file.read_bytes()):
+        status, again, _ = fix(capfdbinary, f"{file}:{line}", "--diff")
+        assert (status, again) == (1, b""), again.decode()
 
 
 @pytest.mark.parametrize("program", fixable.UNCERTAIN, ids=lambda program: program.name)

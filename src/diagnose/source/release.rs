@@ -192,6 +192,9 @@ fn released(
             value.is_some_and(|value| value.kind() != "none")
         });
     let keeping = keeping.ok_or("nothing is assigned")?;
+    if let Some(line) = cleared(syntax, keeping, name) {
+        return Err(format!("line {line} clears `{name}` already"));
+    }
     let is_first = |node: &&Node<'_>| node.byte_range().contains(&keeping.start_byte());
     let (Some(first), Some(last)) = (statements.iter().find(is_first), statements.last()) else {
         return Err("the function has no body".into());
@@ -215,6 +218,37 @@ fn released(
         unit,
         &format!("{name} = None"),
     )
+}
+
+/// The line in which a `finally` around a statement clears a variable whatever happens.
+fn cleared(syntax: &Syntax, keeping: Node<'_>, name: &str) -> Option<usize> {
+    let mut inner = keeping;
+    while let Some(outer) = around(inner, &["try_statement"]) {
+        let clauses = children(outer).into_iter();
+        let mut finally = clauses.filter(|clause| clause.kind() == "finally_clause");
+        let blocks = finally.next().map_or_else(Vec::new, children).into_iter();
+        let mut statements = blocks.flat_map(children);
+        let found = statements.find(|&statement| clears(syntax, statement, name));
+        if let Some(statement) = found {
+            return Some(lines(statement).0);
+        }
+        inner = outer;
+    }
+    None
+}
+
+/// True for `name = None` and `del name`.
+fn clears(syntax: &Syntax, statement: Node<'_>, name: &str) -> bool {
+    let is_name = |node: Node<'_>| node.kind() == "identifier" && syntax.of(node) == name;
+    match statement.kind() {
+        "delete_statement" => children(statement).into_iter().any(is_name),
+        "expression_statement" => children(statement).into_iter().any(|assignment| {
+            let part = |field| assignment.child_by_field_name(field);
+            part("left").is_some_and(is_name)
+                && part("right").is_some_and(|value| value.kind() == "none")
+        }),
+        _ => false,
+    }
 }
 
 /// `variable = alias`, which is what makes the reference.
@@ -308,6 +342,10 @@ fn deleted(
     let (Some(first_use), Some(last_use)) = (uses.first(), uses.last()) else {
         return Err("it is never used".into());
     };
+    if clears(syntax, statement(*last_use), name) {
+        let line = lines(*last_use).0;
+        return Err(format!("line {line} deletes `{name}` already"));
+    }
     let first = statement(*first_use);
     if first.kind() != "with_statement"
         || first.parent() != Some(block)

@@ -4,6 +4,7 @@
 //! No line is longer than 100 characters, but for the table of processes, what grows, and why memory ran out.
 
 mod cycles;
+mod device_memory;
 mod diff;
 mod growth;
 mod heap;
@@ -13,6 +14,7 @@ mod retention;
 
 pub(super) use cycles::{body, occasion};
 pub use cycles::{colored_trace, one_line, trace, warning};
+pub use device_memory::device_memory;
 pub use diff::diff;
 pub use growth::{grown, growth};
 pub use heap::{heap, table};

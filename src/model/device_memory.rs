@@ -1,0 +1,58 @@
+//! What the memory of a device is used for, with nothing left over: the model.
+
+use serde::{Deserialize, Serialize};
+
+/// The memory of a device, divided by use.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+#[cfg_attr(
+    feature = "python",
+    pyo3::pyclass(frozen, get_all, module = "cyclescope")
+)]
+pub struct DeviceMemory {
+    pub device: String,
+    /// In seconds since 1970-01-01 UTC.
+    pub time: f64,
+    /// The device's memory in bytes.
+    pub total: u64,
+    /// Of that, what the driver says is free.
+    pub free: u64,
+    /// What is not free, each byte in one row, largest first.
+    pub rows: Vec<MemoryRow>,
+}
+
+/// One use of memory.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+#[cfg_attr(
+    feature = "python",
+    pyo3::pyclass(frozen, get_all, module = "cyclescope")
+)]
+pub struct MemoryRow {
+    /// What the memory is used for, such as `parameters` or `cached by PyTorch`.
+    pub name: String,
+    pub bytes: u64,
+    /// What gives it back.
+    pub freed_by: String,
+    /// Those that hold most of it: an owner or a leak each.
+    pub holders: Vec<MemoryHolder>,
+}
+
+/// What holds some of the memory of one use.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+#[cfg_attr(
+    feature = "python",
+    pyo3::pyclass(frozen, get_all, module = "cyclescope")
+)]
+pub struct MemoryHolder {
+    pub name: String,
+    pub bytes: u64,
+}
+
+impl DeviceMemory {
+    /// The bytes of the device that are not free.
+    pub fn in_use(&self) -> u64 {
+        self.total.saturating_sub(self.free)
+    }
+}

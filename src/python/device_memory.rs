@@ -1,0 +1,76 @@
+//! The memory of a device in Python, divided by use.
+
+use pyo3::prelude::*;
+
+use super::state::state;
+use super::{off, selection};
+use crate::diagnose::division::{Pool, divide};
+use crate::diagnose::segments::Segment;
+use crate::model::device_memory::{DeviceMemory, MemoryHolder, MemoryRow};
+use crate::model::human_bytes;
+use crate::model::json::versioned;
+use crate::render::text;
+
+/// Divides the memory of a device: `numbers` are its total and free bytes and the time, `segments` what
+/// `torch.cuda.memory_snapshot` lists of it, and `pools` the memory of other frameworks' allocators.
+#[pyfunction]
+pub fn device_memory(
+    py: Python<'_>,
+    device: String,
+    numbers: (u64, u64, f64),
+    segments: Vec<Segment>,
+    pools: Vec<Pool>,
+) -> PyResult<DeviceMemory> {
+    let (total, free, time) = numbers;
+    let mut memory = DeviceMemory {
+        device,
+        time,
+        total,
+        free,
+        rows: Vec::new(),
+    };
+    if off(py)?.is_none() {
+        let devices = selection(std::slice::from_ref(&memory.device))?;
+        let pieces = state(py)?.watcher.inspector().pieces_on(py, &devices)?;
+        memory.rows = py.detach(|| divide(memory.in_use(), &segments, pieces, pools));
+    }
+    Ok(memory)
+}
+
+#[pymethods]
+impl DeviceMemory {
+    #[getter(in_use)]
+    fn not_free(&self) -> u64 {
+        self.in_use()
+    }
+
+    fn to_json(&self) -> String {
+        format!("{:#}", versioned("device-memory", self))
+    }
+
+    fn to_text(&self) -> String {
+        text::device_memory(self)
+    }
+
+    fn __str__(&self) -> String {
+        text::device_memory(self)
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<DeviceMemory {}: {} in use>", self.device, human_bytes(self.in_use()))
+    }
+}
+
+#[pymethods]
+impl MemoryRow {
+    fn __repr__(&self) -> String {
+        format!("<MemoryRow {}: {}>", self.name, human_bytes(self.bytes))
+    }
+}
+
+#[pymethods]
+impl MemoryHolder {
+    fn __repr__(&self) -> String {
+        format!("<MemoryHolder {}: {}>", self.name, human_bytes(self.bytes))
+    }
+}
