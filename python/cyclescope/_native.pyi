@@ -10,6 +10,7 @@ __all__ = [
     "Buffer",
     "Cut",
     "CycleReport",
+    "DeviceMemory",
     "Examination",
     "Finding",
     "Growth",
@@ -26,6 +27,8 @@ __all__ = [
     "LeakTally",
     "Library",
     "LineEdit",
+    "MemoryHolder",
+    "MemoryRow",
     "Numbers",
     "Patch",
     "PostMortem",
@@ -40,6 +43,7 @@ __all__ = [
     "close",
     "cuda_driver_present",
     "current_rank",
+    "device_memory",
     "drop_deliveries",
     "empty_report",
     "find",
@@ -217,6 +221,56 @@ class Numbers:
     @property
     def headroom(self) -> int:
         """What the allocator could still take from CUDA."""
+
+@final
+class DeviceMemory:
+    """The memory of a GPU, divided by use. ``str()`` returns it as text."""
+
+    @property
+    def device(self) -> str: ...
+    @property
+    def time(self) -> float:
+        """In seconds since 1970-01-01 UTC."""
+    @property
+    def total(self) -> int:
+        """The GPU's memory in bytes."""
+    @property
+    def free(self) -> int:
+        """Of that, what the driver says is free."""
+    @property
+    def in_use(self) -> int:
+        """The bytes that are not free: the sum of all rows."""
+    @property
+    def rows(self) -> list[MemoryRow]:
+        """The uses, largest first."""
+    def to_json(self) -> str:
+        """The rows as JSON (``schema`` 1)."""
+    def to_text(self) -> str: ...
+
+@final
+class MemoryRow:
+    """One use of a GPU's memory."""
+
+    @property
+    def name(self) -> str:
+        """What the memory is used for, such as ``parameters`` or ``cached by PyTorch``."""
+    @property
+    def bytes(self) -> int: ...
+    @property
+    def freed_by(self) -> str:
+        """What gives the memory back."""
+    @property
+    def holders(self) -> list[MemoryHolder]:
+        """The owners or leaks that hold most of it."""
+
+@final
+class MemoryHolder:
+    """What holds some of the memory of one use."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def bytes(self) -> int: ...
 
 @final
 class PostMortem:
@@ -988,6 +1042,12 @@ def shown_name(name: str) -> str: ...
 def shown_place(place: str) -> str: ...
 def framed(page: str) -> str: ...
 def unreachable_objects() -> list[object]: ...
+def device_memory(
+    device: str,
+    numbers: tuple[int, int, float],
+    segments: list[dict[str, Any]],
+    pools: list[tuple[str, int, str]],
+) -> DeviceMemory: ...
 def memory_in_use(device: str, seconds: float) -> dict[str, list[tuple[int, int]]]: ...
 def is_backward_running() -> bool: ...
 def with_allocations(

@@ -7,6 +7,7 @@ from cyclescope._native import (
     Buffer,
     Cut,
     CycleReport,
+    DeviceMemory,
     Growth,
     Heap,
     HeapBuffer,
@@ -19,6 +20,8 @@ from cyclescope._native import (
     LeakTally,
     Library,
     LineEdit,
+    MemoryHolder,
+    MemoryRow,
     Patch,
     Rank,
     Retention,
@@ -48,6 +51,7 @@ RetentionStep = Step
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from cyclescope._live.device_memory import memory
     from cyclescope._live.growth import Cost, LeakMonitor, watch_growth
     from cyclescope._live.oom import OomWatch, on_oom
     from cyclescope._live.pressure import PressureRelief, Relief, collect_on_pressure
@@ -65,6 +69,7 @@ else:
 
 
 _LIVE = {
+    "cyclescope._live.device_memory": ("memory",),
     "cyclescope._live.growth": ("Cost", "LeakMonitor", "watch_growth"),
     "cyclescope._live.oom": ("OomWatch", "on_oom"),
     "cyclescope._live.pressure": ("PressureRelief", "Relief", "collect_on_pressure"),
@@ -75,6 +80,7 @@ __all__ = [
     "Cost",
     "Cut",
     "CycleReport",
+    "DeviceMemory",
     "Devices",
     "ForbiddenCycles",
     "Growth",
@@ -90,6 +96,8 @@ __all__ = [
     "LeakTally",
     "Library",
     "LineEdit",
+    "MemoryHolder",
+    "MemoryRow",
     "NoTensorCycles",
     "OomWatch",
     "Patch",
@@ -116,6 +124,7 @@ __all__ = [
     "forbid_tensor_cycles",
     "gather",
     "heap",
+    "memory",
     "observe_tensor_cycles",
     "on_oom",
     "patch_torch",

@@ -12,30 +12,33 @@ use crate::diagnose::division::{Piece, Use};
 use crate::model::report::Collection;
 
 impl Inspector {
-    /// The memory of all tensors and arrays on some devices, each piece once.
+    /// The memory of all tensors and arrays on a device, each piece once.
     ///
     /// # Errors
     /// As [`Inspector::heap`].
-    pub fn pieces_on(&self, py: Python<'_>, devices: &DeviceSelection) -> PyResult<Vec<Piece>> {
-        let live = self.heap(py)?.buffers.into_iter();
-        let live = live.filter(|buffer| devices.contains(&buffer.device));
-        let mut pieces: Vec<Piece> = live
-            .map(|buffer| Piece {
-                address: buffer.pointer,
-                used_for: Use::Live(buffer.category),
-                holder: buffer.kind(),
-            })
-            .collect();
+    pub fn pieces_on(
+        &self,
+        py: Python<'_>,
+        device: &str,
+        devices: &DeviceSelection,
+    ) -> PyResult<Vec<Piece>> {
         let (garbage, _) = self.look(py, devices, None, usize::MAX)?;
-        pieces.extend(self.pieces_of(py, garbage, Use::Garbage));
+        let mut pieces = self.pieces_of(py, garbage, Use::Garbage);
         let frozen = self.look_at_frozen(py, devices)?;
         pieces.extend(self.pieces_of(py, frozen, Use::FrozenGarbage));
-        // A leak lists some of its buffers, and some garbage is in no cycle.
-        let rest = self.unreachable_memory(py, devices)?.into_iter();
-        pieces.extend(rest.map(|(address, _)| Piece {
+        // A leak lists some of its buffers only.
+        let unreached = self.memory_in_use(py, device, Instant::now())?.garbage;
+        pieces.extend(unreached.into_iter().map(|(address, _)| Piece {
             address,
             used_for: Use::Garbage,
             holder: String::new(),
+        }));
+        let live = self.heap(py)?.buffers.into_iter();
+        let live = live.filter(|buffer| buffer.device == device);
+        pieces.extend(live.map(|buffer| Piece {
+            address: buffer.pointer,
+            used_for: Use::Live(buffer.category),
+            holder: buffer.kind(),
         }));
         let mut seen = FxHashSet::default();
         pieces.retain(|piece| seen.insert(piece.address));

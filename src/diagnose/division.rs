@@ -46,7 +46,12 @@ pub struct Piece {
 pub type Pool = (String, u64, String);
 
 /// All rows of a device of which so many bytes are not free, largest first.
-pub fn divide(used: u64, segments: &[Segment], mut pieces: Vec<Piece>, pools: Vec<Pool>) -> Vec<MemoryRow> {
+pub fn divide(
+    used: u64,
+    segments: &[Segment],
+    mut pieces: Vec<Piece>,
+    pools: Vec<Pool>,
+) -> Vec<MemoryRow> {
     pieces.sort_by_key(|piece| piece.address);
     let mut rows = Rows::default();
     for segment in segments {
@@ -54,15 +59,25 @@ pub fn divide(used: u64, segments: &[Segment], mut pieces: Vec<Piece>, pools: Ve
     }
     let reserved: u64 = segments.iter().map(|segment| segment.total_size).sum();
     let elsewhere: u64 = pools.iter().map(|(_, bytes, _)| bytes).sum();
-    rows.add(Use::Outside, used.saturating_sub(reserved.saturating_add(elsewhere)), "");
+    rows.add(
+        Use::Outside,
+        used.saturating_sub(reserved.saturating_add(elsewhere)),
+        "",
+    );
     let pools = pools.into_iter().map(|(name, bytes, freed_by)| MemoryRow {
         name,
         bytes,
         freed_by,
         holders: Vec::new(),
     });
-    let mut rows: Vec<MemoryRow> = rows.done().chain(pools).filter(|row| row.bytes > 0).collect();
-    rows.sort_by(|one, other| (Reverse(one.bytes), &one.name).cmp(&(Reverse(other.bytes), &other.name)));
+    let mut rows: Vec<MemoryRow> = rows
+        .done()
+        .chain(pools)
+        .filter(|row| row.bytes > 0)
+        .collect();
+    rows.sort_by(|one, other| {
+        (Reverse(one.bytes), &one.name).cmp(&(Reverse(other.bytes), &other.name))
+    });
     rows
 }
 
@@ -83,7 +98,9 @@ impl<'a> Rows<'a> {
         for (address, block) in segment.blocks() {
             listed += block.size;
             let at = pieces.partition_point(|piece| piece.address < address);
-            let piece = pieces.get(at).filter(|piece| piece.address < address + block.size);
+            let piece = pieces
+                .get(at)
+                .filter(|piece| piece.address < address + block.size);
             match piece {
                 _ if !block.is_in_use() => {}
                 Some(piece) => self.add(piece.used_for, block.size, &piece.holder),
@@ -110,7 +127,9 @@ impl<'a> Rows<'a> {
                 bytes,
             });
             let mut holders: Vec<MemoryHolder> = holders.collect();
-            holders.sort_by(|one, other| (Reverse(one.bytes), &one.name).cmp(&(Reverse(other.bytes), &other.name)));
+            holders.sort_by(|one, other| {
+                (Reverse(one.bytes), &one.name).cmp(&(Reverse(other.bytes), &other.name))
+            });
             holders.truncate(HOLDERS);
             let (name, freed_by) = words(used_for);
             MemoryRow {
@@ -144,7 +163,10 @@ fn words(used_for: Use) -> (String, &'static str) {
             "held by no Python object",
             "C++ code that holds it, such as cuBLAS for its workspaces",
         ),
-        Use::Waiting => ("freed, and still used by a stream", "the end of the stream's work"),
+        Use::Waiting => (
+            "freed, and still used by a stream",
+            "the end of the stream's work",
+        ),
         Use::Cached => (
             "cached by PyTorch",
             "the next tensors, which reuse it, or `torch.cuda.empty_cache()`",
@@ -160,7 +182,10 @@ fn words(used_for: Use) -> (String, &'static str) {
         }
         Use::Pool(_, number) => {
             let name = format!("free in the private pool {number}");
-            return (name, "deleting its `MemPool`, or the CUDA graphs that share it");
+            return (
+                name,
+                "deleting its `MemPool`, or the CUDA graphs that share it",
+            );
         }
         Use::Outside => (
             "outside PyTorch",

@@ -31,7 +31,9 @@ pub fn device_memory(
     };
     if off(py)?.is_none() {
         let devices = selection(std::slice::from_ref(&memory.device))?;
-        let pieces = state(py)?.watcher.inspector().pieces_on(py, &devices)?;
+        let state = state(py)?;
+        let inspector = state.watcher.inspector();
+        let pieces = inspector.pieces_on(py, &memory.device, &devices)?;
         memory.rows = py.detach(|| divide(memory.in_use(), &segments, pieces, pools));
     }
     Ok(memory)
@@ -57,7 +59,11 @@ impl DeviceMemory {
     }
 
     fn __repr__(&self) -> String {
-        format!("<DeviceMemory {}: {} in use>", self.device, human_bytes(self.in_use()))
+        format!(
+            "<DeviceMemory {}: {} in use>",
+            self.device,
+            human_bytes(self.in_use())
+        )
     }
 }
 

@@ -22,10 +22,10 @@ def memory(device: object = None) -> DeviceMemory:
     """Divide all memory of a GPU that is in use: what each byte is for, and what gives it back.
 
     The rows add up to what the driver says is in use. They are parameters, gradients, optimizer
-    state, what autograd keeps, other tensors, garbage in reference cycles (by leak), frozen garbage,
-    blocks that no Python object holds, what PyTorch's allocator has cached, what is free between
-    blocks in use, what only one pool may use, the pools of CuPy and JAX, and what is outside of all
-    these: CUDA itself, libraries, and other processes.
+    state, what autograd keeps, other tensors, garbage in reference cycles (by leak), frozen
+    garbage, blocks that no Python object holds, what PyTorch's allocator has cached, what is free
+    between blocks in use, what only one pool may use, the pools of CuPy and JAX, and what is
+    outside of all these: CUDA itself, libraries, and other processes.
 
     Nothing is collected or freed, and no code of the program runs. The program is paused for about
     as long as three calls of ``gc.collect()`` take.

@@ -19,7 +19,11 @@ pub fn device_memory(memory: &DeviceMemory) -> String {
     for row in &memory.rows {
         out.line("");
         let share = row.bytes as f64 / used.max(1) as f64 * 100.0;
-        out.line(format!("{:>10} {share:>4.0} %  {}", human_bytes(row.bytes), row.name));
+        out.line(format!(
+            "{:>10} {share:>4.0} %  {}",
+            human_bytes(row.bytes),
+            row.name
+        ));
         for holder in &row.holders {
             let label = format!("{:>20}  ", human_bytes(holder.bytes));
             out.wrapped(Ink::Plain, &label, &holder.name);
