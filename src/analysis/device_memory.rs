@@ -38,7 +38,7 @@ impl Inspector {
         pieces.extend(live.map(|buffer| Piece {
             address: buffer.pointer,
             used_for: Use::Live(buffer.category),
-            holder: buffer.kind(),
+            holder: buffer.first_owner,
         }));
         let mut seen = FxHashSet::default();
         pieces.retain(|piece| seen.insert(piece.address));

@@ -142,6 +142,16 @@ USES = {
 }
 
 
+ALSO = {
+    "gradients": ["parameters"],
+    "optimizer state": ["parameters", "cached by PyTorch"],
+    "activations that autograd keeps": ["inputs that autograd keeps", "cached by PyTorch"],
+    "free between blocks in use": ["other tensors"],
+    "free in the pool of CUDA graph": ["other tensors", "cached by PyTorch"],
+}
+"""What grows as well."""
+
+
 @pytest.mark.parametrize(("name", "make"), USES.items(), ids=list(USES))
 def test_what_is_made_large_is_the_row_that_grows(name: str, make: Callable[[], None]) -> None:
     torch.empty(1, device="cuda")
@@ -152,9 +162,13 @@ def test_what_is_made_large_is_the_row_that_grows(name: str, make: Callable[[], 
     grown = {
         row: size - before.get(row, 0) for row, size in after.items() if size > before.get(row, 0)
     }
-    (most,) = [row for row, more in grown.items() if more == max(grown.values())]
-    assert most.startswith(name), grown
-    assert grown[most] > SIZE * 0.9, grown
+    meant = [more for row, more in grown.items() if row.startswith(name)]
+    assert sum(meant) > SIZE * 0.9, grown
+    assert all(
+        more < SIZE / 4
+        for row, more in grown.items()
+        if not row.startswith(name) and row not in ALSO.get(name, ())
+    ), grown
 
 
 def test_the_leak_of_garbage_and_the_owner_of_what_lives_are_named() -> None:
