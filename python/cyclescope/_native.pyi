@@ -35,6 +35,7 @@ __all__ = [
     "Shared",
     "SourceLines",
     "Step",
+    "__version__",
     "call_in_main_thread",
     "check_devices",
     "close",
@@ -71,6 +72,8 @@ __all__ = [
     "with_occurrences",
     "without_details",
 ]
+
+__version__: str
 
 _LineOf: TypeAlias = Callable[[str, int], str | None]
 """Which line allocated the memory of a device at an address."""
