@@ -179,8 +179,8 @@ wheel: .wheel/.built ## one wheel for CPython 3.10 and later, in .wheel/
 
 # Zig has the C library of every target, of any version. Rust's own parts for a target come from rustup.
 WHEEL_TARGETS ?= x86_64-unknown-linux-gnu aarch64-unknown-linux-gnu x86_64-unknown-linux-musl aarch64-unknown-linux-musl
-GLIBC ?= 2_28
-wheels: $(RELEASE)/.made ## wheels for Linux with glibc 2.28 or musl, x86-64 and aarch64, cross-built and inspected, in .wheels/
+GLIBC ?= 2_17
+wheels: $(RELEASE)/.made ## wheels for Linux with glibc 2.17 or musl, x86-64 and aarch64, cross-built and inspected, in .wheels/
 	@command -v rustup >/dev/null || { echo "There is no rustup here, which has Rust's parts for other" \
 	    "systems: install it from https://rustup.rs." >&2; exit 1; }
 	rustup target add $(WHEEL_TARGETS)
@@ -200,7 +200,6 @@ wheels: $(RELEASE)/.made ## wheels for Linux with glibc 2.28 or musl, x86-64 and
 crate: $(VENV)/.made ## whether the crate can be published, and its documentation is without a warning
 	cargo package --locked --allow-dirty
 	RUSTDOCFLAGS="-D warnings" cargo doc --quiet --no-deps
-	RUSTDOCFLAGS="-D warnings" cargo doc --quiet --no-deps --no-default-features
 
 lint-workflows: $(WORKFLOWS)/.made ## whether the workflows and the conda-forge recipe are valid and safe
 	$(WORKFLOWS)/bin/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
