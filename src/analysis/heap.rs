@@ -58,7 +58,7 @@ fn largest_first(buffers: &[LiveBuffer]) -> Vec<usize> {
 impl Inspector {
     /// What memory is alive, who owns it, and what it is for.
     ///
-    /// The program waits for as long as [`Heap::pause_ms`] says. No code of it runs meanwhile, and no
+    /// The program waits for as long as [`Heap::pause_ms`](field@Heap::pause_ms) says. No code of it runs meanwhile, and no
     /// reference to any of its objects is kept afterwards.
     ///
     /// # Errors

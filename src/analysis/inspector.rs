@@ -11,7 +11,9 @@ use super::found::Found;
 use super::process::{framework_versions, importing, process, process_group, rank};
 use super::room::{FEW, ROOM_FOR_OBJECT, ask_for_room};
 use crate::capture::{Classes, class_name, globals_used};
-use crate::cpython::{Builtins, GcModule, HeadLayout, Layouts, TypeTable, module_count};
+use crate::cpython::{
+    Builtins, CurrentFrames, GcModule, HeadLayout, Layouts, TypeTable, module_count,
+};
 use crate::device::{DeviceSelection, Frameworks, gpu_names};
 use crate::diagnose::Diagnoses;
 use crate::diagnose::library::say_whose;
@@ -53,8 +55,7 @@ pub struct Inspector {
     pub(super) classes: Cell<Classes>,
     pub(super) diagnoses: Cell<Diagnoses>,
     pub(super) gc: GcModule,
-    /// `sys._current_frames`.
-    pub(super) current_frames: Py<PyAny>,
+    pub(super) current_frames: CurrentFrames,
     pub(super) process: Process,
     /// How many modules there were, and which of them are frameworks, of which version.
     pub(super) versions: Cell<(usize, Vec<(String, String)>)>,
@@ -76,7 +77,7 @@ impl Inspector {
             diagnoses: Cell::default(),
             frameworks: RefCell::new(Frameworks::new(py)?),
             gc: GcModule::new(py)?,
-            current_frames: py.import("sys")?.getattr("_current_frames")?.unbind(),
+            current_frames: CurrentFrames::new(py)?,
             process: process(py),
             versions: Cell::default(),
             redact: Cell::new(false),

@@ -13,7 +13,7 @@ use super::places::{code_place, function_code, qualname};
 use super::running::{package_folder, running_codes};
 use crate::cpython::instructions::{Instruction, decode};
 use crate::cpython::read::texts_of;
-use crate::cpython::{Builtins, ObjectKind, items};
+use crate::cpython::{Builtins, CurrentFrames, ObjectKind, items};
 
 /// What clears gradients, or whatever it is called for.
 const CLEARING: [&str; 3] = ["zero_grad", "zero_", "_foreach_zero_"];
@@ -27,7 +27,7 @@ type Code<'py> = (Option<String>, Bound<'py, PyAny>);
 pub fn may_clear_gradients<'py>(
     py: Python<'py>,
     builtins: &Builtins,
-    current_frames: &Py<PyAny>,
+    current_frames: &CurrentFrames,
     functions: impl Iterator<Item = Bound<'py, PyAny>>,
 ) -> bool {
     let own = package_folder(py);

@@ -6,10 +6,10 @@ use pyo3::types::PyBytes;
 use super::globals::{globals_named, passes_argument};
 use super::places::{code_place, frame_facts, function_code, qualname};
 use super::{Place, is_library_file};
-use crate::cpython::Builtins;
 use crate::cpython::attributes::attribute;
 use crate::cpython::frames::{Parts, Variables, code_of_frame, inner_frame};
 use crate::cpython::read::{dict_items, find_item, imported, int_value, printable, text_of};
+use crate::cpython::{Builtins, CurrentFrames};
 
 /// A function call that a thread is running.
 pub struct RunningFrame {
@@ -39,17 +39,15 @@ impl RunningFrame {
 
 /// The frames of all threads, the innermost of each thread first.
 ///
-/// `current_frames` is `sys._current_frames`. No frame is changed: the variables are read where the
+/// No frame is changed: the variables are read where the
 /// interpreter has them.
 pub fn running_frames(
     py: Python<'_>,
     builtins: &Builtins,
-    current_frames: &Py<PyAny>,
+    current_frames: &CurrentFrames,
 ) -> PyResult<Vec<RunningFrame>> {
-    let by_thread = current_frames.bind(py).call0()?;
     let mut frames = Vec::new();
-    dict_items(&by_thread, &mut |thread, top| {
-        let thread = thread.extract().unwrap_or(0);
+    current_frames.for_each(py, &mut |thread, top| {
         let mut frame = Some(top.clone());
         while let Some(current) = frame {
             let mut read = read(builtins, &current, thread);
@@ -58,7 +56,7 @@ pub fn running_frames(
             frame = builtins.frame_back.get(&current);
         }
         true
-    });
+    })?;
     Ok(frames)
 }
 
@@ -111,12 +109,11 @@ fn sets_attribute(builtins: &Builtins, frame: &Bound<'_, PyAny>) -> bool {
 pub fn who_passes_argument(
     py: Python<'_>,
     builtins: &Builtins,
-    current_frames: &Py<PyAny>,
+    current_frames: &CurrentFrames,
     argument: &str,
 ) -> Option<(String, Place)> {
-    let by_thread = current_frames.bind(py).call0().ok()?;
     let mut found = None;
-    dict_items(&by_thread, &mut |_, top| {
+    let visit = &mut |_, top: &Bound<'_, PyAny>| {
         let mut frame = Some(top.clone());
         while let (Some(current), None) = (frame.take(), &found) {
             let code = code_of_frame(builtins, &current);
@@ -144,7 +141,8 @@ pub fn who_passes_argument(
             frame = builtins.frame_back.get(&current);
         }
         found.is_none()
-    });
+    };
+    current_frames.for_each(py, visit).ok()?;
     found
 }
 
@@ -152,21 +150,21 @@ pub fn who_passes_argument(
 pub(super) fn running_codes<'py>(
     py: Python<'py>,
     builtins: &Builtins,
-    current_frames: &Py<PyAny>,
+    current_frames: &CurrentFrames,
 ) -> Vec<Bound<'py, PyAny>> {
     let mut found = Vec::new();
-    let Ok(by_thread) = current_frames.bind(py).call0() else {
-        return found;
-    };
-    dict_items(&by_thread, &mut |_, top| {
+    let visit = &mut |_, top: &Bound<'py, PyAny>| {
         let mut frame = Some(top.clone());
         while let Some(current) = frame.take() {
             found.extend(code_of_frame(builtins, &current));
             frame = builtins.frame_back.get(&current);
         }
         true
-    });
-    found
+    };
+    match current_frames.for_each(py, visit) {
+        Ok(()) => found,
+        Err(_) => Vec::new(),
+    }
 }
 
 /// The names of threads, by number, as far as `threading` knows them.

@@ -1,7 +1,7 @@
 //! Which objects are garbage: by being among them in a collection, and by finding out oneself.
 //!
 //! [`Hook`] puts one native callable into `gc.callbacks`. To each collection it adds a
-//! [`Witness`](witness::Witness), a reference cycle of its own, whose finalizer CPython calls after all others and
+//! `Witness`, a reference cycle of its own, whose finalizer CPython calls after all others and
 //! before it destroys anything. There a [`Handler`] looks at the garbage. With a hook, collections do exactly
 //! what they do without: nothing is saved, cleared, held or put in another order.
 //!

@@ -234,7 +234,7 @@ unsafe fn take_out(object: *mut Object) {
 }
 
 /// The objects that a collection has found unreachable and not yet destroyed, from the witness back to the
-/// first. See what [`Witness::garbage`] asks of whoever goes through them.
+/// first. See what `Witness::garbage` asks of whoever goes through them.
 #[derive(Clone)]
 pub struct Unreachable<'a> {
     /// The head of the next one.

@@ -44,6 +44,8 @@ pub(crate) mod read;
 #[cfg(feature = "python")]
 pub(crate) mod slots;
 #[cfg(feature = "python")]
+mod threads;
+#[cfg(feature = "python")]
 pub(crate) mod traverse;
 #[cfg(feature = "python")]
 pub(crate) mod types;
@@ -64,6 +66,7 @@ pub(crate) use {
         text_of,
     },
     slots::{CollectorHead, HeadLayout},
+    threads::CurrentFrames,
     traverse::{for_each_referent, reference_count},
     types::{TypeFacts, TypeTable, Verdict},
 };

@@ -24,6 +24,7 @@ const KINDS: [&str; 15] = [
 
 /// A set of devices.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum DeviceSelection {
     /// Every device, host memory included.
     Any,

@@ -9,7 +9,7 @@ use crate::graph::{Cycle, LeakGraph};
 /// 16 hexadecimal digits: a hash of the cycle's types, reference names and code locations.
 ///
 /// What differs between two occurrences of the same bug is left out: addresses, positions in lists,
-/// numbers within dict keys, generated parts of names ([`without_generated`]), folders, packages
+/// numbers within dict keys, generated parts of names (`without_generated`), folders, packages
 /// (`__main__` has none), at which object the cycle was entered, and how often equal steps come again: a ring is as long as there was data, and so is
 /// what is left out of the middle of a long one. The line counts for the program's functions only: a
 /// frame's or traceback's is where it stopped, and a library's moves from version to version.

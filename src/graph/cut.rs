@@ -54,7 +54,7 @@ pub struct Causes {
 
 /// The cycles that keep a buffer, each with the references to remove from it.
 ///
-/// From the nearest cycle removes one reference: the best, in the order of [`preference`], after which no cycle
+/// From the nearest cycle removes one reference: the best, in the order of `preference`, after which no cycle
 /// reaches a buffer; if there is none, the best of all with those that the same line made elsewhere. Then
 /// continues with the next cycle that still reaches a buffer. Finally drops what the others make unnecessary.
 ///

@@ -13,6 +13,7 @@ use super::shared::Shared;
     feature = "python",
     pyo3::pyclass(frozen, get_all, eq, from_py_object, module = "cyclescope")
 )]
+#[non_exhaustive]
 pub struct LeakTally {
     pub signature: String,
     /// As [`Leak::summary`].

@@ -14,6 +14,7 @@ use super::report::Process;
     feature = "python",
     pyo3::pyclass(frozen, name = "HeapDiff", module = "cyclescope")
 )]
+#[non_exhaustive]
 pub struct Diff {
     /// The paths to the memory that changed.
     pub rows: Vec<Change>,
@@ -34,6 +35,7 @@ pub struct Diff {
 
 /// How one owner's memory changed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Change {
     /// As [`Buffer::kind`], or [`Buffer::first_owner`] without numbers.
     pub name: String,

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[cfg_attr(feature = "python", pyo3::pyclass(frozen, module = "cyclescope"))]
+#[non_exhaustive]
 pub struct GrowthReport {
     /// When it was written, in seconds since 1970-01-01 UTC.
     pub time: f64,
@@ -38,6 +39,7 @@ pub struct GrowthReport {
 /// A growing group with its size at each sample; empty if its number does not grow.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct Grown {
     #[serde(flatten)]
     pub growth: Growth,
@@ -53,6 +55,7 @@ pub struct Grown {
     feature = "python",
     pyo3::pyclass(frozen, get_all, eq, module = "cyclescope")
 )]
+#[non_exhaustive]
 pub struct Growth {
     pub pattern: String,
     pub owner: String,

@@ -16,6 +16,7 @@ pub const SCHEMA: u32 = 1;
 /// A snapshot of live memory. It keeps no object alive.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "python", pyo3::pyclass(frozen, module = "cyclescope"))]
+#[non_exhaustive]
 pub struct Heap {
     /// Version of this format: 1.
     pub schema: u32,
@@ -52,6 +53,7 @@ pub struct Heap {
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum Category {
     /// A parameter or a buffer of a module.
     Parameter,
@@ -96,6 +98,7 @@ impl Category {
     feature = "python",
     pyo3::pyclass(frozen, get_all, name = "HeapBuffer", module = "cyclescope")
 )]
+#[non_exhaustive]
 pub struct Buffer {
     pub bytes: u64,
     pub device: String,
@@ -127,6 +130,7 @@ pub struct Buffer {
 
 /// The memory that all objects of one class retain together.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Class {
     pub name: String,
     /// Number of its objects that retain memory.
@@ -137,6 +141,7 @@ pub struct Class {
 
 /// A framework's allocator on one device, and the memory visible from Python.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Device {
     pub name: String,
     /// Bytes of the distinct buffers that Python objects hold.
@@ -156,6 +161,7 @@ impl Device {
 
 /// A step shared by several paths: a root, or an object and the reference to it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Branch {
     /// Index of its parent; `None` for a root.
     pub parent: Option<u32>,
@@ -173,6 +179,7 @@ pub struct Branch {
 
 /// How the rows of a table are grouped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum By {
     Owner,
     Class,
@@ -204,6 +211,7 @@ impl std::str::FromStr for By {
     feature = "python",
     pyo3::pyclass(frozen, name = "HeapTable", module = "cyclescope")
 )]
+#[non_exhaustive]
 pub struct Table {
     /// How its rows are grouped.
     pub by: String,
@@ -221,6 +229,7 @@ pub struct Table {
     feature = "python",
     pyo3::pyclass(frozen, get_all, name = "HeapRow", module = "cyclescope")
 )]
+#[non_exhaustive]
 pub struct Row {
     pub name: String,
     /// Number of buffers; for a class, number of its objects that hold any.

@@ -57,6 +57,7 @@ struct Header {
 
 /// Why a text could not be read as a report.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ReadError {
     /// Longer than [`MAX_BYTES`]; holds the length in bytes.
     TooLarge(usize),

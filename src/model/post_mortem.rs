@@ -13,6 +13,7 @@ use super::growth::Growth;
     feature = "python",
     pyo3::pyclass(frozen, get_all, module = "cyclescope")
 )]
+#[non_exhaustive]
 pub struct PostMortem {
     pub verdict: String,
     pub headline: String,
@@ -44,6 +45,7 @@ pub struct PostMortem {
     feature = "python",
     pyo3::pyclass(frozen, get_all, module = "cyclescope")
 )]
+#[non_exhaustive]
 pub struct Finding {
     pub what: String,
     pub bytes: u64,
@@ -59,6 +61,7 @@ pub struct Finding {
     feature = "python",
     pyo3::pyclass(frozen, get_all, module = "cyclescope")
 )]
+#[non_exhaustive]
 pub struct Numbers {
     /// The number of the device.
     pub device: u32,

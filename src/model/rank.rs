@@ -21,6 +21,7 @@ const WORLD_SIZE: [&str; 4] = [
     feature = "python",
     pyo3::pyclass(frozen, get_all, eq, hash, new = "from_fields", module = "cyclescope")
 )]
+#[non_exhaustive]
 pub struct Rank {
     pub rank: u32,
     /// Its number on its machine, if that is known.

@@ -18,6 +18,7 @@ pub const BUFFER_LIMIT: usize = 100;
 
 /// The leaks found in one collection or explicit check.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Report {
     /// Version of this model: [`SCHEMA`].
     pub schema: u32,
@@ -42,6 +43,7 @@ pub struct Report {
 
 /// The process that a report is about.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Process {
     /// Host name.
     pub host: String,
@@ -62,6 +64,7 @@ pub struct Process {
 
 /// What one process of a job held.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct ProcessShare {
     /// As [`Process::host`], [`Process::pid`] and [`Process::rank`]; of several processes with the
     /// same rank, those of the first.
@@ -74,6 +77,7 @@ pub struct ProcessShare {
 
 /// What made cyclescope look at the garbage.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Collection {
     /// `watch` (an ordinary collection was observed), `find` (an explicit check) or `exit`.
     pub trigger: String,
@@ -91,6 +95,7 @@ pub struct Collection {
 /// One leak: reference cycles that kept device memory alive for one cause, and all others with the same
 /// signature in the same garbage.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Leak {
     /// Identifies this leak: 16 hexadecimal digits, a hash of the cycle's types, reference
     /// names and code locations. Equal across runs, processes and ranks.
@@ -154,6 +159,7 @@ pub struct Leak {
 
 /// A collection that found a leak, or several neighbouring ones of the same process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Occurrence {
     /// When it ended, in seconds since 1970-01-01 UTC.
     pub time: f64,
@@ -175,6 +181,7 @@ pub struct Occurrence {
     feature = "python",
     pyo3::pyclass(frozen, get_all, module = "cyclescope")
 )]
+#[non_exhaustive]
 pub struct Library {
     /// Name of the distribution or, where its metadata is not found, of the top-level package;
     /// `the standard library` for Python's own modules.
@@ -191,6 +198,7 @@ pub struct Library {
     feature = "python",
     pyo3::pyclass(frozen, get_all, module = "cyclescope")
 )]
+#[non_exhaustive]
 pub struct Known {
     /// Name of the entry, such as `torch-parametrized-class`.
     pub name: String,
@@ -227,6 +235,7 @@ impl Leak {
 
 /// A place in source code.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Location {
     /// Path of the file, from the code object.
     pub file: String,
@@ -259,6 +268,7 @@ impl std::fmt::Display for Location {
     feature = "python",
     pyo3::pyclass(frozen, get_all, module = "cyclescope")
 )]
+#[non_exhaustive]
 pub struct Step {
     /// Index of the object in [`Graph::nodes`]; `None` where nothing is drawn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -284,6 +294,7 @@ pub struct Step {
     feature = "python",
     pyo3::pyclass(frozen, get_all, module = "cyclescope")
 )]
+#[non_exhaustive]
 pub struct Buffer {
     /// Index in [`Graph::nodes`] of the object that holds it; `None` if that is not drawn.
     pub node: Option<u32>,
@@ -370,6 +381,7 @@ impl std::fmt::Display for Extents {
     feature = "python",
     pyo3::pyclass(frozen, get_all, module = "cyclescope")
 )]
+#[non_exhaustive]
 pub struct Cut {
     /// The object that holds the reference; see [`Step::label`].
     pub owner: String,
@@ -396,6 +408,7 @@ impl Cut {
 
 /// What to change, in words and, where the pattern allows, in code.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Advice {
     /// One or two sentences with the program's own names.
     pub text: String,
@@ -411,6 +424,7 @@ pub struct Advice {
     feature = "python",
     pyo3::pyclass(frozen, get_all, module = "cyclescope")
 )]
+#[non_exhaustive]
 pub struct SourceLines {
     /// Path of the file, as [`Location::file`].
     pub file: String,
@@ -432,6 +446,7 @@ pub struct SourceLines {
     feature = "python",
     pyo3::pyclass(frozen, get_all, module = "cyclescope")
 )]
+#[non_exhaustive]
 pub struct Patch {
     /// Path of the file, as [`Location::file`].
     pub file: String,
@@ -451,6 +466,7 @@ pub struct Patch {
     feature = "python",
     pyo3::pyclass(frozen, get_all, module = "cyclescope")
 )]
+#[non_exhaustive]
 pub struct LineEdit {
     /// The first line to remove, from 1, or the line before which others are inserted.
     pub line: u32,
@@ -463,6 +479,7 @@ pub struct LineEdit {
 /// The part of an object graph that is drawn: the cycles, the buffers, the paths between
 /// them and some of their surroundings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Graph {
     pub nodes: Vec<Node>,
     pub edges: Vec<Edge>,
@@ -476,6 +493,7 @@ pub struct Graph {
 /// Kind of an object in a drawing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum NodeKind {
     /// Instance of a class.
     Object,
@@ -495,6 +513,7 @@ pub enum NodeKind {
 
 /// One object of a drawing.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Node {
     pub kind: NodeKind,
     /// As [`Step::type_name`].
@@ -513,6 +532,7 @@ pub struct Node {
 /// Role of a reference in the leak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum EdgeRole {
     /// A step of the cycle that is shown first.
     Cycle,
@@ -526,6 +546,7 @@ pub enum EdgeRole {
 
 /// One reference of a drawing.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Edge {
     /// Index in [`Graph::nodes`].
     pub from: u32,
@@ -542,6 +563,7 @@ pub struct Edge {
 
 /// An object that a reference passes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Hop {
     /// Equal for the same object in one graph.
     pub object: u32,

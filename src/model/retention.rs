@@ -10,6 +10,7 @@ const SCHEMA: u32 = 1;
 /// The paths that keep objects alive.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "python", pyo3::pyclass(frozen, module = "cyclescope"))]
+#[non_exhaustive]
 pub struct Retention {
     /// Version of this format: 1.
     pub schema: u32,
@@ -26,7 +27,7 @@ pub struct Retention {
     /// needs to be removed.
     #[serde(default)]
     pub keepers: Vec<Keeper>,
-    /// True if it is proven that the objects are freed without [`Retention::keepers`].
+    /// True if it is proven that the objects are freed without [`keepers`](field@Retention::keepers).
     #[serde(default)]
     pub is_enough: bool,
     /// True if it takes a garbage collection to free them then, because a cycle or garbage leads to them too.
@@ -43,6 +44,7 @@ pub struct Retention {
 
 /// An object asked about.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Kept {
     /// Type of the object, with its module unless that is `builtins` or `__main__`.
     pub type_name: String,
@@ -60,6 +62,7 @@ pub struct Kept {
     feature = "python",
     pyo3::pyclass(frozen, name = "Keeper", module = "cyclescope")
 )]
+#[non_exhaustive]
 pub struct Keeper {
     /// The reference in one line: ``module `train` → `trainer` (Trainer) → .best``.
     pub words: String,
@@ -74,6 +77,7 @@ pub struct Keeper {
 /// Kind of the GC root of a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum RootKind {
     /// An imported module.
     Module,
@@ -119,6 +123,7 @@ impl RootKind {
     feature = "python",
     pyo3::pyclass(frozen, sequence, name = "RetentionPath", module = "cyclescope")
 )]
+#[non_exhaustive]
 pub struct Path {
     pub root: RootKind,
     /// Readable name of the root: ``module `train` ``.

@@ -16,6 +16,7 @@ pub const OTHERS: usize = 100;
     feature = "python",
     pyo3::pyclass(frozen, get_all, eq, from_py_object, module = "cyclescope")
 )]
+#[non_exhaustive]
 pub struct Shared {
     /// The signatures of the others, ascending.
     pub others: Vec<String>,

@@ -36,66 +36,103 @@ use crate::diagnose::patterns::PATTERNS;
 use crate::diagnose::source;
 use crate::graph::hide_unless_code;
 use crate::model::counts::LeakTally;
+use crate::model::device_memory::{DeviceMemory, MemoryHolder, MemoryRow};
+use crate::model::diff::Diff;
+use crate::model::growth::{Growth, GrowthReport};
+use crate::model::heap::{Buffer as HeapBuffer, Heap, Row, Table};
+use crate::model::post_mortem::{Finding, Numbers, PostMortem};
 use crate::model::rank::Rank;
 use crate::model::redact::shorten;
-use crate::model::report::Patch;
-use crate::model::shared::total;
+use crate::model::report::{Buffer, Cut, Known, Library, LineEdit, Patch, SourceLines, Step};
+use crate::model::retention::{Keeper, Path, Retention};
+use crate::model::shared::{Shared, total};
 use crate::watch::{Frequency, Ignored, Least, News, Next, WatchId};
 
 /// The native half of cyclescope. Use the package `cyclescope`, not this module.
-#[pymodule]
-mod _native {
-    use pyo3::prelude::*;
+///
+/// A function that adds what there is, rather than a module of it, for which PyO3 adds all before it asks: the types
+/// would belong to a sub-interpreter that may end, and the main interpreter would then be given them.
+#[pymodule(gil_used = true)]
+fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    refuse_subinterpreters()?;
+    source::remember_start();
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    add_types(module)?;
+    add_functions(module)
+}
 
-    /// Refuses to load where it cannot work.
-    #[pymodule_init]
-    fn init(_module: &Bound<'_, PyModule>) -> PyResult<()> {
-        crate::diagnose::source::remember_start();
-        super::refuse_subinterpreters()
-    }
+fn add_types(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<CycleReport>()?;
+    module.add_class::<report::Leak>()?;
+    module.add_class::<Buffer>()?;
+    module.add_class::<Cut>()?;
+    module.add_class::<Known>()?;
+    module.add_class::<Library>()?;
+    module.add_class::<LineEdit>()?;
+    module.add_class::<Patch>()?;
+    module.add_class::<SourceLines>()?;
+    module.add_class::<Step>()?;
+    module.add_class::<Shared>()?;
+    module.add_class::<LeakTally>()?;
+    module.add_class::<Rank>()?;
+    module.add_class::<Heap>()?;
+    module.add_class::<HeapBuffer>()?;
+    module.add_class::<Row>()?;
+    module.add_class::<Table>()?;
+    module.add_class::<Diff>()?;
+    module.add_class::<Retention>()?;
+    module.add_class::<Keeper>()?;
+    module.add_class::<Path>()?;
+    module.add_class::<Growth>()?;
+    module.add_class::<GrowthReport>()?;
+    module.add_class::<live::GrowthWatch>()?;
+    module.add_class::<DeviceMemory>()?;
+    module.add_class::<MemoryRow>()?;
+    module.add_class::<MemoryHolder>()?;
+    module.add_class::<PostMortem>()?;
+    module.add_class::<Finding>()?;
+    module.add_class::<Numbers>()?;
+    module.add_class::<post_mortem::Examination>()
+}
 
-    #[pymodule_export]
-    use super::device_memory::device_memory;
-    #[pymodule_export]
-    use super::heap::{framed, heap};
-    #[pymodule_export]
-    use super::live::{GrowthWatch, is_backward_running};
-    #[pymodule_export]
-    use super::pending::call_in_main_thread;
-    #[pymodule_export]
-    use super::post_mortem::{Examination, memory_in_use};
-    #[pymodule_export]
-    use super::report::{CycleReport, Leak};
-    #[pymodule_export]
-    use super::retention::why_alive;
-    #[pymodule_export]
-    use super::{
-        check_devices, close, cuda_driver_present, current_rank, drop_deliveries, empty_report,
-        find, fix, flush, is_distributed, look, merge, merge_processes, next_delivery, patterns,
-        redact, redacts, select, shown_name, shown_place, start_watch, stop_watch, tallies,
-        total_bytes, unreachable_objects, with_allocations, with_counts, with_occurrences,
-        without_details,
-    };
-    #[pymodule_export]
-    use crate::model::counts::LeakTally;
-    #[pymodule_export]
-    use crate::model::device_memory::{DeviceMemory, MemoryHolder, MemoryRow};
-    #[pymodule_export]
-    use crate::model::diff::Diff;
-    #[pymodule_export]
-    use crate::model::growth::{Growth, GrowthReport};
-    #[pymodule_export]
-    use crate::model::heap::{Buffer as HeapBuffer, Heap, Row, Table};
-    #[pymodule_export]
-    use crate::model::post_mortem::{Finding, Numbers, PostMortem};
-    #[pymodule_export]
-    use crate::model::rank::Rank;
-    #[pymodule_export]
-    use crate::model::report::{Buffer, Cut, Known, Library, LineEdit, Patch, SourceLines, Step};
-    #[pymodule_export]
-    use crate::model::retention::{Keeper, Path, Retention};
-    #[pymodule_export]
-    use crate::model::shared::Shared;
+fn add_functions(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(device_memory::device_memory, module)?)?;
+    module.add_function(wrap_pyfunction!(heap::framed, module)?)?;
+    module.add_function(wrap_pyfunction!(heap::heap, module)?)?;
+    module.add_function(wrap_pyfunction!(live::is_backward_running, module)?)?;
+    module.add_function(wrap_pyfunction!(pending::call_in_main_thread, module)?)?;
+    module.add_function(wrap_pyfunction!(post_mortem::memory_in_use, module)?)?;
+    module.add_function(wrap_pyfunction!(retention::why_alive, module)?)?;
+    module.add_function(wrap_pyfunction!(check_devices, module)?)?;
+    module.add_function(wrap_pyfunction!(close, module)?)?;
+    module.add_function(wrap_pyfunction!(cuda_driver_present, module)?)?;
+    module.add_function(wrap_pyfunction!(current_rank, module)?)?;
+    module.add_function(wrap_pyfunction!(drop_deliveries, module)?)?;
+    module.add_function(wrap_pyfunction!(empty_report, module)?)?;
+    module.add_function(wrap_pyfunction!(find, module)?)?;
+    module.add_function(wrap_pyfunction!(fix, module)?)?;
+    module.add_function(wrap_pyfunction!(flush, module)?)?;
+    module.add_function(wrap_pyfunction!(is_distributed, module)?)?;
+    module.add_function(wrap_pyfunction!(look, module)?)?;
+    module.add_function(wrap_pyfunction!(merge, module)?)?;
+    module.add_function(wrap_pyfunction!(merge_processes, module)?)?;
+    module.add_function(wrap_pyfunction!(next_delivery, module)?)?;
+    module.add_function(wrap_pyfunction!(patterns, module)?)?;
+    module.add_function(wrap_pyfunction!(redact, module)?)?;
+    module.add_function(wrap_pyfunction!(redacts, module)?)?;
+    module.add_function(wrap_pyfunction!(select, module)?)?;
+    module.add_function(wrap_pyfunction!(shown_name, module)?)?;
+    module.add_function(wrap_pyfunction!(shown_place, module)?)?;
+    module.add_function(wrap_pyfunction!(start_watch, module)?)?;
+    module.add_function(wrap_pyfunction!(stop_watch, module)?)?;
+    module.add_function(wrap_pyfunction!(tallies, module)?)?;
+    module.add_function(wrap_pyfunction!(total_bytes, module)?)?;
+    module.add_function(wrap_pyfunction!(unreachable_objects, module)?)?;
+    module.add_function(wrap_pyfunction!(with_allocations, module)?)?;
+    module.add_function(wrap_pyfunction!(with_counts, module)?)?;
+    module.add_function(wrap_pyfunction!(with_occurrences, module)?)?;
+    module.add_function(wrap_pyfunction!(without_details, module)?)?;
+    Ok(())
 }
 
 /// `(watch, report, None)` or `(0, None, reason)`.
@@ -138,7 +175,8 @@ fn refuse_subinterpreters() -> PyResult<()> {
         Ok(())
     } else {
         Err(PyImportError::new_err(
-            "cyclescope supports the main interpreter only, not subinterpreters",
+            "cyclescope works in the main interpreter only, not in sub-interpreters, because each \
+             has a garbage collector of its own.",
         ))
     }
 }

@@ -286,33 +286,6 @@ def test_many_threads_check_at_once() -> None:
     assert not [c for c in gc.callbacks if type(c).__name__ == "Hook"]
 
 
-def test_sub_interpreters_are_refused() -> None:
-    """One process has one ``gc`` that is watched; elsewhere the import fails, in words."""
-    source = """
-import sys
-try:
-    import _interpreters as interpreters
-except ImportError:
-    import _xxsubinterpreters as interpreters
-import cyclescope
-code = '''
-try:
-    import cyclescope._native
-except ImportError as error:
-    assert "subinterpreter" in str(error), error
-else:
-    raise AssertionError("it can be imported")
-'''
-new = interpreters.create()
-assert not interpreters.run_string(new, code)
-interpreters.destroy(new)
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", source], capture_output=True, text=True, timeout=120, check=False
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-
-
 def test_the_hook_is_where_it_says() -> None:
     watch = _native.start_watch(("any",), False, (), False, 0, 0)
     assert type(gc.callbacks[-1]).__name__ == "Hook"

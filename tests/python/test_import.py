@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -75,6 +76,19 @@ except AttributeError as error:
         "True False",
         "module 'cyclescope' has no attribute 'no_such'",
     ]
+
+
+def test_the_version_is_that_of_the_crate() -> None:
+    manifest = (Path(__file__).parents[2] / "Cargo.toml").read_text("utf-8")
+    [version] = re.findall(r'^version = "(.+)"$', manifest, re.MULTILINE)
+    assert cyclescope.__version__ == version
+    done = subprocess.run(
+        [sys.executable, "-m", "cyclescope", "--version"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == f"cyclescope {version}\n"
 
 
 @pytest.mark.parametrize("check", ["find_tensor_cycles", "assert_no_tensor_cycles"])

@@ -14,6 +14,7 @@ import pytest
 
 import cyclescope
 from cyclescope import StepCollector, _step
+from support.marks import needs_fork
 from support.nodes import SOURCE, Node
 
 pytestmark = pytest.mark.usefixtures("small_heap")
@@ -155,6 +156,7 @@ def test_what_is_wrong_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     collector.stop()
 
 
+@needs_fork
 def test_a_forked_child_begins_anew() -> None:
     program = f"""
 import os, gc, numpy, cyclescope

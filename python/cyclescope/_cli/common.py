@@ -19,13 +19,7 @@ from cyclescope._results import to_sarif
 
 def version() -> str:
     """The version of this package."""
-    from importlib.metadata import PackageNotFoundError
-    from importlib.metadata import version as installed
-
-    try:
-        return installed("cyclescope")
-    except PackageNotFoundError:
-        return "(not installed)"
+    return _native.__version__
 
 
 def fail(parsed: argparse.Namespace, message: str) -> NoReturn:
