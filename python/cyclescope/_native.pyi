@@ -36,19 +36,23 @@ __all__ = [
     "SourceLines",
     "Step",
     "call_in_main_thread",
+    "change_watch",
     "check_devices",
     "close",
     "cuda_driver_present",
     "current_rank",
     "drop_deliveries",
     "empty_report",
+    "explanations",
     "find",
     "fix",
     "flush",
     "framed",
     "heap",
+    "ignored",
     "is_backward_running",
     "is_distributed",
+    "known_leaks",
     "look",
     "memory_in_use",
     "merge",
@@ -227,15 +231,20 @@ class PostMortem:
         """``cycles``, ``kept-graphs``, ``fragmentation``, ``growth``, ``elsewhere``,
         ``batch-too-big``, or ``unclear``."""
     @property
-    def headline(self) -> str: ...
+    def headline(self) -> str:
+        """Why memory ran out, as far as it is proven, in one line."""
     @property
-    def advice(self) -> str: ...
+    def advice(self) -> str:
+        """What to change."""
     @property
-    def time(self) -> float: ...
+    def time(self) -> float:
+        """Time of the error, in seconds since 1970."""
     @property
-    def device(self) -> str: ...
+    def device(self) -> str:
+        """The device, such as ``cuda:0``."""
     @property
-    def numbers(self) -> Numbers | None: ...
+    def numbers(self) -> Numbers | None:
+        """The state of the device's memory; None if it could not be read."""
     @property
     def requested_at(self) -> list[str]:
         """The Python stack of the request, innermost first."""
@@ -412,6 +421,9 @@ class Leak:
     def cuts(self) -> list[Cut]:
         """The references to remove, best first; see :attr:`also_held_by`."""
     @property
+    def command(self) -> str | None:
+        """The command that prints the patch or, where none is certain, explains the pattern."""
+    @property
     def advice(self) -> str:
         """What to change, as text."""
     @property
@@ -448,14 +460,16 @@ class Shared:
     def others(self) -> list[str]:
         """The signatures of the others."""
     @property
-    def bytes(self) -> int: ...
+    def bytes(self) -> int:
+        """Bytes that the leak and all of them hold."""
 
 @final
 class LeakTally:
     """What a watch has seen of one leak so far."""
 
     @property
-    def signature(self) -> str: ...
+    def signature(self) -> str:
+        """The signature of the leak; see :attr:`Leak.signature`."""
     @property
     def summary(self) -> str:
         """The cycle in one line."""
@@ -489,7 +503,8 @@ class Rank:
 
     def __new__(cls, rank: int, local_rank: int | None, world_size: int | None) -> Rank: ...
     @property
-    def rank(self) -> int: ...
+    def rank(self) -> int:
+        """Its number in the job, from 0."""
     @property
     def local_rank(self) -> int | None:
         """Its number on its machine, if that is known."""
@@ -603,7 +618,8 @@ class Step:
     def node(self) -> int | None:
         """Index of the object among ``graph.nodes`` of the JSON; None in a path."""
     @property
-    def type_name(self) -> str: ...
+    def type_name(self) -> str:
+        """Type of the object, with its module unless that is ``builtins``."""
     @property
     def label(self) -> str:
         """Readable name of the object."""
@@ -640,9 +656,11 @@ class Buffer:
     def device(self) -> str:
         """The device, such as ``cuda:0``."""
     @property
-    def dtype(self) -> str | None: ...
+    def dtype(self) -> str | None:
+        """Element type, such as ``float32``; None for raw storage."""
     @property
-    def shape(self) -> tuple[int, ...] | None: ...
+    def shape(self) -> tuple[int, ...] | None:
+        """Extent of each dimension; None for raw storage."""
     @property
     def confirmed(self) -> bool:
         """True if the CUDA driver confirmed that ``pointer`` is device memory."""
@@ -775,9 +793,11 @@ class HeapBuffer:
     def device(self) -> str:
         """The device, such as ``cuda:0``."""
     @property
-    def dtype(self) -> str | None: ...
+    def dtype(self) -> str | None:
+        """Element type, such as ``float32``; None for raw storage."""
     @property
-    def shape(self) -> tuple[int, ...] | None: ...
+    def shape(self) -> tuple[int, ...] | None:
+        """Extent of each dimension; None for raw storage."""
     @property
     def pointer(self) -> int:
         """Address of the storage on the device."""
@@ -820,28 +840,35 @@ class HeapTable:
     """Memory by owner, class, module, line or category. ``str()`` returns the table."""
 
     @property
-    def by(self) -> str: ...
+    def by(self) -> str:
+        """How memory is grouped; see :meth:`Heap.top`."""
     @property
-    def rows(self) -> list[HeapRow]: ...
+    def rows(self) -> list[HeapRow]:
+        """The rows, most memory first."""
     @property
     def omitted(self) -> int:
         """Number of rows left out."""
-    def to_text(self) -> str: ...
-    def to_json(self) -> str: ...
+    def to_text(self) -> str:
+        """The same text as ``str()``: the table."""
+    def to_json(self) -> str:
+        """The table as JSON (``schema`` 1)."""
 
 @final
 class HeapRow:
     """One owner, class, module, line or category."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The owner, class, module, line or category."""
     @property
     def count(self) -> int:
         """Number of buffers; for a class, number of its objects that hold any."""
     @property
-    def device_bytes(self) -> int: ...
+    def device_bytes(self) -> int:
+        """Bytes on devices."""
     @property
-    def host_bytes(self) -> int: ...
+    def host_bytes(self) -> int:
+        """Bytes in host memory."""
     @property
     def retained_bytes(self) -> int:
         """Retained size: bytes that would be freed with this owner."""
@@ -864,8 +891,10 @@ class HeapDiff:
         """Owner, change in bytes and change in buffers, most bytes first."""
     def to_html(self) -> str:
         """A self-contained HTML page: each owner's memory before and after."""
-    def to_text(self) -> str: ...
-    def to_json(self) -> str: ...
+    def to_text(self) -> str:
+        """The same text as ``str()``: the owners whose memory changed."""
+    def to_json(self) -> str:
+        """The changes as JSON (``schema`` 1)."""
     def _repr_html_(self) -> str: ...
 
 @final
@@ -965,6 +994,15 @@ def start_watch(
     min_host_bytes: int,
     min_device_bytes: int,
 ) -> int: ...
+def change_watch(
+    watch: int,
+    devices: tuple[str, ...],
+    ignore: tuple[str, ...],
+    min_host_bytes: int,
+    min_device_bytes: int,
+    forget: tuple[str, ...],
+) -> None: ...
+def ignored(report: CycleReport, names: list[str]) -> list[str]: ...
 def stop_watch(watch: int) -> list[LeakTally]: ...
 def tallies(watch: int) -> list[LeakTally]: ...
 def total_bytes(tallies: list[LeakTally]) -> int: ...
@@ -973,6 +1011,8 @@ def flush(seconds: float) -> bool: ...
 def close() -> None: ...
 def drop_deliveries() -> None: ...
 def patterns() -> list[tuple[str, str]]: ...
+def explanations() -> list[tuple[str, list[tuple[str, str]]]]: ...
+def known_leaks() -> list[str]: ...
 def find(devices: list[str], ignore: list[str] = ..., frozen: bool = ...) -> CycleReport: ...
 def fix(file: str | PathLike[str], line: int) -> Patch:
     """The patch for the reference that a line makes; ValueError says why there is none."""

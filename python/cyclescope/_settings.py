@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cyclescope import _native, _off, _teller
+from cyclescope import _log, _native, _off
 from cyclescope._selection import Devices, StrPath, device_names, ignored_names
 
 PREFIX = "CYCLESCOPE_"
@@ -272,6 +272,4 @@ def _say_unknown_variable(variable: str) -> None:
     if not _off.OFF and variable not in _said:
         _said.add(variable)
         name = variable.removeprefix(PREFIX).lower()
-        _teller.logger.warning(
-            "the environment variable %s has no effect: %s", variable, _known(name)
-        )
+        _log.warning("the environment variable %s has no effect: %s", variable, _known(name))

@@ -13,6 +13,7 @@ pub mod known;
 pub mod lengths;
 pub mod library;
 mod maker;
+pub mod pages;
 mod path;
 pub mod patterns;
 mod remedy;
@@ -21,6 +22,7 @@ pub mod segments;
 mod signature;
 pub mod source;
 pub mod verdict;
+pub mod verdicts;
 
 pub use branches::Branches;
 pub use case::Case;

@@ -22,6 +22,7 @@ const WORLD_SIZE: [&str; 4] = [
     pyo3::pyclass(frozen, get_all, eq, hash, new = "from_fields", module = "cyclescope")
 )]
 pub struct Rank {
+    /// Its number in the job, from 0.
     pub rank: u32,
     /// Its number on its machine, if that is known.
     pub local_rank: Option<u32>,

@@ -397,3 +397,55 @@ def test_processes_that_the_program_spawns_find_it(command: Command, tmp_path: P
     )
     done = command("run", "--devices=any", "leaky.py")
     assert (done.returncode, done.stdout) == (0, "[2, 4]\n"), done.stderr
+
+
+CALLS = """
+import cyclescope, sys
+watch = cyclescope.warn_tensor_cycles({arguments})
+Node()
+with cyclescope.warn_tensor_cycles({arguments}):
+    Node(2)
+watch.stop()
+class Late(Node): pass
+Late()
+"""
+
+
+@pytest.mark.parametrize("arguments", ["", "devices='any'", "report_dir='own'", "min_bytes=0"])
+def test_a_program_that_warns_itself_is_told_each_leak_once(
+    command: Command, tmp_path: Path, arguments: str
+) -> None:
+    program(tmp_path, LEAKY + CALLS.format(arguments=arguments))
+    done = command("run", "--devices=any", "-o", "r.json", "leaky.py")
+    assert done.returncode == 0, done.stderr
+    words = " ".join(done.stderr.split())
+    assert words.count("by the cycle Node.me → Node.") == 1
+    assert words.count("by the cycle Late.me → Late.") == 1
+    assert done.stderr.count("2 leaks, seen ") == 1
+    assert "no CUDA driver" not in done.stderr
+    found = CycleReport.from_json((tmp_path / "r.json").read_text(encoding="utf-8")).leaks
+    assert [leak.count for leak in found] == [3, 1]
+    assert ("called again" in done.stderr) is ("own" in arguments)
+
+
+def test_the_command_line_comes_first(command: Command, tmp_path: Path) -> None:
+    asks = "devices='cuda', report_dir='own', ignore=['closure-captures-owner'], min_bytes=0"
+    closure = "class Other(Node):\n    def __init__(self):\n        super().__init__()\n"
+    closure += "        self.me = lambda: self\nOther()\n"
+    program(tmp_path, LEAKY + CALLS.format(arguments=asks) + closure)
+    options = ("--devices=any", "--report-dir=given", "--fail-on-leak")
+    done = command("run", *options, "leaky.py", CYCLESCOPE_MIN_BYTES="")
+    assert done.returncode == 1
+    words = " ".join(done.stderr.split())
+    assert "`cyclescope run` gives --devices and --report-dir, which apply" in words
+    assert words.count("by the cycle Node.me → Node.") == 1
+    assert list((tmp_path / "given").glob("*.html"))
+    assert not (tmp_path / "own").exists()
+    program(
+        tmp_path,
+        LEAKY + "import cyclescope\n" + "cyclescope.warn_tensor_cycles("
+        "ignore=['refers-to-itself'])\nclass Other(Node): pass\nOther()\n",
+    )
+    done = command("run", "--devices=any", "-o", "r.json", "leaky.py")
+    found = CycleReport.from_json((tmp_path / "r.json").read_text(encoding="utf-8")).leaks
+    assert found == []

@@ -16,6 +16,7 @@ from cyclescope._cli.program import Program, ProgramError
 from cyclescope._live.automatic import AutomaticSteps
 from cyclescope._off import OFF, VARIABLE
 from cyclescope._settings import settings
+from cyclescope._warner import Warner
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
@@ -100,6 +101,13 @@ def _min_bytes(parsed: argparse.Namespace) -> int | None:
     return given
 
 
+def _given(parsed: argparse.Namespace) -> list[str]:
+    """The arguments of the watch that the command line gives, and the program cannot change."""
+    names = ["devices", "report_dir", "record_history"]
+    given = [name for name in names if getattr(parsed, name) is not None]
+    return given if _min_bytes(parsed) is None else [*given, "min_bytes"]
+
+
 def run(parsed: argparse.Namespace) -> int:
     """Run the program in this process, as Python would, and watch it until it ends."""
     for output in parsed.output:
@@ -124,6 +132,8 @@ def run(parsed: argparse.Namespace) -> int:
             redact=parsed.redact,
             min_bytes=_min_bytes(parsed),
         )
+        if isinstance(watch, Warner):
+            watch.belong_to_command(_given(parsed))
         oom = cyclescope.on_oom(parsed.report_dir) if parsed.oom else None
         growth = _growth(parsed) if parsed.growth else None
     except (ValueError, OSError) as error:

@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from cyclescope import _native, _ranks, _teller
+from cyclescope import _fields, _log, _native, _ranks
 from cyclescope._files import write_whole
 from cyclescope._live import reading
 from cyclescope._live.allocator import line_of_block
@@ -153,13 +153,14 @@ class LeakMonitor:
             told, cleared = self._seen.sample(self._steps, self.every, in_use, _line_of)
             news += _told(told)
             for growth in cleared:
-                _teller.logger.warning(
+                _log.warning(
                     "step %d: %s has released most of what was reported at step %d",
                     *(self._steps, growth.owner, growth.step),
+                    fields=_fields.of_growth(growth, "growth-withdrawn"),
                 )
         except Exception as error:
             self._running = False
-            _teller.logger.error("cyclescope: watch_growth stopped: %s", shown_error(error))
+            _log.error("cyclescope: watch_growth stopped: %s", shown_error(error))
         self._pace(started)
         return news
 
@@ -250,7 +251,7 @@ class LeakMonitor:
 
 def _told(news: list[Growth]) -> list[Growth]:
     for growth in news:
-        _teller.logger.warning("%s", growth)
+        _log.warning("%s", growth, fields=_fields.of_growth(growth, "growth"))
     return news
 
 

@@ -13,7 +13,7 @@ import threading
 import time
 from dataclasses import dataclass
 
-from cyclescope import _native, _teller, _watch
+from cyclescope import _log, _native, _warner
 from cyclescope._live import reading
 from cyclescope._live.imports import Waiting
 from cyclescope._live.reading import Torch
@@ -90,7 +90,7 @@ class PressureRelief:
         if self in _handles:
             _handles.remove(self)
         if self.collections:
-            _teller.logger.info(
+            _log.info(
                 "%d collections under memory pressure freed %.1f MiB in %.2f s",
                 len(self.collections),
                 self.bytes_freed / MIB,
@@ -108,9 +108,7 @@ class PressureRelief:
 
     def _begin(self, torch: Torch) -> None:
         if not reading.has_cuda(torch):
-            _teller.logger.warning(
-                "collect_on_pressure has no effect: this PyTorch is built without CUDA"
-            )
+            _log.warning("collect_on_pressure has no effect: this PyTorch is built without CUDA")
             return
         threading.Thread(
             target=self._watch, args=(torch,), name="cyclescope-pressure", daemon=True
@@ -122,7 +120,7 @@ class PressureRelief:
                 self._look(torch)
             except Exception as error:
                 reason = shown_error(error)
-                _teller.logger.error("cyclescope: collect_on_pressure stopped: %s", reason)
+                _log.error("cyclescope: collect_on_pressure stopped: %s", reason)
                 return
 
     def _look(self, torch: Torch) -> None:
@@ -141,7 +139,7 @@ class PressureRelief:
             if not self._stopped.is_set() and torch is not None:
                 self._collect(torch)
         except Exception as error:
-            _teller.logger.error(
+            _log.error(
                 "cyclescope: a collection under memory pressure failed: %s", shown_error(error)
             )
         finally:
@@ -168,7 +166,7 @@ class PressureRelief:
         self._next = time.monotonic() + max(self._rest, REST_FACTOR * seconds)
         self.collections.append(Relief(time.time(), device, before, freed, seconds))
         del self.collections[:-MAX_KEPT]
-        _teller.logger.info(
+        _log.info(
             "%s was nearly full: a collection freed %.1f of %.1f MiB in %.0f ms",
             device,
             freed / MIB,
@@ -229,7 +227,7 @@ def _total(torch: Torch, ordinal: int) -> float:
 
 
 def _known_cycles() -> bool:
-    watch = _watch.running_warner()
+    watch = _warner.running_warner()
     return watch is not None and any(leak.bytes for leak in watch.leaks)
 
 
