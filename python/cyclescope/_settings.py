@@ -257,11 +257,41 @@ def check_min_bytes(value: object) -> int:
     return _min_bytes(value)
 
 
-def _known(name: str) -> str:
-    from difflib import get_close_matches
+def check_number(name: str, value: object, *, at_most: float | None = None) -> float:
+    """Validate a positive number.
 
-    near = get_close_matches(name, _READERS, n=1)
-    return f"did you mean {near[0]!r}?" if near else f"the settings are {', '.join(_READERS)}"
+    Raises:
+        TypeError: If it is not a number.
+        ValueError: If it is not positive, or too large.
+    """
+    limit = "a positive number" if at_most is None else f"more than 0 and at most {at_most:g}"
+    if isinstance(value, (bool, str, bytes)) or not hasattr(value, "__float__"):
+        raise TypeError(f"{name} must be {limit}, not {value!r}{_as_number(value)}")
+    number = float(value)  # type: ignore[arg-type]
+    if not 0 < number <= (float("inf") if at_most is None else at_most):
+        percent = f"; did you mean {number / 100:g}?" if at_most == 1 and 1 < number <= 100 else ""
+        raise ValueError(f"{name} must be {limit}, not {value!r}{percent}")
+    return number
+
+
+def _as_number(value: object) -> str:
+    try:
+        return f"; did you mean {float(value):g}?" if isinstance(value, str) else ""
+    except ValueError:
+        return ""
+
+
+def _known(name: str, shown: Callable[[str], str] = str) -> str:
+    from cyclescope._suggest import nearest
+
+    near = nearest(name, _READERS)
+    if near is not None:
+        return f"did you mean {shown(near)!r}?"
+    return f"the settings are {', '.join(map(shown, _READERS))}"
+
+
+def _variable(name: str) -> str:
+    return f"{PREFIX}{name.upper()}"
 
 
 _said: set[str] = set()
@@ -272,4 +302,5 @@ def _say_unknown_variable(variable: str) -> None:
     if not _off.OFF and variable not in _said:
         _said.add(variable)
         name = variable.removeprefix(PREFIX).lower()
-        _log.warning("the environment variable %s has no effect: %s", variable, _known(name))
+        sentence = _known(name, _variable)
+        _log.warning("the environment variable %s has no effect: %s", variable, sentence)

@@ -233,9 +233,9 @@ impl CycleReport {
     /// The leak trace, with lines of at most 100 characters.
     ///
     /// Args:
-    ///     color: True for terminal colours, False for plain text. With None, colours are used if
-    ///         ``sys.stdout`` is the original stream and a terminal, ``NO_COLOR`` is unset or
-    ///         empty, and ``TERM`` is set and not ``dumb``.
+    ///     color: True for terminal colours, False for plain text. With None, ``NO_COLOR`` and
+    ///         ``FORCE_COLOR`` decide, or else colours are used if ``sys.stdout`` is the original
+    ///         stream and a terminal, and ``TERM`` is set and not ``dumb``.
     #[pyo3(signature = (color=None))]
     fn to_text(&self, py: Python<'_>, color: Option<bool>) -> String {
         let color = color.unwrap_or_else(|| stdout_shows_color(py));

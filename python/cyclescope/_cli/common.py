@@ -115,9 +115,10 @@ def merged(
 
 
 def shows_color() -> bool:
-    """True if standard output is a terminal and the user has not disabled colours."""
-    refused = os.environ.get("NO_COLOR") or os.environ.get("TERM", "dumb") == "dumb"
-    return not refused and sys.stdout.isatty()
+    """True if standard output is a terminal, unless ``NO_COLOR`` or ``FORCE_COLOR`` is set."""
+    if os.environ.get("NO_COLOR") or os.environ.get("FORCE_COLOR"):
+        return not os.environ.get("NO_COLOR")
+    return os.environ.get("TERM", "dumb") != "dumb" and sys.stdout.isatty()
 
 
 def colored(text: str, code: str) -> str:

@@ -15,7 +15,7 @@ from cyclescope._live.redaction import shown_error
 from cyclescope._native import Growth as Growth
 from cyclescope._off import NOTE, OFF
 from cyclescope._selection import Devices, StrPath
-from cyclescope._settings import check_every, settings
+from cyclescope._settings import check_every, check_min_bytes, check_number, settings
 
 MAX_SHARE = 0.02
 """The part of the program's time that samples may take."""
@@ -92,7 +92,8 @@ class LeakMonitor:
         self.every = configured.growth_every if every is None else check_every(every)
         """Number of steps between samples."""
         self._asked = self.every
-        self._max_share = max_share
+        self._max_share = check_number("max_share", max_share)
+        check_min_bytes(min_bytes)
         self._seen = _native.GrowthWatch(configured.devices_or(devices, "cuda"), min_bytes)
         self._steps = 0
         self._next = self.every

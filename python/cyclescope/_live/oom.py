@@ -23,7 +23,7 @@ from cyclescope._live.redaction import shown_error
 from cyclescope._native import PostMortem as PostMortem
 from cyclescope._off import OFF
 from cyclescope._selection import StrPath
-from cyclescope._settings import settings
+from cyclescope._settings import check_number, settings
 
 SECONDS = 10.0
 """How long a post-mortem may take; the parts that do not fit are listed as not examined."""
@@ -158,11 +158,11 @@ def on_oom(
             contains folder names.
 
     Raises:
+        TypeError: If ``seconds`` is not a number.
         ValueError: If ``seconds`` is not positive, or a setting is invalid.
         OSError: If ``report_dir`` is not writable.
     """
-    if not seconds > 0:
-        raise ValueError(f"seconds must be a positive number, not {seconds!r}")
+    check_number("seconds", seconds)
     configured = settings()
     if redact:
         _native.redact()

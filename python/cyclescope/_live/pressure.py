@@ -19,6 +19,7 @@ from cyclescope._live.imports import Waiting
 from cyclescope._live.reading import Torch
 from cyclescope._live.redaction import shown_error
 from cyclescope._off import OFF
+from cyclescope._settings import check_number
 
 INTERVAL = 0.1
 """Seconds between two reads of the allocator's counters."""
@@ -191,11 +192,10 @@ def collect_on_pressure(fraction: float = 0.9) -> PressureRelief:
         fraction: Allocated fraction of a device, relative to what this process may use.
 
     Raises:
+        TypeError: If ``fraction`` is not a number.
         ValueError: If ``fraction`` is not more than 0 and at most 1.
     """
-    if isinstance(fraction, bool) or not 0 < fraction <= 1:
-        raise ValueError(f"fraction must be more than 0 and at most 1, not {fraction!r}")
-    return PressureRelief(fraction)
+    return PressureRelief(check_number("fraction", fraction, at_most=1))
 
 
 _handles: list[PressureRelief] = []
