@@ -358,9 +358,9 @@ class CycleReport:
         """The leak trace, with lines of at most 100 characters.
 
         Args:
-            color: True for terminal colours, False for plain text. With None, colours are used if
-                ``sys.stdout`` is the original stream and a terminal, ``NO_COLOR`` is unset or
-                empty, and ``TERM`` is set and not ``dumb``.
+            color: True for terminal colours, False for plain text. With None, ``NO_COLOR`` and
+                ``FORCE_COLOR`` decide, or else colours are used if ``sys.stdout`` is the original
+                stream and a terminal, and ``TERM`` is set and not ``dumb``.
         """
     def _repr_html_(self) -> str: ...
     @staticmethod

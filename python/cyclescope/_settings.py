@@ -267,7 +267,7 @@ def check_number(name: str, value: object, *, at_most: float | None = None) -> f
     limit = "a positive number" if at_most is None else f"more than 0 and at most {at_most:g}"
     if isinstance(value, (bool, str, bytes)) or not hasattr(value, "__float__"):
         raise TypeError(f"{name} must be {limit}, not {value!r}{_as_number(value)}")
-    number = float(value)  # type: ignore[arg-type]
+    number = float(value)
     if not 0 < number <= (float("inf") if at_most is None else at_most):
         percent = f"; did you mean {number / 100:g}?" if at_most == 1 and 1 < number <= 100 else ""
         raise ValueError(f"{name} must be {limit}, not {value!r}{percent}")
