@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -134,7 +134,7 @@ def _from_pyproject(folder: str) -> _Found:
         name = key.replace("-", "_")
         origin = f"[tool.cyclescope] of {file}"
         if name not in _READERS:
-            raise ValueError(f"{origin}: unknown setting {key!r}; {_known(name)}")
+            raise ValueError(f"{origin}: unknown setting {key!r}; {_known(name, _READERS)}")
         setting = _read(name, value, f"{key} in {origin}")
         found[name] = (file.parent / setting if name == "report_dir" else setting, origin)
     return found
@@ -261,12 +261,11 @@ def check_number(name: str, value: object, *, at_most: float | None = None) -> f
     """Validate a positive number.
 
     Raises:
-        TypeError: If it is not a number.
-        ValueError: If it is not positive, or too large.
+        ValueError: If it is not a number, not positive, or too large.
     """
     limit = "a positive number" if at_most is None else f"more than 0 and at most {at_most:g}"
     if isinstance(value, (bool, str, bytes)) or not hasattr(value, "__float__"):
-        raise TypeError(f"{name} must be {limit}, not {value!r}{_as_number(value)}")
+        raise ValueError(f"{name} must be {limit}, not {value!r}{_as_number(value)}")
     number = float(value)
     if not 0 < number <= (float("inf") if at_most is None else at_most):
         percent = f"; did you mean {number / 100:g}?" if at_most == 1 and 1 < number <= 100 else ""
@@ -281,17 +280,13 @@ def _as_number(value: object) -> str:
         return ""
 
 
-def _known(name: str, shown: Callable[[str], str] = str) -> str:
+def _known(name: str, names: Collection[str], prefix: str = "") -> str:
     from cyclescope._suggest import nearest
 
-    near = nearest(name, _READERS)
+    near = nearest(name, names)
     if near is not None:
-        return f"did you mean {shown(near)!r}?"
-    return f"the settings are {', '.join(map(shown, _READERS))}"
-
-
-def _variable(name: str) -> str:
-    return f"{PREFIX}{name.upper()}"
+        return f"did you mean {prefix + near!r}?"
+    return f"the settings are {', '.join(prefix + each for each in names)}"
 
 
 _said: set[str] = set()
@@ -301,6 +296,6 @@ def _say_unknown_variable(variable: str) -> None:
     # A later version may know the variable, so it is not an error.
     if not _off.OFF and variable not in _said:
         _said.add(variable)
-        name = variable.removeprefix(PREFIX).lower()
-        sentence = _known(name, _variable)
+        names = [each.removeprefix(PREFIX) for each in (*_VARIABLES, _off.VARIABLE)]
+        sentence = _known(variable.removeprefix(PREFIX), names, PREFIX)
         _log.warning("the environment variable %s has no effect: %s", variable, sentence)

@@ -147,7 +147,8 @@ import __main__
 class Thing: pass
 assert pickle.loads(pickle.dumps(Thing())).__class__ is Thing
 print(__name__, Path(__file__).name, __main__.__dict__ is globals(), sys.argv[1:])
-print("__cached__" in globals(), os.path.basename(sys.path[0]), None if __spec__ is None else __spec__.name, __package__)
+print(os.path.basename(sys.path[0]), None if __spec__ is None else __spec__.name, __package__)
+print("__cached__" in globals())
 """
 
 

@@ -158,8 +158,7 @@ def on_oom(
             contains folder names.
 
     Raises:
-        TypeError: If ``seconds`` is not a number.
-        ValueError: If ``seconds`` is not positive, or a setting is invalid.
+        ValueError: If ``seconds`` is not a positive number, or a setting is invalid.
         OSError: If ``report_dir`` is not writable.
     """
     check_number("seconds", seconds)

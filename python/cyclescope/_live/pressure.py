@@ -192,8 +192,7 @@ def collect_on_pressure(fraction: float = 0.9) -> PressureRelief:
         fraction: Allocated fraction of a device, relative to what this process may use.
 
     Raises:
-        TypeError: If ``fraction`` is not a number.
-        ValueError: If ``fraction`` is not more than 0 and at most 1.
+        ValueError: If ``fraction`` is not a number of more than 0 and at most 1.
     """
     return PressureRelief(check_number("fraction", fraction, at_most=1))
 
