@@ -7,6 +7,7 @@ import json
 import logging
 import logging.handlers
 import pickle
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -213,6 +214,51 @@ def test_the_record_of_a_leak_carries_its_facts(
     assert json.loads(JsonFormatter().format(again)) == line
 
 
+def documented(head: str, event: str | None = None) -> set[str]:
+    """The fields that the documentation names in a table: in its first column, or of an event."""
+    text = (Path(__file__).parents[2] / "docs" / "logging.md").read_text(encoding="utf-8")
+    _, _, table = text.partition(f"\n| {head} |")
+    rows = [line.split(" | ") for line in table.partition("\n\n")[0].splitlines()[2:]]
+    column = [row[0] if event is None else row[1] for row in rows if event in (None, row[0][3:-1])]
+    return {name for cell in column for name in re.findall(r"`(\w+)`", cell)}
+
+
+def test_fields_of_growth_are_as_documented() -> None:
+    stub = Path(cyclescope.__path__[0], "_native.pyi").read_text(encoding="utf-8")
+    fields = set(
+        re.findall(r"def (\w+)\(self\)", stub.split("class Growth:")[1].split("@final")[0])
+    )
+    assert documented("`event`", "growth`, `growth-withdrawn") == fields - {"as_dict", "__hash__"}
+
+
+def test_redacted_fields_have_no_folder_and_no_key(tmp_path: Path) -> None:
+    folder = tmp_path / "secret_folder"
+    folder.mkdir()
+    (folder / "program.py").write_text(
+        f"""
+import gc, json, logging, numpy, cyclescope
+{SOURCE}
+class Lines(logging.Handler):
+    def emit(self, record):
+        print(json.dumps(record.cyclescope), flush=True)
+logging.getLogger("cyclescope").addHandler(Lines())
+cyclescope.warn_tensor_cycles(devices="cpu", redact=True, min_bytes=0)
+node = Node()
+node.me = {{"secret key": node}}
+node.array = {{"secret key": node.array}}
+del node
+gc.collect()
+""",
+        encoding="utf-8",
+    )
+    done = subprocess.run(
+        [sys.executable, folder / "program.py"], capture_output=True, text=True, check=True
+    )
+    facts = json.loads(done.stdout.splitlines()[0])
+    assert facts["file"] == "program.py"
+    assert "secret" not in done.stdout.replace(str(facts["page"]), "")
+
+
 def test_the_summary_has_its_own(tmp_path: Path) -> None:
     source = f"""
 import atexit, gc, json, logging, numpy, sys, cyclescope
@@ -228,6 +274,8 @@ for _ in range(3):
 """
     first, summary = map(json.loads, run(source).stdout.splitlines())
     assert (first["event"], summary["event"]) == ("leak", "summary")
+    assert documented("field of `leak`") == first.keys() - {"event"}
     (leak,) = summary["leaks"]
+    assert documented("`event`", "summary") == {"leaks", *leak}
     assert leak["signature"] == first["signature"]
     assert (leak["count"], leak["bytes"], leak["largest"]) == (3, 3 * 2**20, 2**20)
