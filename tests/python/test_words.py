@@ -56,8 +56,8 @@ def test_a_misspelt_name_of_the_module() -> None:
     assert not hasattr(cyclescope, "_repr_html_")
 
 
-@pytest.fixture(scope="module")
-def report() -> CycleReport:
+@pytest.fixture
+def report(collector_paused: None) -> CycleReport:
     Node()
     return cyclescope.find_tensor_cycles(devices="cpu")
 
