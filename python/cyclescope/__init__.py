@@ -45,6 +45,9 @@ else:
             if name == "__all__" or name in _public.__all__:
                 globals()[name] = value = getattr(_public, name)
                 return value
+            from cyclescope import _suggest
+
+            raise _suggest.no_name(__name__, name, _public.__all__)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
     def __dir__():

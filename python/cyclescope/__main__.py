@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from typing import NoReturn
 
 COMMANDS = {
     "run": "run a program and report its leaks",
@@ -14,10 +15,21 @@ COMMANDS = {
     "merge": "merge the reports of several processes, with one column per rank",
     "diff": "compare two reports: new, grown and gone leaks",
     "fix": "print the patch that removes a reference cycle, where it is certain",
-    "explain": "explain a leak pattern, or list all patterns",
+    "explain": "explain a leak pattern, a kind of growth or an out-of-memory verdict",
     "demo": "run a small program that leaks",
     "doctor": "check this installation: versions, driver, devices, settings",
+    "completion": "print the completion script of a shell",
 }
+
+EXAMPLES = """\
+examples:
+  cyclescope run train.py --epochs 3
+  cyclescope run --report-dir leaks -m package.module
+  cyclescope report leaks/*.json -o page.html
+  cyclescope explain closure-captures-owner
+
+Run `cyclescope COMMAND --help` for the options of a command.
+"""
 
 INTERRUPTED = 130
 """The exit status that shells use for a command ended by Ctrl-C."""
@@ -45,21 +57,18 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(
-        prog="cyclescope",
-        description="Finds the reference cycles that hold GPU memory in Python programs.",
-        epilog="Run `cyclescope COMMAND --help` for the options of a command.",
-    )
-    parser.add_argument("--version", action="store_true", help="show the version and exit")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command")
-    for name, summary in COMMANDS.items():
-        command = commands.add_parser(name, help=summary, description=f"{_sentence(summary)}.")
-        # Import only the command that was asked for.
-        if name in arguments[:1]:
-            module = import_module(f"cyclescope._cli.{name}")
-            module.prepare_parser(command)
-            command.set_defaults(run=module.run, parser=command)
-    parsed = parser.parse_args(arguments)
+    first = next((each for each in arguments if not each.startswith("-")), None)
+    if first == "help":
+        # As with other programs of many commands: `help`, `help COMMAND`.
+        arguments = [*arguments[arguments.index("help") + 1 :][:1], "--help"]
+        first = arguments[0]
+    # Import only the command that was asked for.
+    parser = make_parser([first] if first in COMMANDS else [])
+    if first is not None and first not in COMMANDS and not first.startswith("-"):
+        parser.error(_no_command(first))
+    parsed, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        _refuse(getattr(parsed, "parser", parser), unknown)
     if parsed.version:
         from cyclescope._cli.common import version
 
@@ -69,6 +78,47 @@ def _run(arguments: list[str]) -> int:
         parser.error(f"a command is required: {', '.join(COMMANDS)}")
     status: int = parsed.run(parsed)
     return status
+
+
+def make_parser(prepared: Sequence[str]) -> argparse.ArgumentParser:
+    """The parser of the command line, with the options of some commands."""
+    parser = argparse.ArgumentParser(
+        prog="cyclescope",
+        description="Finds the reference cycles that hold GPU memory in Python programs.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("-V", "--version", action="store_true", help="show the version and exit")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command")
+    for name, summary in COMMANDS.items():
+        command = commands.add_parser(name, help=summary, description=f"{_sentence(summary)}.")
+        if name in prepared:
+            module = import_module(f"cyclescope._cli.{name}")
+            module.prepare_parser(command)
+            command.set_defaults(run=module.run, parser=command)
+    return parser
+
+
+def _no_command(name: str) -> str:
+    from cyclescope._suggest import nearest
+
+    if name.endswith((".py", ".ipynb")):
+        return f"no command {name!r}; to run a program: cyclescope run {name}"
+    near = nearest(name, COMMANDS)
+    if near is not None:
+        return f"no command {name!r}; did you mean {near!r}?"
+    return f"no command {name!r}; the commands are {', '.join(COMMANDS)}"
+
+
+def _refuse(parser: argparse.ArgumentParser, unknown: list[str]) -> NoReturn:
+    from cyclescope._suggest import did_you_mean
+
+    wrong = next((each for each in unknown if each.startswith("-")), unknown[0])
+    if not wrong.startswith("-"):
+        parser.error(f"unexpected argument: {wrong}")
+    option = wrong.partition("=")[0]
+    known = [each for each in parser._option_string_actions if each.startswith("--")]
+    parser.error(f"unknown option {option}{did_you_mean(option, known)}")
 
 
 def _sentence(text: str) -> str:

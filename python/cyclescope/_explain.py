@@ -1,44 +1,52 @@
-"""The pages that explain leak patterns."""
+"""The pages that explain what reports name: leak patterns, growth and out-of-memory verdicts."""
 
 from __future__ import annotations
 
 from cyclescope import _native
 
 
-def explain(pattern: str) -> str:
-    """The page about a leak pattern: why it leaks, an example, and what to use instead.
+def explain(name: str) -> str:
+    """The page about a pattern or verdict: why it happens, an example, and what to use instead.
 
     Args:
-        pattern: Name of the pattern, such as ``closure-captures-owner``; see :attr:`Leak.pattern`.
+        name: Name of a leak pattern, such as ``closure-captures-owner`` (:attr:`Leak.pattern`), of
+            growth, such as ``kept-with-graph`` (:attr:`Growth.pattern`), or the verdict of a
+            post-mortem, such as ``fragmentation``.
 
     Raises:
-        ValueError: If there is no such pattern. The message suggests similar names.
+        ValueError: If there is no such page. The message suggests a similar name.
     """
-    pages = dict(_native.patterns())
+    pages = _pages()
     try:
-        return pages[pattern]
+        return pages[name]
     except KeyError:
-        raise ValueError(_unknown(pattern, list(pages))) from None
+        raise ValueError(_unknown(name, list(pages))) from None
 
 
 def overview() -> str:
-    """One line per pattern: its name and the heading of its page."""
-    pages = _native.patterns()
-    width = max(len(name) for name, _ in pages)
-    return "".join(f"{name:{width}}  {_heading(page)}\n" for name, page in pages)
+    """One line per page, in groups: its name and its heading."""
+    width = max(len(name) for name in _pages())
+    groups = []
+    for about, pages in _native.explanations():
+        lines = [f"  {name:{width}}  {_heading(page)}" for name, page in pages]
+        groups.append("\n".join([f"{about}:", *lines]))
+    return "\n\n".join(groups) + "\n"
+
+
+def _pages() -> dict[str, str]:
+    return {name: page for _, pages in _native.explanations() for name, page in pages}
 
 
 def _heading(page: str) -> str:
-    return page.partition("\n")[0].removeprefix("# ")
+    return page.partition("\n")[0].removeprefix("# ").removeprefix("Out of memory: ")
 
 
-def _unknown(pattern: str, names: list[str]) -> str:
+def _unknown(name: str, names: list[str]) -> str:
     # Imported here because only a mistyped name needs it.
     from difflib import get_close_matches
 
-    near = get_close_matches(pattern, names, cutoff=0.5)
-    near += [name for name in names if pattern and pattern in name and name not in near]
-    advice = (
-        f"did you mean {' or '.join(near)}?" if near else f"the patterns are {', '.join(names)}"
-    )
-    return f"unknown pattern {pattern!r}: {advice}"
+    near = get_close_matches(name.lower().replace("_", "-"), names, cutoff=0.5)
+    near += [other for other in names if name and name in other and other not in near]
+    if near:
+        return f"unknown name {name!r}: did you mean {' or '.join(near)}?"
+    return f"unknown name {name!r}: `cyclescope explain` lists all"

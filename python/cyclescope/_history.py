@@ -12,7 +12,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from cyclescope import _native, _teller
+from cyclescope import _log, _native
 from cyclescope._off import OFF
 
 MAX_ENTRIES = 100_000
@@ -191,7 +191,7 @@ def _snapshot() -> dict[str, Any] | None:
 def _say(sentence: str) -> None:
     if sentence not in _said:
         _said.add(sentence)
-        _teller.logger.warning("%s", sentence)
+        _log.warning("%s", sentence)
 
 
 def _after_fork_in_child() -> None:

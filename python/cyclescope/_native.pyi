@@ -40,6 +40,7 @@ __all__ = [
     "Step",
     "__version__",
     "call_in_main_thread",
+    "change_watch",
     "check_devices",
     "close",
     "cuda_driver_present",
@@ -47,13 +48,16 @@ __all__ = [
     "device_memory",
     "drop_deliveries",
     "empty_report",
+    "explanations",
     "find",
     "fix",
     "flush",
     "framed",
     "heap",
+    "ignored",
     "is_backward_running",
     "is_distributed",
+    "known_leaks",
     "look",
     "memory_in_use",
     "merge",
@@ -284,15 +288,20 @@ class PostMortem:
         """``cycles``, ``kept-graphs``, ``fragmentation``, ``growth``, ``elsewhere``,
         ``batch-too-big``, or ``unclear``."""
     @property
-    def headline(self) -> str: ...
+    def headline(self) -> str:
+        """Why memory ran out, as far as it is proven, in one line."""
     @property
-    def advice(self) -> str: ...
+    def advice(self) -> str:
+        """What to change."""
     @property
-    def time(self) -> float: ...
+    def time(self) -> float:
+        """Time of the error, in seconds since 1970."""
     @property
-    def device(self) -> str: ...
+    def device(self) -> str:
+        """The device, such as ``cuda:0``."""
     @property
-    def numbers(self) -> Numbers | None: ...
+    def numbers(self) -> Numbers | None:
+        """The state of the device's memory; None if it could not be read."""
     @property
     def requested_at(self) -> list[str]:
         """The Python stack of the request, innermost first."""
@@ -406,9 +415,9 @@ class CycleReport:
         """The leak trace, with lines of at most 100 characters.
 
         Args:
-            color: True for terminal colours, False for plain text. With None, colours are used if
-                ``sys.stdout`` is the original stream and a terminal, ``NO_COLOR`` is unset or
-                empty, and ``TERM`` is set and not ``dumb``.
+            color: True for terminal colours, False for plain text. With None, ``NO_COLOR`` and
+                ``FORCE_COLOR`` decide, or else colours are used if ``sys.stdout`` is the original
+                stream and a terminal, and ``TERM`` is set and not ``dumb``.
         """
     def _repr_html_(self) -> str: ...
     @staticmethod
@@ -469,6 +478,9 @@ class Leak:
     def cuts(self) -> list[Cut]:
         """The references to remove, best first; see :attr:`also_held_by`."""
     @property
+    def command(self) -> str | None:
+        """The command that prints the patch or, where none is certain, explains the pattern."""
+    @property
     def advice(self) -> str:
         """What to change, as text."""
     @property
@@ -505,14 +517,16 @@ class Shared:
     def others(self) -> list[str]:
         """The signatures of the others."""
     @property
-    def bytes(self) -> int: ...
+    def bytes(self) -> int:
+        """Bytes that the leak and all of them hold."""
 
 @final
 class LeakTally:
     """What a watch has seen of one leak so far."""
 
     @property
-    def signature(self) -> str: ...
+    def signature(self) -> str:
+        """The signature of the leak; see :attr:`Leak.signature`."""
     @property
     def summary(self) -> str:
         """The cycle in one line."""
@@ -546,7 +560,8 @@ class Rank:
 
     def __new__(cls, rank: int, local_rank: int | None, world_size: int | None) -> Rank: ...
     @property
-    def rank(self) -> int: ...
+    def rank(self) -> int:
+        """Its number in the job, from 0."""
     @property
     def local_rank(self) -> int | None:
         """Its number on its machine, if that is known."""
@@ -660,7 +675,8 @@ class Step:
     def node(self) -> int | None:
         """Index of the object among ``graph.nodes`` of the JSON; None in a path."""
     @property
-    def type_name(self) -> str: ...
+    def type_name(self) -> str:
+        """Type of the object, with its module unless that is ``builtins``."""
     @property
     def label(self) -> str:
         """Readable name of the object."""
@@ -697,9 +713,11 @@ class Buffer:
     def device(self) -> str:
         """The device, such as ``cuda:0``."""
     @property
-    def dtype(self) -> str | None: ...
+    def dtype(self) -> str | None:
+        """Element type, such as ``float32``; None for raw storage."""
     @property
-    def shape(self) -> tuple[int, ...] | None: ...
+    def shape(self) -> tuple[int, ...] | None:
+        """Extent of each dimension; None for raw storage."""
     @property
     def confirmed(self) -> bool:
         """True if the CUDA driver confirmed that ``pointer`` is device memory."""
@@ -832,9 +850,11 @@ class HeapBuffer:
     def device(self) -> str:
         """The device, such as ``cuda:0``."""
     @property
-    def dtype(self) -> str | None: ...
+    def dtype(self) -> str | None:
+        """Element type, such as ``float32``; None for raw storage."""
     @property
-    def shape(self) -> tuple[int, ...] | None: ...
+    def shape(self) -> tuple[int, ...] | None:
+        """Extent of each dimension; None for raw storage."""
     @property
     def pointer(self) -> int:
         """Address of the storage on the device."""
@@ -877,28 +897,35 @@ class HeapTable:
     """Memory by owner, class, module, line or category. ``str()`` returns the table."""
 
     @property
-    def by(self) -> str: ...
+    def by(self) -> str:
+        """How memory is grouped; see :meth:`Heap.top`."""
     @property
-    def rows(self) -> list[HeapRow]: ...
+    def rows(self) -> list[HeapRow]:
+        """The rows, most memory first."""
     @property
     def omitted(self) -> int:
         """Number of rows left out."""
-    def to_text(self) -> str: ...
-    def to_json(self) -> str: ...
+    def to_text(self) -> str:
+        """The same text as ``str()``: the table."""
+    def to_json(self) -> str:
+        """The table as JSON (``schema`` 1)."""
 
 @final
 class HeapRow:
     """One owner, class, module, line or category."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The owner, class, module, line or category."""
     @property
     def count(self) -> int:
         """Number of buffers; for a class, number of its objects that hold any."""
     @property
-    def device_bytes(self) -> int: ...
+    def device_bytes(self) -> int:
+        """Bytes on devices."""
     @property
-    def host_bytes(self) -> int: ...
+    def host_bytes(self) -> int:
+        """Bytes in host memory."""
     @property
     def retained_bytes(self) -> int:
         """Retained size: bytes that would be freed with this owner."""
@@ -921,8 +948,10 @@ class HeapDiff:
         """Owner, change in bytes and change in buffers, most bytes first."""
     def to_html(self) -> str:
         """A self-contained HTML page: each owner's memory before and after."""
-    def to_text(self) -> str: ...
-    def to_json(self) -> str: ...
+    def to_text(self) -> str:
+        """The same text as ``str()``: the owners whose memory changed."""
+    def to_json(self) -> str:
+        """The changes as JSON (``schema`` 1)."""
     def _repr_html_(self) -> str: ...
 
 @final
@@ -1022,6 +1051,15 @@ def start_watch(
     min_host_bytes: int,
     min_device_bytes: int,
 ) -> int: ...
+def change_watch(
+    watch: int,
+    devices: tuple[str, ...],
+    ignore: tuple[str, ...],
+    min_host_bytes: int,
+    min_device_bytes: int,
+    forget: tuple[str, ...],
+) -> None: ...
+def ignored(report: CycleReport, names: list[str]) -> list[str]: ...
 def stop_watch(watch: int) -> list[LeakTally]: ...
 def tallies(watch: int) -> list[LeakTally]: ...
 def total_bytes(tallies: list[LeakTally]) -> int: ...
@@ -1030,6 +1068,8 @@ def flush(seconds: float) -> bool: ...
 def close() -> None: ...
 def drop_deliveries() -> None: ...
 def patterns() -> list[tuple[str, str]]: ...
+def explanations() -> list[tuple[str, list[tuple[str, str]]]]: ...
+def known_leaks() -> list[str]: ...
 def find(devices: list[str], ignore: list[str] = ..., frozen: bool = ...) -> CycleReport: ...
 def fix(file: str | PathLike[str], line: int) -> Patch:
     """The patch for the reference that a line makes; ValueError says why there is none."""

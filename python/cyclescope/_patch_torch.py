@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any
 
-from cyclescope import _watch
+from cyclescope import _warner, _watch
 from cyclescope._native import CycleReport
 from cyclescope._off import OFF
 from cyclescope._selection import Devices, StrPath
@@ -74,7 +74,9 @@ def patch_torch(
 
     def warn_tensor_cycles() -> Callable[[], None]:
         """Warn of cycles that hold tensors. Returns a function that stops the watch."""
-        return _watch.warn_tensor_cycles(devices=devices, report_dir=report_dir, ignore=ignore).stop
+        return _warner.warn_tensor_cycles(
+            devices=devices, report_dir=report_dir, ignore=ignore
+        )._release
 
     def observe_tensor_cycles(callback: Callable[[str], object]) -> Callable[[], None]:
         """Call ``callback`` with an HTML page. Returns a function that stops the watch."""

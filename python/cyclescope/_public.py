@@ -40,11 +40,8 @@ from cyclescope._selection import Devices
 from cyclescope._settings import Settings, settings
 from cyclescope._step import StepCollector, StepReport, step
 from cyclescope._unittest import NoTensorCycles
-from cyclescope._watch import (
-    Watch,
-    observe_tensor_cycles,
-    warn_tensor_cycles,
-)
+from cyclescope._warner import warn_tensor_cycles
+from cyclescope._watch import Watch, observe_tensor_cycles
 
 RetentionStep = Step
 """The steps of a path are those of a cycle."""

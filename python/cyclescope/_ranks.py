@@ -6,7 +6,7 @@ import os
 import sys
 from typing import Any
 
-from cyclescope import _native, _teller
+from cyclescope import _log, _native
 from cyclescope._native import CycleReport
 from cyclescope._off import OFF
 
@@ -59,7 +59,7 @@ def gather(report: CycleReport | None, *, group: Any | None = None) -> CycleRepo
     if not found:
         return None
     merged = _native.merge_processes(found)
-    _teller.logger.warning(
+    _log.warning(
         "reference cycles held tensors on %d of %d ranks:\n%s",
         len(found),
         ranks,

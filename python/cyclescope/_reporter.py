@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from cyclescope import _native, _ranks, _teller
+from cyclescope import _log, _native, _ranks
 from cyclescope._files import write_whole
 from cyclescope._native import CycleReport, LeakTally
 from cyclescope._selection import StrPath
@@ -26,25 +26,34 @@ class Reporter:
     """
 
     def __init__(self, folder: StrPath | None) -> None:
-        self._folder = None if folder is None else Path(folder)
         self._number = 0
-        self._failed = False
         self._pages = 0
         self._report: CycleReport | None = None
-        self._file: Path | None = None
         self._written: list[tuple[Path, CycleReport]] = []
-        if self._folder is not None:
-            try:
-                self._folder.mkdir(parents=True, exist_ok=True)
-                with tempfile.TemporaryFile(dir=self._folder):
-                    pass
-            except OSError as error:
-                raise type(error)(
-                    error.errno,
-                    f"report_dir is not writable ({error.strerror}); "
-                    "pass another folder, or none to use a temporary one",
-                    str(self._folder),
-                ) from None
+        self.move(folder)
+
+    def move(self, folder: StrPath | None) -> None:
+        """Write to this folder from now on.
+
+        Raises:
+            OSError: If the folder is not writable.
+        """
+        path = None if folder is None else Path(folder)
+        if path is not None:
+            _check_writable(path)
+        self._folder = path
+        self._file: Path | None = None
+        self._failed = False
+
+    def forget(self, names: list[str]) -> list[str]:
+        """Leave out the leaks that these names ignore, and return their signatures."""
+        report = self._report
+        if report is None or not names:
+            return []
+        forgotten = _native.ignored(report, names)
+        kept = [leak.signature for leak in report.leaks if leak.signature not in forgotten]
+        self._report = _native.select(report, kept)
+        return forgotten
 
     def write(self, report: CycleReport) -> Path | None:
         """Write the page of a report and return its path.
@@ -63,7 +72,7 @@ class Reporter:
             write_whole(page, report.to_html())
             self._pages += 1
             if self._pages == MAX_PAGES:
-                _teller.logger.warning(
+                _log.warning(
                     "cyclescope has written %d pages to %s, the limit for one watch. "
                     "Further leaks are logged without a page.",
                     MAX_PAGES,
@@ -97,7 +106,7 @@ class Reporter:
                 if page.exists():
                     write_whole(page, complete.to_html())
             except OSError as error:
-                _teller.logger.error("cyclescope could not complete %s: %s", page, error)
+                _log.error("cyclescope could not complete %s: %s", page, error)
                 return
         self._written.clear()
 
@@ -131,9 +140,23 @@ class Reporter:
 
     def _complain(self, error: OSError | MemoryError) -> None:
         if not self._failed:
-            _teller.logger.error(
+            _log.error(
                 "cyclescope could not write a page to %s: %s. Later warnings have no page.",
                 self._folder,
                 str(error) or "out of memory",
             )
         self._failed = True
+
+
+def _check_writable(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise type(error)(
+            error.errno,
+            f"report_dir is not writable ({error.strerror}); "
+            "pass another folder, or none to use a temporary one",
+            str(folder),
+        ) from None

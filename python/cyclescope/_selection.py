@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import functools
 import os
+import re
+import sys
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from cyclescope import _native
+from cyclescope import _log, _native
+from cyclescope._off import OFF
+from cyclescope._suggest import nearest
 
 Devices: TypeAlias = str | Sequence[str]
 """``"cuda"`` (all GPUs), ``"any"`` (host memory too), ``"cuda:0"``, ``"cpu"``, or a list."""
 
 StrPath: TypeAlias = str | os.PathLike[str]
+
+SIGNATURE = re.compile("[0-9a-f]{16}")
+
+ALIKE = 0.8
+"""How alike the name of a leak and one to ignore must be, of 1, to be taken for a mistake."""
 
 
 def ignored_names(ignore: object) -> list[str]:
@@ -21,9 +31,10 @@ def ignored_names(ignore: object) -> list[str]:
         ValueError: If ``ignore`` is not a list of names.
     """
     if not isinstance(ignore, (list, tuple, set, frozenset)):
+        meant = f"; did you mean {[ignore]!r}?" if isinstance(ignore, str) and ignore else ""
         raise ValueError(
             f"ignore must be a list of signatures, patterns or libraries, such as ['torch'], "
-            f"not {ignore!r}"
+            f"not {ignore!r}{meant}"
         )
     for name in ignore:
         if not isinstance(name, str) or not name.strip():
@@ -31,7 +42,34 @@ def ignored_names(ignore: object) -> list[str]:
                 "ignore must list signatures, patterns or libraries, such as 'torch' or "
                 f"'closure-captures-owner', not {name!r}"
             )
+        _say_if_misspelt(name)
     return list(ignore)
+
+
+@functools.cache
+def _say_if_misspelt(name: str) -> None:
+    """Warn once of a name that nothing has, if something has a similar one."""
+    known = {*dict(_native.patterns()), *_native.known_leaks()}
+    modules = {module.partition(".")[0] for module in sys.modules}
+    if OFF or name in known or name in modules or SIGNATURE.fullmatch(name) is not None:
+        return
+    near = nearest(name, [*known, *(each for each in modules if not each.startswith("_"))], ALIKE)
+    # Libraries need not be imported yet, and may be named as the package index does.
+    if near is not None and not _is_installed(name):
+        _log.warning("ignore names %r, which nothing is called; did you mean %r?", name, near)
+
+
+def _is_installed(name: str) -> bool:
+    from importlib.metadata import PackageNotFoundError, distribution
+    from importlib.util import find_spec
+
+    try:
+        if "." not in name and find_spec(name.replace("-", "_")) is not None:
+            return True
+        distribution(name)
+    except (ImportError, ValueError, PackageNotFoundError):
+        return False
+    return True
 
 
 def device_names(devices: object) -> list[str]:

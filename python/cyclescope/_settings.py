@@ -5,12 +5,12 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cyclescope import _native, _off, _teller
+from cyclescope import _log, _native, _off
 from cyclescope._selection import Devices, StrPath, device_names, ignored_names
 
 PREFIX = "CYCLESCOPE_"
@@ -134,7 +134,7 @@ def _from_pyproject(folder: str) -> _Found:
         name = key.replace("-", "_")
         origin = f"[tool.cyclescope] of {file}"
         if name not in _READERS:
-            raise ValueError(f"{origin}: unknown setting {key!r}; {_known(name)}")
+            raise ValueError(f"{origin}: unknown setting {key!r}; {_known(name, _READERS)}")
         setting = _read(name, value, f"{key} in {origin}")
         found[name] = (file.parent / setting if name == "report_dir" else setting, origin)
     return found
@@ -257,11 +257,36 @@ def check_min_bytes(value: object) -> int:
     return _min_bytes(value)
 
 
-def _known(name: str) -> str:
-    from difflib import get_close_matches
+def check_number(name: str, value: object, *, at_most: float | None = None) -> float:
+    """Validate a positive number.
 
-    near = get_close_matches(name, _READERS, n=1)
-    return f"did you mean {near[0]!r}?" if near else f"the settings are {', '.join(_READERS)}"
+    Raises:
+        ValueError: If it is not a number, not positive, or too large.
+    """
+    limit = "a positive number" if at_most is None else f"more than 0 and at most {at_most:g}"
+    if isinstance(value, (bool, str, bytes)) or not hasattr(value, "__float__"):
+        raise ValueError(f"{name} must be {limit}, not {value!r}{_as_number(value)}")
+    number = float(value)
+    if not 0 < number <= (float("inf") if at_most is None else at_most):
+        percent = f"; did you mean {number / 100:g}?" if at_most == 1 and 1 < number <= 100 else ""
+        raise ValueError(f"{name} must be {limit}, not {value!r}{percent}")
+    return number
+
+
+def _as_number(value: object) -> str:
+    try:
+        return f"; did you mean {float(value):g}?" if isinstance(value, str) else ""
+    except ValueError:
+        return ""
+
+
+def _known(name: str, names: Collection[str], prefix: str = "") -> str:
+    from cyclescope._suggest import nearest
+
+    near = nearest(name, names)
+    if near is not None:
+        return f"did you mean {prefix + near!r}?"
+    return f"the settings are {', '.join(prefix + each for each in names)}"
 
 
 _said: set[str] = set()
@@ -271,7 +296,6 @@ def _say_unknown_variable(variable: str) -> None:
     # A later version may know the variable, so it is not an error.
     if not _off.OFF and variable not in _said:
         _said.add(variable)
-        name = variable.removeprefix(PREFIX).lower()
-        _teller.logger.warning(
-            "the environment variable %s has no effect: %s", variable, _known(name)
-        )
+        names = [each.removeprefix(PREFIX) for each in (*_VARIABLES, _off.VARIABLE)]
+        sentence = _known(variable.removeprefix(PREFIX), names, PREFIX)
+        _log.warning("the environment variable %s has no effect: %s", variable, sentence)

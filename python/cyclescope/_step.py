@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cyclescope import _native, _teller, _watch
+from cyclescope import _log, _native, _warner
 from cyclescope._native import CycleReport
 from cyclescope._off import OFF
 from cyclescope._selection import Devices, StrPath, ignored_names
@@ -81,9 +81,9 @@ class StepCollector:
         self._collected_at = 0
         self._said_aged = False
         # If the program has started a watch, that one already warns and counts.
-        running = _watch.running_warner()
+        running = _warner.running_warner()
         self._own = running is None
-        self._watch = running or _watch.warn_tensor_cycles(
+        self._watch = running or _warner.warn_tensor_cycles(
             devices=self._devices, report_dir=report_dir, ignore=ignore
         )
         self._held = self._total()
@@ -101,7 +101,7 @@ class StepCollector:
     def stop(self) -> None:
         """Stop the watch if this object started it."""
         if self._own:
-            self._watch.stop()
+            self._watch._release()
 
     def _collect(self) -> StepReport:
         started = time.perf_counter()
@@ -129,7 +129,7 @@ class StepCollector:
 
     def _tell(self, found: StepReport) -> None:
         if found.bytes_held:
-            _teller.logger.info(
+            _log.info(
                 "step %d: reference cycles held %.1f MiB in the %d steps since the last collection",
                 found.step,
                 found.bytes_held / MIB,
@@ -137,7 +137,7 @@ class StepCollector:
             )
         if found.bytes_aged and not self._said_aged:
             self._said_aged = True
-            _teller.logger.warning(
+            _log.warning(
                 "step %d: %.1f MiB of garbage had aged into the oldest generation, which "
                 "collections of younger generations, such as gc.collect(1), never free: "
                 "call gc.collect(), or leave collecting to cyclescope.step()",

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import logging
 import os
 import signal
 import sys
@@ -16,10 +15,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
-from cyclescope import _native
+from cyclescope import _log, _native
 from cyclescope._off import OFF
-
-logger = logging.getLogger("cyclescope")
 
 Listener = Callable[[_native.CycleReport], None]
 
@@ -112,7 +109,7 @@ def _tell_next(own: threading.Thread) -> bool:
             if listener is not None:
                 listener(report)
         else:
-            logger.error("cyclescope: %s", reason)
+            _log.error("cyclescope: %s", reason)
     except BaseException:
         # SystemExit too: it would only end this thread, which other watches need.
         if watch not in _failed:
@@ -134,7 +131,7 @@ def _end_with_worker() -> None:
 def _complain(message: str) -> None:
     """Log the current exception. A log handler that raises does not stop delivery."""
     with contextlib.suppress(BaseException):
-        logger.exception(message)
+        _log.exception(message)
 
 
 def _at_exit() -> None:

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import os
 import sys
-import weakref
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from cyclescope import _history, _native, _teller
+from cyclescope import _history, _log, _native, _teller
 from cyclescope._native import CycleReport, LeakTally
 from cyclescope._off import OFF
-from cyclescope._selection import Devices, StrPath, ignored_names
-from cyclescope._settings import check_min_bytes, settings
+from cyclescope._selection import Devices, ignored_names
+from cyclescope._settings import settings
 
 if TYPE_CHECKING:
     from cyclescope._reporter import Reporter
-
-MIN_HOST_BYTES = 2**20
-"""A leak of host memory is warned of once it has held this many bytes, if nothing else is said."""
 
 STOP_SECONDS = 30.0
 """How long :meth:`Watch.stop` waits for reports: the first may read a large memory history."""
@@ -58,13 +54,10 @@ class Watch:
         )
         self._farewell = farewell
         self._closing = closing
-        history = self._history
-        if history is None:
-            told = listener
-        else:
 
-            def told(report: CycleReport) -> None:
-                listener(history.explain(report))
+        def told(report: CycleReport) -> None:
+            history = self._history
+            listener(report if history is None else history.explain(report))
 
         _teller.listen(self._number, told, self._at_exit)
 
@@ -104,6 +97,10 @@ class Watch:
             if self._history is not None:
                 self._history.stop()
 
+    def _release(self) -> None:
+        """What the end of a ``with`` block does."""
+        self.stop()
+
     def _end(self) -> None:
         if self._final is None:
             if self._closing is not None:
@@ -127,101 +124,11 @@ class Watch:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self.stop()
+        self._release()
 
     def __repr__(self) -> str:
         state = "off" if OFF else "running" if self._final is None else "stopped"
         return f"<Watch {state}, {len(self.leaks)} leaks>"
-
-
-def warn_tensor_cycles(
-    *,
-    devices: Devices | None = None,
-    report_dir: StrPath | None = None,
-    ignore: Sequence[str] = (),
-    record_history: bool | None = None,
-    redact: bool = False,
-    min_bytes: int | None = None,
-) -> Watch:
-    """Log a warning whenever the garbage collector frees a tensor that only a cycle kept alive.
-
-    Call it once, at training start. Each distinct leak is reported once, on the logger
-    ``cyclescope``, with an HTML page in ``report_dir``. Later occurrences are counted and
-    summarized when the program ends. Arguments left out default to the :func:`settings`.
-
-    With the environment variable ``CYCLESCOPE_OFF`` set, every function of cyclescope does nothing
-    and returns an empty result. This one returns a stopped watch.
-
-    Args:
-        devices: Which memory to watch: ``"cuda"`` (the default), ``"any"`` (host memory too, for
-            machines without a GPU), a single device such as ``"cuda:0"``, or a list.
-        report_dir: Folder for the HTML pages, created if it does not exist. By default, a new
-            temporary folder, created when there is something to write.
-        ignore: Leaks to ignore: signatures (:attr:`Leak.signature`), pattern names
-            (:attr:`Leak.pattern`), names of known leaks, or libraries (``"torch"`` ignores every
-            leak of that library in :attr:`CycleReport.library`). Ignored leaks are not counted
-            either.
-        record_history: Have PyTorch record the stack of each GPU allocation, at a cost of some
-            microseconds each. The first report of each leak then says what allocated its tensors.
-        redact: Leave the program's data out of reports: dictionary keys, names that do not occur
-            in source code, folders, and the host name. Names of classes, functions, attributes
-            and variables stay. Redaction applies to everything that cyclescope reports from then
-            on in this process, including :func:`heap`, :func:`why_alive`, :class:`LeakMonitor`
-            and :func:`on_oom`.
-        min_bytes: Warn of a leak once it has held this many bytes in total. By default 1 MiB for
-            host memory, since programs and libraries often leave small arrays in cycles, and 0 for
-            device memory. Smaller leaks are counted in :attr:`Watch.leaks`.
-
-    Raises:
-        ValueError: If ``devices`` names no device, ``ignore`` is not a list of names,
-            ``min_bytes`` is not a number of bytes, or a setting is invalid.
-        OSError: If ``report_dir`` is not writable.
-    """
-    configured = settings()
-    if redact:
-        _native.redact()
-    way_out = "Pass warn_tensor_cycles(devices='any')"
-    names, ignored = resolve(devices, ignore, "cuda", way_out)
-    least = configured.min_bytes if min_bytes is None else check_min_bytes(min_bytes)
-    if OFF:
-        return Watch(names, lambda _: None, once_per_leak=True)
-    from cyclescope._reporter import Reporter
-
-    reporter = Reporter(configured.report_dir if report_dir is None else report_dir)
-
-    def warn(report: CycleReport) -> None:
-        page = reporter.write(report)
-        end = f"\n  Found during the import of {report.importing}." if report.importing else ""
-        end += f"\n  Page: {page}" if page else ""
-        for leak in report.leaks:
-            _teller.logger.warning("%s%s", leak.to_text(), end)
-
-    watch = Watch(
-        names,
-        warn,
-        once_per_leak=True,
-        ignore=ignored,
-        farewell=_summary,
-        closing=reporter.complete,
-        reporter=reporter,
-        record_history=configured.record_history if record_history is None else record_history,
-        min_bytes=(MIN_HOST_BYTES, 0) if least is None else (least, least),
-    )
-    _warners.add(watch)
-    return watch
-
-
-_warners: weakref.WeakSet[Watch] = weakref.WeakSet()
-
-
-def running_warner() -> Watch | None:
-    """A running watch started by :func:`warn_tensor_cycles`, if there is one."""
-    return next((watch for watch in _warners if watch.is_running), None)
-
-
-# A forked child inherits the objects, but none of the watches.
-if not OFF and hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_warners.clear)
 
 
 def observe_tensor_cycles(
@@ -279,11 +186,21 @@ def resolve(
     Raises:
         ValueError: If ``devices``, ``ignore`` or a setting is invalid.
     """
-    configured = settings()
-    names = configured.devices_or(devices, default)
-    ignored = [*configured.ignore, *ignored_names(ignore)]
-    _say_if_blind(names, way_out)
+    names, ignored = selected(devices, ignore, default)
+    say_if_blind(names, way_out)
     return names, ignored
+
+
+def selected(
+    devices: Devices | None, ignore: Sequence[str], default: str
+) -> tuple[list[str], list[str]]:
+    """The devices to check and the leaks to ignore, from the arguments or else the settings.
+
+    Raises:
+        ValueError: If ``devices``, ``ignore`` or a setting is invalid.
+    """
+    configured = settings()
+    return configured.devices_or(devices, default), [*configured.ignore, *ignored_names(ignore)]
 
 
 def at_least(min_bytes: int, report: CycleReport) -> CycleReport:
@@ -315,39 +232,13 @@ def blindness(names: list[str]) -> str | None:
     return None
 
 
-def _say_if_blind(names: list[str], way_out: str) -> None:
+def say_if_blind(names: list[str], way_out: str) -> None:
     """Warn once if only GPU memory is checked and there is no GPU."""
     global _said
     if not OFF and not _said and (reason := blindness(names)) is not None:
         _said = True
-        _teller.logger.warning(
+        _log.warning(
             "%s, so there are no CUDA tensors to find. %s to check tensors in host memory too.",
             reason,
             way_out,
         )
-
-
-def _summary(watch: Watch) -> None:
-    leaks = [leak for leak in watch.leaks if leak.reported]
-    if not leaks:
-        return
-    total = sum(leak.count for leak in leaks)
-    several = len(leaks) > 1
-    lines = [
-        f"{len(leaks)} leak{'s' * several}, seen {total} time{'s' * (total > 1)}"
-        f"{'; memory that several of them held counts for each' * several}:"
-    ]
-    lines += [
-        f"  {leak.count} × {leak.summary} [{leak.signature}], "
-        f"{leak.bytes / 2**20:,.1f} MiB in total, at most {leak.largest / 2**20:,.1f} MiB at once"
-        for leak in leaks[:10]
-    ]
-    if len(leaks) > 10:
-        lines.append(f"  and {len(leaks) - 10} more")
-    small = [leak for leak in watch.leaks if not leak.reported]
-    if small:
-        lines.append(
-            f"Smaller than min_bytes, and not warned of: {len(small)} more, "
-            f"{_native.total_bytes(small):,} bytes in total"
-        )
-    _teller.logger.warning("%s", "\n".join(lines))

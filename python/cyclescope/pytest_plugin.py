@@ -34,8 +34,8 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     config.addinivalue_line(
         "markers",
-        "no_tensor_cycles(devices=..., allow=[...]): fail the test if it leaves a tensor in a "
-        "reference cycle, unless the leak's signature, pattern or library is allowed",
+        "no_tensor_cycles(devices=..., ignore=[...]): fail the test if it leaves a tensor in a "
+        "reference cycle, unless the leak's signature, pattern or library is ignored",
     )
     if OFF:
         return

@@ -1,4 +1,5 @@
-//! The patterns of growth, and the advice for each.
+//! The patterns of growth, and the advice for each. The doc comment of each is the page that
+//! `cyclescope explain` prints.
 
 /// One way in which a program keeps memory that it no longer needs.
 #[derive(Clone, Copy, Debug, Default)]
@@ -12,6 +13,11 @@ pub struct GrowthPattern {
 }
 
 impl GrowthPattern {
+    /// Its name, as in reports and `cyclescope explain`.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
     /// What happens, in one line.
     pub fn summary(&self, owner: &str, hook: &str, evidence: &str) -> String {
         // The names of variables are marked as such already, those of classes are not.
@@ -28,6 +34,38 @@ impl GrowthPattern {
     }
 }
 
+/// Every pattern that has a name of its own.
+pub const PATTERNS: &[GrowthPattern] = &[
+    KEPT_WITH_GRAPH,
+    EVALUATION_WITH_GRAPH,
+    GRAPH_RETAINED,
+    STATE_NOT_DETACHED,
+    GRADIENTS_NEVER_CLEARED,
+    ACTIVATIONS_KEPT_BY_HOOK,
+    ACTIVATION_ON_MODULE,
+    GRAD_FN_KEPT,
+    MODEL_COPIES,
+    TENSOR_GROWS,
+    CONTAINER_GROWS,
+];
+
+/// # Tensors kept with their graphs
+///
+/// A container accumulates losses, metrics or outputs, each with its autograd graph.
+///
+/// **Why it grows.** A tensor that requires gradients refers to its graph (`grad_fn`), and the graph to all
+/// tensors that were saved for the backward pass. A scalar loss can keep a whole forward pass alive.
+///
+/// ```python
+/// history.append(loss)
+/// ```
+///
+/// Instead, store numbers, or tensors without their graphs:
+///
+/// ```python
+/// history.append(loss.item())
+/// outputs.append(output.detach())
+/// ```
 pub const KEPT_WITH_GRAPH: GrowthPattern = GrowthPattern {
     name: "kept-with-graph",
     what: "{owner} accumulates tensors together with their autograd graphs",
@@ -37,6 +75,27 @@ pub const KEPT_WITH_GRAPH: GrowthPattern = GrowthPattern {
     keeps_graphs: true,
 };
 
+/// # Evaluation that records graphs
+///
+/// A container accumulates outputs of a model in evaluation mode, together with their autograd graphs.
+///
+/// **Why it grows.** `model.eval()` changes layers such as dropout, but autograd goes on recording. Each
+/// output keeps its graph, and with it the activations of the whole forward pass.
+///
+/// ```python
+/// model.eval()
+/// for batch in loader:
+///     outputs.append(model(batch))
+/// ```
+///
+/// Instead, turn recording off:
+///
+/// ```python
+/// model.eval()
+/// with torch.inference_mode():  # or torch.no_grad()
+///     for batch in loader:
+///         outputs.append(model(batch))
+/// ```
 pub const EVALUATION_WITH_GRAPH: GrowthPattern = GrowthPattern {
     name: "evaluation-with-graph",
     what: "{owner} accumulates outputs of a model in evaluation mode together with their graphs",
@@ -45,6 +104,24 @@ pub const EVALUATION_WITH_GRAPH: GrowthPattern = GrowthPattern {
     keeps_graphs: true,
 };
 
+/// # Graphs kept by `retain_graph=True`
+///
+/// A container accumulates tensors whose graphs still have what was saved for the backward pass.
+///
+/// **Why it grows.** `backward()` frees the saved tensors of a graph. With `retain_graph=True` they stay as
+/// long as any tensor of the graph is alive.
+///
+/// ```python
+/// loss.backward(retain_graph=True)
+/// history.append(loss)
+/// ```
+///
+/// Instead, remove `retain_graph=True`; for two backward passes, add the losses:
+///
+/// ```python
+/// (loss + penalty).backward()
+/// history.append(loss.item())
+/// ```
 pub const GRAPH_RETAINED: GrowthPattern = GrowthPattern {
     name: "graph-retained",
     what: "{owner} accumulates tensors whose graphs `retain_graph=True` kept",
@@ -53,6 +130,24 @@ pub const GRAPH_RETAINED: GrowthPattern = GrowthPattern {
     keeps_graphs: true,
 };
 
+/// # State that is never detached
+///
+/// A tensor that is carried from step to step has an autograd graph that becomes longer with every step.
+///
+/// **Why it grows.** Each new value is computed from the previous one, so its graph contains the graphs of
+/// all earlier steps, back to the first.
+///
+/// ```python
+/// hidden = rnn(batch, hidden)
+/// total = total + loss
+/// ```
+///
+/// Instead, cut the graph at the end of each step:
+///
+/// ```python
+/// hidden = hidden.detach()  # each tensor, if it is a tuple
+/// total += loss.item()
+/// ```
 pub const STATE_NOT_DETACHED: GrowthPattern = GrowthPattern {
     name: "state-not-detached",
     what: "{owner} has an autograd graph that grows with every step",
@@ -62,6 +157,25 @@ pub const STATE_NOT_DETACHED: GrowthPattern = GrowthPattern {
     keeps_graphs: false,
 };
 
+/// # Gradients that are never cleared
+///
+/// The gradients of a model are added to in every step and never reset.
+///
+/// **Why it grows.** `backward()` adds to `.grad`. Without `zero_grad()`, each step trains with the sum of
+/// all earlier gradients, and the gradients stay allocated during the forward pass.
+///
+/// ```python
+/// loss.backward()
+/// optimizer.step()
+/// ```
+///
+/// Instead, clear them once per step:
+///
+/// ```python
+/// loss.backward()
+/// optimizer.step()
+/// optimizer.zero_grad()  # frees them: set_to_none=True is the default
+/// ```
 pub const GRADIENTS_NEVER_CLEARED: GrowthPattern = GrowthPattern {
     name: "gradients-never-cleared",
     what: "the gradients of {owner} accumulate in every step and are never cleared",
@@ -71,6 +185,28 @@ pub const GRADIENTS_NEVER_CLEARED: GrowthPattern = GrowthPattern {
     keeps_graphs: false,
 };
 
+/// # Activations kept by a hook
+///
+/// A hook of a module stores the activations that it sees in a container that is never emptied.
+///
+/// **Why it grows.** The hook runs in every forward pass. Each activation that it stores keeps its graph, and
+/// with it the rest of that pass.
+///
+/// ```python
+/// layer.register_forward_hook(lambda module, inputs, output: kept.append(output))
+/// ```
+///
+/// Instead, keep only the last one, without its graph, and remove the hook when it is no longer needed:
+///
+/// ```python
+/// def keep(module, inputs, output):
+///     last["output"] = output.detach()
+///
+///
+/// handle = layer.register_forward_hook(keep)
+/// ...
+/// handle.remove()
+/// ```
 pub const ACTIVATIONS_KEPT_BY_HOOK: GrowthPattern = GrowthPattern {
     name: "activations-kept-by-hook",
     what: "{owner}, which is filled by a hook of {hook}, accumulates activations",
@@ -80,6 +216,26 @@ pub const ACTIVATIONS_KEPT_BY_HOOK: GrowthPattern = GrowthPattern {
     keeps_graphs: true,
 };
 
+/// # Activation stored on a module
+///
+/// An attribute of a module refers to an activation with its graph from one step to the next.
+///
+/// **Why it matters.** The graph stays in memory through the next forward pass, so that two are alive at the
+/// same time. With checkpointing, it also keeps the tensors that checkpointing was meant to free.
+///
+/// ```python
+/// def forward(self, x):
+///     self.features = self.encoder(x)
+///     return self.head(self.features)
+/// ```
+///
+/// Instead, use a local variable, or store the values only:
+///
+/// ```python
+/// features = self.encoder(x)
+/// self.features = features.detach()
+/// return self.head(features)
+/// ```
 pub const ACTIVATION_ON_MODULE: GrowthPattern = GrowthPattern {
     name: "activation-on-module",
     what: "{owner} keeps an activation with its graph from one step to the next",
@@ -89,6 +245,22 @@ pub const ACTIVATION_ON_MODULE: GrowthPattern = GrowthPattern {
     keeps_graphs: false,
 };
 
+/// # Stored autograd nodes
+///
+/// A container accumulates autograd nodes (`grad_fn`).
+///
+/// **Why it grows.** A node refers to the next nodes and to its saved tensors, so that it keeps its whole graph
+/// alive, also if the tensor itself is gone.
+///
+/// ```python
+/// nodes.append(loss.grad_fn)
+/// ```
+///
+/// Instead, store the facts that you need:
+///
+/// ```python
+/// nodes.append(loss.grad_fn.name())
+/// ```
 pub const GRAD_FN_KEPT: GrowthPattern = GrowthPattern {
     name: "grad-fn-kept",
     what: "{owner} accumulates autograd nodes (`grad_fn`)",
@@ -97,6 +269,26 @@ pub const GRAD_FN_KEPT: GrowthPattern = GrowthPattern {
     keeps_graphs: true,
 };
 
+/// # Copies of a model
+///
+/// A container accumulates copies of a model's parameters.
+///
+/// **Why it grows.** `copy.deepcopy(model)` and clones of a `state_dict()` copy all parameters, on the same
+/// device. Each copy that is kept takes as much memory as the model.
+///
+/// ```python
+/// best.append(copy.deepcopy(model.state_dict()))
+/// ```
+///
+/// Instead, keep one copy and overwrite it, or write checkpoints to disk:
+///
+/// ```python
+/// for kept, value in zip(best.parameters(), model.parameters()):
+///     kept.data.copy_(value)
+/// torch.save(model.state_dict(), path)
+/// ```
+///
+/// Move a copy that must stay to the CPU.
 pub const MODEL_COPIES: GrowthPattern = GrowthPattern {
     name: "model-copies",
     what: "{owner} accumulates copies of a model's parameters",
@@ -105,6 +297,27 @@ pub const MODEL_COPIES: GrowthPattern = GrowthPattern {
     keeps_graphs: false,
 };
 
+/// # A container that only grows
+///
+/// A list, dictionary or other container accumulates tensors or arrays and releases none.
+///
+/// **Why it grows.** The container is alive as long as its owner, a module or a trainer for example, and
+/// nothing removes from it.
+///
+/// ```python
+/// self.outputs.append(output)
+/// ```
+///
+/// Instead, limit its size, clear it, or move what must stay off the device:
+///
+/// ```python
+/// self.outputs = collections.deque(maxlen=100)
+/// self.outputs.clear()  # at the end of an epoch
+/// self.outputs.append(output.cpu())
+/// ```
+///
+/// A cache that takes more than about ten samples to fill looks the same. If most of it is released, the
+/// report is withdrawn.
 pub const CONTAINER_GROWS: GrowthPattern = GrowthPattern {
     name: "container-grows",
     what: "{owner} accumulates tensors and releases none",
@@ -113,6 +326,7 @@ pub const CONTAINER_GROWS: GrowthPattern = GrowthPattern {
     keeps_graphs: false,
 };
 
+/// As [`CONTAINER_GROWS`], of arrays.
 pub const ARRAYS_ACCUMULATE: GrowthPattern = GrowthPattern {
     name: "container-grows",
     what: "{owner} accumulates arrays and releases none",
@@ -120,6 +334,24 @@ pub const ARRAYS_ACCUMULATE: GrowthPattern = GrowthPattern {
     keeps_graphs: false,
 };
 
+/// # A tensor that becomes longer
+///
+/// A variable is replaced by a longer tensor again and again.
+///
+/// **Why it grows.** `torch.cat` of the old tensor and something new is longer than before. It also copies all
+/// of the old one, so that both are in memory for a moment.
+///
+/// ```python
+/// past = torch.cat([past, keys], dim=1)
+/// ```
+///
+/// Instead, keep the part that you need, begin anew with each sequence, or write into a tensor of fixed
+/// length:
+///
+/// ```python
+/// past = torch.cat([past, keys], dim=1)[:, -window:]
+/// past[:, position] = keys
+/// ```
 pub const TENSOR_GROWS: GrowthPattern = GrowthPattern {
     name: "tensor-grows",
     what: "{owner} is replaced by a longer tensor again and again",

@@ -51,6 +51,11 @@ pub fn prepare() {
     LazyLock::force(&ENTRIES);
 }
 
+/// The names of all known leaks.
+pub fn names() -> Vec<String> {
+    ENTRIES.iter().map(|entry| entry.name.clone()).collect()
+}
+
 /// The known leak that this one is; `None` if it is none, or if the library that is installed is of a
 /// version at which the known one was gone.
 pub fn known(leak: &Leak) -> Option<Known> {

@@ -14,6 +14,7 @@ pub mod known;
 pub mod lengths;
 pub mod library;
 mod maker;
+pub mod pages;
 mod path;
 pub mod patterns;
 mod remedy;
@@ -22,6 +23,7 @@ pub mod segments;
 mod signature;
 pub mod source;
 pub mod verdict;
+pub mod verdicts;
 
 pub use branches::Branches;
 pub use case::Case;

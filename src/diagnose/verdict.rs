@@ -1,5 +1,6 @@
 //! The verdict of a post-mortem, which claims only what the numbers prove.
 
+use super::verdicts;
 use crate::model::human_bytes;
 use crate::model::post_mortem::{Numbers, PostMortem};
 
@@ -27,7 +28,7 @@ pub struct Needs {
 pub fn judge(found: &mut PostMortem, needs: Needs) {
     let (verdict, headline, advice) = match &found.numbers {
         None => (
-            "unclear",
+            verdicts::UNCLEAR,
             "the allocator's statistics could not be read".to_owned(),
             "",
         ),
@@ -52,7 +53,7 @@ fn of_parts(found: &PostMortem, known: &Numbers) -> Option<Verdict<'static>> {
     let cycles = found.cycles.iter();
     if let Some(cycles) = cycles.into_iter().find(|it| it.would_fit == Some(true)) {
         return Some((
-            "cycles",
+            verdicts::CYCLES,
             format!(
                 "reference cycles hold {} of garbage; after a collection, the {asked} would have \
                  fitted",
@@ -63,7 +64,7 @@ fn of_parts(found: &PostMortem, known: &Numbers) -> Option<Verdict<'static>> {
     }
     let graphs = found.graphs.iter().find(|it| it.would_fit == Some(true))?;
     Some((
-        "kept-graphs",
+        verdicts::KEPT_GRAPHS,
         format!(
             "{}, {}; if only the last one were kept, the {asked} would fit",
             graphs.what,
@@ -89,18 +90,18 @@ fn of_numbers(known: &Numbers, needs: Needs) -> Option<Verdict<'static>> {
         let advice = "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True before the program \
                       starts. If that is not possible, set max_split_size_mb, and use sizes that \
                       do not change from step to step.";
-        return Some(("fragmentation", headline, advice));
+        return Some((verdicts::FRAGMENTATION, headline, advice));
     }
     if known.requested > known.limit {
         let limit = human_bytes(known.limit);
         let headline = format!("{asked} were requested at once, but the limit is {limit}");
-        return Some(("batch-too-big", headline, SMALLER));
+        return Some((verdicts::BATCH_TOO_BIG, headline, SMALLER));
     }
     if !needs.too_big {
         return None;
     }
     if others_took_it(known) && needs.model + needs.step + known.requested <= known.limit {
-        return Some(("elsewhere", outside(known), OTHERS));
+        return Some((verdicts::ELSEWHERE, outside(known), OTHERS));
     }
     let headline = format!(
         "{asked} would not fit even if only the model ({} with gradients and optimizer state) and \
@@ -108,7 +109,7 @@ fn of_numbers(known: &Numbers, needs: Needs) -> Option<Verdict<'static>> {
         human_bytes(needs.model),
         human_bytes(needs.step)
     );
-    Some(("batch-too-big", headline, SMALLER))
+    Some((verdicts::BATCH_TOO_BIG, headline, SMALLER))
 }
 
 fn of_growth(found: &PostMortem) -> Option<Verdict<'_>> {
@@ -120,7 +121,7 @@ fn of_growth(found: &PostMortem) -> Option<Verdict<'_>> {
     }
     let size = human_bytes(largest.bytes);
     let headline = format!("{} ({size} when first reported)", largest.summary);
-    Some(("growth", headline, &largest.advice))
+    Some((verdicts::GROWTH, headline, &largest.advice))
 }
 
 /// By the size of the request, where nothing is known to be in memory without need.
@@ -138,12 +139,12 @@ fn of_request(found: &PostMortem, known: &Numbers, needs: Needs) -> Option<Verdi
         human_bytes(needs.largest?),
         human_bytes(known.headroom() + known.free_in_blocks)
     );
-    Some(("batch-too-big", headline, SMALLER))
+    Some((verdicts::BATCH_TOO_BIG, headline, SMALLER))
 }
 
 fn otherwise(found: &PostMortem, known: &Numbers) -> Verdict<'static> {
     if others_took_it(known) && known.elsewhere > Some(known.reserved) {
-        return ("elsewhere", outside(known), OTHERS);
+        return (verdicts::ELSEWHERE, outside(known), OTHERS);
     }
     let headline = format!(
         "{} did not fit into {}; the numbers below prove no single cause",
@@ -155,11 +156,11 @@ fn otherwise(found: &PostMortem, known: &Numbers) -> Verdict<'static> {
             "{headline}; {} of garbage in reference cycles are a part of it",
             human_bytes(cycles.bytes)
         );
-        return ("unclear", headline, CYCLES);
+        return (verdicts::UNCLEAR, headline, CYCLES);
     }
     let advice = "Run the program again with cyclescope.watch_growth(), which finds what grows, or \
                   with torch.cuda.memory._record_memory_history().";
-    ("unclear", headline, advice)
+    (verdicts::UNCLEAR, headline, advice)
 }
 
 /// True if this process may take as much, and the driver has it not, but others have.
@@ -336,6 +337,7 @@ mod tests {
             (nothing(), asked(), false, "unclear"),
         ] {
             assert_eq!(judged(found, numbers, too_big).verdict, verdict);
+            assert!(verdicts::VERDICTS.contains(&verdict));
         }
     }
 

@@ -15,8 +15,9 @@ use super::shared::Shared;
 )]
 #[non_exhaustive]
 pub struct LeakTally {
+    /// The signature of the leak; see :attr:`Leak.signature`.
     pub signature: String,
-    /// As [`Leak::summary`].
+    /// The cycle in one line.
     pub summary: String,
     /// How many occurrences.
     pub count: u64,
@@ -28,6 +29,7 @@ pub struct LeakTally {
     pub largest: u64,
     /// When it was seen first and last, in seconds since 1970-01-01 UTC.
     pub first_seen: f64,
+    /// When it was seen last, in seconds since 1970.
     pub last_seen: f64,
     /// False while it has held less than the watch tells of.
     pub reported: bool,

@@ -57,16 +57,30 @@ pub struct Grown {
 )]
 #[non_exhaustive]
 pub struct Growth {
+    /// ``kept-with-graph``, ``evaluation-with-graph``, ``graph-retained``,
+    /// ``state-not-detached``, ``gradients-never-cleared``, ``activations-kept-by-hook``,
+    /// ``activation-on-module``, ``grad-fn-kept``, ``model-copies``, ``tensor-grows`` or
+    /// ``container-grows``.
     pub pattern: String,
+    /// Where the program keeps it, as :func:`cyclescope.why_alive` says it:
+    /// ``module `train` → `history```, ``local `hidden` in `fit`, train.py:12, thread MainThread``.
     pub owner: String,
+    /// What happens, in one line.
     pub summary: String,
+    /// What to change.
     pub advice: String,
     /// The step at which the growth was detected.
     pub step: u64,
+    /// Number of tensors of one device and dtype, all with or all without a graph, that were
+    /// added while it was watched.
     pub tensors: u64,
+    /// Bytes that only they keep: their storages, and what their autograd graphs keep.
     pub bytes: u64,
+    /// Growth per step; for ``state-not-detached``, what the graph of one step keeps.
     pub bytes_per_step: f64,
+    /// One of the tensors: ``float32[64, 128] on cuda:0``.
     pub example: String,
+    /// ``file:line`` that allocated it, if ``tracemalloc`` or PyTorch's history recorded it.
     pub allocated_at: Option<String>,
     /// The number of samples on which this rests.
     pub samples: u64,

@@ -100,10 +100,15 @@ impl Category {
 )]
 #[non_exhaustive]
 pub struct Buffer {
+    /// Size of the whole storage.
     pub bytes: u64,
+    /// The device, such as ``cuda:0``.
     pub device: String,
+    /// Element type, such as ``float32``; None for raw storage.
     pub dtype: Option<String>,
+    /// Extent of each dimension; None for raw storage.
     pub shape: Option<Extents>,
+    /// Address of the storage on the device.
     pub pointer: u64,
     /// Type of the object that holds it.
     pub type_name: String,
@@ -119,8 +124,9 @@ pub struct Buffer {
     pub alone: bool,
     /// The line that allocated it, if `tracemalloc` traced that.
     pub site: Option<Location>,
+    /// Parameter, gradient, optimizer state, activation, input or other.
     pub category: Category,
-    /// The branch of [`Heap::branches`] at which its path ends.
+    /// Index among ``branches`` of the JSON at which that path ends.
     #[serde(default)]
     pub branch: u32,
     /// Further paths to the object that holds it; only for the largest buffers.
@@ -231,10 +237,13 @@ pub struct Table {
 )]
 #[non_exhaustive]
 pub struct Row {
+    /// The owner, class, module, line or category.
     pub name: String,
     /// Number of buffers; for a class, number of its objects that hold any.
     pub count: u64,
+    /// Bytes on devices.
     pub device_bytes: u64,
+    /// Bytes in host memory.
     pub host_bytes: u64,
     /// Retained size on host and devices.
     pub retained_bytes: u64,

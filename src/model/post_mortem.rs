@@ -15,12 +15,18 @@ use super::growth::Growth;
 )]
 #[non_exhaustive]
 pub struct PostMortem {
+    /// ``cycles``, ``kept-graphs``, ``fragmentation``, ``growth``, ``elsewhere``,
+    /// ``batch-too-big``, or ``unclear``.
     pub verdict: String,
+    /// Why memory ran out, as far as it is proven, in one line.
     pub headline: String,
+    /// What to change.
     pub advice: String,
     /// In seconds since 1970-01-01 UTC.
     pub time: f64,
+    /// The device, such as ``cuda:0``.
     pub device: String,
+    /// The state of the device's memory; None if it could not be read.
     pub numbers: Option<Numbers>,
     /// The Python stack of the request, innermost first.
     pub requested_at: Vec<String>,

@@ -23,6 +23,7 @@ const WORLD_SIZE: [&str; 4] = [
 )]
 #[non_exhaustive]
 pub struct Rank {
+    /// Its number in the job, from 0.
     pub rank: u32,
     /// Its number on its machine, if that is known.
     pub local_rank: Option<u32>,

@@ -270,7 +270,7 @@ impl std::fmt::Display for Location {
 )]
 #[non_exhaustive]
 pub struct Step {
-    /// Index of the object in [`Graph::nodes`]; `None` where nothing is drawn.
+    /// Index of the object among ``graph.nodes`` of the JSON; None in a path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<u32>,
     /// Type of the object, with its module unless that is `builtins`.
@@ -296,7 +296,7 @@ pub struct Step {
 )]
 #[non_exhaustive]
 pub struct Buffer {
-    /// Index in [`Graph::nodes`] of the object that holds it; `None` if that is not drawn.
+    /// Index of its holder among ``graph.nodes`` of the JSON; None if that is not drawn.
     pub node: Option<u32>,
     /// Type of that object, such as `torch.Tensor`.
     pub type_name: String,
@@ -313,13 +313,13 @@ pub struct Buffer {
     /// True if the CUDA driver said that the pointer is device memory; false where the
     /// framework's word is all there is (host memory, other accelerators).
     pub confirmed: bool,
-    /// Index in [`Leak::cycle`] of the step at which `path` starts.
+    /// Index of the step in ``cycle`` where ``path`` starts.
     pub from_step: u32,
-    /// The references that lead from that step to the buffer, each as [`Step::edge`].
+    /// The references from the cycle to the buffer; empty if its holder is in the cycle.
     pub path: Vec<String>,
-    /// The objects on that path, as indices in [`Graph::nodes`], the buffer's own node last.
+    /// The objects on that path, as ``node``, its holder last.
     pub path_nodes: Vec<u32>,
-    /// As [`Step::allocated_at`], of the object that holds the buffer.
+    /// ``file:line`` where its holder was allocated, if ``tracemalloc`` was tracing.
     #[serde(default)]
     pub allocated_at: Option<Location>,
     /// The stack that allocated the memory, if PyTorch recorded it: each frame as
@@ -383,18 +383,18 @@ impl std::fmt::Display for Extents {
 )]
 #[non_exhaustive]
 pub struct Cut {
-    /// The object that holds the reference; see [`Step::label`].
+    /// The object that holds the reference.
     pub owner: String,
-    /// The reference; see [`Step::edge`].
+    /// The reference; see :attr:`Step.edge`.
     pub edge: String,
     /// The source location to change: the function or class at either end, the program's own first.
     pub location: Option<Location>,
     /// True if the graph proves that removing all cuts of the leak frees the buffers.
     pub proven: bool,
-    /// Index in [`Graph::nodes`] of the object that has the reference.
+    /// Index of the object that has the reference among ``graph.nodes`` of the JSON.
     #[serde(rename = "from")]
     pub source: u32,
-    /// Index in [`Graph::nodes`] of the object that it refers to.
+    /// Index of the object that it refers to.
     #[serde(rename = "to")]
     pub target: u32,
 }
@@ -426,7 +426,7 @@ pub struct Advice {
 )]
 #[non_exhaustive]
 pub struct SourceLines {
-    /// Path of the file, as [`Location::file`].
+    /// Path of the file.
     pub file: String,
     /// Number of the first line, from 1.
     pub line: u32,
@@ -448,7 +448,7 @@ pub struct SourceLines {
 )]
 #[non_exhaustive]
 pub struct Patch {
-    /// Path of the file, as [`Location::file`].
+    /// Path of the file.
     pub file: String,
     /// The line for which `cyclescope fix FILE:LINE` makes this patch.
     pub line: u32,

@@ -20,6 +20,7 @@ pub const OTHERS: usize = 100;
 pub struct Shared {
     /// The signatures of the others, ascending.
     pub others: Vec<String>,
+    /// Bytes that the leak and all of them hold.
     pub bytes: u64,
 }
 

@@ -8,7 +8,7 @@ use pyo3::types::{IntoPyDict, PyDict};
 
 use super::off;
 use super::state::state;
-use super::values::class;
+use super::values::{class, no_attribute};
 use crate::model::diff::Diff;
 use crate::model::heap::{Buffer, By, Heap, Row, Table};
 use crate::model::human_bytes;
@@ -18,43 +18,81 @@ use crate::render::text;
 
 class! {
     impl Heap {
-        get objects: u64, references: u64, unreachable: u64, time: f64, pause_ms: f64,
-            working_bytes: u64, notes: Vec<String>, buffers: Vec<Buffer>;
+        get
+            /// Number of objects: those that the collector tracks, and their referents.
+            objects: u64,
+            /// Number of references between them.
+            references: u64,
+            /// Number of objects unreachable from GC roots (modules, running functions, C code).
+            unreachable: u64,
+            /// Time of the snapshot, in seconds since 1970.
+            time: f64,
+            /// How long the snapshot paused the program, in milliseconds.
+            pause_ms: f64,
+            /// Approximate peak memory that the snapshot needed; all of it has been released.
+            working_bytes: u64,
+            /// Remarks about the snapshot, such as limits that were reached.
+            notes: Vec<String>,
+            /// The buffers: device memory first, then by size, largest first.
+            buffers: Vec<Buffer>;
 
+        /// Milliseconds per phase: ``graph``, ``ways``, ``dominators``, ``names``, ``release``.
         #[getter(phases)]
         fn dict_of_phases<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
             self.phases.clone().into_py_dict(py)
         }
 
+        /// Bytes of all buffers on devices, each storage counted once.
         #[getter(device_bytes)]
         fn all_device_bytes(&self) -> u64 {
             self.device_bytes()
         }
 
+        /// Bytes of all arrays and tensors in host memory, each storage counted once.
         #[getter(host_bytes)]
         fn all_host_bytes(&self) -> u64 {
             self.host_bytes()
         }
 
+        /// The largest holders of memory.
+        ///
+        /// Args:
+        ///     by: How to group memory. ``"owner"``: the first named object on the path from a GC
+        ///         root, such as a module's variable. ``"class"``: the memory that all objects of a
+        ///         class retain. ``"module"``: the module or file of the owner. ``"site"``: the line
+        ///         that allocated the buffer's holder, if :mod:`tracemalloc` was tracing.
+        ///         ``"category"``: parameter, gradient, optimizer state, activation, input or other.
+        ///     count: Maximum number of rows.
+        ///
+        /// Raises:
+        ///     ValueError: If ``by`` is none of these.
         #[pyo3(name = "top", signature = (by="owner", count=20))]
         fn table(&self, by: &str, count: usize) -> PyResult<Table> {
             let by = By::from_str(by).map_err(PyValueError::new_err)?;
             Ok(self.top(by, count))
         }
 
+        /// The changes since ``old``, by owner.
         #[pyo3(name = "diff")]
         fn diff_since(&self, old: &Bound<'_, Self>) -> Diff {
             self.diff(old.get())
         }
 
+        /// The snapshot as JSON (``schema`` 1).
         fn to_json(&self, py: Python<'_>) -> String {
             py.detach(|| to_json(self))
         }
 
+        /// The same text as ``str()``: a summary and the largest owners.
         fn to_text(&self, py: Python<'_>) -> String {
             py.detach(|| text::heap(self))
         }
 
+        /// A self-contained HTML page: a zoomable treemap of the owners, and tables.
+        ///
+        /// The treemap shows device memory, or host memory if there is none on devices. The width of
+        /// a block is proportional to the bytes reached through it. Each buffer is counted once, on
+        /// the path in :attr:`HeapBuffer.owner`. At most 500 blocks are drawn; the rest are combined.
         fn to_html(&self, py: Python<'_>) -> String {
             py.detach(|| live::heap(self))
         }
@@ -80,6 +118,11 @@ class! {
 
 #[pymethods]
 impl Buffer {
+    fn __getattr__(slf: &Bound<'_, Self>, name: &str) -> PyResult<()> {
+        Err(no_attribute(slf, name))
+    }
+
+    /// The owner without indices and lengths: the same for all buffers of a growing list.
     #[getter(kind)]
     fn kind_of_owner(&self) -> String {
         self.kind()
@@ -97,12 +140,20 @@ impl Buffer {
 
 class! {
     impl Table {
-        get by: String, rows: Vec<Row>, omitted: u64;
+        get
+            /// How memory is grouped; see :meth:`Heap.top`.
+            by: String,
+            /// The rows, most memory first.
+            rows: Vec<Row>,
+            /// Number of rows left out.
+            omitted: u64;
 
+        /// The table as JSON (``schema`` 1).
         fn to_json(&self) -> String {
             to_json(self)
         }
 
+        /// The same text as ``str()``: the table.
         fn to_text(&self) -> String {
             text::table(self)
         }
@@ -119,6 +170,10 @@ class! {
 
 #[pymethods]
 impl Row {
+    fn __getattr__(slf: &Bound<'_, Self>, name: &str) -> PyResult<()> {
+        Err(no_attribute(slf, name))
+    }
+
     fn __repr__(&self) -> String {
         format!("<HeapRow {}: {}>", self.name, human_bytes(self.bytes()))
     }
@@ -126,9 +181,13 @@ impl Row {
 
 class! {
     impl Diff {
-        get bytes: i64, objects: i64;
+        get
+            /// Total change in bytes.
+            bytes: i64,
+            /// Change in the number of objects.
+            objects: i64;
 
-        /// `(owner, bytes, buffers)` of each owner whose memory changed.
+        /// Owner, change in bytes and change in buffers, most bytes first.
         #[getter(rows)]
         fn tuples(&self) -> Vec<(String, i64, i64)> {
             let rows = self.rows.iter();
@@ -136,14 +195,17 @@ class! {
                 .collect()
         }
 
+        /// The changes as JSON (``schema`` 1).
         fn to_json(&self) -> String {
             to_json(self)
         }
 
+        /// The same text as ``str()``: the owners whose memory changed.
         fn to_text(&self, py: Python<'_>) -> String {
             py.detach(|| text::diff(self))
         }
 
+        /// A self-contained HTML page: each owner's memory before and after.
         fn to_html(&self, py: Python<'_>) -> String {
             py.detach(|| live::diff(self))
         }

@@ -8,6 +8,7 @@ use rustc_hash::FxBuildHasher;
 
 use super::selection;
 use super::state::state;
+use super::values::no_attribute;
 use crate::analysis::{Moment, Monitor};
 use crate::model::growth::{Growth, GrowthReport};
 use crate::model::json::{to_json, versioned};
@@ -33,7 +34,7 @@ impl GrowthWatch {
         self.monitor.found()
     }
 
-    /// Looks at the gradients at the end of a step; returns what is new.
+    /// Look at the gradients at the end of a step; returns what is new.
     fn step(
         &self,
         py: Python<'_>,
@@ -52,8 +53,7 @@ impl GrowthWatch {
         inspector.watch_gradients(py, &self.monitor, now, &line_of)
     }
 
-    /// Takes a sample; returns what is new, and what has been given back since it was told. `line_of` tells of a
-    /// device and an address which line allocated the memory there.
+    /// Take a sample; returns what is new, and what has been given back since it was told.
     fn sample(
         &self,
         py: Python<'_>,
@@ -104,6 +104,10 @@ impl GrowthWatch {
 
 #[pymethods]
 impl Growth {
+    fn __getattr__(slf: &Bound<'_, Self>, name: &str) -> PyResult<()> {
+        Err(no_attribute(slf, name))
+    }
+
     /// The fields as a dictionary, for JSON.
     fn as_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         py.import("json")?.call_method1("loads", (to_json(self),))
@@ -124,6 +128,11 @@ impl Growth {
 
 #[pymethods]
 impl GrowthReport {
+    fn __getattr__(slf: &Bound<'_, Self>, name: &str) -> PyResult<()> {
+        Err(no_attribute(slf, name))
+    }
+
+    /// The groups, as they were when first told.
     #[getter]
     fn found(&self) -> Vec<Growth> {
         self.found.iter().map(|it| it.growth.clone()).collect()

@@ -32,8 +32,8 @@ use crate::analysis::Inspector;
 use crate::collector::may_need_mending;
 use crate::cpython::{new_text, without_collections};
 use crate::device::{DeviceSelection, driver_present};
-use crate::diagnose::patterns::PATTERNS;
-use crate::diagnose::source;
+use crate::diagnose::pages::{self, Page};
+use crate::diagnose::{known, source};
 use crate::graph::hide_unless_code;
 use crate::model::counts::LeakTally;
 use crate::model::device_memory::{DeviceMemory, MemoryHolder, MemoryRow};
@@ -131,6 +131,10 @@ fn add_functions(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(with_allocations, module)?)?;
     module.add_function(wrap_pyfunction!(with_counts, module)?)?;
     module.add_function(wrap_pyfunction!(with_occurrences, module)?)?;
+    module.add_function(wrap_pyfunction!(change_watch, module)?)?;
+    module.add_function(wrap_pyfunction!(explanations, module)?)?;
+    module.add_function(wrap_pyfunction!(ignored, module)?)?;
+    module.add_function(wrap_pyfunction!(known_leaks, module)?)?;
     module.add_function(wrap_pyfunction!(without_details, module)?)?;
     Ok(())
 }
@@ -238,6 +242,35 @@ fn start_watch(
     Ok(watcher.add_watch(devices, frequency, ignored, least, thorough))
 }
 
+/// Changes what a watch tells of from now on, and forgets what it has counted of some leaks.
+#[pyfunction]
+fn change_watch(
+    py: Python<'_>,
+    watch: WatchId,
+    devices: &Bound<'_, PyTuple>,
+    ignore: &Bound<'_, PyTuple>,
+    min_host_bytes: u64,
+    min_device_bytes: u64,
+    forget: &Bound<'_, PyTuple>,
+) -> PyResult<()> {
+    let devices = selection(&strings(devices)?)?;
+    let least = Least {
+        host: min_host_bytes,
+        device: min_device_bytes,
+    };
+    let ignored = Ignored::new(strings(ignore)?);
+    let watcher = &state(py)?.watcher;
+    watcher.change_watch(watch, devices, ignored, least, &strings(forget)?);
+    Ok(())
+}
+
+/// The signatures of those leaks of a report that have one of the names.
+#[pyfunction]
+fn ignored(py: Python<'_>, report: &CycleReport, names: Vec<String>) -> Vec<String> {
+    let ignored = Ignored::new(names);
+    py.detach(|| report.signatures(|leak| ignored.contains(leak)))
+}
+
 /// Ends a watch and returns what it saw.
 #[pyfunction]
 fn stop_watch(py: Python<'_>, watch: WatchId) -> PyResult<Bound<'_, PyList>> {
@@ -303,10 +336,30 @@ fn next_delivery(py: Python<'_>) -> PyResult<Py<PyAny>> {
 /// `(name, page)` of every pattern of leaks.
 #[pyfunction]
 fn patterns() -> Vec<(&'static str, String)> {
-    PATTERNS
-        .iter()
-        .map(|pattern| (pattern.name, pattern.page()))
+    named(pages::of_patterns())
+}
+
+/// `(what it is about, [(name, page)])` of everything that `cyclescope explain` knows.
+#[pyfunction]
+fn explanations() -> Vec<(&'static str, Vec<(&'static str, String)>)> {
+    vec![
+        ("Reference cycles", named(pages::of_patterns())),
+        ("Memory that grows", named(pages::of_growth())),
+        ("Out of memory", named(pages::of_verdicts())),
+    ]
+}
+
+fn named(pages: Vec<Page>) -> Vec<(&'static str, String)> {
+    pages
+        .into_iter()
+        .map(|page| (page.name, page.text))
         .collect()
+}
+
+/// Names that users may have meant: of the known leaks.
+#[pyfunction]
+fn known_leaks() -> Vec<String> {
+    known::names()
 }
 
 /// Waits until everything found so far has been delivered; False if that takes longer than `seconds`.

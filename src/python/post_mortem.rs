@@ -9,6 +9,7 @@ use rustc_hash::FxHashSet;
 
 use super::selection;
 use super::state::state;
+use super::values::no_attribute;
 use crate::analysis::{MemoryInUse, Pieces};
 use crate::diagnose::segments::{Segment, count, would_fit, would_fit_beside};
 use crate::diagnose::verdict::{Needs, judge};
@@ -285,19 +286,26 @@ fn page(
 
 #[pymethods]
 impl PostMortem {
+    fn __getattr__(slf: &Bound<'_, Self>, name: &str) -> PyResult<()> {
+        Err(no_attribute(slf, name))
+    }
+
     #[staticmethod]
     fn from_json(text: &str) -> PyResult<Self> {
         serde_json::from_str(text).map_err(|error| PyValueError::new_err(error.to_string()))
     }
 
+    /// The post-mortem as JSON (``schema`` 1).
     fn to_json(&self) -> String {
         format!("{:#}", versioned("out-of-memory", self))
     }
 
+    /// The post-mortem as text. The first line is the verdict.
     fn to_text(&self) -> String {
         text::post_mortem(self)
     }
 
+    /// A self-contained HTML page: the numbers, a treemap of the owners, growing tensors.
     #[pyo3(signature = (heap=None, growth=None))]
     fn to_html(
         &self,
@@ -324,6 +332,10 @@ impl PostMortem {
 
 #[pymethods]
 impl Finding {
+    fn __getattr__(slf: &Bound<'_, Self>, name: &str) -> PyResult<()> {
+        Err(no_attribute(slf, name))
+    }
+
     fn __repr__(&self) -> String {
         format!("<Finding {}>", self.what)
     }
@@ -331,6 +343,11 @@ impl Finding {
 
 #[pymethods]
 impl Numbers {
+    fn __getattr__(slf: &Bound<'_, Self>, name: &str) -> PyResult<()> {
+        Err(no_attribute(slf, name))
+    }
+
+    /// What the allocator could still take from CUDA.
     #[getter(headroom)]
     fn room(&self) -> u64 {
         self.headroom()

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use super::values::class;
+use super::values::{class, no_attribute};
 use crate::capture::is_library_file;
 use crate::graph::hide_unless_code;
 use crate::model::redact::without_folder;
@@ -19,8 +19,8 @@ use crate::model::shared::Shared;
 use crate::model::{human_bytes, json, report as model};
 use crate::render::{dot, html, markdown, svg, text};
 
-/// True if what Python prints goes to a terminal whose user did not say no to colours
-/// (<https://no-color.org>).
+/// True if what Python prints goes to a terminal, and the user did not say otherwise: `NO_COLOR`
+/// (<https://no-color.org>) comes first, then `FORCE_COLOR` (<https://force-color.org>).
 ///
 /// Where `sys.stdout` has been replaced, by a notebook or a test, nobody knows where it leads; it is
 /// not asked, as its `isatty` would be the program's own code.
@@ -29,12 +29,17 @@ fn stdout_shows_color(py: Python<'_>) -> bool {
         let sys = py.import("sys")?;
         Ok::<bool, PyErr>(sys.getattr("stdout")?.is(&sys.getattr("__stdout__")?))
     };
-    let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
-        || std::env::var_os("TERM").is_none_or(|value| value == "dumb");
-    !refused && std::io::stdout().is_terminal() && original().unwrap_or(false)
+    let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    if is_set("NO_COLOR") || is_set("FORCE_COLOR") {
+        return !is_set("NO_COLOR");
+    }
+    let is_dumb = std::env::var_os("TERM").is_none_or(|value| value == "dumb");
+    !is_dumb && std::io::stdout().is_terminal() && original().unwrap_or(false)
 }
 
-/// What one collection, or one explicit check, found.
+/// The leaks found by one collection or one explicit check.
+///
+/// ``str()`` returns the leak trace without colour. Notebooks show the HTML page.
 #[pyclass(frozen, module = "cyclescope")]
 pub struct CycleReport {
     report: Arc<Report>,
@@ -83,6 +88,12 @@ impl CycleReport {
         Self::new(Arc::new(of(Report::clone(&self.report))))
     }
 
+    /// The signatures of some of its leaks.
+    pub fn signatures(&self, choose: impl Fn(&model::Leak) -> bool) -> Vec<String> {
+        let leaks = self.report.leaks.iter().filter(|leak| choose(leak));
+        leaks.map(|leak| leak.signature.clone()).collect()
+    }
+
     /// The report with only those of its leaks that have one of the signatures.
     pub fn with_only(&self, signatures: &[String]) -> Self {
         self.map(|mut report| {
@@ -128,76 +139,103 @@ pub type Frame = (String, u32, String);
 
 #[pymethods]
 impl CycleReport {
+    fn __getattr__(slf: &Bound<'_, Self>, name: &str) -> PyResult<()> {
+        Err(no_attribute(slf, name))
+    }
+
+    /// The distinct leaks, sorted by bytes held, largest first.
     #[getter]
     fn leaks(&self) -> Vec<Leak> {
         self.leaks_that(|_| true)
     }
 
+    /// The leaks that are, or may be, in the program's own code.
     #[getter]
     fn yours(&self) -> Vec<Leak> {
         self.leaks_that(|leak| !leak.is_library())
     }
 
+    /// The leaks in libraries: those with :attr:`Leak.library` or :attr:`Leak.known`.
     #[getter]
     fn library(&self) -> Vec<Leak> {
         self.leaks_that(model::Leak::is_library)
     }
 
+    /// Total bytes of device memory that the leaks held.
     #[getter]
     fn bytes_held(&self) -> u64 {
         self.report.bytes_held()
     }
 
+    /// Remarks about the report, such as limits that were reached.
     #[getter]
     fn notes(&self) -> Vec<String> {
         self.report.notes.clone()
     }
 
+    /// Total number of unreachable objects.
     #[getter]
     fn garbage_objects(&self) -> u64 {
         self.report.collection.garbage_objects
     }
 
+    /// Time when the collection ended, in seconds since 1970.
     #[getter]
     fn time(&self) -> f64 {
         self.report.time
     }
 
+    /// The library module that was being imported meanwhile, if any.
     #[getter]
     fn importing(&self) -> Option<&str> {
         self.report.collection.importing.as_deref()
     }
 
+    /// How long the inspection and analysis paused the program, in microseconds.
     #[getter]
     fn pause_us(&self) -> u64 {
         self.report.collection.pause_us
     }
 
+    /// The report as a self-contained HTML page.
     fn to_html(&self, py: Python<'_>) -> String {
         py.detach(|| html::html(&self.report))
     }
 
+    /// The leaks as a Graphviz graph.
     fn to_dot(&self, py: Python<'_>) -> String {
         py.detach(|| dot::dot(&self.report))
     }
 
+    /// The report as JSON (``schema`` 1); :meth:`from_json` reads it back.
     fn to_json(&self, py: Python<'_>) -> String {
         py.detach(|| json::to_json(&*self.report))
     }
 
+    /// The leaks as one SVG drawing.
     fn to_svg(&self, py: Python<'_>) -> String {
         py.detach(|| svg::sheet(&self.report))
     }
 
+    /// The leaks as Markdown for an issue tracker.
+    ///
+    /// The text contains no times, addresses or indices, so equal leaks give equal text. Names of
+    /// the program appear only as code, so that trackers do not turn them into links or mentions.
     fn to_markdown(&self, py: Python<'_>) -> String {
         py.detach(|| markdown::markdown(&self.report))
     }
 
-    /// Which process of a job held how much, as text.
+    /// The MiB that each leak held in each process of a job, as text.
     fn table_of_processes(&self, py: Python<'_>) -> String {
         py.detach(|| text::table_of_processes(&self.report))
     }
 
+    /// The leak trace, with lines of at most 100 characters.
+    ///
+    /// Args:
+    ///     color: True for terminal colours, False for plain text. With None, ``NO_COLOR`` and
+    ///         ``FORCE_COLOR`` decide, or else colours are used if ``sys.stdout`` is the original
+    ///         stream and a terminal, and ``TERM`` is set and not ``dumb``.
     #[pyo3(signature = (color=None))]
     fn to_text(&self, py: Python<'_>, color: Option<bool>) -> String {
         let color = color.unwrap_or_else(|| stdout_shows_color(py));
@@ -221,6 +259,10 @@ impl CycleReport {
         py.detach(|| html::framed(&self.report))
     }
 
+    /// Read a report written by :meth:`to_json`.
+    ///
+    /// Raises:
+    ///     ValueError: If ``text`` is not a report, or comes from a newer version of cyclescope.
     #[staticmethod]
     fn from_json(py: Python<'_>, text: &str) -> PyResult<Self> {
         py.detach(|| json::from_json(text))
@@ -229,7 +271,8 @@ impl CycleReport {
     }
 }
 
-/// A group of reference cycles that kept device memory alive. It looks into its report, whose graphs may be large.
+/// A reference cycle that kept device memory alive, with all its occurrences.
+// It looks into its report, whose graphs may be large.
 #[pyclass(frozen, module = "cyclescope")]
 pub struct Leak {
     report: Arc<Report>,
@@ -246,39 +289,86 @@ impl Deref for Leak {
 
 class! {
     impl Leak {
-        get signature: String, pattern: Option<String>, summary: String, count: u64, frozen: u64, objects: u64,
-            bytes_held: u64, shared: Vec<Shared>, bytes_freed: Option<u64>, buffers: Vec<Buffer>, buffers_omitted: u64,
-            cycle: Vec<Step>, cycle_omitted: u64, cuts: Vec<Cut>, library: Option<Library>,
-            known: Option<Known>, source: Option<SourceLines>, patch: Option<Patch>;
+        get
+            /// Hash that identifies this leak: stable across runs, processes and machines.
+            signature: String,
+            /// Name of the recognised pattern, such as ``closure-captures-owner``; None if unknown.
+            pattern: Option<String>,
+            /// The cycle in one line.
+            summary: String,
+            /// Number of occurrences.
+            count: u64,
+            /// How many of these no collection frees, since ``gc.freeze()`` excluded their keepers.
+            frozen: u64,
+            /// Number of objects in the cycles, over all occurrences.
+            objects: u64,
+            /// Bytes of the buffers that the leak held, each storage counted once.
+            bytes_held: u64,
+            /// Bytes that other leaks hold too. They count once in :attr:`CycleReport.bytes_held`.
+            shared: Vec<Shared>,
+            /// Bytes that the framework's allocator got back; None if not measured.
+            bytes_freed: Option<u64>,
+            /// The device buffers that the leak held, largest first; at most 100.
+            buffers: Vec<Buffer>,
+            /// Number of buffers left out of ``buffers``; ``bytes_held`` includes them.
+            buffers_omitted: u64,
+            /// The most telling cycle; its last step refers to the first.
+            cycle: Vec<Step>,
+            /// Number of steps left out of the middle of ``cycle``, if it is long.
+            cycle_omitted: u64,
+            /// The references to remove, best first; see :attr:`also_held_by`.
+            cuts: Vec<Cut>,
+            /// The library whose code made the whole cycle; None if some of it may be the program's.
+            library: Option<Library>,
+            /// The known library leak that this leak matches; None if there is none.
+            known: Option<Known>,
+            /// The program's own lines that make the reference to remove; None if they could not be read
+            /// or do not fit what is known of the objects.
+            source: Option<SourceLines>,
+            /// The change that removes it, if it is certain that the program then does the same.
+            patch: Option<Patch>;
 
+        /// Signatures of the other leaks in :attr:`shared`.
         #[getter(also_held_by)]
         fn other_holders(&self) -> Vec<&str> {
             model::Leak::also_held_by(self)
         }
 
+        /// The command that prints the patch or, where none is certain, explains the pattern.
+        #[getter]
+        fn command(&self) -> Option<String> {
+            text::command(self)
+        }
+
+        /// What to change, as text.
         #[getter]
         fn advice(&self) -> &str {
             &self.advice.text
         }
 
+        /// Example of the code before the fix, if the pattern is known; :attr:`source` is yours.
         #[getter]
         fn before(&self) -> Option<&str> {
             self.advice.before.as_deref()
         }
 
+        /// Example of the code after the fix, if the pattern is known.
         #[getter]
         fn after(&self) -> Option<&str> {
             self.advice.after.as_deref()
         }
 
+        /// The leak as an SVG drawing.
         fn to_svg(&self, py: Python<'_>) -> String {
             py.detach(|| svg::svg(self))
         }
 
+        /// The leak as Markdown; see :meth:`CycleReport.to_markdown`.
         fn to_markdown(&self, py: Python<'_>) -> String {
             py.detach(|| markdown::leak_markdown(self))
         }
 
+        /// What is held, what to change and the command that says more, in a few lines.
         fn to_text(&self, py: Python<'_>) -> String {
             py.detach(|| text::warning(self))
         }
@@ -296,6 +386,10 @@ class! {
 
 #[pymethods]
 impl Step {
+    fn __getattr__(slf: &Bound<'_, Self>, name: &str) -> PyResult<()> {
+        Err(no_attribute(slf, name))
+    }
+
     fn __repr__(&self) -> String {
         format!("<Step {} {}>", self.label, self.edge)
     }
@@ -303,6 +397,10 @@ impl Step {
 
 #[pymethods]
 impl Buffer {
+    fn __getattr__(slf: &Bound<'_, Self>, name: &str) -> PyResult<()> {
+        Err(no_attribute(slf, name))
+    }
+
     fn __repr__(&self) -> String {
         format!(
             "<Buffer {} {} on {} at {:#x}>",
@@ -316,6 +414,10 @@ impl Buffer {
 
 #[pymethods]
 impl Cut {
+    fn __getattr__(slf: &Bound<'_, Self>, name: &str) -> PyResult<()> {
+        Err(no_attribute(slf, name))
+    }
+
     fn __repr__(&self) -> String {
         format!("<Cut {}{}>", self.owner, self.edge)
     }
@@ -323,6 +425,10 @@ impl Cut {
 
 #[pymethods]
 impl Library {
+    fn __getattr__(slf: &Bound<'_, Self>, name: &str) -> PyResult<()> {
+        Err(no_attribute(slf, name))
+    }
+
     fn __repr__(&self) -> String {
         match &self.version {
             Some(version) => format!("<Library {} {version}>", self.name),
@@ -333,6 +439,10 @@ impl Library {
 
 #[pymethods]
 impl SourceLines {
+    fn __getattr__(slf: &Bound<'_, Self>, name: &str) -> PyResult<()> {
+        Err(no_attribute(slf, name))
+    }
+
     fn __repr__(&self) -> String {
         format!("<SourceLines {}:{}>", self.file, self.marked)
     }
@@ -340,6 +450,10 @@ impl SourceLines {
 
 #[pymethods]
 impl Patch {
+    fn __getattr__(slf: &Bound<'_, Self>, name: &str) -> PyResult<()> {
+        Err(no_attribute(slf, name))
+    }
+
     fn __repr__(&self) -> String {
         format!("<Patch {}:{}>", self.file, self.line)
     }
@@ -347,6 +461,10 @@ impl Patch {
 
 #[pymethods]
 impl LineEdit {
+    fn __getattr__(slf: &Bound<'_, Self>, name: &str) -> PyResult<()> {
+        Err(no_attribute(slf, name))
+    }
+
     fn __repr__(&self) -> String {
         format!("<LineEdit {}: {} removed>", self.line, self.removed)
     }
@@ -354,6 +472,10 @@ impl LineEdit {
 
 #[pymethods]
 impl Known {
+    fn __getattr__(slf: &Bound<'_, Self>, name: &str) -> PyResult<()> {
+        Err(no_attribute(slf, name))
+    }
+
     fn __repr__(&self) -> String {
         format!("<Known {}>", self.name)
     }

@@ -16,16 +16,39 @@ use crate::render::text;
 
 class! {
     impl Retention {
-        get paths: Vec<Path>, loops: Vec<Path>, keepers: Vec<Keeper>, is_enough: bool, by_collection: bool, is_uncollectable: bool, paths_omitted: u64, notes: Vec<String>, pause_ms: f64;
+        get
+            /// Distinct paths from GC roots, shortest and most telling first.
+            paths: Vec<Path>,
+            /// Paths from an object through C++ back to itself, which no collection can free.
+            loops: Vec<Path>,
+            /// The references that keep the objects alive: each does so by itself.
+            ///
+            /// The nearest that the program can remove. Empty if nothing does, or too many do.
+            keepers: Vec<Keeper>,
+            /// True if it is proven that the objects are freed once all ``keepers`` are removed.
+            is_enough: bool,
+            /// True if it then takes a garbage collection, as a cycle or garbage leads to them too.
+            by_collection: bool,
+            /// True if nothing holds the objects, but no collection frees them either.
+            is_uncollectable: bool,
+            /// Number of further paths.
+            paths_omitted: u64,
+            /// Remarks about the result.
+            notes: Vec<String>,
+            /// How long the search paused the program, in milliseconds.
+            pause_ms: f64;
 
+        /// The result as JSON (``schema`` 1).
         fn to_json(&self) -> String {
             to_json(self)
         }
 
+        /// The same text as ``str()``: the paths, with lines of at most 100 characters.
         fn to_text(&self, py: Python<'_>) -> String {
             py.detach(|| text::retention(self))
         }
 
+        /// A self-contained HTML page: each path step by step.
         fn to_html(&self, py: Python<'_>) -> String {
             py.detach(|| live::retention(self))
         }
@@ -50,7 +73,15 @@ class! {
 
 class! {
     impl Keeper {
-        get words: String, path: Path, step: u64, goes_by_itself: bool;
+        get
+            /// The reference in one line.
+            words: String,
+            /// A path through it to the object.
+            path: Path,
+            /// Index of the step of ``path`` that has the reference.
+            step: u64,
+            /// True for a variable of a running function: it goes when the function returns.
+            goes_by_itself: bool;
 
         fn __str__(&self) -> &str {
             &self.words
@@ -64,7 +95,20 @@ class! {
 
 class! {
     impl Path {
-        get root: RootKind, root_words: String, words: String, steps: Vec<Step>, alike: u64;
+        get
+            /// Kind of root: ``module``, ``local``, ``library``, ``outside``, ``garbage`` or ``itself``.
+            ///
+            /// ``library`` is what the standard library keeps: a thread, a timer, a context. ``outside`` is
+            /// C or C++.
+            root: RootKind,
+            /// Readable name of the root.
+            root_words: String,
+            /// The whole path in one line.
+            words: String,
+            /// The objects on the path, the one asked about last.
+            steps: Vec<Step>,
+            /// Number of paths that differ from this one only in an index.
+            alike: u64;
 
         fn __len__(&self) -> usize {
             self.steps.len()

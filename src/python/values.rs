@@ -14,18 +14,31 @@ use crate::model::retention::RootKind;
 /// `get_all` would show all fields, and a field of a model, which is plain Rust without Python, cannot be marked
 /// one by one: `pyclass` does not see through `cfg_attr`.
 macro_rules! class {
-    (impl $class:ident { get $($field:ident: $type:ty),+; $($methods:tt)* }) => {
+    (impl $class:ident { get $($(#[$doc:meta])* $field:ident: $type:ty),+; $($methods:tt)* }) => {
         #[pymethods]
         impl $class {
-            $(#[getter]
+            $($(#[$doc])*
+            #[getter]
             fn $field(&self) -> $type {
                 Clone::clone(&self.$field)
             })+
             $($methods)*
+
+            fn __getattr__(slf: &Bound<'_, Self>, name: &str) -> PyResult<()> {
+                Err($crate::python::values::no_attribute(slf, name))
+            }
         }
     };
 }
 pub(super) use class;
+
+/// An `AttributeError` that says which attribute may have been meant.
+pub(super) fn no_attribute<T>(object: &Bound<'_, T>, name: &str) -> PyErr {
+    let py = object.py();
+    py.import("cyclescope._suggest")
+        .and_then(|words| words.call_method1("no_attribute", (object.as_any().get_type(), name)))
+        .map_or_else(|error| error, PyErr::from_value)
+}
 
 /// `file:line`.
 impl<'py> IntoPyObject<'py> for Location {

@@ -167,6 +167,28 @@ impl Watcher {
         id
     }
 
+    /// Changes what a watch tells of from now on. What it has counted stays, but for leaks that it has not told
+    /// and those to `forget`, by signature.
+    pub fn change_watch(
+        &self,
+        id: WatchId,
+        devices: DeviceSelection,
+        ignored: Ignored,
+        least: Least,
+        forget: &[String],
+    ) {
+        self.inspector.forget_classes();
+        let mut watches = self.watches.borrow_mut();
+        if let Some(watch) = watches.iter_mut().find(|watch| watch.id == id) {
+            watch.devices = devices;
+            watch.ignored = ignored;
+            watch.least = least;
+            watch
+                .tallies
+                .retain(|signature, tally| tally.sums.reported && !forget.contains(signature));
+        }
+    }
+
     /// Ends a watch; its tallies, largest first. Empty if there is no such watch.
     pub fn remove_watch(&self, id: WatchId) -> Vec<LeakTally> {
         let tallies = self.tallies(id);

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+import cyclescope
 from cyclescope import CycleReport
 from support import interrupts
 from support.nodes import SOURCE
@@ -35,10 +37,13 @@ print("arguments", sys.argv[1:])
 def command(tmp_path: Path) -> Command:
     """Runs the command in a folder of its own."""
 
-    def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    def run(
+        *arguments: str, input: str | None = None, **environment: str
+    ) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, "-m", "cyclescope", *arguments],
             cwd=tmp_path,
+            input=input,
             env=os.environ | {"TMPDIR": str(tmp_path)} | environment,
             capture_output=True,
             text=True,
@@ -143,7 +148,137 @@ class Thing: pass
 assert pickle.loads(pickle.dumps(Thing())).__class__ is Thing
 print(__name__, Path(__file__).name, __main__.__dict__ is globals(), sys.argv[1:])
 print(os.path.basename(sys.path[0]), None if __spec__ is None else __spec__.name, __package__)
+print("__cached__" in globals())
 """
+
+
+UNNAMED = """
+import sys
+print(__name__, "__file__" in globals(), "__cached__" in globals(), __spec__, __package__)
+print(__loader__, sys.argv, repr(sys.path[0]), sys.stdin.read())
+def f(): raise ValueError("its own error")
+if sys.argv[-1] == "fails": f()
+"""
+
+
+@pytest.mark.parametrize("arguments", [["-c", UNNAMED], ["-"]], ids=["-c", "-"])
+@pytest.mark.parametrize("last", ["-b", "fails"])
+def test_code_without_a_file_runs_as_python_runs_it(
+    command: Command, tmp_path: Path, arguments: list[str], last: str
+) -> None:
+    given = [*arguments, "a", last]
+    plain = subprocess.run(
+        [sys.executable, *given],
+        cwd=tmp_path,
+        input=UNNAMED if arguments == ["-"] else "",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    done = command("run", "--devices=any", *given, input=UNNAMED if arguments == ["-"] else "")
+    assert (done.returncode, done.stdout) == (plain.returncode, plain.stdout), done.stderr
+    assert done.stderr.splitlines()[-1:] == plain.stderr.splitlines()[-1:]
+    assert "cyclescope" not in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [["-c", LEAKY], ["-"]], ids=["-c", "-"])
+def test_code_without_a_file_is_watched(
+    command: Command, tmp_path: Path, arguments: list[str]
+) -> None:
+    done = command("run", "--devices=any", "-o", "-", *arguments, input=LEAKY)
+    assert "1 × Node.me → Node" in done.stderr
+    first, _, report = done.stdout.partition("\n")
+    assert first == "arguments []"
+    (leak,) = CycleReport.from_json(report).leaks
+    assert leak.count == 1
+    shown = command("report", "-", input=report)
+    assert "LEAK 1 of 1" in shown.stdout
+    markdown = command("report", "-", "--format", "md", input=report)
+    assert markdown.stdout == leak.to_markdown() + "\n" or "Node" in markdown.stdout
+    assert command("diff", "-", "-", input=report).returncode == 2
+    assert "standard input: this is not JSON" in command("report", "-", input="x").stderr
+    piped = command("merge", "-", "-o", "-", input=report)
+    assert CycleReport.from_json(piped.stdout).leaks[0].signature == leak.signature
+    command("report", "-", "-o", "page", "--format=html", input=report)
+    assert (tmp_path / "page").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+
+
+def notebook(file: Path, *cells: str, version: int = 4) -> None:
+    content = {
+        "nbformat": version,
+        "cells": [
+            {"cell_type": "markdown", "source": "# A *title*"},
+            *({"cell_type": "code", "source": cell.splitlines(keepends=True)} for cell in cells),
+        ],
+    }
+    file.write_text(json.dumps(content), encoding="utf-8")
+
+
+def test_a_notebook_is_run_cell_by_cell(command: Command, tmp_path: Path) -> None:
+    cells = (LEAKY, "", "number = 20 % 3\nprint(number)\nnumber", "print(number)\nNode()")
+    notebook(tmp_path / "train.ipynb", *cells)
+    done = command("run", "--devices=any", "--trace", "train.ipynb", "a", "-b")
+    assert (done.returncode, done.stdout.splitlines()[:3]) == (
+        0,
+        ["arguments ['a', '-b']", "2", "2"],
+    ), done.stderr
+    assert "2 × Node.me → Node" in done.stderr
+    assert "train.ipynb cell 1:" in done.stdout
+
+    notebook(tmp_path / "fails.ipynb", "def f(): raise ValueError('its own')", "f()")
+    done = command("run", "--devices=any", "fails.ipynb")
+    assert done.returncode == 1
+    assert "fails.ipynb cell 2" in done.stderr
+    assert done.stderr.endswith("ValueError: its own\n")
+    assert "cyclescope" not in done.stderr
+
+    notebook(tmp_path / "awaits.ipynb", "import asyncio", "await asyncio.sleep(0)\nprint('done')")
+    done = command("run", "--devices=any", "awaits.ipynb")
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
+
+
+def test_what_is_no_notebook_is_said(command: Command, tmp_path: Path) -> None:
+    notebook(tmp_path / "old.ipynb", "1", version=3)
+    notebook(tmp_path / "wrong.ipynb", "print(")
+    (tmp_path / "text.ipynb").write_text("text", encoding="utf-8")
+    (tmp_path / "list.ipynb").write_text("[]", encoding="utf-8")
+    notebook(tmp_path / "magic.ipynb", "import sys", "%matplotlib inline\n!ls")
+    # Whether IPython is installed or not: as if it were not.
+    (tmp_path / "IPython.py").write_text("raise ImportError", encoding="utf-8")
+    for name, sentence in {
+        "old": "has notebook format 3, not 4; convert it: jupyter nbconvert",
+        "wrong": "is not a Python program",
+        "text": "is not a Jupyter notebook",
+        "list": "is not a Jupyter notebook",
+        "magic": "has IPython commands (lines with % or !), which need IPython",
+    }.items():
+        done = command(
+            "run", f"{name}.ipynb", PYTHONPATH=f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"
+        )
+        assert done.returncode == 2, name
+        assert sentence in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_ipythons_commands_run_where_it_is_installed(command: Command, tmp_path: Path) -> None:
+    """With a stand-in that has the parts of IPython that are used."""
+    package = tmp_path / "IPython" / "core"
+    package.mkdir(parents=True)
+    (tmp_path / "IPython" / "__init__.py").touch()
+    (package / "__init__.py").touch()
+    (package / "interactiveshell.py").write_text(
+        "class InteractiveShell:\n"
+        "    instance = classmethod(lambda cls: cls())\n"
+        "    def transform_cell(self, cell):\n"
+        "        return cell.replace('%answer', 'get_ipython().answer()')\n"
+        "    def answer(self): print('answer', self.user_ns['number'])\n",
+        encoding="utf-8",
+    )
+    notebook(tmp_path / "magic.ipynb", "number = 42", "%answer")
+    done = command(
+        "run", "magic.ipynb", PYTHONPATH=f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"
+    )
+    assert (done.returncode, done.stdout) == (0, "answer 42\n"), done.stderr
 
 
 @pytest.mark.parametrize("arguments", [["leaky.py"], ["-m", "package"], ["-m", "package.module"]])
@@ -228,8 +363,16 @@ def test_a_report_in_every_format(command: Command, tmp_path: Path) -> None:
 def test_color_is_for_terminals(command: Command, tmp_path: Path) -> None:
     report_of(command, tmp_path)
     ours, theirs = pty.openpty()
-    plain = {key: value for key, value in os.environ.items() if key != "NO_COLOR"}
-    for variables, colored in [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)]:
+    unset = ("NO_COLOR", "FORCE_COLOR")
+    plain = {key: value for key, value in os.environ.items() if key not in unset}
+    for variables, colored in [
+        ({}, True),
+        ({"NO_COLOR": "1"}, False),
+        ({"TERM": "dumb"}, False),
+        ({"TERM": "dumb", "FORCE_COLOR": "1"}, True),
+        ({"FORCE_COLOR": "1", "NO_COLOR": "1"}, False),
+        ({"FORCE_COLOR": "", "NO_COLOR": ""}, True),
+    ]:
         subprocess.run(
             [sys.executable, "-m", "cyclescope", "report", "report.json"],
             cwd=tmp_path,
@@ -240,6 +383,10 @@ def test_color_is_for_terminals(command: Command, tmp_path: Path) -> None:
         assert (b"\x1b[" in os.read(ours, 100_000)) is colored
     os.close(ours)
     os.close(theirs)
+    for arguments in (["report", "report.json"], ["doctor", "--no-gpu"]):
+        for value in ("1", ""):
+            shown = command(*arguments, FORCE_COLOR=value, NO_COLOR="").stdout
+            assert ("\x1b[" in shown) is bool(value)
 
 
 def test_diff_by_signature(command: Command, tmp_path: Path) -> None:
@@ -304,6 +451,21 @@ def test_explain(command: Command) -> None:
     assert "did you mean closure-captures-owner" in wrong.stderr
 
 
+def test_explain_knows_every_name_of_growth_and_of_post_mortems(command: Command) -> None:
+    listed = command("explain").stdout
+    stub = Path(cyclescope.__path__[0], "_native.pyi").read_text(encoding="utf-8")
+    for cls, name in [("Growth", "pattern"), ("PostMortem", "verdict")]:
+        text = stub.split(f"\nclass {cls}:")[1].split(f"def {name}(self)")[1].split("@property")[0]
+        names = re.findall("``([a-z-]+)``", text)
+        assert len(names) >= 7
+        for each in names:
+            assert f"\n  {each} " in listed
+            page = cyclescope.explain(each)
+            assert page.startswith("# ")
+            assert "**Why it " in page
+            assert "Instead, " in page
+
+
 def test_demo_leaks_and_says_so(command: Command, tmp_path: Path) -> None:
     done = command("demo", "--report-dir", "demo")
     assert done.returncode == 0, done.stderr
@@ -329,7 +491,21 @@ def test_doctor(command: Command, tmp_path: Path) -> None:
     ("arguments", "sentence"),
     [
         ([], "a command is required: run, report"),
-        (["walk"], "invalid choice: 'walk'"),
+        (["walk"], "no command 'walk'; the commands are run, report"),
+        (["reprot"], "no command 'reprot'; did you mean 'report'?"),
+        (["fine.py"], "to run a program: cyclescope run fine.py"),
+        (["--verison"], "unknown option --verison; did you mean '--version'?"),
+        (["run", "--fail-on-leaks", "fine.py"], "did you mean '--fail-on-leak'?"),
+        (["run", "--report-dri", "x", "fine.py"], "did you mean '--report-dir'?"),
+        (["report", "--ouput=x", "fine.py"], "unknown option --ouput; did you mean '--output'?"),
+        (["doctor", "now"], "unexpected argument: now"),
+        (["run", "fin.py"], "cannot run fin.py: No such file or directory; did you mean fine.py?"),
+        (["run", "plain"], "the folder plain: it has no __main__.py; did you mean plain/only.py?"),
+        (["run", "folder"], "it has no __main__.py; to run one of its modules: -m folder.MODULE"),
+        (["run", "-c", "def (:"], "is not a Python program"),
+        (["report", "fine.py", "--format=pdf"], "invalid choice: 'pdf'"),
+        (["explain", "kept_with_grap"], "did you mean kept-with-graph"),
+        (["explain", "zzz"], "unknown name 'zzz': `cyclescope explain` lists all"),
         (["run"], "SCRIPT"),
         (["run", "none.py"], "cannot run none.py: No such file"),
         (["run", "none"], "to run a module, use -m"),
@@ -353,6 +529,7 @@ def test_what_cannot_be_is_said(
     program(tmp_path, "print('never')\n", "fine.py")
     program(tmp_path, "def (:\n", "broken.py")
     program(tmp_path, "", "folder/__init__.py")
+    program(tmp_path, "", "plain/only.py")
     done = command(*arguments)
     assert done.returncode == 2
     assert done.stdout == ""
@@ -366,6 +543,33 @@ def test_help_names_every_command(command: Command) -> None:
         assert f"\n    {name} " in text
         assert command(name, "--help").returncode == 0
     assert command("--version").stdout.startswith("cyclescope ")
+    assert command("-V").stdout == command("--version").stdout
+    assert command("help").stdout == text
+    assert command("help", "run").stdout == command("run", "--help").stdout
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_completion(command: Command, tmp_path: Path, shell: str) -> None:
+    done = command("completion", shell)
+    assert done.returncode == 0, done.stderr
+    for word in ("report", "--fail-on-leak", "--no-gpu"):
+        assert word in done.stdout
+    if shell == "bash":
+        (tmp_path / "completion").write_text(done.stdout, encoding="utf-8")
+        asks = (
+            ". ./completion; COMP_WORDS=(cyclescope run --fail); COMP_CWORD=2; "
+            '_shtab_cyclescope cyclescope --fail run; echo "${COMPREPLY[@]}"'
+        )
+        said = subprocess.run(
+            ["bash", "-c", asks], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        assert said.stdout == "--fail-on-leak\n", said.stderr
+    (tmp_path / "shtab.py").write_text("raise ImportError", encoding="utf-8")
+    without = command(
+        "completion", shell, PYTHONPATH=f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"
+    )
+    assert without.returncode == 2
+    assert "pip install 'cyclescope[completion]'" in without.stderr
 
 
 def test_a_reader_that_has_seen_enough_is_no_error(command: Command, tmp_path: Path) -> None:
@@ -397,3 +601,55 @@ def test_processes_that_the_program_spawns_find_it(command: Command, tmp_path: P
     )
     done = command("run", "--devices=any", "leaky.py")
     assert (done.returncode, done.stdout) == (0, "[2, 4]\n"), done.stderr
+
+
+CALLS = """
+import cyclescope, sys
+watch = cyclescope.warn_tensor_cycles({arguments})
+Node()
+with cyclescope.warn_tensor_cycles({arguments}):
+    Node(2)
+watch.stop()
+class Late(Node): pass
+Late()
+"""
+
+
+@pytest.mark.parametrize("arguments", ["", "devices='any'", "report_dir='own'", "min_bytes=0"])
+def test_a_program_that_warns_itself_is_told_each_leak_once(
+    command: Command, tmp_path: Path, arguments: str
+) -> None:
+    program(tmp_path, LEAKY + CALLS.format(arguments=arguments))
+    done = command("run", "--devices=any", "-o", "r.json", "leaky.py")
+    assert done.returncode == 0, done.stderr
+    words = " ".join(done.stderr.split())
+    assert words.count("by the cycle Node.me → Node.") == 1
+    assert words.count("by the cycle Late.me → Late.") == 1
+    assert done.stderr.count("2 leaks, seen ") == 1
+    assert "no CUDA driver" not in done.stderr
+    found = CycleReport.from_json((tmp_path / "r.json").read_text(encoding="utf-8")).leaks
+    assert [leak.count for leak in found] == [3, 1]
+    assert ("called again" in done.stderr) is ("own" in arguments)
+
+
+def test_the_command_line_comes_first(command: Command, tmp_path: Path) -> None:
+    asks = "devices='cuda', report_dir='own', ignore=['closure-captures-owner'], min_bytes=0"
+    closure = "class Other(Node):\n    def __init__(self):\n        super().__init__()\n"
+    closure += "        self.me = lambda: self\nOther()\n"
+    program(tmp_path, LEAKY + CALLS.format(arguments=asks) + closure)
+    options = ("--devices=any", "--report-dir=given", "--fail-on-leak")
+    done = command("run", *options, "leaky.py", CYCLESCOPE_MIN_BYTES="")
+    assert done.returncode == 1
+    words = " ".join(done.stderr.split())
+    assert "`cyclescope run` gives --devices and --report-dir, which apply" in words
+    assert words.count("by the cycle Node.me → Node.") == 1
+    assert list((tmp_path / "given").glob("*.html"))
+    assert not (tmp_path / "own").exists()
+    program(
+        tmp_path,
+        LEAKY + "import cyclescope\n" + "cyclescope.warn_tensor_cycles("
+        "ignore=['refers-to-itself'])\nclass Other(Node): pass\nOther()\n",
+    )
+    done = command("run", "--devices=any", "-o", "r.json", "leaky.py")
+    found = CycleReport.from_json((tmp_path / "r.json").read_text(encoding="utf-8")).leaks
+    assert found == []

@@ -329,7 +329,7 @@ import pytest
 def test_leaks():
     Node()
 
-@pytest.mark.no_tensor_cycles(devices="any", allow=["torch"])
+@pytest.mark.no_tensor_cycles(devices="any", ignore=["torch"])
 def test_marked():
     Node()
 

@@ -244,16 +244,16 @@ def test_the_marker_says_devices_and_what_is_allowed(pytester: pytest.Pytester) 
 def test_gpus_only():
     Node()
 
-@pytest.mark.no_tensor_cycles(allow=["refers-to-itself"])
+@pytest.mark.no_tensor_cycles(ignore=["refers-to-itself"])
 def test_allowed():
     Node()
 
-@pytest.mark.no_tensor_cycles(allow=["two-nodes"])
+@pytest.mark.no_tensor_cycles(ignore=["two-nodes"])
 class TestGroup:
     def test_not_allowed(self):
         Node()
 
-    @pytest.mark.no_tensor_cycles(allow=["refers-to-itself"])
+    @pytest.mark.no_tensor_cycles(ignore=["refers-to-itself"])
     def test_allowed(self):
         Node()
 """,
@@ -265,10 +265,11 @@ class TestGroup:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ("'cuda'", "no_tensor_cycles takes devices=... and allow=[[]...[]], not 'cuda'"),
-        ("device='cuda'", "*not device"),
+        ("'cuda'", "no_tensor_cycles takes devices=... and ignore=[[]...[]], not 'cuda'"),
+        ("device='cuda'", "*not device; did you mean devices?"),
+        ("allow=['torch']", "*not allow; did you mean ignore?"),
         ("devices='gpu'", '*"gpu" is not a device*'),
-        ("allow='torch'", "*such as [[]'torch'[]]*"),
+        ("ignore='torch'", "*such as [[]'torch'[]]*"),
     ],
 )
 def test_a_marker_that_is_wrong_says_so(
@@ -359,7 +360,7 @@ def test_the_configuration_sets_what_the_options_set(pytester: pytest.Pytester) 
         """
         [pytest]
         tensor_cycles = error
-        tensor_cycles_allow =
+        tensor_cycles_ignore =
             refers-to-itself
         tensor_cycles_report_dir = pages
         """
@@ -523,3 +524,75 @@ def test_a_run_without_leaks_writes_empty_results(pytester: pytest.Pytester) -> 
     result.assert_outcomes(passed=1)
     assert json.loads((pytester.path / "a.sarif").read_text())["runs"][0]["results"] == []
     assert CycleReport.from_json((pytester.path / "a.json").read_text()).leaks == []
+
+
+GIVEN = {
+    "": "error",
+    "-devices": "cpu",
+    "-ignore": "two-nodes",
+    "-baseline": "known.json",
+    "-update-baseline": "true",
+    "-report-dir": "pages",
+    "-json": "a.json",
+    "-sarif": "a.sarif",
+}
+
+
+RESULTS = {"pages", "a.json", "a.sarif", "known.json"}
+
+
+def written(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()} & RESULTS
+
+
+@pytest.mark.parametrize("name", ["-devices", "-ignore", "-report-dir"])
+def test_an_option_is_no_reason_to_look_green(pytester: pytest.Pytester, name: str) -> None:
+    suite(pytester, LEAKY + "def test_leaks():\n    Node()\n")
+    result = run(pytester, f"--tensor-cycles{name}={GIVEN[name]}")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["*1 distinct leak in 1 test*"])
+
+
+def test_every_option_has_a_name_in_the_configuration(pytester: pytest.Pytester) -> None:
+    help_text = run(pytester, "--help").stdout.str()
+    options = {line.split("=")[0].split()[0] for line in help_text.splitlines() if "  --" in line}
+    assert {f"--tensor-cycles{name}" for name in GIVEN} == {
+        option for option in options if option.startswith("--tensor-cycles")
+    }
+    settings = [f"tensor_cycles{name.replace('-', '_')}" for name in GIVEN]
+    for setting in settings:
+        assert f"  {setting} (" in help_text
+
+    lines = [f"{setting} = {GIVEN[name]}" for setting, name in zip(settings, GIVEN, strict=True)]
+    pytester.makeini("\n".join(["[pytest]", *lines]))
+    suite(pytester, LEAKY + "def test_leaks():\n    Node(), Other()\n")
+    result = run(pytester, "--strict-config", "--tensor-cycles-ignore=closure-captures-owner")
+    # With a baseline that is updated, none fails.
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["*2 distinct leaks in 1 test*"])
+    assert written(pytester.path) == RESULTS
+    assert "Other.me" in (pytester.path / "known.json").read_text()
+    result = run(pytester, "--tensor-cycles-ignore=refers-to-itself")
+    result.assert_outcomes(passed=1)
+    assert CycleReport.from_json((pytester.path / "a.json").read_text()).leaks == []
+
+
+def test_a_configured_result_is_not_written_unchecked(pytester: pytest.Pytester) -> None:
+    suite(pytester, LEAKY + "def test_leaks():\n    Node()\n")
+    names = ["-json", "-sarif", "-update-baseline", "-baseline"]
+    lines = [f"tensor_cycles{name.replace('-', '_')} = {GIVEN[name]}" for name in names]
+    pytester.makeini("\n".join(["[pytest]", *lines]))
+    off = run(pytester, "--tensor-cycles=off")
+    off.assert_outcomes(passed=1)
+    assert written(pytester.path) == set()
+    off.stdout.fnmatch_lines(["*a.json not written: --tensor-cycles=off checks no test"])
+
+
+def test_a_baseline_that_cannot_be_written_is_told(pytester: pytest.Pytester) -> None:
+    takes_its_place = "import pathlib\n\ndef test_last():\n    pathlib.Path('taken').touch()\n"
+    suite(pytester, LEAKY + "def test_leaks():\n    Node()\n" + takes_its_place)
+    baseline = "--tensor-cycles-baseline=taken/known.json"
+    result = run(pytester, baseline, "--tensor-cycles-update-baseline")
+    result.assert_outcomes(passed=2)
+    result.stdout.fnmatch_lines(["baseline not written: *taken*"])
+    assert "INTERNALERROR" not in result.stdout.str() + result.stderr.str()

@@ -153,9 +153,9 @@ def test_an_unknown_variable_is_told_of_once(
     settings()
     settings()
     (message,) = caplog.messages
-    assert (
-        message
-        == "the environment variable CYCLESCOPE_DEVICE has no effect: did you mean 'devices'?"
+    assert message == (
+        "the environment variable CYCLESCOPE_DEVICE has no effect: "
+        "did you mean 'CYCLESCOPE_DEVICES'?"
     )
 
 

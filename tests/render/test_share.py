@@ -146,9 +146,17 @@ def test_each_pattern_is_explained(name: str) -> None:
 def test_without_a_name_all_patterns_are_listed() -> None:
     done = command("-m", "cyclescope", "explain")
     assert done.returncode == 0, done.stderr
-    lines = done.stdout.splitlines()
-    assert [line.split()[0] for line in lines] == NAMES
-    assert all(len(line.split()) > 1 for line in lines)
+    groups = [group.splitlines() for group in done.stdout.split("\n\n")]
+    assert [head for head, *_ in groups] == [
+        "Reference cycles:",
+        "Memory that grows:",
+        "Out of memory:",
+    ]
+    listed = [[line.split()[0] for line in lines] for _, *lines in groups]
+    assert listed[0] == NAMES
+    assert all(line.startswith("  ") and len(line.split()) > 1 for _, *ls in groups for line in ls)
+    for name in [name for names in listed for name in names]:
+        assert cyclescope.explain(name).startswith("# ")
 
 
 def test_an_unknown_pattern_is_an_error_that_names_the_nearest() -> None:
@@ -157,5 +165,5 @@ def test_an_unknown_pattern_is_an_error_that_names_the_nearest() -> None:
     assert done.stdout == ""
     assert "did you mean closure-captures-owner" in done.stderr
     assert "Traceback" not in done.stderr
-    with pytest.raises(ValueError, match=r"the patterns are .*closure-captures-owner"):
+    with pytest.raises(ValueError, match=r"unknown name 'zzzz': `cyclescope explain` lists all"):
         cyclescope.explain("zzzz")

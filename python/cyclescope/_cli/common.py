@@ -39,7 +39,13 @@ def read_reports(parsed: argparse.Namespace, names: Iterable[str]) -> list[Cycle
     return reports
 
 
+STANDARD = "-"
+"""The name of standard input, or output, in place of a file's."""
+
+
 def _files(parsed: argparse.Namespace, name: str) -> list[Path]:
+    if name == STANDARD:
+        return [Path(STANDARD)]
     if Path(name).is_dir():
         name = str(Path(name) / "*.json")
     if not glob.has_magic(name):
@@ -56,14 +62,18 @@ MAX_BYTES = 64 << 20
 
 def _read(parsed: argparse.Namespace, file: Path) -> CycleReport:
     try:
-        with file.open("rb") as stream:
-            content = stream.read(MAX_BYTES + 1)
+        if file == Path(STANDARD):
+            content = sys.stdin.buffer.read(MAX_BYTES + 1)
+        else:
+            with file.open("rb") as stream:
+                content = stream.read(MAX_BYTES + 1)
         return CycleReport.from_json(content.decode())
     except OSError as error:
         fail(parsed, f"cannot read {file}: {error.strerror}")
     except ValueError as error:
         hint = ", not the page" if file.suffix == ".html" else ""
-        fail(parsed, f"{file}: {error}{hint}")
+        name = "standard input" if file == Path(STANDARD) else file
+        fail(parsed, f"{name}: {error}{hint}")
 
 
 FORMATS: dict[str, Callable[[CycleReport], str]] = {
@@ -78,14 +88,38 @@ FORMATS: dict[str, Callable[[CycleReport], str]] = {
 """The function that writes a report, by file extension."""
 
 
+def add_format(parser: argparse.ArgumentParser, default: str) -> None:
+    """Declare the option for outputs that have no file extension."""
+    parser.add_argument(
+        "--format",
+        choices=[extension.removeprefix(".") for extension in FORMATS],
+        help=f"format of the output (default: that of the file extension; {default})",
+    )
+
+
 def check_output(parsed: argparse.Namespace, output: str | None) -> None:
     """Reject an unknown file extension before any work is done."""
-    if output is not None and Path(output).suffix not in FORMATS:
-        fail(parsed, f"unknown format: {output}; the extension must be {', '.join(FORMATS)}")
+    known = parsed.format is not None or output in (None, STANDARD)
+    if output is not None and not known and Path(output).suffix not in FORMATS:
+        fail(
+            parsed,
+            f"unknown format: {output}; the extension must be {', '.join(FORMATS)}, or give "
+            "--format",
+        )
+
+
+def rendered(parsed: argparse.Namespace, output: str, report: CycleReport) -> str:
+    """The report in the format that was asked for; JSON on standard output."""
+    suffix = ".json" if output == STANDARD else Path(output).suffix
+    return FORMATS[suffix if parsed.format is None else f".{parsed.format}"](report)
 
 
 def write(parsed: argparse.Namespace, output: str, text: str) -> None:
-    """Write a file atomically."""
+    """Write a file atomically, or to standard output."""
+    if output == STANDARD:
+        progress.done()
+        sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
+        return
     progress.say(f"writing {output}")
     try:
         Path(output).parent.mkdir(parents=True, exist_ok=True)
@@ -109,9 +143,10 @@ def merged(
 
 
 def shows_color() -> bool:
-    """True if standard output is a terminal and the user has not disabled colours."""
-    refused = os.environ.get("NO_COLOR") or os.environ.get("TERM", "dumb") == "dumb"
-    return not refused and sys.stdout.isatty()
+    """True if standard output is a terminal, unless ``NO_COLOR`` or ``FORCE_COLOR`` is set."""
+    if os.environ.get("NO_COLOR") or os.environ.get("FORCE_COLOR"):
+        return not os.environ.get("NO_COLOR")
+    return os.environ.get("TERM", "dumb") != "dumb" and sys.stdout.isatty()
 
 
 def colored(text: str, code: str) -> str:

@@ -16,7 +16,9 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.epilog = "Exits with status 1 if a leak is new or has grown, otherwise 0."
     for name in ("old", "new"):
         parser.add_argument(
-            name, metavar=name.upper(), help="reports as JSON: a file, a folder or a glob pattern"
+            name,
+            metavar=name.upper(),
+            help="reports as JSON: a file, a folder, a glob pattern, or -",
         )
 
 

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from cyclescope import _native
 from cyclescope._cli import progress
-from cyclescope._cli.common import FORMATS, check_output, merged, read_reports, write
+from cyclescope._cli.common import (
+    FORMATS,
+    STANDARD,
+    add_format,
+    check_output,
+    merged,
+    read_reports,
+    rendered,
+    write,
+)
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
@@ -16,16 +24,17 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         "files",
         nargs="+",
         metavar="FILE",
-        help="reports as JSON, one per process: files, folders or glob patterns such as "
-        "'reports/*.json'",
+        help="reports as JSON, one per process: files, folders, glob patterns such as "
+        "'reports/*.json', or - for standard input",
     )
     parser.add_argument(
         "-o",
         "--output",
         metavar="FILE",
-        help=f"output file; the extension sets the format: {', '.join(FORMATS)} (default: print a "
-        "table)",
+        help=f"output file, or - for standard output; the extension sets the format: "
+        f"{', '.join(FORMATS)} (default: print a table)",
     )
+    add_format(parser, "JSON on standard output")
 
 
 def run(parsed: argparse.Namespace) -> int:
@@ -33,10 +42,11 @@ def run(parsed: argparse.Namespace) -> int:
     check_output(parsed, parsed.output)
     reports = read_reports(parsed, parsed.files)
     report = merged(parsed, reports, _native.merge_processes)
-    if parsed.output is None:
+    if parsed.output is None and parsed.format is None:
         progress.done()
         print(report.table_of_processes())
         return 0
     progress.say("rendering")
-    write(parsed, parsed.output, FORMATS[Path(parsed.output).suffix](report))
+    output = parsed.output or STANDARD
+    write(parsed, output, rendered(parsed, output, report))
     return 0

@@ -8,10 +8,14 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
-from dataclasses import dataclass
-from importlib.machinery import ModuleSpec
+from dataclasses import dataclass, replace
+from importlib.machinery import BuiltinImporter, ModuleSpec
+from inspect import CO_COROUTINE
 from pathlib import Path
 from types import CodeType, ModuleType, TracebackType
+from typing import Any
+
+from cyclescope._cli.notebook import Notebook, NotebookError
 
 INTERRUPTED = 130
 
@@ -24,23 +28,39 @@ class ProgramError(Exception):
 class Program:
     """A program that was found but has not started."""
 
-    code: CodeType
+    codes: list[CodeType]
+    """What to run, one after the other: the cells of a notebook, or one alone."""
     name: str
     """The first item of ``sys.argv``."""
-    file: str
+    file: str | None
+    """The value of ``__file__``; None for code that is in no file."""
     search_path: str
     """The first item of ``sys.path``."""
     spec: ModuleSpec | None
     arguments: list[str]
+    notebook: Notebook | None = None
 
     @classmethod
-    def find(cls, name: str, arguments: Sequence[str], *, is_module: bool) -> Program:
-        """Find a script, or a module as ``python -m`` does.
+    def find(cls, name: str, arguments: Sequence[str], kind: str | None) -> Program:
+        """Find a script, or what ``python -m``, ``-c`` or ``-`` would run.
+
+        Args:
+            name: The script, the module or the code.
+            arguments: The arguments of the program.
+            kind: ``module`` or ``code``; None for a file, or ``-`` for standard input.
 
         Raises:
             ProgramError: If it does not exist or is not Python.
         """
-        return _module(name, list(arguments)) if is_module else _script(name, list(arguments))
+        if kind == "module":
+            return _module(name, list(arguments))
+        if kind == "code":
+            return _code(name, "<string>", "-c", list(arguments))
+        if name == "-":
+            stdin = _code(sys.stdin.buffer.read(), "<stdin>", name, list(arguments))
+            # As `pymain_run_stdin` in CPython's Modules/main.c has it.
+            return replace(stdin, file="<stdin>")
+        return _script(name, list(arguments))
 
     def announce(self) -> None:
         """Set ``sys.argv`` and ``sys.path`` for this program."""
@@ -54,16 +74,28 @@ class Program:
         """
         main = ModuleType("__main__")
         main.__dict__.update(
-            __file__=self.file,
             __builtins__=builtins,
             __spec__=self.spec,
             __package__=None if self.spec is None else self.spec.parent,
-            __loader__=None if self.spec is None else self.spec.loader,
-            __cached__=None if self.spec is None else self.spec.cached,
+            __loader__=None if self.search_path else BuiltinImporter,
         )
+        if self.file is not None:
+            main.__dict__["__file__"] = self.file
+        if self.file is not None and sys.version_info < (3, 15):
+            main.__dict__["__cached__"] = None if self.spec is None else self.spec.cached
+        if self.spec is not None:
+            main.__dict__["__loader__"] = self.spec.loader
         sys.modules["__main__"] = main
+        if self.notebook is not None:
+            self.notebook.prepare(main.__dict__)
         try:
-            exec(self.code, main.__dict__)
+            if any(code.co_flags & CO_COROUTINE for code in self.codes):
+                import asyncio
+
+                asyncio.run(_awaiting(self.codes, main.__dict__))
+            else:
+                for code in self.codes:
+                    exec(code, main.__dict__)
         except SystemExit as end:
             return _status(end)
         except KeyboardInterrupt as error:
@@ -81,22 +113,75 @@ def _script(name: str, arguments: list[str]) -> Program:
     if path.is_dir():
         path = path / "__main__.py"
         search_path = name
+        if not path.exists():
+            raise ProgramError(_no_main(name))
     else:
         search_path = str(path.resolve().parent)
     try:
         source = path.read_bytes()
     except OSError as error:
-        hint = "; to run a module, use -m" if not name.endswith(".py") else ""
-        raise ProgramError(f"cannot run {name}: {error.strerror}{hint}") from None
-    return Program(_compile(source, str(path)), name, str(path), search_path, None, arguments)
+        raise ProgramError(f"cannot run {name}: {error.strerror}{_hint(name)}") from None
+    notebook = _notebook(path, source) if path.suffix == ".ipynb" else None
+    codes = [_compile(source, str(path))] if notebook is None else notebook.codes
+    return Program(codes, name, str(path), search_path, None, arguments, notebook)
 
 
-def _compile(source: bytes, file: str) -> CodeType:
+def _no_main(folder: str) -> str:
+    scripts = sorted(path.name for path in Path(folder).glob("*.py"))
+    meant = f"; did you mean {Path(folder) / scripts[0]}?" if len(scripts) == 1 else ""
+    name = Path(folder).name
+    if (Path(folder) / "__init__.py").exists() and name.isidentifier():
+        meant = f"; to run one of its modules: -m {name}.MODULE"
+    return f"cannot run the folder {folder}: it has no __main__.py{meant}"
+
+
+def _hint(name: str) -> str:
+    """What may have been meant by a file that does not exist."""
+    from cyclescope._suggest import nearest
+
+    path = Path(name)
+    try:
+        others = [each.name for each in path.parent.iterdir() if each.suffix in (".py", ".ipynb")]
+    except OSError:
+        others = []
+    near = nearest(path.name, others)
+    if near is not None:
+        return f"; did you mean {path.with_name(near)}?"
+    return "; to run a module, use -m" if path.suffix not in (".py", ".ipynb") else ""
+
+
+def _notebook(path: Path, content: bytes) -> Notebook:
+    try:
+        return Notebook(path, content)
+    except NotebookError as error:
+        raise ProgramError(str(error)) from None
+    except (SyntaxError, ValueError) as error:
+        raise ProgramError(_not_python(str(path), error)) from None
+
+
+def _code(source: str | bytes, file: str, name: str, arguments: list[str]) -> Program:
+    return Program([_compile(source, file)], name, None, "", None, arguments)
+
+
+async def _awaiting(codes: Sequence[CodeType], namespace: dict[str, Any]) -> None:
+    """Run the cells of a notebook, some of which await, in one event loop as Jupyter does."""
+    for code in codes:
+        if code.co_flags & CO_COROUTINE:
+            await eval(code, namespace)
+        else:
+            exec(code, namespace)
+
+
+def _compile(source: str | bytes, file: str) -> CodeType:
     try:
         return compile(source, file, "exec", dont_inherit=True)
     except (SyntaxError, ValueError) as error:
-        text = "".join(traceback.format_exception_only(error)).rstrip()
-        raise ProgramError(f"{file} is not a Python program\n{text}") from None
+        raise ProgramError(_not_python(file, error)) from None
+
+
+def _not_python(file: str, error: Exception) -> str:
+    text = "".join(traceback.format_exception_only(error)).rstrip()
+    return f"{file} is not a Python program\n{text}"
 
 
 def _module(name: str, arguments: list[str]) -> Program:
@@ -114,7 +199,7 @@ def _module(name: str, arguments: list[str]) -> Program:
     if spec is None or not isinstance(code, CodeType):
         raise ProgramError(f"no module named {name}")
     file = spec.origin or name
-    return Program(code, file, file, here, spec, arguments)
+    return Program([code], file, file, here, spec, arguments)
 
 
 def _status(end: SystemExit) -> int:

@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from cyclescope._cli import progress
-from cyclescope._cli.common import FORMATS, check_output, merged, read_reports, write
+from cyclescope._cli.common import (
+    FORMATS,
+    STANDARD,
+    add_format,
+    check_output,
+    merged,
+    read_reports,
+    rendered,
+    write,
+)
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
@@ -15,15 +23,16 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         "files",
         nargs="+",
         metavar="FILE",
-        help="reports as JSON: files, folders or glob patterns",
+        help="reports as JSON: files, folders, glob patterns, or - for standard input",
     )
     parser.add_argument(
         "-o",
         "--output",
         metavar="FILE",
-        help=f"output file; the extension sets the format: {', '.join(FORMATS)} (default: print "
-        "text)",
+        help=f"output file, or - for standard output; the extension sets the format: "
+        f"{', '.join(FORMATS)} (default: print text)",
     )
+    add_format(parser, "JSON on standard output")
 
 
 def run(parsed: argparse.Namespace) -> int:
@@ -31,10 +40,11 @@ def run(parsed: argparse.Namespace) -> int:
     check_output(parsed, parsed.output)
     report = merged(parsed, read_reports(parsed, parsed.files))
     progress.say("rendering")
-    if parsed.output is None:
+    if parsed.output is None and parsed.format is None:
         text = report.to_text()
         progress.done()
         print(text)
     else:
-        write(parsed, parsed.output, FORMATS[Path(parsed.output).suffix](report))
+        output = parsed.output or STANDARD
+        write(parsed, output, rendered(parsed, output, report))
     return 0

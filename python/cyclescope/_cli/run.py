@@ -11,16 +11,31 @@ from pathlib import Path
 
 import cyclescope
 from cyclescope import _native
-from cyclescope._cli.common import FORMATS, check_output, fail, write
+from cyclescope._cli.common import (
+    FORMATS,
+    STANDARD,
+    add_format,
+    check_output,
+    fail,
+    rendered,
+    write,
+)
 from cyclescope._cli.program import Program, ProgramError
 from cyclescope._live.automatic import AutomaticSteps
 from cyclescope._off import OFF, VARIABLE
 from cyclescope._settings import settings
+from cyclescope._warner import Warner
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.usage = "cyclescope run [options] SCRIPT|-m MODULE [arguments]"
+    parser.usage = (
+        "cyclescope run [options] (SCRIPT | NOTEBOOK.ipynb | -m MODULE | -c CODE | -) [arguments]"
+    )
+    parser.description = (
+        "Run a program and report its leaks. What follows the program is passed to it; options of "
+        "this command come before."
+    )
     parser.epilog = (
         "Exits with the status of the program; with --fail-on-leak, exits with 1 if the program "
         "succeeds but leaks. On several GPUs: torchrun ... -m cyclescope run SCRIPT. With "
@@ -50,9 +65,9 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="FILE",
-        help="write all leaks to FILE when the program ends; the extension sets the format: "
-        f"{', '.join(FORMATS)}; in a distributed job, each rank adds its number to the name; "
-        "may be repeated",
+        help="write all leaks to FILE, or to standard output if it is -, when the program ends; "
+        f"the extension sets the format: {', '.join(FORMATS)}; in a distributed job, each rank "
+        "adds its number to the name; may be repeated",
     )
     parser.add_argument(
         "--trace", action="store_true", help="print the leak traces when the program ends"
@@ -86,10 +101,20 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--fail-on-leak", action="store_true", help="exit with status 1 if there is a leak"
     )
-    parser.add_argument(
-        "-m", dest="module", action="store_true", help="run a module instead of a script"
+    add_format(parser, "JSON on standard output")
+    kinds = parser.add_mutually_exclusive_group()
+    kinds.add_argument(
+        "-m", dest="kind", action="store_const", const="module", help="run a module, as python -m"
     )
-    parser.add_argument("program", metavar="SCRIPT", help=argparse.SUPPRESS)
+    kinds.add_argument(
+        "-c", dest="kind", action="store_const", const="code", help="run CODE, as python -c"
+    )
+    parser.add_argument(
+        "program",
+        metavar="SCRIPT",
+        help="the program: a file, a folder with a __main__.py, a notebook (.ipynb), or - for "
+        "standard input",
+    )
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
 
 
@@ -100,12 +125,19 @@ def _min_bytes(parsed: argparse.Namespace) -> int | None:
     return given
 
 
+def _given(parsed: argparse.Namespace) -> list[str]:
+    """The arguments of the watch that the command line gives, and the program cannot change."""
+    names = ["devices", "report_dir", "record_history"]
+    given = [name for name in names if getattr(parsed, name) is not None]
+    return given if _min_bytes(parsed) is None else [*given, "min_bytes"]
+
+
 def run(parsed: argparse.Namespace) -> int:
     """Run the program in this process, as Python would, and watch it until it ends."""
     for output in parsed.output:
         check_output(parsed, output)
     try:
-        program = Program.find(parsed.program, parsed.arguments, is_module=parsed.module)
+        program = Program.find(parsed.program, parsed.arguments, parsed.kind)
         program.announce()
     except (ProgramError, ValueError, OSError) as error:
         fail(parsed, str(error))
@@ -124,6 +156,8 @@ def run(parsed: argparse.Namespace) -> int:
             redact=parsed.redact,
             min_bytes=_min_bytes(parsed),
         )
+        if isinstance(watch, Warner):
+            watch.belong_to_command(_given(parsed))
         oom = cyclescope.on_oom(parsed.report_dir) if parsed.oom else None
         growth = _growth(parsed) if parsed.growth else None
     except (ValueError, OSError) as error:
@@ -147,7 +181,7 @@ def run(parsed: argparse.Namespace) -> int:
             print(report.to_text())
     for output in map(_of_this_rank, parsed.output):
         # That there was nothing is a result too, and what an earlier run has left is none.
-        write(parsed, str(output), FORMATS[output.suffix](report or _native.empty_report()))
+        write(parsed, output, rendered(parsed, output, report or _native.empty_report()))
     grew = growth is not None and growth.found
     if status == 0 and parsed.fail_on_leak and (watch.leaks or grew):
         return 1
@@ -162,12 +196,12 @@ def _devices(parsed: argparse.Namespace) -> list[str] | None:
     return ["any"]
 
 
-def _of_this_rank(output: str) -> Path:
+def _of_this_rank(output: str) -> str:
     """The file of this rank: all ranks get the same arguments and must not share a file."""
     path, rank = Path(output), cyclescope.current_rank()
-    if rank is None or rank.world_size == 1:
-        return path
-    return path.with_name(f"{path.stem}-rank{rank.rank}{path.suffix}")
+    if rank is None or rank.world_size == 1 or output == STANDARD:
+        return output
+    return str(path.with_name(f"{path.stem}-rank{rank.rank}{path.suffix}"))
 
 
 def _growth(parsed: argparse.Namespace) -> AutomaticSteps:

@@ -7,7 +7,7 @@ import threading
 import time
 from typing import Any
 
-from cyclescope import _native, _teller
+from cyclescope import _log, _native
 from cyclescope._live.growth import Growth, LeakMonitor
 from cyclescope._live.imports import Waiting
 from cyclescope._live.reading import Torch
@@ -64,7 +64,7 @@ class AutomaticSteps:
             try:
                 _native.call_in_main_thread(self._sample)
             except RuntimeError as error:
-                _teller.logger.debug("%s", error)
+                _log.debug("%s", error)
 
     def _sample(self) -> None:
         if not self._stopped.is_set():

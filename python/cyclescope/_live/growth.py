@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from cyclescope import _native, _ranks, _teller
+from cyclescope import _fields, _log, _native, _ranks
 from cyclescope._files import write_whole
 from cyclescope._live import reading
 from cyclescope._live.allocator import line_of_block
@@ -15,7 +15,7 @@ from cyclescope._live.redaction import shown_error
 from cyclescope._native import Growth as Growth
 from cyclescope._off import NOTE, OFF
 from cyclescope._selection import Devices, StrPath
-from cyclescope._settings import check_every, settings
+from cyclescope._settings import check_every, check_min_bytes, check_number, settings
 
 MAX_SHARE = 0.02
 """The part of the program's time that samples may take."""
@@ -92,7 +92,8 @@ class LeakMonitor:
         self.every = configured.growth_every if every is None else check_every(every)
         """Number of steps between samples."""
         self._asked = self.every
-        self._max_share = max_share
+        self._max_share = check_number("max_share", max_share)
+        check_min_bytes(min_bytes)
         self._seen = _native.GrowthWatch(configured.devices_or(devices, "cuda"), min_bytes)
         self._steps = 0
         self._next = self.every
@@ -153,13 +154,14 @@ class LeakMonitor:
             told, cleared = self._seen.sample(self._steps, self.every, in_use, _line_of)
             news += _told(told)
             for growth in cleared:
-                _teller.logger.warning(
+                _log.warning(
                     "step %d: %s has released most of what was reported at step %d",
                     *(self._steps, growth.owner, growth.step),
+                    fields=_fields.of_growth(growth, "growth-withdrawn"),
                 )
         except Exception as error:
             self._running = False
-            _teller.logger.error("cyclescope: watch_growth stopped: %s", shown_error(error))
+            _log.error("cyclescope: watch_growth stopped: %s", shown_error(error))
         self._pace(started)
         return news
 
@@ -250,7 +252,7 @@ class LeakMonitor:
 
 def _told(news: list[Growth]) -> list[Growth]:
     for growth in news:
-        _teller.logger.warning("%s", growth)
+        _log.warning("%s", growth, fields=_fields.of_growth(growth, "growth"))
     return news
 
 

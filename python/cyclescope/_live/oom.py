@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from cyclescope import _native, _ranks, _teller
+from cyclescope import _log, _native, _ranks
 from cyclescope._files import write_whole
 from cyclescope._live import reading
 from cyclescope._live.imports import Waiting
@@ -23,7 +23,7 @@ from cyclescope._live.redaction import shown_error
 from cyclescope._native import PostMortem as PostMortem
 from cyclescope._off import OFF
 from cyclescope._selection import StrPath
-from cyclescope._settings import settings
+from cyclescope._settings import check_number, settings
 
 SECONDS = 10.0
 """How long a post-mortem may take; the parts that do not fit are listed as not examined."""
@@ -79,7 +79,7 @@ class OomWatch:
             torch._C, "_cuda_attach_out_of_memory_observer"
         ):
             self.state = "this PyTorch is built without CUDA"
-            _teller.logger.warning("on_oom has no effect: %s", self.state)
+            _log.warning("on_oom has no effect: %s", self.state)
             return
         _watches.append(self)
         self.state = "installed when the program initialises CUDA"
@@ -88,7 +88,7 @@ class OomWatch:
             torch.cuda._lazy_call(_attach)
         except Exception as error:
             self.state = f"PyTorch raised an error: {error}"
-            _teller.logger.warning("on_oom has no effect: %s", self.state)
+            _log.warning("on_oom has no effect: %s", self.state)
 
     def examine(self, torch: Torch, device: int, requested: int, limit: int, free: int) -> None:
         """Examine the error and write the post-mortem."""
@@ -112,7 +112,15 @@ class OomWatch:
             _write_page(path, examiner)
         self.last = found
         self.reports.append(path)
-        _log(f"out of memory on {found.device}: {found.verdict}: {found.headline} · {path}")
+        facts = {
+            "event": "out-of-memory",
+            "device": found.device,
+            "verdict": found.verdict,
+            "headline": found.headline,
+            "advice": found.advice,
+            "report": str(path),
+        }
+        _tell(f"out of memory on {found.device}: {found.verdict}: {found.headline} · {path}", facts)
 
     def _free_path(self) -> Path:
         if self.report_dir is None:
@@ -150,11 +158,10 @@ def on_oom(
             contains folder names.
 
     Raises:
-        ValueError: If ``seconds`` is not positive, or a setting is invalid.
+        ValueError: If ``seconds`` is not a positive number, or a setting is invalid.
         OSError: If ``report_dir`` is not writable.
     """
-    if not seconds > 0:
-        raise ValueError(f"seconds must be a positive number, not {seconds!r}")
+    check_number("seconds", seconds)
     configured = settings()
     if redact:
         _native.redact()
@@ -208,7 +215,7 @@ def _observe(device: int, requested: int, limit: int, free: int) -> None:
     except KeyboardInterrupt:
         _thread.interrupt_main()  # raise it again after PyTorch's error
     except BaseException as error:
-        _log(f"cyclescope: the post-mortem failed: {shown_error(error)}")
+        _tell(f"cyclescope: the post-mortem failed: {shown_error(error)}")
     finally:
         if was_enabled:
             gc.enable()
@@ -225,7 +232,7 @@ def _write_page(path: Path, examiner: Examiner) -> None:
     try:
         write_whole(path.with_suffix(".html"), examiner.page())
     except (OSError, ValueError) as error:
-        _log(f"cyclescope: cannot write the page of the post-mortem {path}: {error}")
+        _tell(f"cyclescope: cannot write the page of the post-mortem {path}: {error}")
 
 
 def _dump(torch: Torch, path: Path) -> None:
@@ -235,11 +242,15 @@ def _dump(torch: Torch, path: Path) -> None:
     unfinished.replace(path)
 
 
-def _log(message: str) -> None:
+def _tell(message: str, facts: dict[str, str] | None = None) -> None:
     """Log on another thread, because a log handler of the program may block."""
     try:
         thread = threading.Thread(
-            target=_teller.logger.error, args=("%s", message), name="cyclescope-oom", daemon=True
+            target=_log.error,
+            args=("%s", message),
+            kwargs={"fields": facts},
+            name="cyclescope-oom",
+            daemon=True,
         )
         thread.start()
         thread.join(LOG_SECONDS)

@@ -13,12 +13,13 @@ import threading
 import time
 from dataclasses import dataclass
 
-from cyclescope import _native, _teller, _watch
+from cyclescope import _log, _native, _warner
 from cyclescope._live import reading
 from cyclescope._live.imports import Waiting
 from cyclescope._live.reading import Torch
 from cyclescope._live.redaction import shown_error
 from cyclescope._off import OFF
+from cyclescope._settings import check_number
 
 INTERVAL = 0.1
 """Seconds between two reads of the allocator's counters."""
@@ -90,7 +91,7 @@ class PressureRelief:
         if self in _handles:
             _handles.remove(self)
         if self.collections:
-            _teller.logger.info(
+            _log.info(
                 "%d collections under memory pressure freed %.1f MiB in %.2f s",
                 len(self.collections),
                 self.bytes_freed / MIB,
@@ -108,9 +109,7 @@ class PressureRelief:
 
     def _begin(self, torch: Torch) -> None:
         if not reading.has_cuda(torch):
-            _teller.logger.warning(
-                "collect_on_pressure has no effect: this PyTorch is built without CUDA"
-            )
+            _log.warning("collect_on_pressure has no effect: this PyTorch is built without CUDA")
             return
         threading.Thread(
             target=self._watch, args=(torch,), name="cyclescope-pressure", daemon=True
@@ -122,7 +121,7 @@ class PressureRelief:
                 self._look(torch)
             except Exception as error:
                 reason = shown_error(error)
-                _teller.logger.error("cyclescope: collect_on_pressure stopped: %s", reason)
+                _log.error("cyclescope: collect_on_pressure stopped: %s", reason)
                 return
 
     def _look(self, torch: Torch) -> None:
@@ -141,7 +140,7 @@ class PressureRelief:
             if not self._stopped.is_set() and torch is not None:
                 self._collect(torch)
         except Exception as error:
-            _teller.logger.error(
+            _log.error(
                 "cyclescope: a collection under memory pressure failed: %s", shown_error(error)
             )
         finally:
@@ -168,7 +167,7 @@ class PressureRelief:
         self._next = time.monotonic() + max(self._rest, REST_FACTOR * seconds)
         self.collections.append(Relief(time.time(), device, before, freed, seconds))
         del self.collections[:-MAX_KEPT]
-        _teller.logger.info(
+        _log.info(
             "%s was nearly full: a collection freed %.1f of %.1f MiB in %.0f ms",
             device,
             freed / MIB,
@@ -193,11 +192,9 @@ def collect_on_pressure(fraction: float = 0.9) -> PressureRelief:
         fraction: Allocated fraction of a device, relative to what this process may use.
 
     Raises:
-        ValueError: If ``fraction`` is not more than 0 and at most 1.
+        ValueError: If ``fraction`` is not a number of more than 0 and at most 1.
     """
-    if isinstance(fraction, bool) or not 0 < fraction <= 1:
-        raise ValueError(f"fraction must be more than 0 and at most 1, not {fraction!r}")
-    return PressureRelief(fraction)
+    return PressureRelief(check_number("fraction", fraction, at_most=1))
 
 
 _handles: list[PressureRelief] = []
@@ -229,7 +226,7 @@ def _total(torch: Torch, ordinal: int) -> float:
 
 
 def _known_cycles() -> bool:
-    watch = _watch.running_warner()
+    watch = _warner.running_warner()
     return watch is not None and any(leak.bytes for leak in watch.leaks)
 
 

@@ -23,6 +23,8 @@ BLIND = "tensor_cycles_blind"
 
 SECTION = "tensor cycles"
 
+MEANT = {"device": "; did you mean devices?", "allow": "; did you mean ignore?"}
+
 
 class Check:
     """The check of a running test."""
@@ -63,16 +65,17 @@ class Checker:
         devices, ignore = self._choices.devices, list(self._choices.ignore)
         # The closest marker comes last, so its devices apply.
         for marker in reversed(list(item.iter_markers("no_tensor_cycles"))):
-            unknown = sorted(marker.kwargs.keys() - {"devices", "allow"})
+            unknown = sorted(marker.kwargs.keys() - {"devices", "ignore"})
             if marker.args or unknown:
+                meant = MEANT.get(unknown[0], "") if unknown else ""
                 raise pytest.UsageError(
-                    f"{item.nodeid}: no_tensor_cycles takes devices=... and allow=[...], not "
-                    f"{', '.join([*map(repr, marker.args), *unknown])}"
+                    f"{item.nodeid}: no_tensor_cycles takes devices=... and ignore=[...], not "
+                    f"{', '.join([*map(repr, marker.args), *unknown])}{meant}"
                 )
             try:
                 if "devices" in marker.kwargs:
                     devices = device_names(marker.kwargs["devices"])
-                ignore += ignored_names(marker.kwargs.get("allow", []))
+                ignore += ignored_names(marker.kwargs.get("ignore", []))
             except (TypeError, ValueError) as error:
                 raise pytest.UsageError(f"{item.nodeid}: no_tensor_cycles: {error}") from None
         return devices, ignore

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
@@ -45,57 +45,54 @@ class Choices:
         return self._report_dir
 
 
+OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
+    "": (
+        "what to do when a test leaves a tensor in a reference cycle: nothing (off), list the leak "
+        "(report) or fail the test (error); by default, only tests marked no_tensor_cycles are "
+        "checked, or report if another of these options is given",
+        {"choices": MODES},
+    ),
+    "-devices": (
+        "which memory to check, such as cuda or cuda:0,cpu (default: any)",
+        {"metavar": "DEVICES"},
+    ),
+    "-ignore": (
+        "ignore leaks with this signature, pattern or library; may be repeated",
+        {"metavar": "NAME", "action": "append"},
+    ),
+    "-baseline": ("file of known leaks, which fail no test", {"metavar": "FILE"}),
+    "-update-baseline": (
+        "add the leaks of this run to the baseline file instead of failing tests",
+        {"action": "store_true"},
+    ),
+    "-report-dir": (
+        "folder for the HTML pages (default: a folder in pytest's cache)",
+        {"metavar": "DIR"},
+    ),
+    "-json": ("write all leaks to FILE as one JSON report", {"metavar": "FILE"}),
+    "-sarif": ("write all leaks to FILE as SARIF, for code scanning", {"metavar": "FILE"}),
+}
+"""What follows ``--tensor-cycles`` in the name of each option, its help, and how it is parsed."""
+
+INI_TYPES: dict[str, Literal["linelist", "bool"]] = {
+    "-ignore": "linelist",
+    "-update-baseline": "bool",
+}
+PATHS = ("-baseline", "-report-dir", "-json", "-sarif")
+
+
 def declare(parser: pytest.Parser) -> None:
-    """Declare the command-line options and their configuration settings."""
+    """Declare the command-line options, and for each a setting of the configuration file."""
     group = parser.getgroup("tensor-cycles", "tensors in reference cycles (cyclescope)")
-    group.addoption(
-        "--tensor-cycles",
-        choices=MODES,
-        help="what to do when a test leaves a tensor in a reference cycle: nothing (off), list the "
-        "leak (report) or fail the test (error); by default, only tests marked no_tensor_cycles "
-        "are checked",
-    )
-    group.addoption(
-        "--tensor-cycles-devices",
-        metavar="DEVICES",
-        help="which memory to check, such as cuda or cuda:0,cpu (default: any)",
-    )
-    group.addoption(
-        "--tensor-cycles-baseline",
-        metavar="FILE",
-        help="file of known leaks, which fail no test",
-    )
-    group.addoption(
-        "--tensor-cycles-update-baseline",
-        action="store_true",
-        help="add the leaks of this run to the baseline file instead of failing tests",
-    )
-    group.addoption(
-        "--tensor-cycles-report-dir",
-        metavar="DIR",
-        help="folder for the HTML pages (default: a folder in pytest's cache)",
-    )
-    group.addoption(
-        "--tensor-cycles-json", metavar="FILE", help="write all leaks to FILE as one JSON report"
-    )
-    group.addoption(
-        "--tensor-cycles-sarif",
-        metavar="FILE",
-        help="write all leaks to FILE as SARIF, for code scanning",
-    )
-    parser.addini("tensor_cycles", "same as --tensor-cycles")
-    parser.addini("tensor_cycles_devices", "same as --tensor-cycles-devices")
-    parser.addini(
-        "tensor_cycles_allow",
-        "leaks that are allowed: signatures, patterns or libraries",
-        type="linelist",
-    )
-    parser.addini(
-        "tensor_cycles_baseline", "same as --tensor-cycles-baseline, relative to the rootdir"
-    )
-    parser.addini(
-        "tensor_cycles_report_dir", "same as --tensor-cycles-report-dir, relative to the rootdir"
-    )
+    for name, (text, parsing) in OPTIONS.items():
+        option = f"--tensor-cycles{name}"
+        group.addoption(option, help=text, **parsing)
+        where = ", relative to the rootdir" if name in PATHS else ""
+        parser.addini(_ini(name), f"same as {option}{where}", type=INI_TYPES.get(name))
+
+
+def _ini(name: str) -> str:
+    return f"tensor_cycles{name.replace('-', '_')}"
 
 
 def read(config: pytest.Config) -> Choices:
@@ -112,30 +109,36 @@ def read(config: pytest.Config) -> Choices:
     if mode not in (None, *MODES):
         raise pytest.UsageError(f"tensor_cycles is {mode!r}; it can be {', '.join(MODES)}")
     devices = config.getoption("--tensor-cycles-devices") or config.getini("tensor_cycles_devices")
-    allowed = config.getini("tensor_cycles_allow")
-    update = config.getoption("--tensor-cycles-update-baseline")
-    file = _path(config, "baseline")
+    ignore = [
+        *config.getini("tensor_cycles_ignore"),
+        *(config.getoption("--tensor-cycles-ignore") or ()),
+    ]
+    update = config.getoption("--tensor-cycles-update-baseline") or config.getini(
+        "tensor_cycles_update_baseline"
+    )
+    file = _path(config, "-baseline")
     if update and file is None:
         raise pytest.UsageError(
             "--tensor-cycles-update-baseline needs a file: give --tensor-cycles-baseline=FILE"
         )
-    asks_for_results = any(_written(name, config) for name in ("baseline", "json", "sarif"))
-    if mode is None and (update or asks_for_results):
-        # A file that says "no leaks", where no test was checked, would be false.
+    json, sarif = _path(config, "-json"), _path(config, "-sarif")
+    given = any(config.getoption(f"--tensor-cycles{name}") for name in OPTIONS)
+    if mode is None and (given or update or json or sarif):
+        # Who gives an option expects a check, and a file that says "no leaks" would be false.
         mode = "report"
     try:
         configured = settings(config.rootpath)
-        given = [name.strip() for name in devices.split(",") if name.strip()] if devices else None
+        chosen = [name.strip() for name in devices.split(",") if name.strip()] if devices else None
         return Choices(
             mode=mode,
-            devices=device_names(configured.devices_or(given, "any")),
-            ignore=[*configured.ignore, *ignored_names(allowed)],
+            devices=device_names(configured.devices_or(chosen, "any")),
+            ignore=[*configured.ignore, *ignored_names(ignore)],
             baseline=None if file is None else Baseline.read(file, may_be_missing=update),
             update_baseline=update,
-            json=_written("json", config),
-            sarif=_written("sarif", config),
+            json=json,
+            sarif=sarif,
             config=config,
-            given_report_dir=_path(config, "report-dir") or configured.report_dir,
+            given_report_dir=_path(config, "-report-dir") or configured.report_dir,
         )
     except (ValueError, OSError) as error:
         raise pytest.UsageError(f"cyclescope: {error}") from None
@@ -143,10 +146,8 @@ def read(config: pytest.Config) -> Choices:
 
 def _path(config: pytest.Config, name: str) -> Path | None:
     """A path from the command line, or from the configuration, relative to the rootdir."""
-    configured: str = config.getini(f"tensor_cycles_{name.replace('-', '_')}")
-    return _written(name, config) or (config.rootpath / configured if configured else None)
-
-
-def _written(name: str, config: pytest.Config) -> Path | None:
-    given: str | None = config.getoption(f"--tensor-cycles-{name}")
-    return config.invocation_params.dir / given if given else None
+    given: str | None = config.getoption(f"--tensor-cycles{name}")
+    if given:
+        return config.invocation_params.dir / given
+    configured: str = config.getini(_ini(name))
+    return config.rootpath / configured if configured else None

@@ -54,8 +54,16 @@ class Summary:
     def pytest_sessionfinish(self) -> None:
         report = self.merged()
         self._say_what_was_not_seen()
+        if self._choices.mode == "off":
+            self._say_what_is_not_written()
+            return
         self._write_results(report)
         self._update_baseline(report)
+
+    def _say_what_is_not_written(self) -> None:
+        """A file that says "no leaks", where no test was checked, would be false."""
+        for file in filter(None, (self._choices.json, self._choices.sarif)):
+            self._said.append(f"{file} not written: --tensor-cycles=off checks no test")
 
     def _say_what_was_not_seen(self) -> None:
         for reason, tests in self._blind.items():
@@ -95,8 +103,11 @@ class Summary:
             return
         leaks = [] if report is None else report.leaks
         if self._choices.update_baseline:
-            new = baseline.add({leak.signature: leak.summary for leak in leaks})
-            self._said.append(f"baseline: added {_counted(new, 'leak')} to {baseline.file}")
+            try:
+                new = baseline.add({leak.signature: leak.summary for leak in leaks})
+                self._said.append(f"baseline: added {_counted(new, 'leak')} to {baseline.file}")
+            except OSError as error:
+                self._said.append(f"baseline not written: {error}")
         unseen = baseline.unseen(self._tests)
         if unseen:
             self._said.append(

@@ -110,6 +110,12 @@ pub fn warning(leak: &Leak) -> String {
     out.into_text().trim_end().to_owned()
 }
 
+/// The command that says more of a leak: it prints the patch or, where none is certain, explains the pattern.
+pub fn command(leak: &Leak) -> Option<String> {
+    let patch = leak.patch.as_ref().map(fix_command);
+    patch.or_else(|| explained(leak).map(explain_command))
+}
+
 /// The pattern of a leak, if `cyclescope explain` knows it.
 fn explained(leak: &Leak) -> Option<&str> {
     let pattern = leak.pattern.as_deref();

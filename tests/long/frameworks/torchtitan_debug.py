@@ -15,7 +15,7 @@ import torch.distributed as dist
 from torchtitan.tools.utils import GarbageCollection
 
 import cyclescope
-from cyclescope import _watch
+from cyclescope import _warner
 
 
 class Metrics:
@@ -33,7 +33,7 @@ def rank_0(tmp_path: Path) -> Iterator[None]:
     yield
     dist.destroy_process_group()
     gc.enable()
-    while (watch := _watch.running_warner()) is not None:
+    while (watch := _warner.running_warner()) is not None:
         watch.stop()
 
 
@@ -41,7 +41,7 @@ def test_debug_mode_tells_of_leaks(tmp_path: Path, caplog: pytest.LogCaptureFixt
     with cyclescope.patch_torch(devices="any", report_dir=tmp_path / "pages"):
         collection = GarbageCollection(gc_freq=100, debug=True)
     # torchtitan keeps nothing of the watch that it has started.
-    watch = _watch.running_warner()
+    watch = _warner.running_warner()
     assert watch is not None
     for step in range(1, 6):
         Metrics(torch.zeros(1000))

@@ -1,0 +1,78 @@
+"""The code cells of a Jupyter notebook."""
+
+from __future__ import annotations
+
+import ast
+import json
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+FORMAT = 4
+"""The version of the notebook format that is read: that of Jupyter since 2015."""
+
+
+class NotebookError(Exception):
+    """The file is no notebook that can be run."""
+
+
+class Notebook:
+    """A notebook whose code cells are compiled, each under the name ``FILE cell NUMBER``."""
+
+    def __init__(self, path: Path, content: bytes) -> None:
+        self._path = path
+        self._shell: Any = None
+        cells = _sources(path, content)
+        if any(_is_magic(source) for source in cells.values()):
+            self._shell = _shell(path)
+        self.codes = [self._compile(number, source) for number, source in cells.items()]
+
+    def _compile(self, number: int, source: str) -> CodeType:
+        if self._shell is not None:
+            source = self._shell.transform_cell(source)
+        name = f"{self._path} cell {number}"
+        flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+        code: CodeType = compile(source, name, "exec", flags=flags, dont_inherit=True)
+        return code
+
+    def prepare(self, namespace: dict[str, Any]) -> None:
+        """Give IPython's commands what they need, if the notebook has some."""
+        if self._shell is not None:
+            self._shell.user_ns = namespace
+            namespace["get_ipython"] = lambda: self._shell
+
+
+def _sources(path: Path, content: bytes) -> dict[int, str]:
+    """The source of each code cell that is not empty, by its number among them, from 1."""
+    try:
+        notebook = json.loads(content)
+        if notebook["nbformat"] != FORMAT:
+            raise NotebookError(
+                f"{path} has notebook format {notebook['nbformat']}, not {FORMAT}; convert it: "
+                f"jupyter nbconvert --to notebook --inplace {path}"
+            )
+        cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+        sources = ["".join(cell["source"]) for cell in cells]
+    except (ValueError, KeyError, TypeError) as error:
+        raise NotebookError(f"{path} is not a Jupyter notebook ({error!r})") from None
+    return {number: source for number, source in enumerate(sources, 1) if source.strip()}
+
+
+def _is_magic(source: str) -> bool:
+    """True if a cell is no Python, but has lines such as ``%timeit`` or ``!pip``."""
+    try:
+        ast.parse(source)
+    except SyntaxError:
+        return any(line.lstrip()[:1] in ("%", "!", "?") for line in source.splitlines())
+    return False
+
+
+def _shell(path: Path) -> Any:
+    try:
+        from IPython.core.interactiveshell import InteractiveShell
+    except ImportError:
+        raise NotebookError(
+            f"{path} has IPython commands (lines with % or !), which need IPython: "
+            "pip install ipython"
+        ) from None
+    return InteractiveShell.instance()

@@ -1,0 +1,102 @@
+"""The logger ``cyclescope``, whose warnings go to standard error where it is off by accident.
+
+``logging.config.dictConfig`` and ``fileConfig`` disable all loggers that exist and that they do not
+name, unless they are told otherwise. Whoever silences this logger on purpose, by its level, a
+filter, a handler, ``disabled`` or ``logging.disable``, is obeyed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+logger = logging.getLogger("cyclescope")
+
+# Nobody knows of it, so only what disables all loggers disables it.
+_sentinel = logging.getLogger("cyclescope.sentinel")
+
+FIELDS = "cyclescope"
+"""The attribute of a log record that holds its fields."""
+
+_said = False
+
+
+def debug(message: str, *args: object) -> None:
+    """Log a message for debugging."""
+    _log(logging.DEBUG, message, args)
+
+
+def info(message: str, *args: object) -> None:
+    """Log a message that tells of nothing wrong."""
+    _log(logging.INFO, message, args)
+
+
+def warning(message: str, *args: object, fields: Mapping[str, Any] | None = None) -> None:
+    """Log a warning, with fields for structured logging."""
+    _log(logging.WARNING, message, args, fields)
+
+
+def error(message: str, *args: object, fields: Mapping[str, Any] | None = None) -> None:
+    """Log an error, with fields for structured logging."""
+    _log(logging.ERROR, message, args, fields)
+
+
+def exception(message: str) -> None:
+    """Log the exception that is being handled."""
+    _log(logging.ERROR, message, (), with_exception=True)
+
+
+def why_unseen(level: int = logging.WARNING) -> str | None:
+    """Why nobody sees a message although nobody meant that, as the end of a sentence; else None."""
+    if logger.manager.disable >= level or logger.getEffectiveLevel() > level:
+        return None
+    if logger.disabled:
+        configured = "logging.config" in sys.modules and _sentinel.disabled
+        return (
+            "the configuration of logging disabled the logger `cyclescope`: set "
+            "disable_existing_loggers to False there, or configure this logger too"
+            if configured
+            else None
+        )
+    if logger.handlers or not logger.propagate:
+        return None
+    handlers = logging.root.handlers
+    if handlers and all(type(handler) is logging.NullHandler for handler in handlers):
+        return "the root logger has no handler but a NullHandler: add another one"
+    return None
+
+
+def _log(
+    level: int,
+    message: str,
+    args: tuple[object, ...],
+    fields: Mapping[str, Any] | None = None,
+    *,
+    with_exception: bool = False,
+) -> None:
+    extra = None if fields is None else {FIELDS: dict(fields)}
+    reason = why_unseen(level) if level >= logging.WARNING else None
+    if reason is not None:
+        _fall_back(message % args if args else message, reason, with_exception=with_exception)
+    # The caller of the function above is the place of the message.
+    logger.log(level, message, *args, extra=extra, exc_info=with_exception, stacklevel=3)
+
+
+def _fall_back(text: str, reason: str, *, with_exception: bool) -> None:
+    global _said
+    if with_exception:
+        import traceback
+
+        text += f"\n{traceback.format_exc().rstrip()}"
+    if not _said:
+        _said = True
+        text += f"\ncyclescope writes to standard error because {reason}."
+    stream = sys.stderr
+    # Nothing more can be done where this fails too.
+    if stream is not None:
+        with contextlib.suppress(Exception):
+            stream.write(f"{text}\n")
+            stream.flush()
