@@ -31,8 +31,6 @@ const PARTS: usize = 16;
 const MAX_FUNCTIONS: usize = 20_000;
 /// How many tensors may carry a state from step to step: the last ones that were made.
 const MAX_CARRIERS: usize = 64;
-/// Of how many of these it is asked whether Python holds them.
-const LIKELY: usize = 8;
 
 /// A tensor or an autograd function at a sample: its address, and its memory's, which tells whether
 /// another has taken its place; 0 for a function.
@@ -74,7 +72,9 @@ pub struct Diagnosis {
     /// Those that are followed on, and of how many intervals they are.
     pub members: FxHashSet<Name>,
     pub ages: usize,
-    /// Bytes that Python's tensors do not show, since autograd alone keeps them.
+    /// Bytes that nothing else keeps, for a state, and bytes that Python's tensors do not show, since autograd alone
+    /// keeps them.
+    pub kept: u64,
     pub hidden: u64,
     /// `file:line` that made the example, if `tracemalloc` was tracing.
     pub site: Option<String>,
@@ -170,8 +170,8 @@ impl Inspector {
     /// The tensor that carries its graph from step to step, but not an output or a loss that was computed
     /// from it, behind which there are as many old functions.
     ///
-    /// `roots` are tensors with graphs, each with whether it may be a state: one of its shape was there at
-    /// the last sample and younger functions led to it directly. `mark` is the number of the first function
+    /// `roots` are tensors with graphs, the likeliest last, each with whether it may be a state: one of its shape was
+    /// there at the last sample and younger functions led to it directly. `mark` is the number of the first function
     /// that is younger than that sample.
     ///
     /// # Errors
@@ -422,6 +422,9 @@ impl<'a, 'py> Look<'a, 'py> {
             let found = about(growth::ACTIVATIONS_KEPT_BY_HOOK);
             return Diagnosis { hook, ..found };
         }
+        if self.is_kept_by_traceback(accumulator, members[0]) {
+            return about(growth::EXCEPTIONS_KEPT);
+        }
         if kind == GroupKind::Graph {
             let (pattern, evidence) = self.graph_pattern(members[0]);
             let found = about(pattern);
@@ -433,6 +436,17 @@ impl<'a, 'py> Look<'a, 'py> {
         } else {
             growth::CONTAINER_GROWS
         })
+    }
+
+    /// True if the way from what accumulates to one of its members leads through a traceback.
+    fn is_kept_by_traceback(&self, accumulator: u32, member: u32) -> bool {
+        let way = self.ways.path_to(member);
+        let behind = way.iter().skip_while(|&&node| node != accumulator);
+        let is_traceback = |node| {
+            self.live
+                .is_kind(self.inspector, node, ObjectKind::Traceback)
+        };
+        behind.copied().any(is_traceback)
     }
 
     /// As what tensors with graphs are kept, and the evidence.
@@ -620,23 +634,30 @@ impl<'a, 'py> Look<'a, 'py> {
             })
             .collect();
         carriers.sort_by_key(|it| Reverse((it.may_be_state, it.older, Reverse(it.behind.len()))));
-        carriers.truncate(LIKELY);
         // What only C++ holds is part of the graph.
         let nodes: Vec<u32> = carriers.iter().map(|it| it.node).collect();
-        let holding = self.live.common_holder(self.inspector, &self.ways, &nodes);
+        let held = self.live.held_by_python(&self.ways, &nodes);
         let Carrier {
             node,
             older,
             behind,
             ..
-        } = &carriers[*holding.held.first()?];
+        } = &carriers[*held.first()?];
         let new: FxHashSet<usize> = behind
             .iter()
             .filter(|&&it| self.graphs.number(it).is_some() && !self.is_older(it, mark))
             .flat_map(|&function| self.graphs.saved(function))
             .collect();
+        let kept = self.live.memory_only_of(&self.ways, [*node]);
+        let is_hidden = |index: &usize| {
+            let holder = self.live.buffers[*index].holder;
+            holder as usize >= self.live.objects.len()
+        };
+        let hidden = kept.iter().copied().filter(is_hidden).collect();
         Some(Diagnosis {
             bytes_per_sample: self.bytes_of(&new),
+            hidden: self.bytes_of(&hidden),
+            kept: self.bytes_of(&kept.into_iter().collect()),
             evidence: format!(
                 "{older} of its {} autograd nodes are from earlier steps",
                 behind.len()

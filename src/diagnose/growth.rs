@@ -113,6 +113,15 @@ pub const CONTAINER_GROWS: GrowthPattern = GrowthPattern {
     keeps_graphs: false,
 };
 
+pub const EXCEPTIONS_KEPT: GrowthPattern = GrowthPattern {
+    name: "exceptions-kept",
+    what: "{owner} accumulates exceptions whose tracebacks keep tensors",
+    advice: "Store what you need of an exception, such as `str(error)`, or \
+             `error.with_traceback(None)`: its traceback keeps the frames of all calls that it \
+             passed, with their local variables.",
+    keeps_graphs: false,
+};
+
 pub const ARRAYS_ACCUMULATE: GrowthPattern = GrowthPattern {
     name: "container-grows",
     what: "{owner} accumulates arrays and releases none",

@@ -264,7 +264,8 @@ def test_a_leak_is_told_with_its_owner(name: str) -> None:
     assert told[0].pattern == pattern
     assert owner in told[0].owner
     assert told[0].samples >= 11
-    assert told[0] in monitor.found
+    last = [each for each in told if each.owner == told[0].owner][-1]
+    assert last in monitor.found
 
 
 @pytest.mark.parametrize("name", [each.__name__ for each in growing.LOOK_ALIKES])
