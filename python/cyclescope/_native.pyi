@@ -806,6 +806,10 @@ class HeapBuffer:
     def alone(self) -> bool:
         """True if deleting the first named reference on that path frees the buffer."""
     @property
+    def by_collection(self) -> bool:
+        """True if only a garbage collection frees it then: a reference cycle, or garbage, holds
+        it."""
+    @property
     def site(self) -> str | None:
         """``file:line`` where its holder was allocated, if ``tracemalloc`` was tracing."""
     @property
@@ -845,6 +849,10 @@ class HeapRow:
     @property
     def retained_bytes(self) -> int:
         """Retained size: bytes that would be freed with this owner."""
+    @property
+    def collected_bytes(self) -> int:
+        """Those of them that only a garbage collection frees: a reference cycle, or garbage, holds
+        them."""
     @property
     def categories(self) -> dict[str, int]:
         """The bytes by category."""

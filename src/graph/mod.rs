@@ -19,6 +19,7 @@ mod leak_graph;
 #[cfg(test)]
 mod properties;
 mod redact;
+mod refcounts;
 mod selection;
 mod shortest_paths;
 
@@ -34,5 +35,6 @@ pub use fold::fold;
 pub use group::{Group, find_groups};
 pub use leak_graph::{Hop, LeakEdge, LeakGraph, LeakNode};
 pub use redact::{hide_unless_code, hide_values};
+pub use refcounts::freed_at_once;
 pub use selection::{NODE_LIMIT, Selection, select};
 pub use shortest_paths::ShortestPaths;
