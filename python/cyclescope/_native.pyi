@@ -83,8 +83,8 @@ class Growth:
     def pattern(self) -> str:
         """``kept-with-graph``, ``evaluation-with-graph``, ``graph-retained``,
         ``state-not-detached``, ``gradients-never-cleared``, ``activations-kept-by-hook``,
-        ``activation-on-module``, ``grad-fn-kept``, ``model-copies``, ``tensor-grows`` or
-        ``container-grows``."""
+        ``activation-on-module``, ``grad-fn-kept``, ``model-copies``, ``tensor-grows``,
+        ``exceptions-kept`` or ``container-grows``."""
     @property
     def owner(self) -> str:
         """Where the program keeps it, as :func:`cyclescope.why_alive` says it:

@@ -347,14 +347,14 @@ impl<'a, 'py> Look<'a, 'py> {
             .filter(|accumulator| !self.is_bounded(accumulator.node))
             .map(|accumulator| {
                 let nodes: Vec<u32> = accumulator.members.iter().map(|&at| aged[at].0).collect();
-                let (seen, kept) = self.memory_of(&nodes);
+                let (hidden, kept) = self.memory_of(&nodes);
                 let ages = accumulator.members.iter().map(|&at| aged[at].1).max();
                 Diagnosis {
                     tensors: nodes.len(),
                     members: accumulator.members.iter().map(|&at| found[at].2).collect(),
                     ages: ages.unwrap_or_default(),
                     bytes: kept,
-                    hidden: kept.saturating_sub(seen),
+                    hidden,
                     ..self.diagnose_accumulator(kind, accumulator.node, &nodes)
                 }
             })
@@ -392,7 +392,7 @@ impl<'a, 'py> Look<'a, 'py> {
         })
     }
 
-    /// The bytes of some tensors' own storages, and all that only they keep.
+    /// The bytes that only some tensors keep, their own among them: those that no tensor of Python's shows, and all.
     fn memory_of(&self, tensors: &[u32]) -> (u64, u64) {
         let own: FxHashSet<usize> = tensors
             .iter()
@@ -403,7 +403,16 @@ impl<'a, 'py> Look<'a, 'py> {
             self.live
                 .memory_only_of(&self.ways, tensors.iter().copied()),
         );
-        (self.bytes_of(&own), self.bytes_of(&kept))
+        (self.hidden_bytes(&kept), self.bytes_of(&kept))
+    }
+
+    /// The bytes of those of some buffers that only C++ holds.
+    fn hidden_bytes(&self, buffers: &FxHashSet<usize>) -> u64 {
+        let is_hidden = |index: &&usize| {
+            let holder = self.live.buffers[**index].holder;
+            holder as usize >= self.live.objects.len()
+        };
+        self.bytes_of(&buffers.iter().filter(is_hidden).copied().collect())
     }
 
     /// As what an object keeps tensors, the youngest of which are the first.
@@ -649,15 +658,11 @@ impl<'a, 'py> Look<'a, 'py> {
             .flat_map(|&function| self.graphs.saved(function))
             .collect();
         let kept = self.live.memory_only_of(&self.ways, [*node]);
-        let is_hidden = |index: &usize| {
-            let holder = self.live.buffers[*index].holder;
-            holder as usize >= self.live.objects.len()
-        };
-        let hidden = kept.iter().copied().filter(is_hidden).collect();
+        let kept: FxHashSet<usize> = kept.into_iter().collect();
         Some(Diagnosis {
             bytes_per_sample: self.bytes_of(&new),
-            hidden: self.bytes_of(&hidden),
-            kept: self.bytes_of(&kept.into_iter().collect()),
+            hidden: self.hidden_bytes(&kept),
+            kept: self.bytes_of(&kept),
             evidence: format!(
                 "{older} of its {} autograd nodes are from earlier steps",
                 behind.len()

@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn a_cycle_and_what_it_holds_waits() {
-        assert_eq!(freed(&[(0, 1), (1, 2), (2, 1), (2, 3)], (0, 1)), []);
+        assert!(freed(&[(0, 1), (1, 2), (2, 1), (2, 3)], (0, 1)).is_empty());
         assert_eq!(
             freed(&[(0, 1), (1, 2), (2, 2), (2, 3), (1, 4)], (0, 1)),
             [1, 4]

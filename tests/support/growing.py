@@ -261,6 +261,11 @@ def fail(kib: int = 16, depth: int = 0) -> None:
     raise ValueError(len(batch))
 
 
+def fail_with(batch: Tensor) -> None:
+    """Raises an exception whose traceback keeps a tensor that is given."""
+    raise ValueError(len(batch))
+
+
 def errors_in_list(steps: int, on_step: OnStep) -> None:
     """Exceptions with their tracebacks, in a list."""
     errors: list[Exception] = []
