@@ -94,8 +94,8 @@ class Growth:
     def pattern(self) -> str:
         """``kept-with-graph``, ``evaluation-with-graph``, ``graph-retained``,
         ``state-not-detached``, ``gradients-never-cleared``, ``activations-kept-by-hook``,
-        ``activation-on-module``, ``grad-fn-kept``, ``model-copies``, ``tensor-grows`` or
-        ``container-grows``."""
+        ``activation-on-module``, ``grad-fn-kept``, ``model-copies``, ``tensor-grows``,
+        ``exceptions-kept`` or ``container-grows``."""
     @property
     def owner(self) -> str:
         """Where the program keeps it, as :func:`cyclescope.why_alive` says it:
@@ -883,6 +883,10 @@ class HeapBuffer:
     def alone(self) -> bool:
         """True if deleting the first named reference on that path frees the buffer."""
     @property
+    def by_collection(self) -> bool:
+        """True if only a garbage collection frees it then: a reference cycle, or garbage, holds
+        it."""
+    @property
     def site(self) -> str | None:
         """``file:line`` where its holder was allocated, if ``tracemalloc`` was tracing."""
     @property
@@ -929,6 +933,10 @@ class HeapRow:
     @property
     def retained_bytes(self) -> int:
         """Retained size: bytes that would be freed with this owner."""
+    @property
+    def collected_bytes(self) -> int:
+        """Those of them that only a garbage collection frees: a reference cycle, or garbage, holds
+        them."""
     @property
     def categories(self) -> dict[str, int]:
         """The bytes by category."""

@@ -86,9 +86,11 @@ impl Live<'_> {
                     held.iter().map(|&at| open.ages[at as usize]).collect();
                 open.wanted = ((MOST * ages.len() as f64).ceil() as usize).max(FEW);
             }
-            above.retain(|&node, _| self.can_hold(inspector, node));
+            above.retain(|&node, _| self.may_lead_up(inspector, node));
+            let keepers = above.iter();
+            let keepers = keepers.filter(|(node, _)| self.can_hold(inspector, **node));
             let mut order: Vec<(u32, usize)> =
-                above.iter().map(|(node, it)| (*node, it.len())).collect();
+                keepers.map(|(node, it)| (*node, it.len())).collect();
             order.sort_by_cached_key(|&(node, count)| {
                 (std::cmp::Reverse(count), paths.path_to(node).len(), node)
             });

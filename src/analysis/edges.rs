@@ -3,15 +3,19 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::capture::ReferenceName;
+use crate::memory::Regions;
 
 /// The references to add, and what is known while they are gathered.
 #[derive(Default)]
 pub(super) struct Edges {
     pub list: Vec<(u32, u32)>,
     pub names: FxHashMap<(u32, u32), ReferenceName>,
-    /// Index in [`Live::buffers`], by device and pointer, and by holder.
-    pub(super) memory: FxHashMap<(String, u64), usize>,
+    pub(super) regions: Regions,
+    /// Index in [`Live::buffers`], by the number of a region, and by holder.
+    pub(super) memory: FxHashMap<usize, usize>,
     pub(super) memory_of: FxHashMap<u32, usize>,
+    /// Regions that are memory of an array or another object: tensors on it hold that.
+    pub(super) lent: FxHashSet<usize>,
     /// Nodes of objects that are not of the heap, by address: they are held in [`Live::extra`].
     pub(super) made: FxHashMap<usize, u32>,
     /// Objects of which a reference from C++ was accounted for.

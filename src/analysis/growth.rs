@@ -31,8 +31,6 @@ const PARTS: usize = 16;
 const MAX_FUNCTIONS: usize = 20_000;
 /// How many tensors may carry a state from step to step: the last ones that were made.
 const MAX_CARRIERS: usize = 64;
-/// Of how many of these it is asked whether Python holds them.
-const LIKELY: usize = 8;
 
 /// A tensor or an autograd function at a sample: its address, and its memory's, which tells whether
 /// another has taken its place; 0 for a function.
@@ -74,7 +72,9 @@ pub struct Diagnosis {
     /// Those that are followed on, and of how many intervals they are.
     pub members: FxHashSet<Name>,
     pub ages: usize,
-    /// Bytes that Python's tensors do not show, since autograd alone keeps them.
+    /// Bytes that nothing else keeps, for a state, and bytes that Python's tensors do not show, since autograd alone
+    /// keeps them.
+    pub kept: u64,
     pub hidden: u64,
     /// `file:line` that made the example, if `tracemalloc` was tracing.
     pub site: Option<String>,
@@ -170,8 +170,8 @@ impl Inspector {
     /// The tensor that carries its graph from step to step, but not an output or a loss that was computed
     /// from it, behind which there are as many old functions.
     ///
-    /// `roots` are tensors with graphs, each with whether it may be a state: one of its shape was there at
-    /// the last sample and younger functions led to it directly. `mark` is the number of the first function
+    /// `roots` are tensors with graphs, the likeliest last, each with whether it may be a state: one of its shape was
+    /// there at the last sample and younger functions led to it directly. `mark` is the number of the first function
     /// that is younger than that sample.
     ///
     /// # Errors
@@ -347,14 +347,14 @@ impl<'a, 'py> Look<'a, 'py> {
             .filter(|accumulator| !self.is_bounded(accumulator.node))
             .map(|accumulator| {
                 let nodes: Vec<u32> = accumulator.members.iter().map(|&at| aged[at].0).collect();
-                let (seen, kept) = self.memory_of(&nodes);
+                let (hidden, kept) = self.memory_of(&nodes);
                 let ages = accumulator.members.iter().map(|&at| aged[at].1).max();
                 Diagnosis {
                     tensors: nodes.len(),
                     members: accumulator.members.iter().map(|&at| found[at].2).collect(),
                     ages: ages.unwrap_or_default(),
                     bytes: kept,
-                    hidden: kept.saturating_sub(seen),
+                    hidden,
                     ..self.diagnose_accumulator(kind, accumulator.node, &nodes)
                 }
             })
@@ -392,7 +392,7 @@ impl<'a, 'py> Look<'a, 'py> {
         })
     }
 
-    /// The bytes of some tensors' own storages, and all that only they keep.
+    /// The bytes that only some tensors keep, their own among them: those that no tensor of Python's shows, and all.
     fn memory_of(&self, tensors: &[u32]) -> (u64, u64) {
         let own: FxHashSet<usize> = tensors
             .iter()
@@ -403,7 +403,16 @@ impl<'a, 'py> Look<'a, 'py> {
             self.live
                 .memory_only_of(&self.ways, tensors.iter().copied()),
         );
-        (self.bytes_of(&own), self.bytes_of(&kept))
+        (self.hidden_bytes(&kept), self.bytes_of(&kept))
+    }
+
+    /// The bytes of those of some buffers that only C++ holds.
+    fn hidden_bytes(&self, buffers: &FxHashSet<usize>) -> u64 {
+        let is_hidden = |index: &&usize| {
+            let holder = self.live.buffers[**index].holder;
+            holder as usize >= self.live.objects.len()
+        };
+        self.bytes_of(&buffers.iter().filter(is_hidden).copied().collect())
     }
 
     /// As what an object keeps tensors, the youngest of which are the first.
@@ -422,6 +431,9 @@ impl<'a, 'py> Look<'a, 'py> {
             let found = about(growth::ACTIVATIONS_KEPT_BY_HOOK);
             return Diagnosis { hook, ..found };
         }
+        if self.is_kept_by_traceback(accumulator, members[0]) {
+            return about(growth::EXCEPTIONS_KEPT);
+        }
         if kind == GroupKind::Graph {
             let (pattern, evidence) = self.graph_pattern(members[0]);
             let found = about(pattern);
@@ -433,6 +445,17 @@ impl<'a, 'py> Look<'a, 'py> {
         } else {
             growth::CONTAINER_GROWS
         })
+    }
+
+    /// True if the way from what accumulates to one of its members leads through a traceback.
+    fn is_kept_by_traceback(&self, accumulator: u32, member: u32) -> bool {
+        let way = self.ways.path_to(member);
+        let behind = way.iter().skip_while(|&&node| node != accumulator);
+        let is_traceback = |node| {
+            self.live
+                .is_kind(self.inspector, node, ObjectKind::Traceback)
+        };
+        behind.copied().any(is_traceback)
     }
 
     /// As what tensors with graphs are kept, and the evidence.
@@ -620,23 +643,26 @@ impl<'a, 'py> Look<'a, 'py> {
             })
             .collect();
         carriers.sort_by_key(|it| Reverse((it.may_be_state, it.older, Reverse(it.behind.len()))));
-        carriers.truncate(LIKELY);
         // What only C++ holds is part of the graph.
         let nodes: Vec<u32> = carriers.iter().map(|it| it.node).collect();
-        let holding = self.live.common_holder(self.inspector, &self.ways, &nodes);
+        let held = self.live.held_by_python(&self.ways, &nodes);
         let Carrier {
             node,
             older,
             behind,
             ..
-        } = &carriers[*holding.held.first()?];
+        } = &carriers[*held.first()?];
         let new: FxHashSet<usize> = behind
             .iter()
             .filter(|&&it| self.graphs.number(it).is_some() && !self.is_older(it, mark))
             .flat_map(|&function| self.graphs.saved(function))
             .collect();
+        let kept = self.live.memory_only_of(&self.ways, [*node]);
+        let kept: FxHashSet<usize> = kept.into_iter().collect();
         Some(Diagnosis {
             bytes_per_sample: self.bytes_of(&new),
+            hidden: self.hidden_bytes(&kept),
+            kept: self.bytes_of(&kept),
             evidence: format!(
                 "{older} of its {} autograd nodes are from earlier steps",
                 behind.len()

@@ -15,7 +15,7 @@ use crate::analysis::live::Depth;
 use crate::capture::{AllocationTraces, Place};
 use crate::device::{Frameworks, allocator_bytes};
 use crate::diagnose::{Branches, NamedPath, NamedRoot};
-use crate::graph::{Bridges, Dominators, ShortestPaths};
+use crate::graph::{Bridges, Dominators, ShortestPaths, freed_at_once};
 use crate::model::heap::{Branch, Buffer, Category, Class, Device, Heap, SCHEMA, is_host};
 use crate::model::redact::{NOTE, shorten};
 use crate::model::report::{Extents, Location, Step};
@@ -139,6 +139,9 @@ impl Inspector {
             .map(|nodes| owning_reference(nodes, &naming))
             .collect();
         let bridges = Bridges::new(live.graph(), dominators, owning.iter().flatten().copied());
+        let owners: FxHashSet<(u32, u32)> = owning.iter().flatten().copied().collect();
+        let owners = owners.into_iter().filter(|it| bridges.contains(*it));
+        let freed_at_once = freed_at_once(live.graph(), dominators, owners);
         let traces = AllocationTraces::new(live.py());
         let mut branches = Branches::default();
         let buffers = order
@@ -160,6 +163,9 @@ impl Inspector {
                     }
                     None => nodes.first().is_some_and(|first| keepers.contains(first)),
                 };
+                let has_reference = owning.get(rank).is_some_and(Option::is_some);
+                row.by_collection =
+                    row.alone && has_reference && !freed_at_once[known.node as usize];
                 row.branch = branches.add(&named, known.size(), |object| keepers.contains(&object));
                 row.also = distinct(further.get(rank).into_iter().flatten(), &naming, path);
                 row.site = nodes
@@ -409,6 +415,7 @@ fn describe(known: &LiveBuffer, naming: &Naming<'_, '_>, nodes: &[u32], path: &P
         first_owner: first_owner(path),
         module,
         alone: false,
+        by_collection: false,
         site: None,
         category: Category::Other,
         branch: 0,

@@ -9,12 +9,6 @@ use crate::cpython::{ObjectKind, dict_items, find_item};
 use crate::device::Frameworks;
 use crate::graph::ShortestPaths;
 
-/// How many references a common holder may be away.
-const LEVELS: usize = 4;
-/// How many objects of a level are climbed from, those that lead to most members first.
-const WIDTH: usize = 64;
-/// The part of the members that a common holder must lead to.
-const MOST: f64 = 0.8;
 /// How many objects are looked at to see whether a function has another at hand.
 const REACH: usize = 1_000;
 /// How many references away that may be: function, closure, cell, instance, dictionary.
@@ -22,15 +16,6 @@ const REACH_LEVELS: usize = 6;
 
 /// Objects, each with the positions of the members that it leads to.
 pub(super) type Reaching = FxHashMap<u32, Vec<u32>>;
-
-/// What holds some objects.
-#[derive(Default)]
-pub(super) struct Holding {
-    /// Which of them a Python object or a local variable holds, by position; the rest only C++ does.
-    pub held: Vec<usize>,
-    /// The nearest object that leads to most of these.
-    pub holder: Option<u32>,
-}
 
 impl Live<'_> {
     /// What refers to the objects of `reaching` and is itself reached from a root. What C++ alone refers
@@ -47,7 +32,9 @@ impl Live<'_> {
                 if !wanted[to as usize] || !paths.reaches(from) || from == to {
                     continue;
                 }
-                let in_cpp = self.hidden.contains_key(&(from, to)) && !self.is_frame(from);
+                let in_cpp = self.hidden.contains_key(&(from, to))
+                    && !self.is_frame(from)
+                    && !self.arrays.contains(&from);
                 if in_cpp || self.objects.is_type_reference(from, to) {
                     continue;
                 }
@@ -62,45 +49,15 @@ impl Live<'_> {
         found
     }
 
-    /// The nearest object that holds most of `members`, directly or through others.
-    pub(super) fn common_holder(
-        &self,
-        inspector: &Inspector,
-        paths: &ShortestPaths,
-        members: &[u32],
-    ) -> Holding {
+    /// Which of some objects a Python object or a local variable holds, by position; the rest only C++ does.
+    pub(super) fn held_by_python(&self, paths: &ShortestPaths, members: &[u32]) -> Vec<usize> {
         let positions = members.iter().zip(0..);
-        let mut reaching: Reaching = positions.map(|(&node, at)| (node, vec![at])).collect();
-        let mut seen: FxHashSet<u32> = members.iter().copied().collect();
-        let mut holding = Holding::default();
-        for level in 0..LEVELS {
-            let mut above = self.referrers(paths, &reaching);
-            above.retain(|node, _| !seen.contains(node));
-            if level == 0 {
-                let mut held: Vec<usize> = above.values().flatten().map(|&i| i as usize).collect();
-                held.sort_unstable();
-                held.dedup();
-                holding.held = held;
-            }
-            seen.extend(above.keys());
-            above.retain(|&node, _| self.can_hold(inspector, node));
-            let mut order: Vec<(u32, Vec<u32>)> = above.into_iter().collect();
-            order.sort_by_key(|(node, members)| {
-                let length = paths.path_to(*node).len();
-                (std::cmp::Reverse(members.len()), length, *node)
-            });
-            let most = (MOST * holding.held.len() as f64).max(2.0);
-            if let Some((node, _)) = order.first().filter(|(_, it)| it.len() as f64 >= most) {
-                holding.holder = Some(*node);
-                break;
-            }
-            order.truncate(WIDTH);
-            reaching = order.into_iter().collect();
-            if reaching.is_empty() {
-                break;
-            }
-        }
-        holding
+        let reaching: Reaching = positions.map(|(&node, at)| (node, vec![at])).collect();
+        let above = self.referrers(paths, &reaching);
+        let mut held: Vec<usize> = above.values().flatten().map(|&at| at as usize).collect();
+        held.sort_unstable();
+        held.dedup();
+        held
     }
 
     /// False for what is never what a program keeps things in: frames, modules and classes.
@@ -117,6 +74,18 @@ impl Live<'_> {
             ObjectKind::Dict => find_item("__builtins__", |f| dict_items(&object, f)).is_none(),
             _ => true,
         }
+    }
+
+    /// True for what may lead up to what a program keeps things in: the frames of calls that have ended, which
+    /// tracebacks keep, as well.
+    pub(super) fn may_lead_up(&self, inspector: &Inspector, node: u32) -> bool {
+        self.can_hold(inspector, node)
+            || !self.is_frame(node) && self.is_kind(inspector, node, ObjectKind::Frame)
+    }
+
+    pub(super) fn is_kind(&self, inspector: &Inspector, node: u32, kind: ObjectKind) -> bool {
+        self.object(node)
+            .is_some_and(|object| inspector.kind(&object) == kind)
     }
 
     /// True if a function has one of some objects at hand: captures it, is a method of what has it, or has

@@ -103,6 +103,8 @@ pub struct Live<'py> {
     pub hook_dictionaries: Vec<u32>,
     /// The tuples of arguments of the call that asks; nobody's roots.
     own: Vec<u32>,
+    /// The arrays that hold objects, which their type does not tell of: what they refer to, Python sees.
+    pub arrays: FxHashSet<u32>,
     pub notes: Vec<String>,
     _pause: CollectionPause,
 }
@@ -144,7 +146,7 @@ impl<'py> Live<'py> {
         inspector.refresh(py);
         let frameworks = inspector.frameworks.try_borrow().map_err(|_| busy())?;
         // SAFETY: attached; the types that are classified are alive.
-        let classify = |ty| unsafe { frameworks.classify(ty) };
+        let classify = |ty| unsafe { frameworks.classify_with_exporters(ty) };
         let mut table = TypeTable::new();
         let builtins = &inspector.builtins;
         let own = OwnObjects::of(py, builtins);
@@ -201,6 +203,7 @@ impl<'py> Live<'py> {
             functions_are_complete: true,
             hook_dictionaries: Vec::new(),
             own: Vec::new(),
+            arrays: FxHashSet::default(),
             notes: Vec::new(),
             _pause: pause,
         };
@@ -212,6 +215,7 @@ impl<'py> Live<'py> {
         live.find_frames(py, &mut edges);
         live.find_buffers(&frameworks, &mut edges);
         live.find_owned(inspector, &frameworks, depth, &mut edges);
+        live.give_lenders_to_tensors(&frameworks, &mut edges);
         live.give_storages_to_tensors(&mut edges);
         live.name_references_of_arrays(&frameworks, &mut edges);
         live.find_contexts(py);

@@ -23,6 +23,8 @@ const PERSISTENT: u32 = 3;
 const FOLLOWED: usize = 256;
 /// Who has given back this part of them has cleared the suspicion.
 const GIVEN_BACK: f64 = 0.5;
+/// What was withdrawn is told again if it keeps so many times what it kept then.
+const BEYOND: f64 = 1.5;
 /// A group is diagnosed again when there are more samples by this part, or twice as many if its growth was
 /// told.
 const AGAIN: usize = 4;
@@ -69,6 +71,8 @@ struct Book {
     looked_at: FxHashMap<Key, usize>,
     /// At each sample, how many autograd functions were older than the one before.
     older: Vec<u64>,
+    /// At the last sample; `None` if that was not counted.
+    older_now: Option<u64>,
     /// In how many samples in a row attributes of modules have kept a tensor with a graph.
     kept: FxHashMap<(String, String), u32>,
     /// The shapes of the tensors with graphs at the last sample, by the number of their function.
@@ -86,9 +90,16 @@ struct Told {
     followed: Followed,
     /// It has given back most of what was told.
     is_cleared: bool,
+    /// The most bytes of its group until then.
+    most: u64,
 }
 
 impl Told {
+    /// True if a finding is what was told.
+    fn is_of(&self, found: &Diagnosis) -> bool {
+        self.growth.pattern == found.pattern.name && self.growth.owner == found.owner
+    }
+
     fn group(&self) -> Option<&Key> {
         match &self.followed {
             Followed::Group { key, .. } if !self.is_cleared => Some(key),
@@ -101,6 +112,8 @@ impl Told {
 enum Followed {
     Group {
         key: Key,
+        /// The length of the intervals in which it grew.
+        length: usize,
         /// Some of the members that the owner kept when it was told.
         members: FxHashSet<Name>,
         /// How many of the group's members that the warm-up did not see are the owner's.
@@ -113,13 +126,21 @@ enum Followed {
     Longer(u64),
     /// The address of a container, and the bytes of an array in it.
     Arrays(usize, f64),
+    /// A tensor whose graph reaches further and further back.
+    State {
+        /// Bytes that a step adds, and how many of these no tensor of Python's shows.
+        bytes: f64,
+        hidden: f64,
+        /// The most autograd functions of earlier steps that there were.
+        older: u64,
+    },
     /// Its amount does not grow, or is not known.
     Not,
 }
 
-/// True if a line is gone, or another has taken its place since something was told.
-fn has_begun_since<N>(line: Option<&Line<N>>, told: &Told) -> bool {
-    line.is_none_or(|line| line.first_step >= told.growth.step)
+/// True if a line is gone, or another has taken its place since a step.
+fn has_begun_since<N>(line: Option<&Line<N>>, step: u64) -> bool {
+    line.is_none_or(|line| line.first_step >= step)
 }
 
 /// Something to tell, and where it is from.
@@ -132,6 +153,7 @@ enum Origin {
     Group(Due),
     Longer(u64),
     Arrays(usize),
+    State,
     Other,
 }
 
@@ -296,7 +318,10 @@ impl Inspector {
             let states = monitor.book().states_that_grow(&sample);
             if let Some(states) = states {
                 let found = self.diagnose_state(py, &states, mark)?;
-                findings.extend(found.map(other));
+                findings.extend(found.map(|diagnosis| Finding {
+                    diagnosis,
+                    from: Origin::State,
+                }));
             }
         }
         let kept = monitor.book().persistent(sample.kept_on_modules);
@@ -389,7 +414,7 @@ impl Inspector {
     ) -> PyResult<Vec<Growth>> {
         let mut news = Vec::new();
         for found in findings {
-            if monitor.book().has_told(&found.diagnosis) {
+            if monitor.book().has_told(&found) {
                 continue;
             }
             let diagnosis = &found.diagnosis;
@@ -457,6 +482,12 @@ impl Book {
                 let bytes = (added as f64 * bytes) as u64;
                 (bytes, bytes)
             }
+            Followed::State { bytes, hidden, .. } => {
+                let first = self.groups.steps.get(WARM_UP).copied().unwrap_or_default();
+                let last = self.groups.steps.last().copied().unwrap_or_default();
+                let steps = last.saturating_sub(first) as f64;
+                ((steps * bytes) as u64, (steps * hidden) as u64)
+            }
             Followed::Not => (0, 0),
         }
     }
@@ -518,6 +549,7 @@ impl Book {
     /// that were looked at a short while ago.
     fn add(&mut self, sample: &Sample<'_>, now: Moment, min_bytes: f64) -> Vec<(Due, Members)> {
         self.allocated.push(now.allocated);
+        self.older_now = sample.older;
         let pieces = sample.pieces.iter().map(|it| {
             let key = (it.kind, it.device.clone(), it.dtype.clone());
             (key, it.name, it.bytes)
@@ -553,19 +585,45 @@ impl Book {
     fn clear(&mut self) -> Vec<Growth> {
         let mut cleared = Vec::new();
         for told in self.told.iter_mut().filter(|told| !told.is_cleared) {
-            let has_fallen = match &told.followed {
-                Followed::Group { key, members, .. } => {
+            let has_fallen = match &mut told.followed {
+                // Who releases the oldest and keeps more than that all the same still grows.
+                Followed::Group {
+                    key,
+                    length,
+                    members,
+                    ..
+                } => {
                     let group = self.groups.groups.get(key);
                     let left = group.map_or(0, |group| group.alive_of(members)) as f64;
                     left <= (1.0 - GIVEN_BACK) * members.len() as f64
+                        && !group.is_some_and(|group| self.groups.grows_still(group, *length))
                 }
                 // A line begins anew when it becomes shorter.
-                Followed::Longer(family) => has_begun_since(self.lengths.get(family), told),
-                Followed::Arrays(address, _) => has_begun_since(self.containers.get(address), told),
+                Followed::Longer(family) => {
+                    has_begun_since(self.lengths.get(family), told.growth.step)
+                }
+                Followed::Arrays(address, _) => {
+                    has_begun_since(self.containers.get(address), told.growth.step)
+                }
+                Followed::State { older, .. } => {
+                    let now = self.older_now;
+                    *older = now.unwrap_or_default().max(*older);
+                    now.is_some_and(|now| (now as f64) < (1.0 - GIVEN_BACK) * *older as f64)
+                }
                 Followed::Not => false,
             };
             if has_fallen {
                 told.is_cleared = true;
+                match &told.followed {
+                    Followed::Group { key, .. } => {
+                        let group = self.groups.groups.get(key);
+                        told.most = group.map_or(0, Group::most_bytes);
+                    }
+                    Followed::Longer(family) => {
+                        self.told_longer.remove(family);
+                    }
+                    _ => {}
+                }
                 cleared.push(told.growth.clone());
             }
         }
@@ -573,7 +631,7 @@ impl Book {
     }
 
     /// The tensors with graphs if these reach further back at each sample, each with whether it may be a
-    /// state that is carried from step to step.
+    /// state that is carried from step to step. Those that may be come last, the youngest at the end.
     fn states_that_grow(&mut self, sample: &Sample<'_>) -> Option<Vec<(Name, bool)>> {
         let older = sample.older?;
         let crossed: FxHashSet<u64> = sample.crossed.iter().copied().collect();
@@ -590,11 +648,12 @@ impl Book {
         }
         self.older.clear();
         let roots = sample.roots.iter();
-        Some(
-            roots
-                .map(|(it, _, shape)| (*it, states.contains(shape)))
-                .collect(),
-        )
+        let mut roots: Vec<(bool, u64, Name)> = roots
+            .map(|(it, at, shape)| (states.contains(shape), *at, *it))
+            .collect();
+        roots.sort_unstable();
+        let roots = roots.into_iter();
+        Some(roots.map(|(may_be, _, name)| (name, may_be)).collect())
     }
 
     /// What modules have kept for as many samples as are needed to tell it.
@@ -616,14 +675,26 @@ impl Book {
         news
     }
 
-    fn has_told(&self, found: &Diagnosis) -> bool {
-        self.told.iter().any(|told| {
-            told.growth.pattern == found.pattern.name && told.growth.owner == found.owner
+    /// True if this was told. What was withdrawn is told again once there is more than there ever was till then: what
+    /// only comes as far as before may be given back as before.
+    fn has_told(&self, found: &Finding) -> bool {
+        let mut told = self.told.iter();
+        told.any(|told| {
+            let may_be_told_again = match &found.from {
+                Origin::Group(due) => {
+                    let now = self.groups.groups.get(&due.key).map_or(0, Group::bytes);
+                    now as f64 > BEYOND * told.most as f64
+                }
+                Origin::Longer(_) | Origin::Arrays(_) | Origin::State => true,
+                Origin::Other => false,
+            };
+            told.is_of(&found.diagnosis) && !(told.is_cleared && may_be_told_again)
         })
     }
 
     fn tell(&mut self, now: Moment, found: Finding, line: Option<String>) -> Growth {
         let Finding { diagnosis, from } = found;
+        self.told.retain(|told| !told.is_of(&diagnosis));
         let pattern = diagnosis.pattern;
         let tensors = diagnosis.tensors as u64;
         let since = |line: Option<&Line<_>>| now.step - line.map_or(0, |line| line.first_step);
@@ -639,7 +710,7 @@ impl Book {
                 let added = line.map_or(0, |line| line.length - line.first_length);
                 (steps, added * diagnosis.bytes / tensors.max(1))
             }
-            Origin::Other => (now.every, diagnosis.bytes_per_sample),
+            Origin::State | Origin::Other => (now.every, diagnosis.bytes_per_sample),
         };
         let growth = Growth {
             pattern: pattern.name.to_owned(),
@@ -656,6 +727,7 @@ impl Book {
         };
         let each = 1.0 / tensors.max(1) as f64;
         self.told.push(Told {
+            most: 0,
             growth: growth.clone(),
             keeps_graphs: pattern.keeps_graphs,
             followed: match from {
@@ -664,6 +736,7 @@ impl Book {
                     let came = group.map_or(1, |group| group.came().max(1));
                     Followed::Group {
                         key: due.key,
+                        length: due.length,
                         members: diagnosis.members.into_iter().take(FOLLOWED).collect(),
                         share: tensors as f64 / came as f64,
                         bytes: diagnosis.bytes as f64 * each,
@@ -672,6 +745,11 @@ impl Book {
                 }
                 Origin::Longer(family) => Followed::Longer(family),
                 Origin::Arrays(address) => Followed::Arrays(address, diagnosis.bytes as f64 * each),
+                Origin::State => Followed::State {
+                    bytes: diagnosis.kept as f64 / now.step.max(1) as f64,
+                    hidden: diagnosis.hidden as f64 / now.step.max(1) as f64,
+                    older: 0,
+                },
                 Origin::Other => Followed::Not,
             },
             is_cleared: false,

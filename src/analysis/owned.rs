@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 use pyo3::types::PyCFunction;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Inspector;
 use super::edges::Edges;
@@ -11,8 +11,8 @@ use super::naming::array_reference;
 use crate::analysis::live::Depth;
 use crate::capture::{ReferenceName, RunningFrame, running_frames};
 use crate::cpython::attributes::{attributes, instance_dict};
-use crate::cpython::{Builtins, Verdict, dict_items, imported, int_value};
-use crate::device::{DeviceSelection, Frameworks, class};
+use crate::cpython::{Builtins, Exporters, Verdict, dict_items, imported, int_value};
+use crate::device::{ArrayReference, DeviceBuffer, DeviceSelection, Frameworks, class};
 
 /// So many autograd functions are walked through; in longer graphs the rest is left out.
 const AUTOGRAD_LIMIT: usize = 200_000;
@@ -20,48 +20,126 @@ const AUTOGRAD_LIMIT: usize = 200_000;
 const NO_TASK: i64 = -1;
 
 impl<'py> Live<'py> {
+    /// Finds the memory of tensors and arrays, and of the objects that lend them theirs.
     pub(super) fn find_buffers(&mut self, frameworks: &Frameworks, edges: &mut Edges) {
-        let holders = self.objects.holders.clone();
-        for (node, verdict) in holders {
-            if let Some(object) = self.objects.object(node) {
-                self.add_buffer(frameworks, node, verdict, &object, edges);
+        let exporters = Exporters::new(self.py());
+        let mut found: Vec<(bool, u32, Verdict, DeviceBuffer)> = Vec::new();
+        for &(node, verdict) in &self.objects.holders {
+            if let Some(object) = self.objects.object(node)
+                && let Some((buffer, is_whole)) = frameworks.extent(&exporters, verdict, &object)
+            {
+                found.push((is_whole, node, verdict, buffer));
             }
         }
-        self.give_arrays_to_tensors(frameworks, edges);
+        found.sort_by(|(is_whole, _, _, a), (other_is_whole, _, _, b)| {
+            (other_is_whole, &a.device, a.pointer).cmp(&(is_whole, &b.device, b.pointer))
+        });
+        let mut used: FxHashSet<usize> = FxHashSet::default();
+        let mut regions = Vec::with_capacity(found.len());
+        for (is_whole, _, verdict, buffer) in &found {
+            let (start, bytes) = (buffer.pointer, buffer.bytes);
+            let region = edges.regions.add(&buffer.device, start, bytes, *is_whole);
+            if !Frameworks::is_exporter(*verdict) {
+                used.insert(region);
+            }
+            if *is_whole && !Frameworks::is_tensor(*verdict) && !Frameworks::is_storage(*verdict) {
+                edges.lent.insert(region);
+            }
+            regions.push(region);
+        }
+        // Those that use it before those that only lend it.
+        for is_exporter in [false, true] {
+            for ((_, node, verdict, buffer), &region) in found.iter().zip(&regions) {
+                if Frameworks::is_exporter(*verdict) == is_exporter && used.contains(&region) {
+                    self.add_holder(*node, *verdict, buffer, region, edges);
+                }
+            }
+        }
+        self.hold_by_lenders(frameworks, edges);
     }
 
-    /// A tensor on the memory of an array (`torch.from_numpy`, DLPack) holds the array in C++, which keeps
-    /// the memory. Where several arrays begin there that C or C++ holds, there is no telling which.
-    fn give_arrays_to_tensors(&mut self, frameworks: &Frameworks, edges: &mut Edges) {
-        let mut tensors: FxHashMap<u64, Vec<u32>> = FxHashMap::default();
-        for &(node, verdict) in &self.objects.holders {
-            if let Some(&index) = edges.memory_of.get(&node)
-                && Frameworks::is_tensor(verdict)
-            {
-                let pointer = self.buffers[index].buffer.pointer;
-                tensors.entry(pointer).or_default().push(node);
-            }
-        }
-        let mut arrays: FxHashMap<u64, Vec<u32>> = FxHashMap::default();
-        for &(node, verdict) in self.objects.holders.iter().filter(|_| !tensors.is_empty()) {
-            if self.unaccounted(node) > 0
-                && let Some(array) = self.objects.object(node)
-                && let Some(address) = frameworks.own_address(verdict, &array)
-                && tensors.contains_key(&address)
-            {
-                arrays.entry(address).or_default().push(node);
-            }
-        }
-        for (address, arrays) in arrays {
-            let &[array] = arrays.as_slice() else {
+    /// What an array is on that is no buffer itself, such as an object with `__array_interface__`, keeps the memory as
+    /// far as anybody knows.
+    fn hold_by_lenders(&self, frameworks: &Frameworks, edges: &mut Edges) {
+        for &(array, verdict) in &self.objects.holders {
+            let (Some(&index), Some(object)) =
+                (edges.memory_of.get(&array), self.objects.object(array))
+            else {
                 continue;
             };
-            for &tensor in tensors.get(&address).into_iter().flatten() {
-                let name = ReferenceName::Attribute("untyped_storage()".to_owned());
-                edges.add(tensor, array, name);
-            }
-            self.account_for(array, 1);
+            frameworks.for_each_untraversed(verdict, &object, |reference, target| {
+                if reference == ArrayReference::Base
+                    && let Some(lender) = self.objects.number_at(target as usize)
+                    && edges.memory_of.insert(lender, index).is_none()
+                {
+                    edges.list.push((lender, self.buffers[index].node));
+                }
+            });
         }
+    }
+
+    /// A tensor on the memory of an array or of another object (`torch.from_numpy`, `torch.frombuffer`, DLPack) holds
+    /// one of those in C++. There is no telling which, but each keeps the memory; so where C or C++ has no
+    /// more references to them than there are storages, they are the tensors'.
+    pub(super) fn give_lenders_to_tensors(&mut self, frameworks: &Frameworks, edges: &mut Edges) {
+        let mut lenders: FxHashMap<usize, Vec<u32>> = FxHashMap::default();
+        for &(node, verdict) in self
+            .objects
+            .holders
+            .iter()
+            .filter(|_| !edges.lent.is_empty())
+        {
+            if let Some(&index) = edges.memory_of.get(&node)
+                && self.unaccounted(node) > 0
+                && !Frameworks::is_tensor(verdict)
+                && !Frameworks::is_storage(verdict)
+            {
+                lenders.entry(index).or_default().push(node);
+            }
+        }
+        let lent = edges.lent.iter().filter_map(|it| edges.memory.get(it));
+        let lent: FxHashSet<usize> = lent.copied().collect();
+        lenders.retain(|index, _| lent.contains(index));
+        let mut tensors: FxHashMap<usize, Vec<u32>> = FxHashMap::default();
+        let mut storages: FxHashMap<usize, FxHashSet<u64>> = FxHashMap::default();
+        for (node, object) in self.all_tensors(frameworks) {
+            if let Some(&index) = edges.memory_of.get(&node)
+                && lenders.contains_key(&index)
+                && let Some(storage) = frameworks.storage_identity(&object)
+            {
+                tensors.entry(index).or_default().push(node);
+                storages.entry(index).or_default().insert(storage);
+            }
+        }
+        for (index, lenders) in lenders {
+            let unaccounted: u32 = lenders.iter().map(|&it| self.unaccounted(it)).sum();
+            if (unaccounted as usize) > storages.get(&index).map_or(0, FxHashSet::len) {
+                continue;
+            }
+            for lender in lenders {
+                for &tensor in tensors.get(&index).into_iter().flatten() {
+                    let name = ReferenceName::Attribute("untyped_storage()".to_owned());
+                    edges.add(tensor, lender, name);
+                }
+                self.account_for(lender, self.unaccounted(lender));
+            }
+        }
+    }
+
+    /// The tensors that Python sees, and those that only C++ holds.
+    fn all_tensors(&self, frameworks: &Frameworks) -> Vec<(u32, Bound<'py, PyAny>)> {
+        let seen = self.tensors().into_iter();
+        let seen = seen.map(|(node, _, tensor)| (node, tensor));
+        let first = self.objects.len() as u32;
+        let others = self.extra.iter().zip(first..);
+        let others = others.filter_map(|(extra, node)| match extra {
+            Extra::Tensor(tensor) => Some((node, tensor.clone())),
+            _ => None,
+        });
+        let is_tensor =
+            |object: &Bound<'_, PyAny>| Frameworks::is_tensor(frameworks.verdict_of(object));
+        let others = others.filter(|(_, object)| is_tensor(object));
+        seen.chain(others).collect()
     }
 
     /// The Python object of a storage, once made, is kept by the storage in C++, which the tensors
@@ -96,7 +174,7 @@ impl<'py> Live<'py> {
         }
     }
 
-    /// Adds the memory that a node holds; its index in `buffers`.
+    /// Adds the memory that a tensor or array holds.
     fn add_buffer(
         &mut self,
         frameworks: &Frameworks,
@@ -104,17 +182,35 @@ impl<'py> Live<'py> {
         verdict: Verdict,
         object: &Bound<'py, PyAny>,
         edges: &mut Edges,
-    ) -> Option<usize> {
-        let buffer = frameworks.buffer(verdict, object, &DeviceSelection::Any)?;
-        let key = (buffer.device.clone(), buffer.pointer);
-        let (dtype, shape) = (buffer.dtype.clone(), buffer.shape.clone());
-        let index = match edges.memory.get(&key) {
+    ) {
+        if let Some(buffer) = frameworks.buffer(verdict, object, &DeviceSelection::Any) {
+            let (start, bytes) = (buffer.pointer, buffer.bytes);
+            let region = edges.regions.add(&buffer.device, start, bytes, true);
+            self.add_holder(node, verdict, &buffer, region, edges);
+        }
+    }
+
+    /// Adds a node that holds the memory of a region.
+    fn add_holder(
+        &mut self,
+        node: u32,
+        verdict: Verdict,
+        buffer: &DeviceBuffer,
+        region: usize,
+        edges: &mut Edges,
+    ) {
+        let index = match edges.memory.get(&region) {
             Some(&index) => index,
             None => {
                 let index = self.buffers.len();
-                edges.memory.insert(key, index);
+                edges.memory.insert(region, index);
                 let own = self.next();
                 self.extra.push(Extra::Memory(index));
+                let mut buffer = buffer.clone();
+                if let Some(region) = edges.regions.get(region) {
+                    buffer.pointer = region.start;
+                    buffer.bytes = region.end - region.start;
+                }
                 self.buffers.push(LiveBuffer {
                     buffer,
                     node: own,
@@ -128,15 +224,14 @@ impl<'py> Live<'py> {
             }
         };
         let known = &mut self.buffers[index];
-        known.holders += 1;
+        known.holders += u32::from(!Frameworks::is_exporter(verdict));
         // A storage does not know what it is made of; a tensor on it does.
         if known.buffer.dtype.is_none() {
-            known.buffer.dtype = dtype;
-            known.buffer.shape = shape;
+            known.buffer.dtype.clone_from(&buffer.dtype);
+            known.buffer.shape.clone_from(&buffer.shape);
         }
         edges.list.push((node, known.node));
         edges.memory_of.insert(node, index);
-        Some(index)
     }
 
     /// The tensors of the heap.
@@ -169,13 +264,14 @@ impl<'py> Live<'py> {
     }
 
     /// Names the references of arrays, which `tp_traverse` does not show.
-    pub(super) fn name_references_of_arrays(&self, frameworks: &Frameworks, edges: &mut Edges) {
+    pub(super) fn name_references_of_arrays(&mut self, frameworks: &Frameworks, edges: &mut Edges) {
         for &(array, verdict) in &self.objects.holders {
             let Some(object) = self.objects.object(array) else {
                 continue;
             };
             frameworks.for_each_untraversed(verdict, &object, |reference, target| {
                 if let Some(target) = self.objects.number_at(target as usize) {
+                    self.arrays.insert(array);
                     let name = array_reference(reference);
                     edges.names.entry((array, target)).or_insert(name);
                 }

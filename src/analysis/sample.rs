@@ -20,7 +20,7 @@ use crate::diagnose::growth;
 
 /// How many autograd functions are walked in a sample, and for how long.
 const MAX_FUNCTIONS: usize = 50_000;
-const MAX_TIME: Duration = Duration::from_millis(50);
+const MAX_TIME: Duration = Duration::from_millis(250);
 /// Of more tensors with graphs than these, the graphs are not walked: they are no states.
 const MAX_ROOTS: usize = 5_000;
 /// After how many functions it is asked what time it is.

@@ -19,6 +19,8 @@ const CHUNK: usize = 1 << 16;
 const BATCH: usize = 1 << 6;
 /// As many references as this mean an immortal object (PEP 683), of which nobody counts them.
 const IMMORTAL: i64 = 1 << 29;
+/// Bytes shorter than this, of which there are many, lend nobody memory that counts.
+const SMALL: ffi::Py_ssize_t = 64;
 /// How many references an object has at a guess, to ask for memory once.
 const REFERENCES_EACH: usize = 3;
 /// One in so many objects is not among those that the collector tracks, at a guess.
@@ -462,6 +464,9 @@ unsafe fn matters(
     unsafe {
         let ty = ffi::Py_TYPE(object);
         if ty == &raw mut ffi::PyUnicode_Type || ty == &raw mut ffi::PyLong_Type {
+            return false;
+        }
+        if ty == &raw mut ffi::PyBytes_Type && ffi::PyBytes_Size(object) < SMALL {
             return false;
         }
         let facts = table.facts(builtins, classify, ty);

@@ -12,6 +12,8 @@ pub(crate) mod attributes;
 #[cfg(feature = "python")]
 mod borrowed;
 #[cfg(feature = "python")]
+mod buffers;
+#[cfg(feature = "python")]
 mod builtin_function;
 #[cfg(feature = "python")]
 pub(crate) mod builtins;
@@ -55,6 +57,7 @@ pub use kind::ObjectKind;
 pub(crate) use {
     attributes::class_items,
     borrowed::{counted_by_caller, counts_are_known, for_each_counted},
+    buffers::Exporters,
     builtins::Builtins,
     descriptor::Descriptor,
     fields::FunctionLayout,

@@ -13,12 +13,13 @@ use super::proposal::Proposal;
 use super::storage_watch::{Lent, StorageWatch};
 use super::torch::Torch;
 use super::{DeviceBuffer, DeviceSelection};
-use crate::cpython::{Builtins, Verdict};
+use crate::cpython::{Builtins, Exporters, Verdict};
 
 const TENSOR: Verdict = 1;
 const STORAGE: Verdict = 2;
 const NUMPY_ARRAY: Verdict = 3;
 const CUPY_ARRAY: Verdict = 4;
+const EXPORTER: Verdict = 5;
 
 /// The frameworks that the program has imported so far.
 pub struct Frameworks {
@@ -127,6 +128,53 @@ impl Frameworks {
         0
     }
 
+    /// As [`Frameworks::classify`], with the types that lend their memory by the buffer protocol, on which arrays and
+    /// tensors may be.
+    ///
+    /// # Safety
+    /// As for [`Frameworks::classify`].
+    pub unsafe fn classify_with_exporters(&self, ty: *mut ffi::PyTypeObject) -> Verdict {
+        // SAFETY: by this function's contract.
+        unsafe {
+            let numpy = self.numpy.as_ref();
+            match self.classify(ty) {
+                0 if Exporters::is_exporter(ty)
+                    && !numpy.is_some_and(|numpy| numpy.is_scalar_type(ty)) =>
+                {
+                    EXPORTER
+                }
+                verdict => verdict,
+            }
+        }
+    }
+
+    /// The memory that an object uses or lends, and whether it is all of an allocation, for
+    /// [`Frameworks::classify_with_exporters`].
+    pub fn extent(
+        &self,
+        exporters: &Exporters,
+        verdict: Verdict,
+        object: &Bound<'_, PyAny>,
+    ) -> Option<(DeviceBuffer, bool)> {
+        match verdict {
+            NUMPY_ARRAY => {
+                let (proposal, is_own) = self.numpy.as_ref()?.extent(object)?;
+                Some((proposal.buffer, is_own))
+            }
+            EXPORTER => {
+                let (pointer, bytes, is_whole) = exporters.memory(object)?;
+                let proposal = Proposal::new(pointer, bytes, "cpu".to_owned());
+                Some((proposal.buffer, is_whole))
+            }
+            _ => Some((self.buffer(verdict, object, &DeviceSelection::Any)?, true)),
+        }
+    }
+
+    /// What tells the storage of a tensor from all others.
+    pub fn storage_identity(&self, tensor: &Bound<'_, PyAny>) -> Option<u64> {
+        self.torch.as_ref()?.storage_identity(tensor)
+    }
+
     /// The buffer that an object holds on one of `devices`, as far as framework and driver agree.
     pub fn buffer(
         &self,
@@ -186,15 +234,6 @@ impl Frameworks {
         if let (NUMPY_ARRAY, Some(numpy)) = (verdict, &self.numpy) {
             numpy.for_each_referent(object, f);
         }
-    }
-
-    /// The address of the first element of a NumPy array whose memory belongs to NumPy; `None` for
-    /// anything else.
-    pub fn own_address(&self, verdict: Verdict, object: &Bound<'_, PyAny>) -> Option<u64> {
-        let numpy = self.numpy.as_ref().filter(|_| verdict == NUMPY_ARRAY)?;
-        let lender = numpy.chain(object).pop()?;
-        (self.tensor_verdict(&lender) == 0 && numpy.is_owner(&lender))
-            .then(|| numpy.address(object))
     }
 
     /// The object that an array's memory belongs to; `None` if that is not known.
@@ -311,6 +350,11 @@ impl Frameworks {
     /// True for what is a tensor by its verdict.
     pub fn is_tensor(verdict: Verdict) -> bool {
         verdict == TENSOR
+    }
+
+    /// True for what lends memory and is no array or tensor, by its verdict.
+    pub fn is_exporter(verdict: Verdict) -> bool {
+        verdict == EXPORTER
     }
 
     /// True for what is a storage of PyTorch's by its verdict.

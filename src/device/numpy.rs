@@ -17,6 +17,7 @@ use crate::cpython::{Descriptor, int_value, text_of};
 /// that are written in Python (`arraydescr_protocol_descr_get` in numpy/_core/src/multiarray/descriptor.c).
 pub struct Numpy {
     array: Py<PyType>,
+    scalar: Py<PyType>,
     base: Descriptor,
     kind: Descriptor,
     item_size: Descriptor,
@@ -63,6 +64,7 @@ impl Numpy {
             base: Descriptor::of(&array, "base")?,
             kind: Descriptor::of(&dtype, "kind")?,
             item_size: Descriptor::of(&dtype, "itemsize")?,
+            scalar: class(numpy, "generic")?.unbind(),
             array: array.unbind(),
         })
     }
@@ -74,6 +76,15 @@ impl Numpy {
     pub unsafe fn is_array_type(&self, ty: *mut ffi::PyTypeObject) -> bool {
         // SAFETY: by this function's contract; walks the type's own `tp_mro`.
         unsafe { ffi::PyType_IsSubtype(ty, self.array.as_ptr().cast()) != 0 }
+    }
+
+    /// True for the types of single numbers, which lend their few bytes as arrays do.
+    ///
+    /// # Safety
+    /// As for [`Numpy::is_array_type`].
+    pub unsafe fn is_scalar_type(&self, ty: *mut ffi::PyTypeObject) -> bool {
+        // SAFETY: as above.
+        unsafe { ffi::PyType_IsSubtype(ty, self.scalar.as_ptr().cast()) != 0 }
     }
 
     /// An array, the array that it is a view of, and so on, up to the object that the memory belongs to: an array
@@ -113,10 +124,34 @@ impl Numpy {
         Some(proposal)
     }
 
-    /// The address of an array's first element, for one that has its memory itself or is a view.
-    pub fn address(&self, array: &Bound<'_, PyAny>) -> u64 {
-        // SAFETY: attached, and this is an array, which lies in memory so, as `new` has seen.
-        unsafe { (*array.as_ptr().cast::<ArrayFields>()).data as u64 }
+    /// The memory that an array spans, and whether it is the array's own.
+    pub fn extent(&self, array: &Bound<'_, PyAny>) -> Option<(Proposal, bool)> {
+        let (pointer, _, dtype, shape) = self.read(array)?;
+        // SAFETY: attached, and this is an array, which lies in memory so, as `new` has seen; it has as many strides
+        // as extents, and a dtype.
+        let (strides, is_own, item_size) = unsafe {
+            let fields = &*array.as_ptr().cast::<ArrayFields>();
+            let strides = (0..shape.len()).map(|i| *fields.strides.add(i) as i64);
+            let dtype = Bound::from_borrowed_ptr_or_opt(array.py(), fields.dtype)?;
+            let strides: Vec<i64> = strides.collect();
+            (strides, fields.base.is_null(), self.item_size(&dtype)?)
+        };
+        if pointer == 0 || item_size == 0 || shape.contains(&0) {
+            return None;
+        }
+        let (mut first, mut end) = (pointer, pointer.saturating_add(item_size));
+        for (extent, stride) in shape.iter().zip(strides) {
+            let span = stride.unsigned_abs().saturating_mul(extent - 1);
+            if stride < 0 {
+                first = first.saturating_sub(span);
+            } else {
+                end = end.saturating_add(span);
+            }
+        }
+        let mut proposal = Proposal::new(first, end - first, "cpu".to_owned());
+        proposal.buffer.dtype = Some(dtype);
+        proposal.buffer.shape = Some(shape);
+        Some((proposal, is_own))
     }
 
     /// What a dtype of NumPy's is called. Its own `__str__` is written in Python.

@@ -29,6 +29,7 @@ pub struct Torch {
     data_ptr: Py<PyAny>,
     nbytes: Py<PyAny>,
     storage_device: Descriptor,
+    storage_identity: Option<Descriptor>,
     weak_ref: Py<PyAny>,
     expired: Py<PyAny>,
     free_weak_ref: Py<PyAny>,
@@ -83,6 +84,7 @@ impl Torch {
             data_ptr: method(&storage, "data_ptr")?,
             nbytes: method(&storage, "nbytes")?,
             storage_device: Descriptor::of(&storage, "device")?,
+            storage_identity: Descriptor::of(&storage, "_cdata").ok(),
             weak_ref: method(&storage, "_weak_ref")?,
             expired: method(&storage, "_expired")?,
             free_weak_ref: method(&storage, "_free_weak_ref")?,
@@ -158,6 +160,17 @@ impl Torch {
             .and_then(|dtype| dtype.str().ok()?.extract::<String>().ok())
             .map(|name| name.trim_start_matches("torch.").to_owned());
         Some(proposal)
+    }
+
+    /// The address of the storage of a tensor in C++.
+    pub fn storage_identity(&self, tensor: &Bound<'_, PyAny>) -> Option<u64> {
+        let _guard = self.without_torch_function(tensor);
+        let storage = self.untyped_storage.bind(tensor.py()).call1((tensor,));
+        self.storage_identity
+            .as_ref()?
+            .get(&storage.ok()?)?
+            .extract()
+            .ok()
     }
 
     /// What memory an untyped storage has, by PyTorch's word. None for one without memory: of

@@ -55,6 +55,19 @@ pub struct Growing {
 }
 
 impl<N: Copy + Eq + Hash> Group<N> {
+    /// The bytes at the last sample, and the most at any.
+    pub fn bytes(&self) -> u64 {
+        self.totals.last().map_or(0, |total| total.1)
+    }
+
+    pub fn most_bytes(&self) -> u64 {
+        self.totals
+            .iter()
+            .map(|total| total.1)
+            .max()
+            .unwrap_or_default()
+    }
+
     /// How many of some buffers are alive.
     pub fn alive_of(&self, names: &FxHashSet<N>) -> usize {
         let alive = self.alive.iter();
@@ -116,6 +129,12 @@ impl<K: Ord + Clone, N: Copy + Eq + Hash> Cohorts<K, N> {
         groups.filter_map(|(key, group)| Some((key, group, self.grows(group)?)))
     }
 
+    /// True if a group grows still, in intervals of a length.
+    pub fn grows_still(&self, group: &Group<N>, length: usize) -> bool {
+        self.steps.len() > WARM_UP + intervals(length) * length
+            && self.grows_in(group, length, &mut None).is_some()
+    }
+
     /// What came in the window and before the last interval, each with the number of the interval in which it
     /// came, the youngest first.
     pub fn survivors(&self, group: &Group<N>, length: usize) -> Vec<(N, usize)> {
@@ -148,49 +167,56 @@ impl<K: Ord + Clone, N: Copy + Eq + Hash> Cohorts<K, N> {
     fn grows(&self, group: &Group<N>) -> Option<Growing> {
         let is_known = |length: &usize| self.steps.len() > WARM_UP + intervals(*length) * length;
         let mut born: Option<Vec<bool>> = None;
-        for length in LENGTHS.into_iter().filter(is_known).rev() {
-            let steps: Vec<u64> = self
-                .intervals(length)
-                .map(|it| self.steps[*it.end()])
-                .collect();
-            let low = |of: Part, it: RangeInclusive<usize>| {
-                group.totals[it].iter().map(of).min().unwrap_or_default()
-            };
-            let lows =
-                |of: Part| -> Vec<u64> { self.intervals(length).map(|it| low(of, it)).collect() };
-            // What has only become as large as it was before may be given back again.
-            let is_more_than_before = |of: Part, now: &[u64]| {
-                let before = self.intervals_before(length).map(|it| low(of, it)).max();
-                now.last() > before.as_ref()
-            };
-            let grows = |of: Part| {
-                let lows = lows(of);
-                is_growing(&lows, &steps) && is_more_than_before(of, &lows)
-            };
-            let bytes = lows(|total| total.1);
-            if !grows(|total| total.0) && !grows(|total| total.1) {
-                continue;
-            }
-            let born = born.get_or_insert_with(|| {
-                let mut born = vec![false; self.steps.len()];
-                group.alive.iter().for_each(|&(_, at)| born[at] = true);
-                born
-            });
-            let window = self.window(length);
-            let ages: FxHashSet<usize> = window
-                .clone()
-                .filter(|&at| born[at])
-                .map(|at| (window.end() - at) / length)
-                .collect();
-            if ages.len() as f64 >= MOST * intervals(length) as f64 {
-                let grown = |values: &[u64]| values.last()?.checked_sub(*values.first()?);
-                return Some(Growing {
-                    length,
-                    bytes: grown(&bytes).unwrap_or_default(),
-                });
-            }
+        let mut lengths = LENGTHS.into_iter().filter(is_known).rev();
+        lengths.find_map(|length| self.grows_in(group, length, &mut born))
+    }
+
+    /// How a group grows in intervals of one length. `born` says of each sample whether something that is alive was
+    /// first seen there, once that is asked.
+    fn grows_in(
+        &self,
+        group: &Group<N>,
+        length: usize,
+        born: &mut Option<Vec<bool>>,
+    ) -> Option<Growing> {
+        let steps: Vec<u64> = self
+            .intervals(length)
+            .map(|it| self.steps[*it.end()])
+            .collect();
+        let low = |of: Part, it: RangeInclusive<usize>| {
+            group.totals[it].iter().map(of).min().unwrap_or_default()
+        };
+        let lows =
+            |of: Part| -> Vec<u64> { self.intervals(length).map(|it| low(of, it)).collect() };
+        // What has only become as large as it was before may be given back again.
+        let is_more_than_before = |of: Part, now: &[u64]| {
+            let before = self.intervals_before(length).map(|it| low(of, it)).max();
+            now.last() > before.as_ref()
+        };
+        let grows = |of: Part| {
+            let lows = lows(of);
+            is_growing(&lows, &steps) && is_more_than_before(of, &lows)
+        };
+        let bytes = lows(|total| total.1);
+        if !grows(|total| total.0) && !grows(|total| total.1) {
+            return None;
         }
-        None
+        let born = born.get_or_insert_with(|| {
+            let mut born = vec![false; self.steps.len()];
+            group.alive.iter().for_each(|&(_, at)| born[at] = true);
+            born
+        });
+        let window = self.window(length);
+        let ages: FxHashSet<usize> = window
+            .clone()
+            .filter(|&at| born[at])
+            .map(|at| (window.end() - at) / length)
+            .collect();
+        let grown = |values: &[u64]| values.last()?.checked_sub(*values.first()?);
+        (ages.len() as f64 >= MOST * intervals(length) as f64).then(|| Growing {
+            length,
+            bytes: grown(&bytes).unwrap_or_default(),
+        })
     }
 
     /// The samples of the last intervals before those of [`Cohorts::intervals`].

@@ -46,6 +46,7 @@ pub const PATTERNS: &[GrowthPattern] = &[
     GRAD_FN_KEPT,
     MODEL_COPIES,
     TENSOR_GROWS,
+    EXCEPTIONS_KEPT,
     CONTAINER_GROWS,
 ];
 
@@ -323,6 +324,34 @@ pub const CONTAINER_GROWS: GrowthPattern = GrowthPattern {
     what: "{owner} accumulates tensors and releases none",
     advice: "Limit its size (`collections.deque(maxlen=...)`), clear it, or move the tensors to \
              the host with `.cpu()`.",
+    keeps_graphs: false,
+};
+
+/// # Exceptions that are kept
+///
+/// A container accumulates exceptions, and their tracebacks keep tensors.
+///
+/// **Why it grows.** The traceback of an exception keeps the frame of each call that the exception passed, and a
+/// frame keeps all its local variables.
+///
+/// ```python
+/// except ValueError as error:
+///     self.failures.append(error)
+/// ```
+///
+/// Instead, keep what you need of the exception, or the exception without its traceback:
+///
+/// ```python
+/// except ValueError as error:
+///     self.failures.append(str(error))
+///     self.failures.append(error.with_traceback(None))
+/// ```
+pub const EXCEPTIONS_KEPT: GrowthPattern = GrowthPattern {
+    name: "exceptions-kept",
+    what: "{owner} accumulates exceptions whose tracebacks keep tensors",
+    advice: "Store what you need of an exception, such as `str(error)`, or \
+             `error.with_traceback(None)`: its traceback keeps the frames of all calls that it \
+             passed, with their local variables.",
     keeps_graphs: false,
 };
 

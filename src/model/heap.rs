@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::report::{Location, Process};
 use super::words::without_indices;
 use crate::model::report::Extents;
+use crate::model::words::human_bytes;
 
 /// The version of the JSON.
 pub const SCHEMA: u32 = 1;
@@ -122,6 +123,9 @@ pub struct Buffer {
     pub module: String,
     /// True if deleting the reference to that owner frees it.
     pub alone: bool,
+    /// True if it is freed then by a garbage collection only: a reference cycle, or garbage, holds it as well.
+    #[serde(default)]
+    pub by_collection: bool,
     /// The line that allocated it, if `tracemalloc` traced that.
     pub site: Option<Location>,
     /// Parameter, gradient, optimizer state, activation, input or other.
@@ -247,6 +251,9 @@ pub struct Row {
     pub host_bytes: u64,
     /// Retained size on host and devices.
     pub retained_bytes: u64,
+    /// Those of them that a garbage collection only frees: a reference cycle, or garbage, holds them as well.
+    #[serde(default)]
+    pub collected_bytes: u64,
     /// The bytes by what they are for, the most first.
     pub categories: Categories,
 }
@@ -257,6 +264,16 @@ pub struct Row {
 pub struct Categories(pub Vec<(Category, u64)>);
 
 impl Row {
+    /// What deleting the reference does not free at once; `None` if it does.
+    pub(crate) fn collected(&self) -> Option<String> {
+        let part = match self.collected_bytes {
+            0 => return None,
+            all if all == self.retained_bytes => "freed".to_owned(),
+            part => format!("{} of it freed", human_bytes(part)),
+        };
+        Some(format!("{part} by the next garbage collection only"))
+    }
+
     pub(crate) fn bytes(&self) -> u64 {
         self.device_bytes.saturating_add(self.host_bytes)
     }
@@ -280,6 +297,7 @@ impl Heap {
                     device_bytes: class.device_bytes,
                     host_bytes: class.host_bytes,
                     retained_bytes: class.device_bytes.saturating_add(class.host_bytes),
+                    collected_bytes: 0,
                     categories: Categories::default(),
                 })
                 .collect(),
@@ -324,6 +342,9 @@ impl Heap {
             }
             if buffer.alone {
                 row.retained_bytes = row.retained_bytes.saturating_add(buffer.bytes);
+                if buffer.by_collection {
+                    row.collected_bytes = row.collected_bytes.saturating_add(buffer.bytes);
+                }
             }
             let categories = &mut row.categories.0;
             match categories.iter_mut().find(|it| it.0 == buffer.category) {

@@ -51,6 +51,7 @@ fn hold(heap: &mut Heap, steps: &[(&str, &str)], bytes: u64, category: Category)
         category,
         branch,
         alone: true,
+        by_collection: false,
         ..Buffer::default()
     });
 }

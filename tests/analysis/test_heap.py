@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import array as array_module
+import ctypes
 import gc
+import io
 import json
+import mmap
 import signal
 import sys
 import threading
@@ -11,7 +15,7 @@ import time
 import tracemalloc
 import types
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy
@@ -84,6 +88,102 @@ def test_views_share_one_buffer() -> None:
     history.extend(history[0][i:] for i in range(5))
     heap = cyclescope.heap()
     assert of(heap, history[0].ctypes.data).holders == 6
+
+
+EXPORTERS: dict[str, Callable[[], Any]] = {
+    "bytes": lambda: bytes(MIB),
+    "bytearray": lambda: bytearray(MIB),
+    "memoryview": lambda: memoryview(bytearray(MIB)),
+    "array.array": lambda: array_module.array("B", bytes(MIB)),
+    "mmap": lambda: mmap.mmap(-1, MIB),
+    "ctypes": lambda: (ctypes.c_char * MIB)(),
+    "BytesIO": lambda: io.BytesIO(bytes(MIB)).getbuffer(),
+}
+
+
+@pytest.mark.parametrize("name", EXPORTERS)
+def test_memory_of_another_object_counts_once_with_its_owner(name: str) -> None:
+    history.append(numpy.frombuffer(EXPORTERS[name](), numpy.uint8))
+    history.append(history[0][5:])
+    buffer = of(cyclescope.heap(), history[0].ctypes.data)
+    assert (buffer.bytes, buffer.holders, buffer.alone) == (MIB, 2, True)
+    assert f"module `{__name__}` → `history`" in buffer.owner
+    del history[1]
+    assert row(cyclescope.heap().top("owner"), "`history`").retained_bytes == MIB
+
+
+def test_the_whole_of_what_is_lent_counts() -> None:
+    lent = bytearray(MIB)
+    history.append(numpy.frombuffer(lent, numpy.uint8, count=10, offset=MIB // 2))
+    pointer = numpy.frombuffer(lent, numpy.uint8).ctypes.data
+    buffer = of(cyclescope.heap(), pointer)
+    assert (buffer.bytes, buffer.alone) == (MIB, False)  # This function has it too.
+    del lent
+    assert of(cyclescope.heap(), pointer).alone
+
+
+def test_what_no_array_uses_is_not_counted() -> None:
+    before = cyclescope.heap().host_bytes
+    history.append(bytearray(MIB))
+    assert cyclescope.heap().host_bytes < before + MIB
+
+
+def test_a_closed_exporter_is_no_error() -> None:
+    closed = mmap.mmap(-1, MIB)
+    closed.close()
+    released = memoryview(bytearray(MIB))
+    released.release()
+    history.extend([closed, released])
+    cyclescope.heap()
+
+
+def test_a_class_with_a_buffer_of_its_own_is_not_asked() -> None:
+    asked: list[int] = []
+
+    class Lender(bytearray):
+        def __buffer__(self, flags: int) -> memoryview:
+            asked.append(flags)
+            return memoryview(b"")
+
+    history.append(Lender(MIB))
+    cyclescope.heap()
+    assert asked == []
+
+
+@needs_torch
+def test_tensors_on_the_memory_of_another_object(torch: Any) -> None:
+    lent = bytearray(MIB)
+    history.append(torch.frombuffer(lent, dtype=torch.uint8))
+    history.append(torch.from_numpy(numpy.frombuffer(lent, numpy.uint8)))
+    pointer = history[0].data_ptr()
+    assert of(cyclescope.heap(), pointer).holders == 2
+    del lent
+    owner = row(cyclescope.heap().top("owner"), "`history`")
+    assert (owner.host_bytes, owner.retained_bytes) == (MIB, MIB)
+
+
+def test_what_a_cycle_holds_is_freed_by_a_collection() -> None:
+    class Trainer: ...
+
+    trainer = Trainer()
+    trainer.outputs = [array()]  # type: ignore[attr-defined]
+    history.append(trainer)
+    del trainer
+    owner = row(cyclescope.heap().top("owner"), "`history`")
+    assert (owner.retained_bytes, owner.collected_bytes) == (MIB, 0)
+    history[0].me = history[0]
+    history.append(array())
+    heap = cyclescope.heap()
+    owner = row(heap.top("owner"), "`history`")
+    assert (owner.retained_bytes, owner.collected_bytes) == (2 * MIB, MIB)
+    assert [it.by_collection for it in heap.buffers if "`history`" in it.owner].count(True) == 1
+    said = "1.0 MiB of it freed by the next garbage collection only"
+    assert said in " ".join(str(heap).split())
+    assert said in heap.to_html()
+    (told,) = [
+        it for it in json.loads(heap.top("owner").to_json())["rows"] if "history" in it["name"]
+    ]
+    assert told["collected_bytes"] == MIB
 
 
 def test_what_two_owners_share_is_retained_by_neither() -> None:

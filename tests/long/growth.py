@@ -56,7 +56,9 @@ def judge(name: str, told: list[Told], left: list[Told]) -> str:
         return "SILENT"
     if (told[0][1], owner in told[0][2]) != (pattern, True):
         return "WRONG"
-    return "right" if told[0] in left else "WITHDRAWN"
+    # What was withdrawn may have been told again.
+    last = [each for each in told if each[1:] == told[0][1:]][-1]
+    return "right" if last in left else "WITHDRAWN"
 
 
 def main() -> int:

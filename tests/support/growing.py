@@ -12,6 +12,7 @@ import dataclasses
 import functools
 import queue
 import random
+import sys
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -55,6 +56,8 @@ class Trainer:
         self.outputs: list[Tensor] = []
         self.losses: list[Tensor] = []
         self.cache: dict[object, Tensor] = {}
+        self.errors: dict[int, Exception] = {}
+        self.table: np.ndarray = np.empty(0, object)
         self.window: collections.deque[Tensor] = collections.deque()
         self.hooks: list[Callable[[], Tensor]] = []
 
@@ -229,6 +232,130 @@ def cloned_gradients(steps: int, on_step: OnStep) -> None:
         on_step()
 
 
+def running_total(steps: int, on_step: OnStep) -> None:
+    """A total of losses with their graphs, which `retain_graph` keeps as well."""
+    net = network()
+    total = torch.zeros(())
+    for _ in range(steps):
+        loss = net(torch.ones(160, WIDTH)).square().mean()
+        loss.backward(retain_graph=True)
+        net.zero_grad()
+        total = total + loss
+        on_step()
+
+
+def hidden_state(steps: int, on_step: OnStep) -> None:
+    """A state that is never detached."""
+    cell = torch.nn.GRUCell(WIDTH, WIDTH)
+    hidden = torch.zeros(8, WIDTH)
+    for _ in range(steps):
+        hidden = cell(torch.ones(8, WIDTH), hidden)
+        on_step()
+
+
+def fail(kib: int = 16, depth: int = 0) -> None:
+    """Raises an exception whose traceback keeps a tensor."""
+    batch = block(kib)
+    if depth:
+        fail(1, depth - 1)
+    raise ValueError(len(batch))
+
+
+def fail_with(batch: Tensor) -> None:
+    """Raises an exception whose traceback keeps a tensor that is given."""
+    raise ValueError(len(batch))
+
+
+def errors_in_list(steps: int, on_step: OnStep) -> None:
+    """Exceptions with their tracebacks, in a list."""
+    errors: list[Exception] = []
+    for _ in range(steps):
+        try:
+            fail()
+        except ValueError as error:
+            errors.append(error)
+        on_step()
+
+
+def errors_by_step(steps: int, on_step: OnStep) -> None:
+    """The same in a dictionary of an object, raised some calls further down."""
+    trainer = Trainer()
+    for step in range(steps):
+        try:
+            fail(depth=6)
+        except ValueError as error:
+            trainer.errors[step] = error
+        on_step()
+
+
+def tracebacks_in_list(steps: int, on_step: OnStep) -> None:
+    """What `sys.exc_info()` returned."""
+    seen = []
+    for _ in range(steps):
+        try:
+            fail()
+        except ValueError:
+            seen.append(sys.exc_info())
+        on_step()
+
+
+def objects_in_array(steps: int, on_step: OnStep) -> None:
+    """Tensors in one of NumPy's arrays of objects."""
+    table = np.empty(100_000, object)
+    for step in range(steps):
+        table[step] = block()
+        on_step()
+
+
+def objects_in_matrix(steps: int, on_step: OnStep) -> None:
+    """The same in two dimensions, as an attribute."""
+    trainer = Trainer()
+    trainer.table = np.empty((50_000, 2), object)
+    for step in range(steps):
+        trainer.table[step, step % 2] = (step, block())
+        on_step()
+
+
+def arrays_over_tensors(steps: int, on_step: OnStep) -> None:
+    """Arrays that share the memory of tensors."""
+    trainer = Trainer()
+    predictions = []
+    for _ in range(steps):
+        predictions.append(trainer.output().detach().numpy())
+        on_step()
+
+
+def half_evicted(steps: int, on_step: OnStep) -> None:
+    """A memory that loses the oldest entry in every other step only."""
+    memory: dict[int, Tensor] = {}
+    for step in range(steps):
+        memory[step] = block()
+        if step % 2 == 0:
+            memory.pop(step // 2, None)
+        on_step()
+
+
+def some_evicted(steps: int, on_step: OnStep) -> None:
+    """A memory that loses an entry at random in two of three steps."""
+    trainer = Trainer()
+    chance = random.Random(0)
+    for step in range(steps):
+        trainer.cache[step] = block()
+        if step % 3:
+            trainer.cache.pop(chance.choice(list(trainer.cache)))
+        on_step()
+
+
+def once_withdrawn(steps: int, on_step: OnStep) -> None:
+    """A cache that is cleared once, and never again."""
+    trainer = Trainer()
+    for step in range(steps):
+        trainer.cache[step] = block()
+        if step == 160:
+            trainer.cache.clear()
+        on_step()
+
+
 # Look-alikes
 
 
@@ -385,6 +512,136 @@ def random_sizes(steps: int, on_step: OnStep) -> None:
         on_step()
 
 
+def total_of_epoch(steps: int, on_step: OnStep) -> None:
+    """A total of losses with their graphs that begins anew every 30 steps."""
+    net = network()
+    total = torch.zeros(())
+    for step in range(steps):
+        total = total + net(torch.ones(32, WIDTH)).square().mean()
+        if step % 30 == 29:
+            total.backward()  # type: ignore[no-untyped-call]
+            total = torch.zeros(())
+            net.zero_grad()
+        on_step()
+
+
+def total_of_numbers(steps: int, on_step: OnStep) -> None:
+    """A total of losses without graphs, which `retain_graph` keeps until the next."""
+    net = network()
+    total = torch.zeros(())
+    for _ in range(steps):
+        loss = net(torch.ones(160, WIDTH)).square().mean()
+        loss.backward(retain_graph=True)
+        net.zero_grad()
+        total = total + loss.detach()
+        on_step()
+
+
+def last_error(steps: int, on_step: OnStep) -> None:
+    """The last exception only."""
+    trainer = Trainer()
+    for _ in range(steps):
+        try:
+            fail()
+        except ValueError as error:
+            trainer.errors[0] = error
+        on_step()
+
+
+def recent_errors(steps: int, on_step: OnStep) -> None:
+    """The last 50 exceptions."""
+    errors: list[Exception] = []
+    for _ in range(steps):
+        try:
+            fail()
+        except ValueError as error:
+            errors.append(error)
+        del errors[:-50]
+        on_step()
+
+
+def errors_of_epoch(steps: int, on_step: OnStep) -> None:
+    """Exceptions that are reported every 40 steps."""
+    errors: list[Exception] = []
+    for step in range(steps):
+        try:
+            fail()
+        except ValueError as error:
+            errors.append(error)
+        if step % 40 == 39:
+            errors.clear()
+        on_step()
+
+
+def errors_without_traceback(steps: int, on_step: OnStep) -> None:
+    """Exceptions that keep no frames."""
+    errors: list[Exception] = []
+    for _ in range(steps):
+        try:
+            fail()
+        except ValueError as error:
+            errors.append(error.with_traceback(None))
+        on_step()
+
+
+def ring_in_array(steps: int, on_step: OnStep) -> None:
+    """An array of objects that is written round and round."""
+    table = np.empty(80, object)
+    for step in range(steps):
+        table[step % len(table)] = block()
+        on_step()
+
+
+def array_of_epoch(steps: int, on_step: OnStep) -> None:
+    """An array of objects that is made anew every 40 steps."""
+    for step in range(steps):
+        if step % 40 == 0:
+            table = np.empty(40, object)
+        table[step % 40] = block()
+        on_step()
+
+
+def cache_by_shape(steps: int, on_step: OnStep) -> None:
+    """A tensor for each length, of which twelve come at random."""
+    trainer = Trainer()
+    chance = random.Random(0)
+    for _ in range(steps):
+        length = chance.randint(1, 12)
+        trainer.cache.setdefault(length, block(length))
+        on_step()
+
+
+def teeth_of_all_lengths(steps: int, on_step: OnStep) -> None:
+    """A cache that is cleared after as many steps as it happens."""
+    trainer = Trainer()
+    chance = random.Random(0)
+    for step in range(steps):
+        trainer.cache[step] = block()
+        if chance.random() < 1 / 20 or len(trainer.cache) > 70:
+            trainer.cache.clear()
+        on_step()
+
+
+def evicted_when_full(steps: int, on_step: OnStep) -> None:
+    """A memory that loses its older half when it has 90 entries."""
+    memory: dict[int, Tensor] = {}
+    for step in range(steps):
+        memory[step] = block()
+        if len(memory) >= 90:
+            for key in list(memory)[:45]:
+                del memory[key]
+        on_step()
+
+
+def tables_of_warm_up(steps: int, on_step: OnStep) -> None:
+    """Tables that are made in the first 40 steps, and stay."""
+    table = np.empty(40, object)
+    for step in range(steps):
+        if step < 40:
+            table[step] = block(64)
+        on_step()
+
+
 LEAKS: dict[Program, tuple[str, str]] = {
     losses_with_graph: ("kept-with-graph", "`losses`"),
     longer_past: ("tensor-grows", "`past`"),
@@ -400,10 +657,21 @@ LEAKS: dict[Program, tuple[str, str]] = {
     history_of_class: ("container-grows", ".history"),
     samples_in_list: ("container-grows", "`hard`"),
     cloned_gradients: ("container-grows", "`grads`"),
+    running_total: ("state-not-detached", "`total`"),
+    hidden_state: ("state-not-detached", "`hidden`"),
+    errors_in_list: ("exceptions-kept", "`errors`"),
+    errors_by_step: ("exceptions-kept", ".errors"),
+    tracebacks_in_list: ("exceptions-kept", "`seen`"),
+    objects_in_array: ("container-grows", "`table`"),
+    objects_in_matrix: ("container-grows", ".table"),
+    arrays_over_tensors: ("container-grows", "`predictions`"),
+    half_evicted: ("container-grows", "`memory`"),
+    some_evicted: ("container-grows", ".cache"),
+    once_withdrawn: ("container-grows", ".cache"),
 }
 """The pattern, and words of the owner that must be told first."""
 
-STEPS = {"outputs_of_epochs": 500}
+STEPS = {"outputs_of_epochs": 500, "some_evicted": 400, "once_withdrawn": 500}
 """Programs that are told after more than 200 steps."""
 
 LOOK_ALIKES: list[Program] = [
@@ -420,6 +688,18 @@ LOOK_ALIKES: list[Program] = [
     prefetched,
     accumulation,
     random_sizes,
+    total_of_epoch,
+    total_of_numbers,
+    last_error,
+    recent_errors,
+    errors_of_epoch,
+    errors_without_traceback,
+    ring_in_array,
+    array_of_epoch,
+    cache_by_shape,
+    teeth_of_all_lengths,
+    evicted_when_full,
+    tables_of_warm_up,
 ]
 
 

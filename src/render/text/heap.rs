@@ -54,6 +54,16 @@ pub fn table(table: &Table) -> String {
             &human_bytes(row.retained_bytes),
         ));
     }
+    for row in &table.rows {
+        if let Some(collected) = row.collected() {
+            let owner = name(&row.name, NAME);
+            out.wrapped(
+                Ink::Plain,
+                "  ",
+                &format!("Retained by {owner}: {collected}."),
+            );
+        }
+    }
     if table.omitted > 0 {
         out.line(format!(
             "{} with {} not shown",

@@ -13,8 +13,8 @@ mod processes;
 mod retention;
 
 pub(super) use cycles::{body, occasion};
-pub use device_memory::device_memory;
 pub use cycles::{colored_trace, command, one_line, trace, warning};
+pub use device_memory::device_memory;
 pub use diff::diff;
 pub use growth::{grown, growth};
 pub use heap::{heap, table};

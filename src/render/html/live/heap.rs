@@ -90,7 +90,10 @@ fn largest_owners(heap: &Heap) -> Markup {
         html! {
             tr {
                 (sizes(heap, row))
-                td.number { (human_bytes(row.retained_bytes)) }
+                td.number {
+                    (human_bytes(row.retained_bytes))
+                    @if let Some(collected) = row.collected() { p.more { (collected) } }
+                }
                 td { (bar(row, most)) }
                 td { (grouped(row.count)) }
                 td.name { (name(&row.name, 200)) }
