@@ -156,7 +156,7 @@ soak: $(VENV)/.tested-with $(VENV)/.built ## an hour of leaking steps: does our 
 test-gpu: .wheel/.built ## the tests that need an NVIDIA GPU, with the PyTorch of $$PYTHON (default: python3)
 	tests/gpu/run.sh
 
-bench: $(VENV)/.tested-with $(VENV)/.built ## what cyclescope costs, measured
+bench: $(VENV)/.tested-with $(VENV)/.optimized ## what cyclescope costs, measured
 	$(PY) benches/hook_cost.py
 	$(PY) benches/large_leaks.py
 	$(PY) benches/rendering.py
@@ -170,7 +170,7 @@ bench: $(VENV)/.tested-with $(VENV)/.built ## what cyclescope costs, measured
 	@if compgen -G '.wheel/*.whl' >/dev/null; then du -h .wheel/*.whl; \
 	else echo "Not weighed: the wheel, which 'make wheel' builds."; fi
 
-bench-peers: $(VENV)/.tested-with $(VENV)/.built ## the look at the live heap beside objgraph, guppy3, pympler and refcycle
+bench-peers: $(VENV)/.tested-with $(VENV)/.optimized ## the look at the live heap beside objgraph, guppy3, pympler and refcycle
 	$(PIP) objgraph guppy3 pympler refcycle
 	$(PY) benches/heap.py
 
@@ -270,6 +270,10 @@ $(WORKFLOWS)/.made: requirements/workflows.txt $(VENV)/.made
 	@touch $@
 
 $(VENV)/.built: $(RUST) $(VENV)/.demo
+	VIRTUAL_ENV=$(abspath $(VENV)) $(VENV)/bin/maturin develop --profile quick
+	@touch $@
+
+$(VENV)/.optimized: $(VENV)/.built
 	VIRTUAL_ENV=$(abspath $(VENV)) $(VENV)/bin/maturin develop --release
 	@touch $@
 

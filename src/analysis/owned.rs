@@ -219,6 +219,7 @@ impl<'py> Live<'py> {
                     is_gradient: false,
                     is_saved: false,
                     is_plain_leaf: false,
+                    is_result: false,
                 });
                 index
             }
@@ -491,7 +492,9 @@ impl<'py> Live<'py> {
                 };
                 let Some(target) = target else { continue };
                 if let Some(&index) = edges.memory_of.get(&target) {
-                    self.buffers[index].is_saved = true;
+                    let buffer = &mut self.buffers[index];
+                    buffer.is_saved = true;
+                    buffer.is_result |= is_result(name);
                 }
                 self.add_hidden(node, target, ReferenceName::Attribute(name.clone()), edges);
             }
@@ -594,4 +597,11 @@ fn runs_engine(frame: &RunningFrame) -> bool {
         file.ends_with("/torch/autograd/graph.py") && frame.function == "_engine_run_backward"
             || file.ends_with("/torch/autograd/__init__.py")
     })
+}
+
+/// True for the names that PyTorch gives to results which their own function saves (`derivatives.yaml`).
+fn is_result(saved: &str) -> bool {
+    let name = saved.strip_prefix("saved ").unwrap_or(saved);
+    let name = name.trim_end_matches(|letter: char| letter.is_ascii_digit());
+    matches!(name, "result" | "output" | "log_sumexp" | "logsumexp")
 }

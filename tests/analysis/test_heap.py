@@ -553,3 +553,14 @@ def test_looks_while_another_thread_trains(torch: Any) -> None:
         assert of(look, net[0].weight.data_ptr()).category == "parameter"
     assert steps
     assert set(steps) == {steps[0]}
+
+
+@needs_torch
+@pytest.mark.parametrize("name", ["tanh", "sigmoid", "exp", "sqrt", "relu"])
+def test_the_result_that_a_function_saves_is_an_activation(torch: Any, name: str) -> None:
+    batch = torch.rand(8, 512)
+    weight = torch.rand(512, 512, requires_grad=True)
+    total = getattr(torch, name)(batch @ weight).sum()
+    held = [each for each in cyclescope.heap().buffers if each.bytes == 8 * 512 * 4]
+    assert sorted(each.category for each in held) == ["activation", "input"]
+    del total
