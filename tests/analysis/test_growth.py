@@ -83,6 +83,8 @@ def test_it_is_told_once_in_one_line_with_advice(caplog: pytest.LogCaptureFixtur
     (found,) = watch(shared.load("losses_kept").pitfall, steps=3 * STEPS)
     (record,) = [each for each in caplog.records if each.name == "cyclescope"]
     assert record.getMessage() == str(found)
+    facts = record.__dict__["cyclescope"]
+    assert json.loads(json.dumps(facts)) == {"event": "growth", **found.as_dict()}
     assert "`.item()`" in found.advice
     assert found.tensors >= WINDOW
     assert "float32[] on cpu" in str(found)
@@ -384,6 +386,8 @@ def test_what_is_given_back_is_withdrawn(caplog: pytest.LogCaptureFixture) -> No
         f"step {2 * NEEDED + 1}: {told.owner} has released most of what was reported at step "
         f"{told.step}"
     )
+    facts = caplog.records[-1].__dict__["cyclescope"]
+    assert (facts["event"], facts["owner"]) == ("growth-withdrawn", told.owner)
     assert "has released most of what was reported" in monitor.to_text()
     assert "has released most of what was reported" in monitor.to_html()
     assert [each["owner"] for each in json.loads(monitor.to_json())["cleared"]] == [told.owner]

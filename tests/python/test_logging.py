@@ -11,6 +11,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -279,3 +280,41 @@ for _ in range(3):
     assert documented("`event`", "summary") == {"leaks", *leak}
     assert leak["signature"] == first["signature"]
     assert (leak["count"], leak["bytes"], leak["largest"]) == (3, 3 * 2**20, 2**20)
+
+
+def test_the_record_of_a_post_mortem_has_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With stand-ins for PyTorch and for what examines memory."""
+    from cyclescope._live import oom
+
+    class Found:
+        device, verdict, headline, advice = "cuda:0", "fragmentation", "free but fragmented", "Set"
+        to_json = to_text = str
+
+    class Examiner:
+        found = Found()
+
+        def __init__(self, *arguments: object) -> None: ...
+
+        def examine(self, told: object) -> None: ...
+
+        def page(self) -> str:
+            return "page"
+
+    monkeypatch.setattr(oom, "Examiner", Examiner)
+    monkeypatch.setattr("cyclescope._live.reading.quietly", lambda *_: False)
+    watch = oom.OomWatch(tmp_path, 10.0)
+    watch.examine(SimpleNamespace(_C=SimpleNamespace(_cuda_isHistoryEnabled=None)), 0, 1, 2, 3)
+    watch.stop()
+    (record,) = [each for each in caplog.records if hasattr(each, "cyclescope")]
+    assert record.__dict__["cyclescope"] == {
+        "event": "out-of-memory",
+        "device": "cuda:0",
+        "verdict": "fragmentation",
+        "headline": "free but fragmented",
+        "advice": "Set",
+        "report": str(watch.reports[0]),
+    }
+    fields = record.__dict__["cyclescope"].keys() - {"event"}
+    assert documented("`event`", "out-of-memory") == fields
