@@ -79,8 +79,8 @@ impl<'py> Live<'py> {
     }
 
     /// A tensor on the memory of an array or of another object (`torch.from_numpy`, `torch.frombuffer`, DLPack) holds
-    /// one of those in C++. There is no telling which, but each keeps the memory; so where C or C++ has no
-    /// more references to them than there are storages, they are the tensors'.
+    /// one of those in C++, and so has one reference for each storage. Of several there is no telling which, but each
+    /// keeps the memory; so where C or C++ has no more references to them than there are storages, they are the tensors'.
     pub(super) fn give_lenders_to_tensors(&mut self, frameworks: &Frameworks, edges: &mut Edges) {
         let mut lenders: FxHashMap<usize, Vec<u32>> = FxHashMap::default();
         for &(node, verdict) in self
@@ -112,8 +112,10 @@ impl<'py> Live<'py> {
             }
         }
         for (index, lenders) in lenders {
+            let storages = storages.get(&index).map_or(0, FxHashSet::len);
             let unaccounted: u32 = lenders.iter().map(|&it| self.unaccounted(it)).sum();
-            if (unaccounted as usize) > storages.get(&index).map_or(0, FxHashSet::len) {
+            // Of one lender they are all references, whatever else it has.
+            if storages == 0 || lenders.len() > 1 && unaccounted as usize > storages {
                 continue;
             }
             for lender in lenders {
@@ -121,7 +123,7 @@ impl<'py> Live<'py> {
                     let name = ReferenceName::Attribute("untyped_storage()".to_owned());
                     edges.add(tensor, lender, name);
                 }
-                self.account_for(lender, self.unaccounted(lender));
+                self.account_for(lender, self.unaccounted(lender).min(storages as u32));
             }
         }
     }

@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -295,7 +296,7 @@ class Keeping:
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
-        self.kept: object = {}
+        self.kept: Any = {}
         self.step = 0
 
     def keep(self, tensor: torch.Tensor) -> None:

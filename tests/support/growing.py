@@ -519,7 +519,7 @@ def total_of_epoch(steps: int, on_step: OnStep) -> None:
     for step in range(steps):
         total = total + net(torch.ones(32, WIDTH)).square().mean()
         if step % 30 == 29:
-            total.backward()  # type: ignore[no-untyped-call]
+            total.backward()
             total = torch.zeros(())
             net.zero_grad()
         on_step()
