@@ -48,8 +48,9 @@ def test_each_byte_is_in_one_row() -> None:
         addresses = [each.ctypes.data for each in live], [each.array.ctypes.data for each in lost]
         for node in lost:
             node.me = node
+        if lost:
+            del node
         lost.clear()
-        node = None
         expected = dict.fromkeys(
             ("live", "lost", "unseen", "waiting", "cached", "mixed", "pool"), 0
         )

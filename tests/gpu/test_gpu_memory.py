@@ -91,10 +91,11 @@ def fragmented() -> None:
 
 
 def waiting() -> None:
-    stream = torch.cuda.Stream()
+    cuda: Any = torch.cuda
+    stream = cuda.Stream()
     tensor = torch.empty(SIZE, dtype=torch.uint8, device="cuda")
-    with torch.cuda.stream(stream):
-        torch.cuda._sleep(5_000_000_000)
+    with cuda.stream(stream):
+        cuda._sleep(5_000_000_000)
         tensor.record_stream(stream)
 
 
@@ -114,10 +115,8 @@ def graph() -> None:
 
 
 def outside() -> None:
-    library: Any = torch.cuda.cudart()
     cupy = pytest.importorskip("cupy")
     kept.append(cupy.cuda.memory.Memory(SIZE))
-    del library
 
 
 def cupy_pool() -> None:

@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 import cyclescope as c
+from cyclescope import _native
 
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 if HAS_TORCH:
@@ -63,6 +64,7 @@ for name in (
     "Buffer",
     "Cost",
     "Cut",
+    "DeviceMemory",
     "Devices",
     "Growth",
     "HeapBuffer",
@@ -73,6 +75,8 @@ for name in (
     "LeakTally",
     "Library",
     "LineEdit",
+    "MemoryHolder",
+    "MemoryRow",
     "Patch",
     "Rank",
     "Relief",
@@ -218,6 +222,15 @@ def heap() -> object:
     outputs = str(found), repr(found), found.to_html(), found.to_json(), found._repr_html_()
     lists = [type(each) for each in (found.buffers, found.top("class").rows, found.notes)]
     return found, lists, found.phases, found.time, found.pause_ms, outputs
+
+
+@case
+def memory() -> object:
+    try:
+        found = c.memory()
+    except RuntimeError:  # there is no GPU
+        found = _native.device_memory("cuda:0", (0, 0, 0.0), [], [])
+    return found, found.device, found.in_use, str(found), repr(found), found.to_json()
 
 
 @case

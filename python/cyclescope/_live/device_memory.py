@@ -39,6 +39,8 @@ def memory(device: object = None) -> DeviceMemory:
             has (``cudaMallocAsync``).
         ValueError: If ``device`` is no GPU.
     """
+    if OFF:
+        return _native.device_memory("cuda", (0, 0, time.time()), [], [])
     torch = reading.imported_torch()
     if torch is None or not reading.is_using_cuda(torch):
         raise RuntimeError(
@@ -48,8 +50,6 @@ def memory(device: object = None) -> DeviceMemory:
     ordinal = _ordinal(torch, device)
     if not torch._C._cuda_hasPrimaryContext(ordinal):
         raise RuntimeError(f"this process does not use cuda:{ordinal}")
-    if OFF:
-        return _native.device_memory(f"cuda:{ordinal}", (0, 0, time.time()), [], [])
     # What a collection frees meanwhile would be in use in one list and gone from the other.
     was_enabled = gc.isenabled()
     gc.disable()
