@@ -148,7 +148,7 @@ ALSO = {
     "free between blocks in use": ["other tensors"],
     "free in the pool of CUDA graph": ["other tensors", "cached by PyTorch"],
 }
-"""What grows as well."""
+"""What grows as well, beside what CUDA loads outside PyTorch when it is first used."""
 
 
 @pytest.mark.parametrize(("name", "make"), USES.items(), ids=list(USES))
@@ -164,9 +164,9 @@ def test_what_is_made_large_is_the_row_that_grows(name: str, make: Callable[[], 
     meant = [more for row, more in grown.items() if row.startswith(name)]
     assert sum(meant) > SIZE * 0.9, grown
     assert all(
-        more < SIZE / 4
+        more < SIZE / 2
         for row, more in grown.items()
-        if not row.startswith(name) and row not in ALSO.get(name, ())
+        if not row.startswith(name) and row not in [*ALSO.get(name, ()), "outside PyTorch"]
     ), grown
 
 
