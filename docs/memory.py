@@ -1,4 +1,4 @@
-"""Prints what the README shows of ``cyclescope.memory()``: a training on a GPU that keeps its losses."""
+"""Prints what the README shows of ``memory()``: a training on a GPU that keeps its losses."""
 
 from __future__ import annotations
 
