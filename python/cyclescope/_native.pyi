@@ -234,7 +234,8 @@ class DeviceMemory:
     """The memory of a GPU, divided by use. ``str()`` returns it as text."""
 
     @property
-    def device(self) -> str: ...
+    def device(self) -> str:
+        """The device, such as ``cuda:0``."""
     @property
     def time(self) -> float:
         """In seconds since 1970-01-01 UTC."""
@@ -252,7 +253,8 @@ class DeviceMemory:
         """The uses, largest first."""
     def to_json(self) -> str:
         """The rows as JSON (``schema`` 1)."""
-    def to_text(self) -> str: ...
+    def to_text(self) -> str:
+        """A sentence, then each use with what holds most of it and what gives it back."""
 
 @final
 class MemoryRow:
@@ -262,7 +264,8 @@ class MemoryRow:
     def name(self) -> str:
         """What the memory is used for, such as ``parameters`` or ``cached by PyTorch``."""
     @property
-    def bytes(self) -> int: ...
+    def bytes(self) -> int:
+        """Bytes in this use, each block of the allocator as a whole."""
     @property
     def freed_by(self) -> str:
         """What gives the memory back."""
@@ -275,9 +278,11 @@ class MemoryHolder:
     """What holds some of the memory of one use."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The owner as the live heap names it, or the leak's signature and cycle."""
     @property
-    def bytes(self) -> int: ...
+    def bytes(self) -> int:
+        """Bytes of this use that it holds."""
 
 @final
 class PostMortem:

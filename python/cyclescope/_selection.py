@@ -53,7 +53,8 @@ def _say_if_misspelt(name: str) -> None:
     modules = {module.partition(".")[0] for module in sys.modules}
     if OFF or name in known or name in modules or SIGNATURE.fullmatch(name) is not None:
         return
-    near = nearest(name, [*known, *(each for each in modules if not each.startswith("_"))], ALIKE)
+    libraries = [each for each in modules if not each.startswith("_")]
+    near = nearest(name, [*known], ALIKE) or nearest(name, libraries, ALIKE)
     # Libraries need not be imported yet, and may be named as the package index does.
     if near is not None and not _is_installed(name):
         _log.warning("ignore names %r, which nothing is called; did you mean %r?", name, near)

@@ -9,7 +9,9 @@ use serde::{Deserialize, Serialize};
     feature = "python",
     pyo3::pyclass(frozen, get_all, module = "cyclescope")
 )]
+#[non_exhaustive]
 pub struct DeviceMemory {
+    /// The device, such as `cuda:0`.
     pub device: String,
     /// In seconds since 1970-01-01 UTC.
     pub time: f64,
@@ -28,11 +30,13 @@ pub struct DeviceMemory {
     feature = "python",
     pyo3::pyclass(frozen, get_all, module = "cyclescope")
 )]
+#[non_exhaustive]
 pub struct MemoryRow {
     /// What the memory is used for, such as `parameters` or `cached by PyTorch`.
     pub name: String,
+    /// Bytes in this use, each block of the allocator as a whole.
     pub bytes: u64,
-    /// What gives it back.
+    /// What gives the memory back.
     pub freed_by: String,
     /// Those that hold most of it: an owner or a leak each.
     pub holders: Vec<MemoryHolder>,
@@ -45,8 +49,11 @@ pub struct MemoryRow {
     feature = "python",
     pyo3::pyclass(frozen, get_all, module = "cyclescope")
 )]
+#[non_exhaustive]
 pub struct MemoryHolder {
+    /// The owner as the live heap names it, or the leak's signature and cycle.
     pub name: String,
+    /// Bytes of this use that it holds.
     pub bytes: u64,
 }
 

@@ -41,15 +41,18 @@ pub fn device_memory(
 
 #[pymethods]
 impl DeviceMemory {
+    /// The bytes that are not free: the sum of all rows.
     #[getter(in_use)]
     fn not_free(&self) -> u64 {
         self.in_use()
     }
 
+    /// The rows as JSON (`schema` 1).
     fn to_json(&self) -> String {
         format!("{:#}", versioned("device-memory", self))
     }
 
+    /// A sentence, then each use with what holds most of it and what gives it back.
     fn to_text(&self) -> String {
         text::device_memory(self)
     }

@@ -42,7 +42,7 @@ def segment(blocks: list[dict[str, Any]], pool: tuple[int, int] = (0, 0)) -> dic
 def test_each_byte_is_in_one_row() -> None:
     """Segments of random blocks, some of them with an array of the program."""
     chance = random.Random(7)
-    for _ in range(20):
+    for _ in range(4):
         live = [numpy.zeros(4 * KIB, numpy.uint8) for _ in range(chance.randrange(5))]
         lost = [Node(numpy.zeros(4 * KIB, numpy.uint8)) for _ in range(chance.randrange(5))]
         addresses = [each.ctypes.data for each in live], [each.array.ctypes.data for each in lost]
