@@ -53,20 +53,12 @@ def why_unseen(level: int = logging.WARNING) -> str | None:
     """Why nobody sees a message although nobody meant that, as the end of a sentence; else None."""
     if logger.manager.disable >= level or logger.getEffectiveLevel() > level:
         return None
-    if logger.disabled:
-        configured = "logging.config" in sys.modules and _sentinel.disabled
-        return (
-            "the configuration of logging disabled the logger `cyclescope`: set "
-            "disable_existing_loggers to False there, or configure this logger too"
-            if configured
-            else None
-        )
-    if logger.handlers or not logger.propagate:
+    if not (logger.disabled and _sentinel.disabled and "logging.config" in sys.modules):
         return None
-    handlers = logging.root.handlers
-    if handlers and all(type(handler) is logging.NullHandler for handler in handlers):
-        return "the root logger has no handler but a NullHandler: add another one"
-    return None
+    return (
+        "the configuration of logging disabled the logger `cyclescope`: set "
+        "disable_existing_loggers to False there, or configure this logger too"
+    )
 
 
 def _log(

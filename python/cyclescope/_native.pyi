@@ -251,6 +251,9 @@ class DeviceMemory:
     @property
     def rows(self) -> list[MemoryRow]:
         """The uses, largest first."""
+    @property
+    def notes(self) -> list[str]:
+        """Remarks about the result, such as what could not be looked at."""
     def to_json(self) -> str:
         """The rows as JSON (``schema`` 1)."""
     def to_text(self) -> str:

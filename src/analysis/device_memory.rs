@@ -9,10 +9,11 @@ use super::Inspector;
 use super::found::Found;
 use crate::device::DeviceSelection;
 use crate::diagnose::division::{Piece, Use};
+use crate::model::redact::redact;
 use crate::model::report::Collection;
 
 impl Inspector {
-    /// The memory of all tensors and arrays on a device, each piece once.
+    /// The memory of all tensors and arrays on a device, each piece once; and remarks about it.
     ///
     /// # Errors
     /// As [`Inspector::heap`].
@@ -21,7 +22,7 @@ impl Inspector {
         py: Python<'_>,
         device: &str,
         devices: &DeviceSelection,
-    ) -> PyResult<Vec<Piece>> {
+    ) -> PyResult<(Vec<Piece>, Vec<String>)> {
         let (garbage, _) = self.look(py, devices, None, usize::MAX)?;
         let mut pieces = self.pieces_of(py, garbage, Use::Garbage);
         let frozen = self.look_at_frozen(py, devices)?;
@@ -33,7 +34,8 @@ impl Inspector {
             used_for: Use::Garbage,
             holder: String::new(),
         }));
-        let live = self.heap(py)?.buffers.into_iter();
+        let heap = self.heap(py)?;
+        let live = heap.buffers.into_iter();
         let live = live.filter(|buffer| buffer.device == device);
         pieces.extend(live.map(|buffer| Piece {
             address: buffer.pointer,
@@ -42,12 +44,14 @@ impl Inspector {
         }));
         let mut seen = FxHashSet::default();
         pieces.retain(|piece| seen.insert(piece.address));
-        Ok(pieces)
+        Ok((pieces, heap.notes))
     }
 
     fn pieces_of(&self, py: Python<'_>, found: Vec<Found>, used_for: Use) -> Vec<Piece> {
         let mut report = self.report(py, found, Collection::default(), Instant::now());
-        Self::finish(&mut report, self.redacts(), None);
+        if self.redacts() {
+            redact(&mut report);
+        }
         let pieces = report.leaks.iter().flat_map(|leak| {
             leak.buffers.iter().map(|buffer| Piece {
                 address: buffer.pointer,

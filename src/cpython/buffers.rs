@@ -49,11 +49,30 @@ impl View {
     };
 }
 
-/// The types of the standard library that lend memory of their own, by the functions that do so: a class that
-/// derives from one has the same, unless it defines `__buffer__`.
+/// The functions by which the objects of a type lend their memory and take it back.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Slots {
+    get: usize,
+    release: usize,
+}
+
+impl Slots {
+    /// Those of a live type; the caller is attached.
+    fn of(ty: *mut ffi::PyTypeObject) -> Self {
+        // SAFETY: by this function's contract.
+        let [get, release] = [GET, RELEASE].map(|slot| unsafe { ffi::PyType_GetSlot(ty, slot) });
+        Self {
+            get: get as usize,
+            release: release as usize,
+        }
+    }
+}
+
+/// The types of the standard library that lend memory of their own, by the functions that do so. A class that derives
+/// from one has the same, unless it defines `__buffer__` or `__release_buffer__` in Python, from CPython 3.12 on.
 pub struct Exporters {
-    known: Vec<usize>,
-    memoryview: usize,
+    known: Vec<Slots>,
+    memoryview: Option<Slots>,
 }
 
 impl Exporters {
@@ -76,15 +95,22 @@ impl Exporters {
                 types.extend(ty.and_then(|ty| ty.cast_into::<PyType>().ok()));
             }
         }
-        let of = |ty: &Bound<'_, PyType>| get_buffer(ty.as_type_ptr()) as usize;
-        let mut exporters = Self {
-            known: types.iter().map(of).filter(|&get| get != 0).collect(),
-            memoryview: of(&py.get_type::<PyMemoryView>()),
+        let of = |ty: &Bound<'_, PyType>| Slots::of(ty.as_type_ptr());
+        let exporters = Self {
+            known: types
+                .iter()
+                .map(of)
+                .filter(|slots| slots.get != 0)
+                .collect(),
+            memoryview: Some(of(&py.get_type::<PyMemoryView>())),
         };
-        if !exporters.are_read_as_known(py) {
-            (exporters.known, exporters.memoryview) = (Vec::new(), 0);
+        match exporters.are_read_as_known(py) {
+            true => exporters,
+            false => Self {
+                known: Vec::new(),
+                memoryview: None,
+            },
         }
-        exporters
     }
 
     /// True for the types whose objects lend memory.
@@ -92,17 +118,17 @@ impl Exporters {
     /// # Safety
     /// `ty` is a live type and the caller is attached to the interpreter.
     pub unsafe fn is_exporter(ty: *mut ffi::PyTypeObject) -> bool {
-        !get_buffer(ty).is_null()
+        Slots::of(ty).get != 0
     }
 
     /// Address and bytes of the memory that an object lends, and whether it is all that it has: a memoryview may
-    /// show a part. `None` unless its type is one of the standard library's, whose function is C.
+    /// show a part. `None` unless its type has the functions of one of the standard library's, which are C.
     pub fn memory(&self, object: &Bound<'_, PyAny>) -> Option<(u64, u64, bool)> {
         // SAFETY: attached, and the object is alive.
         let ty = unsafe { ffi::Py_TYPE(object.as_ptr()) };
-        let get = get_buffer(ty);
-        let is_whole = self.known.contains(&(get as usize));
-        if get.is_null() || !is_whole && get as usize != self.memoryview {
+        let slots = Slots::of(ty);
+        let is_whole = self.known.contains(&slots);
+        if !is_whole && self.memoryview != Some(slots) {
             return None;
         }
         let mut view = View::EMPTY;
@@ -110,14 +136,13 @@ impl Exporters {
         // library. As `PyObject_GetBuffer` and `PyBuffer_Release` do (Objects/abstract.c): what was got is given back
         // before anything else runs.
         unsafe {
-            let get = std::mem::transmute::<*mut c_void, GetBuffer>(get);
+            let get = std::mem::transmute::<usize, GetBuffer>(slots.get);
             if get(object.as_ptr(), &raw mut view, SIMPLE) != 0 {
                 ffi::PyErr_Clear(); // It is closed, or has no memory in one piece.
                 return None;
             }
-            let release = ffi::PyType_GetSlot(ty, RELEASE);
-            if !release.is_null() {
-                let release = std::mem::transmute::<*mut c_void, ReleaseBuffer>(release);
+            if slots.release != 0 {
+                let release = std::mem::transmute::<usize, ReleaseBuffer>(slots.release);
                 release(view.lender, &raw mut view);
             }
             ffi::Py_DecRef(view.lender);
@@ -131,10 +156,4 @@ impl Exporters {
         let memory = self.memory(probe.as_any());
         memory == Some((probe.as_bytes().as_ptr() as u64, 10, true))
     }
-}
-
-/// What a type has to lend the memory of its objects; null if nothing.
-fn get_buffer(ty: *mut ffi::PyTypeObject) -> *mut c_void {
-    // SAFETY: callers are attached and have a live type.
-    unsafe { ffi::PyType_GetSlot(ty, GET) }
 }

@@ -21,6 +21,8 @@ pub struct DeviceMemory {
     pub free: u64,
     /// What is not free, each byte in one row, largest first.
     pub rows: Vec<MemoryRow>,
+    /// Remarks about the result, such as what could not be looked at.
+    pub notes: Vec<String>,
 }
 
 /// One use of memory.

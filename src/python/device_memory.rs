@@ -28,12 +28,14 @@ pub fn device_memory(
         total,
         free,
         rows: Vec::new(),
+        notes: Vec::new(),
     };
     if off(py)?.is_none() {
         let devices = selection(std::slice::from_ref(&memory.device))?;
         let state = state(py)?;
         let inspector = state.watcher.inspector();
-        let pieces = inspector.pieces_on(py, &memory.device, &devices)?;
+        let (pieces, notes) = inspector.pieces_on(py, &memory.device, &devices)?;
+        memory.notes = notes;
         memory.rows = py.detach(|| divide(memory.in_use(), &segments, pieces, pools));
     }
     Ok(memory)

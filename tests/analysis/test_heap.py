@@ -145,7 +145,11 @@ def test_a_class_with_a_buffer_of_its_own_is_not_asked() -> None:
             asked.append(flags)
             return memoryview(b"")
 
-    history.append(Lender(MIB))
+    class Taker(bytearray):
+        def __release_buffer__(self, view: memoryview) -> None:
+            asked.append(len(view))
+
+    history.extend([Lender(MIB), Taker(MIB)])
     cyclescope.heap()
     assert asked == []
 

@@ -37,10 +37,6 @@ SETUPS = {
         "'class=StreamHandler\\nargs=(sys.stdout,)\\n'))",
         "disable_existing_loggers",
     ),
-    "a library's NullHandler": (
-        "logging.getLogger().addHandler(logging.NullHandler())",
-        "NullHandler",
-    ),
     # What lets it through.
     "nothing": ("", "seen"),
     "basicConfig": ("logging.basicConfig()", "seen"),
@@ -79,6 +75,7 @@ SETUPS = {
         "silent",
     ),
     "its own NullHandler alone": ("own.addHandler(logging.NullHandler())", "silent"),
+    "the root's NullHandler": ("logging.getLogger().addHandler(logging.NullHandler())", "silent"),
     "a handler's level": (
         "logging.basicConfig(); logging.getLogger().handlers[0].setLevel(logging.CRITICAL)",
         "silent",

@@ -30,5 +30,9 @@ pub fn device_memory(memory: &DeviceMemory) -> String {
         }
         out.wrapped(Ink::Faint, "                  freed by ", &row.freed_by);
     }
+    for note in &memory.notes {
+        out.line("");
+        out.wrapped(Ink::Plain, "Note: ", note);
+    }
     out.into_text()
 }
