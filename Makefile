@@ -11,6 +11,7 @@ FRAMEWORKS := .venvs/frameworks
 LIBRARIES := .venvs/libraries
 RELEASE := .venvs/release
 WORKFLOWS := .venvs/workflows
+DOCS   := .venvs/docs
 # A program of the tests that is no test itself.
 PROGRAM := PYTHONPATH=python:tests:fixtures $(PY)
 PIP    := $(PY) -m pip install --quiet --disable-pip-version-check
@@ -19,7 +20,7 @@ RUST   := $(shell find src -type f) Cargo.toml Cargo.lock build.rs pyproject.tom
 # PyO3 asks this interpreter how extension modules are built.
 export PYO3_PYTHON := $(abspath $(PY))
 
-.PHONY: help demo test ready lint test-rust test-python test-long test-full score test-matrix test-words test-known test-libraries test-frameworks test-workflow test-cpython test-brute fuzz test-miri test-asan test-references soak test-gpu bench bench-peers wheel wheels crate lint-workflows test-no-gil clean tools programs
+.PHONY: help demo test ready lint test-rust test-python test-long test-full score test-matrix test-words test-known test-libraries test-frameworks test-workflow test-cpython test-brute fuzz test-miri test-asan test-references soak test-gpu bench bench-peers docs wheel wheels crate lint-workflows test-no-gil clean tools programs
 
 help: ## this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 23
@@ -66,7 +67,7 @@ test-long: test-full test-brute test-cpython test-known test-libraries test-fram
 
 test-full: $(VENV)/.tested-with $(VENV)/.built programs ## the Python tests that take minutes, or the machine for themselves
 	$(PY) -m pytest -m "long and not gpu"
-	TEST_CASES=400 $(PY) -m pytest tests/analysis/test_random_graphs.py
+	TEST_CASES=400 $(PY) -m pytest tests/analysis/test_random_graphs.py tests/analysis/test_gradients.py
 	TEST_CASES=3000 $(PY) -m pytest tests/capture/test_hostile_fuzz.py tests/harmless/test_programs.py
 	TEST_CASES=3000 $(PY) -m pytest tests/python/test_fix.py
 	RUNS=20 $(PY) -m pytest tests/harmless/test_threads.py
@@ -78,8 +79,8 @@ test-matrix: .wheel/.built ## the Python tests on each of CPython 3.10 to 3.15 h
 	tests/long/matrix.sh .wheel/*.whl
 
 test-words: $(VENV)/.tested-with $(VENV)/.built ## whether each Python here says the same of fixtures and of 2,000 varied programs
-	$(PY) -m pytest --timeout 0 tests/diagnose/test_signatures.py tests/long/words.py
-	TEST_CASES=200 $(PY) -m pytest --timeout 0 tests/diagnose/test_applied.py
+	$(PY) -m pytest --timeout 0 tests/long/words.py
+	TEST_CASES=200 $(PY) -m pytest --timeout 0 tests/diagnose/test_applied.py tests/diagnose/test_signatures.py
 
 test-known: $(VENV)/.tested-with $(VENV)/.built ## whether the known leaks of libraries are what we say, from the package index
 	$(PY) tests/long/known/run.py
@@ -173,6 +174,10 @@ bench: $(VENV)/.tested-with $(VENV)/.optimized ## what cyclescope costs, measure
 bench-peers: $(VENV)/.tested-with $(VENV)/.optimized ## the look at the live heap beside objgraph, guppy3, pympler and refcycle
 	$(PIP) objgraph guppy3 pympler refcycle
 	$(PY) benches/heap.py
+
+docs: $(DOCS)/.made $(VENV)/.built ## the documentation site, into build/site; strict
+	PYTHONPATH=python NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --quiet
+	@echo "The site: $$PWD/build/site/index.html"
 
 wheel: .wheel/.built ## one wheel for CPython 3.10 and later, in .wheel/
 	@ls .wheel/*.whl
@@ -268,6 +273,11 @@ $(RELEASE)/.made: requirements/release.txt $(VENV)/.made
 $(WORKFLOWS)/.made: requirements/workflows.txt $(VENV)/.made
 	$(PY) -m venv --clear $(WORKFLOWS)
 	$(WORKFLOWS)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	@touch $@
+
+$(DOCS)/.made: requirements/docs.txt $(VENV)/.made
+	$(PY) -m venv --clear $(DOCS)
+	$(DOCS)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	@touch $@
 
 $(VENV)/.built: $(RUST) $(VENV)/.demo

@@ -12,8 +12,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from cyclescope._devices import Devices
     from cyclescope._native import CycleReport
-    from cyclescope._selection import Devices
 
 
 class Uncollected:

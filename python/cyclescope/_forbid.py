@@ -9,9 +9,9 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from cyclescope import _native
+from cyclescope._devices import Devices
 from cyclescope._native import CycleReport
 from cyclescope._off import OFF
-from cyclescope._selection import Devices
 from cyclescope._settings import check_min_bytes
 from cyclescope._watch import Watch, at_least, resolve
 

@@ -45,6 +45,7 @@ __all__ = [
     "close",
     "cuda_driver_present",
     "current_rank",
+    "device_kinds",
     "device_memory",
     "drop_deliveries",
     "empty_report",
@@ -754,6 +755,13 @@ class Buffer:
     @property
     def holders(self) -> int:
         """How many tensors, arrays and other objects of the leak hold this storage."""
+    @property
+    def kept_by(self) -> str | None:
+        """``"gradient"`` if only C++ refers to the holder, as the gradient of a tensor of the leak.
+
+        ``"C++"`` if the leak refers to it and C++ does too, such as an autograd graph. Such memory
+        is listed if it was freed with the leak. None for all other memory.
+        """
 
 @final
 class Cut:
@@ -1028,6 +1036,12 @@ class Keeper:
     @property
     def goes_by_itself(self) -> bool:
         """True for a variable of a running function: it goes when the function returns."""
+    @property
+    def release(self) -> str:
+        """What to do instead of removing the reference, if a library has something for it.
+
+        ``call `prepare.cache_clear()```, ``call `torch._dynamo.reset()```; else empty.
+        """
 
 @final
 class RetentionPath:
@@ -1059,6 +1073,7 @@ class RetentionPath:
 def call_in_main_thread(function: Callable[[], object]) -> None: ...
 def check_devices(devices: list[str]) -> None: ...
 def cuda_driver_present() -> bool: ...
+def device_kinds() -> list[str]: ...
 def start_watch(
     devices: tuple[str, ...],
     once_per_leak: bool,

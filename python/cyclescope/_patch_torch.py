@@ -7,9 +7,10 @@ from types import TracebackType
 from typing import Any
 
 from cyclescope import _warner, _watch
+from cyclescope._devices import Devices
 from cyclescope._native import CycleReport
 from cyclescope._off import OFF
-from cyclescope._selection import Devices, StrPath
+from cyclescope._selection import StrPath
 
 
 class TorchPatch:

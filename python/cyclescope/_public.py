@@ -1,5 +1,6 @@
 """The public API. ``cyclescope/__init__.py`` imports it on first use."""
 
+from cyclescope._devices import Devices
 from cyclescope._explain import explain
 from cyclescope._find import assert_no_tensor_cycles, find_tensor_cycles
 from cyclescope._forbid import ForbiddenCycles, TensorCycleError, forbid_tensor_cycles
@@ -36,7 +37,6 @@ from cyclescope._native import (
 from cyclescope._patch_torch import TorchPatch, patch_torch
 from cyclescope._ranks import gather
 from cyclescope._results import to_github_annotations, to_sarif
-from cyclescope._selection import Devices
 from cyclescope._settings import Settings, settings
 from cyclescope._step import StepCollector, StepReport, step
 from cyclescope._unittest import NoTensorCycles

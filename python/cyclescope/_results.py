@@ -41,8 +41,10 @@ def sources(base: StrPath | None) -> Path:
 
 
 def place_of(leak: Leak, base: Path) -> Place | None:
-    """The line to change: that of the first cut, or else the nearest known line."""
+    """The line to change: where the source makes the first cut, or else the nearest known line."""
     nearest = leak.library.your_line if leak.library is not None else None
+    if nearest is None and leak.source is not None:
+        nearest = f"{leak.source.file}:{leak.source.marked}"
     cuts = [cut.location for cut in leak.cuts]
     steps = [step.location for step in leak.cycle]
     for location in (nearest, *cuts, *steps):

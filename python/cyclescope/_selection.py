@@ -1,4 +1,4 @@
-"""Validation of ``devices`` and ``ignore``, the arguments that many functions share."""
+"""Validation of ``ignore``, an argument that many functions share."""
 
 from __future__ import annotations
 
@@ -6,15 +6,11 @@ import functools
 import os
 import re
 import sys
-from collections.abc import Sequence
 from typing import TypeAlias
 
 from cyclescope import _log, _native
 from cyclescope._off import OFF
 from cyclescope._suggest import nearest
-
-Devices: TypeAlias = str | Sequence[str]
-"""``"cuda"`` (all GPUs), ``"any"`` (host memory too), ``"cuda:0"``, ``"cpu"``, or a list."""
 
 StrPath: TypeAlias = str | os.PathLike[str]
 
@@ -71,23 +67,3 @@ def _is_installed(name: str) -> bool:
     except (ImportError, ValueError, PackageNotFoundError):
         return False
     return True
-
-
-def device_names(devices: object) -> list[str]:
-    """Validate ``devices`` and return it as a list.
-
-    Raises:
-        TypeError: If ``devices`` is not a string or a list of strings.
-        ValueError: If one of them is not a device.
-    """
-    if isinstance(devices, str):
-        names = [devices]
-    elif isinstance(devices, Sequence):
-        names = list(devices)
-    else:
-        raise TypeError(f"devices must be a string or a list of strings, not {devices!r}")
-    for name in names:
-        if not isinstance(name, str):
-            raise TypeError(f"devices must be strings such as 'cuda:0', not {name!r}")
-    _native.check_devices(names)
-    return names

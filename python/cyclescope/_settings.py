@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from cyclescope import _log, _native, _off
-from cyclescope._selection import Devices, StrPath, device_names, ignored_names
+from cyclescope._devices import Devices, device_names
+from cyclescope._selection import StrPath, ignored_names
 
 PREFIX = "CYCLESCOPE_"
 

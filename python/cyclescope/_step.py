@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cyclescope import _log, _native, _warner
+from cyclescope._devices import Devices
 from cyclescope._native import CycleReport
 from cyclescope._off import OFF
-from cyclescope._selection import Devices, StrPath, ignored_names
+from cyclescope._selection import StrPath, ignored_names
 from cyclescope._settings import check_every, settings
 
 MIB = 2**20
@@ -105,12 +106,13 @@ class StepCollector:
 
     def _collect(self) -> StepReport:
         started = time.perf_counter()
-        young = None
+        aged = None
         if self._loop_collects_young_only():
-            # What the loop's own collections would find, before our full collection.
-            young = _native.look(self._devices, self._ignore, OLDEST - 1)
+            # All garbage, and what the loop's own collections would find of it, before ours.
+            looks = [_native.look(self._devices, self._ignore, it) for it in (OLDEST, OLDEST - 1)]
+            aged = looks[0].bytes_held - looks[1].bytes_held
         report = _native.find(self._devices, self._ignore)
-        aged = 0 if young is None else max(0, report.bytes_held - young.bytes_held)
+        aged = max(0, min(aged or 0, report.bytes_held))
         seconds = time.perf_counter() - started
         total = self._total()
         found = StepReport(

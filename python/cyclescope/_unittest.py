@@ -6,9 +6,9 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from cyclescope._devices import Devices
 from cyclescope._forbid import Recorder, TensorCycleError
 from cyclescope._off import OFF
-from cyclescope._selection import Devices
 from cyclescope._watch import resolve
 
 if TYPE_CHECKING:

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 
 from cyclescope import _fields, _history, _log, _native
+from cyclescope._devices import Devices
 from cyclescope._native import CycleReport
 from cyclescope._off import OFF
-from cyclescope._selection import Devices, StrPath
+from cyclescope._selection import StrPath
 from cyclescope._settings import check_min_bytes, settings
 from cyclescope._watch import STOP_SECONDS, Watch, say_if_blind, selected
 
@@ -76,6 +77,11 @@ class Warner(Watch):
     def devices(self) -> list[str]:
         """Which memory it watches now."""
         return sorted(self._now.devices)
+
+    @property
+    def ignored(self) -> list[str]:
+        """What it leaves out now."""
+        return sorted(self._now.ignore)
 
     def join(self, wanted: Arguments, given: Collection[str]) -> None:
         """A further call, which gives these arguments. They apply from now on.

@@ -9,9 +9,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from cyclescope import _history, _log, _native, _teller
+from cyclescope._devices import Devices
 from cyclescope._native import CycleReport, LeakTally
 from cyclescope._off import OFF
-from cyclescope._selection import Devices, ignored_names
+from cyclescope._selection import ignored_names
 from cyclescope._settings import settings
 
 if TYPE_CHECKING:

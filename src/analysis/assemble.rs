@@ -36,37 +36,40 @@ impl Described {
     /// The buffers on the paths from the cycle, each storage once.
     ///
     /// `buffer_of` gives the buffer that an object of the graph holds, by its index in the snapshot.
-    pub fn buffers<'a>(&self, buffer_of: impl Fn(u32) -> Option<&'a DeviceBuffer>) -> Vec<Buffer> {
+    pub fn buffers<'a>(&self, buffers_of: impl Fn(u32) -> &'a [DeviceBuffer]) -> Vec<Buffer> {
         let graph = &self.graph;
         let paths = self.diagnosis.paths.iter();
-        let mut buffers: Vec<Buffer> = paths
-            .filter_map(|path| {
-                let buffer = buffer_of(graph[path.buffer].object?)?;
-                Some(Buffer {
-                    node: Some(path.buffer.index() as u32),
-                    type_name: graph[path.buffer].description.type_name.clone(),
-                    pointer: buffer.pointer,
-                    bytes: buffer.bytes,
-                    device: buffer.device.clone(),
-                    dtype: buffer.dtype.clone(),
-                    shape: buffer.shape.clone().map(Extents),
-                    confirmed: buffer.confirmed,
-                    from_step: path.from_step as u32,
-                    path: path
-                        .edges
-                        .iter()
-                        .map(|&edge| graph[edge].name.to_string())
-                        .collect(),
-                    path_nodes: path
-                        .edges
-                        .iter()
-                        .filter_map(|&edge| Some(graph.edge_endpoints(edge)?.1.index() as u32))
-                        .collect(),
-                    allocated_at: self.allocated_at(path.buffer),
-                    allocation: Vec::new(),
-                    has_grad_fn: false,
-                    holders: 1,
-                })
+        let held = paths.flat_map(|path| {
+            let buffers = graph[path.buffer].object.map(&buffers_of);
+            let buffers = buffers.unwrap_or_default().iter();
+            buffers.map(move |buffer| (path, buffer))
+        });
+        let mut buffers: Vec<Buffer> = held
+            .map(|(path, buffer)| Buffer {
+                node: Some(path.buffer.index() as u32),
+                type_name: graph[path.buffer].description.type_name.clone(),
+                pointer: buffer.pointer,
+                bytes: buffer.bytes,
+                device: buffer.device.clone(),
+                dtype: buffer.dtype.clone(),
+                shape: buffer.shape.clone().map(Extents),
+                confirmed: buffer.confirmed,
+                from_step: path.from_step as u32,
+                path: path
+                    .edges
+                    .iter()
+                    .map(|&edge| graph[edge].name.to_string())
+                    .collect(),
+                path_nodes: path
+                    .edges
+                    .iter()
+                    .filter_map(|&edge| Some(graph.edge_endpoints(edge)?.1.index() as u32))
+                    .collect(),
+                allocated_at: self.allocated_at(path.buffer),
+                allocation: Vec::new(),
+                has_grad_fn: false,
+                holders: 1,
+                kept_by: None,
             })
             .collect();
         distinct_largest_first(&mut buffers);
@@ -279,7 +282,10 @@ pub fn distinct_largest_first(buffers: &mut Vec<Buffer>) {
     });
     // Of equal size in the order of the drawing, which an address would change from run to run.
     buffers.sort_by(|a, b| {
-        let place = |buffer: &Buffer| (std::cmp::Reverse(buffer.bytes), buffer.from_step);
+        let place = |buffer: &Buffer| {
+            let bytes = std::cmp::Reverse(buffer.bytes);
+            (bytes, buffer.kept_by.is_some(), buffer.from_step)
+        };
         (place(a), &a.path).cmp(&(place(b), &b.path))
     });
 }

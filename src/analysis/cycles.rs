@@ -10,8 +10,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Inspector;
 use super::assemble::Described;
+use super::behind::Search;
 use super::busy::busy;
-use super::found::{Found, Held, Occurrence, say_shared};
+use super::found::{Behind, Found, Held, Occurrence, say_shared};
 use super::room::{MANY, ROOM_FOR_BUFFER, ask_for_room};
 use crate::capture::{
     AllocationTraces, Description, ReferenceName, Snapshot, capture, describe, name_references,
@@ -35,15 +36,28 @@ const PARALLEL: usize = 64;
 /// What is known of garbage that is being examined.
 struct Looked<'a> {
     snapshot: &'a Snapshot,
-    buffers: &'a [Option<DeviceBuffer>],
+    buffers: &'a [Vec<DeviceBuffer>],
     frameworks: &'a Frameworks,
     /// How many references to the object at an address are ours.
     own: &'a dyn Fn(usize) -> i64,
+    behind: Search<'a>,
+}
+
+/// The storages that an occurrence of a leak holds.
+#[derive(Default)]
+struct Storages {
+    /// By device and pointer: those that the description of the leak has.
+    described: FxHashMap<(String, u64), Buffer>,
+    place: FxHashMap<(String, u64), usize>,
+    held: Vec<Held>,
+    /// The addresses of the tensors, arrays and other objects that hold them.
+    holders: FxHashSet<usize>,
 }
 
 impl Looked<'_> {
-    fn buffer(&self, object: u32) -> Option<&DeviceBuffer> {
-        self.buffers.get(object as usize)?.as_ref()
+    fn buffers(&self, object: u32) -> &[DeviceBuffer] {
+        let held = self.buffers.get(object as usize);
+        held.map(Vec::as_slice).unwrap_or_default()
     }
 }
 
@@ -98,6 +112,7 @@ impl Inspector {
         own_references: i64,
         devices: &DeviceSelection,
         most: usize,
+        behind: Behind,
     ) -> PyResult<(Vec<Found>, usize)> {
         let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
         let snapshot = {
@@ -116,7 +131,7 @@ impl Inspector {
             }
         };
         let buffers = self.buffers_in(py, &snapshot, &frameworks, devices);
-        let is_buffer: Vec<bool> = buffers.iter().map(Option::is_some).collect();
+        let is_buffer: Vec<bool> = buffers.iter().map(|held| !held.is_empty()).collect();
         let count = is_buffer.iter().filter(|&&is| is).count();
         if count > MANY {
             ask_for_room(count, ROOM_FOR_BUFFER)?;
@@ -138,6 +153,7 @@ impl Inspector {
             buffers: &buffers,
             frameworks: &frameworks,
             own: &own,
+            behind: Search::new(&snapshot, &frameworks, devices, behind),
         };
         let mut leaks = Leaks::default();
         let mut left_out = 0;
@@ -186,7 +202,7 @@ impl Inspector {
         let mut leaking = Vec::new();
         for leak in self.describe_group(py, looked, group) {
             let components = leak.components_of(group);
-            let buffers = leak.buffers(|object| looked.buffer(object));
+            let buffers = leak.buffers(|object| looked.buffers(object));
             leaking.push((leaks.add(leak), components, buffers));
         }
         let alike = leaks.alike.entry(group.fingerprint).or_default();
@@ -207,13 +223,13 @@ impl Inspector {
         snapshot: &Snapshot,
         frameworks: &Frameworks,
         devices: &DeviceSelection,
-    ) -> Vec<Option<DeviceBuffer>> {
+    ) -> Vec<Vec<DeviceBuffer>> {
         let objects = snapshot.objects.iter();
         let held = objects.map(|object| {
             if object.verdict == 0 || (!object.in_garbage && object.outside_references > 0) {
-                return None;
+                return Vec::new();
             }
-            frameworks.buffer(object.verdict, &self.object(py, object.address), devices)
+            frameworks.buffers(object.verdict, &self.object(py, object.address), devices)
         });
         held.collect()
     }
@@ -239,7 +255,7 @@ impl Inspector {
         self.diagnoses.set(diagnoses);
         if selection.omitted > 0 {
             // Only a part of the group was described; the proof takes the whole.
-            let is_buffer: Vec<bool> = buffers.iter().map(Option::is_some).collect();
+            let is_buffer: Vec<bool> = buffers.iter().map(|held| !held.is_empty()).collect();
             let ends = |&edge| {
                 let (from, to) = graph.edge_endpoints(edge)?;
                 Some((graph[from].object?, graph[to].object?))
@@ -315,7 +331,7 @@ impl Inspector {
             let node = graph.add_node(LeakNode {
                 description: describe(&self.builtins, &mut classes, facts.kind, &bound),
                 object: Some(object),
-                is_buffer: buffers[object as usize].is_some(),
+                is_buffer: !buffers[object as usize].is_empty(),
                 is_tensor: facts.verdict != 0,
                 stands_for: 0,
             });
@@ -371,60 +387,25 @@ impl Inspector {
         components: &[usize],
         described: Vec<Buffer>,
     ) -> Occurrence {
-        let &Looked {
-            snapshot,
-            buffers,
-            frameworks,
-            own,
-        } = looked;
-        let mut known: FxHashMap<(String, u64), Buffer> = described
-            .into_iter()
-            .map(|buffer| ((buffer.device.clone(), buffer.pointer), buffer))
-            .collect();
-        let mut seen: FxHashMap<(&str, u64), usize> = FxHashMap::default();
-        let mut held: Vec<Held> = Vec::new();
-        for &object in &*group.buffers_of(snapshot, components) {
-            let facts = &snapshot.objects[object as usize];
-            let Some(buffer) = &buffers[object as usize] else {
-                continue;
-            };
-            let holder = self.object(py, facts.address);
-            let has_grad_fn = frameworks.has_grad_fn(facts.verdict, &holder);
-            let storage = (buffer.device.as_str(), buffer.pointer);
-            if let Some(&index) = seen.get(&storage) {
-                let known = &mut held[index];
-                known.buffer.has_grad_fn |= has_grad_fn;
-                known.buffer.holders += 1;
-                known
-                    .watch
-                    .join(|| frameworks.watch_storage(facts.verdict, &holder, own));
-                continue;
-            }
-            seen.insert(storage, held.len());
-            let mut row = known
-                .remove(&(buffer.device.clone(), buffer.pointer))
-                .unwrap_or_else(|| Buffer {
-                    node: None,
-                    type_name: self.type_name(&holder),
-                    pointer: buffer.pointer,
-                    bytes: buffer.bytes,
-                    device: buffer.device.clone(),
-                    dtype: buffer.dtype.clone(),
-                    shape: buffer.shape.clone().map(Extents),
-                    confirmed: buffer.confirmed,
-                    from_step: 0,
-                    path: Vec::new(),
-                    path_nodes: Vec::new(),
-                    allocated_at: None,
-                    allocation: Vec::new(),
-                    has_grad_fn: false,
-                    holders: 1,
-                });
-            row.has_grad_fn = has_grad_fn;
-            row.holders = 1;
-            let watch = frameworks.watch_storage(facts.verdict, &holder, own);
-            held.push(Held { buffer: row, watch });
+        let snapshot = looked.snapshot;
+        let mut storages = Storages {
+            described: described
+                .into_iter()
+                .map(|buffer| ((buffer.device.clone(), buffer.pointer), buffer))
+                .collect(),
+            ..Storages::default()
+        };
+        let holders = group.buffers_of(snapshot, components);
+        for &object in &*holders {
+            let holder = self.object(py, snapshot.objects[object as usize].address);
+            self.add_holder(looked, &mut storages, &holder, looked.buffers(object), None);
         }
+        let behind = &looked.behind;
+        for kept in behind.kept(self, py, group, components, &holders) {
+            let by = Some(kept.by);
+            self.add_holder(looked, &mut storages, &kept.tensor, &[kept.buffer], by);
+        }
+        let mut held = storages.held;
         held.sort_by_key(|held| std::cmp::Reverse(held.buffer.bytes));
         let objects = components.iter().filter_map(|&i| group.components.get(i));
         let addresses = objects
@@ -434,6 +415,69 @@ impl Inspector {
         Occurrence {
             addresses,
             buffers: held,
+        }
+    }
+
+    /// Adds an object that holds buffers, and their storages unless they are known.
+    fn add_holder(
+        &self,
+        looked: &Looked<'_>,
+        storages: &mut Storages,
+        holder: &Bound<'_, PyAny>,
+        buffers: &[DeviceBuffer],
+        kept_by: Option<&str>,
+    ) {
+        if !storages.holders.insert(holder.as_ptr() as usize) {
+            return;
+        }
+        let frameworks = looked.frameworks;
+        let verdict = frameworks.verdict_of(holder);
+        let has_grad_fn = frameworks.has_grad_fn(verdict, holder);
+        let watch = || frameworks.watch_storage(verdict, holder, looked.own);
+        for buffer in buffers {
+            let storage = (buffer.device.clone(), buffer.pointer);
+            if let Some(&index) = storages.place.get(&storage) {
+                let known = &mut storages.held[index];
+                known.buffer.has_grad_fn |= has_grad_fn;
+                known.buffer.holders += 1;
+                known.watch.join(watch);
+                continue;
+            }
+            let described = storages.described.remove(&storage);
+            storages.place.insert(storage, storages.held.len());
+            let row = described.unwrap_or_else(|| self.row(holder, buffer));
+            storages.held.push(Held {
+                buffer: Buffer {
+                    has_grad_fn,
+                    holders: 1,
+                    kept_by: kept_by.map(str::to_owned),
+                    ..row
+                },
+                watch: watch(),
+                is_placed: buffer.is_placed,
+            });
+        }
+    }
+
+    /// A buffer that the description of a leak does not have.
+    fn row(&self, holder: &Bound<'_, PyAny>, buffer: &DeviceBuffer) -> Buffer {
+        Buffer {
+            node: None,
+            type_name: self.type_name(holder),
+            pointer: buffer.pointer,
+            bytes: buffer.bytes,
+            device: buffer.device.clone(),
+            dtype: buffer.dtype.clone(),
+            shape: buffer.shape.clone().map(Extents),
+            confirmed: buffer.confirmed,
+            from_step: 0,
+            path: Vec::new(),
+            path_nodes: Vec::new(),
+            allocated_at: None,
+            allocation: Vec::new(),
+            has_grad_fn: false,
+            holders: 1,
+            kept_by: None,
         }
     }
 }

@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use rustc_hash::FxHashSet;
 
 use super::Inspector;
-use super::found::Found;
+use super::found::{Behind, Found};
 use crate::device::DeviceSelection;
 use crate::diagnose::division::{Piece, Use};
 use crate::model::redact::redact;
@@ -23,7 +23,7 @@ impl Inspector {
         device: &str,
         devices: &DeviceSelection,
     ) -> PyResult<(Vec<Piece>, Vec<String>)> {
-        let (garbage, _) = self.look(py, devices, None, usize::MAX)?;
+        let (garbage, _) = self.look(py, devices, None, usize::MAX, Behind::Ignored)?;
         let mut pieces = self.pieces_of(py, garbage, Use::Garbage);
         let frozen = self.look_at_frozen(py, devices)?;
         pieces.extend(self.pieces_of(py, frozen, Use::FrozenGarbage));

@@ -3,6 +3,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::capture::ReferenceName;
+use crate::device::DeviceBuffer;
 use crate::memory::Regions;
 
 /// The references to add, and what is known while they are gathered.
@@ -24,6 +25,15 @@ pub(super) struct Edges {
 }
 
 impl Edges {
+    /// The number of the region that some memory is in.
+    pub fn region(&mut self, buffer: &DeviceBuffer, is_whole: bool) -> usize {
+        // Where nobody knows the place, the holder's address stands for it: that is no other memory's, but what
+        // comes after may be.
+        let bytes = if buffer.is_placed { buffer.bytes } else { 1 };
+        let start = buffer.pointer;
+        self.regions.add(&buffer.device, start, bytes, is_whole)
+    }
+
     pub fn add(&mut self, from: u32, to: u32, name: ReferenceName) {
         if self.names.insert((from, to), name).is_none() {
             self.list.push((from, to));

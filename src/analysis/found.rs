@@ -35,6 +35,8 @@ pub(crate) struct Occurrence {
 pub(crate) struct Held {
     pub buffer: Buffer,
     pub watch: StorageWatch,
+    /// Where the memory is is known. Of JAX's arrays, which PyTorch's allocator does not count, it is not.
+    pub is_placed: bool,
 }
 
 impl Found {
@@ -48,9 +50,16 @@ impl Found {
         held.map(|held| &held.buffer)
     }
 
-    /// The devices of the leak's buffers.
-    pub fn devices(&self) -> Vec<String> {
-        let mut devices: Vec<String> = self.buffers().map(|buffer| buffer.device.clone()).collect();
+    /// Those of the buffers that PyTorch's allocator may count.
+    pub fn counted_buffers(&self) -> impl Iterator<Item = &Buffer> {
+        let held = self.occurrences.iter().flat_map(|one| &one.buffers);
+        held.filter(|held| held.is_placed).map(|held| &held.buffer)
+    }
+
+    /// The devices of those.
+    pub fn counted_devices(&self) -> Vec<String> {
+        let devices = self.counted_buffers().map(|buffer| buffer.device.clone());
+        let mut devices: Vec<String> = devices.collect();
         devices.sort_unstable();
         devices.dedup();
         devices
@@ -131,6 +140,17 @@ pub(crate) fn say_shared(found: &mut [Found]) {
     }
 }
 
+/// Whether what a leak keeps in C++ is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Behind {
+    /// No, as it will not be known whether it went.
+    Ignored,
+    /// Yes, but no gradient that C++ may be replacing right now.
+    Counted,
+    /// Yes, with all gradients unless a backward pass is running.
+    CountedByRequest,
+}
+
 /// When the looks were made whose finds are to be confirmed.
 #[derive(Clone, Copy)]
 pub(crate) enum Fate<'a> {
@@ -159,6 +179,16 @@ pub(crate) fn confirm_gone(py: Python<'_>, found: &mut Vec<Found>, fate: Fate<'_
             .retain(|occurrence| !occurrence.buffers.is_empty());
     }
     found.retain(|entry| !entry.occurrences.is_empty());
+    say_shared(found);
+}
+
+/// Drops what only the release of the memory would have proven to be held.
+pub(crate) fn forget_behind(found: &mut [Found]) {
+    for occurrence in found.iter_mut().flat_map(|entry| &mut entry.occurrences) {
+        occurrence
+            .buffers
+            .retain(|held| held.buffer.kept_by.is_none());
+    }
     say_shared(found);
 }
 

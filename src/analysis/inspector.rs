@@ -6,8 +6,9 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use pyo3::ffi;
 use pyo3::prelude::*;
+use rustc_hash::FxHashMap;
 
-use super::found::Found;
+use super::found::{Behind, Found};
 use super::process::{framework_versions, importing, process, process_group, rank};
 use super::room::{FEW, ROOM_FOR_OBJECT, ask_for_room};
 use crate::capture::{Classes, class_name, globals_used};
@@ -60,6 +61,9 @@ pub struct Inspector {
     /// How many modules there were, and which of them are frameworks, of which version.
     pub(super) versions: Cell<(usize, Vec<(String, String)>)>,
     pub(super) redact: Cell<bool>,
+    /// Tensors of which a look made the Python object, by its address, each with that of its memory. PyTorch keeps
+    /// such an object for as long as C++ holds the tensor.
+    pub(super) made: RefCell<FxHashMap<usize, u64>>,
 }
 
 impl Inspector {
@@ -81,6 +85,7 @@ impl Inspector {
             process: process(py),
             versions: Cell::default(),
             redact: Cell::new(false),
+            made: RefCell::default(),
         })
     }
 
@@ -107,7 +112,7 @@ impl Inspector {
         oldest: Option<u32>,
     ) -> PyResult<Report> {
         let started = Instant::now();
-        let (found, count) = self.look(py, devices, oldest, usize::MAX)?;
+        let (found, count) = self.look(py, devices, oldest, usize::MAX, Behind::Ignored)?;
         let collection = Collection {
             trigger: "look".to_owned(),
             generation: oldest,
@@ -163,6 +168,7 @@ impl Inspector {
         devices: &DeviceSelection,
         oldest: Option<u32>,
         most: usize,
+        behind: Behind,
     ) -> PyResult<(Vec<Found>, usize)> {
         self.refresh(py);
         if !self.frameworks_known() {
@@ -187,7 +193,7 @@ impl Inspector {
         } else {
             DESCRIBED
         };
-        let (found, _) = self.examine(py, &garbage, 1, devices, described)?;
+        let (found, _) = self.examine(py, &garbage, 1, devices, described, behind)?;
         Ok((found, garbage.len()))
     }
 

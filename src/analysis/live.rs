@@ -4,12 +4,13 @@
 use pyo3::exceptions::PyMemoryError;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyTuple, PyType};
+use pyo3::types::PyTuple;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Inspector;
 use super::busy::busy;
 use super::edges::Edges;
+use super::own::{OwnObjects, is_own_module};
 use super::process::is_library_module;
 use crate::capture::{
     Ask, Csr, LiveObjects, NotTaken, ReferenceName, RunningFrame, is_in_package, running_frames,
@@ -17,9 +18,7 @@ use crate::capture::{
 };
 use crate::cpython::attributes::attribute;
 use crate::cpython::read::printable;
-use crate::cpython::{
-    Builtins, ObjectKind, TypeTable, dict_items, find_item, imported, int_value, text_of,
-};
+use crate::cpython::{Builtins, TypeTable, dict_items, find_item, imported, int_value, text_of};
 use crate::device::DeviceBuffer;
 use crate::graph::ShortestPaths;
 
@@ -33,6 +32,8 @@ pub enum Extra<'py> {
     Tensor(Bound<'py, PyAny>),
     /// A piece of memory, by index in [`Live::buffers`].
     Memory(usize),
+    /// What C keeps for a library.
+    Registry,
 }
 
 /// A piece of memory and who shares it.
@@ -43,6 +44,8 @@ pub struct LiveBuffer {
     pub holders: u32,
     /// One of those.
     pub holder: u32,
+    /// The program has a tensor or an array on it, and not only a look.
+    pub is_shown: bool,
     /// Some holder of it is the gradient of a leaf.
     pub is_gradient: bool,
     /// Autograd keeps it for a backward pass.
@@ -105,6 +108,8 @@ pub struct Live<'py> {
     pub hook_dictionaries: Vec<u32>,
     /// The tuples of arguments of the call that asks; nobody's roots.
     own: Vec<u32>,
+    /// Tensors of which an earlier look made the Python object: the program does not have it.
+    pub made: FxHashSet<u32>,
     /// The arrays that hold objects, which their type does not tell of: what they refer to, Python sees.
     pub arrays: FxHashSet<u32>,
     pub notes: Vec<String>,
@@ -205,12 +210,17 @@ impl<'py> Live<'py> {
             functions_are_complete: true,
             hook_dictionaries: Vec::new(),
             own: Vec::new(),
+            made: FxHashSet::default(),
             arrays: FxHashSet::default(),
             notes: Vec::new(),
             _pause: pause,
         };
         let own = arguments.and_then(|arguments| live.objects.number_of(arguments.as_any()));
         live.own.extend(own);
+        let made = inspector.made.borrow();
+        let known = made.keys().filter_map(|&it| live.objects.number_at(it));
+        live.made = known.collect();
+        drop(made);
         live.find_modules(py);
         live.find_threads(py, builtins);
         let mut edges = Edges::default();
@@ -221,8 +231,10 @@ impl<'py> Live<'py> {
         live.give_storages_to_tensors(&mut edges);
         live.name_references_of_arrays(&frameworks, &mut edges);
         live.find_contexts(py);
+        live.find_registries(inspector, &mut edges);
         live.objects.graph.insert(live.extra.len(), &edges.list);
         live.hidden = edges.names;
+        live.note_made(inspector, &frameworks);
         Ok(live)
     }
 
@@ -450,6 +462,11 @@ impl<'py> Live<'py> {
         }
     }
 
+    /// Takes a node for a root of the standard library's or PyTorch's.
+    pub(super) fn add_library_root(&mut self, node: u32, words: String) {
+        self.library.push((node, words));
+    }
+
     fn find_frames(&mut self, py: Python<'py>, edges: &mut Edges) {
         for index in 0..self.frames.len() {
             let frame = &self.frames[index];
@@ -524,64 +541,4 @@ fn is_notebook(py: Python<'_>) -> bool {
         && imported(intern!(py, "__main__")).is_some_and(|main| {
             find_item("get_ipython", |f| dict_items(main.as_any(), f)).is_some()
         })
-}
-
-/// cyclescope's own objects, which are never named as what keeps an object of the program alive: the
-/// instances of its classes and its modules. (Its frames and threads are told by [`Live::find_frames`].)
-struct OwnObjects {
-    types: FxHashSet<usize>,
-    /// Modules and their dictionaries.
-    namespaces: FxHashSet<usize>,
-}
-
-impl OwnObjects {
-    fn of(py: Python<'_>, builtins: &Builtins) -> Self {
-        let mut own = Self {
-            types: FxHashSet::default(),
-            namespaces: FxHashSet::default(),
-        };
-        // SAFETY: attached; the dict is borrowed from the interpreter.
-        let modules = unsafe { Bound::from_borrowed_ptr_or_opt(py, ffi::PyImport_GetModuleDict()) };
-        let Some(modules) = modules else { return own };
-        dict_items(&modules, &mut |name, module| {
-            let is_own = text_of(name).is_some_and(|name| is_own_module(&name));
-            if let (true, Ok(module)) = (is_own, module.cast::<PyModule>()) {
-                let names = module.dict();
-                own.namespaces.insert(module.as_ptr() as usize);
-                own.namespaces.insert(names.as_ptr() as usize);
-                dict_items(names.as_any(), &mut |_, value| {
-                    if value.is_instance_of::<PyType>()
-                        && builtins
-                            .type_module
-                            .get(value)
-                            .and_then(|module| text_of(&module))
-                            .is_some_and(|module| is_own_module(&module))
-                    {
-                        own.types.insert(value.as_ptr() as usize);
-                    }
-                    true
-                });
-            }
-            true
-        });
-        own
-    }
-
-    #[inline]
-    fn contains(&self, object: *mut ffi::PyObject, kind: ObjectKind) -> bool {
-        match kind {
-            ObjectKind::Instance => {
-                // SAFETY: the caller is attached and the object alive.
-                let ty = unsafe { ffi::Py_TYPE(object) };
-                self.types.contains(&(ty as usize))
-            }
-            ObjectKind::Dict | ObjectKind::Module => self.namespaces.contains(&(object as usize)),
-            _ => false,
-        }
-    }
-}
-
-fn is_own_module(name: &str) -> bool {
-    let rest = name.strip_prefix("cyclescope");
-    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }

@@ -149,6 +149,16 @@ impl<'a, 'py> Naming<'a, 'py> {
         NamedPath::new(root, &chain)
     }
 
+    /// What the reference between two nodes on the paths is called.
+    pub fn name(&self, from: u32, to: u32) -> Option<&ReferenceName> {
+        self.names.get(&(from, to))
+    }
+
+    /// The last object of a path as the program writes it: `trainer.caches['loss']`.
+    pub fn expression(&self, nodes: &[u32]) -> Option<String> {
+        self.path(nodes, &self.root(nodes)).expression
+    }
+
     /// Where the program has the last object of a path; `None` for an empty one.
     pub fn owner(&self, nodes: &[u32]) -> Option<String> {
         let path = (!nodes.is_empty()).then(|| self.path(nodes, &self.root(nodes)));
@@ -288,6 +298,7 @@ pub(super) fn array_reference(reference: ArrayReference) -> ReferenceName {
         ArrayReference::Base => ReferenceName::Attribute("base".to_owned()),
         ArrayReference::Index(index) => ReferenceName::Index(index),
         ArrayReference::Element => ReferenceName::Member,
+        ArrayReference::HostCopy => ReferenceName::Attribute("_npy_value".to_owned()),
     }
 }
 

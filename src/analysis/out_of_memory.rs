@@ -125,7 +125,7 @@ impl Inspector {
         let mut pieces = FxHashMap::default();
         for object in garbage.iter() {
             let verdict = frameworks.verdict_of(&object);
-            if let Some(buffer) = frameworks.buffer(verdict, &object, devices) {
+            for buffer in frameworks.buffers(verdict, &object, devices) {
                 pieces.insert(buffer.pointer, buffer.bytes);
             }
         }

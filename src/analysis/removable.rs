@@ -30,7 +30,7 @@ impl Live<'_> {
         name: &ReferenceName,
     ) -> bool {
         use ReferenceName::{Attribute, ContextVariable, Index, Key, KeyItself, Member};
-        if self.is_frame(from) {
+        if self.is_frame(from) || matches!(self.extra(from), Some(Extra::Registry)) {
             return true;
         }
         if matches!(self.extra(from), Some(Extra::Function(_))) || self.functions.contains(&from) {

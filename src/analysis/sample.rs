@@ -9,7 +9,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Inspector;
 use super::busy::busy;
-use super::growth::{Diagnosis, GroupKind, Name, example_of, parameters_of};
+use super::grown::{Diagnosis, GroupKind, Name, example_of, parameters_of};
 use super::purpose::Classes;
 use crate::capture::may_clear_gradients;
 use crate::cpython::attributes::attributes;
@@ -60,8 +60,8 @@ pub struct KeptOnModule {
 #[derive(Default)]
 pub struct Sample<'py> {
     pub pieces: Vec<Piece>,
-    /// The lists, dictionaries and deques with many items, each with their number; none without host memory,
-    /// where alone arrays are that the collector does not know.
+    /// The lists, dictionaries and deques with many items, each with their number; none where no
+    /// arrays can be that the collector does not know.
     pub containers: Vec<(Bound<'py, PyAny>, u64)>,
     /// The addresses of the autograd functions that Python sees, but not of those that the program wrote:
     /// these are Python objects wherever they are.
@@ -137,7 +137,8 @@ impl Inspector {
     ) -> PyResult<Sample<'py>> {
         self.refresh(py);
         let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
-        let objects = self.torch_objects(py, &frameworks, devices.includes_kind("cpu"))?;
+        let with_containers = frameworks.may_have_arrays(devices);
+        let objects = self.torch_objects(py, &frameworks, with_containers)?;
         let mut sample = Sample {
             functions: objects
                 .functions
@@ -149,6 +150,9 @@ impl Inspector {
         };
         let mut roots = Vec::new();
         let mut places: FxHashMap<(String, u64), usize> = FxHashMap::default();
+        // The program sees no more than before a look.
+        let made = self.made.take();
+        let mut left = FxHashMap::default();
         for (verdict, tensor) in &objects.tensors {
             let Some(buffer) = frameworks.buffer(*verdict, tensor, devices) else {
                 continue;
@@ -161,6 +165,10 @@ impl Inspector {
                 GroupKind::Plain
             };
             let name = (tensor.as_ptr() as usize, buffer.pointer);
+            if made.get(&name.0) == Some(&name.1) && is_held_once(tensor) {
+                left.insert(name.0, name.1);
+                continue;
+            }
             let DeviceBuffer {
                 pointer,
                 bytes,
@@ -195,6 +203,7 @@ impl Inspector {
                 Some(_) => {}
             }
         }
+        self.made.replace(left);
         if let (Some(mark), true) = (mark, roots.len() <= MAX_ROOTS) {
             let functions = roots.iter().map(|(name, tensor, verdict, shape)| {
                 let owned = frameworks.owned(*verdict, tensor);
@@ -219,9 +228,10 @@ impl Inspector {
         with_containers: bool,
     ) -> PyResult<TorchObjects<'py>> {
         let mut found = TorchObjects::default();
-        let Some(classes) = Classes::imported(py) else {
+        let classes = Classes::imported(py);
+        if classes.is_none() && !with_containers {
             return Ok(found);
-        };
+        }
         // No type dies before the pass is over, so an address stays one type's.
         let mut kinds: FxHashMap<usize, Kind> = FxHashMap::default();
         let mut look_at = |object: *mut ffi::PyObject| {
@@ -240,7 +250,7 @@ impl Inspector {
             // SAFETY: attached; the object is alive.
             let object = unsafe { Bound::from_borrowed_ptr(py, object) };
             let kind = known.unwrap_or_else(|| {
-                let kind = match self.kind_of_torch(frameworks, &classes, &object) {
+                let kind = match self.kind_of_torch(frameworks, classes.as_ref(), &object) {
                     Kind::Container(_) if !with_containers => Kind::Other,
                     kind => kind,
                 };
@@ -275,15 +285,15 @@ impl Inspector {
     fn kind_of_torch(
         &self,
         frameworks: &Frameworks,
-        classes: &Classes<'_>,
+        classes: Option<&Classes<'_>>,
         object: &Bound<'_, PyAny>,
     ) -> Kind {
         let verdict = frameworks.verdict_of(object);
-        if Frameworks::is_tensor(verdict) {
+        if frameworks.is_tracked(verdict) {
             return Kind::Tensor(verdict);
         }
         // SAFETY: attached, the object and the classes are alive.
-        if unsafe { classes.of(object) }.0 {
+        if classes.is_some_and(|classes| unsafe { classes.of(object) }.0) {
             return Kind::Module;
         }
         let autograd = frameworks.autograd();
@@ -464,6 +474,12 @@ impl Inspector {
             all,
         ))
     }
+}
+
+/// True if there is one reference to an object of a sample beside the sample's own: that of C++, if C++ holds it.
+fn is_held_once(object: &Bound<'_, PyAny>) -> bool {
+    // SAFETY: attached; the object is alive.
+    unsafe { ffi::Py_REFCNT(object.as_ptr()) <= 2 }
 }
 
 /// What is known of gradients that seem never to be cleared.

@@ -267,7 +267,7 @@ impl Inspector {
         let holds_buffer = candidates.iter().any(|&(verdict, address)| {
             // SAFETY: attached; the candidates are held by the garbage.
             let object = unsafe { Bound::from_borrowed_ptr(py, address as *mut ffi::PyObject) };
-            frameworks.buffer(verdict, &object, devices).is_some()
+            !frameworks.buffers(verdict, &object, devices).is_empty()
         });
         Ok(Triage {
             holds_buffer,

@@ -12,16 +12,17 @@ use super::busy::busy;
 use super::keepers::{Keeper, Keepers, Search};
 use super::live::{Live, Root};
 use super::naming::Naming;
+use super::registries::functions_at_exit;
 use super::uncollected::{Reversed, Uncollected};
 use crate::analysis::live::Depth;
 use crate::capture::ReferenceName;
-use crate::cpython::{Builtins, counted_by_caller};
+use crate::cpython::{Builtins, ObjectKind, counted_by_caller};
 use crate::device::DeviceSelection;
 use crate::diagnose::NamedRoot;
 use crate::graph::ShortestPaths;
 use crate::model::redact::NOTE;
 use crate::model::retention::{Keeper as Described, Kept, Path, Retention};
-use crate::model::words::without_indices;
+use crate::model::words::{counted, without_indices};
 
 /// So many distinct paths are shown.
 const PATHS: usize = 8;
@@ -82,12 +83,13 @@ impl Inspector {
             .iter()
             .map(|object| {
                 let verdict = frameworks.verdict_of(&object);
-                let buffer = frameworks.buffer(verdict, &object, &DeviceSelection::Any);
+                let buffers = frameworks.buffers(verdict, &object, &DeviceSelection::Any);
+                let bytes = buffers.iter().map(|buffer| buffer.bytes).sum();
                 Kept {
                     type_name: self.type_name(&object),
                     label: self.type_name(&object),
-                    bytes: buffer.as_ref().map(|buffer| buffer.bytes),
-                    device: buffer.map(|buffer| buffer.device),
+                    bytes: (!buffers.is_empty()).then_some(bytes),
+                    device: buffers.into_iter().next().map(|buffer| buffer.device),
                 }
             })
             .collect();
@@ -136,6 +138,7 @@ impl Inspector {
             })
             .collect();
         retention.notes = notes(&live, &targets);
+        retention.notes.extend(self.guess(&live, &keepers));
         if keepers.found.len() <= KEEPERS {
             let named = keepers.found.iter();
             retention.keepers = named
@@ -146,6 +149,12 @@ impl Inspector {
                 && uncollected.is_none()
                 && !loops.iter().any(|nodes| passes_supposed(&live, nodes));
             retention.by_collection = retention.is_enough && keepers.in_cycle;
+            if retention.is_enough {
+                let releases = search.releases(&keepers.found, &targets, &naming);
+                for (keeper, release) in retention.keepers.iter_mut().zip(releases) {
+                    keeper.release = release;
+                }
+            }
         }
         retention.is_uncollectable = uncollected.is_some() && keepers.found.is_empty();
         if let Some(Uncollected::Frozen) = uncollected {
@@ -161,6 +170,24 @@ impl Inspector {
         drop(live);
         retention.pause_ms = started.elapsed().as_secs_f64() * 1000.0;
         Ok(retention)
+    }
+
+    /// Which registry in C it may be that holds a function which leads to the targets.
+    fn guess(&self, live: &Live<'_>, keepers: &Keepers) -> Option<String> {
+        let number = functions_at_exit(live.py()).filter(|&number| number > 0)?;
+        let is_call = |nodes: &Vec<u32>| {
+            let object = nodes.first().and_then(|&first| live.object(first));
+            let kind = object.map(|object| self.kind(&object));
+            use ObjectKind::{Function, Method, Partial, Tuple};
+            nodes.len() > 1 && matches!(kind, Some(Function | Method | Partial | Tuple))
+        };
+        keepers.fixed.iter().any(is_call).then(|| {
+            let functions = counted(number as u64, "function", "functions");
+            format!(
+                "C holds a function or arguments that lead to the object, perhaps `atexit`, where {functions} \
+                 are registered: `atexit.unregister()` lets go of one."
+            )
+        })
     }
 
     /// Why no collection frees the targets once their keepers are gone; `None` where one does, or where
@@ -315,6 +342,7 @@ fn describe(keeper: &Keeper, live: &Live<'_>, naming: &Naming<'_, '_>) -> Descri
         path: named.path,
         step: step as u64,
         goes_by_itself: live.is_frame(keeper.holder()),
+        release: String::new(),
     }
 }
 

@@ -13,6 +13,7 @@ use crate::cpython::{Builtins, Descriptor, class_items, imported, int_value, ite
 /// The descriptors of `torch._C.TensorBase` that lead on in C++, and those of the function types met.
 pub struct Autograd {
     is_leaf: Descriptor,
+    retains_grad: Option<Descriptor>,
     grad: Option<Descriptor>,
     grad_fn: Option<Descriptor>,
     base: Option<Descriptor>,
@@ -71,6 +72,7 @@ impl Autograd {
         let part = |name: &str| Descriptor::of(tensor, name).ok();
         Ok(Self {
             is_leaf: Descriptor::of(tensor, "is_leaf")?,
+            retains_grad: part("retains_grad"),
             grad: part("grad"),
             grad_fn: part("grad_fn"),
             base: part("_base"),
@@ -145,6 +147,16 @@ impl Autograd {
         let known = self.type_of(builtins, function);
         let method = known.sequence_number.as_ref()?.bind(function.py());
         method.call1((function,)).ok()?.extract().ok()
+    }
+
+    /// The gradient of a tensor. As for [`Autograd::of_tensor`]; also of one that is no leaf and retains it.
+    pub fn gradient_of<'py>(&self, tensor: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
+        let has = |part: &Descriptor| int_value(&part.get(tensor)?);
+        let retains = || self.retains_grad.as_ref().and_then(has);
+        if has(&self.is_leaf) != Some(1) && retains() != Some(1) {
+            return None;
+        }
+        self.grad.as_ref()?.get(tensor)
     }
 
     /// The gradient of a leaf, and how often it was written to. As for [`Autograd::of_tensor`].

@@ -3,10 +3,11 @@
 use pyo3::exceptions::{PyAttributeError, PyLookupError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyType};
+use pyo3::types::{PyDict, PyString, PyType};
 
+use super::dtype::DtypeNames;
+use super::framework::{Framework, Unread};
 use super::modules::{class, imported};
-use super::numpy::Numpy;
 use super::proposal::Proposal;
 use crate::cpython::{Descriptor, int_value};
 
@@ -24,15 +25,16 @@ pub struct Cupy {
     /// The class of memory that something else lent, and how to read what.
     unowned: Option<(Py<PyType>, Descriptor)>,
     dtype: Option<Descriptor>,
+    dtypes: Option<DtypeNames>,
     shape: Option<Descriptor>,
 }
 
-impl Cupy {
-    /// Reads the module `cupy`.
-    ///
-    /// # Errors
-    /// If the import of CuPy is still under way, or its classes are not what they were.
-    pub fn new(cupy: &Bound<'_, PyDict>) -> PyResult<Self> {
+impl Framework for Cupy {
+    fn module(py: Python<'_>) -> &Bound<'_, PyString> {
+        intern!(py, "cupy")
+    }
+
+    fn new(cupy: &Bound<'_, PyDict>) -> Result<Self, Unread> {
         let py = cupy.py();
         let array = class(cupy, "ndarray")?;
         let memory = imported(intern!(py, "cupy.cuda.memory"))
@@ -56,23 +58,24 @@ impl Cupy {
                 .collect(),
             unowned: unowned.ok(),
             dtype: inherited(&array, "dtype").ok(),
+            dtypes: imported(intern!(py, "numpy")).and_then(|numpy| DtypeNames::new(&numpy).ok()),
             shape: inherited(&array, "shape").ok(),
             array: array.unbind(),
         })
     }
 
-    /// True for the types of arrays.
-    ///
-    /// # Safety
-    /// `ty` is a live type and the caller is attached to the interpreter.
-    pub unsafe fn is_array_type(&self, ty: *mut ffi::PyTypeObject) -> bool {
+    unsafe fn knows(&self, ty: *mut ffi::PyTypeObject) -> bool {
         // SAFETY: by this function's contract; walks the type's own `tp_mro`.
         unsafe { ffi::PyType_IsSubtype(ty, self.array.as_ptr().cast()) != 0 }
     }
 
-    /// An array, its pointer, the block of memory that this leads into, and if that is not CuPy's own what lent it to
+    fn memory(&self, array: &Bound<'_, PyAny>) -> Vec<Proposal> {
+        self.block(array).into_iter().collect()
+    }
+
+    /// An array's pointer, the block of memory that this leads into, and if that is not CuPy's own what lent it to
     /// CuPy. `None` for memory of other origin, such as DLPack: nobody here knows when it goes.
-    pub fn chain<'py>(&self, array: &Bound<'py, PyAny>) -> Option<Vec<Bound<'py, PyAny>>> {
+    fn way_to_lender<'py>(&self, array: &Bound<'py, PyAny>) -> Option<Vec<Bound<'py, PyAny>>> {
         let py = array.py();
         let pointer = self.data.get(array)?;
         let memory = self.memory.get(&pointer)?;
@@ -81,14 +84,16 @@ impl Cupy {
             && class.is(unowned.bind(py))
         {
             let owner = owner.get(&memory)?;
-            return Some(vec![array.clone(), pointer, memory, owner]);
+            return Some(vec![pointer, memory, owner]);
         }
         let is_owned = self.owned.iter().any(|owned| class.is(owned.bind(py)));
-        is_owned.then(|| vec![array.clone(), pointer, memory])
+        is_owned.then(|| vec![pointer, memory])
     }
+}
 
+impl Cupy {
     /// What memory an array has: the whole block that it is in.
-    pub fn array(&self, array: &Bound<'_, PyAny>, numpy: Option<&Numpy>) -> Option<Proposal> {
+    fn block(&self, array: &Bound<'_, PyAny>) -> Option<Proposal> {
         let memory = self.memory.get(&self.data.get(array)?)?;
         let number = |part: &Descriptor| u64::try_from(int_value(&part.get(&memory)?)?).ok();
         let (pointer, bytes) = (number(&self.pointer)?, number(&self.size)?);
@@ -110,7 +115,7 @@ impl Cupy {
         proposal.buffer.dtype = self
             .dtype
             .as_ref()
-            .and_then(|dtype| numpy?.dtype_name(&dtype.get(array)?));
+            .and_then(|dtype| self.dtypes.as_ref()?.name(&dtype.get(array)?));
         Some(proposal)
     }
 }

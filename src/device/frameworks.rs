@@ -2,34 +2,69 @@
 
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple, PyType};
+use pyo3::types::{PyDict, PyMemoryView, PyTuple, PyType};
 
 use super::autograd::{Autograd, FunctionParts};
 use super::cupy::Cupy;
 use super::driver::{PointerKind, pointer_kind};
+use super::framework::{ArrayReference, Framework, Unread};
+use super::jax::Jax;
 use super::modules::{imported, module_count};
-use super::numpy::{ArrayReference, Numpy};
+use super::numpy::Numpy;
 use super::proposal::Proposal;
 use super::storage_watch::{Lent, StorageWatch};
 use super::torch::Torch;
 use super::{DeviceBuffer, DeviceSelection};
-use crate::cpython::{Builtins, Exporters, Verdict};
+use crate::cpython::{Builtins, Descriptor, Exporters, Verdict};
 
+/// PyTorch's tensors.
 const TENSOR: Verdict = 1;
+/// PyTorch's storages.
 const STORAGE: Verdict = 2;
-const NUMPY_ARRAY: Verdict = 3;
-const CUPY_ARRAY: Verdict = 4;
-const EXPORTER: Verdict = 5;
+/// The first of the other frameworks; the number of each follows from its place in [`OTHERS`].
+const OTHER: Verdict = 3;
+const EXPORTER: Verdict = Verdict::MAX;
+
+/// The frameworks besides PyTorch, in the order in which they are asked.
+const OTHERS: [fn(Python<'_>) -> Adapter; 3] =
+    [look_for::<Cupy>, look_for::<Numpy>, look_for::<Jax>];
 
 /// The frameworks that the program has imported so far.
 pub struct Frameworks {
     torch: Option<Torch>,
-    numpy: Option<Numpy>,
-    cupy: Option<Cupy>,
+    others: [Adapter; OTHERS.len()],
+    /// How to read what a memoryview shows.
+    shown: Descriptor,
     /// A class of ours that derives from `weakref.ref`.
     reference: Py<PyType>,
     /// Number of modules at the last search for frameworks; 0 if one was still being imported.
     modules: usize,
+}
+
+/// What is known of a framework.
+enum Adapter {
+    NotImported,
+    BeingImported,
+    Unreadable,
+    Known(Box<dyn Framework>),
+}
+
+impl Adapter {
+    fn known(&self) -> Option<&dyn Framework> {
+        match self {
+            Self::Known(framework) => Some(&**framework),
+            _ => None,
+        }
+    }
+}
+
+fn look_for<F: Framework + 'static>(py: Python<'_>) -> Adapter {
+    match imported(F::module(py)).map(|module| F::new(&module)) {
+        None => Adapter::NotImported,
+        Some(Ok(framework)) => Adapter::Known(Box::new(framework)),
+        Some(Err(Unread::NotYet)) => Adapter::BeingImported,
+        Some(Err(Unread::Never)) => Adapter::Unreadable,
+    }
 }
 
 impl Frameworks {
@@ -47,8 +82,8 @@ impl Frameworks {
             .call1(("StorageWatch", (base,), names))?;
         Ok(Self {
             torch: None,
-            numpy: None,
-            cupy: None,
+            others: [const { Adapter::NotImported }; OTHERS.len()],
+            shown: Descriptor::of(&py.get_type::<PyMemoryView>(), "obj")?,
             reference: reference.cast_into::<PyType>()?.unbind(),
             modules: 0,
         })
@@ -66,25 +101,18 @@ impl Frameworks {
         }
         let (mut found, mut unfinished) = (false, false);
         if self.torch.is_none()
-            && let Some(native) = imported(intern!(py, "torch._C"))
+            && let Some(native) = imported(Torch::module(py))
         {
             self.torch = Torch::new(&native).ok();
             found |= self.torch.is_some();
             unfinished |= self.torch.is_none();
         }
-        if self.numpy.is_none()
-            && let Some(numpy) = imported(intern!(py, "numpy"))
-        {
-            self.numpy = Numpy::new(&numpy).ok();
-            found |= self.numpy.is_some();
-            unfinished |= self.numpy.is_none();
-        }
-        if self.cupy.is_none()
-            && let Some(cupy) = imported(intern!(py, "cupy"))
-        {
-            self.cupy = Cupy::new(&cupy).ok();
-            found |= self.cupy.is_some();
-            unfinished |= self.cupy.is_none();
+        for (adapter, look_for) in self.others.iter_mut().zip(OTHERS) {
+            if matches!(adapter, Adapter::NotImported | Adapter::BeingImported) {
+                *adapter = look_for(py);
+                found |= adapter.known().is_some();
+                unfinished |= matches!(adapter, Adapter::BeingImported);
+            }
         }
         self.modules = if unfinished { 0 } else { modules };
         found
@@ -92,7 +120,17 @@ impl Frameworks {
 
     /// True if there is any framework whose objects could be looked for.
     pub fn any(&self) -> bool {
-        self.torch.is_some() || self.numpy.is_some() || self.cupy.is_some()
+        self.torch.is_some() || self.others().next().is_some()
+    }
+
+    fn others(&self) -> impl Iterator<Item = &dyn Framework> {
+        self.others.iter().filter_map(Adapter::known)
+    }
+
+    /// True if there may be arrays of others than PyTorch on some of `devices`.
+    pub fn may_have_arrays(&self, devices: &DeviceSelection) -> bool {
+        let host = devices.includes_kind("cpu");
+        self.others().any(|it| host || it.uses_devices())
     }
 
     /// Which adapter, if any, knows objects of a type.
@@ -110,19 +148,10 @@ impl Frameworks {
                     return STORAGE;
                 }
             }
-            if self
-                .cupy
-                .as_ref()
-                .is_some_and(|cupy| cupy.is_array_type(ty))
-            {
-                return CUPY_ARRAY;
-            }
-            if self
-                .numpy
-                .as_ref()
-                .is_some_and(|numpy| numpy.is_array_type(ty))
-            {
-                return NUMPY_ARRAY;
+            for (verdict, adapter) in (OTHER..).zip(&self.others) {
+                if adapter.known().is_some_and(|it| it.knows(ty)) {
+                    return verdict;
+                }
             }
         }
         0
@@ -136,11 +165,8 @@ impl Frameworks {
     pub unsafe fn classify_with_exporters(&self, ty: *mut ffi::PyTypeObject) -> Verdict {
         // SAFETY: by this function's contract.
         unsafe {
-            let numpy = self.numpy.as_ref();
             match self.classify(ty) {
-                0 if Exporters::is_exporter(ty)
-                    && !numpy.is_some_and(|numpy| numpy.is_scalar_type(ty)) =>
-                {
+                0 if Exporters::is_exporter(ty) && !self.others().any(|it| it.is_small(ty)) => {
                     EXPORTER
                 }
                 verdict => verdict,
@@ -148,26 +174,55 @@ impl Frameworks {
         }
     }
 
+    /// The adapter behind a verdict.
+    fn framework(&self, verdict: Verdict) -> Option<&dyn Framework> {
+        match verdict {
+            TENSOR | STORAGE => self.torch.as_ref().map(|torch| torch as &dyn Framework),
+            _ => {
+                let place = usize::from(verdict.checked_sub(OTHER)?);
+                self.others.get(place)?.known()
+            }
+        }
+    }
+
     /// The memory that an object uses or lends, and whether it is all of an allocation, for
     /// [`Frameworks::classify_with_exporters`].
-    pub fn extent(
+    pub fn extents(
         &self,
         exporters: &Exporters,
         verdict: Verdict,
         object: &Bound<'_, PyAny>,
-    ) -> Option<(DeviceBuffer, bool)> {
-        match verdict {
-            NUMPY_ARRAY => {
-                let (proposal, is_own) = self.numpy.as_ref()?.extent(object)?;
-                Some((proposal.buffer, is_own))
-            }
-            EXPORTER => {
-                let (pointer, bytes, is_whole) = exporters.memory(object)?;
+    ) -> Vec<(DeviceBuffer, bool)> {
+        if verdict == EXPORTER {
+            let memory = exporters.memory(object).map(|(pointer, bytes, is_whole)| {
                 let proposal = Proposal::new(pointer, bytes, "cpu".to_owned());
-                Some((proposal.buffer, is_whole))
-            }
-            _ => Some((self.buffer(verdict, object, &DeviceSelection::Any)?, true)),
+                (proposal.buffer, is_whole)
+            });
+            return memory.into_iter().collect();
         }
+        let Some(framework) = self.framework(verdict) else {
+            return Vec::new();
+        };
+        if let Some((proposal, is_own)) = framework.extent(object)
+            && !self.is_on_unplaced(framework, object)
+        {
+            return vec![(proposal.buffer, is_own)];
+        }
+        let buffers = self.buffers(verdict, object, &DeviceSelection::Any);
+        buffers.into_iter().map(|buffer| (buffer, true)).collect()
+    }
+
+    /// True if an object looks into memory of which only its holder is known.
+    fn is_on_unplaced(&self, framework: &dyn Framework, object: &Bound<'_, PyAny>) -> bool {
+        let lender = framework
+            .way_to_lender(object)
+            .and_then(|mut way| way.pop());
+        lender.is_some_and(|lender| {
+            let lender = self.shown_by(&lender).unwrap_or(lender);
+            let lending = self.framework(self.verdict_of(&lender));
+            let lent = lending.map(|lending| lending.memory(&lender));
+            lent.into_iter().flatten().any(|it| !it.buffer.is_placed)
+        })
     }
 
     /// What tells the storage of a tensor from all others.
@@ -175,95 +230,83 @@ impl Frameworks {
         self.torch.as_ref()?.storage_identity(tensor)
     }
 
-    /// The buffer that an object holds on one of `devices`, as far as framework and driver agree.
+    /// The buffers that an object holds on some of `devices`, one on each, as far as framework and driver agree.
+    pub fn buffers(
+        &self,
+        verdict: Verdict,
+        object: &Bound<'_, PyAny>,
+        devices: &DeviceSelection,
+    ) -> Vec<DeviceBuffer> {
+        let proposals = self.framework(verdict).and_then(|framework| {
+            let is_elsewhere = !devices.includes_kind("cpu") && framework.is_on_host(object);
+            (!is_elsewhere).then(|| self.memory(framework, object))?
+        });
+        let confirmed = proposals
+            .into_iter()
+            .flatten()
+            .filter_map(|proposal| self.confirm(object.py(), proposal.buffer));
+        confirmed
+            .filter(|buffer| devices.contains(&buffer.device))
+            .collect()
+    }
+
+    /// The first of [`Frameworks::buffers`].
     pub fn buffer(
         &self,
         verdict: Verdict,
         object: &Bound<'_, PyAny>,
         devices: &DeviceSelection,
     ) -> Option<DeviceBuffer> {
-        let host = devices.includes_kind("cpu");
-        let proposal = match verdict {
-            TENSOR => {
-                let torch = self.torch.as_ref()?;
-                if !host && torch.is_on_cpu(object) {
-                    return None;
-                }
-                torch.tensor(object)
-            }
-            STORAGE => self.torch.as_ref()?.storage(object),
-            NUMPY_ARRAY if !host => None,
-            NUMPY_ARRAY | CUPY_ARRAY => self.array(verdict, object),
-            _ => None,
-        }?;
-        self.confirm(object.py(), proposal.buffer)
-            .filter(|buffer| devices.contains(&buffer.device))
+        self.buffers(verdict, object, devices).into_iter().next()
     }
 
-    /// What memory an array has, of its own or of the tensor that it looks into.
-    fn array(&self, verdict: Verdict, array: &Bound<'_, PyAny>) -> Option<Proposal> {
-        let lender = self.lender(verdict, array)?;
-        let mut proposal = match verdict {
-            NUMPY_ARRAY => self.numpy.as_ref()?.array(array),
-            _ => self.cupy.as_ref()?.array(array, self.numpy.as_ref()),
-        }?;
-        match self.tensor_verdict(&lender) {
-            0 => {}
-            verdict => {
-                let torch = self.torch.as_ref()?;
-                let lent = if verdict == TENSOR {
-                    torch.tensor(&lender)
-                } else {
-                    torch.storage(&lender)
-                }?;
-                proposal.buffer.pointer = lent.buffer.pointer;
-                proposal.buffer.bytes = lent.buffer.bytes;
-                proposal.buffer.device = lent.buffer.device;
-            }
+    /// What memory an object has, of its own or of the array that it looks into.
+    fn memory(
+        &self,
+        framework: &dyn Framework,
+        object: &Bound<'_, PyAny>,
+    ) -> Option<Vec<Proposal>> {
+        let Some(lender) = framework.way_to_lender(object)?.pop() else {
+            return Some(framework.memory(object));
+        };
+        let lender = self.shown_by(&lender).unwrap_or(lender);
+        let Some(lending) = self.framework(self.verdict_of(&lender)) else {
+            return framework
+                .is_owner(&lender)
+                .then(|| framework.memory(object));
+        };
+        let own = framework.memory(object).into_iter().next()?.buffer;
+        let mut lent = lending.memory(&lender);
+        for proposal in &mut lent {
+            proposal.buffer.dtype.clone_from(&own.dtype);
+            proposal.buffer.shape.clone_from(&own.shape);
         }
-        Some(proposal)
+        Some(lent)
     }
 
-    /// As [`Numpy::for_each_referent`], of an object with this verdict.
+    /// The array that a memoryview shows, if a framework knows it.
+    fn shown_by<'py>(&self, lender: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
+        let is_view = lender.is_exact_instance_of::<PyMemoryView>();
+        let shown = is_view.then(|| self.shown.get(lender))?;
+        shown.filter(|shown| self.verdict_of(shown) != 0)
+    }
+
+    /// As [`Framework::for_each_untraversed`], of an object with this verdict.
     pub fn for_each_untraversed(
         &self,
         verdict: Verdict,
         object: &Bound<'_, PyAny>,
-        f: impl FnMut(ArrayReference, *mut ffi::PyObject),
+        mut f: impl FnMut(ArrayReference, *mut ffi::PyObject),
     ) {
-        if let (NUMPY_ARRAY, Some(numpy)) = (verdict, &self.numpy) {
-            numpy.for_each_referent(object, f);
-        }
-    }
-
-    /// The object that an array's memory belongs to; `None` if that is not known.
-    fn lender<'py>(
-        &self,
-        verdict: Verdict,
-        array: &Bound<'py, PyAny>,
-    ) -> Option<Bound<'py, PyAny>> {
-        let lender = match verdict {
-            NUMPY_ARRAY => self.numpy.as_ref()?.chain(array).pop()?,
-            _ => return self.cupy.as_ref()?.chain(array)?.pop(),
-        };
-        let known = self.tensor_verdict(&lender) != 0 || self.numpy.as_ref()?.is_owner(&lender);
-        known.then_some(lender)
-    }
-
-    /// [`TENSOR`] or [`STORAGE`] for such, else 0.
-    fn tensor_verdict(&self, object: &Bound<'_, PyAny>) -> Verdict {
-        // SAFETY: attached, and the object and its type are alive.
-        let verdict = unsafe { self.classify(ffi::Py_TYPE(object.as_ptr())) };
-        if matches!(verdict, TENSOR | STORAGE) {
-            verdict
-        } else {
-            0
+        if let Some(framework) = self.framework(verdict) {
+            framework.for_each_untraversed(object, &mut f);
         }
     }
 
     /// Asks the driver about a proposed CUDA buffer. Other devices go by the framework's word.
     fn confirm(&self, py: Python<'_>, mut buffer: DeviceBuffer) -> Option<DeviceBuffer> {
-        let driver_knows = buffer.device.starts_with("cuda")
+        let driver_knows = buffer.is_placed
+            && buffer.device.starts_with("cuda")
             && self
                 .torch
                 .as_ref()
@@ -333,6 +376,26 @@ impl Frameworks {
         }
     }
 
+    /// The gradient of a tensor, as [`Torch::gradient_of`].
+    pub fn gradient_of<'py>(
+        &self,
+        tensor: &Bound<'py, PyAny>,
+        shared: bool,
+    ) -> Option<Bound<'py, PyAny>> {
+        match (self.verdict_of(tensor), &self.torch) {
+            (TENSOR, Some(torch)) => torch.gradient_of(tensor, shared),
+            _ => None,
+        }
+    }
+
+    /// The tensors with the memory of a tensor, as [`Torch::dense_parts`].
+    pub fn dense_parts<'py>(&self, tensor: &Bound<'py, PyAny>) -> Vec<Bound<'py, PyAny>> {
+        match &self.torch {
+            Some(torch) => torch.dense_parts(tensor),
+            None => Vec::new(),
+        }
+    }
+
     /// True for a tensor that asks for a gradient.
     pub fn requires_grad(&self, verdict: Verdict, object: &Bound<'_, PyAny>) -> bool {
         match (verdict, &self.torch) {
@@ -347,7 +410,13 @@ impl Frameworks {
         unsafe { self.classify(ffi::Py_TYPE(object.as_ptr())) }
     }
 
-    /// True for what is a tensor by its verdict.
+    /// True for the tensors and arrays that the collector tracks, all of them.
+    pub fn is_tracked(&self, verdict: Verdict) -> bool {
+        let framework = self.framework(verdict);
+        verdict == TENSOR || verdict != STORAGE && framework.is_some_and(|it| it.is_tracked())
+    }
+
+    /// True for what is a tensor of PyTorch's by its verdict.
     pub fn is_tensor(verdict: Verdict) -> bool {
         verdict == TENSOR
     }
@@ -378,20 +447,22 @@ impl Frameworks {
         holder: &Bound<'_, PyAny>,
         own: &dyn Fn(usize) -> i64,
     ) -> StorageWatch {
-        let chain = match verdict {
-            NUMPY_ARRAY => self.numpy.as_ref().map(|numpy| numpy.chain(holder)),
-            CUPY_ARRAY => self.cupy.as_ref().and_then(|cupy| cupy.chain(holder)),
-            _ => Some(vec![holder.clone()]),
-        };
-        let Some(chain) = chain else {
+        let way = self
+            .framework(verdict)
+            .and_then(|framework| framework.way_to_lender(holder));
+        let Some(mut way) = way else {
             return StorageWatch::Blind;
         };
-        match (chain.last(), &self.torch) {
-            (Some(lender), Some(torch)) if self.tensor_verdict(lender) != 0 => torch
-                .weak_storage(lender)
-                .map_or(StorageWatch::Blind, StorageWatch::Torch),
-            _ => Lent::watch(self.reference.bind(holder.py()), chain, own)
-                .map_or(StorageWatch::Blind, StorageWatch::Lent),
+        way.insert(0, holder.clone());
+        let shown = way.last().and_then(|lender| self.shown_by(lender));
+        way.extend(shown);
+        if let Some(lender) = way.last()
+            && let Some(framework) = self.framework(self.verdict_of(lender))
+            && let Some(watch) = framework.watch(lender)
+        {
+            return watch;
         }
+        Lent::watch(self.reference.bind(holder.py()), way, own)
+            .map_or(StorageWatch::Blind, StorageWatch::Lent)
     }
 }

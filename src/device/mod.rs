@@ -14,9 +14,17 @@ mod cupy;
 #[cfg(feature = "python")]
 mod driver;
 #[cfg(feature = "python")]
+mod dtype;
+#[cfg(feature = "python")]
+mod framework;
+#[cfg(feature = "python")]
 mod frameworks;
 #[cfg(feature = "python")]
+mod jax;
+#[cfg(feature = "python")]
 mod modules;
+#[cfg(feature = "python")]
+mod native_function;
 #[cfg(feature = "python")]
 mod numpy;
 #[cfg(feature = "python")]
@@ -28,22 +36,24 @@ mod storage_watch;
 #[cfg(feature = "python")]
 mod torch;
 
+#[cfg(feature = "python")]
+pub(crate) use selection::kinds;
 pub use selection::{DeviceSelection, UnknownDevice};
 #[cfg(feature = "python")]
 pub(crate) use {
     allocator::{allocated_bytes, allocator_bytes, allocator_counts},
     autograd::{Autograd, autograd_sequence_now},
     driver::{driver_present, gpu_names},
+    framework::ArrayReference,
     frameworks::Frameworks,
     modules::class,
-    numpy::ArrayReference,
     storage_watch::StorageWatch,
 };
 
 /// A piece of device memory, as its framework and the driver describe it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeviceBuffer {
-    /// Address of the first byte of the storage, on the device.
+    /// Address of the first byte of the storage, on the device; or what stands for it: see `is_placed`.
     pub pointer: u64,
     /// Size of the whole storage in bytes.
     pub bytes: u64,
@@ -55,4 +65,7 @@ pub struct DeviceBuffer {
     pub shape: Option<Vec<u64>>,
     /// True if the CUDA driver said that `pointer` is device memory.
     pub confirmed: bool,
+    /// False if the framework does not tell where the memory is: then `pointer` is the address of the Python object that
+    /// holds it.
+    pub is_placed: bool,
 }

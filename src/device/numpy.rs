@@ -2,14 +2,15 @@
 
 use std::ffi::{c_int, c_void};
 
-use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyByteArray, PyBytes, PyDict, PyType};
+use pyo3::types::{PyByteArray, PyBytes, PyDict, PyString, PyType};
 
+use super::dtype::DtypeNames;
+use super::framework::{ArrayReference, Framework, Unread};
 use super::modules::class;
 use super::proposal::Proposal;
-use crate::cpython::{Descriptor, int_value, text_of};
+use crate::cpython::{Descriptor, text_of};
 
 /// NumPy's array type, and how its arrays are read.
 ///
@@ -19,19 +20,7 @@ pub struct Numpy {
     array: Py<PyType>,
     scalar: Py<PyType>,
     base: Descriptor,
-    kind: Descriptor,
-    item_size: Descriptor,
-}
-
-/// How an array refers to an object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ArrayReference {
-    /// `array.base`.
-    Base,
-    /// An element of an array of one dimension.
-    Index(usize),
-    /// An element of another array.
-    Element,
+    dtypes: DtypeNames,
 }
 
 /// The memory of an array, as extension modules are compiled to read it (`PyArrayObject_fields` in
@@ -47,68 +36,83 @@ struct ArrayFields {
     dtype: *mut ffi::PyObject,
 }
 
-impl Numpy {
-    /// Reads the module `numpy`.
-    ///
-    /// # Errors
-    /// If the import of NumPy is still under way, or its arrays do not lie in memory as known.
-    pub fn new(numpy: &Bound<'_, PyDict>) -> PyResult<Self> {
+impl Framework for Numpy {
+    fn module(py: Python<'_>) -> &Bound<'_, PyString> {
+        intern!(py, "numpy")
+    }
+
+    fn new(numpy: &Bound<'_, PyDict>) -> Result<Self, Unread> {
         let array = class(numpy, "ndarray")?;
-        let dtype = class(numpy, "dtype")?;
         if !lies_as_known(&array)? {
-            return Err(PyTypeError::new_err(
-                "cyclescope: NumPy's arrays do not lie in memory as known",
-            ));
+            return Err(Unread::Never);
         }
         Ok(Self {
             base: Descriptor::of(&array, "base")?,
-            kind: Descriptor::of(&dtype, "kind")?,
-            item_size: Descriptor::of(&dtype, "itemsize")?,
+            dtypes: DtypeNames::new(numpy)?,
             scalar: class(numpy, "generic")?.unbind(),
             array: array.unbind(),
         })
     }
 
-    /// True for the types of arrays.
-    ///
-    /// # Safety
-    /// `ty` is a live type and the caller is attached to the interpreter.
-    pub unsafe fn is_array_type(&self, ty: *mut ffi::PyTypeObject) -> bool {
+    unsafe fn knows(&self, ty: *mut ffi::PyTypeObject) -> bool {
         // SAFETY: by this function's contract; walks the type's own `tp_mro`.
         unsafe { ffi::PyType_IsSubtype(ty, self.array.as_ptr().cast()) != 0 }
     }
 
-    /// True for the types of single numbers, which lend their few bytes as arrays do.
-    ///
-    /// # Safety
-    /// As for [`Numpy::is_array_type`].
-    pub unsafe fn is_scalar_type(&self, ty: *mut ffi::PyTypeObject) -> bool {
+    fn uses_devices(&self) -> bool {
+        false
+    }
+
+    /// Single numbers.
+    unsafe fn is_small(&self, ty: *mut ffi::PyTypeObject) -> bool {
         // SAFETY: as above.
         unsafe { ffi::PyType_IsSubtype(ty, self.scalar.as_ptr().cast()) != 0 }
     }
 
-    /// An array, the array that it is a view of, and so on, up to the object that the memory belongs to: an array
-    /// or what lent its memory to one.
-    pub fn chain<'py>(&self, array: &Bound<'py, PyAny>) -> Vec<Bound<'py, PyAny>> {
-        let mut chain = vec![array.clone()];
-        while let Some(last) = chain.last().filter(|last| self.is_array(last))
-            && let Some(base) = self.base.get(last)
+    fn is_on_host(&self, _array: &Bound<'_, PyAny>) -> bool {
+        true
+    }
+
+    fn memory(&self, array: &Bound<'_, PyAny>) -> Vec<Proposal> {
+        self.whole(array).into_iter().collect()
+    }
+
+    /// The array that an array is a view of, and so on, up to the object that the memory belongs to: an array or what
+    /// lent its memory to one.
+    fn way_to_lender<'py>(&self, array: &Bound<'py, PyAny>) -> Option<Vec<Bound<'py, PyAny>>> {
+        let mut way = Vec::new();
+        let mut last = array.clone();
+        while self.is_array(&last)
+            && let Some(base) = self.base.get(&last)
         {
-            chain.push(base);
+            way.push(base.clone());
+            last = base;
         }
-        chain
+        Some(way)
     }
 
-    /// True if a lender's memory goes when the lender does: an array, or bytes. A mapping of a file,
-    /// a memoryview, a capsule only stand for memory that may go on without them.
-    pub fn is_owner(&self, lender: &Bound<'_, PyAny>) -> bool {
-        self.is_array(lender)
-            || lender.is_exact_instance_of::<PyBytes>()
-            || lender.is_exact_instance_of::<PyByteArray>()
+    /// Of what is no array only bytes are: a mapping of a file, a memoryview, a capsule only stand for memory that may
+    /// go on without them.
+    fn is_owner(&self, lender: &Bound<'_, PyAny>) -> bool {
+        lender.is_exact_instance_of::<PyBytes>() || lender.is_exact_instance_of::<PyByteArray>()
     }
 
+    fn extent(&self, array: &Bound<'_, PyAny>) -> Option<(Proposal, bool)> {
+        self.span(array)
+    }
+
+    fn for_each_untraversed(
+        &self,
+        array: &Bound<'_, PyAny>,
+        f: &mut dyn FnMut(ArrayReference, *mut ffi::PyObject),
+    ) {
+        self.for_each_referent(array, f);
+    }
+}
+
+impl Numpy {
     /// What memory an array has; for a view, the memory of the array it looks into.
-    pub fn array(&self, array: &Bound<'_, PyAny>) -> Option<Proposal> {
+    fn whole(&self, array: &Bound<'_, PyAny>) -> Option<Proposal> {
         let mut owner = array.clone();
         while let Some(base) = self.base.get(&owner).filter(|base| self.is_array(base)) {
             owner = base;
@@ -125,16 +129,20 @@ impl Numpy {
     }
 
     /// The memory that an array spans, and whether it is the array's own.
-    pub fn extent(&self, array: &Bound<'_, PyAny>) -> Option<(Proposal, bool)> {
+    fn span(&self, array: &Bound<'_, PyAny>) -> Option<(Proposal, bool)> {
         let (pointer, _, dtype, shape) = self.read(array)?;
-        // SAFETY: attached, and this is an array, which lies in memory so, as `new` has seen; it has as many strides
+        // SAFETY: attached, and this is an array, which lies in memory so, as `lies_as_known` has seen; it has as many strides
         // as extents, and a dtype.
         let (strides, is_own, item_size) = unsafe {
             let fields = &*array.as_ptr().cast::<ArrayFields>();
             let strides = (0..shape.len()).map(|i| *fields.strides.add(i) as i64);
             let dtype = Bound::from_borrowed_ptr_or_opt(array.py(), fields.dtype)?;
             let strides: Vec<i64> = strides.collect();
-            (strides, fields.base.is_null(), self.item_size(&dtype)?)
+            (
+                strides,
+                fields.base.is_null(),
+                self.dtypes.item_size(&dtype)?,
+            )
         };
         if pointer == 0 || item_size == 0 || shape.contains(&0) {
             return None;
@@ -154,41 +162,22 @@ impl Numpy {
         Some((proposal, is_own))
     }
 
-    /// What a dtype of NumPy's is called. Its own `__str__` is written in Python.
-    pub fn dtype_name(&self, dtype: &Bound<'_, PyAny>) -> Option<String> {
-        let item_size = self.item_size(dtype)?;
-        let bits = item_size * 8;
-        Some(match text_of(&self.kind.get(dtype)?)?.as_str() {
-            "b" => "bool".to_owned(),
-            "i" => format!("int{bits}"),
-            "u" => format!("uint{bits}"),
-            "f" => format!("float{bits}"),
-            "c" => format!("complex{bits}"),
-            "O" => "object".to_owned(),
-            other => format!("{other}{item_size}"),
-        })
-    }
-
-    fn item_size(&self, dtype: &Bound<'_, PyAny>) -> Option<u64> {
-        u64::try_from(int_value(&self.item_size.get(dtype)?)?).ok()
-    }
-
     /// Calls `f` with the objects that an array refers to: what it is a view of, or the objects in an array of objects.
     ///
     /// The collector does not know of them (`PyArray_Type` has no `tp_traverse`).
-    pub fn for_each_referent(
+    fn for_each_referent(
         &self,
         array: &Bound<'_, PyAny>,
-        mut f: impl FnMut(ArrayReference, *mut ffi::PyObject),
+        f: &mut dyn FnMut(ArrayReference, *mut ffi::PyObject),
     ) {
-        // SAFETY: attached, and this is an array, which lies in memory so, as `new` has seen.
+        // SAFETY: attached, and this is an array, which lies in memory so, as `lies_as_known` has seen.
         let fields = unsafe { &*array.as_ptr().cast::<ArrayFields>() };
         if !fields.base.is_null() {
             return f(ArrayReference::Base, fields.base);
         }
         // SAFETY: as above; it has a dtype.
         let dtype = unsafe { Bound::from_borrowed_ptr_or_opt(array.py(), fields.dtype) };
-        let kind = dtype.and_then(|dtype| text_of(&self.kind.get(&dtype)?));
+        let kind = dtype.and_then(|dtype| text_of(&self.dtypes.kind(&dtype)?));
         if kind.as_deref() != Some("O") || fields.data.is_null() {
             return;
         }
@@ -217,12 +206,12 @@ impl Numpy {
 
     fn is_array(&self, object: &Bound<'_, PyAny>) -> bool {
         // SAFETY: attached, and the object and its type are alive.
-        unsafe { self.is_array_type(ffi::Py_TYPE(object.as_ptr())) }
+        unsafe { self.knows(ffi::Py_TYPE(object.as_ptr())) }
     }
 
     /// Address, bytes, element type and shape of one array.
     fn read(&self, array: &Bound<'_, PyAny>) -> Option<(u64, u64, String, Vec<u64>)> {
-        // SAFETY: attached, and this is an array, which lies in memory so, as `new` has seen; it has as many
+        // SAFETY: attached, and this is an array, which lies in memory so, as `lies_as_known` has seen; it has as many
         // extents as dimensions, and a dtype.
         let (data, shape, dtype) = unsafe {
             let fields = &*array.as_ptr().cast::<ArrayFields>();
@@ -233,12 +222,12 @@ impl Numpy {
             let dtype = Bound::from_borrowed_ptr_or_opt(array.py(), fields.dtype)?;
             (fields.data as u64, shape, dtype)
         };
-        let item_size = self.item_size(&dtype)?;
+        let item_size = self.dtypes.item_size(&dtype)?;
         // A view made by hand may claim any shape.
         let bytes = shape
             .iter()
             .fold(item_size, |bytes, extent| bytes.saturating_mul(*extent));
-        let dtype = self.dtype_name(&dtype)?;
+        let dtype = self.dtypes.name(&dtype)?;
         Some((data, bytes, dtype, shape))
     }
 }

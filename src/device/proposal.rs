@@ -1,5 +1,7 @@
 //! What a framework says of the memory of an object, before the driver was asked.
 
+use pyo3::prelude::*;
+
 use super::DeviceBuffer;
 
 /// The memory that an object holds according to its framework, not yet confirmed.
@@ -16,7 +18,15 @@ impl Proposal {
             dtype: None,
             shape: None,
             confirmed: false,
+            is_placed: true,
         };
         Self { buffer }
+    }
+
+    /// Memory of a Python object that its framework does not tell the place of.
+    pub fn unplaced(holder: &Bound<'_, PyAny>, bytes: u64, device: String) -> Self {
+        let mut proposal = Self::new(holder.as_ptr() as u64, bytes, device);
+        proposal.buffer.is_placed = false;
+        proposal
     }
 }

@@ -3,10 +3,16 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// The kinds of device that PyTorch knows by name.
-const KINDS: [&str; 15] = [
+/// Any device but the host.
+const ACCELERATOR: &str = "gpu";
+
+/// The kinds of device that PyTorch and JAX know by name.
+const KINDS: [&str; 18] = [
     "cuda",
     "cpu",
+    ACCELERATOR,
+    "tpu",
+    "rocm",
     "xpu",
     "mps",
     "hpu",
@@ -40,8 +46,8 @@ impl fmt::Display for UnknownDevice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{:?} is not a device: use 'any' for all memory, 'cuda' for all GPUs, 'cuda:0' for one \
-             GPU, 'cpu' for host memory, or another of {}",
+            "{:?} is not a device: use 'any' for all memory, 'cuda' for all of NVIDIA's GPUs, 'cuda:0' for one, 'gpu' \
+             for every accelerator, 'cpu' for host memory, or another of {}",
             self.0,
             KINDS.join(", ")
         )
@@ -73,7 +79,8 @@ impl DeviceSelection {
         };
         let (kind, number) = split(device);
         devices.iter().any(|(wanted, wanted_number)| {
-            wanted == kind && (wanted_number.is_none() || *wanted_number == number.or(Some(0)))
+            is_kind(wanted, kind)
+                && (wanted_number.is_none() || *wanted_number == number.or(Some(0)))
         })
     }
 
@@ -81,7 +88,7 @@ impl DeviceSelection {
     pub fn includes_kind(&self, kind: &str) -> bool {
         match self {
             Self::Any => true,
-            Self::Some(devices) => devices.iter().any(|(wanted, _)| wanted == kind),
+            Self::Some(devices) => devices.iter().any(|(wanted, _)| is_kind(wanted, kind)),
         }
     }
 
@@ -95,6 +102,16 @@ impl DeviceSelection {
             _ => Self::Any,
         }
     }
+}
+
+/// The kinds that a device may be of.
+#[cfg(feature = "python")]
+pub(crate) fn kinds() -> &'static [&'static str] {
+    &KINDS
+}
+
+fn is_kind(wanted: &str, kind: &str) -> bool {
+    wanted == kind || wanted == ACCELERATOR && kind != "cpu"
 }
 
 impl FromStr for DeviceSelection {
@@ -144,6 +161,15 @@ mod tests {
     }
 
     #[test]
+    fn a_gpu_is_any_accelerator() {
+        let all: DeviceSelection = "gpu".parse().expect("a device");
+        assert!(all.contains("cuda:0") && all.contains("mps:0") && all.contains("tpu:3"));
+        assert!(!all.contains("cpu") && !all.includes_kind("cpu") && all.includes_kind("cuda"));
+        let second: DeviceSelection = "gpu:1".parse().expect("a device");
+        assert!(second.contains("cuda:1") && !second.contains("cuda:0"));
+    }
+
+    #[test]
     fn any_wins() {
         let any = DeviceSelection::parse(["cuda:1", "any"]).expect("devices");
         assert!(any.contains("xpu:3"));
@@ -151,7 +177,7 @@ mod tests {
 
     #[test]
     fn what_is_no_device_is_named() {
-        for wrong in ["gpu", "cuda:", "cuda:x", "cuda:+1", "cuda:-1", "", "CUDA"] {
+        for wrong in ["gpus", "cuda:", "cuda:x", "cuda:+1", "cuda:-1", "", "CUDA"] {
             let error = wrong.parse::<DeviceSelection>().expect_err("not a device");
             assert!(error.to_string().contains(&format!("{wrong:?}")), "{error}");
         }

@@ -4,7 +4,6 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyType};
 
-use super::torch::WeakStorage;
 use crate::cpython::reference_count;
 
 /// A weak hold on a buffer's memory, which keeps nothing from being freed: tells afterwards whether
@@ -188,5 +187,34 @@ impl Holder {
             ffi::PyErr_Clear();
         }
         false
+    }
+}
+
+/// PyTorch's own weak handle of a storage, given back when dropped.
+pub struct WeakStorage {
+    pub handle: Py<PyAny>,
+    pub expired: Py<PyAny>,
+    pub free: Py<PyAny>,
+}
+
+impl WeakStorage {
+    /// True if the storage is gone; `None` if there is no telling.
+    fn is_gone(&self, py: Python<'_>) -> Option<bool> {
+        self.expired
+            .bind(py)
+            .call1((&self.handle,))
+            .ok()?
+            .extract()
+            .ok()
+    }
+}
+
+impl Drop for WeakStorage {
+    fn drop(&mut self) {
+        // Without an interpreter there is no PyTorch to give it back to.
+        Python::try_attach(|py| {
+            let freed = self.free.bind(py).call1((&self.handle,));
+            drop(freed);
+        });
     }
 }

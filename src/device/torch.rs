@@ -4,12 +4,14 @@ use pyo3::call::PyCallArgs;
 use pyo3::exceptions::PyLookupError;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyType};
+use pyo3::types::{PyDict, PyString, PyType};
 
 use super::autograd::{Autograd, FunctionParts};
+use super::framework::{Framework, Unread};
 use super::modules::{class, imported, part};
 use super::proposal::Proposal;
 use super::sparse::Sparse;
+use super::storage_watch::{StorageWatch, WeakStorage};
 use crate::cpython::{Builtins, Descriptor, int_value, new_text};
 
 /// The parts of PyTorch that are needed, looked up once in a module that the program has imported.
@@ -23,6 +25,8 @@ pub struct Torch {
     is_cpu: Descriptor,
     is_leaf: Descriptor,
     requires_grad: Descriptor,
+    /// How many references C++ has to a tensor, one of which is that of its Python object.
+    use_count: Option<Py<PyAny>>,
     dtype: Descriptor,
     shape: Descriptor,
     untyped_storage: Py<PyAny>,
@@ -51,10 +55,7 @@ pub struct Torch {
 
 impl Torch {
     /// Reads the modules of PyTorch, given `torch._C`.
-    ///
-    /// # Errors
-    /// If the import of PyTorch is still under way, or the version has other names for things.
-    pub fn new(native: &Bound<'_, PyDict>) -> PyResult<Self> {
+    fn read(native: &Bound<'_, PyDict>) -> PyResult<Self> {
         let py = native.py();
         let module = |name: &str| {
             new_text(py, name)
@@ -78,6 +79,7 @@ impl Torch {
             is_cpu: Descriptor::of(&tensor, "is_cpu")?,
             is_leaf: Descriptor::of(&tensor, "is_leaf")?,
             requires_grad: Descriptor::of(&tensor, "requires_grad")?,
+            use_count: method(&tensor, "_use_count").ok(),
             dtype: Descriptor::of(&tensor, "dtype")?,
             shape: Descriptor::of(&tensor, "shape")?,
             untyped_storage: method(&tensor, "untyped_storage")?,
@@ -123,7 +125,7 @@ impl Torch {
     }
 
     /// True if the tensor is in host memory; a quick way to pass over what nobody asked for.
-    pub fn is_on_cpu(&self, tensor: &Bound<'_, PyAny>) -> bool {
+    fn is_on_cpu(&self, tensor: &Bound<'_, PyAny>) -> bool {
         if !self.is_plain(tensor) {
             return false;
         }
@@ -137,7 +139,7 @@ impl Torch {
     ///
     /// None for a lazy clone: others share its memory until somebody writes, and to ask for its
     /// address makes the copy.
-    pub fn tensor(&self, tensor: &Bound<'_, PyAny>) -> Option<Proposal> {
+    fn tensor(&self, tensor: &Bound<'_, PyAny>) -> Option<Proposal> {
         let py = tensor.py();
         let _guard = self.without_torch_function(tensor);
         let storage = self.untyped_storage.bind(py).call1((tensor,)).ok()?;
@@ -175,7 +177,7 @@ impl Torch {
 
     /// What memory an untyped storage has, by PyTorch's word. None for one without memory: of
     /// a meta tensor, of a fake one, of a wrapper around other tensors.
-    pub fn storage(&self, storage: &Bound<'_, PyAny>) -> Option<Proposal> {
+    fn storage(&self, storage: &Bound<'_, PyAny>) -> Option<Proposal> {
         let py = storage.py();
         let device = self
             .storage_device
@@ -197,22 +199,10 @@ impl Torch {
         Some(Proposal::new(pointer, bytes, device))
     }
 
-    /// A weak hold on the storage of a tensor, or on a storage.
-    pub fn weak_storage(&self, holder: &Bound<'_, PyAny>) -> Option<WeakStorage> {
-        let py = holder.py();
-        // SAFETY: attached, and the holder and its type are alive.
-        let is_tensor = unsafe { self.is_tensor_type(ffi::Py_TYPE(holder.as_ptr())) };
-        let storage = if is_tensor {
-            let _guard = self.without_torch_function(holder);
-            self.untyped_storage.bind(py).call1((holder,)).ok()?
-        } else {
-            holder.clone()
-        };
-        Some(WeakStorage {
-            handle: self.weak_ref.bind(py).call1((storage,)).ok()?.unbind(),
-            expired: self.expired.clone_ref(py),
-            free: self.free_weak_ref.clone_ref(py),
-        })
+    /// True for a tensor, false for a storage.
+    fn is_tensor(&self, object: &Bound<'_, PyAny>) -> bool {
+        // SAFETY: attached, and the object and its type are alive.
+        unsafe { self.is_tensor_type(ffi::Py_TYPE(object.as_ptr())) }
     }
 
     /// True in a child forked after CUDA was initialised: nothing there may use it.
@@ -271,6 +261,37 @@ impl Torch {
         &self.autograd
     }
 
+    /// The gradient of a tensor that has one; unless `shared`, of one to which nothing in C++ refers. Otherwise another
+    /// thread, in a backward pass, may be replacing the gradient right now.
+    ///
+    /// A gradient that had no Python object gets one, which PyTorch keeps as long as the gradient.
+    pub fn gradient_of<'py>(
+        &self,
+        tensor: &Bound<'py, PyAny>,
+        shared: bool,
+    ) -> Option<Bound<'py, PyAny>> {
+        let py = tensor.py();
+        let _guard = self.without_torch_function(tensor);
+        let uses = || {
+            let count = self.use_count.as_ref()?.bind(py).call1((tensor,));
+            int_value(&count.ok()?)
+        };
+        if !shared && uses() != Some(1) {
+            return None;
+        }
+        self.autograd.gradient_of(tensor)
+    }
+
+    /// The tensors with the memory of one: its parts if it is sparse, or else itself.
+    pub fn dense_parts<'py>(&self, tensor: &Bound<'py, PyAny>) -> Vec<Bound<'py, PyAny>> {
+        let _guard = self.without_torch_function(tensor);
+        let parts = self.sparse.parts(tensor, self.is_plain(tensor));
+        match parts.is_empty() {
+            true => vec![tensor.clone()],
+            false => parts.into_iter().map(|(_, part)| part).collect(),
+        }
+    }
+
     /// As [`Autograd::gradient`].
     pub fn gradient<'py>(&self, leaf: &Bound<'py, PyAny>) -> Option<(Bound<'py, PyAny>, i64)> {
         let _guard = self.without_torch_function(leaf);
@@ -304,6 +325,49 @@ impl Torch {
     }
 }
 
+impl Framework for Torch {
+    fn module(py: Python<'_>) -> &Bound<'_, PyString> {
+        intern!(py, "torch._C")
+    }
+
+    fn new(native: &Bound<'_, PyDict>) -> Result<Self, Unread> {
+        Ok(Self::read(native)?)
+    }
+
+    unsafe fn knows(&self, ty: *mut ffi::PyTypeObject) -> bool {
+        // SAFETY: by this function's contract.
+        unsafe { self.is_tensor_type(ty) || self.is_storage_type(ty) }
+    }
+
+    fn is_on_host(&self, object: &Bound<'_, PyAny>) -> bool {
+        self.is_tensor(object) && self.is_on_cpu(object)
+    }
+
+    fn memory(&self, object: &Bound<'_, PyAny>) -> Vec<Proposal> {
+        let proposal = if self.is_tensor(object) {
+            self.tensor(object)
+        } else {
+            self.storage(object)
+        };
+        proposal.into_iter().collect()
+    }
+
+    fn watch(&self, object: &Bound<'_, PyAny>) -> Option<StorageWatch> {
+        let py = object.py();
+        let storage = if self.is_tensor(object) {
+            let _guard = self.without_torch_function(object);
+            self.untyped_storage.bind(py).call1((object,)).ok()?
+        } else {
+            object.clone()
+        };
+        Some(StorageWatch::Torch(WeakStorage {
+            handle: self.weak_ref.bind(py).call1((storage,)).ok()?.unbind(),
+            expired: self.expired.clone_ref(py),
+            free: self.free_weak_ref.clone_ref(py),
+        }))
+    }
+}
+
 /// True if PyTorch answers a question with yes.
 fn says_yes<'py>(
     py: Python<'py>,
@@ -313,35 +377,6 @@ fn says_yes<'py>(
     question
         .and_then(|question| question.bind(py).call1(arguments).ok()?.extract().ok())
         .unwrap_or(false)
-}
-
-/// PyTorch's own weak handle of a storage, given back when dropped.
-pub struct WeakStorage {
-    handle: Py<PyAny>,
-    expired: Py<PyAny>,
-    free: Py<PyAny>,
-}
-
-impl WeakStorage {
-    /// True if the storage is gone; `None` if there is no telling.
-    pub fn is_gone(&self, py: Python<'_>) -> Option<bool> {
-        self.expired
-            .bind(py)
-            .call1((&self.handle,))
-            .ok()?
-            .extract()
-            .ok()
-    }
-}
-
-impl Drop for WeakStorage {
-    fn drop(&mut self) {
-        // Without an interpreter there is no PyTorch to give it back to.
-        Python::try_attach(|py| {
-            let freed = self.free.bind(py).call1((&self.handle,));
-            drop(freed);
-        });
-    }
 }
 
 /// While alive, PyTorch calls no `__torch_function__` on this thread.

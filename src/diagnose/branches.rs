@@ -84,7 +84,7 @@ impl Part {
 
 /// The steps of a path as a person would count them: the root by its name, a walk along an autograd
 /// graph as one step, and no more than [`STEPS`].
-fn simplified(NamedPath { path, objects }: &NamedPath) -> Vec<Part> {
+fn simplified(NamedPath { path, objects, .. }: &NamedPath) -> Vec<Part> {
     let mut parts: Vec<Part> = Vec::with_capacity(path.steps.len() + 1);
     let named = path.root.is_named();
     if !named && !path.steps.is_empty() {
@@ -158,6 +158,7 @@ mod tests {
         NamedPath {
             path,
             objects: objects.collect(),
+            ..NamedPath::default()
         }
     }
 

@@ -265,12 +265,23 @@ pub fn bare_name(node: &LeakNode) -> &str {
     short(name.unwrap_or(label))
 }
 
-/// `; or capture weakref.ref(self)`, for a variable; nothing where a weak reference is impossible.
+/// How a function can hold a variable weakly instead, as a further clause; nothing where that is impossible.
 pub fn or_weakly(case: &Case<'_>, step: &CycleStep<'_>, variable: &str) -> String {
-    case.weakly(step.edge)
-        .map_or_else(String::new, |(slots, kept)| {
-            format!("; or `weakref.ref({variable})`{slots}{kept}")
-        })
+    let Some((slots, kept)) = case.weakly(step.edge) else {
+        return String::new();
+    };
+    let how = match (step.name, variable) {
+        (ReferenceName::Default(_), _) => {
+            format!("let the default be a `weakref.ref`, and use `{variable}()` in the function")
+        }
+        (_, "self") => {
+            "`weakref.ref(self)`, made before the function, and call that in it".to_owned()
+        }
+        _ => {
+            format!("`weakref.ref({variable})`, made once `{variable}` is set, and call that in it")
+        }
+    };
+    format!("; or {how}{slots}{kept}")
 }
 
 /// What an object is, in a word or two.

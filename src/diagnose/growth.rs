@@ -389,6 +389,15 @@ pub const TENSOR_GROWS: GrowthPattern = GrowthPattern {
     keeps_graphs: false,
 };
 
+/// As [`TENSOR_GROWS`], of arrays.
+pub const ARRAY_GROWS: GrowthPattern = GrowthPattern {
+    name: "tensor-grows",
+    what: "{owner} is replaced by a longer array again and again",
+    advice: "Keep the part that you need (`past = past[-n:]`), begin anew with each sequence, or \
+             write into an array of fixed length. Each concatenation copies all of it, too.",
+    keeps_graphs: false,
+};
+
 #[cfg(test)]
 mod tests {
     use super::*;

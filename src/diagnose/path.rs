@@ -18,6 +18,8 @@ const STEPS: usize = 12;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NamedPath {
     pub path: Path,
+    /// The last object as the program writes it, if each reference can be written: `trainer.caches['loss']`.
+    pub expression: Option<String>,
     pub(super) objects: Vec<OnPath>,
 }
 
@@ -88,6 +90,7 @@ impl NamedPath {
         };
         Self {
             path,
+            expression: expression(root, &edges),
             objects: objects.collect(),
         }
     }
@@ -156,6 +159,28 @@ pub fn in_function(function: &str, place: Option<&Place>, thread: &str) -> Strin
         words += &format!(", thread {thread}");
     }
     words
+}
+
+/// What lies at the end of some references, in Python.
+fn expression(root: &NamedRoot, edges: &[&ReferenceName]) -> Option<String> {
+    let (first, rest) = edges.split_first()?;
+    let mut written = match (root, first) {
+        (NamedRoot::Module(module), ReferenceName::Attribute(name)) if module == "__main__" => {
+            name.clone()
+        }
+        (NamedRoot::Module(module), ReferenceName::Attribute(name)) => format!("{module}.{name}"),
+        (NamedRoot::Local { .. }, ReferenceName::Local(name)) => name.clone(),
+        _ => return None,
+    };
+    for edge in rest {
+        match edge {
+            ReferenceName::Attribute(_) | ReferenceName::Key(_) | ReferenceName::Index(_) => {
+                written += &edge.to_string();
+            }
+            _ => return None,
+        }
+    }
+    (!written.contains('…')).then_some(written)
 }
 
 /// The whole path in one line.

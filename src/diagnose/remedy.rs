@@ -195,7 +195,8 @@ impl Case<'_> {
                 format!("give {function}{} no default `{variable}`", at(owner))
             }
             (Kind::Class, Name::Attribute(attribute)) => {
-                let class = short(&owner.description.label);
+                let label = owner.description.label.as_str();
+                let class = short(label.strip_prefix("class ").unwrap_or(label));
                 format!(
                     "do not keep the {kept} in the attribute `{attribute}` of the class `{class}`"
                 )

@@ -219,6 +219,18 @@ fn is_zero(count: &u64) -> bool {
 }
 
 impl Leak {
+    /// The line that makes the first reference to remove, from the source if that was read, or else the nearest line of
+    /// code that is known.
+    pub fn line_to_change(&self) -> Option<Location> {
+        let cut = self.cuts.first()?;
+        let source = self.source.as_ref();
+        let marked = source.map(|source| Location {
+            file: source.file.clone(),
+            line: source.marked,
+        });
+        marked.or_else(|| cut.location.clone())
+    }
+
     /// True if the leak is in a library and not in the program's own code.
     pub fn is_library(&self) -> bool {
         self.library.is_some() || self.known.is_some()
@@ -332,7 +344,16 @@ pub struct Buffer {
     /// How many tensors, arrays and other objects of the leak hold this storage.
     #[serde(default = "one")]
     pub holders: u64,
+    /// `gradient` if only C++ refers to the holder, as the gradient of a tensor of the leak; `C++` if the leak refers to
+    /// it and C++ does too. Such memory is listed if it was freed with the leak.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept_by: Option<String>,
 }
+
+/// As [`Buffer::kept_by`], of a gradient.
+pub const GRADIENT: &str = "gradient";
+/// As [`Buffer::kept_by`], of a tensor to which C++ refers too.
+pub const CPP: &str = "C++";
 
 fn one() -> u64 {
     1

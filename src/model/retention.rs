@@ -72,6 +72,10 @@ pub struct Keeper {
     pub step: u64,
     /// True for a variable of a running function: it goes when the function returns.
     pub goes_by_itself: bool,
+    /// What to do instead of removing the reference, if a library has something for it: ``call
+    /// `prepare.cache_clear()` ``; else empty.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub release: String,
 }
 
 /// Kind of the GC root of a path.

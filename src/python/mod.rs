@@ -31,7 +31,7 @@ use state::{State, state};
 use crate::analysis::Inspector;
 use crate::collector::may_need_mending;
 use crate::cpython::{new_text, without_collections};
-use crate::device::{DeviceSelection, driver_present};
+use crate::device::{DeviceSelection, driver_present, kinds};
 use crate::diagnose::pages::{self, Page};
 use crate::diagnose::{known, source};
 use crate::graph::hide_unless_code;
@@ -107,6 +107,7 @@ fn add_functions(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(close, module)?)?;
     module.add_function(wrap_pyfunction!(cuda_driver_present, module)?)?;
     module.add_function(wrap_pyfunction!(current_rank, module)?)?;
+    module.add_function(wrap_pyfunction!(device_kinds, module)?)?;
     module.add_function(wrap_pyfunction!(drop_deliveries, module)?)?;
     module.add_function(wrap_pyfunction!(empty_report, module)?)?;
     module.add_function(wrap_pyfunction!(find, module)?)?;
@@ -199,6 +200,12 @@ fn selection(devices: &[String]) -> PyResult<DeviceSelection> {
 #[pyfunction]
 fn check_devices(devices: Vec<String>) -> PyResult<()> {
     selection(&devices).map(drop)
+}
+
+/// The kinds of device that there are names for.
+#[pyfunction]
+fn device_kinds() -> Vec<&'static str> {
+    kinds().to_vec()
 }
 
 /// True if the CUDA driver's library is on this machine.

@@ -81,7 +81,10 @@ class! {
             /// Index of the step of ``path`` that has the reference.
             step: u64,
             /// True for a variable of a running function: it goes when the function returns.
-            goes_by_itself: bool;
+            goes_by_itself: bool,
+            /// What to do instead of removing the reference, if a library has something for it: ``call
+            /// `prepare.cache_clear()```, ``call `torch._dynamo.reset()```; else empty.
+            release: String;
 
         fn __str__(&self) -> &str {
             &self.words

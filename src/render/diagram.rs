@@ -128,8 +128,15 @@ fn describe_step(step: &Step) -> String {
 
 fn draw_buffers(out: &mut Lines, leak: &Leak) {
     let kinds = kinds_of_buffers(leak);
+    let mut is_behind = false;
     for (index, &(buffer, count)) in kinds.iter().take(BUFFERS).enumerate() {
-        if index < BUFFERS_WITH_PATH {
+        if buffer.kept_by.is_some() {
+            if !is_behind {
+                out.line("");
+                out.line("  Freed with the cycle");
+            }
+            is_behind = true;
+        } else if index < BUFFERS_WITH_PATH {
             out.line("");
             draw_path(out, leak, buffer, count > 1);
         }
@@ -152,7 +159,8 @@ fn draw_buffers(out: &mut Lines, leak: &Leak) {
     }
 }
 
-/// The buffers with how many others there are that look the same and are reached in the same way.
+/// The buffers with how many others there are that look the same and are reached in the same way; those that C++ keeps
+/// come last.
 fn kinds_of_buffers(leak: &Leak) -> Vec<(&Buffer, u64)> {
     let same = |a: &Buffer, b: &Buffer| {
         a.from_step == b.from_step
@@ -171,6 +179,8 @@ fn kinds_of_buffers(leak: &Leak) -> Vec<(&Buffer, u64)> {
             None => kinds.push((buffer, 1)),
         }
     }
+    // What the cycle refers to first.
+    kinds.sort_by_key(|(buffer, _)| buffer.kept_by.is_some());
     kinds
 }
 
@@ -276,7 +286,8 @@ fn draw_other_cuts(out: &mut Lines, leak: &Leak) {
             .any(|other| shown(other) && other.is_like(cut))
         {
             let others = counted(count as u64, "other object", "other objects");
-            let sentence = format!("also cut the same reference in {others} like it");
+            let verb = if cut.proven { "cut" } else { "look at" };
+            let sentence = format!("also {verb} the same reference in {others} like it");
             out.wrapped(Ink::Suspect, "  ~ ", &sentence);
             continue;
         }

@@ -32,7 +32,7 @@ impl Ink {
     }
 }
 
-/// Text made of lines, each free of spaces at its end and none but a command longer than [`WIDTH`].
+/// Text made of lines, each free of spaces at its end, and none longer than [`WIDTH`] but what is to stay [`Lines::whole`].
 ///
 /// The only escape sequences in it are those of [`Ink`]: whatever the program under test named is
 /// written as [`printable`] has it.
@@ -81,11 +81,17 @@ impl Lines {
         self.text.push('\n');
     }
 
-    /// A command behind a label, whole: only this may make a line longer.
+    /// A line that is never shortened.
+    pub fn whole(&mut self, text: &str) {
+        self.text += printable(text).trim_end();
+        self.text.push('\n');
+    }
+
+    /// A command behind a label, whole.
     pub fn command(&mut self, label: &str, command: &str) {
         self.inked(&[(Ink::Strong, label)]);
         self.text.truncate(self.text.trim_end().len());
-        self.text += &format!(" {}\n", printable(command));
+        self.whole(&format!(" {command}"));
     }
 
     /// A sentence behind a label, broken between words; what follows the first line is indented as

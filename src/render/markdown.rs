@@ -39,8 +39,9 @@ pub fn leak_markdown(leak: &Leak) -> String {
     out += &fenced("text", diagram(leak).trim_matches('\n'));
     let advice = prose(&name(&leak.advice.text, 2000));
     if !advice.is_empty() {
-        let place = leak.cuts.first().and_then(|cut| cut.location.as_ref());
-        let place = place.map(|place| format!("{}: ", code(&place.to_string())));
+        let place = leak
+            .line_to_change()
+            .map(|place| format!("{}: ", code(&place.to_string())));
         out += &format!("\n{}{advice}\n", place.unwrap_or_default());
     }
     if let Some(source) = &leak.source {
@@ -98,6 +99,11 @@ fn comparable(leak: &Leak) -> Leak {
     let cuts = leak.cuts.iter_mut().map(|cut| &mut cut.location);
     for location in steps.chain(cuts).flatten() {
         location.file = last_parts(location);
+    }
+    if let Some(place) = leak.line_to_change()
+        && let Some(source) = &mut leak.source
+    {
+        source.file = last_parts(&place);
     }
     leak
 }

@@ -128,5 +128,6 @@ pub fn tensor(bytes: u64, shape: &[u64]) -> Buffer {
         allocation: vec![],
         has_grad_fn: false,
         holders: 1,
+        kept_by: None,
     }
 }

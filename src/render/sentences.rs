@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::model::report::{Buffer, Cut, Leak, Library, Location, Occurrence};
+use crate::model::report::{Buffer, Cut, GRADIENT, Leak, Library, Location, Occurrence};
 use crate::model::shared::{OTHERS, SETS};
 use crate::model::words::{
     a, buffer_count, counted, element_type, grouped, human_bytes, name, utc,
@@ -72,14 +72,20 @@ pub fn held(leak: &Leak) -> String {
     }
 }
 
-/// A sentence about the other leaks that hold the same memory, if there are any.
-pub fn also_held(leak: &Leak) -> Option<String> {
+/// A sentence about the other leaks that hold the same memory, if there are any; by their numbers if they are among
+/// `all` that the same text tells of.
+pub fn also_held(leak: &Leak, all: &[Leak]) -> Option<String> {
     let others = leak.also_held_by();
+    let numbered = |signature: &str| {
+        let number = all.iter().position(|other| other.signature == signature);
+        let signature = name(signature, 16);
+        number.map_or(signature.clone(), |it| format!("{} ({signature})", it + 1))
+    };
     let who = match others.len() {
         0 => return None,
-        1 => format!("leak {} holds", name(others[0], 16)),
+        1 => format!("leak {} holds", numbered(others[0])),
         2..=4 => {
-            let named: Vec<String> = others.iter().map(|other| name(other, 16)).collect();
+            let named: Vec<String> = others.iter().map(|other| numbered(other)).collect();
             format!("leaks {} hold", named.join(", "))
         }
         more => {
@@ -112,9 +118,11 @@ pub fn frozen(leak: &Leak) -> Option<String> {
 /// The line and what to change there: the pattern's advice, or else the references to remove.
 pub fn fix(leak: &Leak) -> String {
     if advice_is_fix(leak) {
-        let cut = leak.cuts.first().and_then(|cut| cut.location.as_ref());
         let own = leak.library.as_ref().map(|library| &library.your_line);
-        let place = own.map_or(cut, Option::as_ref).map(place);
+        let place = match own {
+            Some(own) => own.as_ref().map(place),
+            None => leak.line_to_change().as_ref().map(place),
+        };
         let place = place.map_or_else(String::new, |place| format!("{place}: "));
         let doubt = match leak.is_library() || leak.cuts.iter().all(|cut| cut.proven) {
             true => "",
@@ -123,17 +131,17 @@ pub fn fix(leak: &Leak) -> String {
         let hint = if place.is_empty() { nowhere(leak) } else { "" };
         return format!("{place}{}{doubt}{hint}", name(&leak.advice.text, 1000));
     }
-    let Some(first) = leak.cuts.first() else {
+    if leak.cuts.is_empty() {
         return match leak.advice.text.as_str() {
             "" => "no single reference is proven to free it; see the cycle below.".to_owned(),
             advice => name(advice, 1000),
         };
-    };
+    }
     let mut references: Vec<String> = leak.cuts.iter().map(reference).collect();
     references.dedup();
     let references = references.join(" and ");
-    let place = match &first.location {
-        Some(location) => format!("in {}, ", place(location)),
+    let place = match leak.line_to_change() {
+        Some(location) => format!("in {}, ", place(&location)),
         None => String::new(),
     };
     if leak.cuts.iter().all(|cut| cut.proven) && leak.shared.is_empty() {
@@ -226,7 +234,7 @@ pub fn freed_beyond_held(leak: &Leak) -> Option<String> {
         _ => ("buffers", "hold"),
     };
     let rest = match leak.buffers.iter().any(|buffer| buffer.has_grad_fn) {
-        true => "the rest was held by its autograd graph (grad_fn)",
+        true => "the rest was held in C++, by its autograd graph (grad_fn) or otherwise",
         false => "it is unknown what held the rest",
     };
     Some(format!(
@@ -255,8 +263,13 @@ pub fn describe(buffer: &Buffer) -> String {
             counted(holders - 1, "other object", "other objects")
         ),
     };
+    let kept_by = match buffer.kept_by.as_deref() {
+        None => "",
+        Some(GRADIENT) => ", a gradient",
+        Some(_) => ", to which C++ refers too",
+    };
     format!(
-        "{} {} {of} {} on {}{others}",
+        "{} {} {of} {} on {}{others}{kept_by}",
         name(&buffer.type_name, NAME),
         element_type(buffer),
         human_bytes(buffer.bytes),

@@ -11,7 +11,7 @@ use rustc_hash::FxHashSet;
 use super::arming::Arming;
 use super::freed::{Counters, allocated, freed_since};
 use super::{MOST, Watcher};
-use crate::analysis::{DESCRIBED, Fate, Found, confirm_gone, prefer};
+use crate::analysis::{Behind, DESCRIBED, Fate, Found, confirm_gone, prefer};
 use crate::collector::{CollectionInfo, Handler, Seen, Unreachable};
 use crate::device::DeviceSelection;
 use crate::model::report::Collection;
@@ -173,7 +173,7 @@ impl Watcher {
         if self.collections.due.get() {
             match self
                 .inspector
-                .look(py, &devices, Some(generation), FORESEEN)
+                .look(py, &devices, Some(generation), FORESEEN, Behind::Ignored)
             {
                 Ok((found, objects)) => {
                     foreseen.found = found;
@@ -219,7 +219,12 @@ impl Watcher {
             self.note_too_many(triage.objects);
         } else if triage.holds_buffer {
             looked.objects = triage.objects;
-            match self.examine(py, garbage, triage.objects, &devices) {
+            // To read a gradient makes an object, which stays if a finalizer has saved the tensor.
+            let behind = match triage.finalizer_ran {
+                true => Behind::Ignored,
+                false => Behind::Counted,
+            };
+            match self.examine(py, garbage, triage.objects, &devices, behind) {
                 Ok((found, left_out)) => {
                     looked.found = found;
                     looked.left_out = left_out;
@@ -237,12 +242,14 @@ impl Watcher {
         garbage: &Unreachable<'_>,
         count: usize,
         devices: &DeviceSelection,
+        behind: Behind,
     ) -> PyResult<(Vec<Found>, usize)> {
         self.inspector.ask_for_room(count)?;
         let mut objects: Vec<*mut ffi::PyObject> = garbage.clone().collect();
         // As the collector's list has them.
         objects.reverse();
-        self.inspector.examine(py, &objects, 0, devices, DESCRIBED)
+        self.inspector
+            .examine(py, &objects, 0, devices, DESCRIBED, behind)
     }
 
     /// The collection has ended: tells of what went in it.

@@ -15,7 +15,7 @@ pub(super) struct Counters {
 
 impl Counters {
     pub fn of(py: Python<'_>, found: &[Found]) -> Self {
-        let mut devices: Vec<String> = found.iter().flat_map(Found::devices).collect();
+        let mut devices: Vec<String> = found.iter().flat_map(Found::counted_devices).collect();
         devices.sort_unstable();
         devices.dedup();
         let count = |device: String| {
@@ -44,7 +44,7 @@ impl Counters {
         }
         let is_counted = |device: &str| self.devices.iter().any(|(counted, ..)| counted == device);
         let own = |leak: &Found| -> u64 {
-            let buffers = leak.buffers();
+            let buffers = leak.counted_buffers();
             let counted = buffers.filter(|buffer| is_counted(&buffer.device));
             counted.map(|buffer| buffer.bytes).sum()
         };
@@ -54,7 +54,7 @@ impl Counters {
             return None;
         }
         let mut seen = FxHashSet::default();
-        let counted = leaks.iter().flat_map(|leak| leak.buffers());
+        let counted = leaks.iter().flat_map(|leak| leak.counted_buffers());
         let counted = counted.filter(|buffer| is_counted(&buffer.device));
         let distinct =
             counted.filter(|buffer| seen.insert((buffer.device.clone(), buffer.pointer)));

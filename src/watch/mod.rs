@@ -27,7 +27,7 @@ use pyo3::exceptions::PyMemoryError;
 use pyo3::prelude::*;
 pub use tally::Tally;
 
-use crate::analysis::{Busy, Fate, Found, Inspector, confirm_gone};
+use crate::analysis::{Behind, Busy, Fate, Found, Inspector, confirm_gone, forget_behind};
 use crate::collector::Hook;
 use crate::device::DeviceSelection;
 use crate::diagnose::known;
@@ -242,7 +242,9 @@ impl Watcher {
         let all = self
             .devices()
             .map_or_else(|| devices.clone(), |all| all.with(devices));
-        let (mut found, objects) = self.inspector.look(py, &all, None, usize::MAX)?;
+        let (mut found, objects) =
+            self.inspector
+                .look(py, &all, None, usize::MAX, Behind::CountedByRequest)?;
         let before = Counters::of(py, &found);
         self.checking.set(true);
         let collected = self.inspector.gc().collect(py);
@@ -255,12 +257,15 @@ impl Watcher {
             let alive = self.inspector.tracked_addresses(py);
             confirm_gone(py, &mut found, Fate::BeforeFinalizers(&alive));
             notes.extend(before.share_out(py, &mut found));
-        } else if saved && !found.is_empty() {
-            notes.push(
-                "The program set gc.DEBUG_SAVEALL: its garbage stays in gc.garbage, and nothing \
-                 was freed."
-                    .to_owned(),
-            );
+        } else {
+            forget_behind(&mut found);
+            if saved && !found.is_empty() {
+                notes.push(
+                    "The program set gc.DEBUG_SAVEALL: its garbage stays in gc.garbage, and nothing \
+                     was freed."
+                        .to_owned(),
+                );
+            }
         }
         let collection = Collection {
             trigger: if collected { "find" } else { "look" }.to_owned(),
@@ -303,7 +308,9 @@ impl Watcher {
         let Some(devices) = self.devices() else {
             return;
         };
-        if let Ok((found, objects)) = self.inspector.look(py, &devices, None, MOST)
+        if let Ok((found, objects)) = self
+            .inspector
+            .look(py, &devices, None, MOST, Behind::Ignored)
             && !found.is_empty()
         {
             let collection = Collection {

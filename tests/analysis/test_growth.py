@@ -6,14 +6,12 @@ import gc
 import itertools
 import json
 import logging
-import random
 import re
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -276,98 +274,6 @@ def test_a_leak_is_told_with_its_owner(name: str) -> None:
 def test_what_only_looks_like_a_leak_is_not_told(name: str) -> None:
     told, monitor = watch_default(name, 300)
     assert told == [], monitor.headline
-
-
-def test_the_headline_says_what_explains_the_growth() -> None:
-    _, monitor = watch_default("outputs_beside_losses", 200)
-    assert re.fullmatch(
-        r"memory \+1\.\d MiB in 170 steps: \d+ % explained by `Trainer\.outputs`(, \d+ % not)? "
-        r"\(20 samples\)",
-        monitor.headline,
-    )
-    (share,) = re.findall(r": (\d+) %", monitor.headline)
-    assert int(share) >= 90
-    assert monitor.headline in monitor.to_text().replace("Memory", "memory", 1)
-    assert "explained by" in monitor.to_html()
-
-
-class Keeping:
-    """Keeps what it is given, in one of several ways."""
-
-    def __init__(self, kind: str) -> None:
-        self.kind = kind
-        self.kept: Any = {}
-        self.step = 0
-
-    def keep(self, tensor: torch.Tensor) -> None:
-        self.step += 1
-        match self.kind:
-            case "list":
-                self.kept = self.kept or []
-                self.kept.append(tensor)
-            case "dict":
-                self.kept[self.step] = (self.step, tensor)
-            case "objects":
-                if self.step == 1:
-                    self.kept = np.empty(1000, object)
-                self.kept[self.step] = tensor
-            case "errors":
-                self.kept = self.kept or []
-                try:
-                    growing.fail_with(tensor)
-                except ValueError as error:
-                    self.kept.append(error)
-
-
-@pytest.mark.parametrize("number", range(8))
-def test_the_headline_is_true(number: int) -> None:
-    chance = random.Random(number)
-    kinds = chance.sample(["list", "dict", "objects", "errors"], chance.randint(1, 3))
-    keeping = {kind: (Keeping(kind), 1024 * chance.randint(4, 40)) for kind in kinds}
-    hidden = 1024 * chance.choice([0, 0, 8])
-    untold: list[torch.Tensor] = []
-    dtypes = [torch.float32, torch.float64, torch.int64, torch.int32, torch.int16, torch.int8]
-    with cyclescope.watch_growth(devices="any", min_bytes=0, max_share=float("inf")) as monitor:
-        for step in range(240):
-            passing = torch.ones(chance.randint(1, 4096))
-            for keeper, size in keeping.values():
-                keeper.keep(torch.ones(size // 4))
-            if hidden:  # In no group does it grow steadily.
-                dtype = dtypes[step // 20 % 6]
-                untold.append(torch.ones(hidden, dtype=torch.int8).view(dtype))
-            monitor.step()
-            del passing
-    rates = [size for _, size in keeping.values()]
-    total = sum(rates) + hidden
-    (told,) = re.findall(r"memory \+([\d.]+ [KMG]iB) in (\d+) steps", monitor.headline)
-    unit = {"KiB": 1 << 10, "MiB": 1 << 20}[told[0][-3:]]
-    assert float(told[0][:-4]) * unit == pytest.approx(int(told[1]) * total, rel=0.05)
-    said = [int(share) for share in re.findall(r"(\d+) % explained", monitor.headline)]
-    assert said == pytest.approx(
-        sorted((100 * rate / total for rate in rates), reverse=True), abs=4
-    ), monitor.headline
-    not_explained = re.findall(r", (\d+) % not", monitor.headline)
-    assert int(not_explained[0] if not_explained else 0) == pytest.approx(
-        100 * hidden / total, abs=5
-    )
-
-
-def test_what_is_not_explained_is_said() -> None:
-    held: dict[int, torch.Tensor] = {}
-
-    def on_step() -> None:
-        # Tensors that Python sees, but of different devices and dtypes: no group of them grows.
-        number = len(held)
-        dtype = (torch.float32, torch.float64, torch.int64, torch.int32, torch.int16)[number % 5]
-        if monitor.steps % 9 == 0:
-            held[number] = torch.zeros(2**16, dtype=dtype)
-        monitor.step()
-
-    with cyclescope.watch_growth(every=1, devices="any", max_share=float("inf")) as monitor:
-        for _ in range(40):
-            on_step()
-    assert monitor.found == []
-    assert re.match(r"memory \+.* in 37 steps, not explained: no group", monitor.headline)
 
 
 def test_what_is_given_back_is_withdrawn(caplog: pytest.LogCaptureFixture) -> None:

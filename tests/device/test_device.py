@@ -350,7 +350,7 @@ ENTRANCES: list[Callable[[Any], object]] = [
 
 
 @pytest.mark.parametrize("entrance", ENTRANCES, ids=["find", "warn", "observe"])
-@pytest.mark.parametrize("wrong", ["gpu", "cuda:", "cuda:x", "cuda:-1", "cuda:+1", "CUDA", "", " "])
+@pytest.mark.parametrize("wrong", ["disk", "cuda:", "cuda:x", "cuda:-1", "cuda:+1", "", " "])
 def test_names_of_no_device(entrance: Callable[[Any], object], wrong: str) -> None:
     for devices in (wrong, [wrong], ["cuda", wrong]):
         with pytest.raises(ValueError, match="devices") as raised:

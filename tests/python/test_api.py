@@ -211,8 +211,8 @@ def test_what_is_no_report_is_refused_with_a_sentence(text: str, sentence: str) 
 
 
 def test_wrong_arguments_are_named(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r'"gpu" is not a device'):
-        cyclescope.warn_tensor_cycles(devices="gpu")
+    with pytest.raises(ValueError, match=r'"gpus" is not a device'):
+        cyclescope.warn_tensor_cycles(devices="gpus")
     with pytest.raises(ValueError, match="empty"):
         cyclescope.find_tensor_cycles(devices=[])
     with pytest.raises(TypeError, match="devices"):

@@ -111,11 +111,32 @@ def test_no_leak_is_no_failure(command: Command, tmp_path: Path) -> None:
     outputs = ("-o", "leaks.sarif", "-o", "leaks.json")
     (tmp_path / "leaks.json").write_text("of an earlier run", encoding="utf-8")
     done = command("run", "--devices=any", "--fail-on-leak", "--trace", *outputs, "leaky.py")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "clean\n", "")
+    assert (done.returncode, done.stdout) == (0, "clean\n")
+    assert done.stderr == "cyclescope: no leaks\n"
     # What comes next in a CI job finds that nothing was found.
     assert json.loads((tmp_path / "leaks.sarif").read_text())["runs"][0]["results"] == []
     assert CycleReport.from_json((tmp_path / "leaks.json").read_text()).leaks == []
     assert command("diff", "leaks.json", "leaks.json").returncode == 0
+
+
+LARGE = "--min-bytes=100000000"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--devices=cpu", LARGE], "no leaks on cpu but small ones: 1 held "),
+        (["--devices=any", LARGE, "--ignore=refers-to-itself"], "no leaks (ignored: refers-to-its"),
+        (["--devices=any"], ""),
+    ],
+)
+def test_success_is_said_of_what_was_watched(
+    command: Command, tmp_path: Path, arguments: list[str], said: str
+) -> None:
+    program(tmp_path)
+    done = command("run", *arguments, "leaky.py")
+    assert ("cyclescope: no leaks" in done.stderr) is bool(said)
+    assert said in done.stderr
 
 
 def test_ranks_do_not_overwrite_each_others_file(command: Command, tmp_path: Path) -> None:
@@ -177,8 +198,10 @@ def test_code_without_a_file_runs_as_python_runs_it(
     )
     done = command("run", "--devices=any", *given, input=UNNAMED if arguments == ["-"] else "")
     assert (done.returncode, done.stdout) == (plain.returncode, plain.stdout), done.stderr
-    assert done.stderr.splitlines()[-1:] == plain.stderr.splitlines()[-1:]
-    assert "cyclescope" not in done.stderr
+    said = done.stderr.removesuffix("cyclescope: no leaks\n")
+    assert (said == done.stderr) is (last == "fails")
+    assert said.splitlines()[-1:] == plain.stderr.splitlines()[-1:]
+    assert "cyclescope" not in said
 
 
 @pytest.mark.parametrize("arguments", [["-c", LEAKY], ["-"]], ids=["-c", "-"])
@@ -512,7 +535,7 @@ def test_doctor(command: Command, tmp_path: Path) -> None:
         (["run", "-m", "no.such"], "no.such"),
         (["run", "-m", "folder"], "without a __main__"),
         (["run", "broken.py"], "broken.py is not a Python program"),
-        (["run", "--devices=gpu", "fine.py"], "is not a device"),
+        (["run", "--devices=gpus", "fine.py"], "is not a device"),
         (["run", "-o", "leaks.pdf", "fine.py"], "the extension must be .html, .json"),
         (["run", "--report-dir=fine.py", "fine.py"], "report_dir is not writable"),
         (["report", "none.json"], "cannot read none.json: No such file"),

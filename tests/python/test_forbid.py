@@ -164,8 +164,8 @@ def test_what_is_allowed() -> None:
         Node()
     with pytest.raises(ValueError, match="ignore"):
         forbid_tensor_cycles(ignore="torch")
-    with pytest.raises(ValueError, match="gpu"):
-        forbid_tensor_cycles(devices="gpu")
+    with pytest.raises(ValueError, match="gpus"):
+        forbid_tensor_cycles(devices="gpus")
 
 
 def test_decorated_functions_are_checked_at_each_call() -> None:
@@ -316,14 +316,14 @@ def test_a_unittest_case_whose_bases_are_the_wrong_way_round_is_refused() -> Non
 
 def test_a_unittest_case_that_is_set_wrongly_is_an_error_of_the_test() -> None:
     class Wrong(cyclescope.NoTensorCycles, unittest.TestCase):
-        tensor_cycle_devices = "gpu"
+        tensor_cycle_devices = "gpus"
 
         def test_nothing(self) -> None: ...
 
     result = unittest.TestResult()
     Wrong("test_nothing").run(result)
     ((_, text),) = result.errors
-    assert '"gpu" is not a device' in text
+    assert '"gpus" is not a device' in text
 
 
 @pytest.mark.parametrize("reason", ["no driver", "hidden"])

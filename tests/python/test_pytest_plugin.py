@@ -268,7 +268,7 @@ class TestGroup:
         ("'cuda'", "no_tensor_cycles takes devices=... and ignore=[[]...[]], not 'cuda'"),
         ("device='cuda'", "*not device; did you mean devices?"),
         ("allow=['torch']", "*not allow; did you mean ignore?"),
-        ("devices='gpu'", '*"gpu" is not a device*'),
+        ("devices='gpus'", '*"gpus" is not a device*'),
         ("ignore='torch'", "*such as [[]'torch'[]]*"),
     ],
 )
@@ -412,7 +412,7 @@ def test_settings_of_the_project_hold_here_too(pytester: pytest.Pytester) -> Non
     ("arguments", "sentence"),
     [
         (["--tensor-cycles=errors"], "*invalid choice: 'errors'*"),
-        (["--tensor-cycles-devices=gpu"], '*"gpu" is not a device*'),
+        (["--tensor-cycles-devices=gpus"], '*"gpus" is not a device*'),
         (["--tensor-cycles-baseline=none.json"], "*no baseline file *none.json; create one*"),
         (["--tensor-cycles-update-baseline"], "*needs a file*"),
         (["--tensor-cycles-baseline=test_suite.py"], "*test_suite.py is not a baseline*"),
@@ -465,7 +465,7 @@ def test_results_for_ci_services(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = suite(pytester).read_text(encoding="utf-8").splitlines()
-    line = 1 + next(number for number, text in enumerate(source) if "def __init__" in text)
+    line = 1 + next(number for number, text in enumerate(source) if "self.me" in text)
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     result = run(
         pytester,

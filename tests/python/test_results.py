@@ -25,7 +25,7 @@ class Node:
 LINE = next(
     number
     for number, text in enumerate(Path(__file__).read_text(encoding="utf-8").splitlines(), 1)
-    if "def __init__" in text
+    if text.strip() == "self.me = self"
 )
 
 
@@ -42,6 +42,7 @@ def moved(report: CycleReport, location: dict[str, Any] | None) -> CycleReport:
     for leak in model["leaks"]:
         for part in (*leak["cuts"], *leak["cycle"], *leak["graph"]["nodes"]):
             part["location"] = location
+        leak["source"] = None
     return CycleReport.from_json(json.dumps(model))
 
 

@@ -108,7 +108,7 @@ def test_a_file_without_the_table_is_not_even_parsed(project: Path) -> None:
     [
         ("device = 'any'", "unknown setting 'device'; did you mean 'devices'"),
         ("colour = 'red'", "unknown setting 'colour'; the settings are devices, ignore"),
-        ("devices = 'gpu'", 'devices in .*"gpu" is not a device'),
+        ("devices = 'gpus'", 'devices in .*"gpus" is not a device'),
         ("devices = 3", "devices in .*must be a string"),
         ("ignore = 'torch'", r"ignore in .*such as \['torch'\]"),
         ("every = 0", "every in .*positive number of steps, not 0"),
@@ -129,7 +129,7 @@ def test_what_is_wrong_in_the_file_is_named(project: Path, text: str, sentence: 
 @pytest.mark.parametrize(
     ("variable", "text", "sentence"),
     [
-        ("DEVICES", "gpu", "CYCLESCOPE_DEVICES: .*is not a device"),
+        ("DEVICES", "gpus", "CYCLESCOPE_DEVICES: .*is not a device"),
         ("EVERY", "often", "CYCLESCOPE_EVERY: every must be a positive number of steps.*'often'"),
         ("EVERY", "-1", "CYCLESCOPE_EVERY: .*'-1'"),
         ("RECORD_HISTORY", "perhaps", "CYCLESCOPE_RECORD_HISTORY: .*true or false, not 'perhaps'"),

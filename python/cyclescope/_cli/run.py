@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import sys
 import tempfile
@@ -25,6 +26,7 @@ from cyclescope._live.automatic import AutomaticSteps
 from cyclescope._off import OFF, VARIABLE
 from cyclescope._settings import settings
 from cyclescope._warner import Warner
+from cyclescope._watch import blindness
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
@@ -172,6 +174,8 @@ def run(parsed: argparse.Namespace) -> int:
             growth.stop()
         # However the program ended, the watch reports what leaked until then.
         _look(watch)
+    if status == 0:
+        _tell_success(watch)
     _tell_pages(parsed, oom, growth)
     report = watch.report
     if report is not None:
@@ -186,6 +190,27 @@ def run(parsed: argparse.Namespace) -> int:
     if status == 0 and parsed.fail_on_leak and (watch.leaks or grew):
         return 1
     return status
+
+
+def _tell_success(watch: cyclescope.Watch) -> None:
+    """Say that there was no leak, of what was watched."""
+    leaks = watch.leaks
+    if not isinstance(watch, Warner) or any(leak.reported for leak in leaks):
+        return
+    # Without our hook, collections came and went unseen.
+    is_watched = any(type(it).__module__ == "cyclescope" for it in gc.callbacks)
+    if not is_watched or blindness(watch.devices) is not None:
+        return
+    where = "" if "any" in watch.devices else f" on {', '.join(watch.devices)}"
+    ignored = f" (ignored: {', '.join(watch.ignored)})" if watch.ignored else ""
+    print(f"cyclescope: no leaks{where}{_small(leaks)}{ignored}", file=sys.stderr)
+
+
+def _small(leaks: list[cyclescope.LeakTally]) -> str:
+    if not leaks:
+        return ""
+    held = f"{_native.total_bytes(leaks):,} bytes in total"
+    return f" but small ones: {len(leaks)} held {held}; --min-bytes 0 reports them"
 
 
 def _devices(parsed: argparse.Namespace) -> list[str] | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cyclescope import _fields, _log, _native, _ranks
+from cyclescope._devices import Devices
 from cyclescope._files import write_whole
 from cyclescope._live import reading
 from cyclescope._live.allocator import line_of_block
@@ -14,7 +15,7 @@ from cyclescope._live.reading import Torch
 from cyclescope._live.redaction import shown_error
 from cyclescope._native import Growth as Growth
 from cyclescope._off import NOTE, OFF
-from cyclescope._selection import Devices, StrPath
+from cyclescope._selection import StrPath
 from cyclescope._settings import check_every, check_min_bytes, check_number, settings
 
 MAX_SHARE = 0.02
@@ -141,16 +142,14 @@ class LeakMonitor:
     def _step(self) -> list[Growth]:
         self._steps += 1
         torch = reading.imported_torch()
-        if torch is None:
-            return []
         news = _told(self._seen.step(self._steps, self.every, _line_of))
         if self._steps < self._next:
             return news
-        if _native.is_backward_running() or reading.is_capturing(torch):
+        if torch is not None and (_native.is_backward_running() or reading.is_capturing(torch)):
             return news  # the next step will do
         started = time.monotonic()
         try:
-            in_use = _allocated(torch)
+            in_use = 0 if torch is None else _allocated(torch)
             told, cleared = self._seen.sample(self._steps, self.every, in_use, _line_of)
             news += _told(told)
             for growth in cleared:

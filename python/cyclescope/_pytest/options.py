@@ -101,8 +101,9 @@ def read(config: pytest.Config) -> Choices:
     Raises:
         pytest.UsageError: If an option is invalid.
     """
+    from cyclescope._devices import device_names
     from cyclescope._pytest.baseline import Baseline
-    from cyclescope._selection import device_names, ignored_names
+    from cyclescope._selection import ignored_names
     from cyclescope._settings import settings
 
     mode = config.getoption("--tensor-cycles") or config.getini("tensor_cycles") or None

@@ -6,7 +6,8 @@ import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from cyclescope._selection import Devices, StrPath
+from cyclescope._devices import Devices
+from cyclescope._selection import StrPath
 from cyclescope._step import StepCollector, StepReport
 
 if TYPE_CHECKING:

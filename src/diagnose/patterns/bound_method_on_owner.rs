@@ -16,7 +16,7 @@
 
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
-use crate::diagnose::case::{CONTAINERS, Case, bare_name, noun};
+use crate::diagnose::case::{CONTAINERS, Case, bare_name, noun, short};
 use crate::diagnose::patterns::Pattern;
 use crate::diagnose::remedy::Finding;
 
@@ -64,10 +64,26 @@ fn recognise(case: &Case<'_>) -> Option<Finding> {
             format!("def {attribute}(self, *args):\n    return self.{name}(*args)"),
         ));
     }
+    // What calls it is not the program's, so the callback has to stay one.
+    if keeper.object.is_library() && !own {
+        let class = short(&method.next.description.type_name);
+        let weakly = case
+            .weakly(method.edge)
+            .map_or_else(String::new, |(slots, kept)| {
+                format!(", or that holds it through `weakref.ref`{slots}{kept}")
+            });
+        let remedy = format!("use a function that does not need the {class}{weakly}");
+        return Some(match keeper.plainly {
+            true => finding
+                .remedy(keeper.edge, remedy)
+                .remedy(keeper.edge, case.removal(keeper.edge)),
+            false => finding.remedy(case.edge_before(position), remedy),
+        });
+    }
     let weakly = case
         .weakly(method.edge)
         .map_or_else(String::new, |(slots, kept)| {
-            format!("; or store a `weakref.WeakMethod`{slots}{kept}")
+            format!("; or store a `weakref.WeakMethod` of it, which returns the method when called{slots}{kept}")
         });
     let container = case.before(position);
     let in_tuple = container.description.kind == ObjectKind::Tuple;

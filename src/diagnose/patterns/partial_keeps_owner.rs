@@ -79,7 +79,7 @@ fn recognise(case: &Case<'_>) -> Option<Finding> {
     let weakly = case
         .weakly(step.edge)
         .map_or_else(String::new, |(slots, kept)| {
-            format!("; or a `weakref.proxy`{slots}{kept}")
+            format!("; or pass a `weakref.proxy` of the object{slots}{kept}")
         });
     Some(
         Finding::new(format!(

@@ -4,6 +4,7 @@
 //! line, is not shown; a change is offered only if it keeps what the program does and frees the memory.
 
 mod change;
+mod container;
 mod edit;
 mod files;
 mod reference;
@@ -19,6 +20,7 @@ use std::sync::OnceLock;
 use std::time::SystemTime;
 
 use self::change::{Candidate, Change};
+use self::container::put_into;
 use self::edit::{line_edits, unified};
 use self::files::{others_use, read};
 use self::reference::{Reference, shown};
@@ -89,7 +91,9 @@ fn show(leak: &mut Leak, sources: &mut Sources) {
         let Some(node) = reference.find(syntax, file) else {
             continue;
         };
-        leak.source = shown(syntax, node, file);
+        let attribute = reference.edge.strip_prefix('.');
+        let put = attribute.and_then(|name| put_into(leak, cut.target, name, syntax, file));
+        leak.source = shown(syntax, put.unwrap_or(node), file);
         if is_only_cut && leak.source.is_some() {
             let line = syntax::lines(node).0;
             leak.patch = patch(syntax, Path::new(file), line, reference.name()).ok();

@@ -2,7 +2,7 @@
 
 use tree_sitter::Node;
 
-use super::syntax::{Syntax, all, around, is_field, lines, scope, statement};
+use super::syntax::{Syntax, all, around, is_field, is_named, lines, scope, statement};
 use crate::diagnose::case::short;
 use crate::model::report::{Location, Node as Object, SourceLines};
 
@@ -179,13 +179,8 @@ fn is_constant(value: Option<Node<'_>>) -> bool {
     })
 }
 
-fn is_named(syntax: &Syntax, definition: Node<'_>, name: &str) -> bool {
-    let own = definition.child_by_field_name("name");
-    own.is_some_and(|own| syntax.of(own) == name)
-}
-
 /// The function or lambda of an object, which is where its code says that it is.
-fn named_function<'a>(syntax: &'a Syntax, object: &Object, file: &str) -> Option<Node<'a>> {
+pub fn named_function<'a>(syntax: &'a Syntax, object: &Object, file: &str) -> Option<Node<'a>> {
     let at = object.location.as_ref().filter(|at| at.file == file)?;
     let name = short(object.label.strip_prefix("function ")?);
     let found: Vec<Node<'a>> = all(syntax.root())

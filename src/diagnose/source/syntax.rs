@@ -185,6 +185,12 @@ pub fn is_field(parent: Node<'_>, field: &str, node: Node<'_>) -> bool {
     parent.child_by_field_name(field) == Some(node)
 }
 
+/// True for the definition of a function or class with a name.
+pub fn is_named(syntax: &Syntax, definition: Node<'_>, name: &str) -> bool {
+    let own = definition.child_by_field_name("name");
+    own.is_some_and(|own| syntax.of(own) == name)
+}
+
 /// The nearest node around one that is of some kinds.
 pub fn around<'a>(node: Node<'a>, kinds: &[&str]) -> Option<Node<'a>> {
     let mut parent = node.parent();

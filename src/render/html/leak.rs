@@ -24,7 +24,7 @@ pub fn section(rank: usize, index: usize, leak: &Leak) -> Markup {
             (marks(leak))
             dl.gist {
                 (entry("Held", &sentence(&sentences::held(leak))))
-                @if let Some(others) = sentences::also_held(leak) {
+                @if let Some(others) = sentences::also_held(leak, &[]) {
                     (entry("Also", &sentence(&others)))
                 }
                 @if let Some(frozen) = sentences::frozen(leak) {

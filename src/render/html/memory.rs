@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use crate::model::report::{Buffer, Leak};
+use crate::model::report::{Buffer, GRADIENT, Leak};
 use crate::model::words::{buffer_count, counted, element_type, human_bytes, name};
 use crate::render::html::parts::table;
 
@@ -50,8 +50,14 @@ fn row(leak: &Leak, buffer: &Buffer) -> Markup {
                 }
             }
             td {
-                @if let Some(step) = start { (name(&step.label, 80)) }
-                @for edge in buffer.path.iter().take(24) { " " (name(edge, 80)) }
+                @match buffer.kept_by.as_deref() {
+                    None => {
+                        @if let Some(step) = start { (name(&step.label, 80)) }
+                        @for edge in buffer.path.iter().take(24) { " " (name(edge, 80)) }
+                    }
+                    Some(GRADIENT) => "a gradient, freed with the cycle",
+                    Some(_) => "C++ refers to it too; freed with the cycle",
+                }
                 (allocation(buffer))
             }
         }

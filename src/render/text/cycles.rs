@@ -38,7 +38,7 @@ pub fn colored_trace(report: &Report, color: bool) -> String {
             (Ink::Plain, " · "),
             (Ink::Strong, &title(leak)),
         ]);
-        draw(&mut out, leak);
+        draw(&mut out, leak, &report.leaks);
     }
     if !report.notes.is_empty() {
         out.line("");
@@ -76,8 +76,8 @@ pub fn one_line(leak: &Leak) -> String {
     if let Some(cut) = leak.cuts.first() {
         let verb = if cut.proven { "cut" } else { "look at" };
         line += &format!("; {verb} {}", reference(cut));
-        if let Some(location) = &cut.location {
-            line += &format!(" ({})", place(location));
+        if let Some(location) = leak.line_to_change() {
+            line += &format!(" ({})", place(&location));
         }
         let others = leak.cuts.iter().filter(|other| !other.is_like(cut)).count();
         if others > 0 {
@@ -96,7 +96,7 @@ pub fn warning(leak: &Leak) -> String {
     out.line(format!("{}.", size_and_cycle(leak)));
     out.wrapped(Ink::Plain, "  Fix:  ", &fix(leak));
     out.wrapped(Ink::Plain, "  Held: ", &held(leak));
-    if let Some(others) = also_held(leak) {
+    if let Some(others) = also_held(leak, &[]) {
         out.wrapped(Ink::Plain, "  Also: ", &others);
     }
     for line in whose(leak) {
@@ -104,7 +104,8 @@ pub fn warning(leak: &Leak) -> String {
     }
     if let Some(patch) = &leak.patch {
         out.command("  Patch:", &fix_command(patch));
-    } else if let Some(pattern) = explained(leak) {
+    }
+    if let Some(pattern) = explained(leak) {
         out.line(format!("  Why:  {}", explain_command(pattern)));
     }
     out.into_text().trim_end().to_owned()
@@ -191,14 +192,15 @@ fn process(process: &Process) -> String {
 /// Everything about a leak after its title, as plain text.
 pub fn body(leak: &Leak) -> String {
     let mut out = Lines::new(false);
-    draw(&mut out, leak);
+    draw(&mut out, leak, &[]);
     out.into_text()
 }
 
-fn draw(out: &mut Lines, leak: &Leak) {
+/// A leak after its title; `all` are those that have numbers in the same text.
+fn draw(out: &mut Lines, leak: &Leak, all: &[Leak]) {
     out.wrapped(Ink::Strong, "  Fix:  ", &fix(leak));
     out.wrapped(Ink::Strong, "  Held: ", &held(leak));
-    if let Some(others) = also_held(leak) {
+    if let Some(others) = also_held(leak, all) {
         out.wrapped(Ink::Strong, "  Also: ", &others);
     }
     if let Some(frozen) = frozen(leak) {
@@ -241,9 +243,9 @@ fn give_advice(out: &mut Lines, leak: &Leak) {
     }
     if let Some(patch) = leak.patch.as_ref().filter(|_| source) {
         out.wrapped(Ink::Strong, "  Change: ", &name(&patch.summary, 400));
+        // Whole, however long: what is changed may stand at the end of a line.
         for line in changed_lines(patch) {
-            let line = name(&clipped(&line, WIDTH - 13), WIDTH - 13);
-            out.line(format!("    {line}"));
+            out.whole(&format!("    {}", name(&line, 400)));
         }
         out.command("  Patch:", &fix_command(patch));
     }
@@ -272,7 +274,7 @@ fn give_advice(out: &mut Lines, leak: &Leak) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::report::{Buffer, Known, Library};
+    use crate::model::report::{Buffer, Known, Library, Patch, SourceLines};
     use crate::model::shared::Shared;
     use crate::model::words::printable;
     use crate::render::samples;
@@ -448,6 +450,21 @@ mod tests {
         );
         leak.library = None;
         assert!(one_line(&leak).contains("; a known leak of accelerate: Call"));
+    }
+
+    #[test]
+    fn a_change_at_the_end_of_a_long_line_is_seen() {
+        let mut report = samples::callback();
+        let leak = &mut report.leaks[0];
+        leak.source = Some(SourceLines::default());
+        let line = |end: &str| format!("    self.callback = lambda {}: {end}", "x".repeat(100));
+        leak.patch = Some(Patch {
+            diff: format!("@@ -1 +1 @@\n-{}\n+{}\n", line("self"), line("owner()")),
+            ..Patch::default()
+        });
+        let text = trace(&report);
+        assert!(text.contains("x: self\n"), "{text}");
+        assert!(text.contains("x: owner()\n"), "{text}");
     }
 
     #[test]

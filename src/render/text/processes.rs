@@ -45,7 +45,7 @@ pub fn table_of_processes(report: &Report) -> String {
         out.push('\n');
     }
     for leak in &report.leaks {
-        let place = leak.cuts.first().and_then(|cut| cut.location.as_ref());
+        let place = leak.line_to_change();
         let place = place.map(|place| format!(" ({place})")).unwrap_or_default();
         let line = format!("{}  {}{place}", leak.signature, leak.summary);
         out += &format!("\n{}", printable(&line));

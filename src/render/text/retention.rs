@@ -24,6 +24,9 @@ pub fn retention(retention: &Retention) -> String {
         out.inked(&[(Ink::Suspect, &title)]);
         for keeper in keepers {
             out.wrapped(Ink::Plain, "  ", &keeper.words);
+            if !keeper.release.is_empty() {
+                out.wrapped(Ink::Plain, "    ", &format!("or {}", keeper.release));
+            }
         }
     }
     for (index, path) in loops.iter().enumerate() {

@@ -1,11 +1,16 @@
 //! The page of a heap: who owns all memory.
 
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
 use maud::{Markup, html};
 
 use crate::model::heap::{Buffer, By, Category, Heap, Row};
-use crate::model::words::{counted, grouped, human_bytes, name};
+use crate::model::words::{counted, grouped, human_bytes, name, without_indices};
 use crate::render::html::live::owners::{colour, owners};
 use crate::render::html::live::{Page, as_text, facts, more, section, table};
+use crate::render::html::parts::with_code;
 use crate::render::html::plot;
 use crate::render::icicle::{elements, way};
 use crate::render::live_sentences::allocator;
@@ -37,10 +42,7 @@ pub fn heap(heap: &Heap) -> String {
     };
     Page {
         title: title(heap),
-        lead: html! {
-            "Memory in use, by owner and category. No garbage collection frees it: it is freed when \
-             its owner drops the reference."
-        },
+        lead: answer(heap),
         facts,
         body: html! {
             (section("Owners", &drawing))
@@ -51,6 +53,32 @@ pub fn heap(heap: &Heap) -> String {
         notes,
     }
     .html()
+}
+
+/// Where most of the memory is, and what deleting that reference frees.
+fn answer(heap: &Heap) -> Markup {
+    let top = heap.top(By::Owner, 1);
+    let Some(row) = top.rows.first() else {
+        return html! { "No tensor or array is alive." };
+    };
+    let (part, all) = match heap.device_bytes() {
+        0 => (row.host_bytes, heap.host_bytes()),
+        bytes => (row.device_bytes, bytes),
+    };
+    html! {
+        b { (human_bytes(part)) " of " (human_bytes(all)) } " is in " (with_code(&name(&row.name, 200))) ". "
+        @if row.retained_bytes == 0 {
+            "Other references lead to all of it: deleting this one alone frees none."
+        } @else {
+            "Deleting that reference frees " (human_bytes(row.retained_bytes))
+            @match row.collected_bytes {
+                0 => {}
+                all if all == row.retained_bytes => " at the next garbage collection",
+                part => { ", " (human_bytes(part)) " of it at the next garbage collection" }
+            }
+            "."
+        }
+    }
 }
 
 fn title(heap: &Heap) -> String {
@@ -96,7 +124,7 @@ fn largest_owners(heap: &Heap) -> Markup {
                 }
                 td { (bar(row, most)) }
                 td { (grouped(row.count)) }
-                td.name { (name(&row.name, 200)) }
+                td.name { (with_code(&name(&row.name, 200))) }
             }
         }
     };
@@ -147,28 +175,94 @@ fn bar(row: &Row, most: u64) -> Markup {
 }
 
 fn largest_buffers(heap: &Heap) -> Markup {
-    let (listed, rest) = heap.buffers.split_at(heap.buffers.len().min(ROWS));
-    let bytes = rest.iter().map(|buffer| buffer.bytes);
-    let titles = ["Size", "Type", "Device", "Category", "Path"];
+    let groups = alike(heap);
+    let (listed, rest) = groups.split_at(groups.len().min(ROWS));
+    let count = rest.iter().map(|group| group.count).sum();
+    let bytes = rest.iter().map(|group| group.bytes);
+    // A column that says the same in each row says nothing.
+    let devices = heap
+        .buffers
+        .iter()
+        .any(|it| it.device != heap.buffers[0].device);
+    let categories = heap.buffers.iter().any(|it| it.category != Category::Other);
+    let mut titles = vec!["Size", "Type"];
+    titles.extend(devices.then_some("Device"));
+    titles.extend(categories.then_some("Category"));
+    titles.push("Path");
+    let row = |group| row_of(group, devices, categories);
     html! {
-        (table(&titles, listed.iter().map(|it| buffer(heap, it))))
-        (more(rest.len() as u64, &in_total(bytes.fold(0, u64::saturating_add))))
+        (table(&titles, listed.iter().map(row)))
+        (more(count, &in_total(bytes.fold(0, u64::saturating_add))))
     }
 }
 
-fn buffer(heap: &Heap, buffer: &Buffer) -> Markup {
+fn row_of(group: &Alike, devices: bool, categories: bool) -> Markup {
+    let buffer = group.first;
     html! {
         tr {
-            td.number { (human_bytes(buffer.bytes)) }
-            td { (elements(buffer)) }
-            td { (name(&buffer.device, 40)) }
-            td { @if buffer.category != Category::Other { (buffer.category.words()) } }
+            td.number {
+                (human_bytes(group.bytes))
+                @if group.count > 1 {
+                    p.more { (grouped(group.count)) " × " (human_bytes(buffer.bytes)) }
+                }
+            }
+            td.elements { (elements(buffer)) }
+            @if devices { td { (name(&buffer.device, 40)) } }
+            @if categories {
+                td { @if buffer.category != Category::Other { (buffer.category.words()) } }
+            }
             td.name {
-                (name(&way(heap, buffer), 400))
+                (with_code(&name(&group.way, 400)))
                 @for way in buffer.also.iter().take(2) { p.more { "also " (name(way, 400)) } }
             }
         }
     }
+}
+
+/// Buffers of one size and type that differ in the indices of their paths only.
+struct Alike<'h> {
+    first: &'h Buffer,
+    count: u64,
+    /// Their size in total.
+    bytes: u64,
+    /// The path to the only one; to several, without the indices.
+    way: String,
+}
+
+/// All buffers, those alike together, the largest first.
+fn alike(heap: &Heap) -> Vec<Alike<'_>> {
+    let mut groups: Vec<Alike> = Vec::new();
+    let mut places = HashMap::new();
+    for buffer in &heap.buffers {
+        let full = way(heap, buffer);
+        let common = without_indices(&full);
+        let key = (
+            buffer.bytes,
+            elements(buffer),
+            &buffer.device,
+            buffer.category,
+            common,
+        );
+        match places.entry(key) {
+            Entry::Occupied(place) => {
+                let group: &mut Alike = &mut groups[*place.get()];
+                group.count += 1;
+                group.bytes = group.bytes.saturating_add(buffer.bytes);
+                group.way.clone_from(&place.key().4);
+            }
+            Entry::Vacant(place) => {
+                place.insert(groups.len());
+                groups.push(Alike {
+                    first: buffer,
+                    count: 1,
+                    bytes: buffer.bytes,
+                    way: full,
+                });
+            }
+        }
+    }
+    groups.sort_by_key(|group| Reverse(group.bytes));
+    groups
 }
 
 fn classes(heap: &Heap) -> Markup {
@@ -184,4 +278,79 @@ fn classes(heap: &Heap) -> Markup {
     };
     let titles = [places(heap), &["Objects", "Class"]].concat();
     table(&titles, top.rows.iter().map(row))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::heap::Branch;
+
+    /// A list in a module that holds some buffers of one MiB.
+    fn list_of(count: u32) -> Heap {
+        let branch = |parent, edge: &str, label: &str| Branch {
+            parent,
+            edge: edge.to_owned(),
+            label: label.to_owned(),
+            ..Branch::default()
+        };
+        let mut heap = Heap::default();
+        heap.branches.push(branch(None, "", "module `train`"));
+        heap.branches.push(branch(Some(0), ".losses", "list"));
+        for index in 0..count {
+            heap.branches
+                .push(branch(Some(1), &format!("[{index}]"), "ndarray"));
+            heap.buffers.push(Buffer {
+                bytes: 1 << 20,
+                device: "cpu".to_owned(),
+                first_owner: "module `train` → `losses` (list)".to_owned(),
+                branch: 2 + index,
+                alone: true,
+                ..Buffer::default()
+            });
+        }
+        heap
+    }
+
+    #[test]
+    fn buffers_that_differ_in_their_index_are_one_row() {
+        let mut heap = list_of(12);
+        heap.buffers[3].bytes = 5 << 20;
+        let groups = alike(&heap);
+        let rows: Vec<(u64, u64, &str)> = groups
+            .iter()
+            .map(|group| (group.count, group.bytes, &*group.way))
+            .collect();
+        let way = |index: &str| format!("module `train` → .losses (list) → {index} (ndarray)");
+        assert_eq!(
+            rows,
+            [(11, 11 << 20, &*way("[x]")), (1, 5 << 20, &*way("[3]"))]
+        );
+    }
+
+    #[test]
+    fn the_answer_says_what_deleting_the_largest_owner_frees() {
+        let mut heap = list_of(2);
+        let said = |heap: &Heap| answer(heap).into_string();
+        assert!(
+            said(&heap).contains("2.0 MiB of 2.0 MiB"),
+            "{}",
+            said(&heap)
+        );
+        assert!(said(&heap).ends_with("frees 2.0 MiB."), "{}", said(&heap));
+        heap.buffers[0].by_collection = true;
+        assert!(
+            said(&heap).ends_with("frees 2.0 MiB, 1.0 MiB of it at the next garbage collection."),
+            "{}",
+            said(&heap)
+        );
+        heap.buffers[1].by_collection = true;
+        assert!(
+            said(&heap).ends_with("frees 2.0 MiB at the next garbage collection."),
+            "{}",
+            said(&heap)
+        );
+        heap.buffers.iter_mut().for_each(|it| it.alone = false);
+        assert!(said(&heap).contains("frees none"), "{}", said(&heap));
+        assert!(said(&Heap::default()).contains("No tensor or array"));
+    }
 }

@@ -103,7 +103,9 @@ fn legend(icicle: &Icicle) -> Markup {
             @for (&category, bytes) in sizes.filter(|&(_, bytes)| bytes > 0) {
                 (swatch(&colour(category), &html! { (category.words()) " " (human_bytes(bytes)) }))
             }
-            (swatch("several", &"several categories"))
+            @if icicle.blocks.iter().any(|block| block.category().is_none()) {
+                (swatch("several", &"several categories"))
+            }
         }
     }
 }

@@ -51,7 +51,12 @@ fn body(retention: &Retention) -> Markup {
     html! {
         @for (title, keepers) in removals(retention) {
             (section(title.trim_end_matches(':'), &html! {
-                ul { @for keeper in keepers { li { (with_code(&name(&keeper.words, 1000))) } } }
+                ul { @for keeper in keepers { li {
+                    (with_code(&name(&keeper.words, 1000)))
+                    @if !keeper.release.is_empty() {
+                        p.more { "or " (with_code(&name(&keeper.release, 1000))) }
+                    }
+                } } }
             }))
         }
         @for (index, path) in loops.iter().enumerate() {

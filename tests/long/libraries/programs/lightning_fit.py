@@ -6,7 +6,7 @@ import lightning
 import torch
 
 DISTRIBUTION = "lightning"
-MADE_BY = ["lightning"]
+MADE_BY = ["lightning", "torchmetrics"]
 
 
 class Regression(lightning.LightningModule):

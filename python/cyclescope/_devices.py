@@ -1,0 +1,101 @@
+"""Validation of ``devices``, an argument that many functions share."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any, Protocol, TypeAlias, cast
+
+from cyclescope import _native
+from cyclescope._suggest import nearest
+
+
+class TorchDevice(Protocol):
+    """A ``torch.device``."""
+
+    @property
+    def type(self) -> str: ...
+    @property
+    def index(self) -> Any: ...
+
+
+class JaxDevice(Protocol):
+    """A ``jax.Device``."""
+
+    @property
+    def platform(self) -> str: ...
+    @property
+    def local_hardware_id(self) -> Any: ...
+
+
+Device: TypeAlias = str | TorchDevice | JaxDevice
+Devices: TypeAlias = Device | Sequence[Device]
+"""``"cuda"`` (all NVIDIA GPUs), ``"gpu"`` (any accelerator), ``"any"`` (host memory too),
+``"cuda:0"``, ``"cpu"``, a ``torch.device``, a ``jax.Device``, or a list of these."""
+
+
+def device_names(devices: object) -> list[str]:
+    """Validate ``devices`` and return the names of the devices.
+
+    Raises:
+        TypeError: If ``devices`` is neither a device nor a list of devices.
+        ValueError: If one of them is not a device.
+    """
+    one = _name(devices)
+    if one is not None:
+        names = [one]
+    elif isinstance(devices, Sequence):
+        names = [_name_in_list(device) for device in devices]
+    else:
+        raise TypeError(
+            "devices must be a string, a torch.device, a jax.Device, or a list of these, "
+            f"not {devices!r}"
+        )
+    try:
+        _native.check_devices(names)
+    except ValueError:
+        for name in names:
+            _say_if_misspelt(name)
+        raise
+    return names
+
+
+def _name_in_list(device: object) -> str:
+    name = _name(device)
+    if name is None:
+        raise TypeError(f"devices must be a list of devices such as 'cuda:0', not {device!r}")
+    return name
+
+
+def _name(device: Any) -> str | None:
+    """The name of a device; None for what is none."""
+    if issubclass(type(device), str):
+        return cast("str", device)
+    if type(device) is getattr(sys.modules.get("torch"), "device", None):
+        return str(device)
+    if type(device) is getattr(sys.modules.get("jaxlib._jax"), "Device", None):
+        return _name_of_jax(device)
+    return None
+
+
+def _name_of_jax(device: Any) -> str:
+    """The name that arrays on a device of JAX have in reports (`src/device/jax.rs`)."""
+    kind = device.platform.lower()
+    if kind == "cpu":
+        return "cpu"
+    if kind == "gpu":
+        brand = str(device).lower()
+        kind = next((name for name in ("cuda", "rocm") if brand.startswith(name)), kind)
+    return f"{kind}:{device.local_hardware_id}"
+
+
+def _say_if_misspelt(name: str) -> None:
+    """Raise ValueError for the name of a device that is like another's."""
+    kind, colon, number = name.partition(":")
+    known = ["any", *_native.device_kinds()]
+    near = nearest(kind, known)
+    if kind in known or near is None:
+        return
+    # What follows the kind may be wrong as well.
+    meant = near + colon + number if number.isdecimal() and near != "any" else near
+    raise ValueError(f'devices: "{name}" is not a device; did you mean {meant!r}?') from None

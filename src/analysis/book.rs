@@ -1,0 +1,484 @@
+//! What the samples of a monitor have shown so far, and what was told.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::grown::{Diagnosis, GroupKind, Members, Name};
+use super::sample::{KeptOnModule, Sample};
+use crate::diagnose::cohorts::{Cohorts, Group, WARM_UP, WINDOW, has_grown};
+use crate::diagnose::lengths::{Lengths, Line, family};
+use crate::model::growth::{Growth, Sample as Size};
+
+/// What is kept from one step to the next is told when so many samples in a row have seen it.
+const PERSISTENT: u32 = 3;
+
+/// How many tensors of one owner are followed on, to see whether it keeps them.
+const FOLLOWED: usize = 256;
+
+/// Who has given back this part of them has cleared the suspicion.
+const GIVEN_BACK: f64 = 0.5;
+
+/// What was withdrawn is told again if it keeps so many times what it kept then.
+const BEYOND: f64 = 1.5;
+
+/// A group is diagnosed again when there are more samples by this part, or twice as many if its growth was
+/// told.
+const AGAIN: usize = 4;
+
+/// Tensors are followed for their length if so many times their bytes are enough to be told.
+const SMALL_PART: f64 = 16.0;
+
+/// What tensors are counted together by: what they are, device and dtype.
+pub(super) type Key = (GroupKind, String, String);
+
+/// When a sample is taken.
+#[derive(Clone, Copy)]
+pub struct Moment {
+    pub step: u64,
+    /// Number of steps between samples.
+    pub every: u64,
+    /// Bytes in use by the allocator's count.
+    pub allocated: u64,
+}
+
+/// What the samples have shown so far.
+#[derive(Default)]
+pub(super) struct Book {
+    pub groups: Cohorts<Key, Name>,
+    /// The lengths of tensors, by family, and of containers, by address.
+    lengths: Lengths<u64, Name>,
+    containers: Lengths<usize, usize>,
+    told_longer: FxHashSet<u64>,
+    /// The number of the sample at which a container that becomes longer was last looked into.
+    looked_into: FxHashMap<usize, usize>,
+    /// The number of the sample at which a group that grows was last looked at.
+    looked_at: FxHashMap<Key, usize>,
+    /// At each sample, how many autograd functions were older than the one before.
+    older: Vec<u64>,
+    /// At the last sample; `None` if that was not counted.
+    older_now: Option<u64>,
+    /// In how many samples in a row attributes of modules have kept a tensor with a graph.
+    kept: FxHashMap<(String, String), u32>,
+    /// The shapes of the tensors with graphs at the last sample, by the number of their function.
+    roots: FxHashMap<u64, Vec<u64>>,
+    /// The number of the first autograd function that was made after the last sample.
+    pub mark: u64,
+    /// At each sample, the bytes in use by the allocator's count.
+    pub allocated: Vec<u64>,
+    pub told: Vec<Told>,
+}
+
+pub(super) struct Told {
+    pub growth: Growth,
+    pub keeps_graphs: bool,
+    pub followed: Followed,
+    /// It has given back most of what was told.
+    is_cleared: bool,
+    /// The most bytes of its group until then.
+    most: u64,
+}
+
+impl Told {
+    /// True if a finding is what was told.
+    fn is_of(&self, found: &Diagnosis) -> bool {
+        self.growth.pattern == found.pattern.name && self.growth.owner == found.owner
+    }
+
+    fn group(&self) -> Option<&Key> {
+        match &self.followed {
+            Followed::Group { key, .. } if !self.is_cleared => Some(key),
+            _ => None,
+        }
+    }
+}
+
+/// By what it is seen whether what was told goes on.
+pub(super) enum Followed {
+    Group {
+        key: Key,
+        /// The length of the intervals in which it grew.
+        length: usize,
+        /// Some of the members that the owner kept when it was told.
+        members: FxHashSet<Name>,
+        /// How many of the group's members that the warm-up did not see are the owner's.
+        share: f64,
+        /// Bytes that one of them keeps, and how many of these no tensor of Python's shows.
+        bytes: f64,
+        hidden: f64,
+    },
+    /// The family of a tensor that becomes longer.
+    Longer(u64),
+    /// The address of a container, and the bytes of an array in it.
+    Arrays(usize, f64),
+    /// A tensor whose graph reaches further and further back.
+    State {
+        /// Bytes that a step adds, and how many of these no tensor of Python's shows.
+        bytes: f64,
+        hidden: f64,
+        /// The most autograd functions of earlier steps that there were.
+        older: u64,
+    },
+    /// Its amount does not grow, or is not known.
+    Not,
+}
+
+/// True if a line is gone, or another has taken its place since a step.
+fn has_begun_since<N>(line: Option<&Line<N>>, step: u64) -> bool {
+    line.is_none_or(|line| line.first_step >= step)
+}
+
+/// Something to tell, and where it is from.
+pub(super) struct Finding {
+    pub diagnosis: Diagnosis,
+    pub from: Origin,
+}
+
+pub(super) enum Origin {
+    Group(Due),
+    Longer(u64),
+    Arrays(usize),
+    State,
+    Other,
+}
+
+pub(super) fn other(diagnosis: Diagnosis) -> Finding {
+    Finding {
+        diagnosis,
+        from: Origin::Other,
+    }
+}
+
+/// A group that is to be diagnosed, with the length of the intervals in which it grows.
+#[derive(Clone)]
+pub(super) struct Due {
+    pub key: Key,
+    pub length: usize,
+}
+
+impl Book {
+    /// Values with the step of their sample in front.
+    pub fn at_steps(&self, values: impl Iterator<Item = (u64, u64)>) -> Vec<Size> {
+        let samples = self.groups.steps.iter().zip(values);
+        samples
+            .map(|(&step, (count, bytes))| (step, count, bytes))
+            .collect()
+    }
+
+    /// Number and bytes of all tensors, at each sample.
+    pub fn all(&self) -> impl Iterator<Item = (u64, u64)> {
+        let tensors = || {
+            let groups = self.groups.groups.iter();
+            groups.filter(|((kind, ..), _)| *kind != GroupKind::Function)
+        };
+        (0..self.groups.steps.len()).map(move |at| {
+            tensors().fold((0, 0), |sum, (_, group)| {
+                let (count, bytes) = group.totals[at];
+                (sum.0 + count, sum.1 + bytes)
+            })
+        })
+    }
+
+    pub fn left(&self) -> impl Iterator<Item = &Told> {
+        self.told.iter().filter(|told| !told.is_cleared)
+    }
+
+    pub fn cleared(&self) -> impl Iterator<Item = &Told> {
+        self.told.iter().filter(|told| told.is_cleared)
+    }
+
+    /// The bytes that an owner keeps of what came since the warm-up, and how many of these no tensor of
+    /// Python's shows.
+    pub fn explained(&self, told: &Told) -> (u64, u64) {
+        match &told.followed {
+            Followed::Group {
+                share,
+                bytes,
+                hidden,
+                ..
+            } => {
+                let group = self.group_of(&told.followed);
+                let owned = group.map_or(0.0, |group| share * group.came() as f64);
+                ((owned * bytes) as u64, (owned * hidden) as u64)
+            }
+            Followed::Longer(family) => (self.lengths.get(family).map_or(0, Line::grown), 0),
+            Followed::Arrays(address, bytes) => {
+                let line = self.containers.get(address);
+                let added = line.map_or(0, |line| line.length - line.first_length);
+                let bytes = (added as f64 * bytes) as u64;
+                (bytes, bytes)
+            }
+            Followed::State { bytes, hidden, .. } => {
+                let first = self.groups.steps.get(WARM_UP).copied().unwrap_or_default();
+                let last = self.groups.steps.last().copied().unwrap_or_default();
+                let steps = last.saturating_sub(first) as f64;
+                ((steps * bytes) as u64, (steps * hidden) as u64)
+            }
+            Followed::Not => (0, 0),
+        }
+    }
+
+    pub fn group_of(&self, followed: &Followed) -> Option<&Group<Name>> {
+        match followed {
+            Followed::Group { key, .. } => self.groups.groups.get(key),
+            _ => None,
+        }
+    }
+
+    /// The tensors that have become longer, each with its family and by how many bytes.
+    pub fn due_longer(&mut self, min_bytes: f64) -> Vec<(u64, Name, u64)> {
+        let told = &mut self.told_longer;
+        let found = self.lengths.growing(min_bytes).into_iter();
+        let found = found.filter(|(family, _)| told.insert(**family));
+        found
+            .map(|(&family, line)| (family, line.name, line.grown()))
+            .collect()
+    }
+
+    /// The containers that have become longer, but not those that were looked at a short while ago.
+    pub fn due_containers(&mut self) -> FxHashSet<usize> {
+        let number = self.groups.steps.len();
+        let looked = &mut self.looked_into;
+        let found = self.containers.growing(0.0).into_iter();
+        let due = found.filter(|(address, _)| {
+            let last = looked.get(*address).copied();
+            let is_due = last.is_none_or(|last| number - last >= WINDOW.max(last / AGAIN));
+            if is_due {
+                looked.insert(**address, number);
+            }
+            is_due
+        });
+        due.map(|(&address, _)| address).collect()
+    }
+
+    /// Follows what becomes longer: the tensors that are large enough by now to grow by as much, and containers.
+    fn follow_lengths(&mut self, sample: &Sample<'_>, now: Moment, min_bytes: f64) {
+        let large = sample
+            .pieces
+            .iter()
+            .filter(|it| it.bytes as f64 * SMALL_PART >= min_bytes);
+        let tensors = large.flat_map(|it| {
+            (0..it.shape.len()).map(|dimension| {
+                let family = family(&it.device, &it.dtype, &it.shape, dimension);
+                (family, it.name, it.shape[dimension], it.bytes)
+            })
+        });
+        self.lengths.add(now.step, tensors);
+        let containers = sample.containers.iter().map(|(container, length)| {
+            let address = container.as_ptr() as usize;
+            (address, address, *length, *length)
+        });
+        self.containers.add(now.step, containers);
+    }
+
+    /// Takes note of a sample. The groups that grow, each with some of its youngest members, but not those
+    /// that were looked at a short while ago.
+    pub fn add(&mut self, sample: &Sample<'_>, now: Moment, min_bytes: f64) -> Vec<(Due, Members)> {
+        self.allocated.push(now.allocated);
+        self.older_now = sample.older;
+        let pieces = sample.pieces.iter().map(|it| {
+            let key = (it.kind, it.device.clone(), it.dtype.clone());
+            (key, it.name, it.bytes)
+        });
+        let functions = sample.functions.iter().map(|&address| {
+            let key = (GroupKind::Function, String::new(), String::new());
+            (key, (address, 0), 0)
+        });
+        self.groups.add(now.step, pieces.chain(functions));
+        self.follow_lengths(sample, now, min_bytes);
+        let number = self.groups.steps.len();
+        let mut due = Vec::new();
+        let told: FxHashSet<&Key> = self.told.iter().filter_map(Told::group).collect();
+        for (key, group, growing) in self.groups.growing() {
+            // What is told already is mostly what grows.
+            let again = if told.contains(key) { 1 } else { AGAIN };
+            let last = self.looked_at.get(key);
+            if last.is_some_and(|last| number - last < WINDOW.max(last / again)) {
+                continue;
+            }
+            let is_any_size = matches!(key.0, GroupKind::Graph | GroupKind::Function);
+            if is_any_size || growing.bytes as f64 >= min_bytes {
+                self.looked_at.insert(key.clone(), number);
+                let length = growing.length;
+                let key = key.clone();
+                due.push((Due { key, length }, self.groups.survivors(group, length)));
+            }
+        }
+        due
+    }
+
+    /// What was told, but has given back most of that since.
+    pub fn clear(&mut self) -> Vec<Growth> {
+        let mut cleared = Vec::new();
+        for told in self.told.iter_mut().filter(|told| !told.is_cleared) {
+            let has_fallen = match &mut told.followed {
+                // Who releases the oldest and keeps more than that all the same still grows.
+                Followed::Group {
+                    key,
+                    length,
+                    members,
+                    ..
+                } => {
+                    let group = self.groups.groups.get(key);
+                    let left = group.map_or(0, |group| group.alive_of(members)) as f64;
+                    left <= (1.0 - GIVEN_BACK) * members.len() as f64
+                        && !group.is_some_and(|group| self.groups.grows_still(group, *length))
+                }
+                // A line begins anew when it becomes shorter.
+                Followed::Longer(family) => {
+                    has_begun_since(self.lengths.get(family), told.growth.step)
+                }
+                Followed::Arrays(address, _) => {
+                    has_begun_since(self.containers.get(address), told.growth.step)
+                }
+                Followed::State { older, .. } => {
+                    let now = self.older_now;
+                    *older = now.unwrap_or_default().max(*older);
+                    now.is_some_and(|now| (now as f64) < (1.0 - GIVEN_BACK) * *older as f64)
+                }
+                Followed::Not => false,
+            };
+            if has_fallen {
+                told.is_cleared = true;
+                match &told.followed {
+                    Followed::Group { key, .. } => {
+                        self.looked_at.remove(key);
+                        let group = self.groups.groups.get(key);
+                        told.most = group.map_or(0, Group::most_bytes);
+                    }
+                    Followed::Longer(family) => {
+                        self.told_longer.remove(family);
+                    }
+                    _ => {}
+                }
+                cleared.push(told.growth.clone());
+            }
+        }
+        cleared
+    }
+
+    /// The tensors with graphs if these reach further back at each sample, each with whether it may be a
+    /// state that is carried from step to step. Those that may be come last, the youngest at the end.
+    pub fn states_that_grow(&mut self, sample: &Sample<'_>) -> Option<Vec<(Name, bool)>> {
+        let older = sample.older?;
+        let crossed: FxHashSet<u64> = sample.crossed.iter().copied().collect();
+        let states: FxHashSet<Vec<u64>> = std::mem::take(&mut self.roots)
+            .into_iter()
+            .filter(|(number, _)| crossed.contains(number))
+            .map(|(_, shape)| shape)
+            .collect();
+        let roots = sample.roots.iter();
+        self.roots = roots.map(|(_, at, shape)| (*at, shape.clone())).collect();
+        self.older.push(older);
+        if !has_grown(&self.older) {
+            return None;
+        }
+        self.older.clear();
+        let roots = sample.roots.iter();
+        let mut roots: Vec<(bool, u64, Name)> = roots
+            .map(|(it, at, shape)| (states.contains(shape), *at, *it))
+            .collect();
+        roots.sort_unstable();
+        let roots = roots.into_iter();
+        Some(roots.map(|(may_be, _, name)| (name, may_be)).collect())
+    }
+
+    /// What modules have kept for as many samples as are needed to tell it.
+    pub fn persistent(&mut self, found: Vec<KeptOnModule>) -> Vec<KeptOnModule> {
+        let before = std::mem::take(&mut self.kept);
+        let mut seen: FxHashMap<(String, String), KeptOnModule> = FxHashMap::default();
+        for kept in found {
+            seen.insert((kept.class.clone(), kept.attribute.clone()), kept);
+        }
+        let mut news = Vec::new();
+        for (key, kept) in seen {
+            let samples = before.get(&key).map_or(1, |samples| samples + 1);
+            if samples == PERSISTENT {
+                news.push(kept);
+            }
+            self.kept.insert(key, samples);
+        }
+        news.sort_by(|a, b| (&a.class, &a.attribute).cmp(&(&b.class, &b.attribute)));
+        news
+    }
+
+    /// True if this was told. What was withdrawn is told again once there is more than there ever was till then: what
+    /// only comes as far as before may be given back as before.
+    pub fn has_told(&self, found: &Finding) -> bool {
+        let mut told = self.told.iter();
+        told.any(|told| {
+            let may_be_told_again = match &found.from {
+                Origin::Group(due) => {
+                    let now = self.groups.groups.get(&due.key).map_or(0, Group::bytes);
+                    now as f64 > BEYOND * told.most as f64
+                }
+                Origin::Longer(_) | Origin::Arrays(_) | Origin::State => true,
+                Origin::Other => false,
+            };
+            told.is_of(&found.diagnosis) && !(told.is_cleared && may_be_told_again)
+        })
+    }
+
+    pub fn tell(&mut self, now: Moment, found: Finding, line: Option<String>) -> Growth {
+        let Finding { diagnosis, from } = found;
+        self.told.retain(|told| !told.is_of(&diagnosis));
+        let pattern = diagnosis.pattern;
+        let tensors = diagnosis.tensors as u64;
+        let since = |line: Option<&Line<_>>| now.step - line.map_or(0, |line| line.first_step);
+        let (steps, rate) = match &from {
+            Origin::Group(due) => {
+                let steps = self.groups.steps_since(diagnosis.ages, due.length);
+                (steps, diagnosis.bytes)
+            }
+            Origin::Longer(family) => (since(self.lengths.get(family)), diagnosis.bytes),
+            Origin::Arrays(address) => {
+                let line = self.containers.get(address);
+                let steps = line.map_or(1, |line| now.step - line.first_step);
+                let added = line.map_or(0, |line| line.length - line.first_length);
+                (steps, added * diagnosis.bytes / tensors.max(1))
+            }
+            Origin::State | Origin::Other => (now.every, diagnosis.bytes_per_sample),
+        };
+        let growth = Growth {
+            pattern: pattern.name.to_owned(),
+            summary: pattern.summary(&diagnosis.owner, &diagnosis.hook, &diagnosis.evidence),
+            owner: diagnosis.owner,
+            advice: pattern.advice.to_owned(),
+            step: now.step,
+            tensors,
+            bytes: diagnosis.bytes,
+            bytes_per_step: rate as f64 / steps.max(1) as f64,
+            example: diagnosis.example,
+            allocated_at: line.or(diagnosis.site),
+            samples: self.groups.steps.len() as u64,
+        };
+        let each = 1.0 / tensors.max(1) as f64;
+        self.told.push(Told {
+            most: 0,
+            growth: growth.clone(),
+            keeps_graphs: pattern.keeps_graphs,
+            followed: match from {
+                Origin::Group(due) => {
+                    let group = self.groups.groups.get(&due.key);
+                    let came = group.map_or(1, |group| group.came().max(1));
+                    Followed::Group {
+                        key: due.key,
+                        length: due.length,
+                        members: diagnosis.members.into_iter().take(FOLLOWED).collect(),
+                        share: tensors as f64 / came as f64,
+                        bytes: diagnosis.bytes as f64 * each,
+                        hidden: diagnosis.hidden as f64 * each,
+                    }
+                }
+                Origin::Longer(family) => Followed::Longer(family),
+                Origin::Arrays(address) => Followed::Arrays(address, diagnosis.bytes as f64 * each),
+                Origin::State => Followed::State {
+                    bytes: diagnosis.kept as f64 / now.step.max(1) as f64,
+                    hidden: diagnosis.hidden as f64 / now.step.max(1) as f64,
+                    older: 0,
+                },
+                Origin::Other => Followed::Not,
+            },
+            is_cleared: false,
+        });
+        growth
+    }
+}

@@ -1,0 +1,555 @@
+//! What grows, and who keeps it: one look at the live heap.
+
+use std::cell::OnceCell;
+use std::cmp::Reverse;
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::Inspector;
+use super::graphs::Graphs;
+use super::holding::Reaching;
+use super::live::{Live, Root};
+use super::purpose::Classes;
+use crate::capture::{AllocationTraces, who_passes_argument};
+use crate::cpython::attributes::{attribute, attributes};
+use crate::cpython::{Builtins, ObjectKind, dict_items, find_item, int_value};
+use crate::device::{DeviceBuffer, DeviceSelection, Frameworks};
+use crate::diagnose::growth::{self, GrowthPattern};
+use crate::diagnose::in_function;
+use crate::graph::{ShortestPaths, hide_unless_code};
+use crate::model::human_bytes;
+use crate::model::redact::shorten;
+
+/// How many autograd functions are walked behind one tensor.
+const MAX_FUNCTIONS: usize = 20_000;
+/// How many tensors may carry a state from step to step: the last ones that were made.
+const MAX_CARRIERS: usize = 64;
+
+const HOOKS: [&str; 4] = [
+    "_forward_hooks",
+    "_forward_pre_hooks",
+    "_backward_hooks",
+    "_backward_pre_hooks",
+];
+
+/// A tensor or an autograd function at a sample: its address, and its memory's, which tells whether
+/// another has taken its place; 0 for a function.
+pub type Name = (usize, u64);
+
+/// Members of a group, each with the number of the interval in which it came, the youngest first.
+pub type Members = Vec<(Name, usize)>;
+
+/// What autograd does with the tensors of a group, or that they are none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum GroupKind {
+    /// Tensors with a graph behind each.
+    Graph,
+    /// Leaves that ask for a gradient.
+    Parameter,
+    Plain,
+    /// Autograd functions.
+    Function,
+}
+
+/// What a group is, and who keeps it.
+#[derive(Default)]
+pub struct Diagnosis {
+    pub pattern: GrowthPattern,
+    /// Where the program keeps it, in the words that all reports have.
+    pub owner: String,
+    pub evidence: String,
+    /// The class of the module whose hook fills the owner.
+    pub hook: String,
+    /// One of the group: `float32[64, 128] on cuda:0`.
+    pub example: String,
+    pub device: String,
+    pub pointer: u64,
+    pub bytes: u64,
+    /// What the graph of one interval keeps.
+    pub bytes_per_sample: u64,
+    /// How many there are.
+    pub tensors: usize,
+    /// Those that are followed on, and of how many intervals they are.
+    pub members: FxHashSet<Name>,
+    pub ages: usize,
+    /// Bytes that nothing else keeps, for a state, and bytes that Python's tensors do not show, since autograd alone
+    /// keeps them.
+    pub kept: u64,
+    pub hidden: u64,
+    /// `file:line` that made the example, if `tracemalloc` was tracing.
+    pub site: Option<String>,
+}
+
+/// A tensor in a few words: `float32[64, 128] on cuda:0`.
+pub(super) fn example_of(buffer: &DeviceBuffer) -> String {
+    let dtype = buffer.dtype.as_deref().unwrap_or_default();
+    let shape = buffer.shape.as_deref().unwrap_or_default();
+    format!("{dtype}{shape:?} on {}", buffer.device)
+}
+
+/// One look at the live heap, for what grows.
+pub(super) struct Look<'a, 'py> {
+    inspector: &'a Inspector,
+    frameworks: &'a Frameworks,
+    live: &'a Live<'py>,
+    graphs: Graphs<'a, 'py>,
+    ways: ShortestPaths,
+    traces: AllocationTraces<'py>,
+    modules: OnceCell<Vec<Module<'py>>>,
+}
+
+/// A tensor with a graph that reaches back to earlier steps.
+struct Carrier {
+    node: u32,
+    may_be_state: bool,
+    /// How many functions of its graph are older than the last sample.
+    older: usize,
+    behind: Vec<u32>,
+}
+
+/// A module of PyTorch's and what it has.
+struct Module<'py> {
+    object: Bound<'py, PyAny>,
+    parameters: Vec<Bound<'py, PyAny>>,
+}
+
+impl<'a, 'py> Look<'a, 'py> {
+    pub fn new(inspector: &'a Inspector, frameworks: &'a Frameworks, live: &'a Live<'py>) -> Self {
+        Self {
+            inspector,
+            frameworks,
+            live,
+            graphs: Graphs::new(inspector, frameworks, live),
+            ways: live.shortest_paths(),
+            traces: AllocationTraces::new(live.py()),
+            modules: OnceCell::new(),
+        }
+    }
+
+    /// The node of what was at an address at the sample; `None` if it has gone.
+    fn node(&self, (address, pointer): Name) -> Option<u32> {
+        let node = self.live.objects.number_at(address)?;
+        let same = match self.buffer(node) {
+            Some(buffer) => buffer.pointer == pointer,
+            None => pointer == 0,
+        };
+        same.then_some(node)
+    }
+
+    fn buffer(&self, node: u32) -> Option<DeviceBuffer> {
+        let object = self.live.object(node)?;
+        let verdict = self.frameworks.verdict_of(&object);
+        let buffer = self
+            .frameworks
+            .buffer(verdict, &object, &DeviceSelection::Any)?;
+        Some(buffer)
+    }
+
+    fn owner(&self, node: u32) -> String {
+        let owners = self
+            .live
+            .owners(self.inspector, self.frameworks, &self.ways, &[node]);
+        owners.into_iter().next().unwrap_or_default()
+    }
+
+    /// A diagnosis with what there is to say of one tensor or function.
+    fn about(&self, pattern: GrowthPattern, owner: String, node: u32) -> Diagnosis {
+        let buffer = self.buffer(node);
+        let object = self.live.object(node);
+        let example = match (&buffer, &object) {
+            (Some(buffer), _) => example_of(buffer),
+            (None, Some(object)) => self.inspector.type_name(object),
+            (None, None) => String::new(),
+        };
+        let site = object.and_then(|object| self.traces.place_of(&object));
+        let site = site.map(|mut place| {
+            if self.inspector.redacts() {
+                shorten(&mut place.file);
+            }
+            format!("{}:{}", place.file, place.line)
+        });
+        let (device, pointer, bytes) = buffer.map_or_else(Default::default, |buffer| {
+            (buffer.device, buffer.pointer, buffer.bytes)
+        });
+        Diagnosis {
+            pattern,
+            owner,
+            example,
+            device,
+            pointer,
+            bytes,
+            tensors: 1,
+            site,
+            ..Diagnosis::default()
+        }
+    }
+
+    pub fn diagnose(&self, kind: GroupKind, members: &[(Name, usize)]) -> Vec<Diagnosis> {
+        let found = members
+            .iter()
+            .filter_map(|&(name, age)| Some((self.node(name)?, age, name)));
+        let found: Vec<(u32, usize, Name)> = found.collect();
+        let aged: Vec<(u32, usize)> = found.iter().map(|&(node, age, _)| (node, age)).collect();
+        let accumulators = self.live.accumulators(self.inspector, &self.ways, &aged);
+        let mut all: Vec<Diagnosis> = accumulators
+            .iter()
+            .filter(|accumulator| !self.is_bounded(accumulator.node))
+            .map(|accumulator| {
+                let nodes: Vec<u32> = accumulator.members.iter().map(|&at| aged[at].0).collect();
+                let (hidden, kept) = self.memory_of(&nodes);
+                let ages = accumulator.members.iter().map(|&at| aged[at].1).max();
+                Diagnosis {
+                    tensors: nodes.len(),
+                    members: accumulator.members.iter().map(|&at| found[at].2).collect(),
+                    ages: ages.unwrap_or_default(),
+                    bytes: kept,
+                    hidden,
+                    ..self.diagnose_accumulator(kind, accumulator.node, &nodes)
+                }
+            })
+            .collect();
+        all.sort_by_key(|found| Reverse(found.bytes));
+        all
+    }
+
+    /// True for a deque with `maxlen`: it fills, and does not grow.
+    fn is_bounded(&self, node: u32) -> bool {
+        let deque = self.live.object(node);
+        let deque = deque.filter(|it| self.inspector.kind(it) == ObjectKind::Deque);
+        let limit = deque.and_then(|deque| self.inspector.builtins.deque_limit.get(&deque));
+        limit.is_some_and(|limit| !limit.is_none())
+    }
+
+    /// What is said of a tensor that has become longer, if a variable of the program's holds it.
+    pub fn diagnose_longer(&self, tensor: Name) -> Option<Diagnosis> {
+        let node = self.node(tensor)?;
+        let root = self.live.root(*self.ways.path_to(node).first()?);
+        let is_named = matches!(root, Root::Module(_) | Root::Frame(_));
+        let pattern = match self.is_tensor(node) {
+            true => growth::TENSOR_GROWS,
+            false => growth::ARRAY_GROWS,
+        };
+        is_named.then(|| self.about(pattern, self.owner(node), node))
+    }
+
+    /// What is said of a container of arrays, the last of which is given.
+    pub fn diagnose_arrays(&self, container: usize, last: &DeviceBuffer) -> Option<Diagnosis> {
+        let node = self.live.objects.number_at(container)?;
+        (self.ways.reaches(node) && !self.is_bounded(node)).then(|| Diagnosis {
+            pattern: growth::ARRAYS_ACCUMULATE,
+            owner: self.owner(node),
+            example: example_of(last),
+            device: last.device.clone(),
+            pointer: last.pointer,
+            ..Diagnosis::default()
+        })
+    }
+
+    /// The bytes that only some tensors keep, their own among them: those that no tensor of Python's shows, and all.
+    fn memory_of(&self, tensors: &[u32]) -> (u64, u64) {
+        let own: FxHashSet<usize> = tensors
+            .iter()
+            .filter_map(|&it| self.live.memory_of(it))
+            .collect();
+        let mut kept: FxHashSet<usize> = own.clone();
+        kept.extend(
+            self.live
+                .memory_only_of(&self.ways, tensors.iter().copied()),
+        );
+        (self.hidden_bytes(&kept), self.bytes_of(&kept))
+    }
+
+    /// The bytes of those of some buffers that only C++ holds.
+    fn hidden_bytes(&self, buffers: &FxHashSet<usize>) -> u64 {
+        let is_hidden = |index: &&usize| !self.live.buffers[**index].is_shown;
+        self.bytes_of(&buffers.iter().filter(is_hidden).copied().collect())
+    }
+
+    /// As what an object keeps tensors, the youngest of which are the first.
+    fn diagnose_accumulator(
+        &self,
+        kind: GroupKind,
+        accumulator: u32,
+        members: &[u32],
+    ) -> Diagnosis {
+        let owner = self.owner(accumulator);
+        let about = |pattern| self.about(pattern, owner, members[0]);
+        if kind == GroupKind::Function {
+            return about(growth::GRAD_FN_KEPT);
+        }
+        if let Some(hook) = self.module_whose_hook_fills(accumulator) {
+            let found = about(growth::ACTIVATIONS_KEPT_BY_HOOK);
+            return Diagnosis { hook, ..found };
+        }
+        if self.is_kept_by_traceback(accumulator, members[0]) {
+            return about(growth::EXCEPTIONS_KEPT);
+        }
+        if kind == GroupKind::Graph {
+            let (pattern, evidence) = self.graph_pattern(members[0]);
+            let found = about(pattern);
+            return Diagnosis { evidence, ..found };
+        }
+        let copies = kind == GroupKind::Parameter || self.are_copies(members);
+        about(if copies {
+            growth::MODEL_COPIES
+        } else if self.is_tensor(members[0]) {
+            growth::CONTAINER_GROWS
+        } else {
+            growth::ARRAYS_ACCUMULATE
+        })
+    }
+
+    /// True for a tensor of PyTorch's, false for an array of another framework.
+    fn is_tensor(&self, node: u32) -> bool {
+        let object = self.live.object(node);
+        object.is_some_and(|it| Frameworks::is_tensor(self.frameworks.verdict_of(&it)))
+    }
+
+    /// True if the way from what accumulates to one of its members leads through a traceback.
+    fn is_kept_by_traceback(&self, accumulator: u32, member: u32) -> bool {
+        let way = self.ways.path_to(member);
+        let behind = way.iter().skip_while(|&&node| node != accumulator);
+        let is_traceback = |node| {
+            self.live
+                .is_kind(self.inspector, node, ObjectKind::Traceback)
+        };
+        behind.copied().any(is_traceback)
+    }
+
+    /// As what tensors with graphs are kept, and the evidence.
+    fn graph_pattern(&self, newest: u32) -> (GrowthPattern, String) {
+        let behind = self.behind(newest);
+        let leaves: Vec<u32> = behind
+            .iter()
+            .filter_map(|&it| self.graphs.leaf(it))
+            .collect();
+        let parameters: FxHashSet<Option<usize>> = leaves
+            .iter()
+            .map(|&leaf| self.live.memory_of(leaf))
+            .collect();
+        let saved: FxHashSet<usize> = behind
+            .iter()
+            .flat_map(|&function| self.graphs.saved(function))
+            .filter(|index| !parameters.contains(&Some(*index)))
+            .collect();
+        let kept = self.bytes_of(&saved);
+        let mut evidence = format!("{} autograd nodes each", behind.len());
+        if kept > 0 {
+            evidence += &format!(", which keep {}", human_bytes(kept));
+        }
+        if self.are_in_evaluation(&leaves) {
+            return (growth::EVALUATION_WITH_GRAPH, evidence);
+        }
+        let passes = (kept > 0).then(|| {
+            let frames = &self.inspector.current_frames;
+            who_passes_argument(
+                self.live.py(),
+                &self.inspector.builtins,
+                frames,
+                "retain_graph",
+            )
+        });
+        if let Some((mut function, mut place)) = passes.flatten() {
+            if self.inspector.redacts() {
+                hide_unless_code(&mut function);
+                shorten(&mut place.file);
+            }
+            let place = in_function(&function, Some(&place), "");
+            return (
+                growth::GRAPH_RETAINED,
+                format!("{evidence}; `retain_graph` in {place}"),
+            );
+        }
+        (growth::KEPT_WITH_GRAPH, evidence)
+    }
+
+    fn behind(&self, tensor: u32) -> Vec<u32> {
+        let function = self.graphs.function_of(tensor);
+        self.graphs.behind(function, MAX_FUNCTIONS)
+    }
+
+    fn bytes_of(&self, buffers: &FxHashSet<usize>) -> u64 {
+        let bytes = buffers.iter().map(|&it| self.live.buffers[it].buffer.bytes);
+        bytes.sum()
+    }
+
+    fn modules(&self) -> &[Module<'py>] {
+        self.modules.get_or_init(|| {
+            let Some(classes) = Classes::imported(self.live.py()) else {
+                return Vec::new();
+            };
+            let objects = &self.live.objects;
+            let mut known: FxHashMap<usize, bool> = FxHashMap::default();
+            (0..objects.len() as u32)
+                .filter_map(|node| {
+                    let address = objects.address(node)?;
+                    // SAFETY: attached; the object is held.
+                    let ty = unsafe { ffi::Py_TYPE(address as *mut ffi::PyObject) } as usize;
+                    if let Some(false) = known.get(&ty) {
+                        return None;
+                    }
+                    let object = objects.object(node)?;
+                    let is_module = *known.entry(ty).or_insert_with(|| {
+                        // SAFETY: attached, the object and the classes are alive.
+                        unsafe { classes.of(&object) }.0
+                    });
+                    is_module.then_some(object)
+                })
+                .map(|object| Module {
+                    parameters: parameters_of(&self.inspector.builtins, &object),
+                    object,
+                })
+                .collect()
+        })
+    }
+
+    /// True if all modules whose parameters these are were put in evaluation mode.
+    fn are_in_evaluation(&self, leaves: &[u32]) -> bool {
+        let leaves: FxHashSet<usize> = leaves
+            .iter()
+            .filter_map(|&leaf| self.live.object(leaf))
+            .map(|leaf| leaf.as_ptr() as usize)
+            .collect();
+        let mut owners = self.modules().iter().filter(|module| {
+            let mut parameters = module.parameters.iter();
+            parameters.any(|it| leaves.contains(&(it.as_ptr() as usize)))
+        });
+        let evaluates = |module: &Module<'_>| {
+            let training = attribute(&self.inspector.builtins, &module.object, "training");
+            training.is_some_and(|training| int_value(&training) == Some(0))
+        };
+        owners.next().is_some_and(evaluates) && owners.all(evaluates)
+    }
+
+    /// True if all are values of what `state_dict` of a module returned, or of a copy of that. By their shapes
+    /// they could be anything, such as copies of gradients.
+    fn are_copies(&self, members: &[u32]) -> bool {
+        let members: Reaching = members
+            .iter()
+            .copied()
+            .zip((0..).map(|at| vec![at]))
+            .collect();
+        let holders = self.live.referrers(&self.ways, &members);
+        let of_states = holders
+            .into_iter()
+            .filter(|(node, _)| self.is_state_of_module(*node));
+        let found: FxHashSet<u32> = of_states.flat_map(|(_, of)| of).collect();
+        found.len() == members.len()
+    }
+
+    fn is_state_of_module(&self, node: u32) -> bool {
+        let is_dictionary = |node| {
+            let object = self.live.object(node);
+            object.is_some_and(|object| object.is_instance_of::<PyDict>())
+        };
+        let mut attributes = self.live.graph().targets(node).iter();
+        is_dictionary(node)
+            && attributes.any(|&it| {
+                let names = self.live.object(it).filter(|_| is_dictionary(it));
+                names.is_some_and(|names| {
+                    find_item("_metadata", |f| dict_items(&names, f)).is_some()
+                })
+            })
+    }
+
+    /// The class of the module one of whose hooks has a container at hand, or what holds that.
+    fn module_whose_hook_fills(&self, container: u32) -> Option<String> {
+        let mut hooks: Vec<(&Module<'py>, u32)> = Vec::new();
+        for module in self.modules() {
+            let attributes = attributes(&self.inspector.builtins, &module.object);
+            for (_, registry) in attributes
+                .iter()
+                .filter(|(name, _)| HOOKS.contains(&name.as_str()))
+            {
+                dict_items(registry, &mut |_, hook| {
+                    hooks.extend(self.live.objects.number_of(hook).map(|it| (module, it)));
+                    true
+                });
+            }
+        }
+        if hooks.is_empty() {
+            return None;
+        }
+        let above = self
+            .live
+            .referrers(&self.ways, &FxHashMap::from_iter([(container, vec![0])]));
+        let mut wanted: FxHashSet<u32> = above
+            .into_keys()
+            .filter(|&node| self.live.can_hold(self.inspector, node))
+            .collect();
+        wanted.insert(container);
+        let (module, _) = hooks
+            .into_iter()
+            .find(|(_, hook)| self.live.has_at_hand(self.inspector, *hook, &wanted))?;
+        Some(self.inspector.type_name(&module.object))
+    }
+
+    pub fn diagnose_state(&self, roots: &[(Name, bool)], mark: u64) -> Option<Diagnosis> {
+        let last = &roots[roots.len().saturating_sub(MAX_CARRIERS)..];
+        let mut carriers: Vec<Carrier> = last
+            .iter()
+            .filter_map(|&(name, may_be_state)| {
+                let node = self.node(name)?;
+                let behind = self.behind(node);
+                let older = behind.iter().filter(|&&it| self.is_older(it, mark)).count();
+                (older > 0).then_some(Carrier {
+                    node,
+                    may_be_state,
+                    older,
+                    behind,
+                })
+            })
+            .collect();
+        carriers.sort_by_key(|it| Reverse((it.may_be_state, it.older, Reverse(it.behind.len()))));
+        // What only C++ holds is part of the graph.
+        let nodes: Vec<u32> = carriers.iter().map(|it| it.node).collect();
+        let held = self.live.held_by_python(&self.ways, &nodes);
+        let Carrier {
+            node,
+            older,
+            behind,
+            ..
+        } = &carriers[*held.first()?];
+        let new: FxHashSet<usize> = behind
+            .iter()
+            .filter(|&&it| self.graphs.number(it).is_some() && !self.is_older(it, mark))
+            .flat_map(|&function| self.graphs.saved(function))
+            .collect();
+        let kept = self.live.memory_only_of(&self.ways, [*node]);
+        let kept: FxHashSet<usize> = kept.into_iter().collect();
+        Some(Diagnosis {
+            bytes_per_sample: self.bytes_of(&new),
+            hidden: self.hidden_bytes(&kept),
+            kept: self.bytes_of(&kept),
+            evidence: format!(
+                "{older} of its {} autograd nodes are from earlier steps",
+                behind.len()
+            ),
+            ..self.about(growth::STATE_NOT_DETACHED, self.owner(*node), *node)
+        })
+    }
+
+    fn is_older(&self, function: u32, mark: u64) -> bool {
+        self.graphs.number(function).is_some_and(|it| it <= mark)
+    }
+}
+
+/// The parameters among the attributes of a module.
+pub(super) fn parameters_of<'py>(
+    builtins: &Builtins,
+    module: &Bound<'py, PyAny>,
+) -> Vec<Bound<'py, PyAny>> {
+    let mut found = Vec::new();
+    if let Some(parameters) = attribute(builtins, module, "_parameters") {
+        dict_items(&parameters, &mut |_, parameter| {
+            if !parameter.is_none() {
+                found.push(parameter.clone());
+            }
+            true
+        });
+    }
+    found
+}

@@ -1,0 +1,254 @@
+//! What a program calls so that a library's cache, registry or result lets go of an object.
+
+use pyo3::prelude::*;
+use rustc_hash::FxHashSet;
+
+use super::keepers::{Keeper, Search};
+use super::live::Live;
+use super::naming::{Naming, reference_names};
+use super::registries::{AT_EXIT, FINALIZER, MODES, SAVED_TENSOR_HOOKS, SIGNALS};
+use crate::analysis::live::Root;
+use crate::capture::{ReferenceName, class_name};
+use crate::cpython::{ObjectKind, items};
+use crate::graph::ShortestPaths;
+
+const HANDLE: &str = "call `remove()` on the handle that registering the hook returned";
+const RESET: &str = "call `torch._dynamo.reset()`";
+
+/// Classes whose objects keep what they were made of for as long as they live.
+const RESULTS: [&str; 6] = [
+    "torch._dynamo.eval_frame.OptimizedModule",
+    "torch.export.exported_program.ExportedProgram",
+    "torch.fx.graph_module.GraphModule",
+    "torch.jit._script.ScriptModule",
+    "torch.optim.optimizer.Optimizer",
+    "torch.utils.data.dataloader._BaseDataLoaderIter",
+];
+
+/// Classes that have hooks in dictionaries, each registered with a handle.
+const HOOKED: [&str; 3] = [
+    "torch.Tensor",
+    "torch.nn.modules.module.Module",
+    "torch.optim.optimizer.Optimizer",
+];
+
+/// Context managers that a `with` statement keeps as long as its block runs.
+const MANAGERS: [&str; 3] = [
+    "torch.autograd.graph.saved_tensors_hooks",
+    "torch.overrides.TorchFunctionMode",
+    "torch.utils._python_dispatch.TorchDispatchMode",
+];
+const LEAVE: &str = "leave its `with` block";
+
+/// What makes a holder let go, and the references that are gone then.
+struct Release {
+    words: String,
+    removes: Vec<(u32, u32)>,
+    /// What C no longer holds then.
+    frees: Vec<u32>,
+}
+
+impl Search<'_, '_> {
+    /// For each keeper what lets go instead of it being removed, empty where nothing is known; all of them only if
+    /// the graph proves that together they free the targets.
+    pub fn releases(
+        self,
+        keepers: &[Keeper],
+        targets: &[u32],
+        naming: &Naming<'_, '_>,
+    ) -> Vec<String> {
+        let found = keepers.iter().map(|keeper| self.release(keeper, naming));
+        let found: Vec<Option<Release>> = found.collect();
+        let mut removed: FxHashSet<(u32, u32)> = FxHashSet::default();
+        let mut roots = self.live.roots();
+        for (keeper, release) in keepers.iter().zip(&found) {
+            match release {
+                Some(release) => {
+                    removed.extend(&release.removes);
+                    roots.retain(|root| !release.frees.contains(root));
+                }
+                None => _ = removed.insert((keeper.holder(), keeper.held())),
+            }
+        }
+        let is_proven =
+            found.iter().any(Option::is_some) && !self.live.reaches(roots, &removed, targets);
+        let words = found.into_iter().map(|release| match release {
+            Some(release) if is_proven => release.words,
+            _ => String::new(),
+        });
+        words.collect()
+    }
+
+    /// Of all that lie on the path of a keeper the release that is nearest to the object.
+    fn release(self, keeper: &Keeper, naming: &Naming<'_, '_>) -> Option<Release> {
+        let positions = (0..keeper.nodes.len() - 1).rev();
+        let mut found = positions.filter_map(|at| {
+            self.of_cache(keeper, at, naming)
+                .or_else(|| self.of_registry(keeper, at, naming))
+                .or_else(|| self.of_result(keeper, at, naming))
+        });
+        found.next()
+    }
+
+    fn name(self, keeper: &Keeper, at: usize, naming: &Naming<'_, '_>) -> Option<ReferenceName> {
+        let (from, to) = (*keeper.nodes.get(at)?, *keeper.nodes.get(at + 1)?);
+        naming.name(from, to).cloned()
+    }
+
+    /// `functools.lru_cache` and `functools.cache`.
+    fn of_cache(self, keeper: &Keeper, at: usize, naming: &Naming<'_, '_>) -> Option<Release> {
+        let node = keeper.nodes[at];
+        let object = self.live.object(node)?;
+        if self.name(keeper, at, naming)? != ReferenceName::Cached
+            || self.inspector.type_name(&object) != "functools._lru_cache_wrapper"
+        {
+            return None;
+        }
+        let targets = self.live.graph().targets(node);
+        let names = reference_names(self.inspector, self.frameworks, self.live, node, targets);
+        let cached = targets.iter().zip(names);
+        let cached = cached.filter(|(_, name)| *name == ReferenceName::Cached);
+        let words = match naming.expression(&keeper.nodes[..=at]) {
+            Some(function) => format!("call `{function}.cache_clear()`"),
+            None => "call `cache_clear()` on the cached function".to_owned(),
+        };
+        Some(Release {
+            words,
+            removes: cached.map(|(&to, _)| (node, to)).collect(),
+            frees: Vec::new(),
+        })
+    }
+
+    /// What is registered with a library: hooks, handlers, finalizers, backends.
+    fn of_registry(self, keeper: &Keeper, at: usize, naming: &Naming<'_, '_>) -> Option<Release> {
+        let nodes = &keeper.nodes;
+        let entry = (nodes[at], nodes[at + 1]);
+        let release = |words: &str| {
+            Some(Release {
+                words: words.to_owned(),
+                removes: vec![entry],
+                // The cache of a compiled function has its backend.
+                frees: match words {
+                    RESET => self.backends(nodes),
+                    LEAVE => self.kept_by_block(nodes),
+                    _ => Vec::new(),
+                },
+            })
+        };
+        if at == 0
+            && let Root::Library(words) = self.live.root(nodes[0])
+        {
+            return match (words.as_str(), self.name(keeper, at, naming)?) {
+                (SIGNALS, ReferenceName::Key(signal)) => {
+                    release(&format!("call `signal.signal({signal}, signal.SIG_DFL)`"))
+                }
+                (MODES | SAVED_TENSOR_HOOKS, _) => release(LEAVE),
+                (AT_EXIT, _) => release("call `atexit.unregister()` with the function"),
+                (finalizer, _) if finalizer.starts_with(FINALIZER) => {
+                    release("call `detach()` on what `weakref.finalize()` returned")
+                }
+                _ => None,
+            };
+        }
+        if at == 0
+            && self.live.root(nodes[0]) == Root::Outside
+            && !self.kept_by_block(nodes).is_empty()
+        {
+            return release(LEAVE);
+        }
+        if self.is_of(
+            nodes[at],
+            &["torch._dynamo.callback.CompilationCallbackHandler"],
+        ) {
+            return release(RESET);
+        }
+        let module = match self.live.root(nodes[0]) {
+            Root::Module(module) => module,
+            _ => String::new(),
+        };
+        if at == 1
+            && let Some(ReferenceName::Key(variable)) = self.name(keeper, at, naming)
+            && variable.trim_matches('\'').starts_with("__compiled_fn_")
+        {
+            return release(RESET);
+        }
+        let registry = self.name(keeper, at.checked_sub(1)?, naming)?;
+        let registry = match &registry {
+            ReferenceName::Attribute(name) => name.as_str(),
+            ReferenceName::Key(name) => name.trim_matches('\''),
+            _ => return None,
+        };
+        let is_global = match module.as_str() {
+            "torch.nn.modules.module" | "torch.optim.optimizer" => {
+                at == 2 && registry.starts_with("_global_")
+            }
+            "torch._dynamo.eval_frame" if at == 2 && registry == "cached_backends" => {
+                return release(RESET);
+            }
+            _ => false,
+        };
+        let owner = |distance: usize| at.checked_sub(distance).map(|at| nodes[at]);
+        let is_hooked = |distance| owner(distance).is_some_and(|owner| self.is_of(owner, &HOOKED));
+        let is_of_hooks = registry.ends_with("_hooks") && (is_hooked(1) || is_hooked(2));
+        (is_global || is_of_hooks)
+            .then(|| release(HANDLE))
+            .flatten()
+    }
+
+    /// What a library made of an object, and which keeps that: it goes with its result only.
+    fn of_result(self, keeper: &Keeper, at: usize, naming: &Naming<'_, '_>) -> Option<Release> {
+        let (node, holder) = (keeper.nodes[at], at.checked_sub(1)?);
+        if at > keeper.at || !self.is_of(node, &RESULTS) {
+            return None;
+        }
+        Some(Release {
+            words: format!("delete `{}`", naming.expression(&keeper.nodes[..=at])?),
+            removes: vec![(keeper.nodes[holder], node)],
+            frees: Vec::new(),
+        })
+    }
+
+    /// The managers on a path and their methods: a `with` statement keeps both, where C alone knows.
+    fn kept_by_block(self, nodes: &[u32]) -> Vec<u32> {
+        let managers = nodes.iter().copied();
+        let managers = managers.filter(|&node| self.is_of(node, &MANAGERS));
+        let mut found: Vec<u32> = managers.collect();
+        for at in 0..found.len() {
+            let sources = self.live.graph().sources(found[at]).into_iter();
+            found.extend(sources.filter(|&node| {
+                let object = self.live.object(node);
+                object.is_some_and(|it| self.inspector.kind(&it) == ObjectKind::Method)
+            }));
+        }
+        found.retain(|&node| self.live.unaccounted(node) > 0);
+        found
+    }
+
+    fn backends(self, nodes: &[u32]) -> Vec<u32> {
+        let nodes = nodes.iter().copied();
+        let backends = nodes.filter(|&node| self.is_of(node, &["torch._TorchCompileWrapper"]));
+        backends.collect()
+    }
+
+    /// True if the class of a node's object is one of these, or derives from one.
+    fn is_of(self, node: u32, classes: &[&str]) -> bool {
+        let builtins = &self.inspector.builtins;
+        let Some(object) = self.live.object(node) else {
+            return false;
+        };
+        let mro = builtins.type_mro.get(object.get_type().as_any());
+        let mut names = mro.iter().flat_map(items);
+        names.any(|class| classes.contains(&class_name(builtins, &class).as_str()))
+    }
+}
+
+impl Live<'_> {
+    /// True if some roots reach one of the targets without some references.
+    fn reaches(&self, roots: Vec<u32>, removed: &FxHashSet<(u32, u32)>, targets: &[u32]) -> bool {
+        let mut left = ShortestPaths::new(self.graph().node_count());
+        left.extend(self.graph(), roots, |from, to| {
+            !removed.contains(&(from, to))
+        });
+        targets.iter().any(|&target| left.reaches(target))
+    }
+}

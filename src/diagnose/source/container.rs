@@ -1,0 +1,112 @@
+//! Where the program puts an object into a container that an attribute has: `self.hooks.append(hook)`.
+
+use tree_sitter::Node;
+
+use super::reference::named_function;
+use super::syntax::{Syntax, all, functions_around, is_field, is_named, lines, scope};
+use crate::diagnose::case::short;
+use crate::model::report::{Leak, Node as Object, NodeKind};
+
+/// Methods that put an argument into a container.
+const METHODS: [&str; 8] = [
+    "append",
+    "appendleft",
+    "add",
+    "insert",
+    "extend",
+    "update",
+    "setdefault",
+    "push",
+];
+
+/// The one expression in a file that puts what the cycle passes through into a container, which the object with this
+/// number in the graph is; `None` if that is not certain.
+pub fn put_into<'s>(
+    leak: &Leak,
+    container: u32,
+    attribute: &str,
+    syntax: &'s Syntax,
+    file: &str,
+) -> Option<Node<'s>> {
+    let nodes = &leak.graph.nodes;
+    if nodes.get(container as usize)?.kind != NodeKind::Container {
+        return None;
+    }
+    let start = leak
+        .cycle
+        .iter()
+        .position(|step| step.node == Some(container))?;
+    let following = leak.cycle.iter().cycle().skip(start).take(leak.cycle.len());
+    let objects: Vec<&Object> = following
+        .filter_map(|step| nodes.get(step.node? as usize))
+        .skip_while(|object| object.kind == NodeKind::Container)
+        .collect();
+    let (item, behind) = objects.split_first()?;
+    let mut found = all(syntax.root())
+        .into_iter()
+        .filter(|&node| puts(syntax, node, attribute) && is_of(syntax, node, item, behind, file));
+    let only = found.next()?;
+    found.next().is_none().then_some(only)
+}
+
+/// True for a call of a method of the container, or the assignment of one of its items.
+fn puts(syntax: &Syntax, node: Node<'_>, attribute: &str) -> bool {
+    let has_name = |node: Option<Node<'_>>| {
+        let name = node
+            .filter(|node| node.kind() == "attribute")
+            .and_then(|node| node.child_by_field_name("attribute"));
+        name.is_some_and(|name| syntax.of(name) == attribute)
+    };
+    match node.kind() {
+        "call" => {
+            let method = node
+                .child_by_field_name("function")
+                .filter(|function| function.kind() == "attribute");
+            method.is_some_and(|method| {
+                let name = method.child_by_field_name("attribute");
+                has_name(method.child_by_field_name("object"))
+                    && name.is_some_and(|name| METHODS.contains(&syntax.of(name)))
+            })
+        }
+        "assignment" => {
+            let target = node.child_by_field_name("left");
+            let target = target.filter(|target| target.kind() == "subscript");
+            target.is_some_and(|target| has_name(target.child_by_field_name("value")))
+        }
+        _ => false,
+    }
+}
+
+/// True if what an expression puts into a container is an object, from what is known of that and of the objects
+/// `behind` it.
+fn is_of(syntax: &Syntax, node: Node<'_>, item: &Object, behind: &[&Object], file: &str) -> bool {
+    if let Some(name) = item.label.strip_prefix("function ") {
+        return named_function(syntax, item, file).is_some_and(|function| match short(name) {
+            "<lambda>" => node.byte_range().contains(&function.start_byte()),
+            name => scope(node) == scope(function) && !syntax.variables(node, name).is_empty(),
+        });
+    }
+    if let Some(name) = item.label.strip_prefix("bound method ") {
+        let is_method = |part: Node<'_>| {
+            let parent = part.parent().filter(|parent| parent.kind() == "attribute");
+            let named = parent.is_some_and(|parent| is_field(parent, "attribute", part));
+            named && syntax.of(part) == short(name)
+        };
+        return all(node).into_iter().any(is_method);
+    }
+    if item.kind != NodeKind::Frame {
+        return false;
+    }
+    // An exception, with the frame that it keeps.
+    behind.iter().any(|object| {
+        let function = object.label.strip_prefix("frame of ").map(short);
+        let at = object.location.as_ref().filter(|at| at.file == file);
+        let (Some(name), Some(at)) = (function, at) else {
+            return false;
+        };
+        functions_around(node).first().is_some_and(|function| {
+            let (first, last) = lines(*function);
+            is_named(syntax, *function, name) && (first..=last).contains(&(at.line as usize))
+        })
+    })
+}

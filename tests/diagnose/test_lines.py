@@ -1,0 +1,196 @@
+"""Which line a leak names as the one to change, and advice that would do harm."""
+
+from __future__ import annotations
+
+import enum
+import functools
+import gc
+import importlib.util
+import os
+from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+
+import cyclescope
+
+pytestmark = pytest.mark.usefixtures("small_heap", "collector_paused")
+
+OWNER = """
+import functools
+import numpy
+
+
+class Owner:
+    def __init__(self):
+        self.data = numpy.zeros(1024)
+        self.kept = {kept}
+        self.fill()
+
+    def work(self):
+        return self.data
+
+    def fail(self):
+        raise ValueError
+
+    def fill(self):
+{fill}
+"""
+
+FILLS = {
+    "a lambda in a list": ("[]", "self.kept.append(lambda: self.data)  # here"),
+    "a lambda by key": ("{}", "self.kept['x'] = lambda: self.data  # here"),
+    "a method in a list": ("[]", "self.kept.append(self.work)  # here"),
+    "a method in a set": ("set()", "self.kept.add(self.work)  # here"),
+    "a function": (
+        "[]",
+        """\
+def show():
+    return self.data  # here
+self.kept.append(print)
+self.kept.append(show)""",
+    ),
+    "an exception in a list": (
+        "[]",
+        """\
+try:
+    self.fail()
+except ValueError as error:
+    self.kept.append(error)  # here
+self.after = 1""",
+    ),
+    "an exception by key": (
+        "{}",
+        """\
+try:
+    self.fail()
+except ValueError as error:
+    self.kept['last'] = error  # here""",
+    ),
+}
+
+
+def leaks_of(make: Callable[[], object]) -> list[cyclescope.Leak]:
+    gc.collect()
+    make()
+    return cyclescope.find_tensor_cycles(devices="any", frozen=False).leaks
+
+
+def module_of(text: str, folder: Path) -> Any:
+    file = folder / "lines_of_owner.py"
+    file.write_text(text)
+    # A file that is newer than the process is not what the process has read.
+    os.utime(file, (0, 0))
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("fill", FILLS)
+def test_what_puts_it_into_a_container_is_the_line(fill: str, tmp_path: Path) -> None:
+    kept, lines = FILLS[fill]
+    body = "\n".join(f"        {line}" for line in lines.splitlines())
+    text = OWNER.replace("{kept}", kept).replace("{fill}", body)
+    module = module_of(text, tmp_path)
+    (leak,) = leaks_of(module.Owner)
+    (line,) = [n for n, line in enumerate(text.splitlines(), 1) if "# here" in line]
+    assert leak.source is not None
+    assert leak.source.marked == line
+    assert f"lines_of_owner.py:{line}: " in " ".join(leak.to_text().split())
+    vars(module).clear()
+
+
+def test_where_several_lines_may_have_put_it_the_container_is_shown(tmp_path: Path) -> None:
+    kept = "[]"
+    body = "        self.kept.append(self.work)\n        self.kept.append(self.work)"
+    text = OWNER.replace("{kept}", kept).replace("{fill}", body)
+    module = module_of(text, tmp_path)
+    (leak,) = leaks_of(module.Owner)
+    (line,) = [n for n, line in enumerate(text.splitlines(), 1) if "self.kept = []" in line]
+    assert leak.source is not None
+    assert leak.source.marked == line
+    vars(module).clear()
+
+
+class Job:
+    """An object whose method a library calls back."""
+
+    def __init__(self) -> None:
+        self.data = numpy.zeros(1024)
+        self.future: Future[int] = Future()
+        self.future.add_done_callback(self.done)
+
+    def done(self, future: Future[int]) -> None:
+        pass
+
+
+def test_a_librarys_callback_is_not_to_be_a_weak_method() -> None:
+    """A future would call it with itself as the argument, which a `WeakMethod` does not take."""
+    (leak,) = leaks_of(Job)
+    assert "WeakMethod" not in leak.advice
+    assert "does not need the Job" in leak.advice
+
+
+class cached:
+    """A descriptor that keeps the objects that it was asked for."""
+
+    def __init__(self, function: Callable[[Any], object]) -> None:
+        self.function = function
+        self.values: dict[int, tuple[object, object]] = {}
+
+    def __get__(self, instance: object, owner: type | None = None) -> object:
+        return self.values.setdefault(id(instance), (instance, self.function(instance)))[1]
+
+
+def test_a_class_that_leads_to_its_instance_is_not_to_be_made_once() -> None:
+    """That would keep the instance until the program ends."""
+
+    def make() -> None:
+        class Model:
+            def __init__(self) -> None:
+                self.data = numpy.zeros(1024)
+
+            @cached
+            def norm(self) -> object:
+                return self.data.sum()
+
+        assert Model().norm == 0
+
+    (leak,) = leaks_of(make)
+    assert "module level" not in leak.advice
+    assert "`cached.values`" in leak.advice
+    assert [cut.edge for cut in leak.cuts] == [".values"]
+
+
+def test_a_class_is_called_by_its_name() -> None:
+    def make() -> None:
+        functional: Any = enum.Enum
+        made = functional("Made", {"A": 1})
+        made.data = numpy.zeros(1024)
+
+    (leak,) = leaks_of(make)
+    assert "of the class `Made`" in leak.advice
+
+
+def test_both_leaks_are_referred_to_by_number() -> None:
+    class Owner:
+        def __init__(self) -> None:
+            self.data = numpy.zeros(1024)
+            self.first = lambda: self.data
+            self.second = functools.partial(print, self)
+
+    gc.collect()
+    Owner()
+    report = cyclescope.find_tensor_cycles(devices="any", frozen=False)
+    text = " ".join(str(report).split())
+    for number, leak in enumerate(report.leaks, 1):
+        assert f"Also: leak {number} ({leak.signature}) holds some of this memory" in text
+    assert len(report.leaks) == 2
+    # A warning is of one leak, and has no numbers.
+    assert "Also: leak 1 (" not in report.leaks[1].to_text()
