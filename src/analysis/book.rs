@@ -17,7 +17,7 @@ const FOLLOWED: usize = 256;
 /// Who has given back this part of them has cleared the suspicion.
 const GIVEN_BACK: f64 = 0.5;
 
-/// What was withdrawn is told again if it keeps so many times what it kept then.
+/// What was withdrawn is told again once its group has grown by so many times what it gave back.
 const BEYOND: f64 = 1.5;
 
 /// A group is diagnosed again when there are more samples by this part, or twice as many if its growth was
@@ -73,7 +73,8 @@ pub(super) struct Told {
     pub followed: Followed,
     /// It has given back most of what was told.
     is_cleared: bool,
-    /// The most bytes of its group until then.
+    /// The bytes of its group when it was withdrawn, and the most until then.
+    left: u64,
     most: u64,
 }
 
@@ -342,6 +343,7 @@ impl Book {
                     Followed::Group { key, .. } => {
                         self.looked_at.remove(key);
                         let group = self.groups.groups.get(key);
+                        told.left = group.map_or(0, Group::bytes);
                         told.most = group.map_or(0, Group::most_bytes);
                     }
                     Followed::Longer(family) => {
@@ -408,7 +410,8 @@ impl Book {
             let may_be_told_again = match &found.from {
                 Origin::Group(due) => {
                     let now = self.groups.groups.get(&due.key).map_or(0, Group::bytes);
-                    now as f64 > BEYOND * told.most as f64
+                    let since = now.saturating_sub(told.left) as f64;
+                    since > BEYOND * (told.most - told.left) as f64
                 }
                 Origin::Longer(_) | Origin::Arrays(_) | Origin::State => true,
                 Origin::Other => false,
@@ -452,6 +455,7 @@ impl Book {
         };
         let each = 1.0 / tensors.max(1) as f64;
         self.told.push(Told {
+            left: 0,
             most: 0,
             growth: growth.clone(),
             keeps_graphs: pattern.keeps_graphs,

@@ -250,6 +250,13 @@ CLIPPED = growing.clipped_gradients
 """Told by what the program's code calls, and the tests are too much code to be one program."""
 
 
+def test_a_leak_goes_on_beside_much_that_stays() -> None:
+    stays = torch.zeros(4 << 20)
+    told, monitor = watch_default("once_withdrawn", growing.STEPS["once_withdrawn"])
+    assert stays.numel() == 4 << 20
+    assert told[-1] in monitor.found, monitor.headline
+
+
 def watch_default(name: str, steps: int) -> tuple[list[cyclescope.Growth], cyclescope.LeakMonitor]:
     """What is told of a program with the default settings, however busy the machine is."""
     told: list[cyclescope.Growth] = []
