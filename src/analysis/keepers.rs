@@ -156,28 +156,19 @@ impl Search<'_, '_> {
         let wanted: Vec<u32> = references.iter().map(|&(from, ..)| from).collect();
         let ends = onwards.keys().copied().chain(beyond.iter().copied());
         let paths = live.shortest_paths_to(&wanted, ends);
-        let below = |node: u32| {
-            let mut nodes = vec![node];
-            let mut current = node;
-            while let Some(&next) = onwards.get(&current).filter(|&&next| next != current) {
-                nodes.push(next);
-                current = next;
-            }
-            nodes
-        };
+        let below = |node: u32| way_down(&onwards, node);
         let in_cycle = is_cyclic_directed(&DiGraphMap::<u32, ()>::from_edges(inside))
             || references.iter().any(|(from, ..)| !paths.reaches(*from));
         let reached = references
             .into_iter()
             .filter(|(from, ..)| paths.reaches(*from));
-        let mut found: Vec<Keeper> = reached
-            .map(|(from, to, name)| {
-                let mut nodes = paths.path_to(from);
-                let at = nodes.len() - 1;
-                nodes.extend(below(to));
-                Keeper { nodes, at, name }
-            })
-            .collect();
+        let found = reached.map(|(from, to, name)| {
+            let mut nodes = paths.path_to(from);
+            let at = nodes.len() - 1;
+            nodes.extend(below(to));
+            Keeper { nodes, at, name }
+        });
+        let mut found: Vec<Keeper> = found.collect();
         found.sort_by_key(|keeper| {
             let root = live.root(keeper.nodes[0]);
             (matches!(root, Root::Outside), keeper.nodes.len())
@@ -274,4 +265,10 @@ impl Search<'_, '_> {
         let unnamed = is_named.into_iter().filter(|(_, named)| !named);
         unnamed.map(|(node, _)| node).collect()
     }
+}
+
+/// The objects on the way from one to a target, where each that goes with the targets has the next.
+fn way_down(onwards: &FxHashMap<u32, u32>, node: u32) -> Vec<u32> {
+    let next = |&node: &u32| onwards.get(&node).copied().filter(|&next| next != node);
+    std::iter::successors(Some(node), next).collect()
 }

@@ -17,7 +17,7 @@ use super::uncollected::{Reversed, Uncollected};
 use crate::analysis::live::Depth;
 use crate::capture::ReferenceName;
 use crate::cpython::{Builtins, ObjectKind, counted_by_caller};
-use crate::device::DeviceSelection;
+use crate::device::{DeviceSelection, Frameworks};
 use crate::diagnose::NamedRoot;
 use crate::graph::ShortestPaths;
 use crate::model::redact::NOTE;
@@ -79,21 +79,8 @@ impl Inspector {
         let targets = self.nodes_of(&live, objects)?;
         account_for_call(&self.builtins, &mut live, &targets, objects);
 
-        let kept = objects
-            .iter()
-            .map(|object| {
-                let verdict = frameworks.verdict_of(&object);
-                let buffers = frameworks.buffers(verdict, &object, &DeviceSelection::Any);
-                let bytes = buffers.iter().map(|buffer| buffer.bytes).sum();
-                Kept {
-                    type_name: self.type_name(&object),
-                    label: self.type_name(&object),
-                    bytes: (!buffers.is_empty()).then_some(bytes),
-                    device: buffers.into_iter().next().map(|buffer| buffer.device),
-                }
-            })
-            .collect();
-        let mut retention = Retention::about(kept);
+        let asked = objects.iter();
+        let mut retention = Retention::about(asked.map(|it| self.kept(&frameworks, &it)).collect());
         let search = Search {
             inspector: self,
             frameworks: &frameworks,
@@ -105,14 +92,8 @@ impl Inspector {
         let paths: Vec<PathTo> = paths.into_iter().take(NAMED).collect();
         let keepers = search.few_keepers(&targets, nearest, KEEPERS);
         let reversed = Reversed::of(live.graph());
-        let mut loops: Vec<Vec<u32>> = targets
-            .iter()
-            .filter_map(|&target| loop_through_outside(&live, target, &reversed))
-            .collect();
         let uncollected = self.uncollected_without(&live, &targets, &keepers, &reversed);
-        if let (Some(Uncollected::Loop(nodes)), true) = (&uncollected, loops.is_empty()) {
-            loops.push(nodes.clone());
-        }
+        let loops = loops(&live, &targets, &reversed, uncollected.as_ref());
         let keeping = keepers.found.iter().map(|keeper| keeper.nodes.clone());
         let all: Vec<Vec<u32>> = paths
             .iter()
@@ -127,40 +108,33 @@ impl Inspector {
         retention.paths_omitted = omitted as u64;
         distinct.truncate(PATHS);
         retention.paths = distinct;
-        retention.loops = loops
+        let named = loops
             .iter()
-            .map(|nodes| {
-                let passed = (0..).zip(&targets).filter(|(_, it)| nodes.contains(it));
-                Path {
-                    leads_to: passed.map(|(index, _)| index).collect(),
-                    ..naming.path(nodes, &NamedRoot::Itself).path
-                }
-            })
-            .collect();
+            .map(|nodes| named_loop(nodes, &targets, &naming));
+        retention.loops = named.collect();
         retention.notes = notes(&live, &targets);
         retention.notes.extend(self.guess(&live, &keepers));
+        let is_supposed = loops.iter().any(|nodes| passes_supposed(&live, nodes));
         if keepers.found.len() <= KEEPERS {
-            let named = keepers.found.iter();
-            retention.keepers = named
-                .map(|keeper| describe(keeper, &live, &naming))
-                .collect();
             retention.is_enough = keepers.is_complete
                 && keepers.fixed.is_empty()
                 && uncollected.is_none()
-                && !loops.iter().any(|nodes| passes_supposed(&live, nodes));
+                && !is_supposed;
             retention.by_collection = retention.is_enough && keepers.in_cycle;
-            if retention.is_enough {
-                let releases = search.releases(&keepers.found, &targets, &naming);
-                for (keeper, release) in retention.keepers.iter_mut().zip(releases) {
-                    keeper.release = release;
-                }
-            }
+            let releases = match retention.is_enough {
+                true => search.releases(&keepers.found, &targets, &naming),
+                false => vec![String::new(); keepers.found.len()],
+            };
+            let named = keepers.found.iter().zip(releases);
+            retention.keepers = named
+                .map(|(keeper, release)| describe(keeper, release, &live, &naming))
+                .collect();
         }
         retention.is_uncollectable = uncollected.is_some() && keepers.found.is_empty();
         if let Some(Uncollected::Frozen) = uncollected {
             retention.notes.push(FROZEN.to_owned());
         }
-        if loops.iter().any(|nodes| passes_supposed(&live, nodes)) {
+        if is_supposed {
             retention.notes.push(SUPPOSED.to_owned());
         }
         if self.redacts() {
@@ -170,6 +144,19 @@ impl Inspector {
         drop(live);
         retention.pause_ms = started.elapsed().as_secs_f64() * 1000.0;
         Ok(retention)
+    }
+
+    /// What is said of an object that was asked about.
+    fn kept(&self, frameworks: &Frameworks, object: &Bound<'_, PyAny>) -> Kept {
+        let verdict = frameworks.verdict_of(object);
+        let buffers = frameworks.buffers(verdict, object, &DeviceSelection::Any);
+        let bytes = buffers.iter().map(|buffer| buffer.bytes).sum();
+        Kept {
+            type_name: self.type_name(object),
+            label: self.type_name(object),
+            bytes: (!buffers.is_empty()).then_some(bytes),
+            device: buffers.into_iter().next().map(|buffer| buffer.device),
+        }
     }
 
     /// Which registry in C it may be that holds a function which leads to the targets.
@@ -330,7 +317,12 @@ fn account_for_call(
 }
 
 /// A reference that keeps the targets, in words.
-fn describe(keeper: &Keeper, live: &Live<'_>, naming: &Naming<'_, '_>) -> Described {
+fn describe(
+    keeper: &Keeper,
+    release: String,
+    live: &Live<'_>,
+    naming: &Naming<'_, '_>,
+) -> Described {
     let Keeper { nodes, at, name } = keeper;
     let root = naming.root(nodes);
     let by = Some((*at, name));
@@ -342,7 +334,7 @@ fn describe(keeper: &Keeper, live: &Live<'_>, naming: &Naming<'_, '_>) -> Descri
         path: named.path,
         step: step as u64,
         goes_by_itself: live.is_frame(keeper.holder()),
-        release: String::new(),
+        release,
     }
 }
 
@@ -446,6 +438,29 @@ fn garbage_paths(live: &Live<'_>, suffix: &[u32], target: u32) -> Vec<PathTo> {
             PathTo::new(nodes, target)
         })
         .collect()
+}
+
+/// Loops through the targets that no collection frees.
+fn loops(
+    live: &Live<'_>,
+    targets: &[u32],
+    reversed: &Reversed<'_>,
+    uncollected: Option<&Uncollected>,
+) -> Vec<Vec<u32>> {
+    let through = |&target| loop_through_outside(live, target, reversed);
+    let found: Vec<Vec<u32>> = targets.iter().filter_map(through).collect();
+    match uncollected {
+        Some(Uncollected::Loop(nodes)) if found.is_empty() => vec![nodes.clone()],
+        _ => found,
+    }
+}
+
+fn named_loop(nodes: &[u32], targets: &[u32], naming: &Naming<'_, '_>) -> Path {
+    let passed = (0..).zip(targets).filter(|(_, it)| nodes.contains(it));
+    Path {
+        leads_to: passed.map(|(index, _)| index).collect(),
+        ..naming.path(nodes, &NamedRoot::Itself).path
+    }
 }
 
 /// A shortest path from an object back to itself that uses a reference which only C++ knows. The

@@ -221,36 +221,43 @@ impl Case<'_> {
             (Kind::Partial, Name::Attribute(part)) => {
                 format!("do not give the {kept} to the `functools.partial` (as `{part}`)")
             }
-            (Kind::Instance, Name::Attribute(attribute))
-                if cannot_be_assigned(owner, name, target) =>
-            {
-                format!("drop the {class}, which keeps the {kept} as `{attribute}`")
-            }
-            (Kind::Instance, Name::Attribute(attribute)) if owner.description.frozen => {
-                format!(
-                    "create the {class} without the {kept} as `{attribute}`, which cannot be set later"
-                )
-            }
-            (Kind::Instance, Name::Attribute(attribute)) if attribute.ends_with("_hooks") => {
-                format!(
-                    "remove the hook from `{class}.{attribute}`, by the handle of its registration"
-                )
-            }
-            (Kind::Instance, Name::Attribute(attribute)) => {
-                let removal = match owner.is_library() {
-                    true => format!("remove `{class}.{attribute}`"),
-                    false => format!("set `{class}.{attribute}` to None"),
-                };
-                let registered = match registers_submodule(&self.graph[edge]) {
-                    true => format!(
-                        " (the {kept} is then no submodule of the {class}: `parameters()` and `state_dict()` leave it out)"
-                    ),
-                    false => String::new(),
-                };
-                format!("{removal} when it is no longer needed{registered}")
-            }
+            (Kind::Instance, Name::Attribute(attribute)) => self.attribute_removal(edge, attribute),
             _ => format!("remove {name} of the {class}"),
         }
+    }
+
+    /// As [`Self::removal`], of an attribute of an instance.
+    fn attribute_removal(&self, edge: EdgeIndex, attribute: &str) -> String {
+        let Some((from, to)) = self.graph.edge_endpoints(edge) else {
+            return String::new();
+        };
+        let (owner, target) = (&self.graph[from], &self.graph[to]);
+        let class = short(&owner.description.type_name);
+        let kept = noun(target);
+        if cannot_be_assigned(owner, &self.graph[edge].name, target) {
+            return format!("drop the {class}, which keeps the {kept} as `{attribute}`");
+        }
+        if owner.description.frozen {
+            return format!(
+                "create the {class} without the {kept} as `{attribute}`, which cannot be set later"
+            );
+        }
+        if attribute.ends_with("_hooks") {
+            return format!(
+                "remove the hook from `{class}.{attribute}`, by the handle of its registration"
+            );
+        }
+        let removal = match owner.is_library() {
+            true => format!("remove `{class}.{attribute}`"),
+            false => format!("set `{class}.{attribute}` to None"),
+        };
+        let registered = match registers_submodule(&self.graph[edge]) {
+            true => format!(
+                " (the {kept} is then no submodule of the {class}: `parameters()` and `state_dict()` leave it out)"
+            ),
+            false => String::new(),
+        };
+        format!("{removal} when it is no longer needed{registered}")
     }
 }
 

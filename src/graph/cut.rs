@@ -97,6 +97,10 @@ pub fn find_causes(graph: &LeakGraph, made_by_library: &MadeByLibrary<'_>) -> Ca
     found
 }
 
+/// A reference that may be cut, by its rank, the lowest being the best. Of equally good references the last of the cycle
+/// as it is shown, which leads back: the order of the heap, which is not the same on each Python, decides nothing.
+type Candidate = (u32, Reverse<usize>, EdgeIndex);
+
 /// The references to remove so that this cycle keeps no buffer, and whether they are of the program's making.
 ///
 /// They are in the cycle, unless it is all plumbing, as that of a class is: then they are on a path from it to a
@@ -106,52 +110,7 @@ fn best_cuts(
     cycle: &Cycle,
     made_by_library: &MadeByLibrary<'_>,
 ) -> Option<(bool, Vec<EdgeIndex>)> {
-    // Of equally good references the last of the cycle as it is shown, which leads back: the order of
-    // the heap, which is not the same on each Python, decides nothing.
-    let mut candidates: Vec<(u32, Reverse<usize>, EdgeIndex)> = cycle
-        .edges
-        .iter()
-        .enumerate()
-        .map(|(step, &edge)| (preference(graph, edge), Reverse(step), edge))
-        .collect();
-    if candidates.iter().all(|&(rank, ..)| rank >= PLUMBING) {
-        let paths = paths_to_buffers(graph, cycle);
-        candidates.extend(paths.iter().flat_map(|path| &path.edges).map(|&edge| {
-            let rank = preference(graph, edge).saturating_add(OUTSIDE_CYCLE);
-            (rank, Reverse(0), edge)
-        }));
-    } else {
-        candidates.retain(|&(rank, ..)| rank < PLUMBING);
-    }
-    // What the program wants to keep is not cut as long as another reference of the program can be. Those of a class
-    // are none: it needs its attributes, and is a cycle anyhow.
-    let is_of_class = |edge: EdgeIndex| {
-        let owner = graph.edge_endpoints(edge).map(|(from, _)| &graph[from]);
-        owner.is_some_and(|owner| owner.description.kind == ObjectKind::Class)
-    };
-    let can_be_cut = |&(rank, .., edge): &(u32, Reverse<usize>, EdgeIndex)| {
-        rank < PLUMBING && !is_content(graph, edge)
-    };
-    if candidates
-        .iter()
-        .any(|candidate| can_be_cut(candidate) && !is_of_class(candidate.2))
-    {
-        candidates.retain(can_be_cut);
-    }
-    let is_of_program = |&(rank, _, edge): &(u32, Reverse<usize>, EdgeIndex)| {
-        rank < LIBRARY && !is_item(graph, edge)
-    };
-    if candidates.len() > 1 && !candidates.iter().any(is_of_program) {
-        let made = made_by_library(cycle);
-        for (rank, Reverse(step), _) in &mut candidates {
-            if *rank < PLUMBING && made.get(*step) == Some(&true) {
-                *rank += MADE_BY_LIBRARY;
-            }
-        }
-    }
-    candidates.sort_unstable();
-    candidates.dedup();
-    candidates.truncate(CANDIDATE_LIMIT);
+    let candidates = candidates(graph, cycle, made_by_library);
     let &(lowest, ..) = candidates.first()?;
     let links = Links::of(graph);
     let components = component_of(graph);
@@ -183,6 +142,55 @@ fn best_cuts(
         .first()
         .is_some_and(|&cut| preference(graph, cut) < LIBRARY);
     Some((is_own, cuts))
+}
+
+/// The references that may be cut, the best first.
+fn candidates(
+    graph: &LeakGraph,
+    cycle: &Cycle,
+    made_by_library: &MadeByLibrary<'_>,
+) -> Vec<Candidate> {
+    let mut candidates: Vec<Candidate> = cycle
+        .edges
+        .iter()
+        .enumerate()
+        .map(|(step, &edge)| (preference(graph, edge), Reverse(step), edge))
+        .collect();
+    if candidates.iter().all(|&(rank, ..)| rank >= PLUMBING) {
+        let paths = paths_to_buffers(graph, cycle);
+        candidates.extend(paths.iter().flat_map(|path| &path.edges).map(|&edge| {
+            let rank = preference(graph, edge).saturating_add(OUTSIDE_CYCLE);
+            (rank, Reverse(0), edge)
+        }));
+    } else {
+        candidates.retain(|&(rank, ..)| rank < PLUMBING);
+    }
+    // What the program wants to keep is not cut as long as another reference of the program can be. Those of a class
+    // are none: it needs its attributes, and is a cycle anyhow.
+    let is_of_class = |edge: EdgeIndex| {
+        let owner = graph.edge_endpoints(edge).map(|(from, _)| &graph[from]);
+        owner.is_some_and(|owner| owner.description.kind == ObjectKind::Class)
+    };
+    let can_be_cut = |&(rank, .., edge): &Candidate| rank < PLUMBING && !is_content(graph, edge);
+    if candidates
+        .iter()
+        .any(|candidate| can_be_cut(candidate) && !is_of_class(candidate.2))
+    {
+        candidates.retain(can_be_cut);
+    }
+    let is_of_program = |&(rank, _, edge): &Candidate| rank < LIBRARY && !is_item(graph, edge);
+    if candidates.len() > 1 && !candidates.iter().any(is_of_program) {
+        let made = made_by_library(cycle);
+        for (rank, Reverse(step), _) in &mut candidates {
+            if *rank < PLUMBING && made.get(*step) == Some(&true) {
+                *rank += MADE_BY_LIBRARY;
+            }
+        }
+    }
+    candidates.sort_unstable();
+    candidates.dedup();
+    candidates.truncate(CANDIDATE_LIMIT);
+    candidates
 }
 
 /// True for an item of a container, which is as much the program's as the container.

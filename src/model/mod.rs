@@ -20,6 +20,7 @@ pub mod redact;
 pub mod report;
 pub mod retention;
 pub mod shared;
+pub mod source;
 pub(crate) mod words;
 
 pub use words::human_bytes;

@@ -43,9 +43,10 @@ use crate::model::heap::{Buffer as HeapBuffer, Heap, Row, Table};
 use crate::model::post_mortem::{Finding, Numbers, PostMortem};
 use crate::model::rank::Rank;
 use crate::model::redact::shorten;
-use crate::model::report::{Buffer, Cut, Known, Library, LineEdit, Patch, SourceLines, Step};
+use crate::model::report::{Buffer, Cut, Known, Library, Step};
 use crate::model::retention::{Keeper, Path, Retention};
 use crate::model::shared::{Shared, total};
+use crate::model::source::{LineEdit, Patch, SourceLines};
 use crate::watch::{Frequency, Ignored, Least, News, Next, WatchId};
 
 /// The native half of cyclescope. Use the package `cyclescope`, not this module.

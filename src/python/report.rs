@@ -12,10 +12,9 @@ use super::values::{class, no_attribute};
 use crate::capture::is_library_file;
 use crate::graph::hide_unless_code;
 use crate::model::redact::without_folder;
-use crate::model::report::{
-    Buffer, Cut, Known, Library, LineEdit, Patch, Report, SourceLines, Step,
-};
+use crate::model::report::{Buffer, Cut, Known, Library, Report, Step};
 use crate::model::shared::Shared;
+use crate::model::source::{LineEdit, Patch, SourceLines};
 use crate::model::{human_bytes, json, report as model};
 use crate::render::{dot, html, markdown, svg, text};
 

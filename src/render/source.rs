@@ -1,6 +1,6 @@
 //! The program's own lines and their change, line by line as text.
 
-use crate::model::report::{Patch, SourceLines};
+use crate::model::source::{Patch, SourceLines};
 
 /// Maximum number of lines of a change that are shown.
 const LINES: usize = 40;

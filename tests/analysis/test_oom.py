@@ -130,6 +130,24 @@ def test_garbage_in_cycles_is_told_with_its_trace(allocator: Allocator, tmp_path
     assert found["numbers"]["requested"] == 40 * MIB
 
 
+def test_several_watches_of_one_folder_write_once(allocator: Allocator, tmp_path: Path) -> None:
+    """As ``cyclescope run --oom`` and a program's own ``on_oom()`` do."""
+    with (
+        cyclescope.on_oom() as first,
+        cyclescope.on_oom() as second,
+        cyclescope.on_oom(tmp_path) as elsewhere,
+    ):
+        allocator.fail(40 * MIB)
+        allocator.fail(40 * MIB)
+    assert len(first.reports) == 2
+    assert second.reports == first.reports
+    assert second.last is first.last
+    assert second.report_dir == first.report_dir
+    assert len(list(first.reports[0].parent.glob("*.txt"))) == 2
+    assert len(texts(tmp_path)) == 2
+    assert [watch.errors for watch in (first, second, elsewhere)] == [2, 2, 2]
+
+
 def test_the_page_has_the_numbers_the_owners_and_what_grew(
     allocator: Allocator, tmp_path: Path
 ) -> None:

@@ -90,11 +90,11 @@ class OomWatch:
             self.state = f"PyTorch raised an error: {error}"
             _log.warning("on_oom has no effect: %s", self.state)
 
-    def examine(self, torch: Torch, device: int, requested: int, limit: int, free: int) -> None:
-        """Examine the error and write the post-mortem."""
+    def examine(self, torch: Torch, device: int, requested: int, limit: int, free: int) -> bool:
+        """Examine the error and write the post-mortem; False if there were too many already."""
         self.errors += 1
         if self.errors > MAX_REPORTS:
-            return
+            return False
         deadline = time.monotonic() + self._seconds
         examiner = Examiner(torch, device, requested, limit, free, self._seconds)
         path = self._free_path()
@@ -121,6 +121,14 @@ class OomWatch:
             "report": str(path),
         }
         _tell(f"out of memory on {found.device}: {found.verdict}: {found.headline} · {path}", facts)
+        return True
+
+    def share(self, other: OomWatch) -> None:
+        """Take over what another watch has just written into the folder that this one has too."""
+        self.errors += 1
+        self.report_dir = other.report_dir
+        self.last = other.last
+        self.reports.append(other.reports[-1])
 
     def _free_path(self) -> Path:
         if self.report_dir is None:
@@ -148,7 +156,9 @@ def on_oom(
     with PyTorch's memory snapshot beside it if PyTorch records memory history.
 
     PyTorch need not be imported yet, and CUDA is not initialised. PyTorch cannot remove an
-    observer, so after ``stop()`` this one stays attached and does nothing.
+    observer, so after ``stop()`` this one stays attached and does nothing. Several watches of one
+    folder, such as that of ``cyclescope run --oom`` and the program's own, write each post-mortem
+    once.
 
     Args:
         report_dir: Folder for post-mortems; by default as in the :func:`settings`, or else a new
@@ -210,8 +220,13 @@ def _observe(device: int, requested: int, limit: int, free: int) -> None:
     gc.disable()
     try:
         torch: Any = sys.modules["torch"]
+        wrote: dict[Path | None, OomWatch] = {}
         for watch in list(_watches):
-            watch.examine(torch, device, requested, limit, free)
+            folder = watch.report_dir
+            if folder in wrote:
+                watch.share(wrote[folder])
+            elif watch.examine(torch, device, requested, limit, free):
+                wrote[folder] = watch
     except KeyboardInterrupt:
         _thread.interrupt_main()  # raise it again after PyTorch's error
     except BaseException as error:

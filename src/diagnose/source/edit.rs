@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::model::report::LineEdit;
+use crate::model::source::LineEdit;
 
 /// Lines of context around a change.
 const CONTEXT: usize = 3;

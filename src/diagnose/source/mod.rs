@@ -26,7 +26,8 @@ use self::files::{others_use, read};
 use self::reference::{Reference, shown};
 use self::syntax::Syntax;
 use crate::capture::is_library_file;
-use crate::model::report::{Leak, Patch, Report};
+use crate::model::report::{Leak, Report};
+use crate::model::source::Patch;
 
 /// Maximum number of leaks of a report for which source is read.
 const LEAKS: usize = 20;

@@ -4,7 +4,8 @@ use tree_sitter::Node;
 
 use super::syntax::{Syntax, all, around, is_field, is_named, lines, scope, statement};
 use crate::diagnose::case::short;
-use crate::model::report::{Location, Node as Object, SourceLines};
+use crate::model::report::{Location, Node as Object};
+use crate::model::source::SourceLines;
 
 /// Maximum number of lines to show.
 const LINES: usize = 6;

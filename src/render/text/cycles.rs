@@ -274,8 +274,9 @@ fn give_advice(out: &mut Lines, leak: &Leak) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::report::{Buffer, Known, Library, Patch, SourceLines};
+    use crate::model::report::{Buffer, Known, Library};
     use crate::model::shared::Shared;
+    use crate::model::source::{Patch, SourceLines};
     use crate::model::words::printable;
     use crate::render::samples;
 

@@ -1,0 +1,61 @@
+//! The program's own source: the lines that make a reference, and a change of them.
+
+use serde::{Deserialize, Serialize};
+
+/// Lines of a source file, and what stands out in one of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(
+    feature = "python",
+    pyo3::pyclass(frozen, get_all, module = "cyclescope")
+)]
+#[non_exhaustive]
+pub struct SourceLines {
+    /// Path of the file.
+    pub file: String,
+    /// Number of the first line, from 1.
+    pub line: u32,
+    /// The lines, without their ends.
+    pub lines: Vec<String>,
+    /// Number of the line in which the expression stands out.
+    pub marked: u32,
+    /// Its first character in that line, from 0.
+    pub start: u32,
+    /// The character after it.
+    pub end: u32,
+}
+
+/// A change of a source file, certain to keep what the program does and to remove the reference.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(
+    feature = "python",
+    pyo3::pyclass(frozen, get_all, module = "cyclescope")
+)]
+#[non_exhaustive]
+pub struct Patch {
+    /// Path of the file.
+    pub file: String,
+    /// The line for which `cyclescope fix FILE:LINE` makes this patch.
+    pub line: u32,
+    /// What it does, in a sentence.
+    pub summary: String,
+    /// Lines that are replaced, from top to bottom, numbered as they are before the change.
+    pub edits: Vec<LineEdit>,
+    /// The change as a unified diff, without the names of files.
+    pub diff: String,
+}
+
+/// Whole lines that take the place of others.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(
+    feature = "python",
+    pyo3::pyclass(frozen, get_all, module = "cyclescope")
+)]
+#[non_exhaustive]
+pub struct LineEdit {
+    /// The first line to remove, from 1, or the line before which others are inserted.
+    pub line: u32,
+    /// Number of lines to remove.
+    pub removed: u32,
+    /// The new lines, with their ends.
+    pub inserted: String,
+}
