@@ -7,6 +7,7 @@ use super::sample::{KeptOnModule, Sample};
 use crate::diagnose::cohorts::{Cohorts, Group, WARM_UP, WINDOW, has_grown};
 use crate::diagnose::lengths::{Lengths, Line, family};
 use crate::model::growth::{Growth, Sample as Size};
+use crate::model::heap::without_line;
 
 /// What is kept from one step to the next is told when so many samples in a row have seen it.
 const PERSISTENT: u32 = 3;
@@ -81,7 +82,8 @@ pub(super) struct Told {
 impl Told {
     /// True if a finding is what was told.
     fn is_of(&self, found: &Diagnosis) -> bool {
-        self.growth.pattern == found.pattern.name && self.growth.owner == found.owner
+        self.growth.pattern == found.pattern.name
+            && without_line(&self.growth.owner) == without_line(&found.owner)
     }
 
     fn group(&self) -> Option<&Key> {

@@ -1,5 +1,6 @@
 //! The live heap: the model, its tables, and the difference between two heaps.
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -423,9 +424,10 @@ impl Buffer {
     }
 }
 
-/// A path without indices and lengths.
+/// A path without indices and lengths, and without the line at which the function at its root is: the same
+/// variable has the same one, wherever the function has come to.
 pub(crate) fn without_numbers(path: &str) -> String {
-    let owner = without_indices(path);
+    let owner = without_indices(&without_line(path));
     let mut kept = String::with_capacity(owner.len());
     let mut rest = owner.as_str();
     while let Some((before, after)) = rest.split_once(", ") {
@@ -447,6 +449,27 @@ pub(crate) fn without_numbers(path: &str) -> String {
         }
     }
     kept + rest
+}
+
+/// A path from a local variable without the line of its function: ``local `x` in `f`, train.py, thread MainThread``.
+pub(crate) fn without_line(path: &str) -> Cow<'_, str> {
+    let whole = Cow::Borrowed(path);
+    let is_local = path.starts_with("local `") || path.starts_with("frame of `");
+    let Some(place) = path.find("`, ").filter(|_| is_local) else {
+        return whole;
+    };
+    let lines = path[place..].match_indices(':').map(|(at, _)| place + at);
+    let line = lines.filter_map(|start| {
+        let digits = path[start + 1..].bytes().take_while(u8::is_ascii_digit);
+        let end = start + 1 + digits.count();
+        let behind = &path[end..];
+        let is_end = behind.is_empty() || [", thread ", " (", " →"].iter().any(|it| behind.starts_with(it));
+        (end > start + 1 && is_end).then_some((start, end))
+    }).next();
+    match line {
+        Some((start, end)) => Cow::Owned([&path[..start], &path[end..]].concat()),
+        None => whole,
+    }
 }
 
 #[cfg(test)]
@@ -472,7 +495,13 @@ mod tests {
             "module `m` → `history` (list) → [x] (dict) → ['a'] → Tensor"
         );
         let local = "local `b` in `f`, train.py:88, thread 3 items";
-        assert_eq!(kind(local), local);
+        assert_eq!(kind(local), "local `b` in `f`, train.py, thread 3 items");
+        let typed = "local `b` in `f`, a:1, b.py:88 (Trainer) → .x:3, thread";
+        assert_eq!(kind(typed), "local `b` in `f`, a:1, b.py (Trainer) → .x:3, thread");
+        let unknown = "local `b` in `f`, thread MainThread";
+        assert_eq!(kind(unknown), unknown);
+        let of_module = "module `m`, train.py:88 (dict)";
+        assert_eq!(kind(of_module), of_module);
     }
 
     #[test]

@@ -277,6 +277,11 @@ def test_a_leak_is_told_with_its_owner(name: str) -> None:
     assert last in monitor.found
 
 
+def test_a_leak_is_told_once_wherever_the_program_has_come_to() -> None:
+    told, _ = watch_default(growing.two_steps_a_pass.__name__, 600)
+    assert len(told) == 1, told
+
+
 @pytest.mark.parametrize("name", [each.__name__ for each in growing.LOOK_ALIKES])
 def test_what_only_looks_like_a_leak_is_not_told(name: str) -> None:
     told, monitor = watch_default(name, 300)

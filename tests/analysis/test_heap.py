@@ -16,6 +16,7 @@ import tracemalloc
 import types
 import weakref
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy
@@ -256,6 +257,20 @@ def test_what_grew_is_named_without_indices() -> None:
     assert [row for row in diff.rows if "`history`" in row[0]] == [(name, 3 * MIB, 3)]
     assert diff.bytes == 3 * MIB
     assert "+3.0 MiB in total" in str(diff)
+
+
+def test_a_local_variable_is_the_same_wherever_its_function_has_come_to() -> None:
+    kept = [array()]
+    old = cyclescope.heap()
+    kept.append(array())
+    diff = cyclescope.heap().diff(old)
+    (row,) = (row for row in diff.rows if "local `kept`" in row[0])
+    assert row[1:] == (MIB, 1)
+    assert diff.bytes == MIB
+    page = diff.to_html()
+    assert "local <code>kept</code>" in page
+    assert f"{Path(__file__).name}, thread" in page
+    del kept
 
 
 def test_nothing_is_kept_and_nothing_changed() -> None:

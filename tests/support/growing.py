@@ -356,6 +356,17 @@ def once_withdrawn(steps: int, on_step: OnStep) -> None:
         on_step()
 
 
+def two_steps_a_pass(steps: int, on_step: OnStep) -> None:
+    """A cache, and steps that end at one line or at another."""
+    trainer = Trainer()
+    for step in range(steps):
+        trainer.cache[step] = block()
+        if step // 40 % 2:
+            on_step()
+        else:
+            on_step()
+
+
 # Look-alikes
 
 
@@ -668,6 +679,7 @@ LEAKS: dict[Program, tuple[str, str]] = {
     half_evicted: ("container-grows", "`memory`"),
     some_evicted: ("container-grows", ".cache"),
     once_withdrawn: ("container-grows", ".cache"),
+    two_steps_a_pass: ("container-grows", ".cache"),
 }
 """The pattern, and words of the owner that must be told first."""
 

@@ -5,6 +5,7 @@ use maud::{Markup, html};
 use crate::model::diff::{Change, Diff};
 use crate::model::words::{grouped, human_bytes, name, signed, utc};
 use crate::render::html::live::{Page, as_text, facts, more, section, table};
+use crate::render::html::parts::with_code;
 use crate::render::text;
 
 /// How many rows a table has.
@@ -26,8 +27,10 @@ pub fn diff(diff: &Diff) -> String {
     Page {
         title,
         lead: html! {
-            "Memory in use before and after, by owner. Owners whose paths differ only in indices \
-             and lengths count as one."
+            @if let Some(most) = diff.rows.first() {
+                (with_code(&name(&most.name, 400))) ": " b { (signed(most.bytes, human_bytes)) } ". "
+            }
+            "Paths that differ only in indices, lengths and the lines of running functions count as one."
         },
         facts,
         body: html! {
