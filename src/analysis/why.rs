@@ -142,6 +142,7 @@ impl Inspector {
         }
         drop(naming);
         drop(live);
+        number_objects(&mut retention);
         retention.pause_ms = started.elapsed().as_secs_f64() * 1000.0;
         Ok(retention)
     }
@@ -213,6 +214,21 @@ impl Inspector {
             }
         }
         Ok(nodes)
+    }
+}
+
+/// Numbers the objects on the paths from 0, in their order, as their places in the heap differ from run to run.
+fn number_objects(retention: &mut Retention) {
+    let mut numbers: FxHashMap<u32, u32> = FxHashMap::default();
+    let keepers = retention.keepers.iter_mut().map(|keeper| &mut keeper.path);
+    let paths = retention.paths.iter_mut().chain(&mut retention.loops);
+    for node in keepers
+        .chain(paths)
+        .flat_map(|path| &mut path.steps)
+        .filter_map(|step| step.node.as_mut())
+    {
+        let next = numbers.len() as u32;
+        *node = *numbers.entry(*node).or_insert(next);
     }
 }
 

@@ -69,6 +69,7 @@ impl NamedPath {
             .iter()
             .enumerate()
             .map(|(i, node)| Step {
+                node: node.object,
                 type_name: node.description.type_name.clone(),
                 label: node.description.label.clone(),
                 location: node.description.place.as_ref().map(Location::from),

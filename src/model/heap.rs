@@ -459,13 +459,18 @@ pub(crate) fn without_line(path: &str) -> Cow<'_, str> {
         return whole;
     };
     let lines = path[place..].match_indices(':').map(|(at, _)| place + at);
-    let line = lines.filter_map(|start| {
-        let digits = path[start + 1..].bytes().take_while(u8::is_ascii_digit);
-        let end = start + 1 + digits.count();
-        let behind = &path[end..];
-        let is_end = behind.is_empty() || [", thread ", " (", " →"].iter().any(|it| behind.starts_with(it));
-        (end > start + 1 && is_end).then_some((start, end))
-    }).next();
+    let line = lines
+        .filter_map(|start| {
+            let digits = path[start + 1..].bytes().take_while(u8::is_ascii_digit);
+            let end = start + 1 + digits.count();
+            let behind = &path[end..];
+            let is_end = behind.is_empty()
+                || [", thread ", " (", " →"]
+                    .iter()
+                    .any(|it| behind.starts_with(it));
+            (end > start + 1 && is_end).then_some((start, end))
+        })
+        .next();
     match line {
         Some((start, end)) => Cow::Owned([&path[..start], &path[end..]].concat()),
         None => whole,
@@ -497,7 +502,10 @@ mod tests {
         let local = "local `b` in `f`, train.py:88, thread 3 items";
         assert_eq!(kind(local), "local `b` in `f`, train.py, thread 3 items");
         let typed = "local `b` in `f`, a:1, b.py:88 (Trainer) → .x:3, thread";
-        assert_eq!(kind(typed), "local `b` in `f`, a:1, b.py (Trainer) → .x:3, thread");
+        assert_eq!(
+            kind(typed),
+            "local `b` in `f`, a:1, b.py (Trainer) → .x:3, thread"
+        );
         let unknown = "local `b` in `f`, thread MainThread";
         assert_eq!(kind(unknown), unknown);
         let of_module = "module `m`, train.py:88 (dict)";

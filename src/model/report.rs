@@ -283,7 +283,7 @@ impl std::fmt::Display for Location {
 )]
 #[non_exhaustive]
 pub struct Step {
-    /// Index of the object among ``graph.nodes`` of the JSON; None in a path.
+    /// Index of the object among ``graph.nodes`` of the JSON; in a path, equal for the same object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<u32>,
     /// Type of the object, with its module unless that is `builtins`.

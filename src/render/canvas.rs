@@ -6,10 +6,10 @@ use maud::Render as _;
 
 use super::layout::{Size, Spot};
 use super::route::{HEAD, Point, Route};
-use super::scene::{Link, Scene};
+use super::scene::Link;
 use super::shape::{Shape, ShapeKind};
-use crate::model::report::{EdgeRole, Leak, NodeKind};
-use crate::model::words::{counted, human_bytes, name, printable};
+use crate::model::report::{EdgeRole, NodeKind};
+use crate::model::words::printable;
 
 /// Width of a character of a box and of a reference's name: all are set in a monospaced font.
 const CHAR: f64 = 7.25;
@@ -288,30 +288,15 @@ impl<'a> Canvas<'a> {
         );
     }
 
-    /// What the lines mean, below the drawing, with the number of what is not drawn.
-    pub fn legend(&mut self, scene: &Scene, cut: &str) {
+    /// What the lines mean, and remarks, below the drawing.
+    pub fn legend(&mut self, entries: &[(Option<EdgeRole>, String)]) {
         let Some(((left, _), (_, bottom))) = self.bounds else {
             self.cover((0.0, 0.0), 120.0, 20.0);
             return self.text("note", (0.0, 4.0), "nothing to draw");
         };
-        let has = |role| scene.links.iter().any(|link| link.role == role);
-        let mut entries = vec![];
-        for (role, text) in [
-            (EdgeRole::Cycle, "the cycle"),
-            (EdgeRole::Cut, cut),
-            (EdgeRole::Path, "the path to the memory"),
-        ] {
-            if has(role) {
-                entries.push((Some(role), text.to_owned()));
-            }
-        }
-        if scene.omitted > 0 {
-            let more = counted(scene.omitted, "more object is", "more objects are");
-            entries.push((None, format!("{more} not drawn")));
-        }
         let (mut x, y) = (left, bottom + 34.0);
         for (role, text) in entries {
-            if let Some(role) = role {
+            if let Some(role) = *role {
                 let (class, start, end) = (role_class(role), (x, y - 4.0), (x + 22.0, y - 4.0));
                 _ = write!(
                     self.elements,
@@ -324,15 +309,16 @@ impl<'a> Canvas<'a> {
                 );
                 x += 40.0;
             }
-            let width = columns(&text) * LABEL_CHAR;
-            self.text("legend", (x, y), &text);
+            let width = columns(text) * LABEL_CHAR;
+            self.text("legend", (x, y), text);
             self.elements.push('\n');
             self.cover((x + width / 2.0, y), width / 2.0, 6.0);
             x += width + 26.0;
         }
     }
 
-    pub fn finish(self, leak: &Leak, style: Option<&str>) -> Drawing {
+    /// The whole drawing; `title` is for who does not see it.
+    pub fn finish(self, title: &str, style: Option<&str>) -> Drawing {
         let id = self.id;
         let ((left, top), (right, bottom)) = self.bounds.unwrap_or_default();
         let (left, top) = (left - MARGIN, top - MARGIN);
@@ -347,11 +333,7 @@ impl<'a> Canvas<'a> {
              <title>{}</title>\n{style}\
              <rect class=\"paper\" x=\"{left:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" height=\"{height:.1}\"/>\n\
              {}</svg>\n",
-            markup(&format!(
-                "{} held by {}",
-                human_bytes(leak.bytes_held),
-                name(&leak.summary, 400)
-            )),
+            markup(title),
             self.elements
         );
         Drawing {

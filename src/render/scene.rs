@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use super::shape::{LABEL, Shape, ShapeKind, TITLE};
 use super::subgraph::{Detail, Fold, Subgraph, subgraph};
 use crate::model::report::{Edge, EdgeRole, Leak, Step};
-use crate::model::words::{counted, cut_of, name, steps_before_gap};
+use crate::model::words::{cut_of, name, steps_before_gap};
 
 /// A longer cycle is drawn without its middle.
 const RING: usize = 24;
@@ -101,7 +101,7 @@ impl<'a> Builder<'a> {
                 }
                 None => {
                     hidden.iter().for_each(|step| self.place(step));
-                    self.scene.boxes.push(Shape::gap(omitted));
+                    self.scene.boxes.push(Shape::gap(omitted, "the cycle"));
                     leaving.push(Leaving::unknown());
                 }
             }
@@ -339,23 +339,6 @@ pub fn cut_meaning(leak: &Leak, count: usize) -> &'static str {
         (true, _) => "the references to remove",
         (false, 0..=1) => "the reference to look at first",
         (false, _) => "the references to look at first",
-    }
-}
-
-impl Shape {
-    /// The steps left out of a long cycle.
-    fn gap(omitted: u64) -> Self {
-        let text = counted(omitted, "more object", "more objects");
-        Shape {
-            node: None,
-            kind: ShapeKind::Gap,
-            name: vec![format!("⋮ {text}")],
-            note: None,
-            size: None,
-            title: format!("{text} of the cycle"),
-            hidden: vec![],
-            fold: None,
-        }
     }
 }
 

@@ -92,6 +92,35 @@ impl Shape {
         }
     }
 
+    /// An object of which only this is known.
+    pub fn of_object(label: &str, ty: &str, location: Option<&Location>, kind: NodeKind) -> Self {
+        Self {
+            node: None,
+            kind: ShapeKind::Object(kind),
+            name: wrapped(label),
+            note: location.map(|at| name(&short_location(at), LINE)),
+            size: None,
+            title: title(label, ty, location, None),
+            hidden: vec![],
+            fold: None,
+        }
+    }
+
+    /// So many objects left out of the middle of what they are a part of.
+    pub fn gap(omitted: u64, of: &str) -> Self {
+        let text = counted(omitted, "more object", "more objects");
+        Self {
+            node: None,
+            kind: ShapeKind::Gap,
+            name: vec![format!("⋮ {text}")],
+            note: None,
+            size: None,
+            title: format!("{text} of {of}"),
+            hidden: vec![],
+            fold: None,
+        }
+    }
+
     /// An object of the interpreter's own that a reference passes.
     pub fn of_hop(hop: &Hop) -> Self {
         Self {

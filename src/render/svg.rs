@@ -10,6 +10,7 @@ use super::scene::{Link, Scene, cut_meaning, scene};
 use super::shape::{Shape, ShapeKind};
 use super::subgraph::Detail;
 use crate::model::report::{EdgeRole, Leak, Report};
+use crate::model::words::{counted, human_bytes, name};
 
 /// How the drawing looks, alone or in the page.
 pub(super) const STYLE: &str = include_str!("assets/drawing.css");
@@ -106,8 +107,29 @@ pub(super) fn draw(leak: &Leak, id: &str, look: &Look) -> Drawing {
         .iter()
         .filter(|link| link.role == EdgeRole::Cut)
         .count();
-    canvas.legend(&scene, cut_meaning(leak, cuts));
-    canvas.finish(leak, look.style)
+    canvas.legend(&legend(&scene, cut_meaning(leak, cuts)));
+    let held = human_bytes(leak.bytes_held);
+    let title = format!("{held} held by {}", name(&leak.summary, 400));
+    canvas.finish(&title, look.style)
+}
+
+/// What the lines mean, and the number of what is not drawn.
+fn legend(scene: &Scene, cut: &str) -> Vec<(Option<EdgeRole>, String)> {
+    let meanings = [
+        (EdgeRole::Cycle, "the cycle"),
+        (EdgeRole::Cut, cut),
+        (EdgeRole::Path, "the path to the memory"),
+    ];
+    let is_drawn = |role| scene.links.iter().any(|link| link.role == role);
+    let meant = meanings.into_iter().filter(|&(role, _)| is_drawn(role));
+    let mut entries: Vec<(Option<EdgeRole>, String)> = meant
+        .map(|(role, words)| (Some(role), words.to_owned()))
+        .collect();
+    if scene.omitted > 0 {
+        let more = counted(scene.omitted, "more object is", "more objects are");
+        entries.push((None, format!("{more} not drawn")));
+    }
+    entries
 }
 
 /// Where the references' names stand, the most important placed first and drawn last.

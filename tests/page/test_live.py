@@ -321,6 +321,21 @@ def test_hostile_text_stays_text(heap: cyclescope.Heap, open_page: Open, text: s
         check_harmless(open_page(page))
 
 
+def test_what_keeps_an_object_alive_is_drawn(open_page: Open) -> None:
+    class Trainer: ...
+
+    trainer: Any = Trainer()
+    trainer.best = trainer.last = array(4)
+    page = open_page(cyclescope.why_alive(trainer.best).to_html()).page
+    drawing = page.locator(".drawn svg")
+    expect(drawing.locator(".node")).to_have_count(3)
+    expect(drawing.locator(".node.held .size")).to_have_text("4.0 MiB")
+    expect(drawing.locator(".label.cut .ref")).to_have_text([".best", ".last"])
+    for width in (390, 1024, 1440):
+        page.set_viewport_size({"width": width, "height": 900})
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
 def test_hostile_names_of_a_program_stay_text(open_page: Open) -> None:
     text = "\n".join(CORPUS.values()).replace("\x00", "")
     kind = type(text, (), {"__module__": text})
@@ -329,6 +344,7 @@ def test_hostile_names_of_a_program_stay_text(open_page: Open) -> None:
     before = cyclescope.heap()
     module = types.ModuleType(text)
     module.__dict__[text] = owner
+    getattr(owner, text)[text].append(array(8))
     sys.modules[text] = module
     try:
         after = cyclescope.heap()

@@ -25,6 +25,7 @@ use crate::render::html::page::{self, Script};
 use crate::render::html::parts::{self, head, notes};
 
 const STYLE: &str = concat!(
+    include_str!("../../assets/drawing.css"),
     include_str!("../../assets/page.css"),
     include_str!("../../assets/leak.css"),
     include_str!("../../assets/print.css"),

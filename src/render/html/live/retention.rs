@@ -1,18 +1,23 @@
 //! The page of what keeps objects alive.
 
-use maud::{Markup, html};
+use maud::{Markup, PreEscaped, html};
 
 use crate::model::retention::{Path, Retention, RootKind};
 use crate::model::words::{counted, grouped, name, place_within};
 use crate::render::html::live::{Page, as_text, section};
 use crate::render::html::parts::{sentence, with_code};
 use crate::render::live_sentences::{object, removals, verdict};
+use crate::render::retaining::retaining;
 use crate::render::text;
 
 /// How many objects that were asked about are named in the title.
 const NAMED: usize = 4;
 /// Names longer than this are shortened in their middle.
 const NAME: usize = 300;
+/// More paths are folded where they are drawn.
+const OPEN: usize = 2;
+/// A wider drawing is scaled down, but no further than to this.
+const WIDE: f64 = 900.0;
 
 /// The page of a [`Retention`]: each path step by step.
 pub fn retention(retention: &Retention) -> String {
@@ -48,35 +53,56 @@ pub fn retention(retention: &Retention) -> String {
 
 fn body(retention: &Retention) -> Markup {
     let Retention { loops, paths, .. } = retention;
+    let drawing = retaining(retention, "keeps");
     html! {
         @for (title, keepers) in removals(retention) {
             (section(title.trim_end_matches(':'), &html! {
                 ul { @for keeper in keepers { li {
                     (with_code(&name(&keeper.words, 1000)))
                     @if !keeper.release.is_empty() {
-                        p.more { "or " (with_code(&name(&keeper.release, 1000))) }
+                        p.more.release { "or " (with_code(&name(&keeper.release, 1000))) }
                     }
                 } } }
             }))
         }
+        @if let Some(drawing) = &drawing {
+            @let class = if drawing.width > WIDE { "drawn large" } else { "drawn" };
+            (section("What keeps it alive", &html! {
+                div class=(class) tabindex="0" role="group" aria-label="Drawing" {
+                    (PreEscaped(&drawing.svg))
+                }
+            }))
+        }
         @for (index, path) in loops.iter().enumerate() {
             @let number = format!("Loop {} of {}", index + 1, loops.len());
-            (section(&format!("{number}: no collection can free this"), &steps(path)))
+            (section(&format!("{number}: no collection can free this"), &html! {
+                p { (with_code(&name(&path.words, 1000))) }
+                (steps(path))
+            }))
         }
-        @for (index, path) in paths.iter().enumerate() {
-            (section(&format!("Path {} of {}", index + 1, paths.len()), &steps(path)))
+        @if drawing.is_some() && paths.len() > OPEN {
+            (section("The paths, step by step", &html! {
+                @for path in paths {
+                    details.trace { summary { (with_code(&name(&path.words, 1000))) } (steps(path)) }
+                }
+            }))
+        } @else {
+            @for (index, path) in paths.iter().enumerate() {
+                (section(&format!("Path {} of {}", index + 1, paths.len()), &html! {
+                    p { (with_code(&name(&path.words, 1000))) }
+                    (steps(path))
+                }))
+            }
         }
         (as_text(&text::retention(retention)))
     }
 }
 
-/// A path in one line and step by step.
+/// A path step by step.
 fn steps(path: &Path) -> Markup {
     let named = path.root.is_named();
     html! {
-        p { (with_code(&name(&path.words, 1000))) }
         @if path.alike > 1 { p.more { (grouped(path.alike)) " similar paths." } }
-        h3 { "Step by step" }
         ol.way {
             @for (index, step) in path.steps.iter().enumerate() {
                 @let root = (index == 0 && named).then_some(&path.root_words);
