@@ -43,6 +43,20 @@ pub fn header(report: &Report) -> Markup {
     head(&headline(report), &lead, &facts(report))
 }
 
+/// What to do if memory is short all the same.
+pub fn nothing_found() -> Markup {
+    html! {
+        section.leak.clean {
+            h2 { "If memory grows all the same" }
+            ul {
+                li { code { "cyclescope.heap()" } " lists who owns memory, and what deleting that reference frees." }
+                li { code { "cyclescope.why_alive(tensor)" } " says what keeps one object alive." }
+                li { code { "cyclescope.watch_growth()" } " says what grows from step to step." }
+            }
+        }
+    }
+}
+
 /// The program, where it ran and with what.
 pub fn process_facts(
     process: &Process,

@@ -3,7 +3,9 @@
 use maud::{Markup, html};
 
 use crate::model::report::{Buffer, GRADIENT, Leak};
-use crate::model::words::{buffer_count, counted, element_type, human_bytes, name};
+use crate::model::words::{
+    buffer_count, counted, element_type, grouped, human_bytes, name, without_indices,
+};
 use crate::render::html::parts::table;
 
 /// How many buffers of a leak are listed.
@@ -11,17 +13,24 @@ const BUFFERS: usize = 200;
 /// How many frames of an allocation stack are listed.
 const FRAMES: usize = 40;
 
-/// The buffers that the leak held; nothing without any.
+/// The buffers that the leak held, like ones in one row; nothing without any.
 pub fn buffers(leak: &Leak) -> Markup {
     let listed = leak.buffers.iter().take(BUFFERS);
     let more = buffer_count(leak).saturating_sub(listed.len() as u64);
+    let mut rows: Vec<Vec<&Buffer>> = Vec::new();
+    for buffer in listed {
+        match rows.iter_mut().find(|row| are_alike(row[0], buffer)) {
+            Some(row) => row.push(buffer),
+            None => rows.push(vec![buffer]),
+        }
+    }
     html! {
         @if !leak.buffers.is_empty() {
             h3 { "Held memory" }
             (table(
                 None,
                 &["Storage", "Holder", "Elements", "Device", "Address", "Path from the cycle"],
-                listed.map(|buffer| row(leak, buffer)),
+                rows.iter().map(|alike| row(leak, alike)),
             ))
             @if more > 0 {
                 p.more { "and " (counted(more, "more buffer", "more buffers")) }
@@ -30,11 +39,31 @@ pub fn buffers(leak: &Leak) -> Markup {
     }
 }
 
-fn row(leak: &Leak, buffer: &Buffer) -> Markup {
+/// True if two buffers differ in their addresses and in the indices on their paths only.
+fn are_alike(a: &Buffer, b: &Buffer) -> bool {
+    let of_path = |buffer: &Buffer| without_indices(&buffer.path.join(" "));
+    let same = |it: &Buffer| Buffer {
+        pointer: 0,
+        node: None,
+        path: Vec::new(),
+        path_nodes: Vec::new(),
+        ..it.clone()
+    };
+    of_path(a) == of_path(b) && same(a) == same(b)
+}
+
+/// The row of buffers that are alike.
+fn row(leak: &Leak, alike: &[&Buffer]) -> Markup {
+    let (buffer, number) = (alike[0], alike.len() as u64);
     let start = leak.cycle.get(buffer.from_step as usize);
+    let all = buffer.bytes.saturating_mul(number);
     html! {
         tr {
-            td.number { (human_bytes(buffer.bytes)) }
+            td.number {
+                @if number > 1 { (grouped(number)) " × " }
+                (human_bytes(buffer.bytes))
+                @if number > 1 { p.more { (human_bytes(all)) " in all" } }
+            }
             td {
                 (name(&buffer.type_name, 80))
                 @if buffer.holders > 1 {
@@ -44,7 +73,11 @@ fn row(leak: &Leak, buffer: &Buffer) -> Markup {
             td.elements { (element_type(buffer)) }
             td { (name(&buffer.device, 40)) }
             td.address {
-                code { (format_args!("{:#x}", buffer.pointer)) }
+                @if number > 1 {
+                    details { summary { (grouped(number)) " addresses" } (addresses(alike)) }
+                } @else {
+                    (addresses(alike))
+                }
                 @if buffer.confirmed {
                     " " span.confirmed title="confirmed by the CUDA driver" { "✓ driver" }
                 }
@@ -53,7 +86,10 @@ fn row(leak: &Leak, buffer: &Buffer) -> Markup {
                 @match buffer.kept_by.as_deref() {
                     None => {
                         @if let Some(step) = start { (name(&step.label, 80)) }
-                        @for edge in buffer.path.iter().take(24) { " " (name(edge, 80)) }
+                        @for edge in buffer.path.iter().take(24) {
+                            @let edge = match number { 1 => edge.clone(), _ => without_indices(edge) };
+                            " " (name(&edge, 80))
+                        }
                     }
                     Some(GRADIENT) => "a gradient, freed with the cycle",
                     Some(_) => "C++ refers to it too; freed with the cycle",
@@ -61,6 +97,12 @@ fn row(leak: &Leak, buffer: &Buffer) -> Markup {
                 (allocation(buffer))
             }
         }
+    }
+}
+
+fn addresses(buffers: &[&Buffer]) -> Markup {
+    html! {
+        @for buffer in buffers { code { (format_args!("{:#x}", buffer.pointer)) } " " }
     }
 }
 
@@ -83,6 +125,35 @@ fn allocation(buffer: &Buffer) -> Markup {
 mod tests {
     use super::*;
     use crate::render::samples;
+
+    #[test]
+    fn like_buffers_are_one_row() {
+        let mut leak = samples::callback().leaks.remove(0);
+        leak.buffers.truncate(1);
+        let first = Buffer {
+            path: vec![".items".into(), "[0]".into()],
+            ..leak.buffers[0].clone()
+        };
+        let other = |index: u64| Buffer {
+            pointer: first.pointer + index * first.bytes,
+            path: vec![".items".into(), format!("[{index}]")],
+            ..first.clone()
+        };
+        let longer = Buffer {
+            bytes: 2 * first.bytes,
+            ..first.clone()
+        };
+        leak.buffers = vec![longer, first.clone(), other(1), other(2)];
+        let table = buffers(&leak).0;
+        assert_eq!(table.matches("<tr>").count(), 1 + 2);
+        assert!(
+            table.contains("3 × 64.0 MiB<p class=\"more\">192.0 MiB in all</p>"),
+            "{table}"
+        );
+        assert!(table.contains("<summary>3 addresses</summary>"));
+        assert!(table.contains(".items [x]") && table.contains(".items [0]"));
+        assert_eq!(table.matches("<code>0x").count(), 4);
+    }
 
     #[test]
     fn what_is_known_of_an_allocation_is_told() {

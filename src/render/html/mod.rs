@@ -76,6 +76,7 @@ fn body(report: &Report) -> Markup {
         (header::contents(&leaks))
         (processes::section(report))
         main {
+            @if leaks.is_empty() { (header::nothing_found()) }
             @for (rank, (index, leak)) in leaks.iter().enumerate() {
                 (leak::section(rank, *index, leak))
             }
@@ -282,7 +283,8 @@ mod tests {
     #[test]
     fn no_leaks_is_a_page_too() {
         let page = html(&samples::no_leaks());
-        assert!(page.contains("<h1>No leaks</h1>") && !page.contains("<section"));
+        assert!(page.contains("<h1>No leaks</h1>") && !page.contains("<figure"));
+        assert!(page.contains("cyclescope.watch_growth()"));
         html(&samples::dangling());
     }
 }
