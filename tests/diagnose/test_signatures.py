@@ -76,7 +76,6 @@ def run(command: list[str], **environment: str) -> str:
         text=True,
         check=False,
         env=os.environ | environment,
-        timeout=240,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
