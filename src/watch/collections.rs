@@ -6,13 +6,13 @@ use std::time::Instant;
 
 use pyo3::ffi;
 use pyo3::prelude::*;
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::arming::Arming;
 use super::freed::{Counters, allocated, freed_since};
 use super::{MOST, Watcher};
-use crate::analysis::{Behind, DESCRIBED, Fate, Found, confirm_gone, prefer};
-use crate::collector::{CollectionInfo, Handler, Seen, Unreachable};
+use crate::analysis::{Behind, DESCRIBED, Fate, Found, addresses, confirm_gone, date, prefer};
+use crate::collector::{CollectionInfo, Epoch, Handler, Seen, Unreachable};
 use crate::device::DeviceSelection;
 use crate::model::report::Collection;
 
@@ -51,6 +51,8 @@ impl Default for Collections {
 
 struct Foreseen {
     found: Vec<Found>,
+    /// The epochs of the objects found, by address.
+    epochs: FxHashMap<usize, Epoch>,
     /// Unreachable objects there were before finalizers ran.
     objects: usize,
     /// The allocator's count, by device, before the collection.
@@ -165,6 +167,7 @@ impl Watcher {
         }
         let mut foreseen = Foreseen {
             found: Vec::new(),
+            epochs: FxHashMap::default(),
             objects: 0,
             allocated: allocated(py, &devices),
             looked: false,
@@ -176,6 +179,8 @@ impl Watcher {
                 .look(py, &devices, Some(generation), FORESEEN, Behind::Ignored)
             {
                 Ok((found, objects)) => {
+                    let known = addresses(&found).collect();
+                    foreseen.epochs = self.epochs.of(py, self.inspector.gc(), known);
                     foreseen.found = found;
                     foreseen.objects = objects;
                     foreseen.looked = true;
@@ -262,6 +267,7 @@ impl Watcher {
     ) {
         let mut foreseen = foreseen.unwrap_or_else(|| Foreseen {
             found: Vec::new(),
+            epochs: FxHashMap::default(),
             objects: 0,
             allocated: Vec::new(),
             looked: false,
@@ -308,6 +314,13 @@ impl Watcher {
             hint || unexplained,
         );
         found.append(&mut broken_early);
+        // What is young was made in the epoch that has not ended.
+        let young = (info.generation < 2)
+            .then(|| self.epochs.current())
+            .flatten();
+        date(&mut found, |address| {
+            young.or_else(|| foreseen.epochs.get(&address).copied())
+        });
         self.count_known(&mut found);
         if found.is_empty() {
             return;
@@ -353,13 +366,4 @@ fn has_reserve() -> bool {
     return crate::memory::reserve::put_aside();
     #[cfg(not(feature = "extension"))]
     true
-}
-
-/// The addresses of all objects in cycles.
-fn addresses(found: &[Found]) -> impl Iterator<Item = usize> + '_ {
-    found
-        .iter()
-        .flat_map(|entry| &entry.occurrences)
-        .flat_map(|occurrence| &occurrence.addresses)
-        .copied()
 }
