@@ -143,22 +143,25 @@ impl GcState {
         Some(objects)
     }
 
-    /// Calls `visit` with the objects of the oldest generation, the last in its list first, until that says to stop.
-    ///
-    /// A collection puts what it moves into a generation at the end of that list (`gc_list_merge` in
-    /// Modules/gcmodule.c, since 3.13 in Python/gc.c).
-    pub fn walk_oldest_back(
+    /// Calls `visit` with each object and its generation, the last object of the youngest generation first and the first
+    /// one of the oldest last, until that says to stop.
+    pub fn walk_back(
         &self,
         _py: Python<'_>,
-        mut visit: impl FnMut(*mut ffi::PyObject) -> ControlFlow<()>,
+        mut visit: impl FnMut(*mut ffi::PyObject, usize) -> ControlFlow<()>,
     ) {
-        let list = self.head(GENERATIONS - 1);
-        // SAFETY: attached, and the head of a list of objects that are alive; outside of a collection, and before it
-        // takes the list in hand, the links lead both ways. `visit` is given no way to change the list.
-        unsafe {
-            let mut at = (*list).previous();
-            while at != list && visit(at.add(1).cast()).is_continue() {
-                at = (*at).previous();
+        for generation in 0..GENERATIONS {
+            let list = self.head(generation);
+            // SAFETY: attached, and the head of a list of objects that are alive; outside of a collection, and before
+            // it takes the list in hand, the links lead both ways. `visit` is given no way to change the list.
+            unsafe {
+                let mut at = (*list).previous();
+                while at != list {
+                    if visit(at.add(1).cast(), generation).is_break() {
+                        return;
+                    }
+                    at = (*at).previous();
+                }
             }
         }
     }

@@ -87,9 +87,14 @@ impl Watcher {
         let started = Instant::now();
         let all = self.with_watched(devices);
         let behind = Behind::CountedByRequest;
-        let seen = self
-            .inspector
-            .look_at_new(py, &all, &self.epochs, since, behind)?;
+        let seen = self.inspector.look_at_new(
+            py,
+            &all,
+            &self.epochs,
+            since,
+            (usize::MAX, usize::MAX),
+            behind,
+        )?;
         // A young collection would not free what is old, and a full one frees more than was looked at.
         let Some((found, objects, false)) = seen else {
             return Ok(None);
@@ -147,7 +152,7 @@ impl Watcher {
         if went {
             let alive = match seen.since {
                 // What survived a young collection is where the epoch's objects are.
-                Some(since) => self.epochs.new_since(py, gc, since)?.map(|new| {
+                Some(since) => self.epochs.new_since(py, gc, since).map(|new| {
                     let objects = new.objects.iter();
                     objects.map(|&object| object as usize).collect()
                 }),

@@ -268,6 +268,12 @@ impl Watcher {
             .is_ok_and(|watches| watches.iter().any(|watch| watch.thorough))
     }
 
+    /// True if there is but one thorough watch.
+    fn is_only_check(&self) -> bool {
+        let watches = self.watches.try_borrow();
+        watches.is_ok_and(|watches| watches.iter().filter(|watch| watch.thorough).count() == 1)
+    }
+
     /// Tells of an error of our own, the first time; that the inspector was at work already is none.
     fn note_error(&self, py: Python<'_>, error: &PyErr) {
         if error.is_instance_of::<Busy>(py) || self.error_told.replace(true) {

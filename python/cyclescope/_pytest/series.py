@@ -69,8 +69,8 @@ class Series:
     meanwhile. What a test makes and a later one drops is found at the latest when the series ends,
     and the order of the objects still says who made it.
 
-    If a full collection changes that order in a test, the check of that test looks at the whole
-    heap: all garbage there has been dropped in that test.
+    If something in a test makes that order unknown, such as ``gc.unfreeze()``, its check looks at
+    the whole heap. What it finds counts as this test's, which has dropped it.
     """
 
     def __init__(self, alike: Alike) -> None:
@@ -136,7 +136,8 @@ class Series:
         self._answered.add(looked.time)
         own = [self._divide(report) for report in (looked, *self._take_seen())]
         if whole and (begun := _native.begin_epoch()) is not None:
-            self._is_clean = self._lost_order = True
+            if begun[1]:
+                self._is_clean = self._lost_order = True
             self._note(*begun)
         return _native.merge(own)
 
@@ -179,8 +180,6 @@ class Series:
 
     def _maker(self, epoch: int | None) -> str | None:
         """The test that an epoch belongs to; None if it is not known."""
-        # Nothing is known of an epoch after a full collection in this test, which has left no
-        # garbage of earlier ones.
         if epoch is None or self._is_clean:
             return self._test
         return self._tests.get(epoch)
