@@ -49,6 +49,9 @@ pub struct Epochs {
     last_earlier: Cell<Epoch>,
     /// The first epoch that is known.
     first: Cell<Epoch>,
+    /// There were epochs before that one.
+    is_lost: Cell<bool>,
+    has_begun: Cell<bool>,
     last: Cell<Epoch>,
 }
 
@@ -103,9 +106,11 @@ impl Epochs {
         self.last.set(epoch);
         let is_first = !self.is_ordered(order);
         if is_first {
-            self.forget(py);
+            self.is_lost.set(self.has_begun.get());
+            self.clear();
             self.first.set(epoch);
         }
+        self.has_begun.set(true);
         self.boundaries.borrow_mut().push(Boundary {
             epoch,
             object,
@@ -116,6 +121,12 @@ impl Epochs {
 
     /// Forgets all epochs.
     pub fn forget(&self, _py: Python<'_>) {
+        self.clear();
+        self.has_begun.set(false);
+        self.is_lost.set(false);
+    }
+
+    fn clear(&self) {
         self.boundaries.borrow_mut().clear();
         self.earlier.take();
         self.last_earlier.set(BEFORE);
@@ -126,9 +137,11 @@ impl Epochs {
         Some(self.boundaries.borrow().last()?.epoch)
     }
 
-    /// The first epoch that is known; `None` if there are none.
+    /// The first epoch; `None` if there are none, or nothing is known of the first one any more.
     pub(crate) fn first(&self) -> Option<Epoch> {
-        self.current().map(|_| self.first.get())
+        self.current()
+            .filter(|_| !self.is_lost.get())
+            .map(|_| self.first.get())
     }
 
     /// A full collection is about to begin. Takes time in proportion to what was made since the last one.
@@ -147,7 +160,7 @@ impl Epochs {
         if is_known {
             self.last_earlier.set(self.last.get());
         } else {
-            self.forget(py);
+            self.clear();
         }
     }
 
@@ -160,7 +173,7 @@ impl Epochs {
         let (Ok(object), Ok(order), Some(young)) =
             (empty_list(py), order(py, gc, state), state.objects(py, 1))
         else {
-            return self.forget(py);
+            return self.clear();
         };
         // What callbacks have made lies before the boundary.
         let young = young.into_iter().map(|object| (object as usize, epoch));

@@ -84,13 +84,11 @@ class Series:
         """By epoch; a test may have several."""
         self._unordered: list[str] = []
         """Tests of which no epoch is known any more."""
-        self._failed: set[str] = set()
         self._test = ""
         self._epoch = self._first = 0
         self._is_clean = True
         """No test but the current one has run since the whole heap was free of garbage."""
-        self._lost_order = False
-        """The current test has a second epoch, so that its earlier objects have none."""
+        self._has_failed = False
         clean_up()
         self._watch = Watch(
             self._devices,
@@ -102,9 +100,9 @@ class Series:
 
     def begin(self, test: str) -> bool:
         """A test begins. False if this interpreter cannot tell new objects from others."""
-        if self._test in self._failed and self._lost_order:
-            # What its exception held may be garbage now, and nobody would know whose.
-            clean_up()
+        if self._has_failed:
+            # What its exception held is garbage now, and no leak of the test.
+            self.take()
         begun = _native.begin_epoch()
         if begun is None:
             return False
@@ -114,13 +112,13 @@ class Series:
             self._divide(report)
         self._is_clean = not self._test
         self._test = test
-        self._lost_order = False
+        self._has_failed = False
         self._note(*begun)
         return True
 
     def fail(self) -> None:
         """The test fails by itself: its exception, which pytest keeps, contains cycles."""
-        self._failed.add(self._test)
+        self._has_failed = True
 
     def take(self, reach: Reach = Reach.TEST) -> CycleReport:
         """What the current test leaked since it began, or since the previous call."""
@@ -137,12 +135,12 @@ class Series:
         own = [self._divide(report) for report in (looked, *self._take_seen())]
         if whole and (begun := _native.begin_epoch()) is not None:
             if begun[1]:
-                self._is_clean = self._lost_order = True
+                self._is_clean = True
             self._note(*begun)
         return _native.merge(own)
 
     def take_late(self) -> list[LateLeak]:
-        """The leaks of earlier tests found so far, but for those of tests that failed."""
+        """The leaks of earlier tests found so far."""
         late, self._late = self._late, []
         return late
 
@@ -187,7 +185,5 @@ class Series:
     def _keep(self, report: CycleReport, makers: set[str | None]) -> None:
         certain = None not in makers
         begun = dict.fromkeys([*self._unordered, *self._tests.values()])
-        names = [name for name in begun if name in makers] if certain else self._unordered
-        tests = [name for name in names if name not in self._failed]
-        if tests or not names:
-            self._late.append(LateLeak(report, tests, certain, next(iter(begun))))
+        tests = [name for name in begun if name in makers] if certain else self._unordered
+        self._late.append(LateLeak(report, tests, certain, next(iter(begun))))
