@@ -19,13 +19,17 @@ from collections.abc import Callable
 import measure
 
 SUITES = {
-    "networkx, shortest paths and trees": (
+    "networkx, algorithms on trees, flow and colors": (
         "--pyargs",
-        "networkx.algorithms.shortest_paths",
         "networkx.algorithms.tree",
+        "networkx.algorithms.flow",
+        "networkx.algorithms.coloring",
     ),
-    "sympy, sets and geometry": ("--pyargs", "sympy.sets", "sympy.geometry"),
-    "NumPy, masked arrays and polynomials": ("--pyargs", "numpy.ma", "numpy.polynomial"),
+    "sympy, sets and geometry": (
+        *("-o", "markers=slow", "-o", "addopts="),
+        *("--pyargs", "sympy.sets", "sympy.geometry"),
+    ),
+    "NumPy, masked arrays and core": ("--pyargs", "numpy.ma", "numpy._core.tests.test_multiarray"),
 }
 WAYS = {
     "unchecked": ("--tensor-cycles=off",),

@@ -11,7 +11,8 @@ use super::state::state;
 use crate::analysis::Inspector;
 use crate::watch::Ignored;
 
-/// As `find`, but looks only at objects made since an epoch began; None if only `find` tells.
+/// As `find`, but looks only at objects made since an epoch began, or at all for epoch 0; and if nothing leaked it
+/// collects nothing. None if only a look at all tells.
 #[pyfunction]
 pub fn find_new(
     py: Python<'_>,
@@ -21,7 +22,11 @@ pub fn find_new(
 ) -> PyResult<Option<CycleReport>> {
     let devices = selection(&devices)?;
     let state = state(py)?;
-    let Some(mut report) = state.watcher.find_new(py, &devices, since)? else {
+    let found = match since {
+        0 => Some(state.watcher.find_if_any(py, &devices)?),
+        _ => state.watcher.find_new(py, &devices, since)?,
+    };
+    let Some(mut report) = found else {
         return Ok(None);
     };
     if !report.leaks.is_empty() {

@@ -70,8 +70,29 @@ impl Watcher {
         Ok(merge(&[&report, &frozen]).unwrap_or(report))
     }
 
-    /// As [`Watcher::find`], but looks only at what was made since an epoch began, and takes time in proportion to
-    /// that. If nothing leaked it collects nothing. `None` if only a look at the whole heap tells.
+    /// As [`Watcher::find`], but if nothing leaked it collects nothing.
+    ///
+    /// # Errors
+    /// As [`Watcher::find`].
+    pub fn find_if_any(&self, py: Python<'_>, devices: &DeviceSelection) -> PyResult<Report> {
+        let started = Instant::now();
+        let all = self.with_watched(devices);
+        let behind = Behind::CountedByRequest;
+        let (found, objects) = self.inspector.look(py, &all, None, usize::MAX, behind)?;
+        let seen = Seen {
+            found,
+            objects,
+            oldest: 2,
+            since: None,
+        };
+        if seen.found.is_empty() {
+            return Ok(self.inspector.empty_report(py));
+        }
+        Ok(about(&self.collect(py, seen, started)?, devices))
+    }
+
+    /// As [`Watcher::find_if_any`], but looks only at what was made since an epoch began, and takes time in proportion to
+    /// that. `None` if only a look at the whole heap tells.
     ///
     /// Garbage of which a part is older counts as reachable here, so that it may be missing from the report,
     /// and the next `find` has it.

@@ -122,10 +122,8 @@ class Series:
 
     def take(self, reach: Reach = Reach.TEST) -> CycleReport:
         """What the current test leaked since it began, or since the previous call."""
-        looked = None
-        if reach is not Reach.HEAP:
-            since = self._epoch if reach is Reach.TEST else self._first
-            looked = _native.find_new(self._devices, self._ignore, since)
+        since = {Reach.TEST: self._epoch, Reach.SERIES: self._first, Reach.HEAP: 0}[reach]
+        looked = _native.find_new(self._devices, self._ignore, since)
         whole = looked is None
         if looked is None:
             looked = _native.find(self._devices, self._ignore)
