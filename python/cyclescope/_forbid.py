@@ -49,7 +49,7 @@ class Recorder:
         self._seen: list[CycleReport] = []
         self._answered: set[float] = set()
         if not OFF:
-            _clean_up()
+            clean_up()
         self._watch = Watch(
             self._devices,
             self._seen.append,
@@ -74,7 +74,7 @@ class Recorder:
         self._watch.stop()
 
 
-def _clean_up() -> None:
+def clean_up() -> None:
     for _ in range(CLEAN_UP_ROUNDS):
         if not gc.collect():
             return

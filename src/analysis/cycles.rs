@@ -414,6 +414,7 @@ impl Inspector {
             .collect();
         Occurrence {
             addresses,
+            epoch: None,
             buffers: held,
         }
     }

@@ -8,6 +8,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::assemble;
 use super::assemble::Described;
 use crate::capture::ReferenceName;
+use crate::collector::Epoch;
 use crate::device::StorageWatch;
 use crate::model::report::{Buffer, Leak};
 use crate::model::shared;
@@ -28,6 +29,8 @@ pub(crate) struct Found {
 pub(crate) struct Occurrence {
     /// Addresses of the objects in cycles.
     pub addresses: Vec<usize>,
+    /// When the youngest of them was made, if that is known.
+    pub epoch: Option<Epoch>,
     pub buffers: Vec<Held>,
 }
 
@@ -63,6 +66,14 @@ impl Found {
         devices.sort_unstable();
         devices.dedup();
         devices
+    }
+
+    /// The epochs of all occurrences, each once.
+    pub fn epochs(&self) -> Vec<Option<Epoch>> {
+        let mut epochs: Vec<_> = self.occurrences.iter().map(|one| one.epoch).collect();
+        epochs.sort_unstable();
+        epochs.dedup();
+        epochs
     }
 
     /// Bytes of all distinct buffers.
@@ -106,6 +117,27 @@ impl Found {
             ..self.leak.into_leak(buffers)
         }
     }
+}
+
+/// Says of each occurrence when the youngest object of its cycles was made, if `epoch_of` knows that of all.
+pub(crate) fn date(found: &mut [Found], epoch_of: impl Fn(usize) -> Option<Epoch>) {
+    for occurrence in found.iter_mut().flat_map(|entry| &mut entry.occurrences) {
+        let epochs: Option<Vec<Epoch>> = occurrence
+            .addresses
+            .iter()
+            .map(|&one| epoch_of(one))
+            .collect();
+        occurrence.epoch = epochs.and_then(|epochs| epochs.into_iter().max());
+    }
+}
+
+/// The addresses of all objects in cycles.
+pub(crate) fn addresses(found: &[Found]) -> impl Iterator<Item = usize> + '_ {
+    found
+        .iter()
+        .flat_map(|entry| &entry.occurrences)
+        .flat_map(|occurrence| &occurrence.addresses)
+        .copied()
 }
 
 /// Says of each leak what it holds together with others.

@@ -12,6 +12,7 @@ use super::found::{Behind, Found};
 use super::process::{framework_versions, importing, process, process_group, rank};
 use super::room::{FEW, ROOM_FOR_OBJECT, ask_for_room};
 use crate::capture::{Classes, class_name, globals_used};
+use crate::collector::{Epoch, Epochs};
 use crate::cpython::{
     Builtins, CurrentFrames, GcModule, HeadLayout, Layouts, TypeTable, module_count,
 };
@@ -180,21 +181,68 @@ impl Inspector {
         if garbage.len() > most {
             return Ok((Vec::new(), garbage.len()));
         }
-        // Frameworks are asked about objects, and may let other threads run, which may collect.
-        let _held: Vec<Bound<'_, PyAny>> = garbage
-            .iter()
-            .map(|&object| self.object(py, object as usize))
-            .collect();
-        if !self.triage(py, in_turn(&garbage), devices)?.holds_buffer {
-            return Ok((Vec::new(), garbage.len()));
-        }
         let described = if most == usize::MAX {
             usize::MAX
         } else {
             DESCRIBED
         };
-        let (found, _) = self.examine(py, &garbage, 1, devices, described, behind)?;
+        let found = self.leaks_in(py, &garbage, devices, described, behind)?;
         Ok((found, garbage.len()))
+    }
+
+    /// As `look`, but only at the objects made since an epoch began, as far as these alone show what is garbage. Also
+    /// says whether an unreachable one is of the oldest generation. Of more than `most` nothing is examined, and at most
+    /// `described` groups of cycles are described. `None` if only a look at the whole heap tells.
+    pub(crate) fn look_at_new(
+        &self,
+        py: Python<'_>,
+        devices: &DeviceSelection,
+        epochs: &Epochs,
+        since: Epoch,
+        (most, described): (usize, usize),
+        behind: Behind,
+    ) -> PyResult<Option<(Vec<Found>, usize, bool)>> {
+        self.refresh(py);
+        self.forget_classes();
+        let Some(new) = epochs.new_since(py, &self.gc, since) else {
+            return Ok(None);
+        };
+        if !self.frameworks_known() {
+            return Ok(Some((Vec::new(), 0, false)));
+        }
+        ask_for_room(new.objects.len(), ROOM_FOR_OBJECT)?;
+        // SAFETY: nothing that runs here destroys an object, and each is in one list, once.
+        let garbage = unsafe { self.unreachable_among(&new.objects, 0)? };
+        if garbage.len() > most {
+            return Ok(Some((Vec::new(), garbage.len(), false)));
+        }
+        let found = self.leaks_in(py, &garbage, devices, described, behind)?;
+        // Unreachable objects are in the order of all.
+        let mut young = new.objects[..new.young].iter();
+        let is_young = |object| young.any(|other| other == object);
+        let is_any_old = !found.is_empty() && !garbage.iter().all(is_young);
+        Ok(Some((found, garbage.len(), is_any_old)))
+    }
+
+    /// The leaks among unreachable objects. At most `described` groups of cycles are described.
+    fn leaks_in(
+        &self,
+        py: Python<'_>,
+        garbage: &[*mut ffi::PyObject],
+        devices: &DeviceSelection,
+        described: usize,
+        behind: Behind,
+    ) -> PyResult<Vec<Found>> {
+        // Frameworks are asked about objects, and may let other threads run, which may collect.
+        let _held: Vec<Bound<'_, PyAny>> = garbage
+            .iter()
+            .map(|&object| self.object(py, object as usize))
+            .collect();
+        if !self.triage(py, in_turn(garbage), devices)?.holds_buffer {
+            return Ok(Vec::new());
+        }
+        let (found, _) = self.examine(py, garbage, 1, devices, described, behind)?;
+        Ok(found)
     }
 
     /// The collector that the objects belong to.
@@ -279,11 +327,16 @@ impl Inspector {
         mut collection: Collection,
         started: Instant,
     ) -> Report {
+        let is_dated = |leak: &&Found| leak.occurrences.iter().any(|one| one.epoch.is_some());
+        let epochs = found.iter().filter(is_dated);
+        let epochs = epochs.map(|leak| (leak.signature().to_owned(), leak.epochs()));
+        let epochs = epochs.collect();
         let leaks = found.into_iter().map(Found::into_leak).collect();
         collection.importing = importing(py, &self.builtins);
         collection.pause_us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
         let mut report = Report::new(self.process_now(py), now(), collection);
         report.leaks = leaks;
+        report.epochs = epochs;
         report.sort_leaks();
         for leak in &mut report.leaks {
             let seen = occurrences::of(&report.process, report.time, leak.count, leak.bytes_held);

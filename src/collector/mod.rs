@@ -6,9 +6,13 @@
 //! what they do without: nothing is saved, cleared, held or put in another order.
 //!
 //! The second way, [`unreachable`], looks before finalizers run, and without a collection.
+//!
+//! [`Epochs`] tell which objects are new, and so where a look need not go through the whole heap.
 
 #[cfg(feature = "python")]
 mod callback;
+#[cfg(feature = "python")]
+mod epochs;
 #[cfg(feature = "python")]
 mod unreachable;
 #[cfg(feature = "python")]
@@ -19,5 +23,6 @@ pub(crate) use unreachable::unreachable;
 #[cfg(feature = "python")]
 pub use {
     callback::{CollectionInfo, Handler, Hook, may_need_mending},
+    epochs::{Epoch, Epochs},
     witness::{Seen, Unreachable},
 };

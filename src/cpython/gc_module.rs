@@ -75,24 +75,30 @@ impl GcModule {
         unsafe { self.get_debug.call_unchecked(std::ptr::null_mut()) }
     }
 
-    /// Runs a full collection, also where automatic collection is off. False if none took place: one was under
-    /// way already.
+    /// Runs a collection of the generations up to `oldest`, also where automatic collection is off. How many
+    /// unreachable objects it found; `None` if none took place: one was under way already.
     ///
     /// # Errors
     /// If the interpreter is shutting down.
-    pub fn collect(&self, py: Python<'_>) -> PyResult<bool> {
+    pub fn collect(&self, py: Python<'_>, oldest: u32) -> PyResult<Option<u64>> {
         let before = self.collections(py)?;
-        self.collect.bind(py).call0()?;
-        Ok(self.collections(py)? != before)
+        let unreachable = self.collect.bind(py).call1((oldest,))?.extract()?;
+        Ok((self.collections(py)? != before).then_some(unreachable))
     }
 
-    /// How many collections there were, of all generations.
-    fn collections(&self, py: Python<'_>) -> PyResult<u64> {
-        let mut sum = 0;
-        for generation in self.get_stats.bind(py).call0()?.try_iter()? {
-            sum += generation?.get_item("collections")?.extract::<u64>()?;
-        }
-        Ok(sum)
+    /// How many full collections there were.
+    ///
+    /// # Errors
+    /// If memory runs out.
+    pub fn full_collections(&self, py: Python<'_>) -> PyResult<u64> {
+        Ok(self.collections(py)?.last().copied().unwrap_or(0))
+    }
+
+    /// How many collections there were, by generation.
+    fn collections(&self, py: Python<'_>) -> PyResult<Vec<u64>> {
+        let generations = self.get_stats.bind(py).call0()?;
+        let collections = |of: PyResult<Bound<'_, PyAny>>| of?.get_item("collections")?.extract();
+        generations.try_iter()?.map(collections).collect()
     }
 
     /// The objects of the generations up to `oldest`, or of all, as `gc.get_objects` lists them.

@@ -1,6 +1,7 @@
 //! The collector's own state, as it lies in memory: the lists of its generations.
 
 use std::ffi::c_int;
+use std::ops::ControlFlow;
 
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -140,6 +141,35 @@ impl GcState {
             unsafe { add_objects(self.head(generation), usize::MAX, &mut objects)? };
         }
         Some(objects)
+    }
+
+    /// Calls `visit` with each object and its generation, the last object of the youngest generation first and the first
+    /// one of the oldest last, until that says to stop.
+    pub fn walk_back(
+        &self,
+        _py: Python<'_>,
+        mut visit: impl FnMut(*mut ffi::PyObject, usize) -> ControlFlow<()>,
+    ) {
+        for generation in 0..GENERATIONS {
+            let list = self.head(generation);
+            // SAFETY: attached, and the head of a list of objects that are alive; outside of a collection, and before
+            // it takes the list in hand, the links lead both ways. `visit` is given no way to change the list.
+            unsafe {
+                let mut at = (*list).previous();
+                while at != list {
+                    if visit(at.add(1).cast(), generation).is_break() {
+                        return;
+                    }
+                    at = (*at).previous();
+                }
+            }
+        }
+    }
+
+    /// The address of the first object of the oldest generation; its head if there is none.
+    pub fn first_of_oldest(&self, _py: Python<'_>) -> usize {
+        // SAFETY: attached, and the head of a list.
+        unsafe { (*self.head(GENERATIONS - 1)).next() as usize }
     }
 
     /// The objects of the permanent generation, of which the collector says that there are `count`; borrowed. `None`

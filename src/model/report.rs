@@ -3,7 +3,7 @@
 //! Everything cyclescope prints, draws or writes is a rendering of [`Report`]. Its JSON form is
 //! versioned by [`SCHEMA`]; fields may be added within a version, never renamed or removed.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde::{Deserialize, Serialize};
 
@@ -40,6 +40,10 @@ pub struct Report {
     /// [`super::merge::merge_processes`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub processes: Vec<ProcessShare>,
+    /// By signature, in which epochs the youngest objects of the leak's cycles were made, where that was asked
+    /// for; `None` where it is not known. A fact about this process, which is not written out.
+    #[serde(skip)]
+    pub epochs: HashMap<String, Vec<Option<u64>>>,
 }
 
 /// The process that a report is about.
@@ -551,6 +555,7 @@ impl Report {
             leaks: Vec::new(),
             notes: Vec::new(),
             processes: Vec::new(),
+            epochs: HashMap::new(),
         }
     }
 

@@ -6,6 +6,7 @@
 //! [`tallies`], runs no Python code, not even a finalizer in a collection of its own.
 
 mod device_memory;
+mod epochs;
 mod heap;
 mod live;
 mod pending;
@@ -111,7 +112,11 @@ fn add_functions(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(device_kinds, module)?)?;
     module.add_function(wrap_pyfunction!(drop_deliveries, module)?)?;
     module.add_function(wrap_pyfunction!(empty_report, module)?)?;
+    module.add_function(wrap_pyfunction!(epochs::begin_epoch, module)?)?;
+    module.add_function(wrap_pyfunction!(epochs::epochs, module)?)?;
     module.add_function(wrap_pyfunction!(find, module)?)?;
+    module.add_function(wrap_pyfunction!(epochs::find_new, module)?)?;
+    module.add_function(wrap_pyfunction!(epochs::forget_epochs, module)?)?;
     module.add_function(wrap_pyfunction!(fix, module)?)?;
     module.add_function(wrap_pyfunction!(flush, module)?)?;
     module.add_function(wrap_pyfunction!(is_distributed, module)?)?;

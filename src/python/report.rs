@@ -93,6 +93,11 @@ impl CycleReport {
         leaks.map(|leak| leak.signature.clone()).collect()
     }
 
+    /// As [`Report::epochs`].
+    pub fn epochs(&self) -> HashMap<String, Vec<Option<u64>>> {
+        self.report.epochs.clone()
+    }
+
     /// The report with only those of its leaks that have one of the signatures.
     pub fn with_only(&self, signatures: &[String]) -> Self {
         self.map(|mut report| {

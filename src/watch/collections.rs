@@ -11,7 +11,7 @@ use rustc_hash::FxHashSet;
 use super::arming::Arming;
 use super::freed::{Counters, allocated, freed_since};
 use super::{MOST, Watcher};
-use crate::analysis::{Behind, DESCRIBED, Fate, Found, confirm_gone, prefer};
+use crate::analysis::{Behind, DESCRIBED, Fate, Found, addresses, confirm_gone, date, prefer};
 use crate::collector::{CollectionInfo, Handler, Seen, Unreachable};
 use crate::device::DeviceSelection;
 use crate::model::report::Collection;
@@ -98,18 +98,22 @@ impl Handler for Shared {
         // The older generations are collected rarely enough to ask the allocator each time.
         let is_left =
             collections.foreseen.borrow().is_some() || collections.looked.borrow().is_some();
-        is_left || !self.0.checking.get() && (due || info.generation > 0)
+        is_left
+            || self.0.tells_epochs(info)
+            || !self.0.checking.get() && (due || info.generation > 0)
     }
 
     fn before(&self, py: Python<'_>, info: CollectionInfo) {
         // Of a collection whose end was not told; its weak handles are given back attached.
         self.0.collections.looked.replace(None);
         self.0.collections.foreseen.replace(None);
-        if self.0.checking.get() || !has_reserve() {
-            return;
+        if !self.0.checking.get() && has_reserve() {
+            let foreseen = self.0.foresee(py, info.generation);
+            self.0.collections.foreseen.replace(foreseen);
         }
-        let foreseen = self.0.foresee(py, info.generation);
-        self.0.collections.foreseen.replace(foreseen);
+        if self.0.tells_epochs(info) {
+            self.0.epochs.before_full(py, self.0.inspector.gc());
+        }
     }
 
     fn look(&self, py: Python<'_>, garbage: &mut Unreachable<'_>, _info: CollectionInfo) {
@@ -129,21 +133,24 @@ impl Handler for Shared {
         let collections = &self.0.collections;
         let is_new =
             collections.foreseen.borrow().is_some() || collections.looked.borrow().is_some();
-        is_new || seen != Seen::All || collections.unseen.get() > 0
+        let is_dated = self.0.epochs.current().is_some();
+        is_new || is_dated || seen != Seen::All || collections.unseen.get() > 0
     }
 
     fn after(&self, py: Python<'_>, info: CollectionInfo, seen: Seen) {
         if seen != Seen::All {
             self.0.inspector.forget_classes();
         }
-        if self.0.checking.get() {
-            return;
+        if !self.0.checking.get() {
+            self.0.count_unseen(seen);
+            let foreseen = self.0.collections.foreseen.take();
+            let looked = self.0.collections.looked.take();
+            if foreseen.is_some() || looked.is_some() {
+                self.0.conclude(py, foreseen, looked, info);
+            }
         }
-        self.0.count_unseen(seen);
-        let foreseen = self.0.collections.foreseen.take();
-        let looked = self.0.collections.looked.take();
-        if foreseen.is_some() || looked.is_some() {
-            self.0.conclude(py, foreseen, looked, info);
+        if self.0.tells_epochs(info) {
+            self.0.epochs.after_full(py, self.0.inspector.gc());
         }
     }
 
@@ -155,6 +162,11 @@ impl Handler for Shared {
 }
 
 impl Watcher {
+    /// True if the collection changes the order of objects by which epochs are told.
+    fn tells_epochs(&self, info: CollectionInfo) -> bool {
+        info.generation >= 2 && self.epochs.current().is_some()
+    }
+
     /// The look before a collection, if it is due: see `Arming`.
     fn foresee(&self, py: Python<'_>, generation: u32) -> Option<Foreseen> {
         let started = Instant::now();
@@ -171,10 +183,7 @@ impl Watcher {
             started,
         };
         if self.collections.due.get() {
-            match self
-                .inspector
-                .look(py, &devices, Some(generation), FORESEEN, Behind::Ignored)
-            {
+            match self.look_before(py, &devices, generation) {
                 Ok((found, objects)) => {
                     foreseen.found = found;
                     foreseen.objects = objects;
@@ -184,6 +193,27 @@ impl Watcher {
             }
         }
         Some(foreseen)
+    }
+
+    /// The leaks that are garbage, and the number of unreachable objects. Where a check of new objects is under way, and
+    /// no other that has to see all, a full collection is not worth a look at the whole heap.
+    fn look_before(
+        &self,
+        py: Python<'_>,
+        devices: &DeviceSelection,
+        generation: u32,
+    ) -> PyResult<(Vec<Found>, usize)> {
+        if let (2.., Some(since), true) = (generation, self.epochs.first(), self.is_only_check()) {
+            let (inspector, epochs) = (&self.inspector, &self.epochs);
+            let limits = (FORESEEN, DESCRIBED);
+            let seen =
+                inspector.look_at_new(py, devices, epochs, since, limits, Behind::Ignored)?;
+            if let Some((found, objects, _)) = seen {
+                return Ok((found, objects));
+            }
+        }
+        self.inspector
+            .look(py, devices, Some(generation), FORESEEN, Behind::Ignored)
     }
 
     /// The look from among the garbage.
@@ -308,6 +338,11 @@ impl Watcher {
             hint || unexplained,
         );
         found.append(&mut broken_early);
+        // What is young was made in the epoch that has not ended.
+        date(&mut found, |address| match info.generation {
+            0 | 1 => self.epochs.current(),
+            _ => self.epochs.in_full_collection(address),
+        });
         self.count_known(&mut found);
         if found.is_empty() {
             return;
@@ -353,13 +388,4 @@ fn has_reserve() -> bool {
     return crate::memory::reserve::put_aside();
     #[cfg(not(feature = "extension"))]
     true
-}
-
-/// The addresses of all objects in cycles.
-fn addresses(found: &[Found]) -> impl Iterator<Item = usize> + '_ {
-    found
-        .iter()
-        .flat_map(|entry| &entry.occurrences)
-        .flat_map(|occurrence| &occurrence.addresses)
-        .copied()
 }

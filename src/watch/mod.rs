@@ -5,6 +5,7 @@
 //! it finds goes into a queue, as plain data; see [`Deliveries`].
 
 mod arming;
+mod checks;
 mod collections;
 mod deliveries;
 mod freed;
@@ -21,18 +22,16 @@ use std::time::Instant;
 
 use collections::Collections;
 pub use deliveries::{Deliveries, Delivery, News, Next};
-use freed::Counters;
 pub use ignored::Ignored;
 use pyo3::exceptions::PyMemoryError;
 use pyo3::prelude::*;
 pub use tally::Tally;
 
-use crate::analysis::{Behind, Busy, Fate, Found, Inspector, confirm_gone, forget_behind};
-use crate::collector::Hook;
+use crate::analysis::{Behind, Busy, Found, Inspector};
+use crate::collector::{Epochs, Hook};
 use crate::device::DeviceSelection;
 use crate::diagnose::known;
 use crate::model::counts::LeakTally;
-use crate::model::merge::merge;
 use crate::model::report::{Buffer, Collection, Leak, Occurrence, Report};
 
 /// A watch tells of, and remembers, at most so many distinct leaks: a program that makes classes without
@@ -83,6 +82,8 @@ pub struct Watcher {
     watches: RefCell<Vec<Watch>>,
     deliveries: Arc<Deliveries>,
     collections: Collections,
+    /// When objects were made, for checks that ask for new ones only.
+    epochs: Epochs,
     /// An explicit check runs its own collection, and tells of it itself.
     checking: Cell<bool>,
     /// An error of our own has been told; one is enough.
@@ -103,6 +104,7 @@ impl Watcher {
             watches: RefCell::default(),
             deliveries: Arc::default(),
             collections: Collections::default(),
+            epochs: Epochs::default(),
             checking: Cell::new(false),
             error_told: Cell::new(false),
             too_many_told: Cell::new(false),
@@ -226,82 +228,6 @@ impl Watcher {
         self.watches.borrow().is_empty()
     }
 
-    /// Looks for leaks before finalizers run, collects, and reports what went. Where nothing can be
-    /// collected (a collection is under way, or the program saves all garbage) it reports what is there.
-    /// With `frozen`, it also reports what no collection frees.
-    ///
-    /// # Errors
-    /// If the inspector is at work on another thread, or memory runs out.
-    pub fn find(
-        &self,
-        py: Python<'_>,
-        devices: &DeviceSelection,
-        frozen: bool,
-    ) -> PyResult<Report> {
-        let started = Instant::now();
-        let all = self
-            .devices()
-            .map_or_else(|| devices.clone(), |all| all.with(devices));
-        let (mut found, objects) =
-            self.inspector
-                .look(py, &all, None, usize::MAX, Behind::CountedByRequest)?;
-        let before = Counters::of(py, &found);
-        self.checking.set(true);
-        let collected = self.inspector.gc().collect(py);
-        self.checking.set(false);
-        let collected = collected?;
-        let saved = collected && self.inspector.gc().saves_garbage(py);
-        let went = collected && !saved;
-        let mut notes = Vec::new();
-        if went {
-            let alive = self.inspector.tracked_addresses(py);
-            confirm_gone(py, &mut found, Fate::BeforeFinalizers(&alive));
-            notes.extend(before.share_out(py, &mut found));
-        } else {
-            forget_behind(&mut found);
-            if saved && !found.is_empty() {
-                notes.push(
-                    "The program set gc.DEBUG_SAVEALL: its garbage stays in gc.garbage, and nothing \
-                     was freed."
-                        .to_owned(),
-                );
-            }
-        }
-        let collection = Collection {
-            trigger: if collected { "find" } else { "look" }.to_owned(),
-            generation: Some(2),
-            garbage_objects: objects as u64,
-            pause_us: 0,
-            importing: None,
-        };
-        let mut report = self.inspector.report(py, found, collection, started);
-        report.notes = notes;
-        if went {
-            self.tell(py, &report);
-        }
-        let report = about(&report, devices);
-        let found = match frozen {
-            true => self.inspector.look_at_frozen(py, devices)?,
-            false => Vec::new(),
-        };
-        if found.is_empty() {
-            return Ok(report);
-        }
-        let started = Instant::now();
-        let collection = Collection {
-            garbage_objects: 0,
-            ..report.collection.clone()
-        };
-        let mut frozen = self.inspector.report(py, found, collection, started);
-        for leak in &mut frozen.leaks {
-            leak.frozen = leak.count;
-            leak.occurrences
-                .iter_mut()
-                .for_each(|seen| seen.collections = 0);
-        }
-        Ok(merge(&[&report, &frozen]).unwrap_or(report))
-    }
-
     /// Reports what is garbage now to every watch, without collecting.
     pub fn last_look(&self, py: Python<'_>) {
         let started = Instant::now();
@@ -340,6 +266,12 @@ impl Watcher {
         self.watches
             .try_borrow()
             .is_ok_and(|watches| watches.iter().any(|watch| watch.thorough))
+    }
+
+    /// True if there is but one thorough watch.
+    fn is_only_check(&self) -> bool {
+        let watches = self.watches.try_borrow();
+        watches.is_ok_and(|watches| watches.iter().filter(|watch| watch.thorough).count() == 1)
     }
 
     /// Tells of an error of our own, the first time; that the inspector was at work already is none.
@@ -492,13 +424,6 @@ impl Least {
     }
 }
 
-/// The part of a report that is about some devices.
-fn about(report: &Report, devices: &DeviceSelection) -> Report {
-    let leaks = report.leaks.iter();
-    let leaks = leaks.filter(|leak| concerns(leak, devices)).cloned();
-    with_leaks(report, leaks.collect())
-}
-
 /// True if the leak holds a buffer on one of the devices.
 fn concerns(leak: &Leak, devices: &DeviceSelection) -> bool {
     leak.buffers.iter().any(|b| devices.contains(&b.device))
@@ -515,5 +440,6 @@ fn with_leaks(report: &Report, leaks: Vec<Leak>) -> Report {
         leaks,
         notes: report.notes.clone(),
         processes: report.processes.clone(),
+        epochs: report.epochs.clone(),
     }
 }

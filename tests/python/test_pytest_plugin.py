@@ -529,6 +529,7 @@ def test_a_run_without_leaks_writes_empty_results(pytester: pytest.Pytester) -> 
 GIVEN = {
     "": "error",
     "-devices": "cpu",
+    "-scope": "whole",
     "-ignore": "two-nodes",
     "-baseline": "known.json",
     "-update-baseline": "true",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -16,12 +16,12 @@ from cyclescope._pytest.checker import CHECK, Checker
 class TensorCycles:
     """The value of the fixture ``tensor_cycles``: the leaks of the current test."""
 
-    def __init__(self, recorder: Recorder) -> None:
-        self._recorder = recorder
+    def __init__(self, take: Callable[[], CycleReport]) -> None:
+        self._take = take
 
     def collect(self) -> CycleReport:
         """Collect now and return what leaked since the test began, or since the previous call."""
-        return self._recorder.take()
+        return self._take()
 
     def check(self) -> None:
         """Collect now and fail if a tensor leaked.
@@ -39,19 +39,18 @@ class TensorCycles:
 def opened(request: pytest.FixtureRequest) -> Iterator[TensorCycles]:
     """The fixture's value. It shares the recorder of the test's own check, if there is one."""
     if OFF:
-        yield TensorCycles(Recorder(["any"], []))
+        yield TensorCycles(Recorder(["any"], []).take)
         return
     item: pytest.Item = request.node
     check = item.stash.get(CHECK, None)
     if check is not None:
-        yield TensorCycles(check.recorder)
+        yield TensorCycles(check.take_all)
         return
     checker = request.config.pluginmanager.get_plugin("cyclescope-checker")
     if not isinstance(checker, Checker):
         raise pytest.UsageError("the fixture tensor_cycles requires pytest 8 or later")
-    check = checker.begin(item, fails=False)
-    del item.stash[CHECK]
+    recorder = Recorder(*checker.what_to_look_for(item))
     try:
-        yield TensorCycles(check.recorder)
+        yield TensorCycles(recorder.take)
     finally:
-        check.recorder.stop()
+        recorder.stop()

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from cyclescope._pytest.baseline import Baseline
 
 MODES = ("off", "report", "error")
+SCOPES = ("new", "whole")
 
 
 @dataclass
@@ -23,6 +24,8 @@ class Choices:
     """``off``, ``report`` or ``error``; None to check marked tests only."""
     devices: list[str]
     ignore: list[str]
+    whole: bool
+    """Each check looks at the whole heap."""
     baseline: Baseline | None
     update_baseline: bool
     json: Path | None
@@ -55,6 +58,12 @@ OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "-devices": (
         "which memory to check, such as cuda or cuda:0,cpu (default: any)",
         {"metavar": "DEVICES"},
+    ),
+    "-scope": (
+        "which objects the check of a test looks at: those that the test made (new, the default; "
+        "what a later test drops is found when the module or the run ends), or the whole heap "
+        "(whole), which takes several full collections for each test",
+        {"choices": SCOPES},
     ),
     "-ignore": (
         "ignore leaks with this signature, pattern or library; may be repeated",
@@ -109,6 +118,11 @@ def read(config: pytest.Config) -> Choices:
     mode = config.getoption("--tensor-cycles") or config.getini("tensor_cycles") or None
     if mode not in (None, *MODES):
         raise pytest.UsageError(f"tensor_cycles is {mode!r}; it can be {', '.join(MODES)}")
+    scope = config.getoption("--tensor-cycles-scope") or config.getini("tensor_cycles_scope")
+    if scope and scope not in SCOPES:
+        raise pytest.UsageError(
+            f"tensor_cycles_scope is {scope!r}; it can be {' or '.join(SCOPES)}"
+        )
     devices = config.getoption("--tensor-cycles-devices") or config.getini("tensor_cycles_devices")
     ignore = [
         *config.getini("tensor_cycles_ignore"),
@@ -134,6 +148,7 @@ def read(config: pytest.Config) -> Choices:
             mode=mode,
             devices=device_names(configured.devices_or(chosen, "any")),
             ignore=[*configured.ignore, *ignored_names(ignore)],
+            whole=scope == "whole",
             baseline=None if file is None else Baseline.read(file, may_be_missing=update),
             update_baseline=update,
             json=json,

@@ -11,7 +11,7 @@ import pytest
 from cyclescope import _native
 from cyclescope._files import write_whole
 from cyclescope._native import CycleReport
-from cyclescope._pytest.checker import ATTRIBUTE, BLIND
+from cyclescope._pytest.checker import ATTRIBUTE, BLIND, LATE
 from cyclescope._pytest.options import Choices
 
 TESTS_SHOWN = 5
@@ -33,14 +33,17 @@ class Summary:
         if (reason := getattr(report, BLIND, None)) is not None:
             self._blind.setdefault(reason, set()).add(report.nodeid)
         carried = getattr(report, ATTRIBUTE, None)
-        if carried is None:
-            return
+        if carried is not None:
+            self._add(carried, [report.nodeid])
+        for late, tests in getattr(report, LATE, ()):
+            self._add(late, tests)
+
+    def _add(self, carried: str, makers: list[str]) -> None:
         found = CycleReport.from_json(carried)
         self._reports.append(found)
         for leak in found.leaks:
             tests = self._tests.setdefault(leak.signature, [])
-            if report.nodeid not in tests:
-                tests.append(report.nodeid)
+            tests += [test for test in makers if test not in tests]
 
     def merged(self) -> CycleReport | None:
         """One report of all tests; None if no test leaked."""

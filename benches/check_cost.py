@@ -1,0 +1,133 @@
+"""What the checks of the pytest plugin cost: a single one on large heaps, and three real suites.
+
+The suites are those that come with networkx, sympy and NumPy, which PyTorch brings along. They run
+with PyTorch imported, unchecked, checked and with checks of the whole heap, in turns, each in a
+process of its own; the ratio is the median of the ratios within each round. The time is that of
+the processor, from the start of the process to its end.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+import measure
+
+SUITES = {
+    "networkx, algorithms on trees, flow and colors": (
+        "--pyargs",
+        "networkx.algorithms.tree",
+        "networkx.algorithms.flow",
+        "networkx.algorithms.coloring",
+    ),
+    "sympy, sets and geometry": (
+        *("-o", "markers=slow", "-o", "addopts="),
+        *("--pyargs", "sympy.sets", "sympy.geometry"),
+    ),
+    "NumPy, masked arrays and core": ("--pyargs", "numpy.ma", "numpy._core.tests.test_multiarray"),
+}
+WAYS = {
+    "unchecked": ("--tensor-cycles=off",),
+    "checked": ("--tensor-cycles=error",),
+    "whole heap": ("--tensor-cycles=error", "--tensor-cycles-scope=whole"),
+}
+PYTEST = ("-q", "-p", "no:cacheprovider", "-p", "no:cyclescope", "-p", "cyclescope.pytest_plugin")
+AIM = 1.10
+LIMIT = 1200
+"""Seconds for one run."""
+
+
+def median_of(check: Callable[[], object], rounds: int) -> float:
+    durations = []
+    for _ in range(rounds):
+        begin = time.perf_counter_ns()
+        check()
+        durations.append(time.perf_counter_ns() - begin)
+    return statistics.median(durations)
+
+
+def single_checks() -> list[list[str]]:
+    """One test that makes little: its beginning and two checks."""
+    from cyclescope._forbid import Recorder
+    from cyclescope._pytest.series import Alike, Series
+
+    rows = []
+    heap: list[list[int]] = []
+    for size in (0, 300_000, 1_000_000):
+        heap += ([i] for i in range(size - len(heap)))
+        gc.collect()
+        series = Series(Alike(("any",), (), fails=True, whole=False))
+
+        def in_series(series: Series = series) -> None:
+            series.begin("test")
+            series.take()
+            series.take()
+
+        def whole() -> None:
+            recorder = Recorder(["any"], [])
+            recorder.take()
+            recorder.take()
+            recorder.stop()
+
+        new = median_of(in_series, 200)
+        series.stop()
+        objects = f"{len(gc.get_objects()):,}"
+        rows.append([objects, measure.duration(new), measure.duration(median_of(whole, 5))])
+    return rows
+
+
+def run(suite: str, way: str) -> float:
+    """Processor time of a run, in seconds."""
+    before = os.times()
+    command = [sys.executable, "-m", "pytest", *PYTEST, "-p", "torch", *WAYS[way], *SUITES[suite]]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT, check=False)
+    after = os.times()
+    if done.returncode not in (0, 1) or " passed" not in done.stdout:
+        sys.exit(f"{suite} did not run:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+    return (after.children_user - before.children_user) + (
+        after.children_system - before.children_system
+    )
+
+
+def suites(rounds: int) -> tuple[list[list[str]], bool]:
+    rows, meets = [], True
+    for suite in SUITES:
+        times: dict[str, list[float]] = {way: [] for way in WAYS}
+        for number in range(rounds):
+            for way in WAYS:
+                if way != "whole heap" or number == 0:
+                    times[way].append(run(suite, way))
+        bare = times["unchecked"]
+        row = [suite, measure.duration(statistics.median(bare) * 1e9)]
+        for way in ("checked", "whole heap"):
+            ratio = statistics.median(
+                ours / theirs for ours, theirs in zip(times[way], bare, strict=False)
+            )
+            meets &= way != "checked" or ratio <= AIM
+            row.append(f"{ratio:.2f} ×")
+        rows.append(row)
+    return rows, meets
+
+
+def main() -> None:
+    parser = measure.arguments(__doc__ or "")
+    parser.add_argument("--rounds", type=int, default=3, help="runs of each suite, each way")
+    arguments = parser.parse_args()
+    import torch  # noqa: F401
+
+    head = ["objects in the heap", "checked", "whole heap"]
+    lines = ["A test, its beginning and two checks:", "", *measure.table(head, single_checks())]
+    rows, meets = suites(arguments.rounds)
+    head = ["suite", "unchecked", "checked", "whole heap"]
+    lines += ["", "Real suites:", "", *measure.table(head, rows), ""]
+    lines.append(f"Aim: checked at most {AIM:.2f} ×: {'met' if meets else 'NOT MET'}")
+    measure.publish("Checks of tests", lines, record=arguments.record)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,187 @@
+"""Checks in proportion to what tests make, not to the heap."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from cyclescope import _native
+from cyclescope._forbid import clean_up
+from cyclescope._native import CycleReport
+from cyclescope._watch import Watch
+
+NAMED = 5
+"""Maximum number of tests that a sentence names."""
+
+
+class Reach(enum.Enum):
+    """Which objects a check looks at."""
+
+    TEST = enum.auto()
+    """Those made since the test began."""
+    SERIES = enum.auto()
+    """Those made since the first test of the series began."""
+    HEAP = enum.auto()
+    """All."""
+
+
+@dataclass(frozen=True)
+class Alike:
+    """What tests of one series have in common."""
+
+    devices: tuple[str, ...]
+    ignore: tuple[str, ...]
+    fails: bool
+    """A leak fails the test."""
+    whole: bool
+    """Each check looks at the whole heap, so that there is no series."""
+
+
+@dataclass(frozen=True)
+class LateLeak:
+    """A leak that was found after the test which made it."""
+
+    report: CycleReport
+    """The leak, and no other."""
+    tests: list[str]
+    """The tests that made it; if that is uncertain, those that may have."""
+    certain: bool
+    first: str
+    """The first test of the series."""
+
+    def __str__(self) -> str:
+        """A clause that says which tests made it."""
+        named = ", ".join(self.tests[:NAMED])
+        if len(self.tests) > NAMED:
+            named = f"{named} and {len(self.tests) - NAMED} more"
+        if self.certain:
+            return f"made by {named}, and dropped after the check of that test"
+        if self.tests:
+            return f"made by one of these tests or before them: {named}"
+        return f"made before {self.first} began, and dropped since"
+
+
+class Series:
+    """Tests in a row that are checked in the same way, each for what it made itself.
+
+    The objects that a test makes are young, or the last ones of the oldest generation: see
+    ``Epochs`` in ``src/collector/epochs.rs``. A watch sees what automatic collections free
+    meanwhile. What a test makes and a later one drops is found at the latest when the series ends,
+    and the order of the objects still says who made it.
+
+    If something in a test makes that order unknown, such as ``gc.unfreeze()``, its check looks at
+    the whole heap. What it finds counts as this test's, which has dropped it.
+    """
+
+    def __init__(self, alike: Alike) -> None:
+        self.alike = alike
+        self._devices = list(alike.devices)
+        self._ignore = list(alike.ignore)
+        self._seen: list[CycleReport] = []
+        self._answered: set[float] = set()
+        self._late: list[LateLeak] = []
+        self._tests: dict[int, str] = {}
+        """By epoch; a test may have several."""
+        self._unordered: list[str] = []
+        """Tests of which no epoch is known any more."""
+        self._test = ""
+        self._epoch = self._first = 0
+        self._is_clean = True
+        """No test but the current one has run since the whole heap was free of garbage."""
+        self._has_failed = False
+        clean_up()
+        self._watch = Watch(
+            self._devices,
+            self._seen.append,
+            once_per_leak=False,
+            ignore=self._ignore,
+            thorough=True,
+        )
+
+    def begin(self, test: str) -> bool:
+        """A test begins. False if this interpreter cannot tell new objects from others."""
+        if self._has_failed:
+            # What its exception held is garbage now, and no leak of the test.
+            self.take()
+        begun = _native.begin_epoch()
+        if begun is None:
+            return False
+        self._watch.flush()
+        for report in self._take_seen():
+            # As far as it is the last test's own, pytest held it.
+            self._divide(report)
+        self._is_clean = not self._test
+        self._test = test
+        self._has_failed = False
+        self._note(*begun)
+        return True
+
+    def fail(self) -> None:
+        """The test fails by itself: its exception, which pytest keeps, contains cycles."""
+        self._has_failed = True
+
+    def take(self, reach: Reach = Reach.TEST) -> CycleReport:
+        """What the current test leaked since it began, or since the previous call."""
+        since = {Reach.TEST: self._epoch, Reach.SERIES: self._first, Reach.HEAP: 0}[reach]
+        looked = _native.find_new(self._devices, self._ignore, since)
+        whole = looked is None
+        if looked is None:
+            looked = _native.find(self._devices, self._ignore)
+        self._watch.flush()
+        # The watch reports the collection of the check too, now or a little later.
+        self._answered.add(looked.time)
+        own = [self._divide(report) for report in (looked, *self._take_seen())]
+        if whole and (begun := _native.begin_epoch()) is not None:
+            if begun[1]:
+                self._is_clean = True
+            self._note(*begun)
+        return _native.merge(own)
+
+    def take_late(self) -> list[LateLeak]:
+        """The leaks of earlier tests found so far."""
+        late, self._late = self._late, []
+        return late
+
+    def stop(self) -> None:
+        """The series ends."""
+        self._watch.stop()
+        _native.forget_epochs()
+
+    def _note(self, epoch: int, is_first: bool) -> None:
+        if is_first:
+            self._unordered = list(dict.fromkeys([*self._unordered, *self._tests.values()]))
+            self._tests.clear()
+            self._first = epoch
+        self._epoch = epoch
+        self._tests[epoch] = self._test
+
+    def _take_seen(self) -> list[CycleReport]:
+        seen = self._seen.copy()
+        del self._seen[: len(seen)]
+        return [report for report in seen if report.time not in self._answered]
+
+    def _divide(self, report: CycleReport) -> CycleReport:
+        """The part of a report that is about the current test. The rest is kept for later."""
+        if not report.leaks:
+            return report
+        own = []
+        epochs = _native.epochs(report)
+        for leak in report.leaks:
+            makers = {self._maker(epoch) for epoch in epochs.get(leak.signature, [None])}
+            if self._test in makers:
+                own.append(leak.signature)
+            else:
+                self._keep(_native.select(report, [leak.signature]), makers)
+        return _native.select(report, own)
+
+    def _maker(self, epoch: int | None) -> str | None:
+        """The test that an epoch belongs to; None if it is not known."""
+        if epoch is None or self._is_clean:
+            return self._test
+        return self._tests.get(epoch)
+
+    def _keep(self, report: CycleReport, makers: set[str | None]) -> None:
+        certain = None not in makers
+        begun = dict.fromkeys([*self._unordered, *self._tests.values()])
+        tests = [name for name in begun if name in makers] if certain else self._unordered
+        self._late.append(LateLeak(report, tests, certain, next(iter(begun))))
