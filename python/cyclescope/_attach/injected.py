@@ -1,34 +1,25 @@
-"""What runs in the other process: this file, followed by a call of ``start``.
+"""What runs in the other process, on a thread of its own: this file, and a call of ``answer``.
 
 The process may have no cyclescope at all: the native module is loaded from where the caller has it,
 and is in no ``sys.modules``. It imports a few small modules of the standard library, if the program
 has not (``types``, ``weakref``, ``functools``, ``collections``, ``opcode``), and nothing else is
 imported but by ``watch``, which is asked to stay. No code of the program runs.
 
-The main thread starts another thread and goes on, so that no signal handler of the program can
-raise its exception here, where nobody would see it.
+The main thread only starts that thread. Signal handlers of the program run on the main thread, and
+what they raise would be lost here.
 """
 
 # A file of its own, which knows neither the rest of the package nor its types.
 # mypy: disable-error-code="no-untyped-def,no-untyped-call"
 
 
-def start(request):
-    """Answer on a thread that gets no signals."""
-    import _signal
-    import _thread
-
-    before = _signal.pthread_sigmask(_signal.SIG_BLOCK, _signal.valid_signals())
-    try:
-        _thread.start_new_thread(answer, (request,))
-    finally:
-        _signal.pthread_sigmask(_signal.SIG_SETMASK, before)
-
-
 def answer(request):
     """Write what was asked for into the caller's folder, unless the caller has given up."""
+    import _signal
     import os
 
+    # The program's own threads get them.
+    _signal.pthread_sigmask(_signal.SIG_BLOCK, _signal.valid_signals())
     folder = request["folder"]
     try:
         # Whoever makes this file first has the say: a caller that gives up makes it too.
@@ -163,7 +154,7 @@ def find(steps):
 
         for thread, frame in sys._current_frames().items():
             while frame is not None and thread != _thread.get_ident():
-                if frame.f_code.co_filename != "<string>" and first in frame.f_locals:
+                if first in frame.f_locals:
                     return follow(frame.f_locals[first], steps[1:], first)
                 frame = frame.f_back
     raise LookupError(f"no module, global of `__main__` or local variable is named {first!r}")

@@ -103,7 +103,9 @@ def _script(folder: Path, request: dict[str, Any]) -> Path:
         "package": str(package_folder()),
     }
     path = folder / "script.py"
-    path.write_text(f"{source}\n\nstart({request!r})\n", "utf-8")
+    # The main thread compiles and runs as little as can be.
+    code = f"{source}\n\nanswer({request!r})\n"
+    path.write_text(f"import _thread\n_thread.start_new_thread(exec, ({code!r}, {{}}))\n", "utf-8")
     path.chmod(0o644)
     return path
 
@@ -133,6 +135,8 @@ def _why_not(process: Process, error: Exception) -> str:
             f"process {process.pid} is no program of Python 3.{sys.version_info.minor}: no "
             "interpreter was found in it"
         )
+    if "main thread" in text:
+        return f"process {process.pid} is about to begin or to end: try again"
     return f"cannot attach to process {process.pid}: {text}"
 
 
