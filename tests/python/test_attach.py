@@ -6,25 +6,25 @@ all versions.
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import random
-import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-import cyclescope
-from cyclescope._attach import process, request
+from cyclescope._attach import process
 from cyclescope._attach.request import AttachError, ask
 from cyclescope._cli.attach import steps
-from cyclescope._native import CycleReport, Heap, HeapDiff, Retention
+from cyclescope._native import CycleReport, Heap, Retention
 from support.nodes import SOURCE
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="attach works on Linux only")
@@ -299,11 +299,14 @@ def test_a_training_that_is_attached_all_the_time_comes_to_the_same(tmp_path: Pa
                     continue
                 what = chance.choice([["cycles"], ["heap"], ["why"], ["cycles", "heap", "why"]])
                 name = steps(chance.choice(["history", "weights", "modules", "nothing"]))
+                said = ""
                 try:
                     asked(running.pid, *what, name=name)
                     count += 1
                 except AttachError as error:
-                    assert any(it in str(error) for it in ("nothing", "ended", "to end"))
+                    said = str(error)
+                # There is no such name, or no such process any more.
+                assert not said or any(it in said for it in ("nothing", "ended", "to end"))
             results.append(running.line())
             assert (running.process.wait(), running.errors) == (0, "")
         assert not attached or count >= 5
@@ -320,7 +323,7 @@ def test_nothing_remains(tmp_path: Path) -> None:
     wait()
     before = count()
     wait()
-    print(before, count(), "cyclescope" in str(sys.modules), flush=True)
+    print([before, count(), [name for name in sys.modules if "cyclescope" in name]], flush=True)
     """
     with program(tmp_path, source) as running:
         # The first brings the extension, which cannot be unloaded.
@@ -331,13 +334,9 @@ def test_nothing_remains(tmp_path: Path) -> None:
             asked(running.pid, "cycles", "heap")
         time.sleep(0.2)
         running.go_on()
-        before, after = running.line().split(") (")
-        said = f"{before}) ({after}"
-        first, second = (json.loads(f"[{each}]") for each in said.rstrip("FalseTru ")[1:-1].split(") ("))
-        assert abs(second[0] - first[0]) <= 3, said
-        assert second[1:] == first[1:]
-        assert said.endswith("False")
-    assert not list(Path(request.tempfile.gettempdir()).glob(f"cyclescope-attach-*{os.getpid()}"))
+        before, after, ours = ast.literal_eval(running.line())
+        assert abs(after[0] - before[0]) <= 3
+        assert (after[1:], ours) == (before[1:], [])
 
 
 @lets_in
@@ -414,14 +413,18 @@ def test_a_process_that_ends_meanwhile(tmp_path: Path) -> None:
 
 
 @lets_in
-def test_a_process_that_gets_to_no_safe_point_is_left_as_it_was(tmp_path: Path) -> None:
+def test_a_process_that_gets_to_no_safe_point_is_left_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = tmp_path / "ours"
+    ours.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(ours))
     source = """
     print("ready", flush=True)
     ctypes.CDLL(None).sleep(3)
     print("on", flush=True)
     wait()
     """
-    before = set(Path(request.tempfile.gettempdir()).glob("cyclescope-attach-*"))
     with program(tmp_path, source) as running:
         said = refusal(running.pid, timeout=0.3)
         assert "did not get to a point" in said
@@ -431,7 +434,7 @@ def test_a_process_that_gets_to_no_safe_point_is_left_as_it_was(tmp_path: Path) 
         time.sleep(0.3)
         assert running.errors == ""
         assert asked(running.pid, "heap")
-    assert set(Path(request.tempfile.gettempdir()).glob("cyclescope-attach-*")) <= before
+    assert not list(ours.iterdir())
 
 
 @lets_in
@@ -475,7 +478,9 @@ def test_off_is_off(tmp_path: Path) -> None:
 def test_redact_leaves_values_out(tmp_path: Path, by: str) -> None:
     environment = {"CYCLESCOPE_REDACT": "1"} if by == "environment" else {}
     with program(tmp_path, LEAKY, environment) as running:
-        answer = asked(running.pid, "why", name=steps("trainer.kept['best']"), redact=by == "option")
+        answer = asked(
+            running.pid, "why", name=steps("trainer.kept['best']"), redact=by == "option"
+        )
         assert "best" not in answer["why"]
 
 

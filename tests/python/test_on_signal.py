@@ -1,4 +1,4 @@
-"""``on_signal()`` and ``CYCLESCOPE_SIGNAL``: the process answers, and goes on as if nothing were."""
+"""``on_signal()`` and ``CYCLESCOPE_SIGNAL``: the process answers, and goes on as ever."""
 
 from __future__ import annotations
 

@@ -60,15 +60,16 @@ def _check(process: Process) -> None:
         raise AttachError("a process cannot attach to itself: call cyclescope.heap()")
     if not process.is_alive:
         raise AttachError(
-            f"no process {process.pid}: it has ended, or has another number outside of its container"
+            f"no process {process.pid}: it has ended, or it has another number outside of its "
+            "container"
         )
     if (reason := other_version(process)) is not None:
         raise AttachError(reason)
     if sys.version_info < (3, 14):
         raise AttachError(
-            f"this is Python 3.{sys.version_info.minor}, and only Python 3.14 and later let another "
-            f"process in: start the program with CYCLESCOPE_SIGNAL=USR2 and `import cyclescope`, and "
-            f"signal it: kill -USR2 {process.pid}"
+            f"this is Python 3.{sys.version_info.minor}, and only Python 3.14 and later let "
+            "another process in: start the program with CYCLESCOPE_SIGNAL=USR2 and `import "
+            f"cyclescope` next time, and signal it: kill -USR2 {process.pid}"
         )
     if not process.is_readable:
         raise AttachError(why_refused(process))
@@ -102,11 +103,13 @@ def _script(folder: Path, request: dict[str, Any]) -> Path:
         "library": _native.__file__,
         "package": str(package_folder()),
     }
-    path = folder / "script.py"
+    path, rest = folder / "script.py", folder / "injected.py"
+    rest.write_text(f"{source}\n\nanswer({request!r})\n", "utf-8")
     # The main thread compiles and runs as little as can be.
-    code = f"{source}\n\nanswer({request!r})\n"
-    path.write_text(f"import _thread\n_thread.start_new_thread(exec, ({code!r}, {{}}))\n", "utf-8")
-    path.chmod(0o644)
+    read = f"try:\n exec(open({str(rest)!r}).read(), {{}})\nexcept OSError:\n pass"
+    path.write_text(f"import _thread\n_thread.start_new_thread(exec, ({read!r}, {{}}))\n", "utf-8")
+    for each in path, rest:
+        each.chmod(0o644)
     return path
 
 

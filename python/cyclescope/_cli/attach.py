@@ -184,7 +184,8 @@ def steps(name: str) -> list[tuple[str, object]]:
             return [(".", node.id), *reversed(found)]
         else:
             raise ValueError(
-                f"--why takes a name, such as model, train.history or train.batches[0], not {name!r}"
+                "--why takes a name, such as model, train.history or train.batches[0], not "
+                f"{name!r}"
             )
 
 
