@@ -18,6 +18,7 @@ pub const BUFFER_LIMIT: usize = 100;
 
 /// The leaks found in one collection or explicit check.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Report {
     /// Version of this model: [`SCHEMA`].
@@ -43,6 +44,7 @@ pub struct Report {
 
 /// The process that a report is about.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Process {
     /// Host name.
@@ -64,6 +66,7 @@ pub struct Process {
 
 /// What one process of a job held.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct ProcessShare {
     /// As [`Process::host`], [`Process::pid`] and [`Process::rank`]; of several processes with the
@@ -77,6 +80,7 @@ pub struct ProcessShare {
 
 /// What made cyclescope look at the garbage.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Collection {
     /// `watch` (an ordinary collection was observed), `find` (an explicit check) or `exit`.
@@ -95,6 +99,7 @@ pub struct Collection {
 /// One leak: reference cycles that kept device memory alive for one cause, and all others with the same
 /// signature in the same garbage.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Leak {
     /// Identifies this leak: 16 hexadecimal digits, a hash of the cycle's types, reference
@@ -159,6 +164,7 @@ pub struct Leak {
 
 /// A collection that found a leak, or several neighbouring ones of the same process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Occurrence {
     /// When it ended, in seconds since 1970-01-01 UTC.
@@ -177,6 +183,7 @@ pub struct Occurrence {
 
 /// The library that a leak belongs to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(
     feature = "python",
     pyo3::pyclass(frozen, get_all, module = "cyclescope")
@@ -194,6 +201,7 @@ pub struct Library {
 
 /// A known leak in a library.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(
     feature = "python",
     pyo3::pyclass(frozen, get_all, module = "cyclescope")
@@ -247,6 +255,7 @@ impl Leak {
 
 /// A place in source code.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Location {
     /// Path of the file, from the code object.
@@ -276,6 +285,7 @@ impl std::fmt::Display for Location {
 
 /// One object of a cycle, or of a path to an object, and its reference to the next.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(
     feature = "python",
     pyo3::pyclass(frozen, get_all, module = "cyclescope")
@@ -302,6 +312,7 @@ pub struct Step {
 
 /// A buffer of device memory that a leak held.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(
     feature = "python",
     pyo3::pyclass(frozen, get_all, module = "cyclescope")
@@ -386,6 +397,7 @@ const ELEMENTS: [&str; 5] = ["float", "bfloat", "int", "uint", "complex"];
 
 /// How long each dimension of an array is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct Extents(pub Vec<u64>);
 
@@ -398,6 +410,7 @@ impl std::fmt::Display for Extents {
 
 /// A reference to remove.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(
     feature = "python",
     pyo3::pyclass(frozen, get_all, module = "cyclescope")
@@ -429,6 +442,7 @@ impl Cut {
 
 /// What to change, in words and, where the pattern allows, in code.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Advice {
     /// One or two sentences with the program's own names.
@@ -441,6 +455,7 @@ pub struct Advice {
 
 /// Lines of a source file, and what stands out in one of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(
     feature = "python",
     pyo3::pyclass(frozen, get_all, module = "cyclescope")
@@ -463,6 +478,7 @@ pub struct SourceLines {
 
 /// A change of a source file, certain to keep what the program does and to remove the reference.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(
     feature = "python",
     pyo3::pyclass(frozen, get_all, module = "cyclescope")
@@ -483,6 +499,7 @@ pub struct Patch {
 
 /// Whole lines that take the place of others.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(
     feature = "python",
     pyo3::pyclass(frozen, get_all, module = "cyclescope")
@@ -500,6 +517,7 @@ pub struct LineEdit {
 /// The part of an object graph that is drawn: the cycles, the buffers, the paths between
 /// them and some of their surroundings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Graph {
     pub nodes: Vec<Node>,
@@ -513,6 +531,7 @@ pub struct Graph {
 
 /// Kind of an object in a drawing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum NodeKind {
@@ -534,6 +553,7 @@ pub enum NodeKind {
 
 /// One object of a drawing.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Node {
     pub kind: NodeKind,
@@ -552,6 +572,7 @@ pub struct Node {
 
 /// Role of a reference in the leak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum EdgeRole {
@@ -567,6 +588,7 @@ pub enum EdgeRole {
 
 /// One reference of a drawing.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Edge {
     /// Index in [`Graph::nodes`].
@@ -584,6 +606,7 @@ pub struct Edge {
 
 /// An object that a reference passes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Hop {
     /// Equal for the same object in one graph.
