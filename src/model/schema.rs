@@ -63,7 +63,10 @@ fn the_published_schemas_are_those_of_the_models() {
         ("heap-table", schema::<Table>("Live memory by owner")),
         ("heap-diff", schema::<Diff>("Changes of live memory")),
         ("why-alive", schema::<Retention>("What keeps objects alive")),
-        ("growth", versioned::<GrowthReport>("Memory that grows", "growth")),
+        (
+            "growth",
+            versioned::<GrowthReport>("Memory that grows", "growth"),
+        ),
         (
             "out-of-memory",
             versioned::<PostMortem>("An out-of-memory error", "out-of-memory"),

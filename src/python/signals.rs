@@ -5,13 +5,12 @@
 //! no pipe, as a program may close, and then open for itself, any file descriptor; the interpreter's own
 //! handlers and `signal.set_wakeup_fd` are left alone; and no signal is blocked, as a mask survives `exec`.
 
-use pyo3::exceptions::PyValueError;
-use pyo3::prelude::*;
-
 #[cfg(target_os = "linux")]
 use linux as system;
 #[cfg(not(target_os = "linux"))]
 use others as system;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
 
 /// Handles a signal from now on, in this process only. Returns the number by which [`next_signal`] waits for it.
 ///

@@ -17,6 +17,7 @@ import pytest
 
 import cyclescope
 from cyclescope._native import CycleReport, Heap
+from support.marks import needs_torch
 from support.nodes import SOURCE
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="signals are handled on Linux only")
@@ -220,6 +221,59 @@ def test_signals_in_a_row_have_an_answer_after_the_last(tmp_path: Path) -> None:
         running.go_on()
         assert 1 <= int(running.line()) <= 50
         assert running.end() == 0
+
+
+COLLECTIVE = """
+import torch, cyclescope
+import torch.distributed as dist
+from torch.utils.data import DataLoader
+
+class Slow(torch.utils.data.IterableDataset):
+    def __iter__(self):
+        while not os.path.exists("go"):
+            time.sleep(0.02)
+        yield torch.ones(3)
+
+rank = int(os.environ["RANK"])
+where = "file://" + os.path.abspath("store")
+dist.init_process_group("gloo", init_method=where, rank=rank, world_size=2)
+cyclescope.on_signal()
+total = torch.full((4,), rank + 1.0)
+if rank == 1:
+    pause()
+else:
+    ready()
+dist.all_reduce(total)
+ready(total.tolist())
+print(*next(iter(DataLoader(Slow(), num_workers=1))).tolist(), flush=True)
+dist.destroy_process_group()
+"""
+
+
+@needs_torch
+def test_a_rank_that_is_stuck_answers_and_goes_on(tmp_path: Path) -> None:
+    """In a collective that another rank has not come to, and while a data loader waits."""
+    folders = [tmp_path / "rank0", tmp_path / "rank1"]
+    for folder in folders:
+        folder.mkdir()
+    source = f"os.chdir({str(tmp_path)!r})\n{COLLECTIVE}"
+    with (
+        program(folders[0], source, {"RANK": "0"}) as stuck,
+        program(folders[1], source, {"RANK": "1"}) as late,
+    ):
+        assert (stuck.line(), late.line()) == ("ready", "ready")
+        time.sleep(0.5)
+        stuck.signal()
+        check(stuck.answers(1)[0])
+        late.go_on()
+        assert (stuck.line(), late.line()) == (str([3.0] * 4), str([3.0] * 4))
+        for rank in stuck, late:
+            rank.signal()
+        check(stuck.answers(2)[1])
+        check(late.answers(1)[0])
+        (tmp_path / "go").touch()
+        assert (stuck.line(), late.line()) == (str([1.0] * 3), str([1.0] * 3))
+        assert (stuck.end(), late.end()) == (0, 0)
 
 
 # It leaves alone

@@ -65,7 +65,7 @@ RESULTS: dict[str, Callable[[], str]] = {
     "out-of-memory": lambda: _native.Examination("cuda:0", 1.0).found.to_json(),
     "device-memory": lambda: _native.device_memory("cuda:0", (1, 2, 3.0), [], []).to_json(),
 }
-KEPT = [numpy.zeros(2**18)]
+KEPT: list[object] = [numpy.zeros(2**18)]
 
 
 def grown() -> cyclescope.LeakMonitor:
