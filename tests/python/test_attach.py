@@ -468,6 +468,15 @@ def test_a_process_that_is_no_python() -> None:
 
 
 @lets_in
+def test_a_process_with_other_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with program(tmp_path, LEAKY) as running:
+        monkeypatch.setattr(process.Process, "sees", lambda _, path: not path.endswith(".so"))
+        said = refusal(running.pid)
+        assert "_native" in said
+        assert "docker exec" in said
+
+
+@lets_in
 def test_off_is_off(tmp_path: Path) -> None:
     with program(tmp_path, LEAKY, {"CYCLESCOPE_OFF": "1"}) as running:
         assert "CYCLESCOPE_OFF is set" in refusal(running.pid)
@@ -527,7 +536,8 @@ def test_what_linux_tells_of_this_process() -> None:
     own = process.Process(os.getpid())
     assert own.is_alive
     assert own.is_readable
-    assert own.sees_these_files
+    assert own.sees(sys.executable)
+    assert not own.sees("/nonexistent")
     assert own.minor_version == sys.version_info.minor
     assert (own.user, own.group) == (os.geteuid(), os.getegid())
     assert own.refuses_debugging is None

@@ -53,11 +53,14 @@ class Process:
         found = re.search(r"^Gid:\s+\d+\s+(\d+)", self._read("status"), re.MULTILINE)
         return None if found is None else int(found[1])
 
-    @property
-    def sees_these_files(self) -> bool:
-        """False if it is known to have another root, as in a container."""
-        there, here = self._link("ns/mnt"), os.readlink("/proc/self/ns/mnt")
-        return there in ("", here) and self._link("root") in ("", os.readlink("/proc/self/root"))
+    def sees(self, path: str) -> bool:
+        """False if a file or folder is known to be another there, or none, as in a container."""
+        try:
+            return os.path.samefile(f"{self._folder}/root{path}", path)
+        except PermissionError:
+            return True
+        except OSError:
+            return False
 
     @property
     def refuses_debugging(self) -> str | None:

@@ -46,6 +46,9 @@ def ask(pid: int, what: Sequence[str] | str, *, timeout: float, **request: Any) 
     folder = Path(tempfile.mkdtemp(prefix="cyclescope-attach-"))
     try:
         _hand_over(folder, process)
+        for path in (str(folder), _native.__file__):
+            if not process.sees(path) and process.is_alive:
+                raise AttachError(_unseen(process, path))
         _send(process, _script(folder, {**request, "what": what}))
         return _await(process, folder, timeout)
     finally:
@@ -73,11 +76,6 @@ def _check(process: Process) -> None:
         )
     if not process.is_readable:
         raise AttachError(why_refused(process))
-    if not process.sees_these_files:
-        raise AttachError(
-            f"process {process.pid} is in a container and does not see the files of this one. Run "
-            "the command in its container (docker exec, kubectl exec), as its user"
-        )
     if (reason := process.refuses_debugging) is not None:
         raise AttachError(_disabled(process, reason))
 
@@ -86,6 +84,13 @@ def _disabled(process: Process, reason: str) -> str:
     return (
         f"process {process.pid} lets nobody in: {reason}. Start it without that, or with "
         "CYCLESCOPE_SIGNAL=USR2, which does not need it"
+    )
+
+
+def _unseen(process: Process, path: str) -> str:
+    return (
+        f"process {process.pid} does not see {path}: it is in a container, or has file systems of "
+        "its own. Run the command there (docker exec, kubectl exec, nsenter), as its user"
     )
 
 
