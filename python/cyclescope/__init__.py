@@ -58,3 +58,9 @@ else:
 # that starts tracing itself has imported it.
 if "tracemalloc" in sys._xoptions or os.environ.get("PYTHONTRACEMALLOC"):
     import _tracemalloc  # noqa: F401
+
+if os.environ.get("CYCLESCOPE_SIGNAL", "").strip() and not _off.OFF:
+    from cyclescope._live.on_signal import follow_environment
+
+    follow_environment()
+    del follow_environment

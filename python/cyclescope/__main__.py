@@ -18,6 +18,7 @@ COMMANDS = {
     "explain": "explain a leak pattern, a kind of growth or an out-of-memory verdict",
     "demo": "run a small program that leaks",
     "doctor": "check this installation: versions, driver, devices, settings",
+    "attach": "ask a running process what holds its memory",
     "completion": "print the completion script of a shell",
 }
 

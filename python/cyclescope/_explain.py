@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from cyclescope import _native
 
 
@@ -28,7 +30,7 @@ def overview() -> str:
     width = max(len(name) for name in _pages())
     groups = []
     for about, pages in _native.explanations():
-        lines = [f"  {name:{width}}  {_heading(page)}" for name, page in pages]
+        lines = [f"  {name:{width}}  {heading(page)}" for name, page in pages]
         groups.append("\n".join([f"{about}:", *lines]))
     return "\n\n".join(groups) + "\n"
 
@@ -37,7 +39,15 @@ def _pages() -> dict[str, str]:
     return {name: page for _, pages in _native.explanations() for name, page in pages}
 
 
-def _heading(page: str) -> str:
+def sections() -> Iterator[tuple[str, str, str]]:
+    """What each page is about, its name, and its text."""
+    for about, pages in _native.explanations():
+        for name, page in pages:
+            yield about, name, page
+
+
+def heading(page: str) -> str:
+    """The heading of a page."""
     return page.partition("\n")[0].removeprefix("# ").removeprefix("Out of memory: ")
 
 

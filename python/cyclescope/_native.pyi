@@ -39,6 +39,10 @@ __all__ = [
     "SourceLines",
     "Step",
     "__version__",
+    "arm_signal",
+    "attached_cycles",
+    "attached_heap",
+    "attached_why",
     "call_in_main_thread",
     "change_watch",
     "check_devices",
@@ -47,6 +51,7 @@ __all__ = [
     "current_rank",
     "device_kinds",
     "device_memory",
+    "disarm_signal",
     "drop_deliveries",
     "empty_report",
     "explanations",
@@ -64,6 +69,7 @@ __all__ = [
     "merge",
     "merge_processes",
     "next_delivery",
+    "next_signal",
     "patterns",
     "redact",
     "redacts",
@@ -851,8 +857,15 @@ class Heap:
         """
     def to_text(self) -> str:
         """The same text as ``str()``: a summary and the largest owners."""
+    @staticmethod
+    def from_json(text: str) -> Heap:
+        """Read a snapshot that :meth:`to_json` wrote.
+
+        Raises:
+            ValueError: If ``text`` is not a snapshot.
+        """
     def to_json(self) -> str:
-        """The snapshot as JSON (``schema`` 1)."""
+        """The snapshot as JSON (``schema`` 1); :meth:`from_json` reads it back."""
     def _repr_html_(self) -> str: ...
 
 @final
@@ -1016,8 +1029,15 @@ class Retention:
         """A self-contained HTML page: each path step by step."""
     def to_text(self) -> str:
         """The same text as ``str()``: the paths, with lines of at most 100 characters."""
+    @staticmethod
+    def from_json(text: str) -> Retention:
+        """Read a result that :meth:`to_json` wrote.
+
+        Raises:
+            ValueError: If ``text`` is not such a result.
+        """
     def to_json(self) -> str:
-        """The result as JSON (``schema`` 1)."""
+        """The result as JSON (``schema`` 1); :meth:`from_json` reads it back."""
     def _repr_html_(self) -> str: ...
 
 @final
@@ -1070,6 +1090,18 @@ class RetentionPath:
     def __getitem__(self, index: int, /) -> Step: ...
     def __iter__(self) -> Iterator[Step]: ...
 
+def arm_signal(number: int) -> int:
+    """Handle a signal in this process; ValueError says why it is left alone."""
+
+def next_signal(armed: int) -> bool:
+    """Wait for a signal that was armed. False once it is disarmed."""
+
+def disarm_signal(restore: bool) -> None:
+    """End the waiting, and restore what the signal does by default if the handler is ours."""
+
+def attached_cycles(devices: list[str]) -> str: ...
+def attached_heap() -> str: ...
+def attached_why(*objects: object) -> str: ...
 def call_in_main_thread(function: Callable[[], object]) -> None: ...
 def check_devices(devices: list[str]) -> None: ...
 def cuda_driver_present() -> bool: ...

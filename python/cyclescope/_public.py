@@ -50,6 +50,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cyclescope._live.device_memory import memory
     from cyclescope._live.growth import Cost, LeakMonitor, watch_growth
+    from cyclescope._live.on_signal import SignalWatch, on_signal
     from cyclescope._live.oom import OomWatch, on_oom
     from cyclescope._live.pressure import PressureRelief, Relief, collect_on_pressure
 else:
@@ -68,6 +69,7 @@ else:
 _LIVE = {
     "cyclescope._live.device_memory": ("memory",),
     "cyclescope._live.growth": ("Cost", "LeakMonitor", "watch_growth"),
+    "cyclescope._live.on_signal": ("SignalWatch", "on_signal"),
     "cyclescope._live.oom": ("OomWatch", "on_oom"),
     "cyclescope._live.pressure": ("PressureRelief", "Relief", "collect_on_pressure"),
 }
@@ -106,6 +108,7 @@ __all__ = [
     "RetentionStep",
     "Settings",
     "Shared",
+    "SignalWatch",
     "SourceLines",
     "Step",
     "StepCollector",
@@ -124,6 +127,7 @@ __all__ = [
     "memory",
     "observe_tensor_cycles",
     "on_oom",
+    "on_signal",
     "patch_torch",
     "settings",
     "step",

@@ -25,8 +25,9 @@ class Settings:
     commas), or else from the table ``[tool.cyclescope]`` in the nearest ``pyproject.toml`` that
     has one.
 
-    ``CYCLESCOPE_OFF`` is not a setting. It is read once, when cyclescope is imported, and turns
-    every function off.
+    ``CYCLESCOPE_OFF`` and ``CYCLESCOPE_SIGNAL`` are not settings. They are read once, when
+    cyclescope is imported: the first turns every function off, the second calls
+    :func:`on_signal`.
     """
 
     devices: tuple[str, ...] | None = None
@@ -105,7 +106,7 @@ _Found = dict[str, tuple[Any, str]]
 def _from_environment() -> _Found:
     found: _Found = {}
     for variable, text in sorted(os.environ.items()):
-        if not variable.startswith(PREFIX) or variable == _off.VARIABLE:
+        if not variable.startswith(PREFIX) or variable in _READ_AT_IMPORT:
             continue
         name = variable.removeprefix(PREFIX).lower()
         if name not in _READERS:
@@ -238,6 +239,7 @@ _READERS: dict[str, Callable[[object], Any]] = {
     "min_bytes": _min_bytes,
 }
 _VARIABLES = tuple(f"{PREFIX}{name.upper()}" for name in _READERS)
+_READ_AT_IMPORT = (_off.VARIABLE, "CYCLESCOPE_SIGNAL")
 
 
 def check_every(value: object) -> int:
@@ -297,6 +299,6 @@ def _say_unknown_variable(variable: str) -> None:
     # A later version may know the variable, so it is not an error.
     if not _off.OFF and variable not in _said:
         _said.add(variable)
-        names = [each.removeprefix(PREFIX) for each in (*_VARIABLES, _off.VARIABLE)]
+        names = [each.removeprefix(PREFIX) for each in (*_VARIABLES, *_READ_AT_IMPORT)]
         sentence = _known(variable.removeprefix(PREFIX), names, PREFIX)
         _log.warning("the environment variable %s has no effect: %s", variable, sentence)

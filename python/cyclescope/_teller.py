@@ -9,14 +9,14 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
-import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from cyclescope import _log, _native
 from cyclescope._off import OFF
+from cyclescope._threads import list_thread, signals_blocked
 
 Listener = Callable[[_native.CycleReport], None]
 
@@ -40,7 +40,7 @@ def listen(watch: int, listener: Listener, farewell: Callable[[], None]) -> None
         if _thread is None or not _thread.is_alive():
             thread = threading.Thread(target=_tell, name="cyclescope", daemon=True)
             # While the interpreter shuts down, no thread can start, and nothing is watched.
-            with contextlib.suppress(RuntimeError), _signals_blocked():
+            with contextlib.suppress(RuntimeError), signals_blocked():
                 thread.start()
                 _thread = thread
             _end_with_worker()
@@ -53,35 +53,14 @@ def forget(watch: int) -> None:
     _failed.discard(watch)
 
 
-@contextlib.contextmanager
-def _signals_blocked() -> Iterator[None]:
-    """Block all signals in threads started here, so that the program's own threads get them."""
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _list(thread: threading.Thread | None) -> None:
-    """List this thread in ``threading.enumerate()`` or not: programs join all listed threads."""
-    with threading._active_limbo_lock:  # type: ignore[attr-defined]
-        threading._active.pop(threading.get_ident(), None)  # type: ignore[attr-defined]
-        if thread is not None:
-            threading._active[threading.get_ident()] = thread  # type: ignore[attr-defined]
-
-
 def _tell() -> None:
     own = threading.current_thread()
     try:
-        _list(None)
+        list_thread(None)
         _tell_all(own)
     finally:
         # `threading` expects to find the thread in its list when it ends.
-        _list(own)
+        list_thread(own)
 
 
 def _tell_all(own: threading.Thread) -> None:
@@ -102,7 +81,7 @@ def _tell_next(own: threading.Thread) -> bool:
     if delivery is None:
         return False
     watch, report, reason = delivery
-    _list(own)
+    list_thread(own)
     try:
         if report is not None:
             listener = _listeners.get(watch)
@@ -116,7 +95,7 @@ def _tell_next(own: threading.Thread) -> bool:
             _failed.add(watch)
             _complain("cyclescope: the callback of a watch raised an exception; it stays installed")
     finally:
-        _list(None)
+        list_thread(None)
     return True
 
 

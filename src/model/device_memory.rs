@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// The memory of a device, divided by use.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(default)]
 #[cfg_attr(
     feature = "python",
@@ -27,6 +28,7 @@ pub struct DeviceMemory {
 
 /// One use of memory.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(default)]
 #[cfg_attr(
     feature = "python",
@@ -46,6 +48,7 @@ pub struct MemoryRow {
 
 /// What holds some of the memory of one use.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(default)]
 #[cfg_attr(
     feature = "python",

@@ -10,6 +10,7 @@ use super::report::Process;
 
 /// The changes between two heaps.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(
     feature = "python",
     pyo3::pyclass(frozen, name = "HeapDiff", module = "cyclescope")
@@ -35,6 +36,7 @@ pub struct Diff {
 
 /// How one owner's memory changed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Change {
     /// As [`Buffer::kind`], or [`Buffer::first_owner`] without numbers.

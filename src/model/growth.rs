@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// The growing groups of tensors, and their size at each sample.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(default)]
 #[cfg_attr(feature = "python", pyo3::pyclass(frozen, module = "cyclescope"))]
 #[non_exhaustive]
@@ -38,6 +39,7 @@ pub struct GrowthReport {
 
 /// A growing group with its size at each sample; empty if its number does not grow.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(default)]
 #[non_exhaustive]
 pub struct Grown {
@@ -50,6 +52,7 @@ pub struct Grown {
 
 /// A growing group, as it was when it was detected.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(default)]
 #[cfg_attr(
     feature = "python",

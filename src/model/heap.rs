@@ -17,6 +17,7 @@ pub const SCHEMA: u32 = 1;
 
 /// A snapshot of live memory. It keeps no object alive.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "python", pyo3::pyclass(frozen, module = "cyclescope"))]
 #[non_exhaustive]
 pub struct Heap {
@@ -54,6 +55,7 @@ pub struct Heap {
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Category {
@@ -96,6 +98,7 @@ impl Category {
 
 /// A buffer in use.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(
     feature = "python",
     pyo3::pyclass(frozen, get_all, name = "HeapBuffer", module = "cyclescope")
@@ -141,6 +144,7 @@ pub struct Buffer {
 
 /// The memory that all objects of one class retain together.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Class {
     pub name: String,
@@ -152,6 +156,7 @@ pub struct Class {
 
 /// A framework's allocator on one device, and the memory visible from Python.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Device {
     pub name: String,
@@ -172,6 +177,7 @@ impl Device {
 
 /// A step shared by several paths: a root, or an object and the reference to it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Branch {
     /// Index of its parent; `None` for a root.
@@ -218,6 +224,7 @@ impl std::str::FromStr for By {
 
 /// A table of memory by owner, class, module, site or category.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(
     feature = "python",
     pyo3::pyclass(frozen, name = "HeapTable", module = "cyclescope")
@@ -236,6 +243,7 @@ pub struct Table {
 
 /// One owner, class, module or line.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(
     feature = "python",
     pyo3::pyclass(frozen, get_all, name = "HeapRow", module = "cyclescope")
@@ -261,6 +269,7 @@ pub struct Row {
 
 /// Bytes by what they are for.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct Categories(pub Vec<(Category, u64)>);
 

@@ -19,6 +19,8 @@ pub mod rank;
 pub mod redact;
 pub mod report;
 pub mod retention;
+#[cfg(test)]
+mod schema;
 pub mod shared;
 pub mod source;
 pub(crate) mod words;

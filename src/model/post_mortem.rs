@@ -8,6 +8,7 @@ use super::growth::Growth;
 
 /// Why memory ran out, with the numbers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(default)]
 #[cfg_attr(
     feature = "python",
@@ -46,6 +47,7 @@ pub struct PostMortem {
 
 /// One holder of memory.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(default)]
 #[cfg_attr(
     feature = "python",
@@ -62,6 +64,7 @@ pub struct Finding {
 
 /// The state of the device's memory, in bytes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(default)]
 #[cfg_attr(
     feature = "python",

@@ -19,6 +19,7 @@ pub const BUFFER_LIMIT: usize = 100;
 
 /// The leaks found in one collection or explicit check.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Report {
     /// Version of this model: [`SCHEMA`].
@@ -48,6 +49,7 @@ pub struct Report {
 
 /// The process that a report is about.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Process {
     /// Host name.
@@ -69,6 +71,7 @@ pub struct Process {
 
 /// What one process of a job held.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct ProcessShare {
     /// As [`Process::host`], [`Process::pid`] and [`Process::rank`]; of several processes with the
@@ -82,6 +85,7 @@ pub struct ProcessShare {
 
 /// What made cyclescope look at the garbage.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Collection {
     /// `watch` (an ordinary collection was observed), `find` (an explicit check) or `exit`.
@@ -100,6 +104,7 @@ pub struct Collection {
 /// One leak: reference cycles that kept device memory alive for one cause, and all others with the same
 /// signature in the same garbage.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Leak {
     /// Identifies this leak: 16 hexadecimal digits, a hash of the cycle's types, reference
@@ -164,6 +169,7 @@ pub struct Leak {
 
 /// A collection that found a leak, or several neighbouring ones of the same process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Occurrence {
     /// When it ended, in seconds since 1970-01-01 UTC.
@@ -182,6 +188,7 @@ pub struct Occurrence {
 
 /// The library that a leak belongs to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(
     feature = "python",
     pyo3::pyclass(frozen, get_all, module = "cyclescope")
@@ -199,6 +206,7 @@ pub struct Library {
 
 /// A known leak in a library.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(
     feature = "python",
     pyo3::pyclass(frozen, get_all, module = "cyclescope")
@@ -252,6 +260,7 @@ impl Leak {
 
 /// A place in source code.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Location {
     /// Path of the file, from the code object.
@@ -281,6 +290,7 @@ impl std::fmt::Display for Location {
 
 /// One object of a cycle, or of a path to an object, and its reference to the next.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(
     feature = "python",
     pyo3::pyclass(frozen, get_all, module = "cyclescope")
@@ -307,6 +317,7 @@ pub struct Step {
 
 /// A buffer of device memory that a leak held.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(
     feature = "python",
     pyo3::pyclass(frozen, get_all, module = "cyclescope")
@@ -391,6 +402,7 @@ const ELEMENTS: [&str; 5] = ["float", "bfloat", "int", "uint", "complex"];
 
 /// How long each dimension of an array is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct Extents(pub Vec<u64>);
 
@@ -403,6 +415,7 @@ impl std::fmt::Display for Extents {
 
 /// A reference to remove.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(
     feature = "python",
     pyo3::pyclass(frozen, get_all, module = "cyclescope")
@@ -434,6 +447,7 @@ impl Cut {
 
 /// What to change, in words and, where the pattern allows, in code.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Advice {
     /// One or two sentences with the program's own names.
@@ -447,6 +461,7 @@ pub struct Advice {
 /// The part of an object graph that is drawn: the cycles, the buffers, the paths between
 /// them and some of their surroundings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Graph {
     pub nodes: Vec<Node>,
@@ -460,6 +475,7 @@ pub struct Graph {
 
 /// Kind of an object in a drawing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum NodeKind {
@@ -481,6 +497,7 @@ pub enum NodeKind {
 
 /// One object of a drawing.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Node {
     pub kind: NodeKind,
@@ -499,6 +516,7 @@ pub struct Node {
 
 /// Role of a reference in the leak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum EdgeRole {
@@ -514,6 +532,7 @@ pub enum EdgeRole {
 
 /// One reference of a drawing.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Edge {
     /// Index in [`Graph::nodes`].
@@ -531,6 +550,7 @@ pub struct Edge {
 
 /// An object that a reference passes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Hop {
     /// Equal for the same object in one graph.

@@ -9,6 +9,7 @@ const SCHEMA: u32 = 1;
 
 /// The paths that keep objects alive.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "python", pyo3::pyclass(frozen, module = "cyclescope"))]
 #[non_exhaustive]
 pub struct Retention {
@@ -44,6 +45,7 @@ pub struct Retention {
 
 /// An object asked about.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Kept {
     /// Type of the object, with its module unless that is `builtins` or `__main__`.
@@ -58,6 +60,7 @@ pub struct Kept {
 
 /// A reference that keeps an object alive as long as it is there.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(
     feature = "python",
     pyo3::pyclass(frozen, name = "Keeper", module = "cyclescope")
@@ -80,6 +83,7 @@ pub struct Keeper {
 
 /// Kind of the GC root of a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum RootKind {
@@ -123,6 +127,7 @@ impl RootKind {
 
 /// A path from a GC root to an object.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(
     feature = "python",
     pyo3::pyclass(frozen, sequence, name = "RetentionPath", module = "cyclescope")

@@ -12,6 +12,7 @@ pub const OTHERS: usize = 100;
 
 /// Bytes that a leak holds together with certain others.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(
     feature = "python",
     pyo3::pyclass(frozen, get_all, eq, from_py_object, module = "cyclescope")

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// Lines of a source file, and what stands out in one of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(
     feature = "python",
     pyo3::pyclass(frozen, get_all, module = "cyclescope")
@@ -26,6 +27,7 @@ pub struct SourceLines {
 
 /// A change of a source file, certain to keep what the program does and to remove the reference.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(
     feature = "python",
     pyo3::pyclass(frozen, get_all, module = "cyclescope")
@@ -46,6 +48,7 @@ pub struct Patch {
 
 /// Whole lines that take the place of others.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(
     feature = "python",
     pyo3::pyclass(frozen, get_all, module = "cyclescope")

@@ -78,7 +78,17 @@ class! {
             self.diff(old.get())
         }
 
-        /// The snapshot as JSON (``schema`` 1).
+        /// Read a snapshot that :meth:`to_json` wrote.
+        ///
+        /// Raises:
+        ///     ValueError: If ``text`` is not a snapshot.
+        #[staticmethod]
+        fn from_json(py: Python<'_>, text: &str) -> PyResult<Self> {
+            py.detach(|| serde_json::from_str(text))
+                .map_err(|error| PyValueError::new_err(format!("this is not a heap: {error}")))
+        }
+
+        /// The snapshot as JSON (``schema`` 1); :meth:`from_json` reads it back.
         fn to_json(&self, py: Python<'_>) -> String {
             py.detach(|| to_json(self))
         }

@@ -5,6 +5,7 @@
 //! would abort. So what any thread may call at any time, [`start_watch`] (but for the first), [`stop_watch`] and
 //! [`tallies`], runs no Python code, not even a finalizer in a collection of its own.
 
+mod attach;
 mod device_memory;
 mod epochs;
 mod heap;
@@ -13,6 +14,7 @@ mod pending;
 mod post_mortem;
 mod report;
 mod retention;
+mod signals;
 mod state;
 mod values;
 
@@ -98,6 +100,9 @@ fn add_types(module: &Bound<'_, PyModule>) -> PyResult<()> {
 }
 
 fn add_functions(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(attach::attached_cycles, module)?)?;
+    module.add_function(wrap_pyfunction!(attach::attached_heap, module)?)?;
+    module.add_function(wrap_pyfunction!(attach::attached_why, module)?)?;
     module.add_function(wrap_pyfunction!(device_memory::device_memory, module)?)?;
     module.add_function(wrap_pyfunction!(heap::framed, module)?)?;
     module.add_function(wrap_pyfunction!(heap::heap, module)?)?;
@@ -105,6 +110,9 @@ fn add_functions(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(pending::call_in_main_thread, module)?)?;
     module.add_function(wrap_pyfunction!(post_mortem::memory_in_use, module)?)?;
     module.add_function(wrap_pyfunction!(retention::why_alive, module)?)?;
+    module.add_function(wrap_pyfunction!(signals::arm_signal, module)?)?;
+    module.add_function(wrap_pyfunction!(signals::disarm_signal, module)?)?;
+    module.add_function(wrap_pyfunction!(signals::next_signal, module)?)?;
     module.add_function(wrap_pyfunction!(check_devices, module)?)?;
     module.add_function(wrap_pyfunction!(close, module)?)?;
     module.add_function(wrap_pyfunction!(cuda_driver_present, module)?)?;

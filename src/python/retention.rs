@@ -1,6 +1,6 @@
 //! What keeps objects alive, for Python.
 
-use pyo3::exceptions::PyIndexError;
+use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyIterator, PyList, PyTuple};
 
@@ -38,7 +38,18 @@ class! {
             /// How long the search paused the program, in milliseconds.
             pause_ms: f64;
 
-        /// The result as JSON (``schema`` 1).
+        /// Read a result that :meth:`to_json` wrote.
+        ///
+        /// Raises:
+        ///     ValueError: If ``text`` is not such a result.
+        #[staticmethod]
+        fn from_json(py: Python<'_>, text: &str) -> PyResult<Self> {
+            py.detach(|| serde_json::from_str(text)).map_err(|error| {
+                PyValueError::new_err(format!("this is not what keeps objects alive: {error}"))
+            })
+        }
+
+        /// The result as JSON (``schema`` 1); :meth:`from_json` reads it back.
         fn to_json(&self) -> String {
             to_json(self)
         }

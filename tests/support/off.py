@@ -280,6 +280,17 @@ def OomWatch() -> object:
 
 
 @case
+def on_signal() -> object:
+    with c.on_signal("USR2", "answers", devices="any", redact=False) as waiting:
+        return waiting, waiting.reports, waiting.errors, waiting.signal, waiting.is_running
+
+
+@case
+def SignalWatch() -> object:
+    return c.on_signal("USR1")
+
+
+@case
 def collect_on_pressure() -> object:
     with c.collect_on_pressure(0.5) as relief:
         return relief, relief.fraction, relief.collections, relief.looks, relief.bytes_freed

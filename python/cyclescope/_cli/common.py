@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import glob
+import json
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import NoReturn
 
@@ -56,6 +57,9 @@ def _files(parsed: argparse.Namespace, name: str) -> list[Path]:
     return [Path(file) for file in found]
 
 
+SCHEMA = 1
+"""The version of the JSON that commands print (``docs/schema/``)."""
+
 MAX_BYTES = 64 << 20
 """The maximum size of a report (`MAX_BYTES` in the Rust reader); no more of a file is read."""
 
@@ -95,6 +99,20 @@ def add_format(parser: argparse.ArgumentParser, default: str) -> None:
         choices=[extension.removeprefix(".") for extension in FORMATS],
         help=f"format of the output (default: that of the file extension; {default})",
     )
+    parser.add_argument(
+        "--json", action="store_const", dest="format", const="json", help="same as --format json"
+    )
+
+
+def add_json(parser: argparse._ActionsContainer) -> None:
+    """Declare the option of commands whose result is no report."""
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+
+
+def print_json(result: Mapping[str, object]) -> None:
+    """Print a result as JSON, with the version of its form."""
+    progress.done()
+    print(json.dumps({"schema": SCHEMA, **result}, indent=2))
 
 
 def check_output(parsed: argparse.Namespace, output: str | None) -> None:

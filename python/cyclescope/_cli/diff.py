@@ -5,7 +5,14 @@ from __future__ import annotations
 import argparse
 
 from cyclescope._cli import progress
-from cyclescope._cli.common import colored, human_bytes, merged, read_reports
+from cyclescope._cli.common import (
+    add_json,
+    colored,
+    human_bytes,
+    merged,
+    print_json,
+    read_reports,
+)
 from cyclescope._native import Leak
 
 RED, YELLOW, GREEN = "31", "33", "32"
@@ -20,6 +27,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
             metavar=name.upper(),
             help="reports as JSON: a file, a folder, a glob pattern, or -",
         )
+    add_json(parser)
 
 
 def run(parsed: argparse.Namespace) -> int:
@@ -31,6 +39,17 @@ def run(parsed: argparse.Namespace) -> int:
     gone = [leak for signature, leak in old.items() if signature not in new]
     both = [(old[signature], leak) for signature, leak in new.items() if signature in old]
     grown = [(a, b) for a, b in both if b.bytes_held > a.bytes_held]
+    status = 1 if appeared or grown else 0
+    if parsed.json:
+        print_json(
+            {
+                "new": list(map(_facts, appeared)),
+                "grown": [_facts(b) | {"bytes_held_before": a.bytes_held} for a, b in grown],
+                "gone": list(map(_facts, gone)),
+                "unchanged_or_smaller": len(both) - len(grown),
+            }
+        )
+        return status
     for leak in appeared:
         print(colored(f"new    {_line(leak)}", RED))
     for before, after in grown:
@@ -41,7 +60,7 @@ def run(parsed: argparse.Namespace) -> int:
         f"{len(appeared)} new, {len(grown)} grown, {len(gone)} gone, "
         f"{len(both) - len(grown)} unchanged or smaller"
     )
-    return 1 if appeared or grown else 0
+    return status
 
 
 def _leaks(parsed: argparse.Namespace, name: str) -> dict[str, Leak]:
@@ -51,3 +70,14 @@ def _leaks(parsed: argparse.Namespace, name: str) -> dict[str, Leak]:
 
 def _line(leak: Leak) -> str:
     return f"{leak.signature}  {leak.summary}  {human_bytes(leak.bytes_held)}"
+
+
+def _facts(leak: Leak) -> dict[str, object]:
+    return {
+        "signature": leak.signature,
+        "summary": leak.summary,
+        "pattern": leak.pattern,
+        "advice": leak.advice,
+        "bytes_held": leak.bytes_held,
+        "count": leak.count,
+    }

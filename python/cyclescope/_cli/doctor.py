@@ -15,7 +15,7 @@ from typing import Any
 
 import cyclescope
 from cyclescope import _native
-from cyclescope._cli.common import colored, version
+from cyclescope._cli.common import add_json, colored, print_json, version
 from cyclescope._off import OFF, VARIABLE
 from cyclescope._settings import settings
 
@@ -43,10 +43,20 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="skip the GPU check, which initialises CUDA in this process",
     )
+    add_json(parser)
 
 
 def run(parsed: argparse.Namespace) -> int:
     """Print one line per check."""
+    if parsed.json:
+        found = list(findings(gpu=not parsed.no_gpu))
+        states = {"ok": "ok", "no": "failed", "": "absent"}
+        checks = [
+            {"state": states[state], "item": thing, "description": what}
+            for state, thing, what in found
+        ]
+        print_json({"checks": checks})
+        return 1 if any(state == "no" for state, _, _ in found) else 0
     broken = False
     for state, thing, what in findings(gpu=not parsed.no_gpu):
         broken |= state == "no"

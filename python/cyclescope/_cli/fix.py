@@ -9,7 +9,7 @@ import warnings
 from pathlib import Path
 
 from cyclescope import _native
-from cyclescope._cli.common import fail, merged, read_reports
+from cyclescope._cli.common import add_json, fail, merged, print_json, read_reports
 from cyclescope._native import Patch
 
 DESCRIPTION = """\
@@ -31,9 +31,11 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         metavar="FILE:LINE",
         help="the line that a report names; or a report as JSON, whose patches are then listed",
     )
-    parser.add_argument(
+    output = parser.add_mutually_exclusive_group()
+    output.add_argument(
         "--diff", action="store_true", help="print nothing but the patch, as `git apply` reads it"
     )
+    add_json(output)
 
 
 def run(parsed: argparse.Namespace) -> int:
@@ -50,8 +52,14 @@ def run(parsed: argparse.Namespace) -> int:
         patch = _native.fix(file.absolute(), int(number))
         text = _checked(file, patch)
     except ValueError as reason:
+        if parsed.json:
+            print_json({"patch": None, "reason": str(reason)})
+            return 1
         print(f"No patch for {parsed.place}: {reason}.\n{_by_hand()}", file=sys.stderr)
         return 1
+    if parsed.json:
+        print_json({"patch": _facts(patch, text), "reason": None})
+        return 0
     if not parsed.diff:
         print(f"{patch.summary}\n\n{text.decode(errors='replace')}")
         print(f"To apply it: cyclescope fix {parsed.place} --diff | git apply")
@@ -63,13 +71,36 @@ def run(parsed: argparse.Namespace) -> int:
 
 def _list(parsed: argparse.Namespace) -> int:
     report = merged(parsed, read_reports(parsed, [parsed.place]))
-    for leak in report.leaks:
+    if parsed.json:
+        print_json(
+            {
+                "leaks": [
+                    {
+                        "signature": leak.signature,
+                        "advice": leak.advice,
+                        "patch": None if leak.patch is None else _facts(leak.patch),
+                    }
+                    for leak in report.leaks
+                ]
+            }
+        )
+    for leak in [] if parsed.json else report.leaks:
         if leak.patch is None:
             print(f"{leak.signature}: no patch is certain. {leak.advice}")
         else:
             place = f"{leak.patch.file}:{leak.patch.line}"
             print(f"{leak.signature}: {leak.patch.summary}\n    cyclescope fix {place} --diff")
     return 0 if any(leak.patch is not None for leak in report.leaks) else 1
+
+
+def _facts(patch: Patch, text: bytes | None = None) -> dict[str, object]:
+    """A patch as JSON; with the names of files if it is one that `git apply` reads."""
+    return {
+        "file": patch.file,
+        "line": patch.line,
+        "summary": patch.summary,
+        "diff": patch.diff if text is None else text.decode(errors="replace"),
+    }
 
 
 def _by_hand() -> str:

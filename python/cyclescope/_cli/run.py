@@ -136,6 +136,8 @@ def _given(parsed: argparse.Namespace) -> list[str]:
 
 def run(parsed: argparse.Namespace) -> int:
     """Run the program in this process, as Python would, and watch it until it ends."""
+    if parsed.format is not None and not parsed.output:
+        parsed.output = [STANDARD]
     for output in parsed.output:
         check_output(parsed, output)
     try:

@@ -1,0 +1,1 @@
+"""Ask a process that already runs, from outside."""

@@ -1,0 +1,181 @@
+"""Run code of ours in another process by ``sys.remote_exec`` (PEP 768), and wait for its answer."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from cyclescope import _native
+from cyclescope._attach.process import Process, other_version, package_folder, why_refused
+
+SECONDS = 30.0
+"""How long the process may take, by default."""
+
+POLL_SECONDS = 0.02
+
+SETTLE_SECONDS = 0.2
+"""How long files stay for a process that may be about to read them."""
+
+NO_SAFE_POINT = (
+    "process {pid} did not get to a point at which Python lets others in within {seconds:g} s: its "
+    "main thread is in a call of C code, such as a collective, a data loader's wait or a sleep. "
+    "Nothing has happened there, and nothing will. Try again with a longer --timeout, or start it "
+    "with CYCLESCOPE_SIGNAL=USR2 next time, which does not need the main thread"
+)
+
+
+class AttachError(Exception):
+    """The process cannot be asked, or did not answer. The message says why and what to do."""
+
+
+def ask(pid: int, what: Sequence[str] | str, *, timeout: float, **request: Any) -> dict[str, str]:
+    """What a process answers, by name: ``cycles``, ``heap`` and ``why`` as JSON.
+
+    Raises:
+        AttachError: If it does not answer.
+    """
+    process = Process(pid)
+    _check(process)
+    folder = Path(tempfile.mkdtemp(prefix="cyclescope-attach-"))
+    try:
+        _hand_over(folder, process)
+        for path in (str(folder), _native.__file__):
+            if not process.sees(path) and process.is_alive:
+                raise AttachError(_unseen(process, path))
+        _send(process, _script(folder, {**request, "what": what}))
+        return _await(process, folder, timeout)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _check(process: Process) -> None:
+    """Refuse what cannot succeed, before anything is done."""
+    if not sys.platform.startswith("linux"):
+        raise AttachError("attach works on Linux only")
+    if process.pid == os.getpid():
+        raise AttachError("a process cannot attach to itself: call cyclescope.heap()")
+    if not process.is_alive:
+        raise AttachError(
+            f"no process {process.pid}: it has ended, or it has another number outside of its "
+            "container"
+        )
+    if (reason := other_version(process)) is not None:
+        raise AttachError(reason)
+    if sys.version_info < (3, 14):
+        raise AttachError(
+            f"this is Python 3.{sys.version_info.minor}, and only Python 3.14 and later let "
+            "another process in: start the program with CYCLESCOPE_SIGNAL=USR2 and `import "
+            f"cyclescope` next time, and signal it: kill -USR2 {process.pid}"
+        )
+    if not process.is_readable:
+        raise AttachError(why_refused(process))
+    if (reason := process.refuses_debugging) is not None:
+        raise AttachError(_disabled(process, reason))
+
+
+def _disabled(process: Process, reason: str) -> str:
+    return (
+        f"process {process.pid} lets nobody in: {reason}. Start it without that, or with "
+        "CYCLESCOPE_SIGNAL=USR2, which does not need it"
+    )
+
+
+def _unseen(process: Process, path: str) -> str:
+    return (
+        f"process {process.pid} does not see {path}: it is in a container, or has file systems of "
+        "its own. Run the command there (docker exec, kubectl exec, nsenter), as its user"
+    )
+
+
+def _hand_over(folder: Path, process: Process) -> None:
+    """Let the process write into the folder if it belongs to another user."""
+    if process.user not in (None, os.geteuid()):
+        os.chown(folder, process.user or 0, -1 if process.group is None else process.group)
+        os.chmod(folder, 0o700)
+
+
+def _script(folder: Path, request: dict[str, Any]) -> Path:
+    source = Path(__file__).with_name("injected.py").read_text("utf-8")
+    request |= {
+        "folder": str(folder),
+        "library": _native.__file__,
+        "package": str(package_folder()),
+    }
+    path, rest = folder / "script.py", folder / "injected.py"
+    rest.write_text(f"{source}\n\nanswer({request!r})\n", "utf-8")
+    # The main thread compiles and runs as little as can be.
+    read = f"try:\n exec(open({str(rest)!r}).read(), {{}})\nexcept OSError:\n pass"
+    path.write_text(f"import _thread\n_thread.start_new_thread(exec, ({read!r}, {{}}))\n", "utf-8")
+    for each in path, rest:
+        each.chmod(0o644)
+    return path
+
+
+def _send(process: Process, script: Path | str) -> None:
+    try:
+        sys.remote_exec(process.pid, str(script))  # type: ignore[attr-defined, unused-ignore]
+    except PermissionError:
+        raise AttachError(why_refused(process)) from None
+    except (RuntimeError, OSError) as error:
+        raise AttachError(_why_not(process, error)) from None
+
+
+def _why_not(process: Process, error: Exception) -> str:
+    if not process.is_alive:
+        return f"process {process.pid} has ended"
+    text = str(error)
+    if "not enabled in the remote process" in text:
+        return _disabled(process, "its Python was built --without-remote-debug")
+    if "not enabled" in text:
+        return (
+            "this Python may not look into others: PYTHON_DISABLE_REMOTE_DEBUG is set here, or it "
+            "was built --without-remote-debug. Run the command without that"
+        )
+    if "PyRuntime" in text:
+        return (
+            f"process {process.pid} is no program of Python 3.{sys.version_info.minor}: no "
+            "interpreter was found in it"
+        )
+    if "main thread" in text:
+        return f"process {process.pid} is about to begin or to end: try again"
+    return f"cannot attach to process {process.pid}: {text}"
+
+
+def _await(process: Process, folder: Path, timeout: float) -> dict[str, str]:
+    deadline = time.monotonic() + timeout
+    result = folder / "result"
+    while not result.exists():
+        if not process.is_alive:
+            raise AttachError(f"process {process.pid} has ended before it answered")
+        if time.monotonic() >= deadline:
+            _give_up(process, folder, timeout)
+            # It has begun to work, and is not to be left with half of its files.
+            deadline += timeout
+        time.sleep(POLL_SECONDS)
+    state, _, reason = result.read_text("utf-8").partition("\n")
+    if state == "off":
+        raise AttachError(f"CYCLESCOPE_OFF is set in process {process.pid}: nothing was looked at")
+    if state != "ok":
+        raise AttachError(f"process {process.pid} could not answer: {reason}")
+    names = ("cycles", "heap", "why")
+    return {each: (folder / each).read_text("utf-8") for each in names if (folder / each).exists()}
+
+
+def _give_up(process: Process, folder: Path, timeout: float) -> None:
+    """Withdraw the request if the process has not begun to answer it."""
+    try:
+        os.close(os.open(folder / "started", os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+    except FileExistsError:
+        return
+    with contextlib.suppress(AttachError):
+        # Have it read an empty script instead: it would complain of one that is gone.
+        _send(process, os.devnull)
+    time.sleep(SETTLE_SECONDS)
+    raise AttachError(NO_SAFE_POINT.format(pid=process.pid, seconds=timeout))

@@ -1,0 +1,196 @@
+"""``cyclescope attach``."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import sys
+import time
+from pathlib import Path
+from typing import TypeAlias
+
+from cyclescope._attach.request import SECONDS, AttachError, ask
+from cyclescope._cli import progress
+from cyclescope._cli.common import fail
+from cyclescope._devices import device_names
+from cyclescope._native import CycleReport, Heap, HeapDiff, Retention
+from cyclescope._settings import check_number, settings
+
+Result: TypeAlias = CycleReport | Heap | HeapDiff | Retention
+
+EPILOG = """\
+examples:
+  cyclescope attach 4242                        # reference cycles and live memory
+  cyclescope attach 4242 --why train.history
+  cyclescope attach 4242 --growth 60 --json
+  cyclescope attach 4242 --watch --report-dir leaks
+
+The process needs Python 3.14 or later, the same as this command, and nothing of cyclescope. Exits
+with status 2 if it cannot be asked.
+"""
+
+
+def prepare_parser(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.epilog = EPILOG
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("pid", type=int, metavar="PID", help="the number of the process")
+    parts = parser.add_mutually_exclusive_group()
+    parts.add_argument(
+        "--cycles",
+        action="store_true",
+        help="the reference cycles that hold memory now; nothing is collected (default: these and "
+        "live memory)",
+    )
+    parts.add_argument("--heap", action="store_true", help="live memory and its owners")
+    parts.add_argument(
+        "--why",
+        metavar="NAME",
+        help="what keeps an object alive, such as model, train.history or train.batches[0]",
+    )
+    parts.add_argument(
+        "--growth",
+        type=float,
+        metavar="SECONDS",
+        help="look at live memory twice, so many seconds apart, and print what has grown",
+    )
+    parts.add_argument(
+        "--watch",
+        action="store_true",
+        help="import cyclescope there and call warn_tensor_cycles(); this stays until the end",
+    )
+    parser.add_argument(
+        "--devices",
+        metavar="DEVICES",
+        help="which memory reference cycles must hold, such as cuda or cuda:0,cpu (default: any)",
+    )
+    parser.add_argument("--report-dir", metavar="DIR", help="folder for the pages of --watch")
+    parser.add_argument(
+        "--redact",
+        action="store_true",
+        help="leave the program's data and folders out of the result",
+    )
+    parser.add_argument(
+        "--timeout",
+        type=float,
+        default=SECONDS,
+        metavar="SECONDS",
+        help=f"how long the process may take to answer (default: {SECONDS:g})",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(parsed: argparse.Namespace) -> int:
+    """Ask the process, and print what it answers."""
+    try:
+        check_number("--timeout", parsed.timeout)
+        if parsed.watch:
+            return _watch(parsed)
+        results = _results(parsed)
+    except (AttachError, ValueError) as error:
+        fail(parsed, str(error))
+    progress.done()
+    if parsed.json:
+        print(_json(results))
+    else:
+        print("\n\n".join(each.to_text().rstrip() for each in results.values()))
+    return 0
+
+
+def _results(parsed: argparse.Namespace) -> dict[str, Result]:
+    if parsed.growth is not None:
+        check_number("--growth", parsed.growth)
+        before = Heap.from_json(_ask(parsed, ["heap"])["heap"])
+        progress.say(f"waiting for {parsed.growth:g} s")
+        time.sleep(parsed.growth)
+        return {"growth": Heap.from_json(_ask(parsed, ["heap"])["heap"]).diff(before)}
+    if parsed.why is not None:
+        answer = _ask(parsed, ["why"], name=steps(parsed.why))
+        return {"why": Retention.from_json(answer["why"])}
+    names = [each for each in ("cycles", "heap") if getattr(parsed, each)] or ["cycles", "heap"]
+    answer = _ask(parsed, names)
+    found: dict[str, Result] = {}
+    if "cycles" in answer:
+        found["cycles"] = CycleReport.from_json(answer["cycles"])
+    if "heap" in answer:
+        found["heap"] = Heap.from_json(answer["heap"])
+    return found
+
+
+def _ask(
+    parsed: argparse.Namespace, what: list[str], name: list[tuple[str, object]] | None = None
+) -> dict[str, str]:
+    progress.say(f"waiting for process {parsed.pid}")
+    return ask(
+        parsed.pid,
+        what,
+        timeout=parsed.timeout,
+        name=name,
+        devices=_devices(parsed, "any"),
+        redact=parsed.redact or settings().redact,
+    )
+
+
+def _watch(parsed: argparse.Namespace) -> int:
+    folder = parsed.report_dir or settings().report_dir
+    ask(
+        parsed.pid,
+        "watch",
+        timeout=parsed.timeout,
+        devices=_devices(parsed, None),
+        report_dir=None if folder is None else str(Path(folder).absolute()),
+        redact=parsed.redact or settings().redact,
+    )
+    print(
+        f"process {parsed.pid} is watched until it ends; it logs its leaks on the logger "
+        "`cyclescope`, or to standard error if it has configured no logging",
+        file=sys.stderr,
+    )
+    return 0
+
+
+def _devices(parsed: argparse.Namespace, default: str | None) -> list[str] | None:
+    if parsed.devices is not None:
+        return device_names([each.strip() for each in parsed.devices.split(",") if each.strip()])
+    return None if default is None else [default]
+
+
+def _json(results: dict[str, Result]) -> str:
+    if len(results) == 1:
+        return next(iter(results.values())).to_json()
+    return json.dumps({name: json.loads(each.to_json()) for name, each in results.items()})
+
+
+def steps(name: str) -> list[tuple[str, object]]:
+    """The parts of a name such as ``train.batches[0]``: attributes and items.
+
+    Raises:
+        ValueError: If it is no such name.
+    """
+    found: list[tuple[str, object]] = []
+    try:
+        node = ast.parse(name.strip(), mode="eval").body
+    except (SyntaxError, ValueError):
+        node = ast.Constant(None)
+    while True:
+        if isinstance(node, ast.Attribute):
+            found.append((".", node.attr))
+            node = node.value
+        elif isinstance(node, ast.Subscript) and isinstance(key := _key(node.slice), (int, str)):
+            found.append(("[", key))
+            node = node.value
+        elif isinstance(node, ast.Name):
+            return [(".", node.id), *reversed(found)]
+        else:
+            raise ValueError(
+                "--why takes a name, such as model, train.history or train.batches[0], not "
+                f"{name!r}"
+            )
+
+
+def _key(node: ast.expr) -> object:
+    try:
+        return ast.literal_eval(node)
+    except ValueError:
+        return None
