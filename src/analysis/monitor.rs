@@ -1,19 +1,28 @@
-//! Which groups of tensors grow with the number of steps.
+//! What grows with the number of steps: groups of tensors, types of objects, containers.
 
+use std::cmp::Reverse;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pyo3::prelude::*;
+use rustc_hash::FxHashSet;
 
 use super::Inspector;
-use super::book::{Book, Due, Finding, Followed, Moment, Origin, Told, other};
+use super::book::{Book, Moment};
 use super::busy::busy;
+use super::counters::counters;
+use super::gradient_watch::GradientWatch;
 use super::grown::{Diagnosis, GroupKind, Members, Name};
-use super::sample::{GradientWatch, Sample};
+use super::sample::Sample;
+use super::told::{Due, Finding, Followed, Origin, Told, other};
+use crate::cpython::sizes::Sizes;
 use crate::device::DeviceSelection;
 use crate::diagnose::cohorts::{NEEDED, WARM_UP};
 use crate::diagnose::growth::ACTIVATION_ON_MODULE;
-use crate::model::growth::{Grown, Growth, GrowthReport, Sample as Size};
+use crate::model::growth::{Counters, Grown, Growth, GrowthReport, Sample as Size};
 use crate::model::redact::shorten;
+
+/// Fewer objects than these are not told, however large they are.
+const FEWEST: u64 = 100;
 
 /// `file:line` that allocated the memory of a device at an address, if PyTorch recorded it.
 pub type LineOf<'a> = &'a dyn Fn(&str, u64) -> PyResult<Option<String>>;
@@ -31,7 +40,8 @@ pub struct Monitor {
 #[derive(Default)]
 pub struct News {
     pub told: Vec<Growth>,
-    pub cleared: Vec<Growth>,
+    /// Each with whether it is kept, but grows no longer.
+    pub cleared: Vec<(Growth, bool)>,
 }
 
 impl Monitor {
@@ -58,6 +68,9 @@ impl Monitor {
     pub fn report(&self, rest: GrowthReport) -> GrowthReport {
         let book = self.book();
         let sizes = |followed: &Followed| {
+            if let Some(objects) = book.objects_of(followed) {
+                return objects;
+            }
             let group = book.group_of(followed);
             group.map_or_else(Vec::new, |it| book.at_steps(it.totals.iter().copied()))
         };
@@ -84,12 +97,18 @@ impl Monitor {
         };
         let mut found: Vec<Grown> = book.left().map(grown).collect();
         found.sort_by_key(|grown| std::cmp::Reverse(grown.explains));
+        let withdrawn = |has_stopped| {
+            let told = book.cleared().filter(|it| it.has_stopped == has_stopped);
+            told.map(|told| told.growth.clone()).collect()
+        };
         let missing = (NEEDED as u64).saturating_sub(rest.samples);
         GrowthReport {
             needed: NEEDED as u64,
             known_from: rest.known_from + missing.saturating_sub(1) * rest.every,
             found,
-            cleared: book.cleared().map(|told| told.growth.clone()).collect(),
+            cleared: withdrawn(false),
+            stopped: withdrawn(true),
+            counters: book.counters.clone(),
             since: first.0,
             grown: last.2 as i64 - first.2 as i64 + hidden as i64,
             all,
@@ -142,13 +161,19 @@ impl Inspector {
             let book = monitor.book();
             (book.told.iter().any(|told| told.keeps_graphs), book.mark)
         };
-        let sample = {
+        let mut sample = {
             let mut gradients = monitor.gradients.try_lock().map_err(|_| busy())?;
             let walked = (!explained).then_some(mark);
-            self.sample(py, &monitor.devices, walked, &mut gradients)?
+            let followed = monitor.book().types.followed();
+            self.sample(py, &monitor.devices, walked, &followed, &mut gradients)?
         };
         let (due, cleared) = {
             let mut book = monitor.book();
+            book.counters.push(Counters {
+                step: now.step,
+                pinned: now.pinned,
+                ..counters()
+            });
             let due = book.add(&sample, now, monitor.min_bytes);
             (due, book.clear())
         };
@@ -169,7 +194,8 @@ impl Inspector {
             }
         }
         findings.extend(self.longer(py, monitor)?);
-        findings.extend(self.containers_of_arrays(py, monitor, &sample)?);
+        let full = monitor.book().due_containers();
+        findings.extend(self.containers_of_arrays(py, monitor, &sample, &full)?);
         if !explained && !findings.iter().any(|it| it.diagnosis.pattern.keeps_graphs) {
             let states = monitor.book().states_that_grow(&sample);
             if let Some(states) = states {
@@ -180,7 +206,9 @@ impl Inspector {
                 }));
             }
         }
-        let kept = monitor.book().persistent(sample.kept_on_modules);
+        let kept = monitor
+            .book()
+            .persistent(std::mem::take(&mut sample.kept_on_modules));
         if !kept.is_empty() {
             let attributes: Vec<_> = kept.iter().map(|it| (it.module, it.tensor)).collect();
             let owners = self.owners_of(py, &attributes)?.into_iter().zip(kept);
@@ -197,6 +225,9 @@ impl Inspector {
             }));
         }
         monitor.book().mark = sample.mark;
+        findings.extend(self.objects(py, monitor)?);
+        findings.extend(self.containers_of_atoms(py, monitor, &sample, &full)?);
+        findings.extend(monitor.book().of_process());
         Ok(News {
             told: self.tell(monitor, now, line_of, findings)?,
             cleared,
@@ -226,8 +257,8 @@ impl Inspector {
         py: Python<'_>,
         monitor: &Monitor,
         sample: &Sample<'_>,
+        due: &FxHashSet<usize>,
     ) -> PyResult<Vec<Finding>> {
-        let due = monitor.book().due_containers();
         let mut full = Vec::new();
         for (container, _) in &sample.containers {
             let address = container.as_ptr() as usize;
@@ -255,6 +286,80 @@ impl Inspector {
             Some(Finding {
                 diagnosis,
                 from: Origin::Arrays(address),
+            })
+        });
+        Ok(found.collect())
+    }
+
+    /// The owners of types that have more and more objects.
+    fn objects(&self, py: Python<'_>, monitor: &Monitor) -> PyResult<Vec<Finding>> {
+        let due = monitor.book().due_objects();
+        if due.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (groups, lengths): (Vec<_>, Vec<_>) =
+            due.into_iter().map(|it| (it.group, it.length)).unzip();
+        let found = self.diagnose_objects(py, &groups)?;
+        let mut findings = Vec::new();
+        for ((group, length), found) in groups.iter().zip(lengths).zip(found) {
+            let came = group.members.len() as u64 * group.weight;
+            let largest = found.iter().max_by_key(|it| it.bytes);
+            // As many more, at least, as bring it to what is told.
+            let needed = largest.map_or(0, |it| {
+                let each = it.bytes as f64 / it.objects.max(1) as f64;
+                (monitor.min_bytes / each.max(1.0)) as u64
+            });
+            let more = needed.saturating_sub(came).max(came);
+            monitor.book().types.put_off(&group.ty, more);
+            let ty = group.ty;
+            let large = found
+                .into_iter()
+                .filter(|it| it.objects >= FEWEST && it.bytes as f64 >= monitor.min_bytes);
+            findings.extend(large.map(|diagnosis| Finding {
+                diagnosis,
+                from: Origin::Objects { ty, length },
+            }));
+        }
+        // Of an object and its parts the object keeps most.
+        findings.sort_by_key(|it| Reverse(it.diagnosis.bytes));
+        Ok(findings)
+    }
+
+    /// The containers that accumulate strings, numbers and what else the collector does not track.
+    fn containers_of_atoms(
+        &self,
+        py: Python<'_>,
+        monitor: &Monitor,
+        sample: &Sample<'_>,
+        due: &FxHashSet<usize>,
+    ) -> PyResult<Vec<Finding>> {
+        let due = monitor.book().steady_containers(due);
+        let mut full = Vec::new();
+        if !due.is_empty() {
+            let sizes = Sizes::new(py)?;
+            let containers = sample.containers.iter().map(|(container, _)| container);
+            for container in containers.filter(|it| due.contains(&(it.as_ptr() as usize))) {
+                let atoms = self.atoms_in(container, &sizes);
+                if atoms.0 >= FEWEST && atoms.1 as f64 >= monitor.min_bytes {
+                    full.push((container.as_ptr() as usize, atoms));
+                }
+            }
+        }
+        if full.is_empty() {
+            return Ok(Vec::new());
+        }
+        let containers: Vec<usize> = full.iter().map(|(address, _)| *address).collect();
+        let found = self.diagnose_atoms(py, &containers)?.into_iter().zip(full);
+        let found = found.filter_map(|(found, (address, (objects, bytes, example)))| {
+            let diagnosis = Diagnosis {
+                objects,
+                bytes,
+                example,
+                ..found?
+            };
+            Some(Finding {
+                diagnosis,
+                from: Origin::Atoms(address),
             })
         });
         Ok(found.collect())

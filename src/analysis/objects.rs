@@ -1,0 +1,244 @@
+//! Who keeps objects that are no tensors and become more and more.
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+use rustc_hash::FxHashSet;
+
+use super::Inspector;
+use super::busy::busy;
+use super::grown::{Diagnosis, Look};
+use super::live::{Depth, Live, Root};
+use crate::cpython::attributes::attributes;
+use crate::cpython::read::referents;
+use crate::cpython::sizes::Sizes;
+use crate::cpython::{ObjectKind, int_value};
+use crate::diagnose::growth;
+use crate::graph::ShortestPaths;
+
+/// An object with such an attribute says how large it becomes.
+const LIMITS: [&str; 12] = [
+    "_max_size",
+    "_maxlen",
+    "_maxsize",
+    "capacity",
+    "limit",
+    "max_entries",
+    "max_items",
+    "max_len",
+    "max_length",
+    "max_size",
+    "maxlen",
+    "maxsize",
+];
+/// So many references up such an object is looked for: list, dictionary of attributes, object.
+const ABOVE: usize = 2;
+/// What `functools.lru_cache` has for each result, if it has a limit.
+const LIMITED: &str = "functools._lru_list_elem";
+const CACHE: &str = "functools._lru_cache_wrapper";
+
+/// A type of which there are more and more objects.
+pub(super) struct Grouped {
+    /// The address of the type.
+    pub ty: usize,
+    /// The addresses of some of its objects, each with the number of the interval in which it came.
+    pub members: Vec<(usize, usize)>,
+    /// How many each stands for.
+    pub weight: u64,
+}
+
+impl Inspector {
+    /// What keeps the objects of each of some types, those that keep most memory first.
+    ///
+    /// # Errors
+    /// As [`Inspector::heap`].
+    pub(super) fn diagnose_objects(
+        &self,
+        py: Python<'_>,
+        groups: &[Grouped],
+    ) -> PyResult<Vec<Vec<Diagnosis>>> {
+        let live = Live::take(self, py, None, Depth::Gradients)?;
+        let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
+        let look = Look::new(self, &frameworks, &live);
+        let sizes = Sizes::new(py)?;
+        let found = groups.iter();
+        Ok(found.map(|it| look.diagnose_objects(it, &sizes)).collect())
+    }
+
+    /// What is said of containers of strings and numbers; `None` for what has gone, has no name or is bounded.
+    ///
+    /// # Errors
+    /// As [`Inspector::heap`].
+    pub(super) fn diagnose_atoms(
+        &self,
+        py: Python<'_>,
+        containers: &[usize],
+    ) -> PyResult<Vec<Option<Diagnosis>>> {
+        let live = Live::take(self, py, None, Depth::Gradients)?;
+        let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
+        let look = Look::new(self, &frameworks, &live);
+        let found = containers.iter();
+        Ok(found.map(|&at| look.diagnose_atoms(at)).collect())
+    }
+
+    /// How many objects that the collector does not track only a container keeps, directly or in tuples and
+    /// dictionaries of its own, with their bytes and the class of the largest.
+    pub(super) fn atoms_in<'py>(
+        &self,
+        container: &Bound<'py, PyAny>,
+        sizes: &Sizes<'py>,
+    ) -> (u64, u64, String) {
+        let (mut count, mut bytes, mut largest) = (0, 0, (0, String::new()));
+        for item in only_of(container) {
+            let mut size = sizes.of(&item);
+            size += only_of(&item).iter().map(|it| sizes.of(it)).sum::<u64>();
+            if size > largest.0 {
+                largest = (size, self.type_name(&item));
+            }
+            count += 1;
+            bytes += size;
+        }
+        (count, bytes, largest.1)
+    }
+}
+
+/// What an object refers to, nothing else does, and the collector does not track.
+fn only_of<'py>(object: &Bound<'py, PyAny>) -> Vec<Bound<'py, PyAny>> {
+    let py = object.py();
+    let mut found = Vec::new();
+    for address in referents(object) {
+        let target = address as *mut ffi::PyObject;
+        // SAFETY: attached; the object refers to the target, and nothing runs that could change that.
+        unsafe {
+            if ffi::Py_REFCNT(target) == 1 && ffi::PyObject_GC_IsTracked(target) == 0 {
+                found.push(Bound::from_borrowed_ptr(py, target));
+            }
+        }
+    }
+    found
+}
+
+impl<'py> Look<'_, 'py> {
+    fn diagnose_objects(&self, group: &Grouped, sizes: &Sizes<'py>) -> Vec<Diagnosis> {
+        let members = group.members.iter();
+        let found: Vec<(u32, usize, usize)> = members
+            .filter_map(|&(address, age)| {
+                let node = self.live.objects.number_at(address)?;
+                // SAFETY: attached; the object is held.
+                let ty = unsafe { ffi::Py_TYPE(address as *mut ffi::PyObject) };
+                (ty as usize == group.ty).then_some((node, age, address))
+            })
+            .collect();
+        let aged: Vec<(u32, usize)> = found.iter().map(|&(node, age, _)| (node, age)).collect();
+        let accumulators = self.live.accumulators(self.inspector, &self.ways, &aged);
+        let accumulators = accumulators
+            .into_iter()
+            .filter(|it| self.is_named(it.node) && !self.has_limit(it.node));
+        let found = accumulators.map(|accumulator| {
+            let nodes: Vec<u32> = accumulator.members.iter().map(|&at| aged[at].0).collect();
+            let ages = accumulator.members.iter().map(|&at| aged[at].1).max();
+            let pattern = match self.is_cache(accumulator.node) {
+                true => growth::CACHE_WITHOUT_LIMIT,
+                false => growth::OBJECTS_ACCUMULATE,
+            };
+            let evidence = match group.weight {
+                1 => String::new(),
+                weight => format!("estimated from 1 in {weight} objects"),
+            };
+            Diagnosis {
+                tensors: 0,
+                objects: nodes.len() as u64 * group.weight,
+                bytes: self.object_bytes(&nodes, sizes) * group.weight,
+                members: accumulator
+                    .members
+                    .iter()
+                    .map(|&at| (found[at].2, 0))
+                    .collect(),
+                ages: ages.unwrap_or_default(),
+                evidence,
+                ..self.about(pattern, self.owner(accumulator.node), nodes[0])
+            }
+        });
+        found.collect()
+    }
+
+    fn diagnose_atoms(&self, container: usize) -> Option<Diagnosis> {
+        let node = self.live.objects.number_at(container)?;
+        (self.is_named(node) && !self.has_limit(node)).then(|| Diagnosis {
+            pattern: growth::OBJECTS_ACCUMULATE,
+            owner: self.owner(node),
+            ..Diagnosis::default()
+        })
+    }
+
+    /// True for what a variable of the program's holds, or what the standard library keeps.
+    fn is_named(&self, node: u32) -> bool {
+        let root = self
+            .ways
+            .path_to(node)
+            .first()
+            .map(|&it| self.live.root(it));
+        matches!(
+            root,
+            Some(Root::Module(_) | Root::Frame(_) | Root::Library(_))
+        )
+    }
+
+    /// True for a container that says itself how large it becomes, or whose owner does.
+    fn has_limit(&self, node: u32) -> bool {
+        let graph = self.live.graph();
+        let mut level = vec![node];
+        if self.is_bounded(node) || self.any_is(graph.targets(node), LIMITED) {
+            return true;
+        }
+        for _ in 0..ABOVE {
+            level = level.iter().flat_map(|&it| graph.sources(it)).collect();
+            if level.iter().any(|&it| self.says_limit(it)) {
+                return true;
+            }
+            level.retain(|&it| self.live.is_kind(self.inspector, it, ObjectKind::Dict));
+        }
+        self.says_limit(node)
+    }
+
+    fn says_limit(&self, node: u32) -> bool {
+        let Some(object) = self.live.object(node) else {
+            return false;
+        };
+        self.inspector.kind(&object) == ObjectKind::Instance
+            && attributes(&self.inspector.builtins, &object)
+                .iter()
+                .any(|(name, value)| {
+                    LIMITS.contains(&name.as_str()) && int_value(value).is_some_and(|it| it > 1)
+                })
+    }
+
+    /// True for what `functools.cache` keeps.
+    fn is_cache(&self, node: u32) -> bool {
+        let above: Vec<u32> = self.live.graph().sources(node).into_iter().collect();
+        self.any_is(&[node], CACHE) || self.any_is(&above, CACHE)
+    }
+
+    fn any_is(&self, nodes: &[u32], class: &str) -> bool {
+        let objects = nodes.iter().filter_map(|&it| self.live.object(it));
+        let mut names = objects.map(|it| self.inspector.type_name(&it));
+        names.any(|name| name == class)
+    }
+
+    /// The bytes of the Python objects that only some objects keep, themselves among them.
+    fn object_bytes(&self, nodes: &[u32], sizes: &Sizes<'py>) -> u64 {
+        let going: FxHashSet<u32> = nodes.iter().copied().collect();
+        let graph = self.live.graph();
+        let mut roots = self.live.roots();
+        roots.retain(|root| !going.contains(root));
+        let mut rest = ShortestPaths::new(graph.node_count());
+        rest.extend(graph, roots, |_, to| !going.contains(&to));
+        let only = (0..self.live.objects.len() as u32)
+            .filter(|&it| self.ways.reaches(it) && !rest.reaches(it));
+        only.filter_map(|node| self.live.object(node))
+            .map(|object| {
+                let behind: u64 = only_of(&object).iter().map(|it| sizes.of(it)).sum();
+                sizes.of(&object) + behind
+            })
+            .sum()
+    }
+}
