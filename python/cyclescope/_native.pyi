@@ -261,12 +261,19 @@ class DeviceMemory:
     def rows(self) -> list[MemoryRow]:
         """The uses, largest first."""
     @property
+    def host(self) -> list[MemoryRow]:
+        """Pinned host memory of PyTorch's, which is no part of the device's. Its sizes are those
+        of the allocator's blocks, powers of two."""
+    @property
     def notes(self) -> list[str]:
         """Remarks about the result, such as what could not be looked at."""
     def to_json(self) -> str:
         """The rows as JSON (``schema`` 1)."""
     def to_text(self) -> str:
         """A sentence, then each use with what holds most of it and what gives it back."""
+    def to_html(self) -> str:
+        """A self-contained HTML page of the same."""
+    def _repr_html_(self) -> str: ...
 
 @final
 class MemoryRow:
@@ -1129,6 +1136,7 @@ def device_memory(
     numbers: tuple[int, int, float],
     segments: list[dict[str, Any]],
     pools: list[tuple[str, int, str]],
+    pinned: tuple[int, int] = (0, 0),
 ) -> DeviceMemory: ...
 def memory_in_use(device: str, seconds: float) -> dict[str, list[tuple[int, int]]]: ...
 def is_backward_running() -> bool: ...

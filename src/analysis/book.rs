@@ -32,7 +32,7 @@ const AGAIN: usize = 4;
 const SMALL_PART: f64 = 16.0;
 
 /// Of so many more threads or open files is told.
-const MORE: u64 = 32;
+const MORE: u64 = 64;
 
 /// When a sample is taken.
 #[derive(Clone, Copy)]

@@ -304,12 +304,12 @@ impl Inspector {
         for ((group, length), found) in groups.iter().zip(lengths).zip(found) {
             let came = group.members.len() as u64 * group.weight;
             let largest = found.iter().max_by_key(|it| it.bytes);
-            // As many more, at least, as bring it to what is told.
-            let needed = largest.map_or(0, |it| {
+            // As many more as bring it to what is told.
+            let more = largest.map_or(came, |it| {
                 let each = it.bytes as f64 / it.objects.max(1) as f64;
-                (monitor.min_bytes / each.max(1.0)) as u64
+                let needed = (monitor.min_bytes / each.max(1.0)) as u64;
+                needed.saturating_sub(came).max(came / 4)
             });
-            let more = needed.saturating_sub(came).max(came);
             monitor.book().types.put_off(&group.ty, more);
             let ty = group.ty;
             let large = found
@@ -336,7 +336,7 @@ impl Inspector {
         let due = monitor.book().steady_containers(due);
         let mut full = Vec::new();
         if !due.is_empty() {
-            let sizes = Sizes::new(py)?;
+            let sizes = Sizes::new(py, &self.builtins)?;
             let containers = sample.containers.iter().map(|(container, _)| container);
             for container in containers.filter(|it| due.contains(&(it.as_ptr() as usize))) {
                 let atoms = self.atoms_in(container, &sizes);

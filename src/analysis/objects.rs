@@ -2,7 +2,7 @@
 
 use pyo3::ffi;
 use pyo3::prelude::*;
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Inspector;
 use super::busy::busy;
@@ -11,7 +11,7 @@ use super::live::{Depth, Live, Root};
 use crate::cpython::attributes::attributes;
 use crate::cpython::read::referents;
 use crate::cpython::sizes::Sizes;
-use crate::cpython::{ObjectKind, int_value};
+use crate::cpython::{ObjectKind, dict_items, int_value};
 use crate::diagnose::growth;
 use crate::graph::ShortestPaths;
 
@@ -32,6 +32,8 @@ const LIMITS: [&str; 12] = [
 ];
 /// So many references up such an object is looked for: list, dictionary of attributes, object.
 const ABOVE: usize = 2;
+/// So many objects of one class on a path are a chain.
+const LINKS: usize = 8;
 /// What `functools.lru_cache` has for each result, if it has a limit.
 const LIMITED: &str = "functools._lru_list_elem";
 const CACHE: &str = "functools._lru_cache_wrapper";
@@ -59,7 +61,7 @@ impl Inspector {
         let live = Live::take(self, py, None, Depth::Gradients)?;
         let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
         let look = Look::new(self, &frameworks, &live);
-        let sizes = Sizes::new(py)?;
+        let sizes = Sizes::new(py, &self.builtins)?;
         let found = groups.iter();
         Ok(found.map(|it| look.diagnose_objects(it, &sizes)).collect())
     }
@@ -85,7 +87,7 @@ impl Inspector {
     pub(super) fn atoms_in<'py>(
         &self,
         container: &Bound<'py, PyAny>,
-        sizes: &Sizes<'py>,
+        sizes: &Sizes<'_, 'py>,
     ) -> (u64, u64, String) {
         let (mut count, mut bytes, mut largest) = (0, 0, (0, String::new()));
         for item in only_of(container) {
@@ -118,7 +120,7 @@ fn only_of<'py>(object: &Bound<'py, PyAny>) -> Vec<Bound<'py, PyAny>> {
 }
 
 impl<'py> Look<'_, 'py> {
-    fn diagnose_objects(&self, group: &Grouped, sizes: &Sizes<'py>) -> Vec<Diagnosis> {
+    fn diagnose_objects(&self, group: &Grouped, sizes: &Sizes<'_, 'py>) -> Vec<Diagnosis> {
         let members = group.members.iter();
         let found: Vec<(u32, usize, usize)> = members
             .filter_map(|&(address, age)| {
@@ -144,8 +146,14 @@ impl<'py> Look<'_, 'py> {
                 1 => String::new(),
                 weight => format!("estimated from 1 in {weight} objects"),
             };
+            let about = self.about(
+                pattern,
+                self.owner(self.head_of(accumulator.node)),
+                nodes[0],
+            );
             Diagnosis {
                 tensors: 0,
+                example: self.in_its_class(about.example, accumulator.node, nodes[0]),
                 objects: nodes.len() as u64 * group.weight,
                 bytes: self.object_bytes(&nodes, sizes) * group.weight,
                 members: accumulator
@@ -155,10 +163,37 @@ impl<'py> Look<'_, 'py> {
                     .collect(),
                 ages: ages.unwrap_or_default(),
                 evidence,
-                ..self.about(pattern, self.owner(accumulator.node), nodes[0])
+                ..self.about(
+                    pattern,
+                    self.owner(self.head_of(accumulator.node)),
+                    nodes[0],
+                )
             }
         });
         found.collect()
+    }
+
+    /// The name of a class; of a built-in one with what the object is a part of, or what it has.
+    fn in_its_class(&self, class: String, accumulator: u32, member: u32) -> String {
+        let named = |node: u32| {
+            let object = self.live.object(node)?;
+            let is_instance = self.inspector.kind(&object) == ObjectKind::Instance;
+            is_instance.then(|| self.inspector.type_name(&object))
+        };
+        let way = self.ways.path_to(member);
+        let mut behind = way.into_iter().skip_while(|&node| node != accumulator);
+        behind.next();
+        if named(member).is_some() {
+            return class;
+        }
+        if let Some(holder) = behind.find_map(named) {
+            return format!("{class} in {holder}");
+        }
+        let mut parts = self.live.graph().targets(member).iter().copied();
+        match parts.find_map(named) {
+            Some(part) => format!("{class} with {part}"),
+            None => class,
+        }
     }
 
     fn diagnose_atoms(&self, container: usize) -> Option<Diagnosis> {
@@ -187,7 +222,7 @@ impl<'py> Look<'_, 'py> {
     fn has_limit(&self, node: u32) -> bool {
         let graph = self.live.graph();
         let mut level = vec![node];
-        if self.is_bounded(node) || self.any_is(graph.targets(node), LIMITED) {
+        if self.is_bounded(node) || self.is_limited_cache(node) {
             return true;
         }
         for _ in 0..ABOVE {
@@ -212,6 +247,42 @@ impl<'py> Look<'_, 'py> {
                 })
     }
 
+    /// True for what `functools.lru_cache` keeps in a cache that has a limit.
+    fn is_limited_cache(&self, node: u32) -> bool {
+        let Some(object) = self.live.object(node) else {
+            return false;
+        };
+        let is_limited = |dictionary: &Bound<'py, PyAny>| {
+            let mut is_limited = false;
+            dict_items(dictionary, &mut |_, value| {
+                is_limited = self.inspector.type_name(value) == LIMITED;
+                false
+            });
+            is_limited
+        };
+        self.any_is(&[node], CACHE)
+            && referents(&object).into_iter().any(|target| {
+                // SAFETY: attached; the cache, which is held, refers to the target.
+                let target =
+                    unsafe { Bound::from_borrowed_ptr(object.py(), target as *mut ffi::PyObject) };
+                is_limited(&target)
+            })
+            || is_limited(&object)
+    }
+
+    /// The first of a chain that an object is a part of, such as a list that is linked, or the object.
+    fn head_of(&self, node: u32) -> u32 {
+        let way = self.ways.path_to(node);
+        let class = |node: u32| Some(self.live.object(node)?.get_type().as_ptr() as usize);
+        let mut many: FxHashMap<Option<usize>, usize> = FxHashMap::default();
+        for &node in &way {
+            *many.entry(class(node)).or_default() += 1;
+        }
+        let mut links = way.iter().copied();
+        let head = links.find(|&it| class(it).is_some() && many[&class(it)] > LINKS);
+        head.unwrap_or(node)
+    }
+
     /// True for what `functools.cache` keeps.
     fn is_cache(&self, node: u32) -> bool {
         let above: Vec<u32> = self.live.graph().sources(node).into_iter().collect();
@@ -225,7 +296,7 @@ impl<'py> Look<'_, 'py> {
     }
 
     /// The bytes of the Python objects that only some objects keep, themselves among them.
-    fn object_bytes(&self, nodes: &[u32], sizes: &Sizes<'py>) -> u64 {
+    fn object_bytes(&self, nodes: &[u32], sizes: &Sizes<'_, 'py>) -> u64 {
         let going: FxHashSet<u32> = nodes.iter().copied().collect();
         let graph = self.live.graph();
         let mut roots = self.live.roots();

@@ -3,23 +3,27 @@
 
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyAny, PyByteArray, PyDict, PyFrozenSet, PyInt, PyList, PySet, PyString};
+use pyo3::types::{
+    PyByteArray, PyBytes, PyDict, PyFrozenSet, PyInt, PyList, PySet, PyString, PyTuple,
+};
 
-use super::int_value;
+use super::{Builtins, int_value};
 
 /// `PyGC_Head` of `Include/internal/pycore_gc.h`, which lies before each object that the collector tracks.
 const HEAD: u64 = 16;
 
-/// The `__sizeof__` of built-in classes, which is C code.
-pub struct Sizes<'py> {
-    /// Those of classes whose objects have memory elsewhere, then that of `object`.
+/// The `__sizeof__` of built-in classes, which is C code. That of `object` is not asked: it believes a generator,
+/// say, to be as long as a word says that means something else.
+pub struct Sizes<'a, 'py> {
+    builtins: &'a Builtins,
+    /// Those of classes whose objects differ in size or have memory elsewhere.
     methods: Vec<(Bound<'py, PyAny>, Bound<'py, PyAny>)>,
 }
 
-impl<'py> Sizes<'py> {
+impl<'a, 'py> Sizes<'a, 'py> {
     /// # Errors
     /// If a built-in class lacks the method.
-    pub fn new(py: Python<'py>) -> PyResult<Self> {
+    pub fn new(py: Python<'py>, builtins: &'a Builtins) -> PyResult<Self> {
         let classes = [
             py.get_type::<PyDict>(),
             py.get_type::<PyList>(),
@@ -28,18 +32,20 @@ impl<'py> Sizes<'py> {
             py.get_type::<PyString>(),
             py.get_type::<PyInt>(),
             py.get_type::<PyByteArray>(),
-            py.get_type::<PyAny>(),
+            py.get_type::<PyTuple>(),
+            py.get_type::<PyBytes>(),
         ];
         let methods = classes.into_iter().map(|class| {
             let method = class.getattr("__sizeof__")?;
             Ok((class.into_any(), method))
         });
         Ok(Self {
+            builtins,
             methods: methods.collect::<PyResult<_>>()?,
         })
     }
 
-    /// The bytes of an object; what its class keeps elsewhere in C is not counted.
+    /// The bytes of an object, at least: what its class keeps elsewhere in C is not counted.
     pub fn of(&self, object: &Bound<'py, PyAny>) -> u64 {
         // SAFETY: attached; the object, its class and the classes here are alive.
         let (method, flags) = unsafe {
@@ -49,7 +55,11 @@ impl<'py> Sizes<'py> {
                 methods.find(|(base, _)| ffi::PyType_IsSubtype(class, base.as_ptr().cast()) != 0);
             (found, ffi::PyType_GetFlags(class))
         };
-        let size = method.and_then(|(_, method)| int_value(&method.call1((object,)).ok()?));
+        let size = match method {
+            Some((_, method)) => method.call1((object,)).ok(),
+            None => self.builtins.type_basicsize.get(object.get_type().as_any()),
+        };
+        let size = size.and_then(|size| int_value(&size));
         let head = match flags & ffi::Py_TPFLAGS_HAVE_GC {
             0 => 0,
             _ => HEAD,
