@@ -90,10 +90,78 @@ struct TorchObjects<'py> {
 
 /// A type in the midst of a pass.
 struct Met {
-    kind: Kind,
+    /// `None` for a type that has to be asked, which may make objects: not while the list of them is walked.
+    kind: Option<Kind>,
     count: u64,
     /// Of a type that is followed: how often its objects are halved.
     followed: Option<u32>,
+}
+
+/// A walk along the collector's objects, which makes none: each object is touched once.
+struct Pass<'a> {
+    inspector: &'a Inspector,
+    followed: &'a FxHashMap<usize, u32>,
+    types: FxHashMap<usize, Met>,
+    chosen: FxHashMap<usize, Vec<usize>>,
+}
+
+impl<'a> Pass<'a> {
+    fn new(inspector: &'a Inspector, followed: &'a FxHashMap<usize, u32>) -> Self {
+        Self {
+            inspector,
+            followed,
+            types: FxHashMap::default(),
+            chosen: FxHashMap::default(),
+        }
+    }
+
+    /// Counts an object; true if more than its number matters, or may.
+    fn count(&mut self, object: *mut ffi::PyObject) -> bool {
+        // SAFETY: attached, as all callers are; the object and its type are alive.
+        let ty = unsafe { ffi::Py_TYPE(object) } as usize;
+        let met = self.types.entry(ty).or_insert_with(|| Met {
+            kind: built_in(self.inspector, ty),
+            count: 0,
+            followed: self.followed.get(&ty).copied(),
+        });
+        met.count += 1;
+        if met
+            .followed
+            .is_some_and(|it| is_chosen(object as usize, it))
+        {
+            self.chosen.entry(ty).or_default().push(object as usize);
+        }
+        match met.kind {
+            Some(Kind::Other) => false,
+            // Most objects are containers, and most of these are small.
+            // SAFETY: as above; the object is of this kind.
+            Some(Kind::Container(kind)) => unsafe {
+                self.inspector.length_of(kind, object) >= MANY
+            },
+            _ => true,
+        }
+    }
+}
+
+/// What the objects of a built-in type are.
+fn built_in(inspector: &Inspector, ty: usize) -> Option<Kind> {
+    let is = |built_in: *mut ffi::PyTypeObject| ty == built_in as usize;
+    let kind = match () {
+        () if is(&raw mut ffi::PyDict_Type) => ObjectKind::Dict,
+        () if is(&raw mut ffi::PyList_Type) => ObjectKind::List,
+        () if is(&raw mut ffi::PyTuple_Type) => ObjectKind::Tuple,
+        () => inspector.builtins.built_in_kind(ty)?,
+    };
+    Some(container_or_other(kind))
+}
+
+fn container_or_other(kind: ObjectKind) -> Kind {
+    match kind {
+        ObjectKind::List | ObjectKind::Dict | ObjectKind::Set | ObjectKind::Deque => {
+            Kind::Container(kind)
+        }
+        _ => Kind::Other,
+    }
 }
 
 impl TorchObjects<'_> {
@@ -243,60 +311,66 @@ impl Inspector {
         let mut found = TorchObjects::default();
         let classes = Classes::imported(py);
         // No type dies before the pass is over, so an address stays one type's.
-        let mut types: FxHashMap<usize, Met> = FxHashMap::default();
-        let mut look_at = |address: *mut ffi::PyObject| {
-            // SAFETY: attached; the object and its type are alive.
-            let ty = unsafe { ffi::Py_TYPE(address) } as usize;
-            let met = types.entry(ty).or_insert_with(|| {
-                // SAFETY: attached; the object is alive.
-                let object = unsafe { Bound::from_borrowed_ptr(py, address) };
-                Met {
-                    kind: self.kind_of_torch(frameworks, classes.as_ref(), &object),
-                    count: 0,
-                    followed: followed.get(&ty).copied(),
-                }
-            });
-            met.count += 1;
-            if met
-                .followed
-                .is_some_and(|it| is_chosen(address as usize, it))
-            {
-                found.chosen.entry(ty).or_default().push(address as usize);
+        let mut pass = Pass::new(self, followed);
+        let state = self.gc.state;
+        match state.and_then(|state| state.objects_where(py, |object| pass.count(object))) {
+            Some(objects) => {
+                let all = objects.into_iter();
+                // SAFETY: attached; nothing has run since the objects were listed.
+                let all = all.map(|object| unsafe { Bound::from_borrowed_ptr(py, object) });
+                all.for_each(|object| {
+                    self.sort(&mut found, frameworks, &classes, &mut pass, object)
+                });
             }
-            match met.kind {
-                Kind::Other => return,
-                // Most objects are containers, and most of these are small.
-                // SAFETY: attached; the object is of this kind and alive.
-                Kind::Container(kind) if unsafe { self.length_of(kind, address) } < MANY => return,
-                _ => {}
-            }
-            // SAFETY: attached; the object is alive.
-            let object = unsafe { Bound::from_borrowed_ptr(py, address) };
-            match met.kind {
-                Kind::Tensor(verdict) => found.tensors.push((verdict, object)),
-                Kind::Module => found.modules.push(object),
-                Kind::Function => found.functions.push(object),
-                Kind::Container(kind) => {
-                    // SAFETY: attached; the object is of this kind and alive.
-                    let length = unsafe { self.length_of(kind, address) };
-                    found.containers.push((object, length));
-                }
-                Kind::Other => {}
-            }
-        };
-        match self.gc.state.and_then(|state| state.objects(py, u32::MAX)) {
-            Some(objects) => objects.into_iter().for_each(&mut look_at),
             None => {
-                let listed = self.gc.listed(py, None)?;
-                listed.iter().for_each(|object| look_at(object.as_ptr()));
+                pass = Pass::new(self, followed);
+                for object in self.gc.listed(py, None)? {
+                    if pass.count(object.as_ptr()) {
+                        self.sort(&mut found, frameworks, &classes, &mut pass, object);
+                    }
+                }
             }
         }
+        let Pass { types, chosen, .. } = pass;
+        found.chosen = chosen;
         let counted = types
             .into_iter()
-            .filter(|(_, it)| !matches!(it.kind, Kind::Tensor(_) | Kind::Function));
+            .filter(|(_, it)| !matches!(it.kind, Some(Kind::Tensor(_) | Kind::Function)));
         found.types = counted.map(|(ty, it)| (ty, it.count)).collect();
         found.keep_held_functions(frameworks);
         Ok(found)
+    }
+
+    /// Puts an object that a pass has kept where it belongs.
+    fn sort<'py>(
+        &self,
+        found: &mut TorchObjects<'py>,
+        frameworks: &Frameworks,
+        classes: &Option<Classes<'_>>,
+        pass: &mut Pass<'_>,
+        object: Bound<'py, PyAny>,
+    ) {
+        // SAFETY: attached; the object and its type are alive.
+        let ty = unsafe { ffi::Py_TYPE(object.as_ptr()) } as usize;
+        let Some(met) = pass.types.get_mut(&ty) else {
+            return;
+        };
+        let kind = met
+            .kind
+            .get_or_insert_with(|| self.kind_of_torch(frameworks, classes.as_ref(), &object));
+        match *kind {
+            Kind::Tensor(verdict) => found.tensors.push((verdict, object)),
+            Kind::Module => found.modules.push(object),
+            Kind::Function => found.functions.push(object),
+            Kind::Container(kind) => {
+                // SAFETY: attached; the object is of this kind and alive.
+                let length = unsafe { self.length_of(kind, object.as_ptr()) };
+                if length >= MANY {
+                    found.containers.push((object, length));
+                }
+            }
+            Kind::Other => {}
+        }
     }
 
     fn kind_of_torch(
@@ -317,12 +391,7 @@ impl Inspector {
         if autograd.is_some_and(|it| it.is_builtin_function(&self.builtins, object)) {
             return Kind::Function;
         }
-        match self.kind(object) {
-            kind @ (ObjectKind::List | ObjectKind::Dict | ObjectKind::Set | ObjectKind::Deque) => {
-                Kind::Container(kind)
-            }
-            _ => Kind::Other,
-        }
+        container_or_other(self.kind(object))
     }
 
     /// How many items a container has, as its built-in class counts them.

@@ -122,6 +122,11 @@ impl GrowthReport {
 }
 
 impl Growth {
+    /// True for what the operating system counts of the whole process.
+    pub fn is_of_process(&self) -> bool {
+        matches!(self.pattern.as_str(), "threads-grow" | "files-grow")
+    }
+
     /// How many there are of what: "3 tensors", "3 objects", "3 threads".
     pub fn count(&self) -> String {
         match self.pattern.as_str() {

@@ -130,8 +130,21 @@ fn split(retention: &Retention) -> (Vec<&Keeper>, Vec<&Keeper>) {
 /// How many owners the headline names.
 const NAMED: usize = 3;
 
-/// How much memory has grown, and what explains it.
+/// How much memory has grown, and what explains it; and what grows that is no tensor.
 pub fn growth_headline(report: &GrowthReport) -> String {
+    let objects = report.found.iter().filter(|it| it.growth.objects > 0);
+    let mut headline = of_tensors(report);
+    for grown in objects.take(NAMED) {
+        let growth = &grown.growth;
+        headline += &match growth.is_of_process() {
+            true => format!("; {}", growth.count()),
+            false => format!("; {} in {}", growth.count(), growth.short_owner()),
+        };
+    }
+    headline
+}
+
+fn of_tensors(report: &GrowthReport) -> String {
     if let Some(note) = report.notes.first() {
         return note.clone();
     }
@@ -304,6 +317,23 @@ mod tests {
             growth_headline(&report),
             "memory did not grow in 170 steps (20 samples)"
         );
+        let mut events = Growth::default();
+        events.objects = 6_400;
+        events.owner = "local `trainer` in `fit` (Trainer) → .events".to_owned();
+        let mut threads = Growth::default();
+        threads.pattern = "threads-grow".to_owned();
+        threads.objects = 70;
+        report.found = [events, threads]
+            .map(|growth| Grown {
+                growth,
+                ..Grown::default()
+            })
+            .to_vec();
+        assert_eq!(
+            growth_headline(&report),
+            "memory did not grow in 170 steps (20 samples); 6,400 objects in `Trainer.events`; 70 more threads"
+        );
+        report.found.clear();
         report.grown = 1000 << 10;
         assert_eq!(
             growth_headline(&report),

@@ -142,7 +142,7 @@ def test_the_page_has_each_row_and_is_safe() -> None:
     page = memory.to_html()
     for row in (*memory.rows, *memory.host):
         assert html.escape(row.name, quote=False) in page
-    assert page.startswith("<!doctype html>")
+    assert page.lower().startswith("<!doctype html>")
     assert "cpu: 12.0 KiB in use" in page
     assert "Pinned host memory" in page
     assert "arrays of <b>" not in page
