@@ -32,6 +32,8 @@ const LIMITS: [&str; 12] = [
 ];
 /// So many references up such an object is looked for: list, dictionary of attributes, object.
 const ABOVE: usize = 2;
+/// Of more objects than these some are measured, so that a look is no longer for it.
+const MEASURED: usize = 50_000;
 /// So many objects of one class on a path are a chain.
 const LINKS: usize = 8;
 /// What `functools.lru_cache` has for each result, if it has a limit.
@@ -90,17 +92,24 @@ impl Inspector {
         sizes: &Sizes<'_, 'py>,
     ) -> (u64, u64, String) {
         let (mut count, mut bytes, mut largest) = (0, 0, (0, String::new()));
-        for item in only_of(container) {
+        let (items, each) = some_of(only_of(container));
+        for item in items {
             let mut size = sizes.of(&item);
             size += only_of(&item).iter().map(|it| sizes.of(it)).sum::<u64>();
             if size > largest.0 {
                 largest = (size, self.type_name(&item));
             }
-            count += 1;
-            bytes += size;
+            count += each;
+            bytes += each * size;
         }
         (count, bytes, largest.1)
     }
+}
+
+/// Some of many things, and how many each of them stands for.
+fn some_of<T>(all: Vec<T>) -> (impl Iterator<Item = T>, u64) {
+    let each = all.len().div_ceil(MEASURED).max(1);
+    (all.into_iter().step_by(each), each as u64)
 }
 
 /// What an object refers to, nothing else does, and the collector does not track.
@@ -305,11 +314,13 @@ impl<'py> Look<'_, 'py> {
         rest.extend(graph, roots, |_, to| !going.contains(&to));
         let only = (0..self.live.objects.len() as u32)
             .filter(|&it| self.ways.reaches(it) && !rest.reaches(it));
-        only.filter_map(|node| self.live.object(node))
+        let (only, each) = some_of(only.collect());
+        let sizes = only
+            .filter_map(|node| self.live.object(node))
             .map(|object| {
                 let behind: u64 = only_of(&object).iter().map(|it| sizes.of(it)).sum();
                 sizes.of(&object) + behind
-            })
-            .sum()
+            });
+        each * sizes.sum::<u64>()
     }
 }

@@ -28,6 +28,9 @@ const MAX_ROOTS: usize = 5_000;
 const STRETCH: usize = 1_024;
 /// Containers with fewer items than these are not followed.
 const MANY: u64 = 16;
+/// How many types are found without a look-up; all addresses are multiples of this.
+const RECENT: usize = 256;
+const ALIGNED: usize = 16;
 /// How many classes of modules are named.
 const NAMED: usize = 3;
 
@@ -90,6 +93,7 @@ struct TorchObjects<'py> {
 
 /// A type in the midst of a pass.
 struct Met {
+    ty: usize,
     /// `None` for a type that has to be asked, which may make objects: not while the list of them is walked.
     kind: Option<Kind>,
     count: u64,
@@ -101,7 +105,10 @@ struct Met {
 struct Pass<'a> {
     inspector: &'a Inspector,
     followed: &'a FxHashMap<usize, u32>,
-    types: FxHashMap<usize, Met>,
+    /// The types met, each with its place in `met`; and again, those met last, each where its address puts it.
+    places: FxHashMap<usize, u32>,
+    recent: [(usize, u32); RECENT],
+    met: Vec<Met>,
     chosen: FxHashMap<usize, Vec<usize>>,
 }
 
@@ -110,28 +117,44 @@ impl<'a> Pass<'a> {
         Self {
             inspector,
             followed,
-            types: FxHashMap::default(),
+            places: FxHashMap::default(),
+            recent: [(0, 0); RECENT],
+            met: Vec::new(),
             chosen: FxHashMap::default(),
         }
+    }
+
+    /// What is known of a type.
+    #[inline]
+    fn of(&mut self, ty: usize) -> &mut Met {
+        let recent = &mut self.recent[ty / ALIGNED % RECENT];
+        if recent.0 != ty {
+            let (inspector, followed, met) = (self.inspector, self.followed, &mut self.met);
+            let place = *self.places.entry(ty).or_insert_with(|| {
+                met.push(Met {
+                    ty,
+                    kind: built_in(inspector, ty),
+                    count: 0,
+                    followed: followed.get(&ty).copied(),
+                });
+                (met.len() - 1) as u32
+            });
+            *recent = (ty, place);
+        }
+        &mut self.met[recent.1 as usize]
     }
 
     /// Counts an object; true if more than its number matters, or may.
     fn count(&mut self, object: *mut ffi::PyObject) -> bool {
         // SAFETY: attached, as all callers are; the object and its type are alive.
         let ty = unsafe { ffi::Py_TYPE(object) } as usize;
-        let met = self.types.entry(ty).or_insert_with(|| Met {
-            kind: built_in(self.inspector, ty),
-            count: 0,
-            followed: self.followed.get(&ty).copied(),
-        });
+        let met = self.of(ty);
         met.count += 1;
-        if met
-            .followed
-            .is_some_and(|it| is_chosen(object as usize, it))
-        {
+        let (kind, followed) = (met.kind, met.followed);
+        if followed.is_some_and(|it| is_chosen(object as usize, it)) {
             self.chosen.entry(ty).or_default().push(object as usize);
         }
-        match met.kind {
+        match kind {
             Some(Kind::Other) => false,
             // Most objects are containers, and most of these are small.
             // SAFETY: as above; the object is of this kind.
@@ -331,12 +354,12 @@ impl Inspector {
                 }
             }
         }
-        let Pass { types, chosen, .. } = pass;
+        let Pass { met, chosen, .. } = pass;
         found.chosen = chosen;
-        let counted = types
+        let counted = met
             .into_iter()
-            .filter(|(_, it)| !matches!(it.kind, Some(Kind::Tensor(_) | Kind::Function)));
-        found.types = counted.map(|(ty, it)| (ty, it.count)).collect();
+            .filter(|it| !matches!(it.kind, Some(Kind::Tensor(_) | Kind::Function)));
+        found.types = counted.map(|it| (it.ty, it.count)).collect();
         found.keep_held_functions(frameworks);
         Ok(found)
     }
@@ -352,10 +375,8 @@ impl Inspector {
     ) {
         // SAFETY: attached; the object and its type are alive.
         let ty = unsafe { ffi::Py_TYPE(object.as_ptr()) } as usize;
-        let Some(met) = pass.types.get_mut(&ty) else {
-            return;
-        };
-        let kind = met
+        let kind = pass
+            .of(ty)
             .kind
             .get_or_insert_with(|| self.kind_of_torch(frameworks, classes.as_ref(), &object));
         match *kind {

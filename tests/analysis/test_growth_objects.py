@@ -14,12 +14,6 @@ from pathlib import Path
 import pytest
 
 import cyclescope
-
-try:
-    import torch
-except ImportError:
-    pytest.skip("the programs stand beside those of PyTorch", allow_module_level=True)
-
 from support import growing_objects as growing
 
 STEPS = 300
@@ -32,9 +26,7 @@ def clean() -> Iterator[None]:
     gc.collect()
 
 
-def watch(
-    name: str, steps: int = STEPS
-) -> tuple[list[cyclescope.Growth], cyclescope.LeakMonitor]:
+def watch(name: str, steps: int = STEPS) -> tuple[list[cyclescope.Growth], cyclescope.LeakMonitor]:
     """What is told of a program with the default settings, however busy the machine is."""
     told: list[cyclescope.Growth] = []
     with cyclescope.watch_growth(max_share=float("inf")) as monitor:
@@ -82,9 +74,7 @@ def test_the_figures_are_those_of_the_objects() -> None:
     assert told.bytes_per_step == pytest.approx(200 * each, rel=0.2)
 
 
-def test_it_is_rendered_and_withdrawn(
-    caplog: pytest.LogCaptureFixture, tmp_path: Path
-) -> None:
+def test_it_is_rendered_and_withdrawn(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
     caplog.set_level(logging.WARNING, "cyclescope")
     trainer = growing.Trainer()
     with cyclescope.LeakMonitor(every=1, max_share=float("inf")) as monitor:
@@ -135,6 +125,7 @@ def test_what_stops_is_withdrawn(kind: str, caplog: pytest.LogCaptureFixture) ->
 
 
 def test_who_keeps_tensors_is_told_by_them() -> None:
+    torch = pytest.importorskip("torch")
     kept: list[dict[str, object]] = []
     with cyclescope.LeakMonitor(every=1, devices="any", max_share=float("inf")) as monitor:
         for step in range(60):

@@ -1,4 +1,4 @@
-"""What a look at live memory leaves behind in the program: what docs/safety.md says, and no more."""
+"""What a look at live memory leaves in the program: what docs/safety.md says, and no more."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ def count() -> dict[str, int]:
 
 def more(before: dict[str, int], after: dict[str, int]) -> dict[str, int]:
     return {
-        name: after[name] - before.get(name, 0) for name in after if after[name] > before.get(name, 0)
+        name: after[name] - before.get(name, 0)
+        for name in after
+        if after[name] > before.get(name, 0)
     }
 
 

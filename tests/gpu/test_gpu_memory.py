@@ -216,7 +216,9 @@ def test_pinned_memory_has_rows_of_its_own() -> None:
 
 def test_run_writes_a_page_for_each_gpu(tmp_path: Path) -> None:
     program = tmp_path / "train.py"
-    program.write_text("import torch\nkept = torch.empty(2**28, dtype=torch.uint8, device='cuda')\n")
+    program.write_text(
+        "import torch\nkept = torch.empty(2**28, dtype=torch.uint8, device='cuda')\n"
+    )
     arguments = ["run", "--memory", "--report-dir", str(tmp_path / "pages"), str(program)]
     done = subprocess.run(
         [sys.executable, "-m", "cyclescope", *arguments],

@@ -21,7 +21,8 @@ import weakref
 from collections.abc import Callable, Generator
 from typing import Any
 
-from support.growing import OnStep, Program
+OnStep = Callable[[], object]
+Program = Callable[[int, OnStep], None]
 
 EACH = 40
 """So many objects are made in a step."""
