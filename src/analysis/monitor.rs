@@ -4,7 +4,6 @@ use std::cmp::Reverse;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pyo3::prelude::*;
-use rustc_hash::FxHashSet;
 
 use super::Inspector;
 use super::book::{Book, Moment};
@@ -12,10 +11,10 @@ use super::busy::busy;
 use super::counters::counters;
 use super::gradient_watch::GradientWatch;
 use super::grown::{Diagnosis, GroupKind, Members, Name};
-use super::sample::Sample;
+use super::sample::KeptOnModule;
 use super::told::{Due, Finding, Followed, Origin, Told, other};
 use crate::cpython::sizes::Sizes;
-use crate::device::DeviceSelection;
+use crate::device::{DeviceBuffer, DeviceSelection};
 use crate::diagnose::cohorts::{NEEDED, WARM_UP};
 use crate::diagnose::growth::ACTIVATION_ON_MODULE;
 use crate::model::growth::{Counters, Grown, Growth, GrowthReport, Sample as Size};
@@ -26,6 +25,11 @@ const FEWEST: u64 = 100;
 
 /// `file:line` that allocated the memory of a device at an address, if PyTorch recorded it.
 pub type LineOf<'a> = &'a dyn Fn(&str, u64) -> PyResult<Option<String>>;
+
+/// The address of a container with the number of its arrays, their bytes, and the last of them.
+type Arrays = (usize, (usize, u64, DeviceBuffer));
+/// The address of a container with the number of its strings and numbers, their bytes, and the class of the largest.
+type Atoms = (usize, (u64, u64, String));
 
 /// Follows the tensors of some devices.
 pub struct Monitor {
@@ -177,6 +181,9 @@ impl Inspector {
             let due = book.add(&sample, now, monitor.min_bytes);
             (due, book.clear())
         };
+        // Before the looks: what the sample holds would seem to be held by the program.
+        let containers = std::mem::take(&mut sample.containers);
+        let (arrays, atoms) = self.contents_of(py, monitor, containers)?;
         let mut findings: Vec<Finding> = Vec::new();
         if !due.is_empty() {
             let (groups, members): (Vec<Due>, Vec<(GroupKind, Members)>) = due
@@ -194,8 +201,7 @@ impl Inspector {
             }
         }
         findings.extend(self.longer(py, monitor)?);
-        let full = monitor.book().due_containers();
-        findings.extend(self.containers_of_arrays(py, monitor, &sample, &full)?);
+        findings.extend(self.containers_of_arrays(py, arrays)?);
         if !explained && !findings.iter().any(|it| it.diagnosis.pattern.keeps_graphs) {
             let states = monitor.book().states_that_grow(&sample);
             if let Some(states) = states {
@@ -206,32 +212,42 @@ impl Inspector {
                 }));
             }
         }
-        let kept = monitor
-            .book()
-            .persistent(std::mem::take(&mut sample.kept_on_modules));
-        if !kept.is_empty() {
-            let attributes: Vec<_> = kept.iter().map(|it| (it.module, it.tensor)).collect();
-            let owners = self.owners_of(py, &attributes)?.into_iter().zip(kept);
-            findings.extend(owners.filter_map(|(owner, kept)| {
-                let found = Diagnosis {
-                    pattern: ACTIVATION_ON_MODULE,
-                    owner: owner?,
-                    bytes: kept.bytes,
-                    example: kept.example,
-                    tensors: 1,
-                    ..Diagnosis::default()
-                };
-                Some(other(found))
-            }));
-        }
+        findings.extend(self.kept_on_modules(py, monitor, sample.kept_on_modules)?);
         monitor.book().mark = sample.mark;
         findings.extend(self.objects(py, monitor)?);
-        findings.extend(self.containers_of_atoms(py, monitor, &sample, &full)?);
+        findings.extend(self.containers_of_atoms(py, atoms)?);
         findings.extend(monitor.book().of_process());
         Ok(News {
             told: self.tell(monitor, now, line_of, findings)?,
             cleared,
         })
+    }
+
+    /// The attributes of modules that keep a tensor with its graph.
+    fn kept_on_modules(
+        &self,
+        py: Python<'_>,
+        monitor: &Monitor,
+        found: Vec<KeptOnModule>,
+    ) -> PyResult<Vec<Finding>> {
+        let kept = monitor.book().persistent(found);
+        if kept.is_empty() {
+            return Ok(Vec::new());
+        }
+        let attributes: Vec<_> = kept.iter().map(|it| (it.module, it.tensor)).collect();
+        let owners = self.owners_of(py, &attributes)?.into_iter().zip(kept);
+        let findings = owners.filter_map(|(owner, kept)| {
+            let found = Diagnosis {
+                pattern: ACTIVATION_ON_MODULE,
+                owner: owner?,
+                bytes: kept.bytes,
+                example: kept.example,
+                tensors: 1,
+                ..Diagnosis::default()
+            };
+            Some(other(found))
+        });
+        Ok(findings.collect())
     }
 
     /// The tensors that become longer.
@@ -251,24 +267,42 @@ impl Inspector {
         Ok(found.collect())
     }
 
-    /// The containers that accumulate arrays, which the collector does not know.
-    fn containers_of_arrays(
+    /// The arrays, and the strings and numbers, in those containers that have become longer.
+    fn contents_of<'py>(
         &self,
-        py: Python<'_>,
+        py: Python<'py>,
         monitor: &Monitor,
-        sample: &Sample<'_>,
-        due: &FxHashSet<usize>,
-    ) -> PyResult<Vec<Finding>> {
-        let mut full = Vec::new();
-        for (container, _) in &sample.containers {
+        containers: Vec<(Bound<'py, PyAny>, u64)>,
+    ) -> PyResult<(Vec<Arrays>, Vec<Atoms>)> {
+        let due = monitor.book().due_containers();
+        let (mut arrays, mut atoms) = (Vec::new(), Vec::new());
+        if due.is_empty() {
+            return Ok((arrays, atoms));
+        }
+        let steady = monitor.book().steady_containers(&due);
+        let sizes = Sizes::new(py, &self.builtins)?;
+        let is_enough = |bytes: u64| bytes as f64 >= monitor.min_bytes;
+        for (container, _) in &containers {
             let address = container.as_ptr() as usize;
-            if due.contains(&address)
-                && let Some(arrays) = self.arrays_in(container, &monitor.devices)?
-                && arrays.1 as f64 >= monitor.min_bytes
-            {
-                full.push((address, arrays));
+            if !due.contains(&address) {
+                continue;
+            }
+            if let Some(found) = self.arrays_in(container, &monitor.devices)? {
+                if is_enough(found.1) {
+                    arrays.push((address, found));
+                }
+            } else if steady.contains(&address) {
+                let found = self.atoms_in(container, &sizes);
+                if found.0 >= FEWEST && is_enough(found.1) {
+                    atoms.push((address, found));
+                }
             }
         }
+        Ok((arrays, atoms))
+    }
+
+    /// The containers that accumulate arrays, which the collector does not know.
+    fn containers_of_arrays(&self, py: Python<'_>, full: Vec<Arrays>) -> PyResult<Vec<Finding>> {
         if full.is_empty() {
             return Ok(Vec::new());
         }
@@ -326,25 +360,7 @@ impl Inspector {
     }
 
     /// The containers that accumulate strings, numbers and what else the collector does not track.
-    fn containers_of_atoms(
-        &self,
-        py: Python<'_>,
-        monitor: &Monitor,
-        sample: &Sample<'_>,
-        due: &FxHashSet<usize>,
-    ) -> PyResult<Vec<Finding>> {
-        let due = monitor.book().steady_containers(due);
-        let mut full = Vec::new();
-        if !due.is_empty() {
-            let sizes = Sizes::new(py, &self.builtins)?;
-            let containers = sample.containers.iter().map(|(container, _)| container);
-            for container in containers.filter(|it| due.contains(&(it.as_ptr() as usize))) {
-                let atoms = self.atoms_in(container, &sizes);
-                if atoms.0 >= FEWEST && atoms.1 as f64 >= monitor.min_bytes {
-                    full.push((container.as_ptr() as usize, atoms));
-                }
-            }
-        }
+    fn containers_of_atoms(&self, py: Python<'_>, full: Vec<Atoms>) -> PyResult<Vec<Finding>> {
         if full.is_empty() {
             return Ok(Vec::new());
         }

@@ -32,6 +32,8 @@ const LIMITS: [&str; 12] = [
 ];
 /// So many references up such an object is looked for: list, dictionary of attributes, object.
 const ABOVE: usize = 2;
+/// The part of the ages of which an owner must have some.
+const MOST: f64 = 0.8;
 /// Of more objects than these some are measured, so that a look is no longer for it.
 const MEASURED: usize = 50_000;
 /// So many objects of one class on a path are a chain.
@@ -106,6 +108,18 @@ impl Inspector {
     }
 }
 
+/// True if one of several that keep objects of a type keeps some of nearly every age, and as many old ones as young
+/// ones: a type that grows has other owners, which replace theirs.
+fn is_even(ages: impl Iterator<Item = usize>, all: &[(usize, usize)]) -> bool {
+    let intervals = all.iter().map(|(_, age)| age + 1).max().unwrap_or_default();
+    let mut counts = vec![0_u32; intervals];
+    ages.for_each(|age| counts[age] += 1);
+    let known = counts.iter().filter(|count| **count > 0).count();
+    let (young, old) = counts.split_at(intervals / 2);
+    let (young, old): (u32, u32) = (young.iter().sum(), old.iter().sum());
+    known as f64 >= MOST * intervals as f64 && 2 * young >= old && 2 * old >= young
+}
+
 /// Some of many things, and how many each of them stands for.
 fn some_of<T>(all: Vec<T>) -> (impl Iterator<Item = T>, u64) {
     let each = all.len().div_ceil(MEASURED).max(1);
@@ -143,7 +157,8 @@ impl<'py> Look<'_, 'py> {
         let accumulators = self.live.accumulators(self.inspector, &self.ways, &aged);
         let accumulators = accumulators
             .into_iter()
-            .filter(|it| self.is_named(it.node) && !self.has_limit(it.node));
+            .filter(|it| self.is_named(it.node) && !self.has_limit(it.node))
+            .filter(|it| is_even(it.members.iter().map(|&at| aged[at].1), &group.members));
         let found = accumulators.map(|accumulator| {
             let nodes: Vec<u32> = accumulator.members.iter().map(|&at| aged[at].0).collect();
             let ages = accumulator.members.iter().map(|&at| aged[at].1).max();

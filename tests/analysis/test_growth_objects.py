@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import logging
+import re
 import sys
 import threading
 import weakref
@@ -15,6 +16,7 @@ import pytest
 
 import cyclescope
 from support import growing_objects as growing
+from support import random_growth
 
 STEPS = 300
 
@@ -147,3 +149,15 @@ def test_nothing_of_the_program_is_kept() -> None:
         seen = [weakref.ref(event) for event in trainer.events]
         trainer.events.clear()
         assert not any(event() for event in seen)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_of_several_owners_those_that_grow_are_told(seed: int) -> None:
+    """Owners of the same types, of which some only grow, at random."""
+    run = random_growth.Run(seed)
+    with cyclescope.watch_growth(max_share=float("inf")) as monitor:
+        for step in range(400):
+            run.step(step)
+            monitor.step()
+    told = {re.findall(r"\.(owner_\d)|$", each.owner)[0] for each in monitor.found}
+    assert told == run.leaking, monitor.to_text()

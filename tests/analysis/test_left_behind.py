@@ -27,7 +27,9 @@ def count() -> dict[str, int]:
     """The objects of PyTorch's and instances of other classes, by type."""
     gc.collect()
     types = collections.Counter(type(each) for each in gc.get_objects())
-    return {each.__name__: number for each, number in types.items() if "torch" in each.__module__}
+    return {
+        each.__name__: number for each, number in types.items() if "torch" in str(each.__module__)
+    }
 
 
 def more(before: dict[str, int], after: dict[str, int]) -> dict[str, int]:
