@@ -95,14 +95,15 @@ _LineOf: TypeAlias = Callable[[str, int], str | None]
 
 @final
 class Growth:
-    """A growing group of tensors."""
+    """A growing group of tensors or other objects."""
 
     @property
     def pattern(self) -> str:
         """``kept-with-graph``, ``evaluation-with-graph``, ``graph-retained``,
         ``state-not-detached``, ``gradients-never-cleared``, ``activations-kept-by-hook``,
         ``activation-on-module``, ``grad-fn-kept``, ``model-copies``, ``tensor-grows``,
-        ``exceptions-kept`` or ``container-grows``."""
+        ``exceptions-kept``, ``container-grows``, ``objects-accumulate``,
+        ``cache-without-limit``, ``threads-grow`` or ``files-grow``."""
     @property
     def owner(self) -> str:
         """Where the program keeps it, as :func:`cyclescope.why_alive` says it:
@@ -122,14 +123,19 @@ class Growth:
         """Number of tensors of one device and dtype, all with or all without a graph, that were
         added while it was watched."""
     @property
+    def objects(self) -> int:
+        """Number of objects that are no tensors, or of threads or files, that were added while it
+        was watched."""
+    @property
     def bytes(self) -> int:
-        """Bytes that only they keep: their storages, and what their autograd graphs keep."""
+        """Bytes that only they keep: their storages, and what their autograd graphs keep; of
+        objects, the Python objects that only they keep."""
     @property
     def bytes_per_step(self) -> float:
         """Growth per step; for ``state-not-detached``, what the graph of one step keeps."""
     @property
     def example(self) -> str:
-        """One of the tensors: ``float32[64, 128] on cuda:0``."""
+        """One of the tensors: ``float32[64, 128] on cuda:0``; of objects, their type."""
     @property
     def allocated_at(self) -> str | None:
         """``file:line`` that allocated it, if ``tracemalloc`` or PyTorch's history recorded it."""
@@ -168,9 +174,11 @@ class GrowthWatch:
     def step(self, step: int, every: int, line_of: _LineOf) -> list[Growth]:
         """Look at the gradients at the end of a step; returns what is new."""
     def sample(
-        self, step: int, every: int, allocated: int, line_of: _LineOf
-    ) -> tuple[list[Growth], list[Growth]]:
-        """Take a sample; returns what is new, and what has been given back since it was told."""
+        self, step: int, every: int, in_use: tuple[int, int], line_of: _LineOf
+    ) -> tuple[list[Growth], list[tuple[Growth, bool]]]:
+        """Take a sample; returns what is new, and what has been given back since it was told, or,
+        with a flag, does not grow any longer. ``in_use`` is what PyTorch has in use on GPUs, and
+        of pinned memory."""
     def report(
         self,
         *,
@@ -259,12 +267,19 @@ class DeviceMemory:
     def rows(self) -> list[MemoryRow]:
         """The uses, largest first."""
     @property
+    def host(self) -> list[MemoryRow]:
+        """Pinned host memory of PyTorch's, which is no part of the device's. Its sizes are those
+        of the allocator's blocks, powers of two."""
+    @property
     def notes(self) -> list[str]:
         """Remarks about the result, such as what could not be looked at."""
     def to_json(self) -> str:
         """The rows as JSON (``schema`` 1)."""
     def to_text(self) -> str:
         """A sentence, then each use with what holds most of it and what gives it back."""
+    def to_html(self) -> str:
+        """A self-contained HTML page of the same."""
+    def _repr_html_(self) -> str: ...
 
 @final
 class MemoryRow:
@@ -1157,6 +1172,7 @@ def device_memory(
     numbers: tuple[int, int, float],
     segments: list[dict[str, Any]],
     pools: list[tuple[str, int, str]],
+    pinned: tuple[int, int] = (0, 0),
 ) -> DeviceMemory: ...
 def memory_in_use(device: str, seconds: float) -> dict[str, list[tuple[int, int]]]: ...
 def is_backward_running() -> bool: ...

@@ -3,10 +3,14 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::grown::{Diagnosis, GroupKind, Members, Name};
+use super::objects::Grouped;
 use super::sample::{KeptOnModule, Sample};
+use super::told::{Counter, Due, DueObjects, Finding, Followed, Key, Origin, Told};
+use crate::diagnose::census::Census;
 use crate::diagnose::cohorts::{Cohorts, Group, WARM_UP, WINDOW, has_grown};
+use crate::diagnose::growth::{FILES_GROW, THREADS_GROW};
 use crate::diagnose::lengths::{Lengths, Line, family};
-use crate::model::growth::{Growth, Sample as Size};
+use crate::model::growth::{Counters, Growth, Sample as Size};
 use crate::model::heap::without_line;
 
 /// What is kept from one step to the next is told when so many samples in a row have seen it.
@@ -28,8 +32,8 @@ const AGAIN: usize = 4;
 /// Tensors are followed for their length if so many times their bytes are enough to be told.
 const SMALL_PART: f64 = 16.0;
 
-/// What tensors are counted together by: what they are, device and dtype.
-pub(super) type Key = (GroupKind, String, String);
+/// Of so many more threads or open files is told.
+const MORE: u64 = 64;
 
 /// When a sample is taken.
 #[derive(Clone, Copy)]
@@ -39,6 +43,8 @@ pub struct Moment {
     pub every: u64,
     /// Bytes in use by the allocator's count.
     pub allocated: u64,
+    /// Bytes of pinned host memory in use.
+    pub pinned: u64,
 }
 
 /// What the samples have shown so far.
@@ -48,6 +54,9 @@ pub(super) struct Book {
     /// The lengths of tensors, by family, and of containers, by address.
     lengths: Lengths<u64, Name>,
     containers: Lengths<usize, usize>,
+    /// The number of objects other than tensors, by the address of their type.
+    pub types: Census<usize>,
+    pub counters: Vec<Counters>,
     told_longer: FxHashSet<u64>,
     /// The number of the sample at which a container that becomes longer was last looked into.
     looked_into: FxHashMap<usize, usize>,
@@ -68,93 +77,9 @@ pub(super) struct Book {
     pub told: Vec<Told>,
 }
 
-pub(super) struct Told {
-    pub growth: Growth,
-    pub keeps_graphs: bool,
-    pub followed: Followed,
-    /// It has given back most of what was told.
-    is_cleared: bool,
-    /// The bytes of its group when it was withdrawn, and the most until then.
-    left: u64,
-    most: u64,
-}
-
-impl Told {
-    /// True if a finding is what was told.
-    fn is_of(&self, found: &Diagnosis) -> bool {
-        self.growth.pattern == found.pattern.name
-            && without_line(&self.growth.owner) == without_line(&found.owner)
-    }
-
-    fn group(&self) -> Option<&Key> {
-        match &self.followed {
-            Followed::Group { key, .. } if !self.is_cleared => Some(key),
-            _ => None,
-        }
-    }
-}
-
-/// By what it is seen whether what was told goes on.
-pub(super) enum Followed {
-    Group {
-        key: Key,
-        /// The length of the intervals in which it grew.
-        length: usize,
-        /// Some of the members that the owner kept when it was told.
-        members: FxHashSet<Name>,
-        /// How many of the group's members that the warm-up did not see are the owner's.
-        share: f64,
-        /// Bytes that one of them keeps, and how many of these no tensor of Python's shows.
-        bytes: f64,
-        hidden: f64,
-    },
-    /// The family of a tensor that becomes longer.
-    Longer(u64),
-    /// The address of a container, and the bytes of an array in it.
-    Arrays(usize, f64),
-    /// A tensor whose graph reaches further and further back.
-    State {
-        /// Bytes that a step adds, and how many of these no tensor of Python's shows.
-        bytes: f64,
-        hidden: f64,
-        /// The most autograd functions of earlier steps that there were.
-        older: u64,
-    },
-    /// Its amount does not grow, or is not known.
-    Not,
-}
-
 /// True if a line is gone, or another has taken its place since a step.
 fn has_begun_since<N>(line: Option<&Line<N>>, step: u64) -> bool {
     line.is_none_or(|line| line.first_step >= step)
-}
-
-/// Something to tell, and where it is from.
-pub(super) struct Finding {
-    pub diagnosis: Diagnosis,
-    pub from: Origin,
-}
-
-pub(super) enum Origin {
-    Group(Due),
-    Longer(u64),
-    Arrays(usize),
-    State,
-    Other,
-}
-
-pub(super) fn other(diagnosis: Diagnosis) -> Finding {
-    Finding {
-        diagnosis,
-        from: Origin::Other,
-    }
-}
-
-/// A group that is to be diagnosed, with the length of the intervals in which it grows.
-#[derive(Clone)]
-pub(super) struct Due {
-    pub key: Key,
-    pub length: usize,
 }
 
 impl Book {
@@ -188,6 +113,15 @@ impl Book {
         self.told.iter().filter(|told| told.is_cleared)
     }
 
+    /// Number of objects at each sample, with its step, if what was told is a type.
+    pub fn objects_of(&self, followed: &Followed) -> Option<Vec<Size>> {
+        let Followed::Objects { ty, .. } = followed else {
+            return None;
+        };
+        let history = self.types.history(ty).into_iter();
+        Some(history.map(|(step, count)| (step, count, 0)).collect())
+    }
+
     /// The bytes that an owner keeps of what came since the warm-up, and how many of these no tensor of
     /// Python's shows.
     pub fn explained(&self, told: &Told) -> (u64, u64) {
@@ -215,7 +149,10 @@ impl Book {
                 let steps = last.saturating_sub(first) as f64;
                 ((steps * bytes) as u64, (steps * hidden) as u64)
             }
-            Followed::Not => (0, 0),
+            Followed::Objects { .. }
+            | Followed::Atoms(_)
+            | Followed::Counter(_)
+            | Followed::Not => (0, 0),
         }
     }
 
@@ -250,6 +187,56 @@ impl Book {
             is_due
         });
         due.map(|(&address, _)| address).collect()
+    }
+
+    /// The containers among these that become longer at a steady rate.
+    pub fn steady_containers(&self, due: &FxHashSet<usize>) -> FxHashSet<usize> {
+        let step = self.groups.steps.last().copied().unwrap_or_default();
+        let is_steady = |address: &usize| {
+            let line = self.containers.get(address);
+            line.is_some_and(|line| line.is_steady(step))
+        };
+        due.iter().copied().filter(is_steady).collect()
+    }
+
+    /// What the whole process has more and more of.
+    pub fn of_process(&self) -> Vec<Finding> {
+        let found = [
+            (THREADS_GROW, Counter::Threads),
+            (FILES_GROW, Counter::Files),
+        ]
+        .into_iter();
+        let found = found.filter_map(|(pattern, counter)| {
+            let values: Vec<u64> = self.counters.iter().map(|it| counter.of(it)).collect();
+            let first = values.get(WARM_UP).copied().unwrap_or_default();
+            let last = values.last().copied().unwrap_or_default();
+            let objects = last.saturating_sub(first);
+            let owner = "the process".to_owned();
+            (has_grown(&values) && objects >= MORE).then(|| Finding {
+                diagnosis: Diagnosis {
+                    pattern,
+                    owner,
+                    objects,
+                    ..Diagnosis::default()
+                },
+                from: Origin::Counter(counter),
+            })
+        });
+        found.collect()
+    }
+
+    /// The types that have more and more objects.
+    pub fn due_objects(&self) -> Vec<DueObjects> {
+        let due = self.types.due().into_iter();
+        due.map(|it| DueObjects {
+            length: it.length,
+            group: Grouped {
+                ty: *it.key,
+                members: it.members,
+                weight: it.weight,
+            },
+        })
+        .collect()
     }
 
     /// Follows what becomes longer: the tensors that are large enough by now to grow by as much, and containers.
@@ -287,6 +274,8 @@ impl Book {
         });
         self.groups.add(now.step, pieces.chain(functions));
         self.follow_lengths(sample, now, min_bytes);
+        let types = sample.types.iter().copied();
+        self.types.add(now.step, types, &sample.chosen);
         let number = self.groups.steps.len();
         let mut due = Vec::new();
         let told: FxHashSet<&Key> = self.told.iter().filter_map(Told::group).collect();
@@ -308,8 +297,8 @@ impl Book {
         due
     }
 
-    /// What was told, but has given back most of that since.
-    pub fn clear(&mut self) -> Vec<Growth> {
+    /// What was told, but has given back most of that since, or, where the flag is set, does not grow any longer.
+    pub fn clear(&mut self) -> Vec<(Growth, bool)> {
         let mut cleared = Vec::new();
         for told in self.told.iter_mut().filter(|told| !told.is_cleared) {
             let has_fallen = match &mut told.followed {
@@ -329,7 +318,7 @@ impl Book {
                 Followed::Longer(family) => {
                     has_begun_since(self.lengths.get(family), told.growth.step)
                 }
-                Followed::Arrays(address, _) => {
+                Followed::Arrays(address, _) | Followed::Atoms(address) => {
                     has_begun_since(self.containers.get(address), told.growth.step)
                 }
                 Followed::State { older, .. } => {
@@ -337,9 +326,31 @@ impl Book {
                     *older = now.unwrap_or_default().max(*older);
                     now.is_some_and(|now| (now as f64) < (1.0 - GIVEN_BACK) * *older as f64)
                 }
-                Followed::Not => false,
+                Followed::Objects {
+                    ty,
+                    length,
+                    members,
+                } => {
+                    let left = self.types.alive_of(ty, members).unwrap_or_default() as f64;
+                    left <= (1.0 - GIVEN_BACK) * members.len() as f64
+                        && !self.types.grows_still(ty, *length)
+                }
+                Followed::Counter(_) | Followed::Not => false,
             };
-            if has_fallen {
+            told.has_stopped = !has_fallen
+                && match &told.followed {
+                    Followed::Objects { ty, length, .. } => {
+                        self.types.has_stopped(ty, WINDOW * length)
+                    }
+                    Followed::Atoms(address) => {
+                        let step = self.groups.steps.last().copied().unwrap_or_default();
+                        let line = self.containers.get(address);
+                        line.is_some_and(|line| line.has_stopped(step))
+                    }
+                    Followed::Counter(counter) => counter.has_stopped(&self.counters),
+                    _ => false,
+                };
+            if has_fallen || told.has_stopped {
                 told.is_cleared = true;
                 match &told.followed {
                     Followed::Group { key, .. } => {
@@ -351,9 +362,16 @@ impl Book {
                     Followed::Longer(family) => {
                         self.told_longer.remove(family);
                     }
+                    Followed::Objects { ty, .. } => {
+                        self.types.set_told(ty, false);
+                        told.most = self.types.count(ty);
+                    }
+                    Followed::Atoms(address) => {
+                        told.most = self.containers.get(address).map_or(0, |line| line.length);
+                    }
                     _ => {}
                 }
-                cleared.push(told.growth.clone());
+                cleared.push((told.growth.clone(), told.has_stopped));
             }
         }
         cleared
@@ -407,6 +425,12 @@ impl Book {
     /// True if this was told. What was withdrawn is told again once there is more than there ever was till then: what
     /// only comes as far as before may be given back as before.
     pub fn has_told(&self, found: &Finding) -> bool {
+        // Who keeps tensors is told by these, and not by what else there is of them.
+        let is_of_objects = matches!(found.from, Origin::Objects { .. } | Origin::Atoms(_));
+        let owner = &found.diagnosis.owner;
+        if is_of_objects && self.left().any(|told| without_line(&told.growth.owner) == without_line(owner)) {
+            return true;
+        }
         let mut told = self.told.iter();
         told.any(|told| {
             let may_be_told_again = match &found.from {
@@ -415,7 +439,14 @@ impl Book {
                     let since = now.saturating_sub(told.left) as f64;
                     since > BEYOND * (told.most - told.left) as f64
                 }
-                Origin::Longer(_) | Origin::Arrays(_) | Origin::State => true,
+                Origin::Objects { ty, .. } => {
+                    self.types.count(ty) as f64 > BEYOND * told.most as f64
+                }
+                Origin::Atoms(address) => {
+                    let length = self.containers.get(address).map_or(0, |line| line.length);
+                    length as f64 > BEYOND * told.most as f64
+                }
+                Origin::Longer(_) | Origin::Arrays(_) | Origin::Counter(_) | Origin::State => true,
                 Origin::Other => false,
             };
             told.is_of(&found.diagnosis) && !(told.is_cleared && may_be_told_again)
@@ -440,6 +471,17 @@ impl Book {
                 let added = line.map_or(0, |line| line.length - line.first_length);
                 (steps, added * diagnosis.bytes / tensors.max(1))
             }
+            Origin::Objects { ty, length } => {
+                let steps = self.types.steps_since(ty, diagnosis.ages, *length);
+                (steps, diagnosis.bytes)
+            }
+            Origin::Atoms(address) => {
+                let line = self.containers.get(address);
+                let steps = line.map_or(1, |line| now.step - line.first_step);
+                let added = line.map_or(0, |line| line.length - line.first_length);
+                (steps, added * diagnosis.bytes / diagnosis.objects.max(1))
+            }
+            Origin::Counter(_) => (1, 0),
             Origin::State | Origin::Other => (now.every, diagnosis.bytes_per_sample),
         };
         let growth = Growth {
@@ -449,6 +491,7 @@ impl Book {
             advice: pattern.advice.to_owned(),
             step: now.step,
             tensors,
+            objects: diagnosis.objects,
             bytes: diagnosis.bytes,
             bytes_per_step: rate as f64 / steps.max(1) as f64,
             example: diagnosis.example,
@@ -476,6 +519,17 @@ impl Book {
                 }
                 Origin::Longer(family) => Followed::Longer(family),
                 Origin::Arrays(address) => Followed::Arrays(address, diagnosis.bytes as f64 * each),
+                Origin::Objects { ty, length } => {
+                    self.types.set_told(&ty, true);
+                    let members = diagnosis.members.into_iter().take(FOLLOWED);
+                    Followed::Objects {
+                        ty,
+                        length,
+                        members: members.map(|(address, _)| address).collect(),
+                    }
+                }
+                Origin::Atoms(address) => Followed::Atoms(address),
+                Origin::Counter(counter) => Followed::Counter(counter),
                 Origin::State => Followed::State {
                     bytes: diagnosis.kept as f64 / now.step.max(1) as f64,
                     hidden: diagnosis.hidden as f64 / now.step.max(1) as f64,
@@ -484,6 +538,7 @@ impl Book {
                 Origin::Other => Followed::Not,
             },
             is_cleared: false,
+            has_stopped: false,
         });
         growth
     }

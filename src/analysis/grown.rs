@@ -70,8 +70,9 @@ pub struct Diagnosis {
     pub bytes: u64,
     /// What the graph of one interval keeps.
     pub bytes_per_sample: u64,
-    /// How many there are.
+    /// How many there are: tensors, or other objects.
     pub tensors: usize,
+    pub objects: u64,
     /// Those that are followed on, and of how many intervals they are.
     pub members: FxHashSet<Name>,
     pub ages: usize,
@@ -92,11 +93,11 @@ pub(super) fn example_of(buffer: &DeviceBuffer) -> String {
 
 /// One look at the live heap, for what grows.
 pub(super) struct Look<'a, 'py> {
-    inspector: &'a Inspector,
+    pub inspector: &'a Inspector,
     frameworks: &'a Frameworks,
-    live: &'a Live<'py>,
+    pub live: &'a Live<'py>,
     graphs: Graphs<'a, 'py>,
-    ways: ShortestPaths,
+    pub ways: ShortestPaths,
     traces: AllocationTraces<'py>,
     modules: OnceCell<Vec<Module<'py>>>,
 }
@@ -148,7 +149,7 @@ impl<'a, 'py> Look<'a, 'py> {
         Some(buffer)
     }
 
-    fn owner(&self, node: u32) -> String {
+    pub fn owner(&self, node: u32) -> String {
         let owners = self
             .live
             .owners(self.inspector, self.frameworks, &self.ways, &[node]);
@@ -156,7 +157,7 @@ impl<'a, 'py> Look<'a, 'py> {
     }
 
     /// A diagnosis with what there is to say of one tensor or function.
-    fn about(&self, pattern: GrowthPattern, owner: String, node: u32) -> Diagnosis {
+    pub fn about(&self, pattern: GrowthPattern, owner: String, node: u32) -> Diagnosis {
         let buffer = self.buffer(node);
         let object = self.live.object(node);
         let example = match (&buffer, &object) {
@@ -216,7 +217,7 @@ impl<'a, 'py> Look<'a, 'py> {
     }
 
     /// True for a deque with `maxlen`: it fills, and does not grow.
-    fn is_bounded(&self, node: u32) -> bool {
+    pub fn is_bounded(&self, node: u32) -> bool {
         let deque = self.live.object(node);
         let deque = deque.filter(|it| self.inspector.kind(it) == ObjectKind::Deque);
         let limit = deque.and_then(|deque| self.inspector.builtins.deque_limit.get(&deque));

@@ -80,6 +80,9 @@ impl Inspector {
         devices: &DeviceSelection,
     ) -> PyResult<Option<(usize, u64, DeviceBuffer)>> {
         let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
+        if !frameworks.may_have_arrays(devices) {
+            return Ok(None);
+        }
         let mut seen: FxHashSet<(String, u64)> = FxHashSet::default();
         let (mut count, mut bytes, mut last) = (0, 0, None);
         let values = values_of(container);

@@ -1,22 +1,35 @@
-//! Which groups of tensors grow with the number of steps.
+//! What grows with the number of steps: groups of tensors, types of objects, containers.
 
+use std::cmp::Reverse;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pyo3::prelude::*;
 
 use super::Inspector;
-use super::book::{Book, Due, Finding, Followed, Moment, Origin, Told, other};
+use super::book::{Book, Moment};
 use super::busy::busy;
+use super::counters::counters;
+use super::gradient_watch::GradientWatch;
 use super::grown::{Diagnosis, GroupKind, Members, Name};
-use super::sample::{GradientWatch, Sample};
-use crate::device::DeviceSelection;
+use super::sample::KeptOnModule;
+use super::told::{Due, Finding, Followed, Origin, Told, other};
+use crate::cpython::sizes::Sizes;
+use crate::device::{DeviceBuffer, DeviceSelection};
 use crate::diagnose::cohorts::{NEEDED, WARM_UP};
 use crate::diagnose::growth::ACTIVATION_ON_MODULE;
-use crate::model::growth::{Grown, Growth, GrowthReport, Sample as Size};
+use crate::model::growth::{Counters, Grown, Growth, GrowthReport, Sample as Size};
 use crate::model::redact::shorten;
+
+/// Fewer objects than these are not told, however large they are.
+const FEWEST: u64 = 100;
 
 /// `file:line` that allocated the memory of a device at an address, if PyTorch recorded it.
 pub type LineOf<'a> = &'a dyn Fn(&str, u64) -> PyResult<Option<String>>;
+
+/// The address of a container with the number of its arrays, their bytes, and the last of them.
+type Arrays = (usize, (usize, u64, DeviceBuffer));
+/// The address of a container with the number of its strings and numbers, their bytes, and the class of the largest.
+type Atoms = (usize, (u64, u64, String));
 
 /// Follows the tensors of some devices.
 pub struct Monitor {
@@ -31,7 +44,8 @@ pub struct Monitor {
 #[derive(Default)]
 pub struct News {
     pub told: Vec<Growth>,
-    pub cleared: Vec<Growth>,
+    /// Each with whether it is kept, but grows no longer.
+    pub cleared: Vec<(Growth, bool)>,
 }
 
 impl Monitor {
@@ -58,6 +72,9 @@ impl Monitor {
     pub fn report(&self, rest: GrowthReport) -> GrowthReport {
         let book = self.book();
         let sizes = |followed: &Followed| {
+            if let Some(objects) = book.objects_of(followed) {
+                return objects;
+            }
             let group = book.group_of(followed);
             group.map_or_else(Vec::new, |it| book.at_steps(it.totals.iter().copied()))
         };
@@ -84,12 +101,18 @@ impl Monitor {
         };
         let mut found: Vec<Grown> = book.left().map(grown).collect();
         found.sort_by_key(|grown| std::cmp::Reverse(grown.explains));
+        let withdrawn = |has_stopped| {
+            let told = book.cleared().filter(|it| it.has_stopped == has_stopped);
+            told.map(|told| told.growth.clone()).collect()
+        };
         let missing = (NEEDED as u64).saturating_sub(rest.samples);
         GrowthReport {
             needed: NEEDED as u64,
             known_from: rest.known_from + missing.saturating_sub(1) * rest.every,
             found,
-            cleared: book.cleared().map(|told| told.growth.clone()).collect(),
+            cleared: withdrawn(false),
+            stopped: withdrawn(true),
+            counters: book.counters.clone(),
             since: first.0,
             grown: last.2 as i64 - first.2 as i64 + hidden as i64,
             all,
@@ -142,16 +165,25 @@ impl Inspector {
             let book = monitor.book();
             (book.told.iter().any(|told| told.keeps_graphs), book.mark)
         };
-        let sample = {
+        let mut sample = {
             let mut gradients = monitor.gradients.try_lock().map_err(|_| busy())?;
             let walked = (!explained).then_some(mark);
-            self.sample(py, &monitor.devices, walked, &mut gradients)?
+            let followed = monitor.book().types.followed();
+            self.sample(py, &monitor.devices, walked, &followed, &mut gradients)?
         };
         let (due, cleared) = {
             let mut book = monitor.book();
+            book.counters.push(Counters {
+                step: now.step,
+                pinned: now.pinned,
+                ..counters()
+            });
             let due = book.add(&sample, now, monitor.min_bytes);
             (due, book.clear())
         };
+        // Before the looks: what the sample holds would seem to be held by the program.
+        let containers = std::mem::take(&mut sample.containers);
+        let (arrays, atoms) = self.contents_of(py, monitor, containers)?;
         let mut findings: Vec<Finding> = Vec::new();
         if !due.is_empty() {
             let (groups, members): (Vec<Due>, Vec<(GroupKind, Members)>) = due
@@ -169,7 +201,7 @@ impl Inspector {
             }
         }
         findings.extend(self.longer(py, monitor)?);
-        findings.extend(self.containers_of_arrays(py, monitor, &sample)?);
+        findings.extend(self.containers_of_arrays(py, arrays)?);
         if !explained && !findings.iter().any(|it| it.diagnosis.pattern.keeps_graphs) {
             let states = monitor.book().states_that_grow(&sample);
             if let Some(states) = states {
@@ -180,27 +212,42 @@ impl Inspector {
                 }));
             }
         }
-        let kept = monitor.book().persistent(sample.kept_on_modules);
-        if !kept.is_empty() {
-            let attributes: Vec<_> = kept.iter().map(|it| (it.module, it.tensor)).collect();
-            let owners = self.owners_of(py, &attributes)?.into_iter().zip(kept);
-            findings.extend(owners.filter_map(|(owner, kept)| {
-                let found = Diagnosis {
-                    pattern: ACTIVATION_ON_MODULE,
-                    owner: owner?,
-                    bytes: kept.bytes,
-                    example: kept.example,
-                    tensors: 1,
-                    ..Diagnosis::default()
-                };
-                Some(other(found))
-            }));
-        }
+        findings.extend(self.kept_on_modules(py, monitor, sample.kept_on_modules)?);
         monitor.book().mark = sample.mark;
+        findings.extend(self.objects(py, monitor)?);
+        findings.extend(self.containers_of_atoms(py, atoms)?);
+        findings.extend(monitor.book().of_process());
         Ok(News {
             told: self.tell(monitor, now, line_of, findings)?,
             cleared,
         })
+    }
+
+    /// The attributes of modules that keep a tensor with its graph.
+    fn kept_on_modules(
+        &self,
+        py: Python<'_>,
+        monitor: &Monitor,
+        found: Vec<KeptOnModule>,
+    ) -> PyResult<Vec<Finding>> {
+        let kept = monitor.book().persistent(found);
+        if kept.is_empty() {
+            return Ok(Vec::new());
+        }
+        let attributes: Vec<_> = kept.iter().map(|it| (it.module, it.tensor)).collect();
+        let owners = self.owners_of(py, &attributes)?.into_iter().zip(kept);
+        let findings = owners.filter_map(|(owner, kept)| {
+            let found = Diagnosis {
+                pattern: ACTIVATION_ON_MODULE,
+                owner: owner?,
+                bytes: kept.bytes,
+                example: kept.example,
+                tensors: 1,
+                ..Diagnosis::default()
+            };
+            Some(other(found))
+        });
+        Ok(findings.collect())
     }
 
     /// The tensors that become longer.
@@ -220,24 +267,42 @@ impl Inspector {
         Ok(found.collect())
     }
 
-    /// The containers that accumulate arrays, which the collector does not know.
-    fn containers_of_arrays(
+    /// The arrays, and the strings and numbers, in those containers that have become longer.
+    fn contents_of<'py>(
         &self,
-        py: Python<'_>,
+        py: Python<'py>,
         monitor: &Monitor,
-        sample: &Sample<'_>,
-    ) -> PyResult<Vec<Finding>> {
+        containers: Vec<(Bound<'py, PyAny>, u64)>,
+    ) -> PyResult<(Vec<Arrays>, Vec<Atoms>)> {
         let due = monitor.book().due_containers();
-        let mut full = Vec::new();
-        for (container, _) in &sample.containers {
+        let (mut arrays, mut atoms) = (Vec::new(), Vec::new());
+        if due.is_empty() {
+            return Ok((arrays, atoms));
+        }
+        let steady = monitor.book().steady_containers(&due);
+        let sizes = Sizes::new(py, &self.builtins)?;
+        let is_enough = |bytes: u64| bytes as f64 >= monitor.min_bytes;
+        for (container, _) in &containers {
             let address = container.as_ptr() as usize;
-            if due.contains(&address)
-                && let Some(arrays) = self.arrays_in(container, &monitor.devices)?
-                && arrays.1 as f64 >= monitor.min_bytes
-            {
-                full.push((address, arrays));
+            if !due.contains(&address) {
+                continue;
+            }
+            if let Some(found) = self.arrays_in(container, &monitor.devices)? {
+                if is_enough(found.1) {
+                    arrays.push((address, found));
+                }
+            } else if steady.contains(&address) {
+                let found = self.atoms_in(container, &sizes);
+                if found.0 >= FEWEST && is_enough(found.1) {
+                    atoms.push((address, found));
+                }
             }
         }
+        Ok((arrays, atoms))
+    }
+
+    /// The containers that accumulate arrays, which the collector does not know.
+    fn containers_of_arrays(&self, py: Python<'_>, full: Vec<Arrays>) -> PyResult<Vec<Finding>> {
         if full.is_empty() {
             return Ok(Vec::new());
         }
@@ -255,6 +320,62 @@ impl Inspector {
             Some(Finding {
                 diagnosis,
                 from: Origin::Arrays(address),
+            })
+        });
+        Ok(found.collect())
+    }
+
+    /// The owners of types that have more and more objects.
+    fn objects(&self, py: Python<'_>, monitor: &Monitor) -> PyResult<Vec<Finding>> {
+        let due = monitor.book().due_objects();
+        if due.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (groups, lengths): (Vec<_>, Vec<_>) =
+            due.into_iter().map(|it| (it.group, it.length)).unzip();
+        let found = self.diagnose_objects(py, &groups)?;
+        let mut findings = Vec::new();
+        for ((group, length), found) in groups.iter().zip(lengths).zip(found) {
+            let came = group.members.len() as u64 * group.weight;
+            let largest = found.iter().max_by_key(|it| it.bytes);
+            // As many more as bring it to what is told.
+            let more = largest.map_or(came, |it| {
+                let each = it.bytes as f64 / it.objects.max(1) as f64;
+                let needed = (monitor.min_bytes / each.max(1.0)) as u64;
+                needed.saturating_sub(came).max(came / 4)
+            });
+            monitor.book().types.put_off(&group.ty, more);
+            let ty = group.ty;
+            let large = found
+                .into_iter()
+                .filter(|it| it.objects >= FEWEST && it.bytes as f64 >= monitor.min_bytes);
+            findings.extend(large.map(|diagnosis| Finding {
+                diagnosis,
+                from: Origin::Objects { ty, length },
+            }));
+        }
+        // Of an object and its parts the object keeps most.
+        findings.sort_by_key(|it| Reverse(it.diagnosis.bytes));
+        Ok(findings)
+    }
+
+    /// The containers that accumulate strings, numbers and what else the collector does not track.
+    fn containers_of_atoms(&self, py: Python<'_>, full: Vec<Atoms>) -> PyResult<Vec<Finding>> {
+        if full.is_empty() {
+            return Ok(Vec::new());
+        }
+        let containers: Vec<usize> = full.iter().map(|(address, _)| *address).collect();
+        let found = self.diagnose_atoms(py, &containers)?.into_iter().zip(full);
+        let found = found.filter_map(|(found, (address, (objects, bytes, example)))| {
+            let diagnosis = Diagnosis {
+                objects,
+                bytes,
+                example,
+                ..found?
+            };
+            Some(Finding {
+                diagnosis,
+                from: Origin::Atoms(address),
             })
         });
         Ok(found.collect())

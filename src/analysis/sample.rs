@@ -1,21 +1,22 @@
-//! What of PyTorch's is alive at a step of the program: a pass over the collector's objects, by type.
+//! What is alive at a step of the program: a pass over the collector's objects, by type.
 
 use std::time::{Duration, Instant};
 
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyWeakrefMethods, PyWeakrefReference};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Inspector;
 use super::busy::busy;
+use super::gradient_watch::{GradientWatch, STEPS, Uncleared, gradient_memory};
 use super::grown::{Diagnosis, GroupKind, Name, example_of, parameters_of};
 use super::purpose::Classes;
 use crate::capture::may_clear_gradients;
 use crate::cpython::attributes::attributes;
 use crate::cpython::read::referents;
-use crate::cpython::{Builtins, ObjectKind, Verdict, dict_items, text_of};
+use crate::cpython::{ObjectKind, Verdict, dict_items, text_of};
 use crate::device::{Autograd, DeviceBuffer, DeviceSelection, Frameworks, autograd_sequence_now};
+use crate::diagnose::census::is_chosen;
 use crate::diagnose::growth;
 
 /// How many autograd functions are walked in a sample, and for how long.
@@ -25,13 +26,11 @@ const MAX_TIME: Duration = Duration::from_millis(250);
 const MAX_ROOTS: usize = 5_000;
 /// After how many functions it is asked what time it is.
 const STRETCH: usize = 1_024;
-/// How many parameters are watched for gradients that are never cleared.
-const WATCHED: usize = 4;
-/// In how many steps in a row a gradient must have been added to once, and nothing else done to it: more
-/// than are made where gradients are accumulated on purpose.
-const STEPS: u32 = 100;
 /// Containers with fewer items than these are not followed.
 const MANY: u64 = 16;
+/// How many types are found without a look-up; all addresses are multiples of this.
+const RECENT: usize = 256;
+const ALIGNED: usize = 16;
 /// How many classes of modules are named.
 const NAMED: usize = 3;
 
@@ -60,8 +59,11 @@ pub struct KeptOnModule {
 #[derive(Default)]
 pub struct Sample<'py> {
     pub pieces: Vec<Piece>,
-    /// The lists, dictionaries and deques with many items, each with their number; none where no
-    /// arrays can be that the collector does not know.
+    /// How many objects other than tensors and autograd functions there are, by the address of their type.
+    pub types: Vec<(usize, u64)>,
+    /// The addresses of the chosen objects of those types that are followed.
+    pub chosen: FxHashMap<usize, Vec<usize>>,
+    /// The lists, dictionaries, sets and deques with many items, each with their number.
     pub containers: Vec<(Bound<'py, PyAny>, u64)>,
     /// The addresses of the autograd functions that Python sees, but not of those that the program wrote:
     /// these are Python objects wherever they are.
@@ -77,13 +79,112 @@ pub struct Sample<'py> {
     pub mark: u64,
 }
 
-/// The tensors, modules and autograd functions among the collector's objects.
+/// The tensors, modules, autograd functions and large containers among the collector's objects, and how many
+/// others there are.
 #[derive(Default)]
 struct TorchObjects<'py> {
     tensors: Vec<(Verdict, Bound<'py, PyAny>)>,
     modules: Vec<Bound<'py, PyAny>>,
     functions: Vec<Bound<'py, PyAny>>,
     containers: Vec<(Bound<'py, PyAny>, u64)>,
+    types: Vec<(usize, u64)>,
+    chosen: FxHashMap<usize, Vec<usize>>,
+}
+
+/// A type in the midst of a pass.
+struct Met {
+    ty: usize,
+    /// `None` for a type that has to be asked, which may make objects: not while the list of them is walked.
+    kind: Option<Kind>,
+    count: u64,
+    /// Of a type that is followed: how often its objects are halved.
+    followed: Option<u32>,
+}
+
+/// A walk along the collector's objects, which makes none: each object is touched once.
+struct Pass<'a> {
+    inspector: &'a Inspector,
+    followed: &'a FxHashMap<usize, u32>,
+    /// The types met, each with its place in `met`; and again, those met last, each where its address puts it.
+    places: FxHashMap<usize, u32>,
+    recent: [(usize, u32); RECENT],
+    met: Vec<Met>,
+    chosen: FxHashMap<usize, Vec<usize>>,
+}
+
+impl<'a> Pass<'a> {
+    fn new(inspector: &'a Inspector, followed: &'a FxHashMap<usize, u32>) -> Self {
+        Self {
+            inspector,
+            followed,
+            places: FxHashMap::default(),
+            recent: [(0, 0); RECENT],
+            met: Vec::new(),
+            chosen: FxHashMap::default(),
+        }
+    }
+
+    /// What is known of a type.
+    #[inline]
+    fn of(&mut self, ty: usize) -> &mut Met {
+        let recent = &mut self.recent[ty / ALIGNED % RECENT];
+        if recent.0 != ty {
+            let (inspector, followed, met) = (self.inspector, self.followed, &mut self.met);
+            let place = *self.places.entry(ty).or_insert_with(|| {
+                met.push(Met {
+                    ty,
+                    kind: built_in(inspector, ty),
+                    count: 0,
+                    followed: followed.get(&ty).copied(),
+                });
+                (met.len() - 1) as u32
+            });
+            *recent = (ty, place);
+        }
+        &mut self.met[recent.1 as usize]
+    }
+
+    /// Counts an object; true if more than its number matters, or may.
+    fn count(&mut self, object: *mut ffi::PyObject) -> bool {
+        // SAFETY: attached, as all callers are; the object and its type are alive.
+        let ty = unsafe { ffi::Py_TYPE(object) } as usize;
+        let met = self.of(ty);
+        met.count += 1;
+        let (kind, followed) = (met.kind, met.followed);
+        if followed.is_some_and(|it| is_chosen(object as usize, it)) {
+            self.chosen.entry(ty).or_default().push(object as usize);
+        }
+        match kind {
+            Some(Kind::Other) => false,
+            // Most objects are containers, and most of these are small.
+            // SAFETY: as above; the object is of this kind.
+            Some(Kind::Container(kind)) => unsafe {
+                self.inspector.length_of(kind, object) >= MANY
+            },
+            _ => true,
+        }
+    }
+}
+
+/// What the objects of a built-in type are.
+fn built_in(inspector: &Inspector, ty: usize) -> Option<Kind> {
+    let is = |built_in: *mut ffi::PyTypeObject| ty == built_in as usize;
+    let kind = match () {
+        () if is(&raw mut ffi::PyDict_Type) => ObjectKind::Dict,
+        () if is(&raw mut ffi::PyList_Type) => ObjectKind::List,
+        () if is(&raw mut ffi::PyTuple_Type) => ObjectKind::Tuple,
+        () => inspector.builtins.built_in_kind(ty)?,
+    };
+    Some(container_or_other(kind))
+}
+
+fn container_or_other(kind: ObjectKind) -> Kind {
+    match kind {
+        ObjectKind::List | ObjectKind::Dict | ObjectKind::Set | ObjectKind::Deque => {
+            Kind::Container(kind)
+        }
+        _ => Kind::Other,
+    }
 }
 
 impl TorchObjects<'_> {
@@ -124,7 +225,8 @@ enum Kind {
 impl Inspector {
     /// What is alive on some devices now.
     ///
-    /// `mark` is that of the last sample, if graphs are to be walked.
+    /// `mark` is that of the last sample, if graphs are to be walked. `followed` are the types some of whose
+    /// objects are asked for, as [`is_chosen`] has them.
     ///
     /// # Errors
     /// If the inspector is at work already, or memory runs out.
@@ -133,12 +235,12 @@ impl Inspector {
         py: Python<'py>,
         devices: &DeviceSelection,
         mark: Option<u64>,
+        followed: &FxHashMap<usize, u32>,
         gradients: &mut GradientWatch,
     ) -> PyResult<Sample<'py>> {
         self.refresh(py);
         let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
-        let with_containers = frameworks.may_have_arrays(devices);
-        let objects = self.torch_objects(py, &frameworks, with_containers)?;
+        let objects = self.torch_objects(py, &frameworks, followed)?;
         let mut sample = Sample {
             functions: objects
                 .functions
@@ -146,6 +248,8 @@ impl Inspector {
                 .map(|it| it.as_ptr() as usize)
                 .collect(),
             containers: objects.containers,
+            types: objects.types,
+            chosen: objects.chosen,
             ..Sample::default()
         };
         let mut roots = Vec::new();
@@ -225,61 +329,69 @@ impl Inspector {
         &self,
         py: Python<'py>,
         frameworks: &Frameworks,
-        with_containers: bool,
+        followed: &FxHashMap<usize, u32>,
     ) -> PyResult<TorchObjects<'py>> {
         let mut found = TorchObjects::default();
         let classes = Classes::imported(py);
-        if classes.is_none() && !with_containers {
-            return Ok(found);
-        }
         // No type dies before the pass is over, so an address stays one type's.
-        let mut kinds: FxHashMap<usize, Kind> = FxHashMap::default();
-        let mut look_at = |object: *mut ffi::PyObject| {
-            // SAFETY: attached; the object and its type are alive.
-            let ty = unsafe { ffi::Py_TYPE(object) };
-            let known = kinds.get(&(ty as usize)).copied();
-            match known {
-                Some(Kind::Other) => return,
-                // Most objects are containers, and most of these are small.
-                // SAFETY: attached; the object is of this kind and alive.
-                Some(Kind::Container(kind)) if unsafe { self.length_of(kind, object) } < MANY => {
-                    return;
-                }
-                _ => {}
+        let mut pass = Pass::new(self, followed);
+        let state = self.gc.state;
+        match state.and_then(|state| state.objects_where(py, |object| pass.count(object))) {
+            Some(objects) => {
+                let all = objects.into_iter();
+                // SAFETY: attached; nothing has run since the objects were listed.
+                let all = all.map(|object| unsafe { Bound::from_borrowed_ptr(py, object) });
+                all.for_each(|object| {
+                    self.sort(&mut found, frameworks, &classes, &mut pass, object)
+                });
             }
-            // SAFETY: attached; the object is alive.
-            let object = unsafe { Bound::from_borrowed_ptr(py, object) };
-            let kind = known.unwrap_or_else(|| {
-                let kind = match self.kind_of_torch(frameworks, classes.as_ref(), &object) {
-                    Kind::Container(_) if !with_containers => Kind::Other,
-                    kind => kind,
-                };
-                kinds.insert(ty as usize, kind);
-                kind
-            });
-            match kind {
-                Kind::Tensor(verdict) => found.tensors.push((verdict, object)),
-                Kind::Module => found.modules.push(object),
-                Kind::Function => found.functions.push(object),
-                Kind::Container(kind) => {
-                    // SAFETY: attached; the object is of this kind and alive.
-                    let length = unsafe { self.length_of(kind, object.as_ptr()) };
-                    if length >= MANY {
-                        found.containers.push((object, length));
+            None => {
+                pass = Pass::new(self, followed);
+                for object in self.gc.listed(py, None)? {
+                    if pass.count(object.as_ptr()) {
+                        self.sort(&mut found, frameworks, &classes, &mut pass, object);
                     }
                 }
-                Kind::Other => {}
-            }
-        };
-        match self.gc.state.and_then(|state| state.objects(py, u32::MAX)) {
-            Some(objects) => objects.into_iter().for_each(&mut look_at),
-            None => {
-                let listed = self.gc.listed(py, None)?;
-                listed.iter().for_each(|object| look_at(object.as_ptr()));
             }
         }
+        let Pass { met, chosen, .. } = pass;
+        found.chosen = chosen;
+        let counted = met
+            .into_iter()
+            .filter(|it| !matches!(it.kind, Some(Kind::Tensor(_) | Kind::Function)));
+        found.types = counted.map(|it| (it.ty, it.count)).collect();
         found.keep_held_functions(frameworks);
         Ok(found)
+    }
+
+    /// Puts an object that a pass has kept where it belongs.
+    fn sort<'py>(
+        &self,
+        found: &mut TorchObjects<'py>,
+        frameworks: &Frameworks,
+        classes: &Option<Classes<'_>>,
+        pass: &mut Pass<'_>,
+        object: Bound<'py, PyAny>,
+    ) {
+        // SAFETY: attached; the object and its type are alive.
+        let ty = unsafe { ffi::Py_TYPE(object.as_ptr()) } as usize;
+        let kind = pass
+            .of(ty)
+            .kind
+            .get_or_insert_with(|| self.kind_of_torch(frameworks, classes.as_ref(), &object));
+        match *kind {
+            Kind::Tensor(verdict) => found.tensors.push((verdict, object)),
+            Kind::Module => found.modules.push(object),
+            Kind::Function => found.functions.push(object),
+            Kind::Container(kind) => {
+                // SAFETY: attached; the object is of this kind and alive.
+                let length = unsafe { self.length_of(kind, object.as_ptr()) };
+                if length >= MANY {
+                    found.containers.push((object, length));
+                }
+            }
+            Kind::Other => {}
+        }
     }
 
     fn kind_of_torch(
@@ -300,12 +412,7 @@ impl Inspector {
         if autograd.is_some_and(|it| it.is_builtin_function(&self.builtins, object)) {
             return Kind::Function;
         }
-        match self.kind(object) {
-            kind @ (ObjectKind::List | ObjectKind::Dict | ObjectKind::Deque) => {
-                Kind::Container(kind)
-            }
-            _ => Kind::Other,
-        }
+        container_or_other(self.kind(object))
     }
 
     /// How many items a container has, as its built-in class counts them.
@@ -317,6 +424,7 @@ impl Inspector {
         let length = unsafe {
             match kind {
                 ObjectKind::List => ffi::PyList_Size(container),
+                ObjectKind::Set => ffi::PySet_Size(container),
                 ObjectKind::Deque => (self.builtins.deque_length)(container),
                 _ => ffi::PyDict_Size(container),
             }
@@ -432,7 +540,10 @@ impl Inspector {
         let mut seen: FxHashSet<usize> = FxHashSet::default();
         let mut gradients: Vec<DeviceBuffer> = Vec::new();
         let mut owners: Vec<String> = Vec::new();
-        for module in self.torch_objects(py, &frameworks, false)?.modules {
+        for module in self
+            .torch_objects(py, &frameworks, &FxHashMap::default())?
+            .modules
+        {
             for parameter in parameters_of(&self.builtins, &module) {
                 let Some(buffer) = gradient_memory(&frameworks, &parameter) else {
                     continue;
@@ -480,102 +591,4 @@ impl Inspector {
 fn is_held_once(object: &Bound<'_, PyAny>) -> bool {
     // SAFETY: attached; the object is alive.
     unsafe { ffi::Py_REFCNT(object.as_ptr()) <= 2 }
-}
-
-/// What is known of gradients that seem never to be cleared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Uncleared {
-    /// In each step they were added to once, and nothing else was done to them.
-    AddedToOnly,
-    /// In each step they were written to, perhaps cleared.
-    Perhaps,
-}
-
-/// The memory of a parameter's gradient.
-fn gradient_memory(frameworks: &Frameworks, parameter: &Bound<'_, PyAny>) -> Option<DeviceBuffer> {
-    let (gradient, _) = frameworks.gradient(parameter)?;
-    let verdict = frameworks.verdict_of(&gradient);
-    frameworks.buffer(verdict, &gradient, &DeviceSelection::Any)
-}
-
-/// Watches some parameters for gradients that are added to and never cleared.
-///
-/// To add to a gradient, or to fill it with zeros, raises the version of its tensor by one, and a new
-/// gradient begins at zero. So a version that is one more after each step than after the one before says
-/// that the gradient was added to once and not cleared. With `clip_grad_norm_`, which multiplies it, the
-/// version cannot tell; then the program's code is asked whether anything in it clears gradients.
-#[derive(Default)]
-pub struct GradientWatch {
-    watched: Vec<Watched>,
-    said: bool,
-}
-
-struct Watched {
-    parameter: Py<PyWeakrefReference>,
-    /// The gradient's address and version at the last step.
-    last: Option<(usize, i64)>,
-    /// In how many steps in a row it was written to, and in how many of these once.
-    in_row: u32,
-    once: u32,
-}
-
-impl GradientWatch {
-    /// Chooses the parameters to watch, unless those that were are alive.
-    fn choose(
-        &mut self,
-        builtins: &Builtins,
-        frameworks: &Frameworks,
-        modules: &[Bound<'_, PyAny>],
-    ) {
-        let is_alive = |watched: &Watched, py| watched.parameter.bind(py).upgrade().is_some();
-        let Some(py) = modules.first().map(Bound::py) else {
-            return;
-        };
-        if self.said || self.watched.iter().any(|watched| is_alive(watched, py)) {
-            return;
-        }
-        let mut seen: FxHashSet<usize> = FxHashSet::default();
-        self.watched = modules
-            .iter()
-            .flat_map(|module| parameters_of(builtins, module))
-            .filter(|parameter| seen.insert(parameter.as_ptr() as usize))
-            .filter(|parameter| gradient_memory(frameworks, parameter).is_some())
-            .filter_map(|parameter| PyWeakrefReference::new(&parameter).ok())
-            .take(WATCHED)
-            .map(|parameter| Watched {
-                parameter: parameter.unbind(),
-                last: None,
-                in_row: 0,
-                once: 0,
-            })
-            .collect();
-    }
-
-    /// Looks at the versions, at the end of a step; says, once, what they tell.
-    pub fn step(&mut self, inspector: &Inspector, py: Python<'_>) -> Option<Uncleared> {
-        if self.said || self.watched.is_empty() {
-            return None;
-        }
-        let frameworks = inspector.frameworks.try_borrow().ok()?;
-        for watched in &mut self.watched {
-            let parameter = watched.parameter.bind(py).upgrade();
-            let gradient = parameter.and_then(|it| frameworks.gradient(&it));
-            let now = gradient.map(|(gradient, version)| (gradient.as_ptr() as usize, version));
-            let writes = match (watched.last, now) {
-                (Some((before, last)), Some((gradient, version))) if before == gradient => {
-                    version - last
-                }
-                _ => 0,
-            };
-            watched.in_row = if writes > 0 { watched.in_row + 1 } else { 0 };
-            watched.once = if writes == 1 { watched.once + 1 } else { 0 };
-            watched.last = now;
-        }
-        self.said = self.watched.iter().all(|watched| watched.in_row >= STEPS);
-        let once = self.watched.iter().all(|watched| watched.once >= STEPS);
-        self.said.then_some(match once {
-            true => Uncleared::AddedToOnly,
-            false => Uncleared::Perhaps,
-        })
-    }
 }

@@ -289,6 +289,11 @@ impl Builtins {
         })
     }
 
+    /// What objects of a built-in type are; `None` for other types.
+    pub fn built_in_kind(&self, ty: usize) -> Option<ObjectKind> {
+        self.kinds.get(&ty).copied()
+    }
+
     /// What objects of a type are.
     ///
     /// # Safety

@@ -172,6 +172,33 @@ impl GcState {
         unsafe { (*self.head(GENERATIONS - 1)).next() as usize }
     }
 
+    /// Those of all objects that `keep` says yes to, in the same order. `None` if there is no memory to list them.
+    ///
+    /// `keep` must neither create nor drop an object of Python's, nor run its code.
+    pub fn objects_where(
+        &self,
+        _py: Python<'_>,
+        mut keep: impl FnMut(*mut ffi::PyObject) -> bool,
+    ) -> Option<Vec<*mut ffi::PyObject>> {
+        let mut objects = Vec::new();
+        for generation in 0..GENERATIONS {
+            let list = self.head(generation);
+            // SAFETY: attached, and the head of a list of objects that are alive, which nothing here changes.
+            unsafe {
+                let mut at = (*list).next();
+                while at != list {
+                    let object = at.add(1).cast();
+                    if keep(object) {
+                        objects.try_reserve(1).ok()?;
+                        objects.push(object);
+                    }
+                    at = (*at).next();
+                }
+            }
+        }
+        Some(objects)
+    }
+
     /// The objects of the permanent generation, of which the collector says that there are `count`; borrowed. `None`
     /// if there are not, or no memory to list them, or the list is not known.
     pub(super) fn frozen(&self, _py: Python<'_>, count: usize) -> Option<Vec<*mut ffi::PyObject>> {

@@ -44,6 +44,8 @@ mod operations;
 #[cfg(feature = "python")]
 pub(crate) mod read;
 #[cfg(feature = "python")]
+pub(crate) mod sizes;
+#[cfg(feature = "python")]
 pub(crate) mod slots;
 #[cfg(feature = "python")]
 mod threads;

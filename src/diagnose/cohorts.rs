@@ -68,6 +68,14 @@ impl<N: Copy + Eq + Hash> Group<N> {
             .unwrap_or_default()
     }
 
+    /// Takes note of a sample: of the number and bytes, and of what is followed of these.
+    fn add(&mut self, sample: usize, total: (u64, u64), names: impl Iterator<Item = N>) {
+        self.totals.push(total);
+        let born: FxHashMap<N, usize> = self.alive.drain(..).collect();
+        let aged = names.map(|name| (name, born.get(&name).copied().unwrap_or(sample)));
+        self.alive = aged.collect();
+    }
+
     /// How many of some buffers are alive.
     pub fn alive_of(&self, names: &FxHashSet<N>) -> usize {
         let alive = self.alive.iter();
@@ -114,12 +122,19 @@ impl<K: Ord + Clone, N: Copy + Eq + Hash> Cohorts<K, N> {
         for (key, group) in &mut self.groups {
             let members = seen.remove(key).unwrap_or_default();
             let bytes = members.iter().map(|(_, bytes)| bytes).sum();
-            group.totals.push((members.len() as u64, bytes));
-            let born: FxHashMap<N, usize> = group.alive.drain(..).collect();
-            let names = members.into_iter().map(|(name, _)| name);
-            let aged = names.map(|name| (name, born.get(&name).copied().unwrap_or(samples)));
-            group.alive = aged.collect();
+            let total = (members.len() as u64, bytes);
+            group.add(samples, total, members.into_iter().map(|(name, _)| name));
         }
+        self.steps.push(step);
+    }
+
+    /// Takes note of a sample of one group, of which there are `count`, and some are followed.
+    pub fn add_counted(&mut self, step: u64, key: K, count: u64, some: impl Iterator<Item = N>) {
+        let group = self.groups.entry(key).or_insert_with(|| Group {
+            alive: Vec::new(),
+            totals: vec![(0, 0); self.steps.len()],
+        });
+        group.add(self.steps.len(), (count, 0), some);
         self.steps.push(step);
     }
 

@@ -81,6 +81,29 @@ pub fn divide(
     rows
 }
 
+/// The rows of pinned host memory, of which PyTorch has so many bytes in use and has cached so many.
+pub fn pinned_rows(used: u64, cached: u64) -> Vec<MemoryRow> {
+    let row = |name: &str, bytes, freed_by: &str| MemoryRow {
+        name: name.to_owned(),
+        bytes,
+        freed_by: freed_by.to_owned(),
+        holders: Vec::new(),
+    };
+    let rows = [
+        row(
+            "pinned tensors",
+            used,
+            "deleting them, and data loaders with `pin_memory=True`",
+        ),
+        row(
+            "cached for pinned tensors",
+            cached,
+            "the next pinned tensors, which reuse it, or the end of the process",
+        ),
+    ];
+    rows.into_iter().filter(|row| row.bytes > 0).collect()
+}
+
 #[derive(Default)]
 struct Rows<'a>(BTreeMap<Use, (u64, FxHashMap<&'a str, u64>)>);
 

@@ -48,6 +48,10 @@ pub const PATTERNS: &[GrowthPattern] = &[
     TENSOR_GROWS,
     EXCEPTIONS_KEPT,
     CONTAINER_GROWS,
+    OBJECTS_ACCUMULATE,
+    CACHE_WITHOUT_LIMIT,
+    THREADS_GROW,
+    FILES_GROW,
 ];
 
 /// # Tensors kept with their graphs
@@ -395,6 +399,116 @@ pub const ARRAY_GROWS: GrowthPattern = GrowthPattern {
     what: "{owner} is replaced by a longer array again and again",
     advice: "Keep the part that you need (`past = past[-n:]`), begin anew with each sequence, or \
              write into an array of fixed length. Each concatenation copies all of it, too.",
+    keeps_graphs: false,
+};
+
+/// # Objects that accumulate
+///
+/// A container accumulates Python objects that are no tensors, and releases none. They take host memory only, but
+/// more in every step, and the garbage collector passes over all of them again and again.
+///
+/// **Why it grows.** The container is alive as long as its owner, and nothing removes from it: a log of all
+/// steps, a registry in which objects are entered and never deleted, a key that never comes again.
+///
+/// ```python
+/// self.events.append(Event(step, batch))
+/// registry[id(request)] = request
+/// ```
+///
+/// Instead, limit it, write it out, or let an entry go with the object that it is about:
+///
+/// ```python
+/// self.events = collections.deque(maxlen=1000)
+/// registry = weakref.WeakValueDictionary()
+/// ```
+///
+/// It is told if there is one type of which more and more objects live, of every age, or a container of strings and
+/// numbers that becomes longer at a steady rate. A container that is released, or grows no longer, is withdrawn.
+pub const OBJECTS_ACCUMULATE: GrowthPattern = GrowthPattern {
+    name: "objects-accumulate",
+    what: "{owner} accumulates objects and releases none",
+    advice: "Limit its size (`collections.deque(maxlen=...)`), delete entries that are no longer \
+             needed, or hold the objects weakly (`weakref.WeakValueDictionary`).",
+    keeps_graphs: false,
+};
+
+/// # A cache without limit
+///
+/// A function that `functools.cache` or `lru_cache(maxsize=None)` decorates keeps the results of all calls.
+///
+/// **Why it grows.** Each call with new arguments adds a result, and the cache keeps the arguments too. Arguments
+/// that never come again, such as a step number or a new object, make the cache useless and ever larger.
+///
+/// ```python
+/// @functools.cache
+/// def layout(spec, step): ...
+/// ```
+///
+/// Instead, give it a limit, and leave out arguments that differ in every call:
+///
+/// ```python
+/// @functools.lru_cache(maxsize=256)
+/// def layout(spec): ...
+/// ```
+pub const CACHE_WITHOUT_LIMIT: GrowthPattern = GrowthPattern {
+    name: "cache-without-limit",
+    what: "{owner} caches results without limit",
+    advice: "Give the cache a limit, `functools.lru_cache(maxsize=...)`, and leave out arguments \
+             that differ in every call. `cache_clear()` frees what it holds now.",
+    keeps_graphs: false,
+};
+
+/// # Threads that become more
+///
+/// The process has more and more threads.
+///
+/// **Why it grows.** A thread that waits on a queue or a lock never ends by itself, and an executor that is not
+/// shut down keeps its threads. Each has a stack of its own and keeps what its function refers to.
+///
+/// ```python
+/// executor = concurrent.futures.ThreadPoolExecutor()  # in each step
+/// ```
+///
+/// Instead, make one for the whole run, or end it:
+///
+/// ```python
+/// with concurrent.futures.ThreadPoolExecutor() as executor:
+///     ...
+/// ```
+pub const THREADS_GROW: GrowthPattern = GrowthPattern {
+    name: "threads-grow",
+    what: "{owner} has more and more threads",
+    advice: "End each thread that a step starts: shut executors down (`with`), and stop data \
+             loaders and timers, or make them once for the whole run. `threading.enumerate()` \
+             names the threads of Python's.",
+    keeps_graphs: false,
+};
+
+/// # Files that stay open
+///
+/// The process has more and more open file descriptors: files, sockets, pipes, shared memory.
+///
+/// **Why it grows.** What is opened is closed when its Python object goes, or by `close()`. An object that something
+/// keeps stays open, until the limit of the process (`ulimit -n`) makes the next `open` fail.
+///
+/// ```python
+/// logs.append(open(f"step-{step}.log", "w"))
+/// ```
+///
+/// Instead, close it:
+///
+/// ```python
+/// with open(f"step-{step}.log", "w") as log:
+///     ...
+/// ```
+///
+/// Tensors that processes share by file descriptors take one each; `torch.multiprocessing` says how to share them
+/// by name.
+pub const FILES_GROW: GrowthPattern = GrowthPattern {
+    name: "files-grow",
+    what: "{owner} has more and more open files",
+    advice: "Close what each step opens (`with open(...)`), sockets and pipes too. \
+             `/proc/self/fd` lists what is open.",
     keeps_graphs: false,
 };
 

@@ -3,6 +3,7 @@
 //!
 //! Whatever becomes shorter once begins anew: a cache that is emptied, or the sequences of another batch.
 
+use std::collections::VecDeque;
 use std::hash::{BuildHasher, Hash};
 
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
@@ -11,6 +12,10 @@ use super::cohorts::WINDOW;
 
 /// In so many samples it must have become longer.
 const RISES: usize = 8;
+/// The part of its earlier rate at which something must still become longer to do so steadily.
+const STEADY: f64 = 0.5;
+/// So many times the usual time without becoming longer, and it has stopped.
+const PAUSE: u64 = 4;
 /// Nothing is told of what becomes as long as it was before it became shorter, and no longer than this.
 const BEYOND: f64 = 1.5;
 
@@ -35,9 +40,32 @@ pub struct Line<N> {
     /// How often what was longest before was alive still.
     kept: usize,
     samples: usize,
+    /// Step and length at the first sample and when it last became longer, up to as often as must be.
+    rises_at: VecDeque<(u64, u64)>,
 }
 
 impl<N> Line<N> {
+    /// True if it has become longer often enough, at about the same rate all the time, and still does at a step.
+    pub fn is_steady(&self, step: u64) -> bool {
+        let at = |index: usize| self.rises_at.get(index).copied().unwrap_or_default();
+        let (first, middle, last) = (at(0), at(RISES / 2), at(RISES));
+        let rate = |from: (u64, u64), to: (u64, u64)| {
+            to.1.saturating_sub(from.1) as f64 / to.0.saturating_sub(from.0).max(1) as f64
+        };
+        self.rises_at.len() > RISES
+            && rate(middle, last) >= STEADY * rate(first, middle)
+            && !self.has_stopped(step)
+    }
+
+    /// True if it has not become longer for much longer than it took before.
+    pub fn has_stopped(&self, step: u64) -> bool {
+        let (Some(first), Some(last)) = (self.rises_at.front(), self.rises_at.back()) else {
+            return true;
+        };
+        let gaps = (self.rises_at.len() - 1).max(1) as u64;
+        step.saturating_sub(last.0) > PAUSE * last.0.saturating_sub(first.0).div_ceil(gaps)
+    }
+
     /// By how many bytes it has grown.
     pub fn grown(&self) -> u64 {
         self.bytes.saturating_sub(self.first_bytes)
@@ -98,8 +126,17 @@ impl<K: Hash + Eq + Clone + Ord, N: Copy + Eq> Lengths<K, N> {
                 rises: 0,
                 kept: 0,
                 samples: 0,
+                rises_at: VecDeque::new(),
             });
-            line.rises += usize::from(length > line.length);
+            if length > line.length {
+                line.rises += 1;
+                if line.rises_at.is_empty() {
+                    line.rises_at.push_back((line.first_step, line.length));
+                } else if line.rises_at.len() > RISES {
+                    line.rises_at.pop_front();
+                }
+                line.rises_at.push_back((step, length));
+            }
             line.kept += usize::from(name != line.name && was_kept);
             line.samples += 1;
             (line.name, line.length, line.bytes) = (name, length, bytes);
@@ -157,6 +194,20 @@ mod tests {
             assert_eq!(told((0..200).map(|n| n % period)), None, "{period}");
         }
         assert_eq!(told((0..8).chain(0..11)), None);
+    }
+
+    #[test]
+    fn what_has_stopped_or_slows_down_is_not_steady() {
+        let steady = |lengths: &dyn Fn(u64) -> u64, end: u64| {
+            let mut followed = Lengths::default();
+            (0..end).for_each(|step| followed.add(step, [(0, 0, lengths(step), 0)]));
+            followed.get(&0).is_some_and(|line| line.is_steady(end - 1))
+        };
+        assert!(!steady(&|step| step, 8) && steady(&|step| step, 9));
+        assert!(steady(&|step| step / 3, 40));
+        assert!(steady(&|step| step.min(20), 22) && !steady(&|step| step.min(20), 40));
+        assert!(!steady(&|step| 1000 - 1000 / (step * step + 1), 10));
+        assert!(!steady(&|_| 7, 40));
     }
 
     #[test]

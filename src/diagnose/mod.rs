@@ -7,6 +7,7 @@
 mod branches;
 mod callback;
 mod case;
+pub mod census;
 pub mod cohorts;
 pub mod division;
 pub mod growth;

@@ -22,6 +22,9 @@ pub struct DeviceMemory {
     pub free: u64,
     /// What is not free, each byte in one row, largest first.
     pub rows: Vec<MemoryRow>,
+    /// Pinned host memory of PyTorch's, which is no part of the device's. Its sizes are those of the allocator's
+    /// blocks, powers of two.
+    pub host: Vec<MemoryRow>,
     /// Remarks about the result, such as what could not be looked at.
     pub notes: Vec<String>,
 }

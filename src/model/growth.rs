@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::model::words::{counted, human_bytes};
+
 /// The growing groups of tensors, and their size at each sample.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -33,8 +35,27 @@ pub struct GrowthReport {
     pub all: Vec<Sample>,
     /// Bytes allocated by PyTorch on all GPUs; empty if none is used.
     pub allocated: Vec<Sample>,
+    /// What was reported as growing and does not any longer, though it is kept.
+    pub stopped: Vec<Growth>,
+    /// What the operating system counts of the process, at each sample.
+    pub counters: Vec<Counters>,
     /// Remarks about the result.
     pub notes: Vec<String>,
+}
+
+/// What is counted of the whole process at a sample; 0 where it is not known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct Counters {
+    pub step: u64,
+    /// Bytes of the process in main memory.
+    pub resident: u64,
+    /// Bytes of pinned host memory that PyTorch has in use.
+    pub pinned: u64,
+    pub threads: u64,
+    /// Open file descriptors.
+    pub files: u64,
 }
 
 /// A growing group with its size at each sample; empty if its number does not grow.
@@ -62,8 +83,9 @@ pub struct Grown {
 pub struct Growth {
     /// ``kept-with-graph``, ``evaluation-with-graph``, ``graph-retained``,
     /// ``state-not-detached``, ``gradients-never-cleared``, ``activations-kept-by-hook``,
-    /// ``activation-on-module``, ``grad-fn-kept``, ``model-copies``, ``tensor-grows`` or
-    /// ``container-grows``.
+    /// ``activation-on-module``, ``grad-fn-kept``, ``model-copies``, ``tensor-grows``,
+    /// ``exceptions-kept``, ``container-grows``, ``objects-accumulate``, ``cache-without-limit``,
+    /// ``threads-grow`` or ``files-grow``.
     pub pattern: String,
     /// Where the program keeps it, as :func:`cyclescope.why_alive` says it:
     /// ``module `train` → `history```, ``local `hidden` in `fit`, train.py:12, thread MainThread``.
@@ -77,11 +99,14 @@ pub struct Growth {
     /// Number of tensors of one device and dtype, all with or all without a graph, that were
     /// added while it was watched.
     pub tensors: u64,
-    /// Bytes that only they keep: their storages, and what their autograd graphs keep.
+    /// Number of objects that are no tensors, or of threads or files, that were added while it was watched.
+    pub objects: u64,
+    /// Bytes that only they keep: their storages, and what their autograd graphs keep; of objects, the Python
+    /// objects that only they keep.
     pub bytes: u64,
     /// Growth per step; for ``state-not-detached``, what the graph of one step keeps.
     pub bytes_per_step: f64,
-    /// One of the tensors: ``float32[64, 128] on cuda:0``.
+    /// One of the tensors: ``float32[64, 128] on cuda:0``; of objects, their type.
     pub example: String,
     /// ``file:line`` that allocated it, if ``tracemalloc`` or PyTorch's history recorded it.
     pub allocated_at: Option<String>,
@@ -100,6 +125,33 @@ impl GrowthReport {
 }
 
 impl Growth {
+    /// True for what the operating system counts of the whole process.
+    pub fn is_of_process(&self) -> bool {
+        matches!(self.pattern.as_str(), "threads-grow" | "files-grow")
+    }
+
+    /// How many there are of what: "3 tensors", "3 objects", "3 threads".
+    pub fn count(&self) -> String {
+        match self.pattern.as_str() {
+            "threads-grow" => counted(self.objects, "more thread", "more threads"),
+            "files-grow" => counted(self.objects, "more open file", "more open files"),
+            _ if self.objects > 0 => counted(self.objects, "object", "objects"),
+            _ => counted(self.tensors, "tensor", "tensors"),
+        }
+    }
+
+    /// The same with one of them and their bytes.
+    pub fn amount(&self) -> String {
+        let mut words = self.count();
+        if !self.example.is_empty() {
+            words += &format!(" such as {}", self.example);
+        }
+        if self.bytes > 0 || self.objects == 0 {
+            words += &format!(", {}", human_bytes(self.bytes));
+        }
+        words
+    }
+
     /// The owner without the way to it: `` `Trainer.outputs` ``, `` `losses` ``.
     pub fn short_owner(&self) -> String {
         let mut parts = self.owner.rsplit(" → ");

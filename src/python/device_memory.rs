@@ -4,22 +4,26 @@ use pyo3::prelude::*;
 
 use super::state::state;
 use super::{off, selection};
-use crate::diagnose::division::{Pool, divide};
+use crate::diagnose::division::{Pool, divide, pinned_rows};
 use crate::diagnose::segments::Segment;
 use crate::model::device_memory::{DeviceMemory, MemoryHolder, MemoryRow};
 use crate::model::human_bytes;
 use crate::model::json::versioned;
+use crate::render::html::live;
 use crate::render::text;
 
 /// Divides the memory of a device: `numbers` are its total and free bytes and the time, `segments` what
-/// `torch.cuda.memory_snapshot` lists of it, and `pools` the memory of other frameworks' allocators.
+/// `torch.cuda.memory_snapshot` lists of it, `pools` the memory of other frameworks' allocators, and `pinned` the
+/// bytes of pinned host memory that PyTorch has in use and has cached.
 #[pyfunction]
+#[pyo3(signature = (device, numbers, segments, pools, pinned = (0, 0)))]
 pub fn device_memory(
     py: Python<'_>,
     device: String,
     numbers: (u64, u64, f64),
     segments: Vec<Segment>,
     pools: Vec<Pool>,
+    pinned: (u64, u64),
 ) -> PyResult<DeviceMemory> {
     let (total, free, time) = numbers;
     let mut memory = DeviceMemory {
@@ -28,6 +32,7 @@ pub fn device_memory(
         total,
         free,
         rows: Vec::new(),
+        host: Vec::new(),
         notes: Vec::new(),
     };
     if off(py)?.is_none() {
@@ -37,6 +42,7 @@ pub fn device_memory(
         let (pieces, notes) = inspector.pieces_on(py, &memory.device, &devices)?;
         memory.notes = notes;
         memory.rows = py.detach(|| divide(memory.in_use(), &segments, pieces, pools));
+        memory.host = pinned_rows(pinned.0, pinned.1);
     }
     Ok(memory)
 }
@@ -57,6 +63,16 @@ impl DeviceMemory {
     /// A sentence, then each use with what holds most of it and what gives it back.
     fn to_text(&self) -> String {
         text::device_memory(self)
+    }
+
+    /// A self-contained HTML page of the same.
+    fn to_html(&self, py: Python<'_>) -> PyResult<String> {
+        let process = state(py)?.watcher.inspector().process_to_tell(py);
+        Ok(py.detach(|| live::device_memory(self, &process)))
+    }
+
+    fn _repr_html_(&self, py: Python<'_>) -> PyResult<String> {
+        Ok(live::framed(self.to_html(py)?))
     }
 
     fn __str__(&self) -> String {

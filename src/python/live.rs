@@ -46,6 +46,7 @@ impl GrowthWatch {
             step,
             every,
             allocated: 0,
+            pinned: 0,
         };
         let line_of = |device: &str, pointer| line_of.call1((device, pointer))?.extract();
         let state = state(py)?;
@@ -53,19 +54,21 @@ impl GrowthWatch {
         inspector.watch_gradients(py, &self.monitor, now, &line_of)
     }
 
-    /// Take a sample; returns what is new, and what has been given back since it was told.
+    /// Take a sample; returns what is new, and what has been given back since it was told, or, with a flag,
+    /// does not grow any longer. `in_use` is what PyTorch has in use on GPUs, and of pinned memory.
     fn sample(
         &self,
         py: Python<'_>,
         step: u64,
         every: u64,
-        allocated: u64,
+        in_use: (u64, u64),
         line_of: &Bound<'_, PyAny>,
-    ) -> PyResult<(Vec<Growth>, Vec<Growth>)> {
+    ) -> PyResult<(Vec<Growth>, Vec<(Growth, bool)>)> {
         let now = Moment {
             step,
             every,
-            allocated,
+            allocated: in_use.0,
+            pinned: in_use.1,
         };
         let line_of = |device: &str, pointer| line_of.call1((device, pointer))?.extract();
         let state = state(py)?;

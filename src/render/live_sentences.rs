@@ -130,8 +130,21 @@ fn split(retention: &Retention) -> (Vec<&Keeper>, Vec<&Keeper>) {
 /// How many owners the headline names.
 const NAMED: usize = 3;
 
-/// How much memory has grown, and what explains it.
+/// How much memory has grown, and what explains it; and what grows that is no tensor.
 pub fn growth_headline(report: &GrowthReport) -> String {
+    let objects = report.found.iter().filter(|it| it.growth.objects > 0);
+    let mut headline = of_tensors(report);
+    for grown in objects.take(NAMED) {
+        let growth = &grown.growth;
+        headline += &match growth.is_of_process() {
+            true => format!("; {}", growth.count()),
+            false => format!("; {} in {}", growth.count(), growth.short_owner()),
+        };
+    }
+    headline
+}
+
+fn of_tensors(report: &GrowthReport) -> String {
     if let Some(note) = report.notes.first() {
         return note.clone();
     }
@@ -193,6 +206,68 @@ pub fn cleared(growth: &Growth) -> String {
     )
 }
 
+/// What was reported and grows no longer.
+pub fn stopped(growth: &Growth) -> String {
+    format!(
+        "{} has not grown any more since what was reported at step {}",
+        growth.owner,
+        grouped(growth.step)
+    )
+}
+
+/// What the operating system counts, and how that has changed since the first sample behind the warm-up; `None`
+/// where it does not say.
+pub fn counters(report: &GrowthReport) -> Option<String> {
+    let last = report.counters.last()?;
+    let first = report.counters.iter().find(|it| it.step >= report.since)?;
+    let change = |from: u64, to: u64| match to.checked_sub(from) {
+        Some(0) => String::new(),
+        Some(more) => format!(" (+{} since step {})", grouped(more), grouped(first.step)),
+        None => format!(
+            " (−{} since step {})",
+            grouped(from - to),
+            grouped(first.step)
+        ),
+    };
+    let bytes = |from: u64, to: u64| match (to.saturating_sub(from), from.saturating_sub(to)) {
+        (0, 0) => human_bytes(to),
+        (more, 0) => format!(
+            "{} (+{} since step {})",
+            human_bytes(to),
+            human_bytes(more),
+            grouped(first.step)
+        ),
+        (_, less) => format!(
+            "{} (−{} since step {})",
+            human_bytes(to),
+            human_bytes(less),
+            grouped(first.step)
+        ),
+    };
+    let mut parts = Vec::new();
+    if last.resident > 0 {
+        parts.push(format!(
+            "resident memory {}",
+            bytes(first.resident, last.resident)
+        ));
+    }
+    if last.pinned > 0 || first.pinned > 0 {
+        parts.push(format!(
+            "pinned host memory {}",
+            bytes(first.pinned, last.pinned)
+        ));
+    }
+    if last.threads > 0 {
+        let number = counted(last.threads, "thread", "threads");
+        parts.push(number + &change(first.threads, last.threads));
+    }
+    if last.files > 0 {
+        let number = counted(last.files, "open file", "open files");
+        parts.push(number + &change(first.files, last.files));
+    }
+    (!parts.is_empty()).then(|| format!("the process: {}", parts.join(", ")))
+}
+
 /// How many samples of how many steps a report of growth is from.
 pub fn sampled(report: &GrowthReport) -> String {
     format!(
@@ -205,7 +280,7 @@ pub fn sampled(report: &GrowthReport) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::growth::Grown;
+    use crate::model::growth::{Counters, Grown};
 
     #[test]
     fn the_headline_says_what_explains_growth_and_what_does_not() {
@@ -222,12 +297,43 @@ mod tests {
             "too early to tell: 5 of 13 samples; growth can be found from step 130 on"
         );
         report.samples = 20;
+        assert_eq!(counters(&report), None);
+        let at = |step, resident, threads| Counters {
+            step,
+            resident,
+            threads,
+            ..Counters::default()
+        };
+        report.counters = vec![at(10, 1 << 30, 1), at(200, 1 << 20, 3)];
+        assert_eq!(
+            counters(&report).as_deref(),
+            Some(
+                "the process: resident memory 1.0 MiB (−1023.0 MiB since step 10), 3 threads (+2 since step 10)"
+            )
+        );
         report.all = vec![(10, 1, 1), (200, 2, 2)];
         report.since = 30;
         assert_eq!(
             growth_headline(&report),
             "memory did not grow in 170 steps (20 samples)"
         );
+        let mut events = Growth::default();
+        events.objects = 6_400;
+        events.owner = "local `trainer` in `fit` (Trainer) → .events".to_owned();
+        let mut threads = Growth::default();
+        threads.pattern = "threads-grow".to_owned();
+        threads.objects = 70;
+        report.found = [events, threads]
+            .map(|growth| Grown {
+                growth,
+                ..Grown::default()
+            })
+            .to_vec();
+        assert_eq!(
+            growth_headline(&report),
+            "memory did not grow in 170 steps (20 samples); 6,400 objects in `Trainer.events`; 70 more threads"
+        );
+        report.found.clear();
         report.grown = 1000 << 10;
         assert_eq!(
             growth_headline(&report),

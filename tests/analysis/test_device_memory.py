@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import html
 import random
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 import cyclescope
 from cyclescope import _native
+from cyclescope._live.allocator import host_memory
 
 pytestmark = pytest.mark.usefixtures("small_heap", "collector_paused")
 
@@ -112,6 +114,65 @@ def test_the_text_names_holders_and_what_frees() -> None:
     assert "`kept`" in text
     assert memory.to_json().startswith("{")
     gc.collect()
+
+
+def test_pinned_memory_has_rows_of_its_own() -> None:
+    memory = _native.device_memory(
+        "cpu", (64 * KIB, 52 * KIB, 0.0), [], [], pinned=(4 * KIB, 12 * KIB)
+    )
+    assert sum(row.bytes for row in memory.rows) == memory.in_use == 12 * KIB
+    assert [(row.name, row.bytes) for row in memory.host] == [
+        ("pinned tensors", 4 * KIB),
+        ("cached for pinned tensors", 12 * KIB),
+    ]
+    assert "Pinned host memory: 16.0 KiB." in str(memory)
+    assert "25 %  pinned tensors" in str(memory)
+    none = _native.device_memory("cpu", (64 * KIB, 52 * KIB, 0.0), [], [])
+    assert none.host == []
+    assert "Pinned" not in str(none) + none.to_html()
+
+
+def test_the_page_has_each_row_and_is_safe() -> None:
+    kept = {"<script>": numpy.zeros(4 * KIB, numpy.uint8)}
+    segments = [segment([block(kept["<script>"].ctypes.data, 4 * KIB)])]
+    pools = [("arrays of <b>another</b>", 2 * KIB, "deleting `them`")]
+    memory = _native.device_memory(
+        "cpu", (64 * KIB, 52 * KIB, 0.0), segments, pools, pinned=(KIB, 0)
+    )
+    page = memory.to_html()
+    for row in (*memory.rows, *memory.host):
+        assert html.escape(row.name, quote=False) in page
+    assert page.lower().startswith("<!doctype html>")
+    assert "cpu: 12.0 KiB in use" in page
+    assert "Pinned host memory" in page
+    assert "arrays of <b>" not in page
+    assert "['<script>']" not in page
+    assert memory._repr_html_().startswith("<iframe ")
+
+
+class Stats:
+    """What PyTorch would say of pinned memory, in a process that uses a GPU."""
+
+    def __init__(self, stats: dict[str, dict[str, int]]) -> None:
+        self._C = self.cuda = self
+        self.stats = stats
+
+    def _cuda_memoryStats(self) -> None: ...
+
+    def is_initialized(self) -> bool:
+        return True
+
+    def _cuda_isInBadFork(self) -> bool:
+        return False
+
+    def _cuda_hostMemoryStats(self) -> dict[str, dict[str, int]]:
+        return self.stats
+
+
+def test_pinned_memory_is_what_pytorch_says() -> None:
+    stats = {"active_bytes": {"current": 4 * KIB}, "allocated_bytes": {"current": 6 * KIB}}
+    assert host_memory(Stats(stats)) == (4 * KIB, 2 * KIB)
+    assert host_memory(Stats({})) == (0, 0)
 
 
 def test_without_a_gpu_it_says_so() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 
 import pytest
+import torch
 
 import cyclescope
 import shared
@@ -44,3 +46,20 @@ def test_the_page_has_the_allocators_curve_beside_that_of_the_tensors() -> None:
     for (_, _, tensors), (_, _, allocated) in zip(report["all"], report["allocated"], strict=True):
         assert 0 < tensors <= allocated
     assert "allocated on all GPUs" in monitor.to_html()
+
+
+def test_pinned_memory_is_a_counter() -> None:
+    kept = []
+    with cyclescope.LeakMonitor(every=1, max_share=float("inf")) as monitor:
+        torch.zeros(1, device="cuda")
+        for _ in range(20):
+            kept.append(torch.empty(2**22, dtype=torch.uint8, pin_memory=True))
+            monitor.step()
+    counters = json.loads(monitor.to_json())["counters"]
+    if not hasattr(torch._C, "_cuda_hostMemoryStats"):
+        assert {each["pinned"] for each in counters} == {0}  # This PyTorch does not say.
+        return
+    pinned = [each["pinned"] for each in counters]
+    assert [after - before for before, after in itertools.pairwise(pinned)] == [2**22] * 19
+    assert "pinned host memory " in monitor.to_text()
+    assert "pinned host memory " in monitor.to_html()

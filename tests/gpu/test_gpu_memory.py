@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -190,6 +193,44 @@ def test_frozen_garbage_has_a_row_of_its_own() -> None:
         assert numbers()["frozen garbage"] == SIZE
     finally:
         gc.unfreeze()
+
+
+def test_pinned_memory_has_rows_of_its_own() -> None:
+    if not hasattr(torch._C, "_cuda_hostMemoryStats"):
+        assert cyclescope.memory().host == []  # This version of PyTorch does not say.
+        return
+
+    def host() -> dict[str, int]:
+        return {row.name: row.bytes for row in cyclescope.memory().host}
+
+    before = host()
+    pinned = torch.empty(SIZE, dtype=torch.uint8, pin_memory=True)
+    now = host()
+    assert now["pinned tensors"] - before.get("pinned tensors", 0) >= SIZE
+    assert "pinned tensors" in cyclescope.memory().to_html()
+    del pinned
+    after = host()
+    assert after.get("pinned tensors", 0) == before.get("pinned tensors", 0)
+    assert after["cached for pinned tensors"] >= SIZE
+
+
+def test_run_writes_a_page_for_each_gpu(tmp_path: Path) -> None:
+    program = tmp_path / "train.py"
+    program.write_text(
+        "import torch\nkept = torch.empty(2**28, dtype=torch.uint8, device='cuda')\n"
+    )
+    arguments = ["run", "--memory", "--report-dir", str(tmp_path / "pages"), str(program)]
+    done = subprocess.run(
+        [sys.executable, "-m", "cyclescope", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=True,
+    )
+    assert "cyclescope: memory: cuda:0: " in done.stderr
+    (page,) = (tmp_path / "pages").glob("memory-*.html")
+    assert f"cyclescope: memory report: {page}" in done.stderr
+    assert "kept" in page.read_text()
 
 
 def test_asking_changes_nothing() -> None:

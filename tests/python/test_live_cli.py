@@ -88,3 +88,30 @@ def test_without_the_option_nothing_is_looked_for(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "accumulates tensors" not in done.stderr
     assert list((tmp_path / "reports").glob("growth-*")) == []
+
+
+def test_objects_that_grow_are_told_in_the_headline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CYCLESCOPE_GROWTH_EVERY", "1")
+    monkeypatch.setattr(sys.modules[__name__], "PROGRAM", PROGRAM.replace(*EVENTS))
+    done = run(tmp_path, "--growth")
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"; [\d,]+ objects in `outputs`$", done.stderr, re.MULTILINE)
+
+
+EVENTS = ("outputs.append(output)", "outputs.extend([1, []] for _ in range(2_000))")
+
+
+def test_memory_without_a_gpu_is_said(tmp_path: Path) -> None:
+    program = tmp_path / "plain.py"
+    program.write_text("print(1)\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "cyclescope", "run", "--memory", str(program)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    assert done.stdout == "1\n"
+    assert "cyclescope: memory: PyTorch uses no GPU in this process\n" in done.stderr

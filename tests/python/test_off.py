@@ -378,7 +378,7 @@ print(sys.argv, sys.path[0], __name__, __file__, gc.callbacks, [
 """
 ASKED = (
     *("--devices=any", "--report-dir=pages", "-o", "leaks.sarif", "-o", "leaks.json", "--trace"),
-    *("--growth", "--oom", "--fail-on-leak", "--record-history", "--redact"),
+    *("--growth", "--oom", "--memory", "--fail-on-leak", "--record-history", "--redact"),
 )
 
 

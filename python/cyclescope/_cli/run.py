@@ -11,7 +11,7 @@ import threading
 from pathlib import Path
 
 import cyclescope
-from cyclescope import _native
+from cyclescope import _native, _ranks
 from cyclescope._cli.common import (
     FORMATS,
     STANDARD,
@@ -22,7 +22,9 @@ from cyclescope._cli.common import (
     write,
 )
 from cyclescope._cli.program import Program, ProgramError
+from cyclescope._files import write_whole
 from cyclescope._live.automatic import AutomaticSteps
+from cyclescope._live.device_memory import gpus_in_use
 from cyclescope._off import OFF, VARIABLE
 from cyclescope._settings import settings
 from cyclescope._warner import Warner
@@ -95,10 +97,17 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--growth",
         action="store_true",
-        help="report tensors that pile up over optimizer steps or over time, with an HTML page",
+        help="report tensors and objects that pile up over optimizer steps or over time, with an "
+        "HTML page",
     )
     parser.add_argument(
         "--oom", action="store_true", help="write a post-mortem when a GPU runs out of memory"
+    )
+    parser.add_argument(
+        "--memory",
+        action="store_true",
+        help="when the program ends, say what the memory of each GPU is used for, with an HTML "
+        "page",
     )
     parser.add_argument(
         "--fail-on-leak", action="store_true", help="exit with status 1 if there is a leak"
@@ -169,6 +178,8 @@ def run(parsed: argparse.Namespace) -> int:
     try:
         status = program.run()
         _wait_for_threads()
+        if parsed.memory:
+            _tell_memory(parsed)
     finally:
         if oom is not None:
             oom.stop()
@@ -242,9 +253,8 @@ def _tell_pages(
     if growth is not None:
         print(f"cyclescope: growth: {growth.monitor.headline}", file=sys.stderr)
     if growth is not None and growth.found:
-        folder = parsed.report_dir or cyclescope.settings().report_dir
         try:
-            page = growth.monitor.write(folder or tempfile.mkdtemp(prefix="cyclescope-"))
+            page = growth.monitor.write(_folder(parsed))
             print(f"cyclescope: growth report: {page}", file=sys.stderr)
         except OSError as error:
             print(f"cyclescope: cannot write the growth report: {error}", file=sys.stderr)
@@ -252,6 +262,39 @@ def _tell_pages(
         page = report.with_suffix(".html")
         where = page if page.exists() else report
         print(f"cyclescope: out-of-memory report: {where}", file=sys.stderr)
+
+
+def _tell_memory(parsed: argparse.Namespace) -> None:
+    """Divide the memory of each GPU in use, write its page, and print where that is."""
+    gpus = gpus_in_use()
+    if not gpus:
+        print("cyclescope: memory: PyTorch uses no GPU in this process", file=sys.stderr)
+        return
+    folder = Path(_folder(parsed))
+    for number in gpus:
+        try:
+            memory = cyclescope.memory(number)
+            print(f"cyclescope: memory: {memory.to_text().splitlines()[0]}", file=sys.stderr)
+            folder.mkdir(parents=True, exist_ok=True)
+            page = _free_name(folder, f"memory-{_ranks.stem()}-cuda{number}".replace(".", "_"))
+            write_whole(page, memory.to_html())
+            print(f"cyclescope: memory report: {page}", file=sys.stderr)
+        except (OSError, RuntimeError) as error:
+            print(f"cyclescope: memory of cuda:{number}: {error}", file=sys.stderr)
+
+
+def _free_name(folder: Path, stem: str) -> Path:
+    """A page that does not exist yet."""
+    page, number = folder / f"{stem}.html", 0
+    while page.exists():
+        number += 1
+        page = folder / f"{stem}-{number}.html"
+    return page
+
+
+def _folder(parsed: argparse.Namespace) -> str:
+    given = parsed.report_dir or cyclescope.settings().report_dir
+    return str(given or tempfile.mkdtemp(prefix="cyclescope-"))
 
 
 def _look(watch: cyclescope.Watch) -> None:

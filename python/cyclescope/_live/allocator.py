@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cyclescope._live.reading import Torch, quietly
+from cyclescope._live.reading import Torch, is_using_cuda, quietly
 
 
 def segments_of(torch: Torch, device: int) -> list[dict[str, Any]]:
@@ -19,6 +19,25 @@ def segments_of(torch: Torch, device: int) -> list[dict[str, Any]]:
     except TypeError:
         listed = torch.cuda.memory_snapshot()
     return [each for each in listed if each.get("device", device) == device]
+
+
+def pinned_bytes(torch: Torch) -> int:
+    """Pinned host memory that PyTorch has in use; 0 if it uses none, or does not say."""
+    return host_memory(torch)[0]
+
+
+def host_memory(torch: Torch) -> tuple[int, int]:
+    """Pinned host memory that PyTorch has in use, and has cached for new tensors."""
+    stats = getattr(torch._C, "_cuda_hostMemoryStats", None)
+    if stats is None or not is_using_cuda(torch):
+        return 0, 0
+    known = quietly(stats) or {}
+
+    def current(name: str) -> int:
+        return int(known.get(name, {}).get("current", 0))
+
+    used, held = current("active_bytes"), current("allocated_bytes")
+    return used, max(held - used, 0)
 
 
 def line_of_block(torch: Torch, device: str, pointer: int) -> str | None:

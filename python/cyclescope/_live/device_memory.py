@@ -9,7 +9,7 @@ from typing import Any
 
 from cyclescope import _native
 from cyclescope._live import reading
-from cyclescope._live.allocator import segments_of
+from cyclescope._live.allocator import host_memory, segments_of
 from cyclescope._live.reading import Torch
 from cyclescope._native import DeviceMemory as DeviceMemory
 from cyclescope._off import OFF
@@ -25,7 +25,8 @@ def memory(device: object = None) -> DeviceMemory:
     state, what autograd keeps, other tensors, garbage in reference cycles (by leak), frozen
     garbage, blocks that no Python object holds, what PyTorch's allocator has cached, what is free
     between blocks in use, what only one pool may use, the pools of CuPy and JAX, and what is
-    outside of all these: CUDA itself, libraries, and other processes.
+    outside of all these: CUDA itself, libraries, and other processes. Pinned host memory has rows
+    of its own, which are not part of the sum.
 
     Nothing is collected or freed, and no code of the program runs. The program is paused for about
     as long as three calls of ``gc.collect()`` take.
@@ -57,10 +58,21 @@ def memory(device: object = None) -> DeviceMemory:
         segments = segments_of(torch, ordinal)
         free, total = torch.cuda.mem_get_info(ordinal)
         pools = [*_cupy(ordinal), *_jax(ordinal)]
-        return _native.device_memory(f"cuda:{ordinal}", (total, free, time.time()), segments, pools)
+        return _native.device_memory(
+            f"cuda:{ordinal}", (total, free, time.time()), segments, pools, host_memory(torch)
+        )
     finally:
         if was_enabled:
             gc.enable()
+
+
+def gpus_in_use() -> list[int]:
+    """The numbers of the GPUs that PyTorch uses in this process."""
+    torch = reading.imported_torch()
+    if torch is None or not reading.is_using_cuda(torch):
+        return []
+    count: int = torch.cuda.device_count()
+    return [number for number in range(count) if torch._C._cuda_hasPrimaryContext(number)]
 
 
 def _ordinal(torch: Torch, device: object) -> int:

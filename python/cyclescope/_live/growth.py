@@ -10,7 +10,7 @@ from cyclescope import _fields, _log, _native, _ranks
 from cyclescope._devices import Devices
 from cyclescope._files import write_whole
 from cyclescope._live import reading
-from cyclescope._live.allocator import line_of_block
+from cyclescope._live.allocator import line_of_block, pinned_bytes
 from cyclescope._live.reading import Torch
 from cyclescope._live.redaction import shown_error
 from cyclescope._native import Growth as Growth
@@ -149,13 +149,16 @@ class LeakMonitor:
             return news  # the next step will do
         started = time.monotonic()
         try:
-            in_use = 0 if torch is None else _allocated(torch)
+            in_use = (0, 0) if torch is None else (_allocated(torch), pinned_bytes(torch))
             told, cleared = self._seen.sample(self._steps, self.every, in_use, _line_of)
             news += _told(told)
-            for growth in cleared:
+            for growth, has_stopped in cleared:
                 _log.warning(
-                    "step %d: %s has released most of what was reported at step %d",
-                    *(self._steps, growth.owner, growth.step),
+                    "step %d: %s has %s what was reported at step %d",
+                    self._steps,
+                    growth.owner,
+                    "not grown any more since" if has_stopped else "released most of",
+                    growth.step,
                     fields=_fields.of_growth(growth, "growth-withdrawn"),
                 )
         except Exception as error:

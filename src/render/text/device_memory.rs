@@ -1,6 +1,6 @@
 //! What the memory of a device is used for, as text.
 
-use crate::model::device_memory::DeviceMemory;
+use crate::model::device_memory::{DeviceMemory, MemoryRow};
 use crate::model::words::human_bytes;
 use crate::render::lines::{Ink, Lines};
 
@@ -16,9 +16,25 @@ pub fn device_memory(memory: &DeviceMemory) -> String {
         human_bytes(memory.free),
     );
     out.wrapped(Ink::Strong, "", &sentence);
-    for row in &memory.rows {
+    rows(&mut out, &memory.rows, used);
+    let host: u64 = memory.host.iter().map(|row| row.bytes).sum();
+    if host > 0 {
         out.line("");
-        let share = row.bytes as f64 / used.max(1) as f64 * 100.0;
+        let sentence = format!("Pinned host memory: {}.", human_bytes(host));
+        out.wrapped(Ink::Strong, "", &sentence);
+        rows(&mut out, &memory.host, host);
+    }
+    for note in &memory.notes {
+        out.line("");
+        out.wrapped(Ink::Plain, "Note: ", note);
+    }
+    out.into_text()
+}
+
+fn rows(out: &mut Lines, rows: &[MemoryRow], all: u64) {
+    for row in rows {
+        out.line("");
+        let share = row.bytes as f64 / all.max(1) as f64 * 100.0;
         out.line(format!(
             "{:>10} {share:>4.0} %  {}",
             human_bytes(row.bytes),
@@ -30,9 +46,4 @@ pub fn device_memory(memory: &DeviceMemory) -> String {
         }
         out.wrapped(Ink::Faint, "                  freed by ", &row.freed_by);
     }
-    for note in &memory.notes {
-        out.line("");
-        out.wrapped(Ink::Plain, "Note: ", note);
-    }
-    out.into_text()
 }

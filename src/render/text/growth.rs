@@ -2,7 +2,9 @@
 
 use crate::model::growth::{Growth, GrowthReport};
 use crate::model::words::{counted, human_bytes};
-use crate::render::live_sentences::{cleared, growth_headline, sampled, sentence};
+use crate::render::live_sentences::{
+    cleared, counters, growth_headline, sampled, sentence, stopped,
+};
 
 /// The headline, the growing groups, one paragraph each, and the number of samples.
 pub fn growth(report: &GrowthReport) -> String {
@@ -12,18 +14,18 @@ pub fn growth(report: &GrowthReport) -> String {
     }
     text.extend(report.found.iter().map(|it| grown(&it.growth) + "\n"));
     text.extend(report.cleared.iter().map(|it| cleared(it) + ".\n"));
+    text.extend(report.stopped.iter().map(|it| stopped(it) + ".\n"));
+    text.extend(counters(report).map(|counters| sentence(&counters) + "\n"));
     text + &sampled(report) + "\n"
 }
 
 /// A growing group in one line.
 pub fn grown(growth: &Growth) -> String {
     let mut line = format!(
-        "step {}: {}: {} such as {}, {}",
+        "step {}: {}: {}",
         growth.step,
         growth.summary,
-        counted(growth.tensors, "tensor", "tensors"),
-        growth.example,
-        human_bytes(growth.bytes)
+        growth.amount()
     );
     if growth.bytes_per_step > 0.0 {
         line += &format!(", {} per step", human_bytes(growth.bytes_per_step as u64));

@@ -8,7 +8,9 @@ use crate::model::words::{counted, grouped, human_bytes, name};
 use crate::render::html::live::chart::{Curve, Measure, curves};
 use crate::render::html::live::{Page, facts, section};
 use crate::render::html::parts::{entry, with_code};
-use crate::render::live_sentences::{cleared, growth_headline, sampled, sentence};
+use crate::render::live_sentences::{
+    cleared, counters, growth_headline, sampled, sentence, stopped,
+};
 
 /// How many groups are shown.
 const GROUPS: usize = 40;
@@ -26,20 +28,25 @@ pub fn growth(report: &GrowthReport, process: &Process) -> String {
         );
         facts.push(("Cost", share));
     }
+    if let Some(counters) = counters(report) {
+        let said = counters.trim_start_matches("the process: ");
+        facts.push(("Process", said.to_owned()));
+    }
     let early = report.is_early();
     let lead = html! {
         (with_code(&name(&sentence(&growth_headline(report)), 1000))) " "
         @if early {
             "Let the program run for more steps, or sample more often with a smaller `every`."
         } @else if count == 0 {
-            "No group of live tensors grows with the number of steps."
+            "No group of live tensors or other objects grows with the number of steps."
         } @else {
-            "These groups of tensors grow with the number of steps. The program still refers to \
-             them, so no garbage collection frees them."
+            "These grow with the number of steps. The program still refers to them, so no \
+             garbage collection frees them."
         }
     };
     let mut notes = report.notes.clone();
     notes.extend(report.cleared.iter().map(|it| cleared(it) + "."));
+    notes.extend(report.stopped.iter().map(|it| stopped(it) + "."));
     if report.found.len() > GROUPS {
         let more = (report.found.len() - GROUPS) as u64;
         notes.push(format!(
@@ -51,11 +58,13 @@ pub fn growth(report: &GrowthReport, process: &Process) -> String {
         title: match count {
             0 if early => "Too early to tell".to_owned(),
             0 => "Nothing grows".to_owned(),
-            _ => format!(
+            _ if report.found.iter().all(|it| it.growth.tensors > 0) => format!(
                 "{} grow",
                 counted(count, "group of tensors", "groups of tensors")
             )
             .replace("1 group of tensors grow", "1 group of tensors grows"),
+            1 => "1 owner grows".to_owned(),
+            _ => format!("{count} owners grow"),
         },
         lead,
         facts,
@@ -88,10 +97,8 @@ fn group(grown: &Grown) -> Markup {
         samples => format!(", by {}", counted(samples, "sample", "samples")),
     };
     let held = format!(
-        "{} such as {}, {}{grows}, at step {}{samples}.",
-        counted(growth.tensors, "tensor", "tensors"),
-        growth.example,
-        human_bytes(growth.bytes),
+        "{}{grows}, at step {}{samples}.",
+        growth.amount(),
         grouped(growth.step),
     );
     html! {

@@ -3,6 +3,7 @@
 //! Each is one file that needs no network, as the page of leaks, and reads without script.
 
 mod chart;
+mod device_memory;
 mod diff;
 mod growth;
 mod heap;
@@ -10,6 +11,7 @@ mod owners;
 mod post_mortem;
 mod retention;
 
+pub use device_memory::device_memory;
 pub use diff::diff;
 pub use growth::growth;
 pub use heap::heap;

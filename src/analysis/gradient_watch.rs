@@ -1,0 +1,117 @@
+//! Gradients that are added to and never cleared.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyWeakrefMethods, PyWeakrefReference};
+use rustc_hash::FxHashSet;
+
+use super::Inspector;
+use super::grown::parameters_of;
+use crate::cpython::Builtins;
+use crate::device::{DeviceBuffer, DeviceSelection, Frameworks};
+
+/// How many parameters are watched for gradients that are never cleared.
+const WATCHED: usize = 4;
+/// In how many steps in a row a gradient must have been added to once, and nothing else done to it: more
+/// than are made where gradients are accumulated on purpose.
+pub(super) const STEPS: u32 = 100;
+
+/// What is known of gradients that seem never to be cleared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Uncleared {
+    /// In each step they were added to once, and nothing else was done to them.
+    AddedToOnly,
+    /// In each step they were written to, perhaps cleared.
+    Perhaps,
+}
+
+/// The memory of a parameter's gradient.
+pub(super) fn gradient_memory(
+    frameworks: &Frameworks,
+    parameter: &Bound<'_, PyAny>,
+) -> Option<DeviceBuffer> {
+    let (gradient, _) = frameworks.gradient(parameter)?;
+    let verdict = frameworks.verdict_of(&gradient);
+    frameworks.buffer(verdict, &gradient, &DeviceSelection::Any)
+}
+
+/// Watches some parameters for gradients that are added to and never cleared.
+///
+/// To add to a gradient, or to fill it with zeros, raises the version of its tensor by one, and a new
+/// gradient begins at zero. So a version that is one more after each step than after the one before says
+/// that the gradient was added to once and not cleared. With `clip_grad_norm_`, which multiplies it, the
+/// version cannot tell; then the program's code is asked whether anything in it clears gradients.
+#[derive(Default)]
+pub struct GradientWatch {
+    watched: Vec<Watched>,
+    said: bool,
+}
+
+struct Watched {
+    parameter: Py<PyWeakrefReference>,
+    /// The gradient's address and version at the last step.
+    last: Option<(usize, i64)>,
+    /// In how many steps in a row it was written to, and in how many of these once.
+    in_row: u32,
+    once: u32,
+}
+
+impl GradientWatch {
+    /// Chooses the parameters to watch, unless those that were are alive.
+    pub(super) fn choose(
+        &mut self,
+        builtins: &Builtins,
+        frameworks: &Frameworks,
+        modules: &[Bound<'_, PyAny>],
+    ) {
+        let is_alive = |watched: &Watched, py| watched.parameter.bind(py).upgrade().is_some();
+        let Some(py) = modules.first().map(Bound::py) else {
+            return;
+        };
+        if self.said || self.watched.iter().any(|watched| is_alive(watched, py)) {
+            return;
+        }
+        let mut seen: FxHashSet<usize> = FxHashSet::default();
+        self.watched = modules
+            .iter()
+            .flat_map(|module| parameters_of(builtins, module))
+            .filter(|parameter| seen.insert(parameter.as_ptr() as usize))
+            .filter(|parameter| gradient_memory(frameworks, parameter).is_some())
+            .filter_map(|parameter| PyWeakrefReference::new(&parameter).ok())
+            .take(WATCHED)
+            .map(|parameter| Watched {
+                parameter: parameter.unbind(),
+                last: None,
+                in_row: 0,
+                once: 0,
+            })
+            .collect();
+    }
+
+    /// Looks at the versions, at the end of a step; says, once, what they tell.
+    pub fn step(&mut self, inspector: &Inspector, py: Python<'_>) -> Option<Uncleared> {
+        if self.said || self.watched.is_empty() {
+            return None;
+        }
+        let frameworks = inspector.frameworks.try_borrow().ok()?;
+        for watched in &mut self.watched {
+            let parameter = watched.parameter.bind(py).upgrade();
+            let gradient = parameter.and_then(|it| frameworks.gradient(&it));
+            let now = gradient.map(|(gradient, version)| (gradient.as_ptr() as usize, version));
+            let writes = match (watched.last, now) {
+                (Some((before, last)), Some((gradient, version))) if before == gradient => {
+                    version - last
+                }
+                _ => 0,
+            };
+            watched.in_row = if writes > 0 { watched.in_row + 1 } else { 0 };
+            watched.once = if writes == 1 { watched.once + 1 } else { 0 };
+            watched.last = now;
+        }
+        self.said = self.watched.iter().all(|watched| watched.in_row >= STEPS);
+        let once = self.watched.iter().all(|watched| watched.once >= STEPS);
+        self.said.then_some(match once {
+            true => Uncleared::AddedToOnly,
+            false => Uncleared::Perhaps,
+        })
+    }
+}

@@ -1,0 +1,341 @@
+//! Who keeps objects that are no tensors and become more and more.
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::Inspector;
+use super::busy::busy;
+use super::grown::{Diagnosis, Look};
+use super::live::{Depth, Live, Root};
+use crate::cpython::attributes::attributes;
+use crate::cpython::read::referents;
+use crate::cpython::sizes::Sizes;
+use crate::cpython::{ObjectKind, dict_items, int_value};
+use crate::diagnose::growth;
+use crate::graph::ShortestPaths;
+
+/// An object with such an attribute says how large it becomes.
+const LIMITS: [&str; 12] = [
+    "_max_size",
+    "_maxlen",
+    "_maxsize",
+    "capacity",
+    "limit",
+    "max_entries",
+    "max_items",
+    "max_len",
+    "max_length",
+    "max_size",
+    "maxlen",
+    "maxsize",
+];
+/// So many references up such an object is looked for: list, dictionary of attributes, object.
+const ABOVE: usize = 2;
+/// The part of the ages of which an owner must have some.
+const MOST: f64 = 0.8;
+/// Of more objects than these some are measured, so that a look is no longer for it.
+const MEASURED: usize = 50_000;
+/// So many objects of one class on a path are a chain.
+const LINKS: usize = 8;
+/// What `functools.lru_cache` has for each result, if it has a limit.
+const LIMITED: &str = "functools._lru_list_elem";
+const CACHE: &str = "functools._lru_cache_wrapper";
+
+/// A type of which there are more and more objects.
+pub(super) struct Grouped {
+    /// The address of the type.
+    pub ty: usize,
+    /// The addresses of some of its objects, each with the number of the interval in which it came.
+    pub members: Vec<(usize, usize)>,
+    /// How many each stands for.
+    pub weight: u64,
+}
+
+impl Inspector {
+    /// What keeps the objects of each of some types, those that keep most memory first.
+    ///
+    /// # Errors
+    /// As [`Inspector::heap`].
+    pub(super) fn diagnose_objects(
+        &self,
+        py: Python<'_>,
+        groups: &[Grouped],
+    ) -> PyResult<Vec<Vec<Diagnosis>>> {
+        let live = Live::take(self, py, None, Depth::Gradients)?;
+        let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
+        let look = Look::new(self, &frameworks, &live);
+        let sizes = Sizes::new(py, &self.builtins)?;
+        let found = groups.iter();
+        Ok(found.map(|it| look.diagnose_objects(it, &sizes)).collect())
+    }
+
+    /// What is said of containers of strings and numbers; `None` for what has gone, has no name or is bounded.
+    ///
+    /// # Errors
+    /// As [`Inspector::heap`].
+    pub(super) fn diagnose_atoms(
+        &self,
+        py: Python<'_>,
+        containers: &[usize],
+    ) -> PyResult<Vec<Option<Diagnosis>>> {
+        let live = Live::take(self, py, None, Depth::Gradients)?;
+        let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
+        let look = Look::new(self, &frameworks, &live);
+        let found = containers.iter();
+        Ok(found.map(|&at| look.diagnose_atoms(at)).collect())
+    }
+
+    /// How many objects that the collector does not track only a container keeps, directly or in tuples and
+    /// dictionaries of its own, with their bytes and the class of the largest.
+    pub(super) fn atoms_in<'py>(
+        &self,
+        container: &Bound<'py, PyAny>,
+        sizes: &Sizes<'_, 'py>,
+    ) -> (u64, u64, String) {
+        let (mut count, mut bytes, mut largest) = (0, 0, (0, String::new()));
+        let (items, each) = some_of(only_of(container));
+        for item in items {
+            let mut size = sizes.of(&item);
+            size += only_of(&item).iter().map(|it| sizes.of(it)).sum::<u64>();
+            if size > largest.0 {
+                largest = (size, self.type_name(&item));
+            }
+            count += each;
+            bytes += each * size;
+        }
+        (count, bytes, largest.1)
+    }
+}
+
+/// True if one of several that keep objects of a type keeps some of nearly every age, and as many old ones as young
+/// ones: a type that grows has other owners, which replace theirs.
+fn is_even(ages: impl Iterator<Item = usize>, all: &[(usize, usize)]) -> bool {
+    let intervals = all.iter().map(|(_, age)| age + 1).max().unwrap_or_default();
+    let mut counts = vec![0_u32; intervals];
+    ages.for_each(|age| counts[age] += 1);
+    let known = counts.iter().filter(|count| **count > 0).count();
+    let (young, old) = counts.split_at(intervals / 2);
+    let (young, old): (u32, u32) = (young.iter().sum(), old.iter().sum());
+    known as f64 >= MOST * intervals as f64 && 2 * young >= old && 2 * old >= young
+}
+
+/// Some of many things, and how many each of them stands for.
+fn some_of<T>(all: Vec<T>) -> (impl Iterator<Item = T>, u64) {
+    let each = all.len().div_ceil(MEASURED).max(1);
+    (all.into_iter().step_by(each), each as u64)
+}
+
+/// What an object refers to, nothing else does, and the collector does not track.
+fn only_of<'py>(object: &Bound<'py, PyAny>) -> Vec<Bound<'py, PyAny>> {
+    let py = object.py();
+    let mut found = Vec::new();
+    for address in referents(object) {
+        let target = address as *mut ffi::PyObject;
+        // SAFETY: attached; the object refers to the target, and nothing runs that could change that.
+        unsafe {
+            if ffi::Py_REFCNT(target) == 1 && ffi::PyObject_GC_IsTracked(target) == 0 {
+                found.push(Bound::from_borrowed_ptr(py, target));
+            }
+        }
+    }
+    found
+}
+
+impl<'py> Look<'_, 'py> {
+    fn diagnose_objects(&self, group: &Grouped, sizes: &Sizes<'_, 'py>) -> Vec<Diagnosis> {
+        let members = group.members.iter();
+        let found: Vec<(u32, usize, usize)> = members
+            .filter_map(|&(address, age)| {
+                let node = self.live.objects.number_at(address)?;
+                // SAFETY: attached; the object is held.
+                let ty = unsafe { ffi::Py_TYPE(address as *mut ffi::PyObject) };
+                (ty as usize == group.ty).then_some((node, age, address))
+            })
+            .collect();
+        let aged: Vec<(u32, usize)> = found.iter().map(|&(node, age, _)| (node, age)).collect();
+        let accumulators = self.live.accumulators(self.inspector, &self.ways, &aged);
+        let accumulators = accumulators
+            .into_iter()
+            .filter(|it| self.is_named(it.node) && !self.has_limit(it.node))
+            .filter(|it| is_even(it.members.iter().map(|&at| aged[at].1), &group.members));
+        let found = accumulators.map(|accumulator| {
+            let nodes: Vec<u32> = accumulator.members.iter().map(|&at| aged[at].0).collect();
+            let ages = accumulator.members.iter().map(|&at| aged[at].1).max();
+            let pattern = match self.is_cache(accumulator.node) {
+                true => growth::CACHE_WITHOUT_LIMIT,
+                false => growth::OBJECTS_ACCUMULATE,
+            };
+            let evidence = match group.weight {
+                1 => String::new(),
+                weight => format!("estimated from 1 in {weight} objects"),
+            };
+            let about = self.about(
+                pattern,
+                self.owner(self.head_of(accumulator.node)),
+                nodes[0],
+            );
+            Diagnosis {
+                tensors: 0,
+                example: self.in_its_class(about.example, accumulator.node, nodes[0]),
+                objects: nodes.len() as u64 * group.weight,
+                bytes: self.object_bytes(&nodes, sizes) * group.weight,
+                members: accumulator
+                    .members
+                    .iter()
+                    .map(|&at| (found[at].2, 0))
+                    .collect(),
+                ages: ages.unwrap_or_default(),
+                evidence,
+                ..self.about(
+                    pattern,
+                    self.owner(self.head_of(accumulator.node)),
+                    nodes[0],
+                )
+            }
+        });
+        found.collect()
+    }
+
+    /// The name of a class; of a built-in one with what the object is a part of, or what it has.
+    fn in_its_class(&self, class: String, accumulator: u32, member: u32) -> String {
+        let named = |node: u32| {
+            let object = self.live.object(node)?;
+            let is_instance = self.inspector.kind(&object) == ObjectKind::Instance;
+            is_instance.then(|| self.inspector.type_name(&object))
+        };
+        let way = self.ways.path_to(member);
+        let mut behind = way.into_iter().skip_while(|&node| node != accumulator);
+        behind.next();
+        if named(member).is_some() {
+            return class;
+        }
+        if let Some(holder) = behind.find_map(named) {
+            return format!("{class} in {holder}");
+        }
+        let mut parts = self.live.graph().targets(member).iter().copied();
+        match parts.find_map(named) {
+            Some(part) => format!("{class} with {part}"),
+            None => class,
+        }
+    }
+
+    fn diagnose_atoms(&self, container: usize) -> Option<Diagnosis> {
+        let node = self.live.objects.number_at(container)?;
+        (self.is_named(node) && !self.has_limit(node)).then(|| Diagnosis {
+            pattern: growth::OBJECTS_ACCUMULATE,
+            owner: self.owner(node),
+            ..Diagnosis::default()
+        })
+    }
+
+    /// True for what a variable of the program's holds, or what the standard library keeps.
+    fn is_named(&self, node: u32) -> bool {
+        let root = self
+            .ways
+            .path_to(node)
+            .first()
+            .map(|&it| self.live.root(it));
+        matches!(
+            root,
+            Some(Root::Module(_) | Root::Frame(_) | Root::Library(_))
+        )
+    }
+
+    /// True for a container that says itself how large it becomes, or whose owner does.
+    fn has_limit(&self, node: u32) -> bool {
+        let graph = self.live.graph();
+        let mut level = vec![node];
+        if self.is_bounded(node) || self.is_limited_cache(node) {
+            return true;
+        }
+        for _ in 0..ABOVE {
+            level = level.iter().flat_map(|&it| graph.sources(it)).collect();
+            if level.iter().any(|&it| self.says_limit(it)) {
+                return true;
+            }
+            level.retain(|&it| self.live.is_kind(self.inspector, it, ObjectKind::Dict));
+        }
+        self.says_limit(node)
+    }
+
+    fn says_limit(&self, node: u32) -> bool {
+        let Some(object) = self.live.object(node) else {
+            return false;
+        };
+        self.inspector.kind(&object) == ObjectKind::Instance
+            && attributes(&self.inspector.builtins, &object)
+                .iter()
+                .any(|(name, value)| {
+                    LIMITS.contains(&name.as_str()) && int_value(value).is_some_and(|it| it > 1)
+                })
+    }
+
+    /// True for what `functools.lru_cache` keeps in a cache that has a limit.
+    fn is_limited_cache(&self, node: u32) -> bool {
+        let Some(object) = self.live.object(node) else {
+            return false;
+        };
+        let is_limited = |dictionary: &Bound<'py, PyAny>| {
+            let mut is_limited = false;
+            dict_items(dictionary, &mut |_, value| {
+                is_limited = self.inspector.type_name(value) == LIMITED;
+                false
+            });
+            is_limited
+        };
+        self.any_is(&[node], CACHE)
+            && referents(&object).into_iter().any(|target| {
+                // SAFETY: attached; the cache, which is held, refers to the target.
+                let target =
+                    unsafe { Bound::from_borrowed_ptr(object.py(), target as *mut ffi::PyObject) };
+                is_limited(&target)
+            })
+            || is_limited(&object)
+    }
+
+    /// The first of a chain that an object is a part of, such as a list that is linked, or the object.
+    fn head_of(&self, node: u32) -> u32 {
+        let way = self.ways.path_to(node);
+        let class = |node: u32| Some(self.live.object(node)?.get_type().as_ptr() as usize);
+        let mut many: FxHashMap<Option<usize>, usize> = FxHashMap::default();
+        for &node in &way {
+            *many.entry(class(node)).or_default() += 1;
+        }
+        let mut links = way.iter().copied();
+        let head = links.find(|&it| class(it).is_some() && many[&class(it)] > LINKS);
+        head.unwrap_or(node)
+    }
+
+    /// True for what `functools.cache` keeps.
+    fn is_cache(&self, node: u32) -> bool {
+        let above: Vec<u32> = self.live.graph().sources(node).into_iter().collect();
+        self.any_is(&[node], CACHE) || self.any_is(&above, CACHE)
+    }
+
+    fn any_is(&self, nodes: &[u32], class: &str) -> bool {
+        let objects = nodes.iter().filter_map(|&it| self.live.object(it));
+        let mut names = objects.map(|it| self.inspector.type_name(&it));
+        names.any(|name| name == class)
+    }
+
+    /// The bytes of the Python objects that only some objects keep, themselves among them.
+    fn object_bytes(&self, nodes: &[u32], sizes: &Sizes<'_, 'py>) -> u64 {
+        let going: FxHashSet<u32> = nodes.iter().copied().collect();
+        let graph = self.live.graph();
+        let mut roots = self.live.roots();
+        roots.retain(|root| !going.contains(root));
+        let mut rest = ShortestPaths::new(graph.node_count());
+        rest.extend(graph, roots, |_, to| !going.contains(&to));
+        let only = (0..self.live.objects.len() as u32)
+            .filter(|&it| self.ways.reaches(it) && !rest.reaches(it));
+        let (only, each) = some_of(only.collect());
+        let sizes = only
+            .filter_map(|node| self.live.object(node))
+            .map(|object| {
+                let behind: u64 = only_of(&object).iter().map(|it| sizes.of(it)).sum();
+                sizes.of(&object) + behind
+            });
+        each * sizes.sum::<u64>()
+    }
+}

@@ -1,0 +1,143 @@
+//! What a monitor has found and told, and by what it is followed on.
+
+use rustc_hash::FxHashSet;
+
+use super::grown::{Diagnosis, GroupKind, Name};
+use super::objects::Grouped;
+use crate::diagnose::cohorts::WINDOW;
+use crate::model::growth::{Counters, Growth};
+use crate::model::heap::without_line;
+
+/// What tensors are counted together by: what they are, device and dtype.
+pub(super) type Key = (GroupKind, String, String);
+
+pub(super) struct Told {
+    pub growth: Growth,
+    pub keeps_graphs: bool,
+    pub followed: Followed,
+    /// It has given back most of what was told, or grows no longer.
+    pub is_cleared: bool,
+    pub has_stopped: bool,
+    /// The bytes of its group when it was withdrawn, and the most until then.
+    pub left: u64,
+    pub most: u64,
+}
+
+impl Told {
+    /// True if a finding is what was told.
+    pub fn is_of(&self, found: &Diagnosis) -> bool {
+        self.growth.pattern == found.pattern.name
+            && without_line(&self.growth.owner) == without_line(&found.owner)
+    }
+
+    pub fn group(&self) -> Option<&Key> {
+        match &self.followed {
+            Followed::Group { key, .. } if !self.is_cleared => Some(key),
+            _ => None,
+        }
+    }
+}
+
+/// By what it is seen whether what was told goes on.
+pub(super) enum Followed {
+    Group {
+        key: Key,
+        /// The length of the intervals in which it grew.
+        length: usize,
+        /// Some of the members that the owner kept when it was told.
+        members: FxHashSet<Name>,
+        /// How many of the group's members that the warm-up did not see are the owner's.
+        share: f64,
+        /// Bytes that one of them keeps, and how many of these no tensor of Python's shows.
+        bytes: f64,
+        hidden: f64,
+    },
+    /// The family of a tensor that becomes longer.
+    Longer(u64),
+    /// The address of a container, and the bytes of an array in it.
+    Arrays(usize, f64),
+    /// The objects of a type, by its address: some of those that the owner kept when it was told, and the
+    /// length of the intervals in which they became more.
+    Objects {
+        ty: usize,
+        length: usize,
+        members: FxHashSet<usize>,
+    },
+    /// The address of a container of strings and numbers.
+    Atoms(usize),
+    Counter(Counter),
+    /// A tensor whose graph reaches further and further back.
+    State {
+        /// Bytes that a step adds, and how many of these no tensor of Python's shows.
+        bytes: f64,
+        hidden: f64,
+        /// The most autograd functions of earlier steps that there were.
+        older: u64,
+    },
+    /// Its amount does not grow, or is not known.
+    Not,
+}
+
+/// Something to tell, and where it is from.
+pub(super) struct Finding {
+    pub diagnosis: Diagnosis,
+    pub from: Origin,
+}
+
+pub(super) enum Origin {
+    Group(Due),
+    Longer(u64),
+    Arrays(usize),
+    /// The objects of a type, which has become more numerous in intervals of this length.
+    Objects {
+        ty: usize,
+        length: usize,
+    },
+    Atoms(usize),
+    Counter(Counter),
+    State,
+    Other,
+}
+
+/// Something that is counted of the whole process.
+#[derive(Clone, Copy)]
+pub(super) enum Counter {
+    Threads,
+    Files,
+}
+
+impl Counter {
+    pub fn of(self, counters: &Counters) -> u64 {
+        match self {
+            Self::Threads => counters.threads,
+            Self::Files => counters.files,
+        }
+    }
+
+    /// True if the process has no more of it than a window ago.
+    pub fn has_stopped(self, samples: &[Counters]) -> bool {
+        let before = samples.iter().rev().nth(WINDOW);
+        let now = samples.last().map(|it| self.of(it));
+        before.is_some_and(|before| now.is_some_and(|now| now <= self.of(before)))
+    }
+}
+
+/// A type that has more and more objects, and the length of the intervals in which it does.
+pub(super) struct DueObjects {
+    pub group: Grouped,
+    pub length: usize,
+}
+
+pub(super) fn other(diagnosis: Diagnosis) -> Finding {
+    Finding {
+        diagnosis,
+        from: Origin::Other,
+    }
+}
+
+/// A group that is to be diagnosed, with the length of the intervals in which it grows.
+#[derive(Clone)]
+pub(super) struct Due {
+    pub key: Key,
+    pub length: usize,
+}
