@@ -428,7 +428,11 @@ impl Book {
         // Who keeps tensors is told by these, and not by what else there is of them.
         let is_of_objects = matches!(found.from, Origin::Objects { .. } | Origin::Atoms(_));
         let owner = &found.diagnosis.owner;
-        if is_of_objects && self.left().any(|told| without_line(&told.growth.owner) == without_line(owner)) {
+        if is_of_objects
+            && self
+                .left()
+                .any(|told| without_line(&told.growth.owner) == without_line(owner))
+        {
             return true;
         }
         let mut told = self.told.iter();

@@ -10,6 +10,7 @@ mod device_memory;
 mod epochs;
 mod heap;
 mod live;
+mod pages;
 mod pending;
 mod post_mortem;
 mod report;
@@ -35,8 +36,7 @@ use crate::analysis::Inspector;
 use crate::collector::may_need_mending;
 use crate::cpython::{new_text, without_collections};
 use crate::device::{DeviceSelection, driver_present, kinds};
-use crate::diagnose::pages::{self, Page};
-use crate::diagnose::{known, source};
+use crate::diagnose::source;
 use crate::graph::hide_unless_code;
 use crate::model::counts::LeakTally;
 use crate::model::device_memory::{DeviceMemory, MemoryHolder, MemoryRow};
@@ -132,7 +132,7 @@ fn add_functions(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(merge, module)?)?;
     module.add_function(wrap_pyfunction!(merge_processes, module)?)?;
     module.add_function(wrap_pyfunction!(next_delivery, module)?)?;
-    module.add_function(wrap_pyfunction!(patterns, module)?)?;
+    module.add_function(wrap_pyfunction!(pages::patterns, module)?)?;
     module.add_function(wrap_pyfunction!(redact, module)?)?;
     module.add_function(wrap_pyfunction!(redacts, module)?)?;
     module.add_function(wrap_pyfunction!(select, module)?)?;
@@ -147,9 +147,9 @@ fn add_functions(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(with_counts, module)?)?;
     module.add_function(wrap_pyfunction!(with_occurrences, module)?)?;
     module.add_function(wrap_pyfunction!(change_watch, module)?)?;
-    module.add_function(wrap_pyfunction!(explanations, module)?)?;
+    module.add_function(wrap_pyfunction!(pages::explanations, module)?)?;
     module.add_function(wrap_pyfunction!(ignored, module)?)?;
-    module.add_function(wrap_pyfunction!(known_leaks, module)?)?;
+    module.add_function(wrap_pyfunction!(pages::known_leaks, module)?)?;
     module.add_function(wrap_pyfunction!(without_details, module)?)?;
     Ok(())
 }
@@ -352,35 +352,6 @@ fn next_delivery(py: Python<'_>) -> PyResult<Py<PyAny>> {
         }
         News::Trouble(reason) => news_row(py, delivery.watch, None, Some(&reason)),
     }
-}
-
-/// `(name, page)` of every pattern of leaks.
-#[pyfunction]
-fn patterns() -> Vec<(&'static str, String)> {
-    named(pages::of_patterns())
-}
-
-/// `(what it is about, [(name, page)])` of everything that `cyclescope explain` knows.
-#[pyfunction]
-fn explanations() -> Vec<(&'static str, Vec<(&'static str, String)>)> {
-    vec![
-        ("Reference cycles", named(pages::of_patterns())),
-        ("Memory that grows", named(pages::of_growth())),
-        ("Out of memory", named(pages::of_verdicts())),
-    ]
-}
-
-fn named(pages: Vec<Page>) -> Vec<(&'static str, String)> {
-    pages
-        .into_iter()
-        .map(|page| (page.name, page.text))
-        .collect()
-}
-
-/// Names that users may have meant: of the known leaks.
-#[pyfunction]
-fn known_leaks() -> Vec<String> {
-    known::names()
 }
 
 /// Waits until everything found so far has been delivered; False if that takes longer than `seconds`.
