@@ -45,6 +45,7 @@ pub struct GrowthReport {
 
 /// What is counted of the whole process at a sample; 0 where it is not known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(default)]
 #[non_exhaustive]
 pub struct Counters {

@@ -15,6 +15,9 @@ use crate::model::json::{to_json, versioned};
 use crate::render::html::live;
 use crate::render::text;
 
+/// What does not grow any longer; the flag says that it is still kept, and has not been given back.
+type Cleared = (Growth, bool);
+
 /// Follows the live tensors of some devices; the package says when.
 #[pyclass(frozen, module = "cyclescope")]
 pub struct GrowthWatch {
@@ -63,7 +66,7 @@ impl GrowthWatch {
         every: u64,
         in_use: (u64, u64),
         line_of: &Bound<'_, PyAny>,
-    ) -> PyResult<(Vec<Growth>, Vec<(Growth, bool)>)> {
+    ) -> PyResult<(Vec<Growth>, Vec<Cleared>)> {
         let now = Moment {
             step,
             every,

@@ -317,12 +317,16 @@ mod tests {
             growth_headline(&report),
             "memory did not grow in 170 steps (20 samples)"
         );
-        let mut events = Growth::default();
-        events.objects = 6_400;
-        events.owner = "local `trainer` in `fit` (Trainer) → .events".to_owned();
-        let mut threads = Growth::default();
-        threads.pattern = "threads-grow".to_owned();
-        threads.objects = 70;
+        let events = Growth {
+            objects: 6_400,
+            owner: "local `trainer` in `fit` (Trainer) → .events".to_owned(),
+            ..Growth::default()
+        };
+        let threads = Growth {
+            pattern: "threads-grow".to_owned(),
+            objects: 70,
+            ..Growth::default()
+        };
         report.found = [events, threads]
             .map(|growth| Grown {
                 growth,

@@ -1,5 +1,7 @@
 //! What the reports built by hand are built of.
 
+use std::collections::HashMap;
+
 use crate::model::report::*;
 
 pub fn report(leaks: Vec<Leak>, garbage_objects: u64) -> Report {
@@ -28,6 +30,7 @@ pub fn report(leaks: Vec<Leak>, garbage_objects: u64) -> Report {
         },
         leaks,
         notes: vec![],
+        epochs: HashMap::new(),
         processes: vec![],
     }
 }

@@ -32,6 +32,7 @@ fn grew(text: &str) -> GrowthReport {
                 example: format!("float32[] on cuda:0{text}"),
                 allocated_at: Some(format!("train.py:7{text}")),
                 samples: 13,
+                ..Growth::default()
             },
             history: history.clone(),
             explains: 30 << 20,
