@@ -43,6 +43,7 @@ __all__ = [
     "attached_cycles",
     "attached_heap",
     "attached_why",
+    "begin_epoch",
     "call_in_main_thread",
     "change_watch",
     "check_devices",
@@ -54,10 +55,13 @@ __all__ = [
     "disarm_signal",
     "drop_deliveries",
     "empty_report",
+    "epochs",
     "explanations",
     "find",
+    "find_new",
     "fix",
     "flush",
+    "forget_epochs",
     "framed",
     "heap",
     "ignored",
@@ -1172,7 +1176,7 @@ def device_memory(
     numbers: tuple[int, int, float],
     segments: list[dict[str, Any]],
     pools: list[tuple[str, int, str]],
-    pinned: tuple[int, int] = (0, 0),
+    pinned: tuple[int, int] | None = None,
 ) -> DeviceMemory: ...
 def memory_in_use(device: str, seconds: float) -> dict[str, list[tuple[int, int]]]: ...
 def is_backward_running() -> bool: ...

@@ -16,14 +16,14 @@ use crate::render::text;
 /// `torch.cuda.memory_snapshot` lists of it, `pools` the memory of other frameworks' allocators, and `pinned` the
 /// bytes of pinned host memory that PyTorch has in use and has cached.
 #[pyfunction]
-#[pyo3(signature = (device, numbers, segments, pools, pinned = (0, 0)))]
+#[pyo3(signature = (device, numbers, segments, pools, pinned = None))]
 pub fn device_memory(
     py: Python<'_>,
     device: String,
     numbers: (u64, u64, f64),
     segments: Vec<Segment>,
     pools: Vec<Pool>,
-    pinned: (u64, u64),
+    pinned: Option<(u64, u64)>,
 ) -> PyResult<DeviceMemory> {
     let (total, free, time) = numbers;
     let mut memory = DeviceMemory {
@@ -42,7 +42,7 @@ pub fn device_memory(
         let (pieces, notes) = inspector.pieces_on(py, &memory.device, &devices)?;
         memory.notes = notes;
         memory.rows = py.detach(|| divide(memory.in_use(), &segments, pieces, pools));
-        memory.host = pinned_rows(pinned.0, pinned.1);
+        memory.host = pinned.map_or_else(Vec::new, |(in_use, cached)| pinned_rows(in_use, cached));
     }
     Ok(memory)
 }
