@@ -331,8 +331,8 @@ impl Book {
                     length,
                     members,
                 } => {
-                    let left = self.types.alive_of(ty, members).unwrap_or_default() as f64;
-                    left <= (1.0 - GIVEN_BACK) * members.len() as f64
+                    let left = self.types.part_alive(ty, members);
+                    left.is_some_and(|left| left <= 1.0 - GIVEN_BACK)
                         && !self.types.grows_still(ty, *length)
                 }
                 Followed::Counter(_) | Followed::Not => false,

@@ -19,6 +19,8 @@ const LENGTHS: [u32; 4] = [1, 4, 16, 64];
 const FOLLOWED: usize = 8;
 /// So many objects of a type are followed, or up to twice as many; of more, one in two, four and so on.
 const MEMBERS: u64 = 8192;
+/// By so many objects at least it is seen which part of them is alive, if there were as many.
+const KNOWN: usize = 16;
 /// Multiplied with this, addresses are spread evenly: the golden ratio.
 const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
 
@@ -92,8 +94,10 @@ impl Lows {
 /// A type whose objects are followed.
 struct Followed {
     cohorts: Cohorts<(), usize>,
-    /// One in two to the power of this is.
+    /// One in two to the power of this is, from the next sample on.
     halvings: u32,
+    /// The same at the last sample.
+    halvings_of_last: u32,
     /// So many samples without more objects, and it is no longer followed.
     patience: usize,
     /// It is looked at when there are so many.
@@ -228,10 +232,14 @@ impl<K: Hash + Eq + Ord + Clone> Census<K> {
         steps.zip(totals).map(|(&step, it)| (step, it.0)).collect()
     }
 
-    /// How many of some objects are alive; `None` if their type is not followed.
-    pub fn alive_of(&self, key: &K, members: &FxHashSet<usize>) -> Option<usize> {
-        let group = self.of(key)?.cohorts.groups.get(&())?;
-        Some(group.alive_of(members))
+    /// The part of some objects that is alive; `None` if too few of them are followed to say.
+    pub fn part_alive(&self, key: &K, members: &FxHashSet<usize>) -> Option<f64> {
+        let followed = self.of(key)?;
+        let group = followed.cohorts.groups.get(&())?;
+        let chosen = |&&it: &&usize| is_chosen(it, followed.halvings_of_last);
+        let known: FxHashSet<usize> = members.iter().filter(chosen).copied().collect();
+        let alive = group.alive_of(&known) as f64;
+        (known.len() >= KNOWN.min(members.len().max(1))).then(|| alive / known.len() as f64)
     }
 
     /// True if a type has more and more objects still, in intervals of a length.
@@ -257,9 +265,11 @@ impl<K: Hash + Eq + Ord + Clone> Census<K> {
 
 impl Followed {
     fn new(count: u64, length: u32) -> Self {
+        let halvings = (count / MEMBERS).checked_ilog2().map_or(0, |it| it + 1);
         Self {
             cohorts: Cohorts::default(),
-            halvings: (count / MEMBERS).checked_ilog2().map_or(0, |it| it + 1),
+            halvings,
+            halvings_of_last: halvings,
             patience: WINDOW * length as usize,
             due_from: 0,
             is_told: false,
@@ -269,6 +279,7 @@ impl Followed {
     /// False if it need not be followed any longer.
     fn add(&mut self, step: u64, count: u64, some: impl Iterator<Item = usize>) -> bool {
         self.cohorts.add_counted(step, (), count, some);
+        self.halvings_of_last = self.halvings;
         if count >> self.halvings > 2 * MEMBERS {
             self.halvings += 1;
         }
@@ -333,6 +344,26 @@ mod tests {
         // More at each sample, but none of them stays.
         let replaced = told((0..300).map(|n| (1000 * n..1000 * n + n).collect()));
         assert_eq!(replaced, None);
+    }
+
+    #[test]
+    fn objects_that_are_no_longer_followed_are_not_gone() {
+        let mut census = Census::default();
+        let members: FxHashSet<usize> = (0..256).map(|it| it << 4).collect();
+        let mut halvings = 0;
+        for step in 0..40 {
+            halvings = census.followed().get(&0).copied().unwrap_or_default();
+            let alive = (0..1000 * (step + 1)).map(|it| it << 4);
+            let chosen = alive.filter(|&it| is_chosen(it, halvings)).collect();
+            let counts = [(0, 1000 * (step as u64 + 1))];
+            census.add(step as u64, counts, &[(0, chosen)].into_iter().collect());
+            let part = census.part_alive(&0, &members);
+            assert!(part.is_none_or(|part| part == 1.0), "{step}: {part:?}");
+        }
+        assert!(halvings >= 2, "{halvings}");
+        census.set_told(&0, true);
+        census.add(40, [(0, 9000)], &FxHashMap::default());
+        assert_eq!(census.part_alive(&0, &members), Some(0.0));
     }
 
     #[test]
