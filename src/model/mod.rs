@@ -9,6 +9,7 @@
 pub mod counts;
 pub mod device_memory;
 pub mod diff;
+pub mod graph;
 pub mod growth;
 pub mod heap;
 pub mod json;

@@ -2,6 +2,38 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::capture::Place;
+
+/// A place in source code.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct Location {
+    /// Path of the file, from the code object.
+    pub file: String,
+    /// Line number, from 1; 0 if only the file is known.
+    pub line: u32,
+}
+
+impl From<&Place> for Location {
+    fn from(place: &Place) -> Self {
+        Self {
+            file: place.file.clone(),
+            line: place.line,
+        }
+    }
+}
+
+impl std::fmt::Display for Location {
+    /// `file:line`, or the file alone if the line is not known.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.line {
+            0 => f.write_str(&self.file),
+            line => write!(f, "{}:{line}", self.file),
+        }
+    }
+}
+
 /// Lines of a source file, and what stands out in one of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
