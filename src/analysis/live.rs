@@ -12,6 +12,7 @@ use super::busy::busy;
 use super::edges::Edges;
 use super::own::{OwnObjects, is_own_module};
 use super::process::is_library_module;
+use super::turn::Turn;
 use crate::capture::{
     Ask, Csr, LiveObjects, NotTaken, ReferenceName, RunningFrame, is_in_package, running_frames,
     thread_names,
@@ -114,6 +115,7 @@ pub struct Live<'py> {
     pub arrays: FxHashSet<u32>,
     pub notes: Vec<String>,
     _pause: CollectionPause,
+    _turn: Turn,
 }
 
 /// Automatic collection is off while this lives: a collection runs finalizers, which are the program's
@@ -150,6 +152,7 @@ impl<'py> Live<'py> {
         arguments: Option<&Bound<'py, PyTuple>>,
         depth: Depth,
     ) -> PyResult<Self> {
+        let turn = Turn::take(py);
         inspector.refresh(py);
         let frameworks = inspector.frameworks.try_borrow().map_err(|_| busy())?;
         // SAFETY: attached; the types that are classified are alive.
@@ -214,6 +217,7 @@ impl<'py> Live<'py> {
             arrays: FxHashSet::default(),
             notes: Vec::new(),
             _pause: pause,
+            _turn: turn,
         };
         let own = arguments.and_then(|arguments| live.objects.number_of(arguments.as_any()));
         live.own.extend(own);

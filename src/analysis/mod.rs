@@ -37,6 +37,7 @@ mod room;
 mod sample;
 mod told;
 mod triage;
+mod turn;
 mod uncollected;
 mod unreachable;
 mod why;

@@ -585,3 +585,30 @@ def test_the_result_that_a_function_saves_is_an_activation(torch: Any, name: str
     held = [each for each in new if each.bytes == 8 * 512 * 4]
     assert sorted(each.category for each in held) == ["activation", "input"]
     del total
+
+
+@needs_torch
+def test_looks_of_several_threads_do_not_see_each_other(torch: Any, collector_paused: None) -> None:
+    class Node:
+        pass
+
+    node = Node()
+    node.me = node  # type: ignore[attr-defined]
+    node.tensor = torch.ones(2**18)  # type: ignore[attr-defined]
+    pointer = node.tensor.data_ptr()  # type: ignore[attr-defined]
+    del node
+    # While PyTorch says what a graph has saved, another thread may run.
+    weight = torch.ones(64, 64, requires_grad=True)
+    losses = [((weight * 2).exp() * 3).tanh().sum() for _ in range(20)]
+    owners: set[str] = set()
+
+    def look() -> None:
+        owners.update(of(cyclescope.heap(), pointer).owner for _ in range(5))
+
+    threads = [threading.Thread(target=look) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert owners == {"referenced by unreachable objects only → Tensor"}
+    del losses
