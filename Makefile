@@ -70,6 +70,7 @@ test-full: $(VENV)/.tested-with $(VENV)/.built programs ## the Python tests that
 	TEST_CASES=400 $(PY) -m pytest tests/analysis/test_random_graphs.py tests/analysis/test_gradients.py
 	TEST_CASES=3000 $(PY) -m pytest tests/capture/test_hostile_fuzz.py tests/harmless/test_programs.py
 	TEST_CASES=3000 $(PY) -m pytest tests/python/test_fix.py
+	TEST_CASES=200 $(PY) -m pytest tests/analysis/test_growth_objects.py
 	RUNS=20 $(PY) -m pytest tests/harmless/test_threads.py
 
 score: $(VENV)/.tested-with $(VENV)/.built ## what cyclescope says of each fixture, and whether it is exact

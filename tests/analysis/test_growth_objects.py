@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import logging
+import os
 import re
 import sys
 import threading
@@ -17,6 +18,8 @@ import pytest
 import cyclescope
 from support import growing_objects as growing
 from support import random_growth
+
+pytestmark = pytest.mark.usefixtures("small_heap")
 
 STEPS = 300
 
@@ -151,7 +154,7 @@ def test_nothing_of_the_program_is_kept() -> None:
         assert not any(event() for event in seen)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(int(os.environ.get("TEST_CASES", "5"))))
 def test_of_several_owners_those_that_grow_are_told(seed: int) -> None:
     """Owners of the same types, of which some only grow, at random."""
     run = random_growth.Run(seed)

@@ -69,10 +69,13 @@ KEPT: list[object] = [numpy.zeros(2**18)]
 
 
 def grown() -> cyclescope.LeakMonitor:
-    monitor = cyclescope.watch_growth(every=1, devices="any", min_bytes=0, max_share=float("inf"))
-    for _ in range(40):
-        KEPT.append(numpy.zeros(2**17))
-        monitor.step()
+    kept = []
+    with cyclescope.watch_growth(
+        every=1, devices="any", min_bytes=0, max_share=float("inf")
+    ) as monitor:
+        for _ in range(40):
+            kept.append(numpy.zeros(2**17))
+            monitor.step()
     return monitor
 
 

@@ -178,7 +178,8 @@ failures: list[np.ndarray] = []
 
 def arrays_in_module(steps: int, on_step: OnStep) -> None:
     """NumPy's arrays in a list of a module."""
-    failures.clear()
+    global failures
+    failures = []
     for _ in range(steps):
         failures.append(np.ones(2048))
         on_step()
