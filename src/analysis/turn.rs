@@ -50,7 +50,9 @@ impl Turn {
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        if self.is_own && let Ok(mut looking) = LOOKING.try_lock() {
+        if self.is_own
+            && let Ok(mut looking) = LOOKING.try_lock()
+        {
             *looking = None;
         }
     }
