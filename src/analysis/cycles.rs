@@ -455,8 +455,21 @@ impl Inspector {
                     ..row
                 },
                 watch: watch(),
+                went_early: false,
                 is_placed: buffer.is_placed,
             });
+        }
+    }
+
+    /// Takes note of what finalizers have freed and saved of what was found, when all have run and nothing else is
+    /// freed yet.
+    pub(crate) fn note_finalized(&self, py: Python<'_>, found: &mut [Found]) {
+        let Ok(frameworks) = self.frameworks.try_borrow() else {
+            return;
+        };
+        let occurrences = found.iter_mut().flat_map(|entry| &mut entry.occurrences);
+        for held in occurrences.flat_map(|occurrence| &mut occurrence.buffers) {
+            held.went_early = frameworks.is_gone_after_finalizers(py, &mut held.watch);
         }
     }
 

@@ -465,4 +465,26 @@ impl Frameworks {
         Lent::watch(self.reference.bind(holder.py()), way, own)
             .map_or(StorageWatch::Blind, StorageWatch::Lent)
     }
+
+    /// In a collection between finalizers and destruction: true if the memory is gone. What a finalizer may have saved
+    /// is looked at anew.
+    pub fn is_gone_after_finalizers(&self, py: Python<'_>, watch: &mut StorageWatch) -> bool {
+        let lent = match watch {
+            StorageWatch::Lent(lent) if lent.counts() => lent,
+            StorageWatch::Lent(lent) => return lent.is_gone(py, &|_| Some(false)) == Some(true),
+            StorageWatch::Torch(storage) => return storage.is_gone(py) == Some(true),
+            StorageWatch::Blind => return false,
+        };
+        let mut again = StorageWatch::Blind;
+        // Where one has gone, nobody knows whether a finalizer saved what it looked into.
+        for user in lent.users(py).into_iter().flatten() {
+            let anew = || self.watch_storage(self.verdict_of(&user), &user, &|_| 0);
+            match again {
+                StorageWatch::Blind => again = anew(),
+                _ => again.join(anew),
+            }
+        }
+        *watch = again;
+        false
+    }
 }

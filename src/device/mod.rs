@@ -41,7 +41,7 @@ pub(crate) use selection::kinds;
 pub use selection::{DeviceSelection, UnknownDevice};
 #[cfg(feature = "python")]
 pub(crate) use {
-    allocator::{allocated_bytes, allocator_bytes, allocator_counts},
+    allocator::{allocator_bytes, allocator_counts},
     autograd::{Autograd, autograd_sequence_now},
     driver::{driver_present, gpu_names},
     framework::ArrayReference,
