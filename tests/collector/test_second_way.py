@@ -571,7 +571,7 @@ def test_what_is_resurrected_is_not_claimed(kind: type[Owner], framework: str) -
 
 
 class SavesTheLender(Owner):
-    """Its finalizer saves what lends its memory to the array; ``drops`` says whether the array stays."""
+    """Its finalizer saves what lends its memory to the array, and maybe drops the array."""
 
     def __init__(self, drops: bool) -> None:
         super().__init__(numpy.frombuffer(bytes(8000)))
