@@ -42,6 +42,14 @@ struct Looked {
     started: Instant,
 }
 
+impl Collections {
+    /// True if a look of this kind is at hand.
+    fn has_looked(&self, is_such: impl FnOnce(&Looked) -> bool) -> bool {
+        let looked = self.looked.try_borrow();
+        looked.is_ok_and(|looked| looked.as_ref().is_some_and(is_such))
+    }
+}
+
 /// The handler that the hook owns.
 struct Shared(Rc<Watcher>);
 
@@ -51,7 +59,7 @@ pub(super) fn handler(watcher: Rc<Watcher>) -> Box<dyn Handler> {
 
 impl Handler for Shared {
     fn wants_before(&self, info: CollectionInfo) -> bool {
-        self.0.collections.looked.borrow().is_some() || self.0.tells_epochs(info)
+        self.0.collections.has_looked(|_| true) || self.0.tells_epochs(info)
     }
 
     fn before(&self, py: Python<'_>, info: CollectionInfo) {
@@ -72,8 +80,8 @@ impl Handler for Shared {
     }
 
     fn wants_finalized(&self) -> bool {
-        let looked = self.0.collections.looked.borrow();
-        looked.as_ref().is_some_and(|looked| looked.finalizer_due)
+        let collections = &self.0.collections;
+        collections.has_looked(|looked| looked.finalizer_due)
     }
 
     fn finalized(&self, py: Python<'_>) {
@@ -92,7 +100,7 @@ impl Handler for Shared {
     fn wants_after(&self, seen: bool) -> bool {
         let collections = &self.0.collections;
         let is_dated = self.0.epochs.current().is_some();
-        collections.looked.borrow().is_some() || is_dated || !seen || collections.unseen.get() > 0
+        collections.has_looked(|_| true) || is_dated || !seen || collections.unseen.get() > 0
     }
 
     fn after(&self, py: Python<'_>, info: CollectionInfo, seen: bool) {
