@@ -14,13 +14,17 @@ import pytest
 import common
 import cyclescope
 
-pytest.importorskip("jax", reason="JAX is not installed")
-
 PROGRAMS = Path(common.__file__).parent / "with_jax"
 ELEMENTS = 4096
 NBYTES = 4 * ELEMENTS
 
 pytestmark = pytest.mark.usefixtures("small_heap", "collector_paused")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def imported() -> None:
+    """With the first test, so that the heap of other files' tests stays small."""
+    pytest.importorskip("jax", reason="JAX is not installed")
 
 
 @pytest.fixture(params=sorted(path.stem for path in PROGRAMS.glob("*.py")))
