@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import logging
 import sys
 from collections.abc import Iterator
@@ -15,6 +16,14 @@ from torch.utils.viz import _cycles
 
 import cyclescope
 from support.training import STEPS, Metrics, lightning_module, transformers_trainer
+
+
+@pytest.fixture(autouse=True, scope="module")
+def imported() -> None:
+    """With the first test, so that the heap of other files' tests stays small."""
+    importlib.import_module("cyclescope.integrations.lightning")
+    importlib.import_module("cyclescope.integrations.transformers")
+    importlib.import_module("tensorboard.backend.event_processing.event_accumulator")
 
 
 @pytest.fixture(autouse=True)
