@@ -70,7 +70,7 @@ test-python: $(VENV)/.tested-with $(VENV)/.built programs
 	$(PY) -m pytest -m "not gpu and not long" -n auto --maxprocesses 8 \
 	    --dist loadfile --no-loadscope-reorder
 
-test-long: test-full test-brute test-cpython test-known test-libraries test-frameworks test-workflow test-matrix soak ## all that `make test` leaves out and that needs no GPU and no nightly Rust (a day)
+test-long: test-full score test-brute test-cpython test-known test-libraries test-frameworks test-workflow test-matrix soak ## all that `make test` leaves out and that needs no GPU and no nightly Rust (a day)
 
 test-full: $(VENV)/.tested-with $(VENV)/.built programs ## the Python tests that take minutes, or the machine for themselves
 	$(PY) -m pytest -m "long and not gpu"
