@@ -40,7 +40,7 @@ def test_the_leak_is_found(program: Any) -> None:
     expected = program.EXPECTED
     for _ in range(2):
         program.leak(ELEMENTS)
-    (leak,) = cyclescope.find_tensor_cycles(devices="any").leaks
+    (leak,) = cyclescope.find_tensor_cycles(devices="any", frozen=False).leaks
     assert leak.count == 2
     assert leak.bytes_held == 2 * expected["arrays"] * NBYTES
     steps = [(step.type_name, step.edge) for step in leak.cycle]
@@ -61,12 +61,12 @@ def test_the_watch_tells_of_it(program: Any) -> None:
 
 def test_nothing_is_said_of_what_looks_like_it(program: Any) -> None:
     program.look_alike(ELEMENTS)
-    assert cyclescope.find_tensor_cycles(devices="any").leaks == []
+    assert cyclescope.find_tensor_cycles(devices="any", frozen=False).leaks == []
 
 
 def test_what_is_retained_is_in_the_heap(program: Any) -> None:
     program.retained(ELEMENTS)
-    assert cyclescope.find_tensor_cycles(devices="any").leaks == []
+    assert cyclescope.find_tensor_cycles(devices="any", frozen=False).leaks == []
     heap = cyclescope.heap()
     held = [buffer for buffer in heap.buffers if buffer.bytes == NBYTES]
     assert held

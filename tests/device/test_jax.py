@@ -39,7 +39,7 @@ def arrays_alive() -> int:
 
 
 def found(**options: Any) -> Any:
-    return cyclescope.find_tensor_cycles(devices="any", **options)
+    return cyclescope.find_tensor_cycles(devices="any", frozen=False, **options)
 
 
 @pytest.fixture
