@@ -23,23 +23,23 @@ SLOWEST = (
     "analysis/test_growth.py",
     "harmless/test_programs.py",
     "harmless/test_memory.py",
-    "analysis/test_held_models.py",
-    "python/test_command_line.py",
-    "python/test_pytest_plugin.py",
+    "analysis/test_growth_objects.py",
     "analysis/test_growth_headline.py",
     "analysis/test_heap.py",
+    "analysis/test_why_alive.py",
+    "analysis/test_keepers.py",
+    "python/test_command_line.py",
+    "python/test_pytest_plugin.py",
+    "analysis/test_held_models.py",
     "analysis/test_fixtures.py",
     "python/test_off.py",
     "watch/test_distributed.py",
-    "analysis/test_why_alive.py",
-    "analysis/test_growth_objects.py",
-    "analysis/test_keepers.py",
     "page/test_live.py",
     "analysis/test_scoring.py",
     "python/test_on_signal.py",
 )
 """The files that take longest, roughly in that order. They start first, so that all workers end
-together."""
+together; those that look at all objects alive come before others import more."""
 
 LIBRARIES = ("python/test_integrations.py", "device/test_jax.py", "analysis/test_jax_fixtures.py")
 """The files that import what makes the heap of a worker much larger. They come last."""
