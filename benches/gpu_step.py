@@ -7,7 +7,9 @@ as it is, with 20 reference cycles a step that hold no tensor, and with 20 that 
 
 A step's time drifts with the machine's clocks, by more than a watch costs. So the detectors take
 turns in short rounds, and each is compared with the bare steps of the same round: printed are the
-median of these ratios and their quartiles.
+median of these ratios and their quartiles. "processor" is the same ratio of the time for which the
+training thread had a processor, which other programs on the machine disturb less. A step takes
+longer by as much only if the GPU waits for the thread.
 
     python benches/gpu_step.py [--rounds 100] [--steps 10] [--batch 16] [--records 300]
 """
@@ -102,42 +104,49 @@ def pytorch_detector() -> Iterator[None]:
 
 @dataclass
 class Detector:
-    """A way to watch, and the time of its steps, round by round, in milliseconds."""
+    """A way to watch, and the times of its steps, round by round, in milliseconds."""
 
     watch: Callable[[], AbstractContextManager[None]]
     steps: int
     rounds: int
     times: list[list[float]] = field(default_factory=list)
+    processor: list[list[float]] = field(default_factory=list)
     collections: int = 0
 
     def run(self, step: Step) -> None:
         with self.watch():
             timed(step, SETTLING)
             before = collections()
-            self.times.append(timed(step, self.steps))
+            times, processor = timed(step, self.steps)
+            self.times.append(times)
+            self.processor.append(processor)
             self.collections += collections() - before
         timed(step, SETTLING)
 
-    def beside(self, bare: Detector) -> tuple[float, float, float]:
-        """The quartiles of the ratios to the bare step, each within its round."""
-        ratios = [
-            statistics.median(ours) / statistics.median(theirs)
-            for ours, theirs in zip(self.times, bare.times, strict=False)
-        ]
-        low, median, high = statistics.quantiles(ratios, n=4, method="inclusive")
-        return low, median, high
+
+def quartiles(ours: list[list[float]], theirs: list[list[float]]) -> tuple[float, float, float]:
+    """The quartiles of the ratios of times, each within its round."""
+    ratios = [
+        statistics.median(mine) / statistics.median(other)
+        for mine, other in zip(ours, theirs, strict=False)
+    ]
+    low, median, high = statistics.quantiles(ratios, n=4, method="inclusive")
+    return low, median, high
 
 
-def timed(step: Step, count: int) -> list[float]:
-    """The wall-clock time of each of ``count`` steps, the GPU's work included."""
-    times = []
+def timed(step: Step, count: int) -> tuple[list[float], list[float]]:
+    """Of each of ``count`` steps: wall-clock time, the GPU's work included, and processor time."""
+    times, processor = [], []
     torch.cuda.synchronize()
     for _ in range(count):
-        start = time.perf_counter()
+        start, began = time.perf_counter(), time.thread_time()
         step()
+        # The thread would spin until the GPU is done.
+        used = time.thread_time() - began
         torch.cuda.synchronize()
         times.append((time.perf_counter() - start) * 1e3)
-    return times
+        processor.append(used * 1e3)
+    return times, processor
 
 
 def collections() -> int:
@@ -154,14 +163,16 @@ def compare(step: Step, rounds: int, steps: int, slow_rounds: int) -> dict[str, 
             detector.run(step)
         if turn < theirs.rounds:
             theirs.run(step)
-    return {"no detector": bare, "cyclescope": ours, "torch.utils.viz._cycles": theirs}
+    found = {"no detector": bare, "cyclescope": ours, "torch.utils.viz._cycles": theirs}
+    return {name: detector for name, detector in found.items() if detector.times}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--steps", type=int, default=10, help="steps a round (default: 10)")
-    parser.add_argument("--slow-rounds", type=int, default=2, help="PyTorch's, at least 2")
+    parser.add_argument("--slow-rounds", type=int, default=2, help="PyTorch's at least 2, or 0")
+    parser.add_argument("--only", default="", help="scenarios whose name ends with this")
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--records", type=int, default=300, help="records kept of each step")
     args = parser.parse_args()
@@ -177,17 +188,23 @@ def main() -> None:
     timed(step, 2 * args.steps)
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, batch {args.batch}")
     for scenario, its_step in scenarios.items():
+        if not scenario.endswith(args.only):
+            continue
         detectors = compare(its_step, args.rounds, args.steps, args.slow_rounds)
         bare = detectors["no detector"]
         print(f"\n{scenario}")
-        print(f"{'':24} {'median':>9} {'longest':>9} {'steps':>6} {'gc':>5}  ratio (quartiles)")
+        print(
+            f"{'':24} {'median':>9} {'longest':>9} {'steps':>6} {'gc':>5}  ratio (quartiles)"
+            "         processor"
+        )
         for name, detector in detectors.items():
             all_times = [time for times in detector.times for time in times]
-            low, ratio, high = detector.beside(bare)
+            low, ratio, high = quartiles(detector.times, bare.times)
+            of_processor = quartiles(detector.processor, bare.processor)[1]
             print(
                 f"{name:24} {statistics.median(all_times):6.2f} ms {max(all_times):6.1f} ms "
                 f"{len(all_times):6} {detector.collections:5}  "
-                f"{ratio:.3f} ({low:.3f} to {high:.3f})"
+                f"{ratio:.3f} ({low:.3f} to {high:.3f})  {of_processor:.3f}"
             )
 
 
