@@ -201,8 +201,10 @@ def warn_tensor_cycles(
     and returns an empty result. This one returns a stopped watch.
 
     Args:
-        devices: Which memory to watch: ``"cuda"`` (the default), ``"any"`` (host memory too, for
-            machines without a GPU), a single device such as ``"cuda:0"``, or a list.
+        devices: Which memory to watch: ``"gpu"`` (any accelerator), ``"any"`` (host memory too),
+            the name of a device such as ``"cuda:0"``, ``"cuda"`` or ``"pinned"``, a
+            ``torch.device``, a ``jax.Device``, or a list of these. By default ``"gpu"``, or
+            ``"any"`` on a machine without an accelerator, which is said once.
         report_dir: Folder for the HTML pages, created if it does not exist. By default, a new
             temporary folder, created when there is something to write.
         ignore: Leaks to ignore: signatures (:attr:`Leak.signature`), pattern names
@@ -228,7 +230,7 @@ def warn_tensor_cycles(
     configured = settings()
     if redact:
         _native.redact()
-    names, ignored = selected(devices, ignore, "cuda")
+    names, ignored = selected(devices, ignore)
     least = configured.min_bytes if min_bytes is None else check_min_bytes(min_bytes)
     folder = configured.report_dir if report_dir is None else report_dir
     recorded = configured.record_history if record_history is None else record_history
