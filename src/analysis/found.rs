@@ -1,5 +1,6 @@
 //! What was found in garbage: leaks, each with its occurrences.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
 use pyo3::prelude::*;
@@ -189,7 +190,8 @@ pub(crate) enum Fate<'a> {
     /// Before finalizers ran, each of which may have saved what was found. Then the collector has cleared weak
     /// references all the same, and only the addresses of the objects that it still knows tell, if they are known.
     BeforeFinalizers(&'a Option<FxHashSet<usize>>),
-    AfterFinalizers,
+    /// What the collector still knows is asked for where some object has no weak references.
+    AfterFinalizers(&'a dyn Fn() -> Option<FxHashSet<usize>>),
 }
 
 /// Drops from each leak the buffers that are still there, or of which there is no telling, and leaks that
@@ -197,13 +199,18 @@ pub(crate) enum Fate<'a> {
 pub(crate) fn confirm_gone(py: Python<'_>, found: &mut Vec<Found>, fate: Fate<'_>) {
     let is_alive = |address: usize| match fate {
         Fate::BeforeFinalizers(alive) => Some(alive.as_ref()?.contains(&address)),
-        Fate::AfterFinalizers => Some(false),
+        Fate::AfterFinalizers(_) => Some(false),
+    };
+    let known = OnceCell::new();
+    let is_tracked = |address: usize| match fate {
+        Fate::BeforeFinalizers(_) => is_alive(address),
+        Fate::AfterFinalizers(ask) => Some(known.get_or_init(ask).as_ref()?.contains(&address)),
     };
     for entry in found.iter_mut() {
         for occurrence in &mut entry.occurrences {
             occurrence.buffers.retain_mut(|held| {
                 let watch = std::mem::replace(&mut held.watch, StorageWatch::Blind);
-                watch.into_gone(py, &is_alive) == Some(true)
+                watch.into_gone(py, &is_alive, &is_tracked) == Some(true)
             });
         }
         entry

@@ -236,8 +236,8 @@ impl Search<'_, '_> {
         if self.inspector.kind(&object) != ObjectKind::Instance {
             return None;
         }
-        let dict = instance_dict(builtins, &object)?;
-        let has_values = !inline_values(builtins, &object).is_empty();
+        let dict = instance_dict(&builtins.instances, &object)?;
+        let has_values = !inline_values(&builtins.instances, &object).is_empty();
         self.live.objects.number_at(dict).filter(|_| has_values)
     }
 

@@ -426,7 +426,8 @@ impl<'py> Live<'py> {
         dict_items(&active, &mut |number, thread| {
             let number = int_value(number).map(|number| number as u64);
             if let (Some(node), Some(number)) = (self.objects.number_of(thread), number) {
-                let name = attribute(builtins, thread, "_name").and_then(|name| text_of(&name));
+                let name =
+                    attribute(&builtins.instances, thread, "_name").and_then(|name| text_of(&name));
                 let name = printable(&name.unwrap_or_default());
                 let mut of_thread = self.frames.iter().filter(|frame| frame.thread == number);
                 let waits = of_thread.all(is_of_threading);

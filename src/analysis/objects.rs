@@ -264,7 +264,7 @@ impl<'py> Look<'_, 'py> {
             return false;
         };
         self.inspector.kind(&object) == ObjectKind::Instance
-            && attributes(&self.inspector.builtins, &object)
+            && attributes(&self.inspector.builtins.instances, &object)
                 .iter()
                 .any(|(name, value)| {
                     LIMITS.contains(&name.as_str()) && int_value(value).is_some_and(|it| it > 1)

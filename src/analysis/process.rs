@@ -93,7 +93,7 @@ fn is_being_imported(builtins: &Builtins, module: &Bound<'_, PyAny>) -> bool {
     let spec = || {
         let names = module.cast_exact::<PyModule>().ok()?.dict();
         let spec = find_item("__spec__", |f| dict_items(names.as_any(), f))?;
-        attributes::attribute(builtins, &spec, "_initializing")
+        attributes::attribute(&builtins.instances, &spec, "_initializing")
     };
     spec().is_some_and(|flag| flag.is(PyBool::new(module.py(), true)))
 }

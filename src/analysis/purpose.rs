@@ -68,7 +68,7 @@ impl Inspector {
                 optimizers.push(node);
             }
             for (name, kind) in parts {
-                if let Some(part) = attribute(&self.builtins, &object, name) {
+                if let Some(part) = attribute(&self.builtins.instances, &object, name) {
                     tensors_in(frameworks, live, part, &mut |tensor| {
                         found.push((tensor, *kind));
                     });

@@ -60,7 +60,7 @@ impl Live<'_> {
             (ObjectKind::Instance, Index(_) | Member) => true,
             (ObjectKind::Tuple | ObjectKind::Class | ObjectKind::Module, _) => false,
             (_, Attribute(name)) => {
-                let values = inline_values(&inspector.builtins, &object);
+                let values = inline_values(&inspector.builtins.instances, &object);
                 values.iter().any(|(known, _)| known == name) || has_slot(inspector, &object, name)
             }
             _ => false,

@@ -493,7 +493,7 @@ impl Inspector {
     ) {
         let mut parameters = Vec::new();
         let mut tensors = Vec::new();
-        for (name, value) in attributes(&self.builtins, module) {
+        for (name, value) in attributes(&self.builtins.instances, module) {
             let verdict = frameworks.verdict_of(&value);
             if Frameworks::is_tensor(verdict) && frameworks.has_grad_fn(verdict, &value) {
                 tensors.push((name, verdict, value));

@@ -176,7 +176,7 @@ pub fn thread_names(py: Python<'_>, builtins: &Builtins) -> Vec<(u64, String)> {
         return names;
     };
     dict_items(&active, &mut |number, thread| {
-        let name = attribute(builtins, thread, "_name").and_then(|name| text_of(&name));
+        let name = attribute(&builtins.instances, thread, "_name").and_then(|name| text_of(&name));
         if let (Some(number), Some(name)) = (int_value(number), name) {
             names.push((number as u64, printable(&name)));
         }

@@ -57,7 +57,7 @@ pub(crate) mod types;
 pub use kind::ObjectKind;
 #[cfg(feature = "python")]
 pub(crate) use {
-    attributes::class_items,
+    attributes::{Instances, attribute, class_items},
     borrowed::{counted_by_caller, counts_are_known, for_each_counted},
     buffers::Exporters,
     builtins::Builtins,

@@ -36,7 +36,8 @@ struct Link {
 
 struct Holder {
     address: usize,
-    weak: Py<PyAny>,
+    /// `None` for an object that no weak reference can refer to, and that the collector tracks.
+    weak: Option<Py<PyAny>>,
     /// The collector clears weak references to objects that it means to free before it runs finalizers, and one of
     /// those may save the object.
     collectable: bool,
@@ -56,15 +57,16 @@ impl StorageWatch {
     /// Whether the memory is gone; `None` if there is no telling.
     ///
     /// Of an object to which weak references were cleared, `is_alive` says by its address whether the collector
-    /// still knows it.
+    /// still knows it, and `is_tracked` of one that has none.
     pub fn into_gone(
         self,
         py: Python<'_>,
         is_alive: &dyn Fn(usize) -> Option<bool>,
+        is_tracked: &dyn Fn(usize) -> Option<bool>,
     ) -> Option<bool> {
         match self {
             Self::Torch(storage) => storage.is_gone(py),
-            Self::Lent(lent) => lent.is_gone(py, is_alive),
+            Self::Lent(lent) => lent.is_gone(py, is_alive, is_tracked),
             Self::Blind => None,
         }
     }
@@ -83,13 +85,17 @@ impl Lent {
                 let holders = vec![holder];
                 return Some(Self { links, holders });
             }
+            let Some(referrer) = chain.last() else {
+                let holders = vec![Holder::without_weak_reference(&object)?];
+                return Some(Self { links, holders });
+            };
             let address = object.as_ptr() as usize;
             // SAFETY: attached, and the object is alive. One reference is that of the chain.
             let references = unsafe { reference_count(object.as_ptr()) } - 1 - own(address);
             links.push(Link {
                 address,
                 references,
-                referrers: vec![chain.last()?.as_ptr() as usize],
+                referrers: vec![referrer.as_ptr() as usize],
             });
         }
         None
@@ -125,17 +131,29 @@ impl Lent {
 
     /// True if all that keeps the lender is known.
     fn is_known_whole(&self) -> bool {
+        let is_holder = |address| self.holders.iter().any(|it| it.address == address);
         self.links
             .iter()
-            .all(|link| link.referrers.len() as i64 >= link.references)
+            .all(|link| link.referrers.len() as i64 >= link.references || is_holder(link.address))
     }
 
-    fn is_gone(&self, py: Python<'_>, is_alive: &dyn Fn(usize) -> Option<bool>) -> Option<bool> {
+    fn is_gone(
+        &self,
+        py: Python<'_>,
+        is_alive: &dyn Fn(usize) -> Option<bool>,
+        is_tracked: &dyn Fn(usize) -> Option<bool>,
+    ) -> Option<bool> {
         if !self.is_known_whole() {
             return None;
         }
         for holder in &self.holders {
-            if holder.is_there(py) {
+            let Some(weak) = &holder.weak else {
+                if is_tracked(holder.address)? {
+                    return Some(false);
+                }
+                continue;
+            };
+            if is_there(weak.bind(py)) {
                 return Some(false);
             }
             if holder.collectable && is_alive(holder.address)? {
@@ -169,25 +187,36 @@ impl Holder {
             let flags = ffi::PyType_GetFlags(ffi::Py_TYPE(object.as_ptr()));
             Some(Self {
                 address: object.as_ptr() as usize,
-                weak: weak.unbind(),
+                weak: Some(weak.unbind()),
                 collectable: flags & ffi::Py_TPFLAGS_HAVE_GC != 0,
             })
         }
     }
 
-    /// True if the object is there; a weak reference to it may have been cleared all the same.
-    fn is_there(&self, _py: Python<'_>) -> bool {
-        let mut object = std::ptr::null_mut();
-        // SAFETY: attached; on success this is a new reference, given up here.
-        unsafe {
-            if ffi::compat::PyWeakref_GetRef(self.weak.as_ptr(), &mut object) == 1 {
-                ffi::Py_DecRef(object);
-                return true;
-            }
-            ffi::PyErr_Clear();
-        }
-        false
+    /// An object that no weak reference can refer to; `None` unless the collector tracks it.
+    fn without_weak_reference(object: &Bound<'_, PyAny>) -> Option<Self> {
+        // SAFETY: attached, and the object is alive.
+        let is_tracked = unsafe { ffi::PyObject_GC_IsTracked(object.as_ptr()) != 0 };
+        is_tracked.then(|| Self {
+            address: object.as_ptr() as usize,
+            weak: None,
+            collectable: true,
+        })
     }
+}
+
+/// True if what a weak reference refers to is there; the reference may have been cleared all the same.
+fn is_there(weak: &Bound<'_, PyAny>) -> bool {
+    let mut object = std::ptr::null_mut();
+    // SAFETY: attached; on success this is a new reference, given up here.
+    unsafe {
+        if ffi::compat::PyWeakref_GetRef(weak.as_ptr(), &mut object) == 1 {
+            ffi::Py_DecRef(object);
+            return true;
+        }
+        ffi::PyErr_Clear();
+    }
+    false
 }
 
 /// PyTorch's own weak handle of a storage, given back when dropped.

@@ -1,5 +1,7 @@
 //! PyTorch: tensors, parameters and untyped storages.
 
+use std::rc::Rc;
+
 use pyo3::call::PyCallArgs;
 use pyo3::exceptions::PyLookupError;
 use pyo3::ffi;
@@ -7,12 +9,12 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyType};
 
 use super::autograd::{Autograd, FunctionParts};
-use super::framework::{Framework, Unread};
+use super::framework::{Framework, Imported, Unread};
 use super::modules::{class, imported, part};
-use super::proposal::Proposal;
+use super::proposal::{Proposal, extents};
 use super::sparse::Sparse;
 use super::storage_watch::{StorageWatch, WeakStorage};
-use crate::cpython::{Builtins, Descriptor, int_value, new_text};
+use crate::cpython::{Builtins, Descriptor, Instances, int_value, new_text};
 
 /// The parts of PyTorch that are needed, looked up once in a module that the program has imported.
 ///
@@ -33,6 +35,8 @@ pub struct Torch {
     data_ptr: Py<PyAny>,
     nbytes: Py<PyAny>,
     storage_device: Descriptor,
+    /// Whether processes share a storage in host memory.
+    is_shared: Option<Py<PyAny>>,
     storage_identity: Option<Descriptor>,
     weak_ref: Py<PyAny>,
     expired: Py<PyAny>,
@@ -86,6 +90,7 @@ impl Torch {
             data_ptr: method(&storage, "data_ptr")?,
             nbytes: method(&storage, "nbytes")?,
             storage_device: Descriptor::of(&storage, "device")?,
+            is_shared: method(&storage, "is_shared").ok(),
             storage_identity: Descriptor::of(&storage, "_cdata").ok(),
             weak_ref: method(&storage, "_weak_ref")?,
             expired: method(&storage, "_expired")?,
@@ -149,12 +154,7 @@ impl Torch {
         let mut proposal = self.storage(&storage)?;
         // A tensor that implements `__torch_dispatch__` may compute even its shape in Python.
         if self.is_plain(tensor) || !self.dispatches_in_python(tensor) {
-            proposal.buffer.shape = self.shape.get(tensor).map(|shape| {
-                crate::cpython::items(&shape)
-                    .iter()
-                    .filter_map(|extent| u64::try_from(int_value(extent)?).ok())
-                    .collect()
-            });
+            proposal.buffer.shape = self.shape.get(tensor).map(|shape| extents(&shape));
         }
         proposal.buffer.dtype = self
             .dtype
@@ -189,6 +189,12 @@ impl Torch {
         if device == "meta" {
             return None;
         }
+        let is_shared = device == "cpu" && says_yes(py, self.is_shared.as_ref(), (storage,));
+        let device = if is_shared {
+            "shared".to_owned()
+        } else {
+            device
+        };
         let number = |method: &Py<PyAny>| -> Option<u64> {
             method.bind(py).call1((storage,)).ok()?.extract().ok()
         };
@@ -325,15 +331,17 @@ impl Torch {
     }
 }
 
-impl Framework for Torch {
+impl Imported for Torch {
     fn module(py: Python<'_>) -> &Bound<'_, PyString> {
         intern!(py, "torch._C")
     }
 
-    fn new(native: &Bound<'_, PyDict>) -> Result<Self, Unread> {
+    fn new(native: &Bound<'_, PyDict>, _: &Rc<Instances>) -> Result<Self, Unread> {
         Ok(Self::read(native)?)
     }
+}
 
+impl Framework for Torch {
     unsafe fn knows(&self, ty: *mut ffi::PyTypeObject) -> bool {
         // SAFETY: by this function's contract.
         unsafe { self.is_tensor_type(ty) || self.is_storage_type(ty) }

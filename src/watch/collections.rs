@@ -315,7 +315,8 @@ impl Watcher {
                     .occurrences
                     .retain(|o| !o.addresses.iter().any(|address| told.contains(address)));
             }
-            confirm_gone(py, &mut found, Fate::AfterFinalizers);
+            let tracked = || self.inspector.tracked_addresses(py);
+            confirm_gone(py, &mut found, Fate::AfterFinalizers(&tracked));
             notes.extend(looked.before.share_out(py, &mut found));
             if looked.left_out > 0 {
                 notes.push(format!(

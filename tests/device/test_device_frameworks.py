@@ -191,12 +191,13 @@ def test_every_function_has_the_same_default(
     leak()
     assert len(cyclescope.find_tensor_cycles().leaks) == (not driver)
     leak()
-    with contextlib.nullcontext() if driver else pytest.raises(cyclescope.TensorCycleError):
+    fails = contextlib.nullcontext() if driver else pytest.raises(cyclescope.TensorCycleError)
+    with fails:
         cyclescope.assert_no_tensor_cycles()
     assert settings().devices_or(None) == (["gpu"] if driver else ["any"])
-    with contextlib.nullcontext() if driver else pytest.raises(cyclescope.TensorCycleError):
-        with cyclescope.forbid_tensor_cycles():
-            leak()
+    fails = contextlib.nullcontext() if driver else pytest.raises(cyclescope.TensorCycleError)
+    with fails, cyclescope.forbid_tensor_cycles():
+        leak()
     with cyclescope.warn_tensor_cycles() as watch:
         leak()
         gc.collect()
