@@ -14,7 +14,7 @@ use super::holding::Reaching;
 use super::live::{Live, Root};
 use super::purpose::Classes;
 use crate::capture::{AllocationTraces, who_passes_argument};
-use crate::cpython::attributes::{attribute, attributes};
+use crate::cpython::instances::{attribute, attributes};
 use crate::cpython::{Builtins, ObjectKind, dict_items, find_item, int_value};
 use crate::device::{DeviceBuffer, DeviceSelection, Frameworks};
 use crate::diagnose::growth::{self, GrowthPattern};

@@ -8,7 +8,7 @@ use super::busy::busy;
 use super::grown::{Diagnosis, GroupKind, Look, Members, Name};
 use super::live::{Depth, Live};
 use super::naming::Naming;
-use crate::cpython::attributes::instance_dict;
+use crate::cpython::instances::instance_dict;
 use crate::cpython::{Builtins, dict_items, items};
 use crate::device::{DeviceBuffer, DeviceSelection};
 use crate::graph::ShortestPaths;

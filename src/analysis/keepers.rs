@@ -11,7 +11,7 @@ use super::live::{Live, Root};
 use super::naming::reference_names;
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
-use crate::cpython::attributes::{inline_values, instance_dict};
+use crate::cpython::instances::{inline_values, instance_dict};
 use crate::device::Frameworks;
 
 /// How many objects that hold one asked about, by references that nobody can remove, are followed.

@@ -17,7 +17,7 @@ use crate::capture::{
     Ask, Csr, LiveObjects, NotTaken, ReferenceName, RunningFrame, is_in_package, running_frames,
     thread_names,
 };
-use crate::cpython::attributes::attribute;
+use crate::cpython::instances::attribute;
 use crate::cpython::read::printable;
 use crate::cpython::{Builtins, TypeTable, dict_items, find_item, imported, int_value, text_of};
 use crate::device::DeviceBuffer;

@@ -8,7 +8,7 @@ use super::Inspector;
 use super::busy::busy;
 use super::grown::{Diagnosis, Look};
 use super::live::{Depth, Live, Root};
-use crate::cpython::attributes::attributes;
+use crate::cpython::instances::attributes;
 use crate::cpython::read::referents;
 use crate::cpython::sizes::Sizes;
 use crate::cpython::{ObjectKind, dict_items, int_value};

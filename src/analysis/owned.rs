@@ -8,7 +8,7 @@ use super::edges::Edges;
 use super::live::{Extra, Live};
 use crate::analysis::live::Depth;
 use crate::capture::{ReferenceName, RunningFrame, running_frames};
-use crate::cpython::attributes::{attributes, instance_dict};
+use crate::cpython::instances::{attributes, instance_dict};
 use crate::cpython::{Builtins, dict_items, imported, int_value};
 use crate::device::{DeviceSelection, Frameworks, class};
 

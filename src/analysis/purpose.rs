@@ -6,7 +6,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Inspector;
 use super::live::Live;
-use crate::cpython::attributes::attribute;
+use crate::cpython::instances::attribute;
 use crate::cpython::{dict_items, imported, items};
 use crate::device::{Frameworks, class};
 use crate::model::heap::Category;

@@ -6,7 +6,7 @@ use pyo3::types::PyFrozenSet;
 use super::Inspector;
 use super::live::{Extra, Live};
 use crate::capture::ReferenceName;
-use crate::cpython::attributes::inline_values;
+use crate::cpython::instances::inline_values;
 use crate::cpython::{ObjectKind, class_items, items, text_of};
 
 /// What a tensor owns and gives away only with itself.

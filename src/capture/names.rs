@@ -10,8 +10,8 @@ use super::classes::class_name;
 use super::describe::deque_length;
 use super::places::qualname;
 use super::variables::{name_frame, name_suspended};
-use crate::cpython::attributes::{inline_values, instance_dict};
 use crate::cpython::descriptor::member_place;
+use crate::cpython::instances::{inline_values, instance_dict};
 use crate::cpython::read::{TEXT_LIMIT, last_referents, printable, texts_of};
 use crate::cpython::{
     Builtins, Descriptor, ObjectKind, class_items, dict_items, int_value, items, text_of,

@@ -8,10 +8,10 @@ use pyo3::types::PyType;
 use rustc_hash::FxHashMap;
 
 use super::ObjectKind;
-use super::attributes::Instances;
 use super::descriptor::{Descriptor, length_of};
 use super::fields::MemberLayout;
 use super::frame_layout::{FrameLayout, VariableNames};
+use super::instances::Instances;
 use super::operations::Operations;
 
 /// Built-in types by kind, and the C descriptors through which their parts are read.

@@ -34,6 +34,8 @@ mod gc_state;
 #[cfg(feature = "python")]
 pub(crate) mod inline_values;
 #[cfg(feature = "python")]
+pub(crate) mod instances;
+#[cfg(feature = "python")]
 pub(crate) mod instructions;
 #[cfg(feature = "python")]
 mod layouts;
@@ -57,13 +59,14 @@ pub(crate) mod types;
 pub use kind::ObjectKind;
 #[cfg(feature = "python")]
 pub(crate) use {
-    attributes::{Instances, attribute, class_items},
+    attributes::class_items,
     borrowed::{counted_by_caller, counts_are_known, for_each_counted},
     buffers::Exporters,
     builtins::Builtins,
     descriptor::Descriptor,
     fields::FunctionLayout,
     gc_state::{DEBUG_COLLECTABLE, GcState},
+    instances::{Instances, attribute},
     layouts::{Form, Layouts},
     list::ListLayout,
     read::{

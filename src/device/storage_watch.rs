@@ -81,21 +81,18 @@ impl Lent {
     ) -> Option<Self> {
         let mut links = Vec::new();
         while let Some(object) = chain.pop() {
-            if let Some(holder) = Holder::new(class, &object) {
+            let holder = Holder::new(class, &object);
+            if let Some(holder) = holder.or_else(|| Holder::without_weak_reference(&object)) {
                 let holders = vec![holder];
                 return Some(Self { links, holders });
             }
-            let Some(referrer) = chain.last() else {
-                let holders = vec![Holder::without_weak_reference(&object)?];
-                return Some(Self { links, holders });
-            };
             let address = object.as_ptr() as usize;
             // SAFETY: attached, and the object is alive. One reference is that of the chain.
             let references = unsafe { reference_count(object.as_ptr()) } - 1 - own(address);
             links.push(Link {
                 address,
                 references,
-                referrers: vec![referrer.as_ptr() as usize],
+                referrers: vec![chain.last()?.as_ptr() as usize],
             });
         }
         None
@@ -131,10 +128,9 @@ impl Lent {
 
     /// True if all that keeps the lender is known.
     fn is_known_whole(&self) -> bool {
-        let is_holder = |address| self.holders.iter().any(|it| it.address == address);
         self.links
             .iter()
-            .all(|link| link.referrers.len() as i64 >= link.references || is_holder(link.address))
+            .all(|link| link.referrers.len() as i64 >= link.references)
     }
 
     fn is_gone(

@@ -17,6 +17,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import cyclescope
+from cyclescope import _native
 from support.nodes import Holder
 from support.processes import run
 
@@ -331,7 +332,9 @@ def test_the_devices_asked_for(devices: cyclescope.Devices, count: int) -> None:
     assert len(cyclescope.find_tensor_cycles(devices=devices).leaks) == count
 
 
-def test_gpus_by_default() -> None:
+def test_gpus_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_native, "cuda_driver_present", lambda: True)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     leak_on_cpu()
     assert cyclescope.find_tensor_cycles().leaks == []
     reports: list[cyclescope.CycleReport] = []
