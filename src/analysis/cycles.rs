@@ -434,8 +434,8 @@ impl Inspector {
         let frameworks = looked.frameworks;
         let verdict = frameworks.verdict_of(holder);
         let has_grad_fn = frameworks.has_grad_fn(verdict, holder);
-        let watch = || frameworks.watch_storage(verdict, holder, looked.own);
         for buffer in buffers {
+            let watch = || frameworks.watch_storage(verdict, holder, buffer, looked.own);
             let storage = (buffer.device.clone(), buffer.pointer);
             if let Some(&index) = storages.place.get(&storage) {
                 let known = &mut storages.held[index];

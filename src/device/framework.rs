@@ -66,8 +66,9 @@ pub trait Framework {
         true
     }
 
-    /// The framework's own weak hold on the memory of an object; without one, weak references to the lender serve.
-    fn watch(&self, _object: &Bound<'_, PyAny>) -> Option<StorageWatch> {
+    /// The framework's own weak hold on memory of an object, given its address; without one, weak references to the lender
+    /// serve.
+    fn watch(&self, _object: &Bound<'_, PyAny>, _pointer: u64) -> Option<StorageWatch> {
         None
     }
 

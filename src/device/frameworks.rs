@@ -510,12 +510,13 @@ impl Frameworks {
         }
     }
 
-    /// Starts to watch the memory of a buffer's holder, where the framework can. `own` says how many references the
-    /// caller has to the object at an address.
+    /// Starts to watch a buffer that an object holds, where the framework can. `own` says how many references the caller
+    /// has to the object at an address.
     pub fn watch_storage(
         &self,
         verdict: Verdict,
         holder: &Bound<'_, PyAny>,
+        buffer: &DeviceBuffer,
         own: &dyn Fn(usize) -> i64,
     ) -> StorageWatch {
         let way = self
@@ -529,7 +530,7 @@ impl Frameworks {
         way.extend(shown);
         if let Some(lender) = way.last()
             && let Some(framework) = self.framework(self.verdict_of(lender))
-            && let Some(watch) = framework.watch(lender)
+            && let Some(watch) = framework.watch(lender, buffer.pointer)
         {
             return watch;
         }
