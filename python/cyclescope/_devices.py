@@ -32,7 +32,8 @@ class JaxDevice(Protocol):
 Device: TypeAlias = str | TorchDevice | JaxDevice
 Devices: TypeAlias = Device | Sequence[Device]
 """``"cuda"`` (all NVIDIA GPUs), ``"gpu"`` (any accelerator), ``"any"`` (host memory too),
-``"cuda:0"``, ``"cpu"``, a ``torch.device``, a ``jax.Device``, or a list of these."""
+``"cuda:0"``, ``"cpu"`` (host memory) or ``"pinned"`` and ``"shared"`` of it, a ``torch.device``, a
+``jax.Device``, or a list of these."""
 
 
 def device_names(devices: object) -> list[str]:
@@ -52,6 +53,7 @@ def device_names(devices: object) -> list[str]:
             "devices must be a string, a torch.device, a jax.Device, or a list of these, "
             f"not {devices!r}"
         )
+    _accept_backend()
     try:
         _native.check_devices(names)
     except ValueError:
@@ -84,6 +86,13 @@ def blindness(names: list[str]) -> str | None:
     if visible is not None and not begun and visible.strip()[:1] in ("", "-"):
         return f"CUDA_VISIBLE_DEVICES is {visible!r}, which hides every GPU"
     return None
+
+
+def _accept_backend() -> None:
+    """Accept the name that a backend outside of PyTorch has given itself."""
+    name = getattr(sys.modules.get("torch._C"), "_get_privateuse1_backend_name", None)
+    if name is not None:
+        _native.add_device_kind(name())
 
 
 def _name_in_list(device: object) -> str:

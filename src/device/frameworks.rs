@@ -380,7 +380,8 @@ impl Frameworks {
             return Some(buffer);
         }
         match pointer_kind(buffer.pointer) {
-            PointerKind::Host if on_host => {
+            // What a framework takes for the device's own may be memory of the host that the device can reach.
+            PointerKind::Host => {
                 buffer.confirmed = true;
                 buffer.device = "pinned".to_owned();
                 Some(buffer)
@@ -394,7 +395,7 @@ impl Frameworks {
                 Some(buffer)
             }
             PointerKind::Unanswered => Some(buffer),
-            PointerKind::Host | PointerKind::Unknown => None,
+            PointerKind::Unknown => None,
         }
     }
 

@@ -1,4 +1,4 @@
-"""Classes that a program registers: what is read of them, what is refused, and that none of their code runs."""
+"""Classes that a program registers: what is read, what is refused, and that none of it runs."""
 
 from __future__ import annotations
 
@@ -85,7 +85,9 @@ def registered() -> None:
 
 def rows(report: Any) -> list[Any]:
     return sorted(
-        (b.device, b.pointer, b.bytes, b.dtype, b.shape) for l in report.leaks for b in l.buffers
+        (b.device, b.pointer, b.bytes, b.dtype, b.shape)
+        for leak in report.leaks
+        for b in leak.buffers
     )
 
 
@@ -212,14 +214,14 @@ def test_random_programs_with_a_known_truth(
     ],
 )
 def test_what_could_run_code_is_refused(name: str, kind: str) -> None:
-    with pytest.raises(TypeError, match=f"Refused.{name} cannot be read: it is a {kind}"):
+    with pytest.raises(TypeError, match=rf"Refused\.{name} cannot be read: it is a {kind}"):
         register_framework(Refused, device="cuda", pointer=name, nbytes="size")
-    with pytest.raises(TypeError, match=f"Refused.{name} cannot be read"):
+    with pytest.raises(TypeError, match=rf"Refused\.{name} cannot be read"):
         register_framework(Refused, device="cuda", pointer="address", nbytes="size", shape=name)
 
 
 def test_a_class_that_cannot_have_the_attribute() -> None:
-    with pytest.raises(TypeError, match="Empty.address cannot be read: the class has no such"):
+    with pytest.raises(TypeError, match=r"Empty\.address cannot be read: the class has no such"):
         register_framework(Empty, device="cuda", pointer="address", nbytes="size")
 
 

@@ -18,6 +18,7 @@ import pytest
 import cyclescope
 from cyclescope import (
     TensorCycleError,
+    _devices,
     _native,
     _watch,
     assert_no_tensor_cycles,
@@ -365,10 +366,10 @@ def test_what_hides_gpus_counts_until_they_are_in_use(monkeypatch: pytest.Monkey
     for in_use in (False, True):
         cuda = types.SimpleNamespace(is_initialized=lambda in_use=in_use: in_use)
         monkeypatch.setitem(sys.modules, "torch.cuda", cuda)
-        assert (_watch.blindness(["cuda", "cuda:1"]) is None) is in_use
+        assert (_devices.blindness(["cuda", "cuda:1"]) is None) is in_use
     monkeypatch.delitem(sys.modules, "torch.cuda")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-1234")
-    assert _watch.blindness(["cuda"]) is None
+    assert _devices.blindness(["cuda"]) is None
 
 
 def test_a_check_that_can_find_something_says_nothing(

@@ -22,13 +22,13 @@ from cyclescope._cli.common import (
     write,
 )
 from cyclescope._cli.program import Program, ProgramError
+from cyclescope._devices import blindness
 from cyclescope._files import write_whole
 from cyclescope._live.automatic import AutomaticSteps
 from cyclescope._live.device_memory import gpus_in_use
 from cyclescope._off import OFF, VARIABLE
 from cyclescope._settings import settings
 from cyclescope._warner import Warner
-from cyclescope._watch import blindness
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:

@@ -1,4 +1,4 @@
-"""Buffers of RMM and of cuda.core on a machine without a GPU: of the real packages, or of stand-ins.
+"""Buffers of RMM and of cuda.core without a GPU: of the real packages, or of stand-ins.
 
 The attributes of the stand-ins are slots, whose descriptors are written in C as those of the real
 classes are. The memory of either is numbers.
