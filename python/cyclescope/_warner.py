@@ -13,7 +13,7 @@ from cyclescope._native import CycleReport
 from cyclescope._off import OFF
 from cyclescope._selection import StrPath
 from cyclescope._settings import check_min_bytes, settings
-from cyclescope._watch import STOP_SECONDS, Watch, say_if_blind, selected
+from cyclescope._watch import STOP_SECONDS, Watch, say_what_is_checked, selected
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -82,6 +82,11 @@ class Warner(Watch):
     def ignored(self) -> list[str]:
         """What it leaves out now."""
         return sorted(self._now.ignore)
+
+    @property
+    def is_of_program(self) -> bool:
+        """False if ``cyclescope run`` started it."""
+        return self._command_line is None
 
     def join(self, wanted: Arguments, given: Collection[str]) -> None:
         """A further call, which gives these arguments. They apply from now on.
@@ -248,7 +253,8 @@ def warn_tensor_cycles(
         "min_bytes": min_bytes is None,
     }
     watch = _watch_for(wanted, [name for name in left_out if not left_out[name]])
-    say_if_blind(watch.devices, "Pass warn_tensor_cycles(devices='any')")
+    chosen = devices if watch.is_of_program else watch.devices
+    say_what_is_checked(watch.devices, chosen, "Pass warn_tensor_cycles(devices='any')")
     return watch
 
 

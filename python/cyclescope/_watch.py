@@ -180,13 +180,13 @@ def resolve(
 ) -> tuple[list[str], list[str]]:
     """The devices to check and the leaks to ignore, from the arguments or else the settings.
 
-    Logs one warning, which includes ``way_out``, if nothing can be found on these devices.
+    Logs what is checked, as :func:`say_what_is_checked` does.
 
     Raises:
         ValueError: If ``devices``, ``ignore`` or a setting is invalid.
     """
     names, ignored = selected(devices, ignore)
-    say_if_blind(names, way_out)
+    say_what_is_checked(names, devices, way_out)
     return names, ignored
 
 
@@ -197,10 +197,7 @@ def selected(devices: Devices | None, ignore: Sequence[str]) -> tuple[list[str],
         ValueError: If ``devices``, ``ignore`` or a setting is invalid.
     """
     configured = settings()
-    names = configured.devices_or(devices)
-    if devices is None and configured.devices is None:
-        _say_if_on_host(names)
-    return names, [*configured.ignore, *ignored_names(ignore)]
+    return configured.devices_or(devices), [*configured.ignore, *ignored_names(ignore)]
 
 
 def at_least(min_bytes: int, report: CycleReport) -> CycleReport:
@@ -212,21 +209,24 @@ def at_least(min_bytes: int, report: CycleReport) -> CycleReport:
 _said = False
 
 
-def _say_if_on_host(names: list[str]) -> None:
-    """Say once that host memory is checked because there is no accelerator."""
+def say_what_is_checked(names: list[str], devices: Devices | None, way_out: str) -> None:
+    """Warn once if nothing can be found, or if host memory is checked for want of an accelerator.
+
+    Args:
+        names: The devices that are checked.
+        devices: The argument, which may have left the choice open.
+        way_out: What to do if only GPU memory is checked and there is no GPU.
+    """
     global _said
-    if not OFF and not _said and "any" in names:
+    if OFF or _said:
+        return
+    by_default = devices is None and settings().devices is None
+    if by_default and "any" in names and (reason := blindness(["cuda"])) is not None:
         _said = True
-        reason = blindness(["cuda"])
         _log.warning(
             "%s, so tensors in host memory are checked. Pass devices='gpu' to check none.", reason
         )
-
-
-def say_if_blind(names: list[str], way_out: str) -> None:
-    """Warn once if only GPU memory is checked and there is no GPU."""
-    global _said
-    if not OFF and not _said and (reason := blindness(names)) is not None:
+    elif (reason := blindness(names)) is not None:
         _said = True
         _log.warning(
             "%s, so there are no CUDA tensors to find. %s to check tensors in host memory too.",
