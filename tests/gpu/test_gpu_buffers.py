@@ -87,7 +87,7 @@ class Memory:
     """Memory of a program's own: here, that of a tensor which nobody else knows."""
 
     def __init__(self, size: int) -> None:
-        storage = torch.UntypedStorage(size, device="cuda:0")
+        storage: Any = torch.zeros(size, dtype=torch.uint8, device="cuda:0").untyped_storage()
         self.address, self.size, self.index = storage.data_ptr(), size, 0
         self.keep = storage
 

@@ -156,7 +156,8 @@ def test_pinned_host_memory_is_not_on_the_gpu() -> None:
 
 
 def test_pinned_and_shared_memory_count_once_in_a_heap() -> None:
-    kept = [torch.zeros(MIB, pin_memory=True), torch.zeros(MIB + 1).share_memory_()]
+    shared: Any = torch.zeros(MIB + 1)
+    kept = [torch.zeros(MIB, pin_memory=True), shared.share_memory_()]
     views = [each.numpy() for each in kept]
     heap = cyclescope.heap()
     sizes = {4 * MIB, 4 * MIB + 4}
