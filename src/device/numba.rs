@@ -16,9 +16,9 @@ use pyo3::types::{PyDict, PyString, PyType};
 use super::address::Addresses;
 use super::dtype::DtypeNames;
 use super::framework::{Framework, Imported, Unread};
-use super::modules::{class, imported};
+use super::modules::{class, imported, part};
 use super::proposal::{Proposal, extents};
-use crate::cpython::{Instances, attribute, int_value};
+use crate::cpython::{Instances, attribute, int_value, text_of};
 
 /// Numba's classes, and how their objects are read.
 pub struct Numba {
@@ -39,6 +39,10 @@ impl Imported for Numba {
 
     fn new(arrays: &Bound<'_, PyDict>, instances: &Rc<Instances>) -> Result<Self, Unread> {
         let py = arrays.py();
+        // With `NUMBA_ENABLE_CUDASIM`, the simulator stands in its place: its arrays are NumPy's.
+        if text_of(&part(arrays, "__name__")?).is_some_and(|name| name.contains(".simulator.")) {
+            return Err(Unread::Never);
+        }
         let driver = imported(intern!(py, "numba.cuda.cudadrv.driver")).ok_or(Unread::NotYet)?;
         let numpy = imported(intern!(py, "numpy"));
         Ok(Self {
