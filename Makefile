@@ -21,7 +21,7 @@ RUST   := $(shell find src -type f) Cargo.toml Cargo.lock build.rs pyproject.tom
 # PyO3 asks this interpreter how extension modules are built.
 export PYO3_PYTHON := $(abspath $(PY))
 
-.PHONY: help demo test ready lint test-rust test-python test-long test-full score test-matrix test-words test-known test-libraries test-frameworks test-devices test-workflow test-cpython test-brute fuzz test-miri test-asan test-references soak test-gpu bench bench-peers docs wheel wheels crate lint-workflows test-no-gil clean tools programs
+.PHONY: help demo test lint lint-rust lint-python test-rust test-python test-long test-full score test-matrix test-words test-known test-libraries test-frameworks test-devices test-workflow test-cpython test-brute fuzz test-miri test-asan test-references soak test-gpu bench bench-peers docs wheel wheels crate lint-workflows test-no-gil clean tools programs
 
 help: ## this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 23
@@ -30,27 +30,32 @@ demo: $(VENV)/.built ## build, run a program that leaks, show what cyclescope sa
 	$(PY) -u fixtures/awaitable_leak.py --iterations 4 --warn --trace --report-dir cyclescope-reports
 	@echo; echo "The page: $$(ls -t "$$PWD"/cyclescope-reports/*.html | head -n 1)"
 
-test: lint test-rust test-python ## all checks and tests that need no GPU
+# The Python tests have all cores for themselves. Before them, one core installs packages and checks
+# types, while the other compiles.
+test: ## all checks and tests that need no GPU
+	$(MAKE) -j2 --output-sync=target lint-python lint-rust test-rust programs
+	$(MAKE) test-python
 
+lint: lint-rust lint-python ## formatting, warnings and types, of Rust and Python
 
-lint: $(VENV)/.tested-with $(VENV)/.built ## formatting, warnings and types, of Rust and Python
+lint-rust: $(VENV)/.made
 	cargo fmt --check
 	cargo fmt --check --manifest-path fuzz/Cargo.toml
 	cargo clippy --quiet --all-targets --features extension -- -D warnings
 	cargo clippy --quiet --all-targets --no-default-features -- -D warnings
+
+lint-python: $(VENV)/.tested-with $(VENV)/.built
 	$(PY) -m ruff check
 	$(PY) -m ruff format --check
 	$(PY) -m mypy
 	$(PY) -m mypy.stubtest cyclescope._native
 
-ready: $(VENV)/.tested-with $(VENV)/.built ## what the tests need; with -j2, packages come while the extension is compiled
-
 # With the feature `python` the tests embed the interpreter, whose library not all machines have.
 SHARED_LIBRARY := import os, sysconfig as s; v = s.get_config_var; at = v("LIBDIR"); \
     print(at if v("Py_ENABLE_SHARED") and os.path.exists(os.path.join(at, v("LDLIBRARY"))) else "")
 
+# Without it those of the plain Rust rooms run, which are among the others otherwise.
 test-rust: $(VENV)/.made
-	cargo test --quiet --no-default-features
 	@libraries=$$($(PY) -c '$(SHARED_LIBRARY)'); \
 	if [[ -n $$libraries ]]; then \
 	    echo "cargo test --quiet"; \
@@ -58,13 +63,15 @@ test-rust: $(VENV)/.made
 	else \
 	    echo "Not run: the Rust tests that embed Python, as it came without libpython and its link" \
 	         "(Debian: apt-get install python3-dev)."; \
+	    cargo test --quiet --no-default-features; \
 	fi
 
 # A file at a time for each core. PyTorch and a browser in each want about 2 GB of memory.
 test-python: $(VENV)/.tested-with $(VENV)/.built programs
-	$(PY) -m pytest -m "not gpu and not long" -n auto --maxprocesses 8 --dist loadfile
+	$(PY) -m pytest -m "not gpu and not long" -n auto --maxprocesses 8 \
+	    --dist loadfile --no-loadscope-reorder
 
-test-long: test-full test-brute test-cpython test-known test-libraries test-frameworks test-devices test-workflow test-matrix soak ## all that `make test` leaves out and that needs no GPU and no nightly Rust (a day)
+test-long: test-full score test-brute test-cpython test-known test-libraries test-frameworks test-devices test-workflow test-matrix soak ## all that `make test` leaves out and that needs no GPU and no nightly Rust (a day)
 
 test-full: $(VENV)/.tested-with $(VENV)/.built programs ## the Python tests that take minutes, or the machine for themselves
 	$(PY) -m pytest -m "long and not gpu"
@@ -72,7 +79,10 @@ test-full: $(VENV)/.tested-with $(VENV)/.built programs ## the Python tests that
 	TEST_CASES=3000 $(PY) -m pytest tests/capture/test_hostile_fuzz.py tests/harmless/test_programs.py
 	TEST_CASES=3000 $(PY) -m pytest tests/python/test_fix.py
 	TEST_CASES=200 $(PY) -m pytest tests/analysis/test_growth_objects.py
+	TEST_CASES=20000 $(PY) -m pytest tests/harmless/test_memory.py
+	$(PROGRAM) tests/harmless/extensions.py
 	RUNS=20 $(PY) -m pytest tests/harmless/test_threads.py
+	cargo test --quiet --no-default-features
 
 score: $(VENV)/.tested-with $(VENV)/.built ## what cyclescope says of each fixture, and whether it is exact
 	$(PROGRAM) -m support.scoring
@@ -296,7 +306,7 @@ $(DOCS)/.made: requirements/docs.txt $(VENV)/.made
 	@touch $@
 
 $(VENV)/.built: $(RUST) $(VENV)/.demo
-	VIRTUAL_ENV=$(abspath $(VENV)) $(VENV)/bin/maturin develop --profile quick
+	VIRTUAL_ENV=$(abspath $(VENV)) $(VENV)/bin/maturin develop
 	@touch $@
 
 $(VENV)/.optimized: $(VENV)/.built

@@ -4,8 +4,7 @@ All variants are measured in one process, in turns, on the same heap of a millio
 ratios hold although the machine's speed may change meanwhile. Compare within a run only.
 
 The median is what most collections cost; "× bare" is the median over the rounds of the ratio within
-each. The mean is what all of them cost together: it holds the looks that cyclescope takes before
-some collections (at least every 64th of a generation) for the cycles that finalizers break.
+each. The mean is what all of them cost together.
 """
 
 from __future__ import annotations
@@ -23,8 +22,6 @@ import cyclescope
 import measure
 
 HEAP = 1_000_000
-LOOK_EVERY = 64
-"""Measured collections are a multiple of this, so that the mean holds its share of looks."""
 
 
 class Node:
@@ -140,7 +137,7 @@ SCENARIOS = [
         0,
         no_garbage,
         16,
-        64 * LOOK_EVERY,
+        4096,
         lambda ours, bare: ours.median <= bare.median + 1000,
         "at most 1 µs over bare",
     ),
@@ -149,7 +146,7 @@ SCENARIOS = [
         0,
         owners_of_closures(200),
         16,
-        4 * LOOK_EVERY,
+        256,
         lambda ours, bare: ours.beside(bare) <= 1.3,
         "at most 1.3 × bare",
     ),
@@ -158,7 +155,7 @@ SCENARIOS = [
         0,
         pairs_of_instances(200),
         16,
-        4 * LOOK_EVERY,
+        256,
         lambda ours, bare: ours.beside(bare) <= 1.3,
         "at most 1.3 × bare",
     ),
@@ -167,7 +164,7 @@ SCENARIOS = [
         0,
         pairs_of_lists(200),
         16,
-        4 * LOOK_EVERY,
+        256,
         lambda ours, bare: ours.beside(bare) <= 1.3,
         "at most 1.3 × bare",
     ),
@@ -176,7 +173,7 @@ SCENARIOS = [
         0,
         amid_survivors(owners_of_closures),
         16,
-        4 * LOOK_EVERY,
+        256,
         lambda ours, bare: ours.beside(bare) <= 1.3,
         "at most 1.3 × bare",
     ),
@@ -185,7 +182,7 @@ SCENARIOS = [
         0,
         amid_survivors(pairs_of_instances),
         16,
-        4 * LOOK_EVERY,
+        256,
         lambda ours, bare: ours.beside(bare) <= 1.3,
         "at most 1.3 × bare",
     ),
@@ -194,7 +191,7 @@ SCENARIOS = [
         0,
         amid_survivors(pairs_of_lists),
         16,
-        4 * LOOK_EVERY,
+        256,
         lambda ours, bare: ours.beside(bare) <= 1.3,
         "at most 1.3 × bare",
     ),
@@ -203,7 +200,7 @@ SCENARIOS = [
         2,
         pairs_of_instances(20_000),
         16,
-        LOOK_EVERY // 16,
+        4,
         lambda ours, bare: ours.beside(bare) <= 1.05,
         "at most 1.05 × bare",
     ),
@@ -298,19 +295,6 @@ def run(scenario: Scenario, variants: list[str]) -> dict[str, Figures]:
     return figures
 
 
-def settle() -> None:
-    """Bring the watch to its steady rhythm of looks, on a heap that is small for the moment."""
-    gc.collect()
-    gc.freeze()
-    make_garbage = pairs_of_lists(2)
-    with watch():
-        for generation in (0, 2):
-            for _ in range(4 * LOOK_EVERY):
-                make_garbage()
-                gc.collect(generation)
-    gc.unfreeze()
-
-
 def main() -> None:
     parser = measure.arguments(__doc__ or "")
     parser.add_argument("--only", help="scenarios whose name contains this")
@@ -322,7 +306,6 @@ def main() -> None:
         sys.exit("the benchmark compares with PyTorch's detector: pip install torch")
 
     gc.disable()
-    settle()
     heap = [[i] for i in range(HEAP)]
     gc.collect()
     variants = [name for name in VARIANTS if not (args.without_pytorch and name == PYTORCH)]

@@ -18,7 +18,6 @@ from pathlib import Path
 import hook_cost
 
 FEW, MANY = 20, 84
-"""64 more, so that the difference holds one look before a collection (`src/watch/arming.rs`)."""
 
 SCENARIOS = {
     "empty young collection": hook_cost.no_garbage,

@@ -1,10 +1,11 @@
-"""Fixtures for tests that run the garbage collector themselves."""
+"""The order of the files, and fixtures for tests that run the garbage collector themselves."""
 
 from __future__ import annotations
 
 import gc
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,43 @@ pytest.register_assert_rewrite("support.hostile", "support.names", "support.rand
 
 # Most tests leak a few bytes of host memory, and expect to be warned.
 os.environ["CYCLESCOPE_MIN_BYTES"] = "0"
+
+# A pytest worker has one core. More threads of OpenMP or BLAS would wait for each other, spinning.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+SLOWEST = (
+    "harmless/test_extensions.py",
+    "analysis/test_growth.py",
+    "harmless/test_programs.py",
+    "harmless/test_memory.py",
+    "analysis/test_growth_objects.py",
+    "analysis/test_growth_headline.py",
+    "analysis/test_heap.py",
+    "analysis/test_why_alive.py",
+    "analysis/test_keepers.py",
+    "python/test_command_line.py",
+    "python/test_pytest_plugin.py",
+    "analysis/test_held_models.py",
+    "analysis/test_fixtures.py",
+    "python/test_off.py",
+    "watch/test_distributed.py",
+    "page/test_live.py",
+    "analysis/test_scoring.py",
+    "python/test_on_signal.py",
+)
+"""The files that take longest, roughly in that order. They start first, so that all workers end
+together; those that look at all objects alive come before others import more."""
+
+LIBRARIES = ("python/test_integrations.py", "device/test_jax.py", "analysis/test_jax_fixtures.py")
+"""The files that import what makes the heap of a worker much larger. They come last."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    ranks = {here / name: rank - len(SLOWEST) for rank, name in enumerate(SLOWEST)}
+    ranks |= {here / name: 1 for name in LIBRARIES}
+    items.sort(key=lambda item: ranks.get(item.path, 0))
 
 
 @pytest.fixture(scope="module")

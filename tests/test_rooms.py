@@ -5,6 +5,7 @@ The order is the table in ``src/lib.rs``. What is compiled for tests only may im
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -71,7 +72,9 @@ def exported(module: Module) -> dict[str, Module]:
     return found
 
 
-EXPORTED = {module: exported(module) for module in FILES}
+@functools.cache
+def all_exported() -> dict[Module, dict[str, Module]]:
+    return {module: exported(module) for module in FILES}
 
 
 def imports(module: Module) -> Iterator[Module]:
@@ -95,12 +98,15 @@ def imports(module: Module) -> Iterator[Module]:
             (path[:length] for length in range(len(path) + 1) if path[:length] in FILES), key=len
         )
         if len(path) > len(known):
-            known = EXPORTED[known].get(path[len(known)], known)
+            known = all_exported()[known].get(path[len(known)], known)
         if known and known != module:
             yield known
 
 
-IMPORTS = {module: set(imports(module)) for module in FILES if module not in for_tests_only()}
+@functools.cache
+def all_imports() -> dict[Module, set[Module]]:
+    hidden = for_tests_only()
+    return {module: set(imports(module)) for module in FILES if module not in hidden}
 
 
 def test_every_room_has_a_place_in_the_order() -> None:
@@ -111,7 +117,7 @@ def test_every_room_has_a_place_in_the_order() -> None:
 def test_a_room_imports_only_rooms_above_it() -> None:
     wrong = [
         f"{'/'.join(module)} imports {'/'.join(other)}"
-        for module, others in IMPORTS.items()
+        for module, others in all_imports().items()
         for other in sorted(others)
         if module and ROOMS.index(other[0]) > ROOMS.index(module[0])
     ]
@@ -125,7 +131,7 @@ def test_no_files_import_each_other() -> None:
 
     def visit(module: Module, way: list[Module]) -> None:
         state[module] = 1
-        for other in sorted(IMPORTS.get(module, ())):
+        for other in sorted(all_imports().get(module, ())):
             if state.get(other) == 1:
                 circle = [*way[way.index(other) :], other]
                 circles.append(" -> ".join("/".join(each) for each in circle))
@@ -133,7 +139,7 @@ def test_no_files_import_each_other() -> None:
                 visit(other, [*way, other])
         state[module] = 2
 
-    for module in IMPORTS:
+    for module in all_imports():
         if module not in state:
             visit(module, [module])
     assert not circles, "\n".join(circles)

@@ -39,8 +39,7 @@ class TensorCycleError(AssertionError):
 class Recorder:
     """Records every leak from its creation until :meth:`stop`.
 
-    Earlier garbage is collected first, so it is not counted. Garbage is inspected before each
-    collection runs finalizers, so no finalizer hides a leak.
+    Earlier garbage is collected first, so it is not counted.
     """
 
     def __init__(self, devices: Sequence[str], ignore: Sequence[str]) -> None:
@@ -55,7 +54,7 @@ class Recorder:
             self._seen.append,
             once_per_leak=False,
             ignore=self._ignore,
-            thorough=True,
+            keep_all=True,
         )
 
     def take(self) -> CycleReport:

@@ -1142,7 +1142,7 @@ def start_watch(
     devices: tuple[str, ...],
     once_per_leak: bool,
     ignore: tuple[str, ...],
-    thorough: bool,
+    keep_all: bool,
     min_host_bytes: int,
     min_device_bytes: int,
 ) -> int: ...

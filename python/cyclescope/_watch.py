@@ -39,7 +39,7 @@ class Watch:
         farewell: Callable[[Watch], None] | None = None,
         closing: Callable[[int], None] | None = None,
         record_history: bool = False,
-        thorough: bool = False,
+        keep_all: bool = False,
         min_bytes: tuple[int, int] = (0, 0),
         reporter: Reporter | None = None,
     ) -> None:
@@ -49,7 +49,7 @@ class Watch:
             return
         self._history = _history.start() if record_history else None
         self._number = _native.start_watch(
-            tuple(devices), once_per_leak, tuple(ignore), thorough, *min_bytes
+            tuple(devices), once_per_leak, tuple(ignore), keep_all, *min_bytes
         )
         self._farewell = farewell
         self._closing = closing

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use petgraph::graph::NodeIndex;
 use petgraph::visit::{EdgeRef, IntoEdgeReferences};
 
-use crate::capture::{Place, ReferenceName};
+use crate::capture::Place;
 use crate::cpython::ObjectKind;
 use crate::device::DeviceBuffer;
 use crate::diagnose::Diagnosis;
@@ -169,12 +169,6 @@ impl Described {
             known: None,
             occurrences: Vec::new(),
         }
-    }
-
-    /// True if some reference of the cycle has no name.
-    pub fn is_nameless(&self) -> bool {
-        let mut edges = self.diagnosis.cycle.edges.iter();
-        edges.any(|&edge| self.graph[edge].name == ReferenceName::Unnamed)
     }
 
     fn allocated_at(&self, node: NodeIndex) -> Option<Location> {

@@ -435,7 +435,7 @@ impl Inspector {
         let verdict = frameworks.verdict_of(holder);
         let has_grad_fn = frameworks.has_grad_fn(verdict, holder);
         for buffer in buffers {
-            let watch = || frameworks.watch_storage(verdict, holder, buffer, looked.own);
+            let watch = || frameworks.watch_storage(verdict, holder, buffer.pointer, looked.own);
             let storage = (buffer.device.clone(), buffer.pointer);
             if let Some(&index) = storages.place.get(&storage) {
                 let known = &mut storages.held[index];
@@ -455,8 +455,22 @@ impl Inspector {
                     ..row
                 },
                 watch: watch(),
+                went_early: false,
                 is_placed: buffer.is_placed,
             });
+        }
+    }
+
+    /// Takes note of what finalizers have freed and saved of what was found, when all have run and nothing else is
+    /// freed yet.
+    pub(crate) fn note_finalized(&self, py: Python<'_>, found: &mut [Found]) {
+        let Ok(frameworks) = self.frameworks.try_borrow() else {
+            return;
+        };
+        let occurrences = found.iter_mut().flat_map(|entry| &mut entry.occurrences);
+        for held in occurrences.flat_map(|occurrence| &mut occurrence.buffers) {
+            let pointer = held.buffer.pointer;
+            held.went_early = frameworks.is_gone_after_finalizers(py, pointer, &mut held.watch);
         }
     }
 

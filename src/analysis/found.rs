@@ -8,7 +8,6 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::assemble;
 use super::assemble::Described;
-use crate::capture::ReferenceName;
 use crate::collector::Epoch;
 use crate::device::StorageWatch;
 use crate::model::report::{Buffer, Leak};
@@ -39,6 +38,8 @@ pub(crate) struct Occurrence {
 pub(crate) struct Held {
     pub buffer: Buffer,
     pub watch: StorageWatch,
+    /// A finalizer freed it.
+    pub went_early: bool,
     /// Where the memory is is known. Of JAX's arrays, which PyTorch's allocator does not count, it is not.
     pub is_placed: bool,
 }
@@ -54,15 +55,17 @@ impl Found {
         held.map(|held| &held.buffer)
     }
 
-    /// Those of the buffers that PyTorch's allocator may count.
-    pub fn counted_buffers(&self) -> impl Iterator<Item = &Buffer> {
+    /// Those of the buffers that PyTorch's allocator may count, each with whether a finalizer freed it.
+    pub fn counted_buffers(&self) -> impl Iterator<Item = (&Buffer, bool)> {
         let held = self.occurrences.iter().flat_map(|one| &one.buffers);
-        held.filter(|held| held.is_placed).map(|held| &held.buffer)
+        let counted = held.filter(|held| held.is_placed);
+        counted.map(|held| (&held.buffer, held.went_early))
     }
 
     /// The devices of those.
     pub fn counted_devices(&self) -> Vec<String> {
-        let devices = self.counted_buffers().map(|buffer| buffer.device.clone());
+        let buffers = self.counted_buffers();
+        let devices = buffers.map(|(buffer, _)| buffer.device.clone());
         let mut devices: Vec<String> = devices.collect();
         devices.sort_unstable();
         devices.dedup();
@@ -184,33 +187,34 @@ pub(crate) enum Behind {
     CountedByRequest,
 }
 
-/// When the looks were made whose finds are to be confirmed.
+/// How it is known what became of the objects that were found.
 #[derive(Clone, Copy)]
 pub(crate) enum Fate<'a> {
-    /// Before finalizers ran, each of which may have saved what was found. Then the collector has cleared weak
-    /// references all the same, and only the addresses of the objects that it still knows tell, if they are known.
-    BeforeFinalizers(&'a Option<FxHashSet<usize>>),
-    /// What the collector still knows is asked for where some object has no weak references.
-    AfterFinalizers(&'a dyn Fn() -> Option<FxHashSet<usize>>),
+    /// The collector has cleared weak references, also to what a finalizer has saved since. Only the addresses of the
+    /// objects that it still knows tell, if they are known.
+    Survivors(&'a Option<FxHashSet<usize>>),
+    /// Weak references tell: they were made when the collector had cleared all others. What the collector still knows is
+    /// asked for where some object has none.
+    WeakReferences(&'a dyn Fn() -> Option<FxHashSet<usize>>),
 }
 
 /// Drops from each leak the buffers that are still there, or of which there is no telling, and leaks that
 /// have none left.
 pub(crate) fn confirm_gone(py: Python<'_>, found: &mut Vec<Found>, fate: Fate<'_>) {
     let is_alive = |address: usize| match fate {
-        Fate::BeforeFinalizers(alive) => Some(alive.as_ref()?.contains(&address)),
-        Fate::AfterFinalizers(_) => Some(false),
+        Fate::Survivors(alive) => Some(alive.as_ref()?.contains(&address)),
+        Fate::WeakReferences(_) => Some(false),
     };
     let known = OnceCell::new();
     let is_tracked = |address: usize| match fate {
-        Fate::BeforeFinalizers(_) => is_alive(address),
-        Fate::AfterFinalizers(ask) => Some(known.get_or_init(ask).as_ref()?.contains(&address)),
+        Fate::Survivors(_) => is_alive(address),
+        Fate::WeakReferences(ask) => Some(known.get_or_init(ask).as_ref()?.contains(&address)),
     };
     for entry in found.iter_mut() {
         for occurrence in &mut entry.occurrences {
             occurrence.buffers.retain_mut(|held| {
                 let watch = std::mem::replace(&mut held.watch, StorageWatch::Blind);
-                watch.into_gone(py, &is_alive, &is_tracked) == Some(true)
+                held.went_early || watch.into_gone(py, &is_alive, &is_tracked) == Some(true)
             });
         }
         entry
@@ -229,98 +233,4 @@ pub(crate) fn forget_behind(found: &mut [Found]) {
             .retain(|held| held.buffer.kept_by.is_none());
     }
     say_shared(found);
-}
-
-/// Lets each leak speak as it did in an earlier look at the same objects, where it has a reference
-/// without a name now: a finalizer that ran in between may have changed what holds what. A generator
-/// that is closed, for one, has no frame to read its variables from, though on some versions it keeps
-/// them (`gen_close` in Objects/genobject.c).
-pub(crate) fn prefer(earlier: &[Found], found: &mut Vec<Found>) {
-    if !found.iter().any(Found::is_nameless) {
-        return;
-    }
-    // What is there with its name is not what has lost its own.
-    let named: Vec<(String, FxHashSet<usize>)> = found
-        .iter()
-        .filter(|entry| !entry.is_nameless())
-        .map(|entry| {
-            let addresses = entry.occurrences.iter().flat_map(|one| &one.addresses);
-            (entry.signature().to_owned(), addresses.copied().collect())
-        })
-        .collect();
-    let is_there = |other: &Found, drawn: &Occurrence| {
-        named.iter().any(|(signature, addresses)| {
-            signature == other.signature()
-                && drawn
-                    .addresses
-                    .iter()
-                    .any(|address| addresses.contains(address))
-        })
-    };
-    for entry in found.iter_mut().filter(|entry| entry.is_nameless()) {
-        let drawn = earlier.iter().find_map(|other| {
-            let drawn = other.occurrences.first()?;
-            let at = entry
-                .occurrences
-                .iter()
-                .position(|occurrence| occurrence.shares_objects_with(drawn))?;
-            (!other.is_nameless() && !is_there(other, drawn)).then_some((other, drawn, at))
-        });
-        if let Some((other, drawn, at)) = drawn {
-            entry.leak = other.leak.clone();
-            entry.occurrences.swap(0, at);
-            if let Some(first) = entry.occurrences.first_mut() {
-                first.take_names_from(drawn);
-            }
-        }
-    }
-    let mut merged: Vec<Found> = Vec::with_capacity(found.len());
-    for entry in found.drain(..) {
-        match merged
-            .iter_mut()
-            .find(|other| other.signature() == entry.signature())
-        {
-            Some(other) => {
-                let freed = [other.freed, entry.freed];
-                other.freed = freed.into_iter().flatten().reduce(|a, b| a + b);
-                other.occurrences.extend(entry.occurrences);
-            }
-            None => merged.push(entry),
-        }
-    }
-    *found = merged;
-}
-
-impl Found {
-    /// True if some reference of the cycle, or on the path to a buffer, has no name.
-    fn is_nameless(&self) -> bool {
-        let nameless = ReferenceName::Unnamed.to_string();
-        let first = self.occurrences.first();
-        let buffers = first.iter().flat_map(|occurrence| &occurrence.buffers);
-        self.leak.is_nameless()
-            || buffers
-                .flat_map(|held| &held.buffer.path)
-                .any(|edge| *edge == nameless)
-    }
-}
-
-impl Occurrence {
-    fn shares_objects_with(&self, other: &Self) -> bool {
-        let theirs: FxHashSet<usize> = other.addresses.iter().copied().collect();
-        self.addresses
-            .iter()
-            .any(|address| theirs.contains(address))
-    }
-
-    /// Takes over how the same buffers were described.
-    fn take_names_from(&mut self, other: &Self) {
-        for held in &mut self.buffers {
-            let same = other.buffers.iter().find(|one| {
-                one.buffer.pointer == held.buffer.pointer && one.buffer.device == held.buffer.device
-            });
-            if let Some(same) = same {
-                held.buffer = same.buffer.clone();
-            }
-        }
-    }
 }

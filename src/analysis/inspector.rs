@@ -191,15 +191,13 @@ impl Inspector {
     }
 
     /// As `look`, but only at the objects made since an epoch began, as far as these alone show what is garbage. Also
-    /// says whether an unreachable one is of the oldest generation. Of more than `most` nothing is examined, and at most
-    /// `described` groups of cycles are described. `None` if only a look at the whole heap tells.
+    /// says whether an unreachable one is of the oldest generation. `None` if only a look at the whole heap tells.
     pub(crate) fn look_at_new(
         &self,
         py: Python<'_>,
         devices: &DeviceSelection,
         epochs: &Epochs,
         since: Epoch,
-        (most, described): (usize, usize),
         behind: Behind,
     ) -> PyResult<Option<(Vec<Found>, usize, bool)>> {
         self.refresh(py);
@@ -213,10 +211,7 @@ impl Inspector {
         ask_for_room(new.objects.len(), ROOM_FOR_OBJECT)?;
         // SAFETY: nothing that runs here destroys an object, and each is in one list, once.
         let garbage = unsafe { self.unreachable_among(&new.objects, 0)? };
-        if garbage.len() > most {
-            return Ok(Some((Vec::new(), garbage.len(), false)));
-        }
-        let found = self.leaks_in(py, &garbage, devices, described, behind)?;
+        let found = self.leaks_in(py, &garbage, devices, usize::MAX, behind)?;
         // Unreachable objects are in the order of all.
         let mut young = new.objects[..new.young].iter();
         let is_young = |object| young.any(|other| other == object);

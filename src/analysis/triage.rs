@@ -21,8 +21,8 @@ use crate::device::DeviceSelection;
 pub(crate) struct Triage {
     /// Some object holds a buffer on one of the devices asked for.
     pub holds_buffer: bool,
-    /// The collector ran a finalizer of some object.
-    pub finalizer_ran: bool,
+    /// Some object has a finalizer that has not run.
+    pub finalizer_due: bool,
     /// A class is among the garbage.
     pub class_dies: bool,
     /// How many objects there are.
@@ -47,7 +47,7 @@ struct Search<'a, C> {
     /// they refer to nothing that it tracks, such as an array of NumPy's (`_PyDict_MaybeUntrack` in
     /// Objects/dictobject.c). If all references to one are from the garbage, it is garbage too.
     untracked: FxHashMap<*mut ffi::PyObject, i64>,
-    finalizer_ran: bool,
+    finalizer_due: bool,
     class_dies: bool,
 }
 
@@ -181,7 +181,7 @@ impl<C: Fn(*mut ffi::PyTypeObject) -> Verdict> Search<'_, C> {
                 self.candidates.push((facts.verdict, object as usize));
             }
             self.class_dies |= facts.kind == ObjectKind::Class;
-            self.finalizer_ran |= facts.finalizes && ffi::PyObject_GC_IsFinalized(object) != 0;
+            self.finalizer_due |= facts.finalizes && ffi::PyObject_GC_IsFinalized(object) == 0;
             if let Some(traverse) = facts.traverse {
                 traverse(object, Self::pass, ptr::from_mut(self).cast());
             }
@@ -240,7 +240,7 @@ impl Inspector {
             candidates: Vec::new(),
             held: Vec::new(),
             untracked: FxHashMap::default(),
-            finalizer_ran: false,
+            finalizer_due: false,
             class_dies: false,
         };
         search.table.begin_pass();
@@ -259,7 +259,7 @@ impl Inspector {
                 search.look(iter::once(object));
             }
         }
-        let (finalizer_ran, class_dies) = (search.finalizer_ran, search.class_dies);
+        let (finalizer_due, class_dies) = (search.finalizer_due, search.class_dies);
         let mut candidates = search.candidates;
         drop(table);
         candidates.sort_unstable();
@@ -271,7 +271,7 @@ impl Inspector {
         });
         Ok(Triage {
             holds_buffer,
-            finalizer_ran,
+            finalizer_due,
             class_dies,
             objects,
         })

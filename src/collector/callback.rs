@@ -12,7 +12,7 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-use super::witness::{Seen, Unreachable, Witness};
+use super::witness::{Calls, Unreachable, Witness};
 use crate::cpython::{DEBUG_COLLECTABLE, GcModule, GcState, fork_count};
 
 /// The collector prints how many objects there are (`gc.DEBUG_STATS`).
@@ -34,16 +34,22 @@ pub trait Handler {
     /// A collection is about to begin.
     fn before(&self, py: Python<'_>, info: CollectionInfo);
 
-    /// All finalizers have run, and nothing is destroyed yet. What is made here must not be tracked by the
+    /// There is garbage, and no finalizer has run yet. What is made here must not be tracked by the
     /// collector when this returns.
     fn look(&self, py: Python<'_>, garbage: &mut Unreachable<'_>, info: CollectionInfo);
 
-    /// Whether [`Handler::after`] is to be called for the collection that has ended.
-    fn wants_after(&self, seen: Seen) -> bool;
+    /// Whether [`Handler::finalized`] is to be called.
+    fn wants_finalized(&self) -> bool;
 
-    /// The collection has ended; `seen` says whether all its garbage was to be seen. If there was any,
+    /// After [`Handler::look`]: all finalizers have run, and the collector has destroyed nothing yet.
+    fn finalized(&self, py: Python<'_>);
+
+    /// Whether [`Handler::after`] is to be called for the collection that has ended.
+    fn wants_after(&self, seen: bool) -> bool;
+
+    /// The collection has ended; `seen` says whether all its garbage was to be seen. If so, and if there was any,
     /// [`Handler::look`] was called.
-    fn after(&self, py: Python<'_>, info: CollectionInfo, seen: Seen);
+    fn after(&self, py: Python<'_>, info: CollectionInfo, seen: bool);
 
     /// There will be no further calls, because of a panic.
     fn failed(&self, py: Python<'_>);
@@ -294,13 +300,22 @@ unsafe extern "C" fn called(
     }
 }
 
-/// What the witness calls.
+/// What the witness calls first.
 ///
 /// # Safety
 /// The interpreter is attached, and `shared` is that of a hook, alive.
 unsafe fn witnessed(shared: *const c_void) {
     // SAFETY: by this function's contract; the hook leaves before it goes.
     unsafe { (*shared.cast::<Shared>()).look() };
+}
+
+/// What the witness calls last.
+///
+/// # Safety
+/// As for [`witnessed`].
+unsafe fn finalized(shared: *const c_void) {
+    // SAFETY: by this function's contract; the hook leaves before it goes.
+    unsafe { (*shared.cast::<Shared>()).finalized() };
 }
 
 /// What a collection calls. Most have nothing to show, and then nothing of PyO3's is attached; nor is there then
@@ -351,27 +366,35 @@ impl Shared {
         // The witness would be counted, or printed.
         if self.gc.debug_flags(py) & (DEBUG_STATS | DEBUG_COLLECTABLE) == 0 {
             UNDONE.store(true, Ordering::Relaxed);
-            // SAFETY: the witness belongs to this hook, and leaves before that is gone.
-            unsafe {
-                self.witness
-                    .stand(py, witnessed, ptr::from_ref(self).cast())
+            let calls = Calls {
+                first: witnessed,
+                last: finalized,
+                argument: ptr::from_ref(self).cast(),
             };
+            // SAFETY: the witness belongs to this hook, and leaves before that is gone.
+            unsafe { self.witness.stand(py, calls) };
         }
     }
 
-    /// The witness is among the garbage.
+    /// The witness is among the garbage, of which there is some.
     fn look(&self) {
-        let Ok(_busy) = self.busy.try_borrow_mut() else {
-            return;
-        };
-        // SAFETY: attached, and called by the witness; a handler's look runs no code of the program and
-        // makes no object that the collector tracks.
-        let mut garbage = unsafe { self.witness.garbage() };
-        if !garbage.is_empty()
+        if let Some(info) = self.info.get()
             && self.works()
-            && let Some(info) = self.info.get()
+            && let Ok(_busy) = self.busy.try_borrow_mut()
         {
+            // SAFETY: attached, and called by the witness; a handler's look runs no code of the program and
+            // makes no object that the collector tracks.
+            let mut garbage = unsafe { self.witness.garbage() };
             self.enter(|shared, py| shared.handler.look(py, &mut garbage, info));
+        }
+    }
+
+    fn finalized(&self) {
+        if self.works()
+            && self.handler.wants_finalized()
+            && let Ok(_busy) = self.busy.try_borrow_mut()
+        {
+            self.enter(|shared, py| shared.handler.finalized(py));
         }
     }
 

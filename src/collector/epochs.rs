@@ -49,9 +49,6 @@ pub struct Epochs {
     last_earlier: Cell<Epoch>,
     /// The first epoch that is known.
     first: Cell<Epoch>,
-    /// There were epochs before that one.
-    is_lost: Cell<bool>,
-    has_begun: Cell<bool>,
     last: Cell<Epoch>,
 }
 
@@ -106,11 +103,9 @@ impl Epochs {
         self.last.set(epoch);
         let is_first = !self.is_ordered(order);
         if is_first {
-            self.is_lost.set(self.has_begun.get());
             self.clear();
             self.first.set(epoch);
         }
-        self.has_begun.set(true);
         self.boundaries.borrow_mut().push(Boundary {
             epoch,
             object,
@@ -122,8 +117,6 @@ impl Epochs {
     /// Forgets all epochs.
     pub fn forget(&self, _py: Python<'_>) {
         self.clear();
-        self.has_begun.set(false);
-        self.is_lost.set(false);
     }
 
     fn clear(&self) {
@@ -135,13 +128,6 @@ impl Epochs {
     /// The epoch that has not ended; `None` if there are none.
     pub fn current(&self) -> Option<Epoch> {
         Some(self.boundaries.borrow().last()?.epoch)
-    }
-
-    /// The first epoch; `None` if there are none, or nothing is known of the first one any more.
-    pub(crate) fn first(&self) -> Option<Epoch> {
-        self.current()
-            .filter(|_| !self.is_lost.get())
-            .map(|_| self.first.get())
     }
 
     /// A full collection is about to begin. Takes time in proportion to what was made since the last one.

@@ -1,9 +1,9 @@
 //! Which objects are garbage: by being among them in a collection, and by finding out oneself.
 //!
 //! [`Hook`] puts one native callable into `gc.callbacks`. To each collection it adds a
-//! `Witness`, a reference cycle of its own, whose finalizer CPython calls after all others and
-//! before it destroys anything. There a [`Handler`] looks at the garbage. With a hook, collections do exactly
-//! what they do without: nothing is saved, cleared, held or put in another order.
+//! `Witness`, garbage of its own, whose finalizer CPython calls before all others. There a [`Handler`] looks at the
+//! garbage. With a hook, collections do exactly what they do without: nothing is saved, cleared, held or put in
+//! another order.
 //!
 //! The second way, [`unreachable`], looks before finalizers run, and without a collection.
 //!
@@ -24,5 +24,5 @@ pub(crate) use unreachable::unreachable;
 pub use {
     callback::{CollectionInfo, Handler, Hook, may_need_mending},
     epochs::{Epoch, Epochs},
-    witness::{Seen, Unreachable},
+    witness::Unreachable,
 };

@@ -5,18 +5,14 @@ use pyo3::types::PyString;
 
 use super::modules::{imported, part};
 
-/// The bytes that PyTorch's caching allocator has handed out on a CUDA device and not got back.
+/// The bytes that PyTorch's caching allocator has handed out on a CUDA device and not got back, and those that were
+/// asked for, without what the allocator adds to each; the former again where the version of PyTorch does not count
+/// those.
 ///
 /// Reads the allocator's own counters (`torch._C._cuda_memoryStats`): no CUDA call, so it is
 /// allowed while a graph is being captured. `None` without PyTorch, before it has initialised
 /// CUDA, in a forked child, for other devices, and with `cudaMallocAsync`, whose numbers are the
 /// driver's: they change when the stream gets there.
-pub fn allocated_bytes(py: Python<'_>, device: &str) -> Option<u64> {
-    current(&statistics(py, device)?, intern!(py, "allocated_bytes"))
-}
-
-/// As [`allocated_bytes`], and the bytes that were asked for, without what the allocator adds to each; the same again
-/// where the version of PyTorch does not count those.
 pub fn allocator_counts(py: Python<'_>, device: &str) -> Option<(u64, u64)> {
     let statistics = statistics(py, device)?;
     let allocated = current(&statistics, intern!(py, "allocated_bytes"))?;
@@ -24,7 +20,7 @@ pub fn allocator_counts(py: Python<'_>, device: &str) -> Option<(u64, u64)> {
     Some((allocated, requested.unwrap_or(allocated)))
 }
 
-/// As [`allocated_bytes`], and the bytes that the allocator has from the driver, in use or not.
+/// The bytes handed out as in [`allocator_counts`], and those that the allocator has from the driver, in use or not.
 pub fn allocator_bytes(py: Python<'_>, device: &str) -> Option<(u64, u64)> {
     let statistics = statistics(py, device)?;
     Some((

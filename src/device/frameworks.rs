@@ -511,13 +511,13 @@ impl Frameworks {
         }
     }
 
-    /// Starts to watch a buffer that an object holds, where the framework can. `own` says how many references the caller
-    /// has to the object at an address.
+    /// Starts to watch the memory at `pointer` that an object holds, where the framework can. `own` says how many
+    /// references the caller has to the object at an address.
     pub fn watch_storage(
         &self,
         verdict: Verdict,
         holder: &Bound<'_, PyAny>,
-        buffer: &DeviceBuffer,
+        pointer: u64,
         own: &dyn Fn(usize) -> i64,
     ) -> StorageWatch {
         let way = self
@@ -531,11 +531,41 @@ impl Frameworks {
         way.extend(shown);
         if let Some(lender) = way.last()
             && let Some(framework) = self.framework(self.verdict_of(lender))
-            && let Some(watch) = framework.watch(lender, buffer.pointer)
+            && let Some(watch) = framework.watch(lender, pointer)
         {
             return watch;
         }
         Lent::watch(self.reference.bind(holder.py()), way, own)
             .map_or(StorageWatch::Blind, StorageWatch::Lent)
+    }
+
+    /// In a collection between finalizers and destruction: true if the memory at `pointer` is gone. What a finalizer may
+    /// have saved is looked at anew.
+    pub fn is_gone_after_finalizers(
+        &self,
+        py: Python<'_>,
+        pointer: u64,
+        watch: &mut StorageWatch,
+    ) -> bool {
+        let lent = match watch {
+            StorageWatch::Lent(lent) if lent.counts() => lent,
+            StorageWatch::Lent(lent) => {
+                // What has no weak references is taken to be there still.
+                return lent.is_gone(py, &|_| Some(false), &|_| Some(true)) == Some(true);
+            }
+            StorageWatch::Torch(storage) => return storage.is_gone(py) == Some(true),
+            StorageWatch::Blind => return false,
+        };
+        let mut again = StorageWatch::Blind;
+        // Where one has gone, nobody knows whether a finalizer saved what it looked into.
+        for user in lent.users(py).into_iter().flatten() {
+            let anew = || self.watch_storage(self.verdict_of(&user), &user, pointer, &|_| 0);
+            match again {
+                StorageWatch::Blind => again = anew(),
+                _ => again.join(anew),
+            }
+        }
+        *watch = again;
+        false
     }
 }

@@ -56,7 +56,7 @@ pub use selection::{DeviceSelection, UnknownDevice};
 pub(crate) use selection::{add_kind, kinds};
 #[cfg(feature = "python")]
 pub(crate) use {
-    allocator::{allocated_bytes, allocator_bytes, allocator_counts},
+    allocator::{allocator_bytes, allocator_counts},
     autograd::{Autograd, autograd_sequence_now},
     described::Described,
     driver::{driver_present, gpu_names},

@@ -23,6 +23,8 @@ pub struct Lent {
     links: Vec<Link>,
     /// The objects that alone keep the links, or the lender itself; weakly.
     holders: Vec<Holder>,
+    /// The arrays and tensors from which the links were followed; weakly.
+    users: Vec<Holder>,
 }
 
 /// An object that goes when all that refers to it goes.
@@ -79,12 +81,20 @@ impl Lent {
         mut chain: Vec<Bound<'_, PyAny>>,
         own: &dyn Fn(usize) -> i64,
     ) -> Option<Self> {
+        let user = chain.first()?.clone();
         let mut links = Vec::new();
         while let Some(object) = chain.pop() {
             let holder = Holder::new(class, &object);
             if let Some(holder) = holder.or_else(|| Holder::without_weak_reference(&object)) {
-                let holders = vec![holder];
-                return Some(Self { links, holders });
+                let users = match links.is_empty() {
+                    true => Vec::new(),
+                    false => vec![Holder::new(class, &user)?],
+                };
+                return Some(Self {
+                    links,
+                    holders: vec![holder],
+                    users,
+                });
             }
             let address = object.as_ptr() as usize;
             // SAFETY: attached, and the object is alive. One reference is that of the chain.
@@ -115,6 +125,7 @@ impl Lent {
                 None => self.links.push(link),
             }
         }
+        self.users.extend(other.users);
         for holder in other.holders {
             if !self
                 .holders
@@ -133,7 +144,17 @@ impl Lent {
             .all(|link| link.referrers.len() as i64 >= link.references)
     }
 
-    fn is_gone(
+    /// What looks into the memory, if references to the lender were counted; `None` if some of it is gone.
+    pub(super) fn users<'py>(&self, py: Python<'py>) -> Option<Vec<Bound<'py, PyAny>>> {
+        self.users.iter().map(|user| user.object(py)).collect()
+    }
+
+    /// True if it was counted how many references there are to the lender.
+    pub(super) fn counts(&self) -> bool {
+        !self.links.is_empty()
+    }
+
+    pub(super) fn is_gone(
         &self,
         py: Python<'_>,
         is_alive: &dyn Fn(usize) -> Option<bool>,
@@ -143,13 +164,13 @@ impl Lent {
             return None;
         }
         for holder in &self.holders {
-            let Some(weak) = &holder.weak else {
+            if holder.weak.is_none() {
                 if is_tracked(holder.address)? {
                     return Some(false);
                 }
                 continue;
-            };
-            if is_there(weak.bind(py)) {
+            }
+            if holder.object(py).is_some() {
                 return Some(false);
             }
             if holder.collectable && is_alive(holder.address)? {
@@ -199,20 +220,19 @@ impl Holder {
             collectable: true,
         })
     }
-}
 
-/// True if what a weak reference refers to is there; the reference may have been cleared all the same.
-fn is_there(weak: &Bound<'_, PyAny>) -> bool {
-    let mut object = std::ptr::null_mut();
-    // SAFETY: attached; on success this is a new reference, given up here.
-    unsafe {
-        if ffi::compat::PyWeakref_GetRef(weak.as_ptr(), &mut object) == 1 {
-            ffi::Py_DecRef(object);
-            return true;
+    /// The object; `None` if it is gone, or the weak reference to it was cleared all the same.
+    fn object<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
+        let weak = self.weak.as_ref()?;
+        let mut object = std::ptr::null_mut();
+        // SAFETY: attached; on success this is a new reference.
+        unsafe {
+            if ffi::compat::PyWeakref_GetRef(weak.as_ptr(), &mut object) == -1 {
+                ffi::PyErr_Clear();
+            }
+            Bound::from_owned_ptr_or_opt(py, object)
         }
-        ffi::PyErr_Clear();
     }
-    false
 }
 
 /// PyTorch's own weak handle of a storage, given back when dropped.
@@ -224,7 +244,7 @@ pub struct WeakStorage {
 
 impl WeakStorage {
     /// True if the storage is gone; `None` if there is no telling.
-    fn is_gone(&self, py: Python<'_>) -> Option<bool> {
+    pub(super) fn is_gone(&self, py: Python<'_>) -> Option<bool> {
         self.expired
             .bind(py)
             .call1((&self.handle,))

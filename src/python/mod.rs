@@ -233,15 +233,14 @@ fn cuda_driver_present(py: Python<'_>) -> bool {
 
 /// Starts a watch and returns its number.
 ///
-/// A `thorough` watch looks before every collection: right about finalizers at once, at the price of
-/// as much time again.
+/// With `keep_all`, none of its reports is dropped while there is memory for it.
 #[pyfunction]
 fn start_watch(
     py: Python<'_>,
     devices: &Bound<'_, PyTuple>,
     once_per_leak: bool,
     ignore: &Bound<'_, PyTuple>,
-    thorough: bool,
+    keep_all: bool,
     min_host_bytes: u64,
     min_device_bytes: u64,
 ) -> PyResult<WatchId> {
@@ -263,7 +262,7 @@ fn start_watch(
     };
     let ignored = Ignored::new(ignore);
     let watcher = &state.watcher;
-    Ok(watcher.add_watch(devices, frequency, ignored, least, thorough))
+    Ok(watcher.add_watch(devices, frequency, ignored, least, keep_all))
 }
 
 /// Changes what a watch tells of from now on, and forgets what it has counted of some leaks.

@@ -108,14 +108,9 @@ impl Watcher {
         let started = Instant::now();
         let all = self.with_watched(devices);
         let behind = Behind::CountedByRequest;
-        let seen = self.inspector.look_at_new(
-            py,
-            &all,
-            &self.epochs,
-            since,
-            (usize::MAX, usize::MAX),
-            behind,
-        )?;
+        let seen = self
+            .inspector
+            .look_at_new(py, &all, &self.epochs, since, behind)?;
         // A young collection would not free what is old, and a full one frees more than was looked at.
         let Some((found, objects, false)) = seen else {
             return Ok(None);
@@ -179,7 +174,7 @@ impl Watcher {
                 }),
                 None => self.inspector.tracked_addresses(py),
             };
-            confirm_gone(py, &mut found, Fate::BeforeFinalizers(&alive));
+            confirm_gone(py, &mut found, Fate::Survivors(&alive));
             notes.extend(before.share_out(py, &mut found));
         } else {
             forget_behind(&mut found);

@@ -4,7 +4,8 @@ use pyo3::prelude::*;
 use rustc_hash::FxHashSet;
 
 use crate::analysis::Found;
-use crate::device::{DeviceSelection, allocated_bytes, allocator_counts};
+use crate::device::allocator_counts;
+use crate::model::report::Buffer;
 
 /// What PyTorch's allocator had handed out on the CUDA devices of some leaks.
 #[derive(Default)]
@@ -31,7 +32,8 @@ impl Counters {
     ///
     /// Of a single leak that is what the counters say. Of several, each gave back what its own storages had; what
     /// went besides, such as an autograd graph, belongs to the only one that has such a graph, or
-    /// else the sentence that this returns says that nobody knows whose it was.
+    /// else the sentence that this returns says that nobody knows whose it was. What finalizers freed went before
+    /// these counts.
     pub fn share_out(&self, py: Python<'_>, found: &mut [Found]) -> Option<String> {
         if self.devices.is_empty() {
             return None;
@@ -42,23 +44,29 @@ impl Counters {
             blocks += allocated.saturating_sub(allocated_now);
             bytes += requested.saturating_sub(requested_now);
         }
-        let is_counted = |device: &str| self.devices.iter().any(|(counted, ..)| counted == device);
-        let own = |leak: &Found| -> u64 {
+        let counted = |leak: &Found| {
             let buffers = leak.counted_buffers();
-            let counted = buffers.filter(|buffer| is_counted(&buffer.device));
-            counted.map(|buffer| buffer.bytes).sum()
+            let is_counted = |of: &Buffer| self.devices.iter().any(|(it, ..)| *it == of.device);
+            let counted = buffers.filter(|(buffer, _)| is_counted(buffer));
+            let parts = |(buffer, early): (&Buffer, bool)| {
+                let place = (buffer.device.clone(), buffer.pointer);
+                (place, buffer.bytes, early)
+            };
+            counted.map(parts).collect::<Vec<_>>()
         };
+        let own = |leak: &Found| -> u64 { counted(leak).iter().map(|(_, bytes, _)| bytes).sum() };
         let mut leaks: Vec<&mut Found> = found.iter_mut().filter(|leak| own(leak) > 0).collect();
-        if let [only] = leaks.as_mut_slice() {
+        if let [only] = leaks.as_mut_slice()
+            && !counted(only).iter().any(|&(.., early)| early)
+        {
             only.freed = Some(blocks);
             return None;
         }
         let mut seen = FxHashSet::default();
-        let counted = leaks.iter().flat_map(|leak| leak.counted_buffers());
-        let counted = counted.filter(|buffer| is_counted(&buffer.device));
-        let distinct =
-            counted.filter(|buffer| seen.insert((buffer.device.clone(), buffer.pointer)));
-        let rest = bytes.saturating_sub(distinct.map(|buffer| buffer.bytes).sum());
+        let late = leaks.iter().flat_map(|leak| counted(leak));
+        let late = late.filter(|(.., early)| !early);
+        let distinct = late.filter(|(place, ..)| seen.insert(place.clone()));
+        let rest = bytes.saturating_sub(distinct.map(|(_, bytes, _)| bytes).sum());
         let with_graph = |leak: &Found| leak.buffers().any(|buffer| buffer.has_grad_fn);
         let graphs = leaks.iter().filter(|leak| with_graph(leak)).count();
         for leak in &mut leaks {
@@ -75,23 +83,4 @@ impl Counters {
             )
         })
     }
-}
-
-/// The allocator's counts of the CUDA devices that are watched.
-pub(super) fn allocated(py: Python<'_>, devices: &DeviceSelection) -> Vec<(String, u64)> {
-    if !devices.includes_kind("cuda") {
-        return Vec::new();
-    }
-    (0..16)
-        .map(|i| format!("cuda:{i}"))
-        .map_while(|device| allocated_bytes(py, &device).map(|bytes| (device, bytes)))
-        .collect()
-}
-
-/// How many bytes fewer are allocated now, over all devices.
-pub(super) fn freed_since(py: Python<'_>, before: &[(String, u64)]) -> u64 {
-    before
-        .iter()
-        .filter_map(|(device, bytes)| Some(bytes.saturating_sub(allocated_bytes(py, device)?)))
-        .sum()
 }

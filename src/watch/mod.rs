@@ -4,7 +4,6 @@
 //! and each either told of every collection that freed a leak or of each distinct leak once. What
 //! it finds goes into a queue, as plain data; see [`Deliveries`].
 
-mod arming;
 mod checks;
 mod collections;
 mod deliveries;
@@ -66,8 +65,8 @@ struct Watch {
     frequency: Frequency,
     ignored: Ignored,
     least: Least,
-    /// Every collection is looked at beforehand, so that no finalizer hides a leak.
-    thorough: bool,
+    /// No report is dropped while there is memory for it, also of leaks that were told before.
+    keep_all: bool,
     tallies: HashMap<String, Tally>,
     /// It has been said that there are more leaks than [`LEAK_LIMIT`].
     overflowed: bool,
@@ -96,8 +95,11 @@ impl Watcher {
         // An exception type is made when it is first used, which may be where there is no memory.
         let _busy = py.get_type::<Busy>();
         known::prepare();
+        let inspector = Inspector::new(py)?;
+        // Rather now than in a collection, where there may be no memory.
+        inspector.refresh(py);
         Ok(Rc::new(Self {
-            inspector: Inspector::new(py)?,
+            inspector,
             watches: RefCell::default(),
             deliveries: Arc::default(),
             collections: Collections::default(),
@@ -146,7 +148,7 @@ impl Watcher {
         frequency: Frequency,
         ignored: Ignored,
         least: Least,
-        thorough: bool,
+        keep_all: bool,
     ) -> WatchId {
         // Unique in the program and all its forked children: a child inherits its parent's handles,
         // and stopping one of those must not stop a watch of the child's own.
@@ -159,7 +161,7 @@ impl Watcher {
             frequency,
             ignored,
             least,
-            thorough,
+            keep_all,
             tallies: HashMap::new(),
             overflowed: false,
         });
@@ -259,18 +261,6 @@ impl Watcher {
             })
     }
 
-    fn is_thorough(&self) -> bool {
-        self.watches
-            .try_borrow()
-            .is_ok_and(|watches| watches.iter().any(|watch| watch.thorough))
-    }
-
-    /// True if there is but one thorough watch.
-    fn is_only_check(&self) -> bool {
-        let watches = self.watches.try_borrow();
-        watches.is_ok_and(|watches| watches.iter().filter(|watch| watch.thorough).count() == 1)
-    }
-
     /// Tells of an error of our own, the first time; that the inspector was at work already is none.
     fn note_error(&self, py: Python<'_>, error: &PyErr) {
         if error.is_instance_of::<Busy>(py) || self.error_told.replace(true) {
@@ -312,21 +302,23 @@ impl Watcher {
             return;
         };
         found.retain(|leak| {
-            let mut concerned: Vec<&mut Watch> = watches
-                .iter_mut()
-                .filter(|watch| leak.buffers().any(|b| watch.devices.contains(&b.device)))
-                .collect();
-            if !concerned.iter().all(|watch| watch.is_told(leak)) {
+            if !is_known(&watches, leak) {
                 return true;
             }
             let seen = self.inspector.occurrence_of(leak);
-            for watch in &mut concerned {
+            for watch in watches.iter_mut().filter(|watch| watch.concerns(leak)) {
                 if let Some(tally) = watch.tallies.get_mut(leak.signature()) {
                     tally.add(&seen, &leak.shared);
                 }
             }
             false
         });
+    }
+
+    /// True if some watch may be to be told of a leak.
+    fn tells_any(&self, found: &[Found]) -> bool {
+        let watches = self.watches.try_borrow();
+        watches.is_ok_and(|watches| found.iter().any(|leak| !is_known(&watches, leak)))
     }
 
     /// Brings a report to the watches that it concerns.
@@ -350,7 +342,7 @@ impl Watcher {
                         watch: watch.id,
                         news: News::Report(Arc::new(report)),
                         // There are few of the former, and who asked for the latter relies on each.
-                        is_kept: watch.frequency == Frequency::OncePerLeak || watch.thorough,
+                        is_kept: watch.frequency == Frequency::OncePerLeak || watch.keep_all,
                     });
                 }
                 if watch.tallies.len() >= LEAK_LIMIT
@@ -374,7 +366,17 @@ impl Watcher {
     }
 }
 
+/// True if all watches that a leak concerns have told of it.
+fn is_known(watches: &[Watch], leak: &Found) -> bool {
+    let mut concerned = watches.iter().filter(|watch| watch.concerns(leak));
+    concerned.all(|watch| watch.is_told(leak))
+}
+
 impl Watch {
+    fn concerns(&self, leak: &Found) -> bool {
+        leak.buffers().any(|b| self.devices.contains(&b.device))
+    }
+
     /// True if the leak is known, and need not be told (again).
     fn is_told(&self, leak: &Found) -> bool {
         let is_told = |tally: &Tally| {

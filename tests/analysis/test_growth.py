@@ -162,8 +162,18 @@ def test_the_line_that_made_it_is_told_if_something_records_it(
         {"filename": "train.py", "line": 7, "name": "step"},
     ]
     blocks = [{"address": 4096, "size": 512, "state": "active_allocated", "frames": stack}]
-    monkeypatch.setattr(torch._C, "_cuda_isHistoryEnabled", lambda: True, raising=False)
+    asked: list[bool] = []
+
+    def is_recording() -> bool:
+        asked.append(True)
+        return True
+
+    monkeypatch.setattr(torch._C, "_cuda_isHistoryEnabled", is_recording, raising=False)
     monkeypatch.setattr(torch.cuda, "memory_snapshot", lambda: [{"blocks": blocks}])
+    # PyTorch crashes if it is asked before it has initialised CUDA.
+    assert line_of_block(torch, "cuda:0", 4096) is None
+    assert not asked
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
     assert line_of_block(torch, "cuda:0", 4096) == "train.py:7"
     assert line_of_block(torch, "cuda:0", 8192) is None
     assert line_of_block(torch, "cpu", 4096) is None

@@ -154,7 +154,7 @@ def test_nothing_of_the_program_is_kept() -> None:
         assert not any(event() for event in seen)
 
 
-@pytest.mark.parametrize("seed", range(int(os.environ.get("TEST_CASES", "5"))))
+@pytest.mark.parametrize("seed", range(int(os.environ.get("TEST_CASES", "3"))))
 def test_of_several_owners_those_that_grow_are_told(seed: int) -> None:
     """Owners of the same types, of which some only grow, at random."""
     run = random_growth.Run(seed)

@@ -19,7 +19,6 @@ held = pytest.importorskip("support.held_models")
 
 @pytest.fixture(autouse=True)
 def tidy() -> Iterator[None]:
-    gc.collect()
     yield
     held.kept.clear()
     gc.collect()
@@ -28,6 +27,7 @@ def tidy() -> Iterator[None]:
 @pytest.fixture(autouse=True, scope="module")
 def nothing_left() -> Iterator[None]:
     """Other tests in this process count all memory."""
+    gc.collect()
     yield
     held.other = None
 

@@ -1,6 +1,6 @@
 """Hostile garbage made at random: thousands of small heaps, each built from one number.
 
-``TEST_CASES`` says how many (default: 1000), ``TEST_FIRST`` from which number on. A failure names
+``TEST_CASES`` says how many (default: 300), ``TEST_FIRST`` from which number on. A failure names
 the number of its heap.
 """
 
@@ -23,7 +23,7 @@ import pytest
 import cyclescope
 from support.hostile import BASES, Alarm, hostile, put, render
 
-CASES = int(os.environ.get("TEST_CASES", "1000"))
+CASES = int(os.environ.get("TEST_CASES", "300"))
 FIRST = int(os.environ.get("TEST_FIRST", "0"))
 LOTS = 10
 

@@ -149,6 +149,24 @@ def test_a_finalizer_may_change_the_flags(reports: Reports) -> None:
         gc.garbage.clear()
 
 
+def test_the_first_finalizer_is_the_witness_and_the_last_the_sentinel(reports: Reports) -> None:
+    """Whatever the order in which objects were made, and however old they are."""
+    for generation in GENERATIONS:
+        reports.clear()
+        nodes = []
+        for age in range(generation + 1):
+            node = Node(numpy.ones(1000))
+            node.last = Acts(partial(setattr, node, "held", None))
+            nodes.append(node)
+            if age < generation:
+                gc.collect(age)
+        node.last.last = node
+        del nodes, node
+        gc.collect(generation)
+        reports.watch.flush()
+        assert sum(report.bytes_held for report in reports) == 8000 * (generation + 1)
+
+
 def test_what_the_program_saves_is_not_told_of_until_it_goes(reports: Reports) -> None:
     gc.set_debug(gc.DEBUG_SAVEALL)
     try:
@@ -218,11 +236,14 @@ def test_other_callbacks_may_make_garbage(place: int, generation: int, reports: 
     assert reports.sizes() == [8000, 4000] or sum(reports.sizes()) == 12000
 
 
-def test_a_program_that_holds_the_witness_sees_no_harm(reports: Reports) -> None:
+@pytest.mark.parametrize("which", [slice(None), slice(0, 1), slice(1, 2), slice(2, 3)])
+def test_a_program_that_holds_the_witness_sees_no_harm(which: slice, reports: Reports) -> None:
+    """Or the usher, or the sentinel, which stand before and behind it."""
     held: list[Any] = []
 
     def take(phase: str, info: dict[str, int]) -> None:
-        held.extend(it for it in gc.get_objects(0) if type(it).__name__ == "Witness")
+        if phase == "start":
+            held.extend([it for it in gc.get_objects(0) if type(it).__name__ == "Witness"][which])
 
     gc.callbacks.append(take)
     try:

@@ -15,11 +15,20 @@ import cyclescope
 from support.nodes import Holder
 from support.processes import run
 
-jax: Any = pytest.importorskip("jax", reason="JAX is not installed")
-jnp: Any = importlib.import_module("jax.numpy")
+jax: Any = None
+jnp: Any = None
 np: Any = importlib.import_module("numpy")
 
 pytestmark = pytest.mark.usefixtures("small_heap", "collector_paused")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def imported() -> None:
+    """With the first test, so that the heap of other files' tests stays small."""
+    global jax, jnp
+    jax = pytest.importorskip("jax", reason="JAX is not installed")
+    jnp = importlib.import_module("jax.numpy")
+
 
 DTYPES = ("float32", "bfloat16", "int8", "complex64", "bool")
 SHAPES = ((), (1,), (7,), (3, 5))
@@ -30,7 +39,7 @@ def arrays_alive() -> int:
 
 
 def found(**options: Any) -> Any:
-    return cyclescope.find_tensor_cycles(devices="any", **options)
+    return cyclescope.find_tensor_cycles(devices="any", frozen=False, **options)
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import importlib
 from importlib.util import find_spec
 
 import pytest
@@ -17,6 +18,14 @@ if find_spec("torch"):
     import support.followed_torch  # noqa: F401
 
 pytestmark = pytest.mark.usefixtures("small_heap", "collector_paused")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def compiler() -> None:
+    """What optimizers import with their first step; only now, as it makes every heap larger."""
+    if find_spec("torch"):
+        importlib.import_module("torch._dynamo")
+
 
 ABOUT_TORCH = {
     "autograd-context-kept-both-ways",

@@ -77,7 +77,7 @@ def test_a_library_is_named_with_its_version_and_the_nearest_own_line(
 ) -> None:
     kind = keeper(metadata)
     kind(Owner())
-    report = cyclescope.find_tensor_cycles(devices="any")
+    report = cyclescope.find_tensor_cycles(devices="any", frozen=False)
     (leak,) = report.leaks
     assert leak.library is not None
     assert (leak.library.name, leak.library.version) == (name, version)
@@ -101,7 +101,7 @@ def test_a_cycle_of_a_library_and_the_program_is_the_programs(
     owner.keeper = keeper(None)(owner)  # type: ignore[attr-defined]
     del owner.keeper.me  # type: ignore[attr-defined]
     del owner
-    report = cyclescope.find_tensor_cycles(devices="any")
+    report = cyclescope.find_tensor_cycles(devices="any", frozen=False)
     assert [leak.library for leak in report.yours] == [None]
     assert report.library == []
     assert "In a library" not in str(report)
@@ -113,7 +113,7 @@ def test_ignored_leaks_are_not_told_and_not_counted(
 ) -> None:
     kind = keeper("standin_keeper-1.2.3.dist-info")
     kind(Owner())
-    (leak,) = cyclescope.find_tensor_cycles(devices="any").leaks
+    (leak,) = cyclescope.find_tensor_cycles(devices="any", frozen=False).leaks
     ignore = ["Standin-Keeper"] if by == "library" else [leak.signature]
     kind(Owner())
     Looped()
@@ -149,7 +149,7 @@ def test_pytorchs_own_leaks_are_known() -> None:
     make()  # imports what PyTorch imports late
     gc.collect()
     make()
-    report = cyclescope.find_tensor_cycles(devices="any")
+    report = cyclescope.find_tensor_cycles(devices="any", frozen=False)
     known = {leak.known.name for leak in report.leaks if leak.known}
     assert known == {"torch-parametrized-class", "torch-fx-owning-module"}
     assert report.yours == []
@@ -196,9 +196,9 @@ def test_pytest_raises_beside_a_tensor_is_known_and_del_is_its_remedy() -> None:
             del e
 
     function(let_go=False)
-    (leak,) = cyclescope.find_tensor_cycles(devices="any").leaks
+    (leak,) = cyclescope.find_tensor_cycles(devices="any", frozen=False).leaks
     assert leak.known is not None
     assert (leak.known.name, leak.library) == ("pytest-raises-frame", None)
     assert "`del e`" in leak.advice
     function(let_go=True)
-    assert cyclescope.find_tensor_cycles(devices="any").leaks == []
+    assert cyclescope.find_tensor_cycles(devices="any", frozen=False).leaks == []

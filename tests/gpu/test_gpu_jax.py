@@ -161,6 +161,23 @@ def test_what_grows(jax: Callable[[str], Any]) -> None:
     assert size == 1024 * count
 
 
+def test_what_grows_beside_a_pytorch_that_has_not_initialised_cuda(
+    jax: Callable[[str], Any],
+) -> None:
+    """PyTorch crashes if it is asked then whether it records a history of its allocations."""
+    said = jax("""
+        import torch
+
+        kept = []
+        with cyclescope.LeakMonitor(every=1, min_bytes=0, max_share=float("inf")) as monitor:
+            for _ in range(40):
+                kept.append(array(1))
+                monitor.step()
+        print(json.dumps([len(monitor.found), torch.cuda.is_initialized()]))
+    """)
+    assert said == [1, False]
+
+
 def test_what_is_still_being_computed_is_not_waited_for(jax: Callable[[str], Any]) -> None:
     said = jax("""
         import os

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import nbformat.v4 as notebook
-from nbconvert import HTMLExporter
 from playwright.sync_api import expect
 
 import cyclescope
@@ -18,6 +16,9 @@ STYLES = (
 
 def exported(*outputs: str) -> str:
     """A notebook with these outputs among others, as ``jupyter nbconvert --to html`` writes it."""
+    import nbformat.v4 as notebook
+    from nbconvert import HTMLExporter
+
     others = "<table><tr><th>x</th><td>1</td></tr></table>", "<pre class='node'>mine</pre>"
     cells = [notebook.new_markdown_cell("# Mine\n\nSome `code`.\n\n| a |\n|---|\n| 1 |")]
     for html in (others[0], *outputs, others[1]):

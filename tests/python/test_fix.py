@@ -40,7 +40,7 @@ def outcome(file: Path) -> tuple[str, cyclescope.CycleReport]:
         with contextlib.redirect_stdout(printed):
             exec(compile(file.read_bytes(), file, "exec", dont_inherit=True), vars(module))
             vars(module)["main"]()
-        return printed.getvalue(), cyclescope.find_tensor_cycles(devices="any")
+        return printed.getvalue(), cyclescope.find_tensor_cycles(devices="any", frozen=False)
     finally:
         del sys.modules["program"]
 
@@ -327,7 +327,7 @@ def test_a_file_that_is_not_the_programs_is_not_shown(instead: str, tmp_path: Pa
     with contextlib.redirect_stdout(io.StringIO()):
         gc.collect()
         vars(module)["main"]()
-    (leak,) = cyclescope.find_tensor_cycles(devices="any").leaks
+    (leak,) = cyclescope.find_tensor_cycles(devices="any", frozen=False).leaks
     assert (leak.source, leak.patch) == (None, None)
     assert "For example:" in str(leak) or "For example:" in leak.to_markdown()
 
@@ -371,7 +371,7 @@ def test_the_patch_of_a_fixture_frees_its_memory(
             exec(compile(file.read_bytes(), file, "exec", dont_inherit=True), vars(module))
             gc.collect()
             vars(module)["leak"]("cpu")
-            return cyclescope.find_tensor_cycles(devices="any").leaks
+            return cyclescope.find_tensor_cycles(devices="any", frozen=False).leaks
         finally:
             del sys.modules[name]
 

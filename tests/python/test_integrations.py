@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import logging
 import sys
 from collections.abc import Iterator
@@ -11,15 +12,18 @@ from typing import Any
 
 import pytest
 import torch
-from lightning.pytorch import Trainer
-from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from torch.utils.viz import _cycles
 
 import cyclescope
-from cyclescope.integrations.lightning import TensorCycles
-from cyclescope.integrations.transformers import TensorCyclesCallback
-from support.training import STEPS, Metrics, TinyModule, transformers_trainer
+from support.training import STEPS, Metrics, lightning_module, transformers_trainer
+
+
+@pytest.fixture(autouse=True, scope="module")
+def imported() -> None:
+    """With the first test, so that the heap of other files' tests stays small."""
+    importlib.import_module("cyclescope.integrations.lightning")
+    importlib.import_module("cyclescope.integrations.transformers")
+    importlib.import_module("tensorboard.backend.event_processing.event_accumulator")
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +37,14 @@ def loop_without_collections(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert not [c for c in gc.callbacks if "cyclescope" in repr(c)], "a watch was left behind"
 
 
-def train_with_lightning(folder: Path, callback: TensorCycles, *, leaky: bool) -> Trainer:
+def train_with_lightning(folder: Path, *, every: int, leaky: bool) -> Any:
+    """The callback that looked on."""
+    from lightning.pytorch import Trainer
+    from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
+
+    from cyclescope.integrations.lightning import TensorCycles
+
+    callback = TensorCycles(every=every)
     trainer = Trainer(
         accelerator="cpu",
         max_epochs=1,
@@ -45,12 +56,14 @@ def train_with_lightning(folder: Path, callback: TensorCycles, *, leaky: bool) -
         default_root_dir=folder,
     )
     data: Any = torch.utils.data.DataLoader(torch.randn(STEPS * 4, 64), batch_size=4)  # type: ignore[arg-type]
-    trainer.fit(TinyModule(leaky=leaky), data)
-    return trainer
+    trainer.fit(lightning_module(leaky=leaky), data)
+    return callback
 
 
 def scalars(folder: Path) -> dict[str, list[tuple[int, float]]]:
     """What TensorBoard would show of the runs below a folder."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
     found: dict[str, list[tuple[int, float]]] = {}
     for file in folder.rglob("events.out.tfevents.*"):
         events = EventAccumulator(str(file.parent)).Reload()
@@ -60,8 +73,7 @@ def scalars(folder: Path) -> dict[str, list[tuple[int, float]]]:
 
 
 def test_lightning_warns_and_logs(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    callback = TensorCycles(every=2)
-    train_with_lightning(tmp_path, callback, leaky=True)
+    callback = train_with_lightning(tmp_path, every=2, leaky=True)
     (warning,) = [r for r in caplog.records if r.name == "cyclescope"]
     assert "Metrics.summary → <lambda>" in warning.getMessage()
     assert warning.levelno == logging.WARNING
@@ -77,14 +89,15 @@ def test_lightning_warns_and_logs(tmp_path: Path, caplog: pytest.LogCaptureFixtu
 def test_lightning_without_leaks_says_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    callback = TensorCycles(every=3)
-    train_with_lightning(tmp_path, callback, leaky=False)
+    callback = train_with_lightning(tmp_path, every=3, leaky=False)
     assert not [r for r in caplog.records if r.name == "cyclescope"]
     assert callback.last_report is not None
     assert callback.last_report.report.yours == []
 
 
 def test_transformers_warns_and_logs(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    from cyclescope.integrations.transformers import TensorCyclesCallback
+
     trainer = transformers_trainer(tmp_path, leaky=True)
     callback = TensorCyclesCallback(trainer, every=2)
     trainer.add_callback(callback)
@@ -102,6 +115,8 @@ def test_transformers_warns_and_logs(tmp_path: Path, caplog: pytest.LogCaptureFi
 def test_transformers_without_leaks_and_without_logging(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    from cyclescope.integrations.transformers import TensorCyclesCallback
+
     trainer = transformers_trainer(tmp_path, leaky=False)
     callback = TensorCyclesCallback(every=3)
     trainer.add_callback(callback)
@@ -112,6 +127,8 @@ def test_transformers_without_leaks_and_without_logging(
 
 
 def test_the_callback_keeps_no_trainer_alive(tmp_path: Path) -> None:
+    from cyclescope.integrations.transformers import TensorCyclesCallback
+
     trainer = transformers_trainer(tmp_path, leaky=False)
     callback = TensorCyclesCallback(trainer)
     assert not [value for value in vars(callback).values() if value is trainer]

@@ -6,7 +6,6 @@ import gc
 from typing import Any
 
 import torch
-import torch._dynamo
 import torch.fx
 import torch.utils.data
 from torch.nn.utils import parametrize

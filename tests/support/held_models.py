@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
+import importlib
 import queue
 import signal
 import sys
@@ -18,7 +19,6 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-import torch._dynamo
 from torch.nn.modules import module as hooks
 from torch.optim import optimizer as optimizer_hooks
 from torch.overrides import TorchFunctionMode
@@ -129,6 +129,11 @@ def cached_bound_method() -> Held:
     return net, lambda: prepare.cache_clear()
 
 
+def dynamo() -> Any:
+    """The compiler, imported when it is used, so that the heap of other tests stays small."""
+    return importlib.import_module("torch._dynamo")
+
+
 def compiled_with_backend() -> Held:
     """By a backend of `torch.compile` that has the model."""
     net = Net()
@@ -138,15 +143,14 @@ def compiled_with_backend() -> Held:
         return graph.forward
 
     torch.compile(lambda x: x + 1, backend=backend)(data())
-    return net, torch._dynamo.reset
+    return net, dynamo().reset
 
 
 def compiled_with_callback() -> Held:
     """By a callback of the compiler's."""
     net = Net()
-    callbacks: Any = torch._dynamo.callback
-    callbacks.on_compile_start(lambda *_: net and None)
-    return net, torch._dynamo.reset
+    dynamo().callback.on_compile_start(lambda *_: net and None)
+    return net, dynamo().reset
 
 
 def compiled_module() -> Held:

@@ -13,7 +13,7 @@ def leaked(*names: str) -> cyclescope.CycleReport:
     with common.collector_paused():
         for mib, name in enumerate(names, 2):
             common.load(name).leak("cpu", mib)
-        return cyclescope.find_tensor_cycles(devices="any")
+        return cyclescope.find_tensor_cycles(devices="any", frozen=False)
 
 
 def surrounded(

@@ -1,4 +1,7 @@
-"""Tiny models for Lightning and Transformers, which leak in each step if asked."""
+"""Tiny models for Lightning and Transformers, which leak in each step if asked.
+
+Both are imported when they are used, so that the heap of tests that need neither stays small.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from lightning.pytorch import LightningModule
 
 STEPS = 6
 
@@ -19,21 +21,25 @@ class Metrics:
         self.summary = lambda: self.activations.mean()
 
 
-class TinyModule(LightningModule):  # type: ignore[misc]
-    def __init__(self, *, leaky: bool) -> None:
-        super().__init__()
-        self.layer = torch.nn.Linear(64, 64)
-        self.leaky = leaky
+def lightning_module(*, leaky: bool) -> Any:
+    from lightning.pytorch import LightningModule
 
-    def training_step(self, batch: Any, batch_idx: int) -> torch.Tensor:
-        out = self.layer(batch)
-        if self.leaky:
-            Metrics(out)
-        loss: torch.Tensor = out.square().mean()
-        return loss
+    class TinyModule(LightningModule):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = torch.nn.Linear(64, 64)
 
-    def configure_optimizers(self) -> torch.optim.Optimizer:
-        return torch.optim.SGD(self.parameters(), lr=0.1)
+        def training_step(self, batch: Any, batch_idx: int) -> torch.Tensor:
+            out = self.layer(batch)
+            if leaky:
+                Metrics(out)
+            loss: torch.Tensor = out.square().mean()
+            return loss
+
+        def configure_optimizers(self) -> torch.optim.Optimizer:
+            return torch.optim.SGD(self.parameters(), lr=0.1)
+
+    return TinyModule()
 
 
 class TinyModel(torch.nn.Module):

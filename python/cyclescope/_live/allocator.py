@@ -42,7 +42,7 @@ def host_memory(torch: Torch) -> tuple[int, int]:
 
 def line_of_block(torch: Torch, device: str, pointer: int) -> str | None:
     """``file:line`` that allocated memory of a GPU, if PyTorch records a history."""
-    if not device.startswith("cuda") or not quietly(torch._C._cuda_isHistoryEnabled):
+    if not device.startswith("cuda") or not is_recording(torch):
         return None
     for segment in quietly(torch.cuda.memory_snapshot) or ():
         for block in segment["blocks"]:
@@ -52,6 +52,14 @@ def line_of_block(torch: Torch, device: str, pointer: int) -> str | None:
                     if frame["filename"] not in ("", "??") and not is_library(frame["filename"]):
                         return f"{frame['filename']}:{frame['line']}"
     return None
+
+
+def is_recording(torch: Torch) -> bool:
+    """True if PyTorch records a history of its allocations.
+
+    Asked before PyTorch has initialised CUDA, as in a program that has JAX on the GPU, it would crash.
+    """
+    return is_using_cuda(torch) and bool(quietly(torch._C._cuda_isHistoryEnabled))
 
 
 def is_library(filename: str) -> bool:

@@ -95,7 +95,7 @@ class Series:
             self._seen.append,
             once_per_leak=False,
             ignore=self._ignore,
-            thorough=True,
+            keep_all=True,
         )
 
     def begin(self, test: str) -> bool:

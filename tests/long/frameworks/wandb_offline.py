@@ -22,7 +22,7 @@ from wandb.proto import wandb_internal_pb2
 
 from cyclescope.integrations.lightning import TensorCycles
 from cyclescope.integrations.transformers import TensorCyclesCallback
-from support.training import STEPS, TinyModule, transformers_trainer
+from support.training import STEPS, lightning_module, transformers_trainer
 
 BLOCK = 2**15
 FULL, FIRST, MIDDLE, LAST = 1, 2, 3, 4
@@ -42,7 +42,7 @@ def with_lightning(folder: Path) -> None:
         default_root_dir=folder,
     )
     data: Any = torch.utils.data.DataLoader(torch.randn(STEPS * 4, 64), batch_size=4)  # type: ignore[arg-type]
-    trainer.fit(TinyModule(leaky=True), data)
+    trainer.fit(lightning_module(leaky=True), data)
 
 
 def with_transformers(folder: Path) -> None:
