@@ -8,6 +8,7 @@ SHELL := bash
 VENV   := .venv
 PY     := $(VENV)/bin/python
 FRAMEWORKS := .venvs/frameworks
+DEVICES := .venvs/devices
 LIBRARIES := .venvs/libraries
 RELEASE := .venvs/release
 WORKFLOWS := .venvs/workflows
@@ -20,7 +21,7 @@ RUST   := $(shell find src -type f) Cargo.toml Cargo.lock build.rs pyproject.tom
 # PyO3 asks this interpreter how extension modules are built.
 export PYO3_PYTHON := $(abspath $(PY))
 
-.PHONY: help demo test lint lint-rust lint-python test-rust test-python test-long test-full score test-matrix test-words test-known test-libraries test-frameworks test-workflow test-cpython test-brute fuzz test-miri test-asan test-references soak test-gpu bench bench-peers docs wheel wheels crate lint-workflows test-no-gil clean tools programs
+.PHONY: help demo test lint lint-rust lint-python test-rust test-python test-long test-full score test-matrix test-words test-known test-libraries test-frameworks test-devices test-workflow test-cpython test-brute fuzz test-miri test-asan test-references soak test-gpu bench bench-peers docs wheel wheels crate lint-workflows test-no-gil clean tools programs
 
 help: ## this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 23
@@ -70,7 +71,7 @@ test-python: $(VENV)/.tested-with $(VENV)/.built programs
 	$(PY) -m pytest -m "not gpu and not long" -n auto --maxprocesses 8 \
 	    --dist loadfile --no-loadscope-reorder
 
-test-long: test-full score test-brute test-cpython test-known test-libraries test-frameworks test-workflow test-matrix soak ## all that `make test` leaves out and that needs no GPU and no nightly Rust (a day)
+test-long: test-full score test-brute test-cpython test-known test-libraries test-frameworks test-devices test-workflow test-matrix soak ## all that `make test` leaves out and that needs no GPU and no nightly Rust (a day)
 
 test-full: $(VENV)/.tested-with $(VENV)/.built programs ## the Python tests that take minutes, or the machine for themselves
 	$(PY) -m pytest -m "long and not gpu"
@@ -101,6 +102,11 @@ test-libraries: $(VENV)/.built $(LIBRARIES)/.made ## 30 popular libraries on tin
 
 test-frameworks: $(VENV)/.built $(FRAMEWORKS)/.made ## the integrations with Weights & Biases and torchtitan, from the package index
 	PYTHONPATH=python:tests $(FRAMEWORKS)/bin/python -m pytest tests/long/frameworks/*.py
+
+# The packages look for the CUDA runtime where the system has its libraries: PyTorch's will do.
+test-devices: $(VENV)/.built $(DEVICES)/.made ## Numba, RMM and cuda.core as they are, with a stand-in for the driver
+	LD_LIBRARY_PATH=$$($(PY) -c 'import nvidia.cu13 as it; print(it.__path__[0] + "/lib")') PYTHONPATH=python:tests:fixtures \
+	    $(DEVICES)/bin/python -m pytest tests/device/test_numba.py tests/device/test_buffers.py
 
 test-workflow: .wheel/.built $(VENV)/.tested-with ## the README's steps for GitHub, in a fresh environment, from the package index
 	$(PY) -m pytest tests/long/workflow.py
@@ -263,6 +269,14 @@ $(FRAMEWORKS)/.made: requirements/frameworks.txt $(VENV)/.tested-with
 	$(FRAMEWORKS)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	$(FRAMEWORKS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps \
 	    'torchtitan>=0.3,<0.4'
+	@touch $@
+
+# It sees the packages of $(VENV).
+$(DEVICES)/.made: requirements/devices.txt $(VENV)/.tested-with
+	$(PY) -m venv --clear --without-pip $(DEVICES)
+	$(PY) -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
+	    > $$(echo $(DEVICES)/lib/python3.*/site-packages)/outer.pth
+	$(DEVICES)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	@touch $@
 
 # It sees the packages of $(VENV), whose PyTorch stays as it is.

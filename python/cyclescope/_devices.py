@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from typing import Any, Protocol, TypeAlias, cast
@@ -31,7 +32,8 @@ class JaxDevice(Protocol):
 Device: TypeAlias = str | TorchDevice | JaxDevice
 Devices: TypeAlias = Device | Sequence[Device]
 """``"cuda"`` (all NVIDIA GPUs), ``"gpu"`` (any accelerator), ``"any"`` (host memory too),
-``"cuda:0"``, ``"cpu"``, a ``torch.device``, a ``jax.Device``, or a list of these."""
+``"cuda:0"``, ``"cpu"`` (host memory) or ``"pinned"`` and ``"shared"`` of it, a ``torch.device``, a
+``jax.Device``, or a list of these."""
 
 
 def device_names(devices: object) -> list[str]:
@@ -51,6 +53,7 @@ def device_names(devices: object) -> list[str]:
             "devices must be a string, a torch.device, a jax.Device, or a list of these, "
             f"not {devices!r}"
         )
+    _accept_backend()
     try:
         _native.check_devices(names)
     except ValueError:
@@ -58,6 +61,38 @@ def device_names(devices: object) -> list[str]:
             _say_if_misspelt(name)
         raise
     return names
+
+
+def default_devices() -> list[str]:
+    """What every function checks by default: accelerators, or all memory if there are none."""
+    return ["gpu"] if blindness(["cuda"]) is None else ["any"]
+
+
+def blindness(names: list[str]) -> str | None:
+    """Why nothing can be found: only GPU memory is checked, and there is no GPU. Otherwise None.
+
+    CUDA is not initialised, so a driver without a device goes unnoticed.
+    """
+    if any(not name.startswith("cuda") for name in names):
+        return None
+    torch = sys.modules.get("torch")
+    if getattr(getattr(torch, "version", None), "hip", None) is not None:
+        return None
+    if not _native.cuda_driver_present():
+        return "no CUDA driver on this machine"
+    # CUDA reads the list when it is initialised, up to the first entry that names no device.
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    begun = getattr(sys.modules.get("torch.cuda"), "is_initialized", bool)()
+    if visible is not None and not begun and visible.strip()[:1] in ("", "-"):
+        return f"CUDA_VISIBLE_DEVICES is {visible!r}, which hides every GPU"
+    return None
+
+
+def _accept_backend() -> None:
+    """Accept the name that a backend outside of PyTorch has given itself."""
+    name = getattr(sys.modules.get("torch._C"), "_get_privateuse1_backend_name", None)
+    if name is not None:
+        _native.add_device_kind(name())
 
 
 def _name_in_list(device: object) -> str:

@@ -71,7 +71,7 @@ def find_tensor_cycles(
         if redact:
             _native.redact()
         way_out = "Pass find_tensor_cycles(devices='any')"
-        found = _native.find(*resolve(devices, ignore, "cuda", way_out), frozen)
+        found = _native.find(*resolve(devices, ignore, way_out), frozen)
         return at_least(min_bytes, found)
 
 
@@ -98,7 +98,7 @@ def assert_no_tensor_cycles(
 
         check_min_bytes(min_bytes)
         way_out = "Pass assert_no_tensor_cycles(devices='any')"
-        found = _native.find(*resolve(devices, ignore, "any", way_out))
+        found = _native.find(*resolve(devices, ignore, way_out))
         report = at_least(min_bytes, found)
     if report.leaks:
         from cyclescope._forbid import TensorCycleError

@@ -166,8 +166,8 @@ def forbid_tensor_cycles(
     raises an exception, it propagates unchanged and nothing is checked.
 
     Args:
-        devices: Which memory to check. The default, ``"any"``, includes host memory, so the check
-            also works on machines without a GPU.
+        devices: Which memory to check. By default accelerators, or all memory if there are none,
+            so the check also works on machines without a GPU; see :func:`warn_tensor_cycles`.
         ignore: Leaks that are allowed; see :func:`warn_tensor_cycles`.
         min_bytes: Allow leaks that held less.
 
@@ -176,5 +176,5 @@ def forbid_tensor_cycles(
             ``min_bytes`` is not a number of bytes, or a setting is invalid.
     """
     way_out = "Pass forbid_tensor_cycles(devices='any')"
-    checked = resolve(devices, ignore, "any", way_out)
+    checked = resolve(devices, ignore, way_out)
     return ForbiddenCycles(*checked, check_min_bytes(min_bytes))

@@ -39,6 +39,7 @@ __all__ = [
     "SourceLines",
     "Step",
     "__version__",
+    "add_device_kind",
     "arm_signal",
     "attached_cycles",
     "attached_heap",
@@ -77,6 +78,7 @@ __all__ = [
     "patterns",
     "redact",
     "redacts",
+    "register_framework",
     "select",
     "shown_name",
     "shown_place",
@@ -1125,6 +1127,17 @@ def call_in_main_thread(function: Callable[[], object]) -> None: ...
 def check_devices(devices: list[str]) -> None: ...
 def cuda_driver_present() -> bool: ...
 def device_kinds() -> list[str]: ...
+def add_device_kind(kind: str) -> None: ...
+def register_framework(
+    class_: type,
+    device: str,
+    pointer: str,
+    nbytes: str,
+    device_index: str | None,
+    dtype: str | None,
+    shape: str | None,
+    owner: str | None,
+) -> None: ...
 def start_watch(
     devices: tuple[str, ...],
     once_per_leak: bool,

@@ -4,6 +4,7 @@ from cyclescope._devices import Devices
 from cyclescope._explain import explain
 from cyclescope._find import assert_no_tensor_cycles, find_tensor_cycles
 from cyclescope._forbid import ForbiddenCycles, TensorCycleError, forbid_tensor_cycles
+from cyclescope._frameworks import register_framework
 from cyclescope._native import (
     Buffer,
     Cut,
@@ -129,6 +130,7 @@ __all__ = [
     "on_oom",
     "on_signal",
     "patch_torch",
+    "register_framework",
     "settings",
     "step",
     "to_github_annotations",

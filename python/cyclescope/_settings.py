@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from cyclescope import _log, _native, _off
-from cyclescope._devices import Devices, device_names
+from cyclescope._devices import Devices, default_devices, device_names
 from cyclescope._selection import StrPath, ignored_names
 
 PREFIX = "CYCLESCOPE_"
@@ -31,7 +31,7 @@ class Settings:
     """
 
     devices: tuple[str, ...] | None = None
-    """Which memory to check; None for the default of each function."""
+    """Which memory to check; None for accelerators, or all memory if there are none."""
     ignore: tuple[str, ...] = ()
     """Leaks to ignore, in addition to those that a call ignores; see :func:`warn_tensor_cycles`."""
     report_dir: Path | None = None
@@ -50,11 +50,11 @@ class Settings:
     origins: Mapping[str, str] = field(default_factory=dict, compare=False)
     """Where each setting comes from. Settings that are not listed have their default."""
 
-    def devices_or(self, given: Devices | None, default: str) -> list[str]:
-        """The devices that a call names, or else these settings, or else ``default``."""
+    def devices_or(self, given: Devices | None) -> list[str]:
+        """The devices that a call names, or else these settings, or else the default of all."""
         if given is not None:
             return device_names(given)
-        return [default] if self.devices is None else list(self.devices)
+        return default_devices() if self.devices is None else list(self.devices)
 
 
 def settings(folder: StrPath | None = None) -> Settings:

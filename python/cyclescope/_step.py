@@ -76,7 +76,7 @@ class StepCollector:
         configured = settings()
         self.every = configured.every if every is None else check_every(every)
         """Number of steps between two collections."""
-        self._devices = configured.devices_or(devices, "cuda")
+        self._devices = configured.devices_or(devices)
         self._ignore = [*configured.ignore, *ignored_names(ignore)]
         self._steps = 0
         self._collected_at = 0

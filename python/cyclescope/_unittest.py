@@ -52,7 +52,7 @@ class NoTensorCycles(_Base):
         way_out = f"Set {type(self).__qualname__}.tensor_cycle_devices = 'any'"
         devices, ignore = self.tensor_cycle_devices, self.tensor_cycle_ignore
         try:
-            recorder = Recorder(*resolve(devices, ignore, "any", way_out))
+            recorder = Recorder(*resolve(devices, ignore, way_out))
         except (TypeError, ValueError) as error:
             # Reported as an error of this test, so that the run goes on.
             self.addCleanup(_raise, error)

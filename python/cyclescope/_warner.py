@@ -13,7 +13,7 @@ from cyclescope._native import CycleReport
 from cyclescope._off import OFF
 from cyclescope._selection import StrPath
 from cyclescope._settings import check_min_bytes, settings
-from cyclescope._watch import STOP_SECONDS, Watch, say_if_blind, selected
+from cyclescope._watch import STOP_SECONDS, Watch, say_what_is_checked, selected
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -82,6 +82,11 @@ class Warner(Watch):
     def ignored(self) -> list[str]:
         """What it leaves out now."""
         return sorted(self._now.ignore)
+
+    @property
+    def is_of_program(self) -> bool:
+        """False if ``cyclescope run`` started it."""
+        return self._command_line is None
 
     def join(self, wanted: Arguments, given: Collection[str]) -> None:
         """A further call, which gives these arguments. They apply from now on.
@@ -201,8 +206,10 @@ def warn_tensor_cycles(
     and returns an empty result. This one returns a stopped watch.
 
     Args:
-        devices: Which memory to watch: ``"cuda"`` (the default), ``"any"`` (host memory too, for
-            machines without a GPU), a single device such as ``"cuda:0"``, or a list.
+        devices: Which memory to watch: ``"gpu"`` (any accelerator), ``"any"`` (host memory too),
+            the name of a device such as ``"cuda:0"``, ``"cuda"`` or ``"pinned"``, a
+            ``torch.device``, a ``jax.Device``, or a list of these. By default ``"gpu"``, or
+            ``"any"`` on a machine without an accelerator, which is said once.
         report_dir: Folder for the HTML pages, created if it does not exist. By default, a new
             temporary folder, created when there is something to write.
         ignore: Leaks to ignore: signatures (:attr:`Leak.signature`), pattern names
@@ -228,7 +235,7 @@ def warn_tensor_cycles(
     configured = settings()
     if redact:
         _native.redact()
-    names, ignored = selected(devices, ignore, "cuda")
+    names, ignored = selected(devices, ignore)
     least = configured.min_bytes if min_bytes is None else check_min_bytes(min_bytes)
     folder = configured.report_dir if report_dir is None else report_dir
     recorded = configured.record_history if record_history is None else record_history
@@ -246,7 +253,8 @@ def warn_tensor_cycles(
         "min_bytes": min_bytes is None,
     }
     watch = _watch_for(wanted, [name for name in left_out if not left_out[name]])
-    say_if_blind(watch.devices, "Pass warn_tensor_cycles(devices='any')")
+    chosen = devices if watch.is_of_program else watch.devices
+    say_what_is_checked(watch.devices, chosen, "Pass warn_tensor_cycles(devices='any')")
     return watch
 
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from cyclescope import _history, _log, _native, _teller
-from cyclescope._devices import Devices
+from cyclescope._devices import Devices, blindness
 from cyclescope._native import CycleReport, LeakTally
 from cyclescope._off import OFF
 from cyclescope._selection import ignored_names
@@ -163,7 +161,7 @@ def observe_tensor_cycles(
     if redact:
         _native.redact()
     way_out = "Pass observe_tensor_cycles(devices='any')"
-    names, ignored = resolve(devices, ignore, "cuda", way_out)
+    names, ignored = resolve(devices, ignore, way_out)
 
     def listener(report: CycleReport) -> None:
         callback(report)
@@ -178,30 +176,28 @@ def observe_tensor_cycles(
 
 
 def resolve(
-    devices: Devices | None, ignore: Sequence[str], default: str, way_out: str
+    devices: Devices | None, ignore: Sequence[str], way_out: str
 ) -> tuple[list[str], list[str]]:
     """The devices to check and the leaks to ignore, from the arguments or else the settings.
 
-    Logs one warning, which includes ``way_out``, if nothing can be found on these devices.
+    Logs what is checked, as :func:`say_what_is_checked` does.
 
     Raises:
         ValueError: If ``devices``, ``ignore`` or a setting is invalid.
     """
-    names, ignored = selected(devices, ignore, default)
-    say_if_blind(names, way_out)
+    names, ignored = selected(devices, ignore)
+    say_what_is_checked(names, devices, way_out)
     return names, ignored
 
 
-def selected(
-    devices: Devices | None, ignore: Sequence[str], default: str
-) -> tuple[list[str], list[str]]:
+def selected(devices: Devices | None, ignore: Sequence[str]) -> tuple[list[str], list[str]]:
     """The devices to check and the leaks to ignore, from the arguments or else the settings.
 
     Raises:
         ValueError: If ``devices``, ``ignore`` or a setting is invalid.
     """
     configured = settings()
-    return configured.devices_or(devices, default), [*configured.ignore, *ignored_names(ignore)]
+    return configured.devices_or(devices), [*configured.ignore, *ignored_names(ignore)]
 
 
 def at_least(min_bytes: int, report: CycleReport) -> CycleReport:
@@ -213,30 +209,24 @@ def at_least(min_bytes: int, report: CycleReport) -> CycleReport:
 _said = False
 
 
-def blindness(names: list[str]) -> str | None:
-    """Why nothing can be found: only GPU memory is checked, and there is no GPU. Otherwise None.
+def say_what_is_checked(names: list[str], devices: Devices | None, way_out: str) -> None:
+    """Warn once if nothing can be found, or if host memory is checked for want of an accelerator.
 
-    CUDA is not initialised, so a driver without a device goes unnoticed.
+    Args:
+        names: The devices that are checked.
+        devices: The argument, which may have left the choice open.
+        way_out: What to do if only GPU memory is checked and there is no GPU.
     """
-    if any(not name.startswith("cuda") for name in names):
-        return None
-    torch = sys.modules.get("torch")
-    if getattr(getattr(torch, "version", None), "hip", None) is not None:
-        return None
-    if not _native.cuda_driver_present():
-        return "no CUDA driver on this machine"
-    # CUDA reads the list when it is initialised, up to the first entry that names no device.
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    begun = getattr(sys.modules.get("torch.cuda"), "is_initialized", bool)()
-    if visible is not None and not begun and visible.strip()[:1] in ("", "-"):
-        return f"CUDA_VISIBLE_DEVICES is {visible!r}, which hides every GPU"
-    return None
-
-
-def say_if_blind(names: list[str], way_out: str) -> None:
-    """Warn once if only GPU memory is checked and there is no GPU."""
     global _said
-    if not OFF and not _said and (reason := blindness(names)) is not None:
+    if OFF or _said:
+        return
+    by_default = devices is None and settings().devices is None
+    if by_default and "any" in names and (reason := blindness(["cuda"])) is not None:
+        _said = True
+        _log.warning(
+            "%s, so tensors in host memory are checked. Pass devices='gpu' to check none.", reason
+        )
+    elif (reason := blindness(names)) is not None:
         _said = True
         _log.warning(
             "%s, so there are no CUDA tensors to find. %s to check tensors in host memory too.",

@@ -23,7 +23,7 @@ impl<'py> Live<'py> {
             }
         }
         found.sort_by(|(is_whole, _, _, a), (other_is_whole, _, _, b)| {
-            (other_is_whole, &a.device, a.pointer).cmp(&(is_whole, &b.device, b.pointer))
+            (other_is_whole, a.space(), a.pointer).cmp(&(is_whole, b.space(), b.pointer))
         });
         let mut used: FxHashSet<usize> = FxHashSet::default();
         let mut regions = Vec::with_capacity(found.len());

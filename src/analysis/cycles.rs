@@ -434,8 +434,8 @@ impl Inspector {
         let frameworks = looked.frameworks;
         let verdict = frameworks.verdict_of(holder);
         let has_grad_fn = frameworks.has_grad_fn(verdict, holder);
-        let watch = || frameworks.watch_storage(verdict, holder, looked.own);
         for buffer in buffers {
+            let watch = || frameworks.watch_storage(verdict, holder, buffer.pointer, looked.own);
             let storage = (buffer.device.clone(), buffer.pointer);
             if let Some(&index) = storages.place.get(&storage) {
                 let known = &mut storages.held[index];
@@ -469,7 +469,8 @@ impl Inspector {
         };
         let occurrences = found.iter_mut().flat_map(|entry| &mut entry.occurrences);
         for held in occurrences.flat_map(|occurrence| &mut occurrence.buffers) {
-            held.went_early = frameworks.is_gone_after_finalizers(py, &mut held.watch);
+            let pointer = held.buffer.pointer;
+            held.went_early = frameworks.is_gone_after_finalizers(py, pointer, &mut held.watch);
         }
     }
 

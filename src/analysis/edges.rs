@@ -31,7 +31,7 @@ impl Edges {
         // comes after may be.
         let bytes = if buffer.is_placed { buffer.bytes } else { 1 };
         let start = buffer.pointer;
-        self.regions.add(&buffer.device, start, bytes, is_whole)
+        self.regions.add(buffer.space(), start, bytes, is_whole)
     }
 
     pub fn add(&mut self, from: u32, to: u32, name: ReferenceName) {

@@ -1,5 +1,6 @@
 //! What was found in garbage: leaks, each with its occurrences.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
 use pyo3::prelude::*;
@@ -192,8 +193,9 @@ pub(crate) enum Fate<'a> {
     /// The collector has cleared weak references, also to what a finalizer has saved since. Only the addresses of the
     /// objects that it still knows tell, if they are known.
     Survivors(&'a Option<FxHashSet<usize>>),
-    /// Weak references tell: they were made when the collector had cleared all others.
-    WeakReferences,
+    /// Weak references tell: they were made when the collector had cleared all others. What the collector still knows is
+    /// asked for where some object has none.
+    WeakReferences(&'a dyn Fn() -> Option<FxHashSet<usize>>),
 }
 
 /// Drops from each leak the buffers that are still there, or of which there is no telling, and leaks that
@@ -201,13 +203,18 @@ pub(crate) enum Fate<'a> {
 pub(crate) fn confirm_gone(py: Python<'_>, found: &mut Vec<Found>, fate: Fate<'_>) {
     let is_alive = |address: usize| match fate {
         Fate::Survivors(alive) => Some(alive.as_ref()?.contains(&address)),
-        Fate::WeakReferences => Some(false),
+        Fate::WeakReferences(_) => Some(false),
+    };
+    let known = OnceCell::new();
+    let is_tracked = |address: usize| match fate {
+        Fate::Survivors(_) => is_alive(address),
+        Fate::WeakReferences(ask) => Some(known.get_or_init(ask).as_ref()?.contains(&address)),
     };
     for entry in found.iter_mut() {
         for occurrence in &mut entry.occurrences {
             occurrence.buffers.retain_mut(|held| {
                 let watch = std::mem::replace(&mut held.watch, StorageWatch::Blind);
-                held.went_early || watch.into_gone(py, &is_alive) == Some(true)
+                held.went_early || watch.into_gone(py, &is_alive, &is_tracked) == Some(true)
             });
         }
         entry

@@ -14,7 +14,7 @@ use super::holding::Reaching;
 use super::live::{Live, Root};
 use super::purpose::Classes;
 use crate::capture::{AllocationTraces, who_passes_argument};
-use crate::cpython::attributes::{attribute, attributes};
+use crate::cpython::instances::{attribute, attributes};
 use crate::cpython::{Builtins, ObjectKind, dict_items, find_item, int_value};
 use crate::device::{DeviceBuffer, DeviceSelection, Frameworks};
 use crate::diagnose::growth::{self, GrowthPattern};
@@ -419,7 +419,11 @@ impl<'a, 'py> Look<'a, 'py> {
             parameters.any(|it| leaves.contains(&(it.as_ptr() as usize)))
         });
         let evaluates = |module: &Module<'_>| {
-            let training = attribute(&self.inspector.builtins, &module.object, "training");
+            let training = attribute(
+                &self.inspector.builtins.instances,
+                &module.object,
+                "training",
+            );
             training.is_some_and(|training| int_value(&training) == Some(0))
         };
         owners.next().is_some_and(evaluates) && owners.all(evaluates)
@@ -460,7 +464,7 @@ impl<'a, 'py> Look<'a, 'py> {
     fn module_whose_hook_fills(&self, container: u32) -> Option<String> {
         let mut hooks: Vec<(&Module<'py>, u32)> = Vec::new();
         for module in self.modules() {
-            let attributes = attributes(&self.inspector.builtins, &module.object);
+            let attributes = attributes(&self.inspector.builtins.instances, &module.object);
             for (_, registry) in attributes
                 .iter()
                 .filter(|(name, _)| HOOKS.contains(&name.as_str()))
@@ -544,7 +548,7 @@ pub(super) fn parameters_of<'py>(
     module: &Bound<'py, PyAny>,
 ) -> Vec<Bound<'py, PyAny>> {
     let mut found = Vec::new();
-    if let Some(parameters) = attribute(builtins, module, "_parameters") {
+    if let Some(parameters) = attribute(&builtins.instances, module, "_parameters") {
         dict_items(&parameters, &mut |_, parameter| {
             if !parameter.is_none() {
                 found.push(parameter.clone());

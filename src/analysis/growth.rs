@@ -8,7 +8,7 @@ use super::busy::busy;
 use super::grown::{Diagnosis, GroupKind, Look, Members, Name};
 use super::live::{Depth, Live};
 use super::naming::Naming;
-use crate::cpython::attributes::instance_dict;
+use crate::cpython::instances::instance_dict;
 use crate::cpython::{Builtins, dict_items, items};
 use crate::device::{DeviceBuffer, DeviceSelection};
 use crate::graph::ShortestPaths;
@@ -161,7 +161,7 @@ impl Live<'_> {
     ) -> Option<Vec<u32>> {
         let node = self.objects.number_at(object)?;
         let value = self.objects.number_at(value)?;
-        let names = instance_dict(builtins, &self.object(node)?);
+        let names = instance_dict(&builtins.instances, &self.object(node)?);
         let mut way = ways.path_to(node);
         let names = names.and_then(|names| self.objects.number_at(names));
         way.extend(names.filter(|names| self.graph().targets(node).contains(names)));

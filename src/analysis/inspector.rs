@@ -74,13 +74,13 @@ impl Inspector {
         let builtins = Builtins::new(py)?;
         Ok(Self {
             layouts: Layouts::known(py, &builtins),
+            frameworks: RefCell::new(Frameworks::new(py, &builtins.instances)?),
             builtins,
             heads: HeadLayout::new(py),
             table: RefCell::new(TypeTable::new()),
             marks: Cell::default(),
             classes: Cell::default(),
             diagnoses: Cell::default(),
-            frameworks: RefCell::new(Frameworks::new(py)?),
             gc: GcModule::new(py)?,
             current_frames: CurrentFrames::new(py)?,
             process: process(py),

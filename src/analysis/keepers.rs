@@ -11,7 +11,7 @@ use super::live::{Live, Root};
 use super::naming::reference_names;
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
-use crate::cpython::attributes::{inline_values, instance_dict};
+use crate::cpython::instances::{inline_values, instance_dict};
 use crate::device::Frameworks;
 
 /// How many objects that hold one asked about, by references that nobody can remove, are followed.
@@ -236,8 +236,8 @@ impl Search<'_, '_> {
         if self.inspector.kind(&object) != ObjectKind::Instance {
             return None;
         }
-        let dict = instance_dict(builtins, &object)?;
-        let has_values = !inline_values(builtins, &object).is_empty();
+        let dict = instance_dict(&builtins.instances, &object)?;
+        let has_values = !inline_values(&builtins.instances, &object).is_empty();
         self.live.objects.number_at(dict).filter(|_| has_values)
     }
 

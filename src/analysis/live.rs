@@ -17,7 +17,7 @@ use crate::capture::{
     Ask, Csr, LiveObjects, NotTaken, ReferenceName, RunningFrame, is_in_package, running_frames,
     thread_names,
 };
-use crate::cpython::attributes::attribute;
+use crate::cpython::instances::attribute;
 use crate::cpython::read::printable;
 use crate::cpython::{Builtins, TypeTable, dict_items, find_item, imported, int_value, text_of};
 use crate::device::DeviceBuffer;
@@ -426,7 +426,8 @@ impl<'py> Live<'py> {
         dict_items(&active, &mut |number, thread| {
             let number = int_value(number).map(|number| number as u64);
             if let (Some(node), Some(number)) = (self.objects.number_of(thread), number) {
-                let name = attribute(builtins, thread, "_name").and_then(|name| text_of(&name));
+                let name =
+                    attribute(&builtins.instances, thread, "_name").and_then(|name| text_of(&name));
                 let name = printable(&name.unwrap_or_default());
                 let mut of_thread = self.frames.iter().filter(|frame| frame.thread == number);
                 let waits = of_thread.all(is_of_threading);

@@ -36,6 +36,7 @@ mod removable;
 mod room;
 mod sample;
 mod told;
+mod tracers;
 mod triage;
 mod turn;
 mod uncollected;

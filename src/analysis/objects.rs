@@ -8,7 +8,7 @@ use super::Inspector;
 use super::busy::busy;
 use super::grown::{Diagnosis, Look};
 use super::live::{Depth, Live, Root};
-use crate::cpython::attributes::attributes;
+use crate::cpython::instances::attributes;
 use crate::cpython::read::referents;
 use crate::cpython::sizes::Sizes;
 use crate::cpython::{ObjectKind, dict_items, int_value};
@@ -264,7 +264,7 @@ impl<'py> Look<'_, 'py> {
             return false;
         };
         self.inspector.kind(&object) == ObjectKind::Instance
-            && attributes(&self.inspector.builtins, &object)
+            && attributes(&self.inspector.builtins.instances, &object)
                 .iter()
                 .any(|(name, value)| {
                     LIMITS.contains(&name.as_str()) && int_value(value).is_some_and(|it| it > 1)

@@ -8,7 +8,7 @@ use super::edges::Edges;
 use super::live::{Extra, Live};
 use crate::analysis::live::Depth;
 use crate::capture::{ReferenceName, RunningFrame, running_frames};
-use crate::cpython::attributes::{attributes, instance_dict};
+use crate::cpython::instances::{attributes, instance_dict};
 use crate::cpython::{Builtins, dict_items, imported, int_value};
 use crate::device::{DeviceSelection, Frameworks, class};
 
@@ -196,13 +196,13 @@ impl<'py> Live<'py> {
         tensor: &Bound<'py, PyAny>,
         edges: &mut Edges,
     ) {
-        let dict = instance_dict(builtins, tensor);
+        let dict = instance_dict(&builtins.instances, tensor);
         if let Some(dict) = dict.and_then(|dict| self.objects.number_at(dict)) {
             let name = ReferenceName::Attribute("__dict__".to_owned());
             self.add_hidden(node, dict, name, edges);
             return;
         }
-        for (name, value) in attributes(builtins, tensor) {
+        for (name, value) in attributes(&builtins.instances, tensor) {
             if let Some(value) = self.objects.number_of(&value) {
                 self.add_hidden(node, value, ReferenceName::Attribute(name), edges);
             }

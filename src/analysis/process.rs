@@ -6,7 +6,7 @@ use pyo3::types::{PyBool, PyDict, PyModule};
 
 use crate::capture::is_library_file;
 use crate::cpython::{
-    Builtins, attributes, dict_items, find_item, imported, module_count, new_text, text_of,
+    Builtins, attribute, dict_items, find_item, imported, module_count, new_text, text_of,
 };
 use crate::model::rank::Rank;
 use crate::model::report::Process;
@@ -93,7 +93,7 @@ fn is_being_imported(builtins: &Builtins, module: &Bound<'_, PyAny>) -> bool {
     let spec = || {
         let names = module.cast_exact::<PyModule>().ok()?.dict();
         let spec = find_item("__spec__", |f| dict_items(names.as_any(), f))?;
-        attributes::attribute(builtins, &spec, "_initializing")
+        attribute(&builtins.instances, &spec, "_initializing")
     };
     spec().is_some_and(|flag| flag.is(PyBool::new(module.py(), true)))
 }

@@ -6,7 +6,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Inspector;
 use super::live::Live;
-use crate::cpython::attributes::attribute;
+use crate::cpython::instances::attribute;
 use crate::cpython::{dict_items, imported, items};
 use crate::device::{Frameworks, class};
 use crate::model::heap::Category;
@@ -68,7 +68,7 @@ impl Inspector {
                 optimizers.push(node);
             }
             for (name, kind) in parts {
-                if let Some(part) = attribute(&self.builtins, &object, name) {
+                if let Some(part) = attribute(&self.builtins.instances, &object, name) {
                     tensors_in(frameworks, live, part, &mut |tensor| {
                         found.push((tensor, *kind));
                     });

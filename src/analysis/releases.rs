@@ -231,7 +231,7 @@ impl Search<'_, '_> {
     }
 
     /// True if the class of a node's object is one of these, or derives from one.
-    fn is_of(self, node: u32, classes: &[&str]) -> bool {
+    pub(super) fn is_of(self, node: u32, classes: &[&str]) -> bool {
         let builtins = &self.inspector.builtins;
         let Some(object) = self.live.object(node) else {
             return false;

@@ -6,7 +6,7 @@ use pyo3::types::PyFrozenSet;
 use super::Inspector;
 use super::live::{Extra, Live};
 use crate::capture::ReferenceName;
-use crate::cpython::attributes::inline_values;
+use crate::cpython::instances::inline_values;
 use crate::cpython::{ObjectKind, class_items, items, text_of};
 
 /// What a tensor owns and gives away only with itself.
@@ -60,7 +60,7 @@ impl Live<'_> {
             (ObjectKind::Instance, Index(_) | Member) => true,
             (ObjectKind::Tuple | ObjectKind::Class | ObjectKind::Module, _) => false,
             (_, Attribute(name)) => {
-                let values = inline_values(&inspector.builtins, &object);
+                let values = inline_values(&inspector.builtins.instances, &object);
                 values.iter().any(|(known, _)| known == name) || has_slot(inspector, &object, name)
             }
             _ => false,

@@ -12,7 +12,7 @@ use super::gradient_watch::{GradientWatch, STEPS, Uncleared, gradient_memory};
 use super::grown::{Diagnosis, GroupKind, Name, example_of, parameters_of};
 use super::purpose::Classes;
 use crate::capture::may_clear_gradients;
-use crate::cpython::attributes::attributes;
+use crate::cpython::instances::attributes;
 use crate::cpython::read::referents;
 use crate::cpython::{ObjectKind, Verdict, dict_items, text_of};
 use crate::device::{Autograd, DeviceBuffer, DeviceSelection, Frameworks, autograd_sequence_now};
@@ -493,7 +493,7 @@ impl Inspector {
     ) {
         let mut parameters = Vec::new();
         let mut tensors = Vec::new();
-        for (name, value) in attributes(&self.builtins, module) {
+        for (name, value) in attributes(&self.builtins.instances, module) {
             let verdict = frameworks.verdict_of(&value);
             if Frameworks::is_tensor(verdict) && frameworks.has_grad_fn(verdict, &value) {
                 tensors.push((name, verdict, value));

@@ -114,6 +114,8 @@ impl Inspector {
         retention.loops = named.collect();
         retention.notes = notes(&live, &targets);
         retention.notes.extend(self.guess(&live, &keepers));
+        let leaks = search.tracer_leaks(&keepers.found, &naming);
+        retention.notes.extend(leaks);
         let is_supposed = loops.iter().any(|nodes| passes_supposed(&live, nodes));
         if keepers.found.len() <= KEEPERS {
             retention.is_enough = keepers.is_complete

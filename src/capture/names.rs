@@ -10,8 +10,8 @@ use super::classes::class_name;
 use super::describe::deque_length;
 use super::places::qualname;
 use super::variables::{name_frame, name_suspended};
-use crate::cpython::attributes::{inline_values, instance_dict};
 use crate::cpython::descriptor::member_place;
+use crate::cpython::instances::{inline_values, instance_dict};
 use crate::cpython::read::{TEXT_LIMIT, last_referents, printable, texts_of};
 use crate::cpython::{
     Builtins, Descriptor, ObjectKind, class_items, dict_items, int_value, items, text_of,
@@ -296,11 +296,11 @@ fn member_of(
 /// Names the instance's `__dict__`, and where there is none yet, or the object has the values
 /// nevertheless (inline values, from 3.11 on), the attributes themselves.
 fn name_instance_dict(builtins: &Builtins, object: &Bound<'_, PyAny>, names: &mut Names<'_>) {
-    if let Some(dict) = instance_dict(builtins, object) {
+    if let Some(dict) = instance_dict(&builtins.instances, object) {
         names.claim(dict, || ReferenceName::Attribute("__dict__".to_owned()));
     }
     if !names.done() {
-        for (name, value) in inline_values(builtins, object) {
+        for (name, value) in inline_values(&builtins.instances, object) {
             names.claim(value, || ReferenceName::Attribute(name));
         }
     }

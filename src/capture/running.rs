@@ -6,8 +6,8 @@ use pyo3::types::PyBytes;
 use super::globals::{globals_named, passes_argument};
 use super::places::{code_place, frame_facts, function_code, qualname};
 use super::{Place, is_library_file};
-use crate::cpython::attributes::attribute;
 use crate::cpython::frames::{Parts, Variables, code_of_frame, inner_frame};
+use crate::cpython::instances::attribute;
 use crate::cpython::read::{dict_items, find_item, imported, int_value, printable, text_of};
 use crate::cpython::{Builtins, CurrentFrames};
 
@@ -176,7 +176,7 @@ pub fn thread_names(py: Python<'_>, builtins: &Builtins) -> Vec<(u64, String)> {
         return names;
     };
     dict_items(&active, &mut |number, thread| {
-        let name = attribute(builtins, thread, "_name").and_then(|name| text_of(&name));
+        let name = attribute(&builtins.instances, thread, "_name").and_then(|name| text_of(&name));
         if let (Some(number), Some(name)) = (int_value(number), name) {
             names.push((number as u64, printable(&name)));
         }

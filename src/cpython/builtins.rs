@@ -1,5 +1,7 @@
 //! The built-in types and their C descriptors, looked up once.
 
+use std::rc::Rc;
+
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
@@ -9,7 +11,7 @@ use super::ObjectKind;
 use super::descriptor::{Descriptor, length_of};
 use super::fields::MemberLayout;
 use super::frame_layout::{FrameLayout, VariableNames};
-use super::inline_values::AttributeLayout;
+use super::instances::Instances;
 use super::operations::Operations;
 
 /// Built-in types by kind, and the C descriptors through which their parts are read.
@@ -25,8 +27,7 @@ pub struct Builtins {
     pub member_descriptor: Py<PyType>,
     /// Where member descriptors say which part of an object they stand for.
     pub members: Option<MemberLayout>,
-    /// Where instances have their attributes, from 3.11 on.
-    pub attributes: Option<AttributeLayout>,
+    pub instances: Rc<Instances>,
     /// Where frames and suspended objects have their variables, from 3.11 on.
     pub frames: Option<FrameLayout>,
     pub variable_names: VariableNames,
@@ -38,9 +39,7 @@ pub struct Builtins {
     pub type_bases: Descriptor,
     pub type_base: Descriptor,
     pub type_dict: Descriptor,
-    pub type_dictoffset: Descriptor,
     pub type_basicsize: Descriptor,
-    pub type_itemsize: Descriptor,
     pub type_weakrefoffset: Descriptor,
     pub function_module: Descriptor,
     pub function_qualname: Descriptor,
@@ -227,9 +226,7 @@ impl Builtins {
             type_bases: of(&types.class, "__bases__")?,
             type_base: of(&types.class, "__base__")?,
             type_dict: of(&types.class, "__dict__")?,
-            type_dictoffset: of(&types.class, "__dictoffset__")?,
             type_basicsize: of(&types.class, "__basicsize__")?,
-            type_itemsize: of(&types.class, "__itemsize__")?,
             type_weakrefoffset: of(&types.class, "__weakrefoffset__")?,
             function_module: of(&types.function, "__module__")?,
             function_qualname: of(&types.function, "__qualname__")?,
@@ -277,7 +274,7 @@ impl Builtins {
             partial_function: of(&types.partial, "func")?,
             member_descriptor: types.member_descriptor,
             members,
-            attributes: AttributeLayout::known(py)?,
+            instances: Rc::new(Instances::new(py)?),
             frames: FrameLayout::known(py)?,
             variable_names: VariableNames::known(py)?,
             operations: Operations::known(py).ok(),
@@ -316,7 +313,7 @@ impl Builtins {
             ObjectKind::Tuple
         } else if derives(ffi::Py_TPFLAGS_BASE_EXC_SUBCLASS) {
             ObjectKind::Exception
-        } else if let Some(layout) = self.attributes
+        } else if let Some(layout) = self.instances.layout
             // SAFETY: by this function's contract.
             && unsafe { layout.tells_all_of(ty) }
         {

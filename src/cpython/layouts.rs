@@ -33,7 +33,9 @@ impl Form {
             ObjectKind::Cell => Self::Cell,
             _ if ty == &raw mut ffi::PyList_Type => Self::List,
             _ if ty == &raw mut ffi::PyTuple_Type => Self::Tuple,
-            ObjectKind::Instance if builtins.attributes.is_some_and(is_known) => Self::Instance,
+            ObjectKind::Instance if builtins.instances.layout.is_some_and(is_known) => {
+                Self::Instance
+            }
             _ => Self::Other,
         }
     }
@@ -58,7 +60,7 @@ impl Layouts {
             tuples: TupleLayout::known(py).ok().flatten(),
             functions: FunctionLayout::known(py).ok().flatten(),
             cells: CellLayout::known(py).ok().flatten(),
-            instances: builtins.attributes,
+            instances: builtins.instances.layout,
         }
     }
 }

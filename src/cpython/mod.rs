@@ -34,6 +34,8 @@ mod gc_state;
 #[cfg(feature = "python")]
 pub(crate) mod inline_values;
 #[cfg(feature = "python")]
+pub(crate) mod instances;
+#[cfg(feature = "python")]
 pub(crate) mod instructions;
 #[cfg(feature = "python")]
 mod layouts;
@@ -64,6 +66,7 @@ pub(crate) use {
     descriptor::Descriptor,
     fields::FunctionLayout,
     gc_state::{DEBUG_COLLECTABLE, GcState},
+    instances::{Instances, attribute},
     layouts::{Form, Layouts},
     list::ListLayout,
     read::{

@@ -1,15 +1,18 @@
 //! CuPy: arrays on the GPU.
 
-use pyo3::exceptions::{PyAttributeError, PyLookupError};
+use std::rc::Rc;
+
+use pyo3::exceptions::PyLookupError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyType};
 
+use super::attribute::in_c;
 use super::dtype::DtypeNames;
-use super::framework::{Framework, Unread};
+use super::framework::{Framework, Imported, Unread};
 use super::modules::{class, imported};
-use super::proposal::Proposal;
-use crate::cpython::{Descriptor, int_value};
+use super::proposal::{Proposal, extents};
+use crate::cpython::{Descriptor, Instances, int_value};
 
 /// CuPy's array type and the C descriptors through which its arrays are read: an array has a
 /// `data` pointer into a `mem`ory block, which has an address, a size and a device.
@@ -29,12 +32,12 @@ pub struct Cupy {
     shape: Option<Descriptor>,
 }
 
-impl Framework for Cupy {
+impl Imported for Cupy {
     fn module(py: Python<'_>) -> &Bound<'_, PyString> {
         intern!(py, "cupy")
     }
 
-    fn new(cupy: &Bound<'_, PyDict>) -> Result<Self, Unread> {
+    fn new(cupy: &Bound<'_, PyDict>, _: &Rc<Instances>) -> Result<Self, Unread> {
         let py = cupy.py();
         let array = class(cupy, "ndarray")?;
         let memory = imported(intern!(py, "cupy.cuda.memory"))
@@ -43,27 +46,29 @@ impl Framework for Cupy {
         let memory_class = class(&memory, "BaseMemory")?;
         let owned = ["Memory", "MemoryAsync", "ManagedMemory", "PooledMemory"];
         let unowned = class(&memory, "UnownedMemory").and_then(|class| {
-            let owner = inherited(&class, "_owner")?;
+            let owner = in_c(&class, "_owner")?;
             Ok((class.unbind(), owner))
         });
         Ok(Self {
-            data: inherited(&array, "data")?,
-            memory: inherited(&pointer_class, "mem")?,
-            pointer: inherited(&memory_class, "ptr")?,
-            size: inherited(&memory_class, "size")?,
-            device: inherited(&memory_class, "device_id")?,
+            data: in_c(&array, "data")?,
+            memory: in_c(&pointer_class, "mem")?,
+            pointer: in_c(&memory_class, "ptr")?,
+            size: in_c(&memory_class, "size")?,
+            device: in_c(&memory_class, "device_id")?,
             owned: owned
                 .iter()
                 .filter_map(|name| Some(class(&memory, name).ok()?.unbind()))
                 .collect(),
             unowned: unowned.ok(),
-            dtype: inherited(&array, "dtype").ok(),
+            dtype: in_c(&array, "dtype").ok(),
             dtypes: imported(intern!(py, "numpy")).and_then(|numpy| DtypeNames::new(&numpy).ok()),
-            shape: inherited(&array, "shape").ok(),
+            shape: in_c(&array, "shape").ok(),
             array: array.unbind(),
         })
     }
+}
 
+impl Framework for Cupy {
     unsafe fn knows(&self, ty: *mut ffi::PyTypeObject) -> bool {
         // SAFETY: by this function's contract; walks the type's own `tp_mro`.
         unsafe { ffi::PyType_IsSubtype(ty, self.array.as_ptr().cast()) != 0 }
@@ -102,45 +107,12 @@ impl Cupy {
         }
         let device = format!("cuda:{}", number(&self.device)?);
         let mut proposal = Proposal::new(pointer, bytes, device);
-        proposal.buffer.shape =
-            self.shape
-                .as_ref()
-                .and_then(|shape| shape.get(array))
-                .map(|shape| {
-                    crate::cpython::items(&shape)
-                        .iter()
-                        .filter_map(|extent| u64::try_from(int_value(extent)?).ok())
-                        .collect()
-                });
+        let shape = self.shape.as_ref().and_then(|shape| shape.get(array));
+        proposal.buffer.shape = shape.map(|shape| extents(&shape));
         proposal.buffer.dtype = self
             .dtype
             .as_ref()
             .and_then(|dtype| self.dtypes.as_ref()?.name(&dtype.get(array)?));
         Some(proposal)
-    }
-}
-
-/// The descriptor `name` of a class or the first base that has it, if it is implemented in C.
-fn inherited(class: &Bound<'_, PyType>, name: &str) -> PyResult<Descriptor> {
-    for base in class.mro() {
-        let base = base.cast_into::<PyType>()?;
-        if let Ok(descriptor) = base.getattr("__dict__")?.get_item(name)
-            && is_written_in_c(&descriptor)
-            && let Some(descriptor) = Descriptor::new(&descriptor)
-        {
-            return Ok(descriptor);
-        }
-    }
-    Err(PyAttributeError::new_err(format!(
-        "cyclescope: {class} has no attribute {name} implemented in C"
-    )))
-}
-
-/// True for the descriptors of attributes that C code defines.
-fn is_written_in_c(descriptor: &Bound<'_, PyAny>) -> bool {
-    // SAFETY: attached; compares addresses of types, which are static.
-    unsafe {
-        let ty = ffi::Py_TYPE(descriptor.as_ptr());
-        ty == &raw mut ffi::PyGetSetDescr_Type || ty == &raw mut ffi::PyMemberDescr_Type
     }
 }

@@ -1,11 +1,14 @@
 //! What the adapter of a framework does.
 
+use std::rc::Rc;
+
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
 use super::proposal::Proposal;
 use super::storage_watch::StorageWatch;
+use crate::cpython::Instances;
 
 /// A framework whose objects hold memory: how these are known and read.
 ///
@@ -13,19 +16,6 @@ use super::storage_watch::StorageWatch;
 /// midst of a collection. What is asked of an object is read through type pointers, C descriptors, and functions of
 /// the framework that are implemented in C.
 pub trait Framework {
-    /// The module that is imported wherever the framework is used.
-    fn module(py: Python<'_>) -> &Bound<'_, PyString>
-    where
-        Self: Sized;
-
-    /// Looks up, in that module, what the other methods need.
-    ///
-    /// # Errors
-    /// [`Unread::NotYet`] if the import is still under way, [`Unread::Never`] if this version cannot be read.
-    fn new(module: &Bound<'_, PyDict>) -> Result<Self, Unread>
-    where
-        Self: Sized;
-
     /// True for the types of its objects that hold memory.
     ///
     /// # Safety
@@ -76,8 +66,9 @@ pub trait Framework {
         true
     }
 
-    /// The framework's own weak hold on the memory of an object; without one, weak references to the lender serve.
-    fn watch(&self, _object: &Bound<'_, PyAny>) -> Option<StorageWatch> {
+    /// The framework's own weak hold on memory of an object, given its address; without one, weak references to the lender
+    /// serve.
+    fn watch(&self, _object: &Bound<'_, PyAny>, _pointer: u64) -> Option<StorageWatch> {
         None
     }
 
@@ -88,6 +79,18 @@ pub trait Framework {
         _f: &mut dyn FnMut(ArrayReference, *mut ffi::PyObject),
     ) {
     }
+}
+
+/// A framework that is there once its module is.
+pub trait Imported: Framework + Sized {
+    /// The module that is imported wherever the framework is used.
+    fn module(py: Python<'_>) -> &Bound<'_, PyString>;
+
+    /// Looks up, in that module, what the methods of [`Framework`] need.
+    ///
+    /// # Errors
+    /// [`Unread::NotYet`] if the import is still under way, [`Unread::Never`] if this version cannot be read.
+    fn new(module: &Bound<'_, PyDict>, instances: &Rc<Instances>) -> Result<Self, Unread>;
 }
 
 /// How an array refers to an object.

@@ -1,21 +1,28 @@
 //! The frameworks in the process, and the memory that their objects hold.
 
+use std::rc::Rc;
+
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyMemoryView, PyTuple, PyType};
 
 use super::autograd::{Autograd, FunctionParts};
+use super::cuda_core;
 use super::cupy::Cupy;
+use super::described::{Described, Known};
 use super::driver::{PointerKind, pointer_kind};
-use super::framework::{ArrayReference, Framework, Unread};
+use super::framework::{ArrayReference, Framework, Imported, Unread};
 use super::jax::Jax;
-use super::modules::{imported, module_count};
+use super::modules::{class, imported, module_count};
+use super::numba::Numba;
 use super::numpy::Numpy;
 use super::proposal::Proposal;
+use super::registered;
+use super::rmm;
 use super::storage_watch::{Lent, StorageWatch};
 use super::torch::Torch;
 use super::{DeviceBuffer, DeviceSelection};
-use crate::cpython::{Builtins, Descriptor, Exporters, Verdict};
+use crate::cpython::{Builtins, Descriptor, Exporters, Instances, Verdict, new_text};
 
 /// PyTorch's tensors.
 const TENSOR: Verdict = 1;
@@ -25,14 +32,26 @@ const STORAGE: Verdict = 2;
 const OTHER: Verdict = 3;
 const EXPORTER: Verdict = Verdict::MAX;
 
+/// The first of those that the program registered.
+const REGISTERED: Verdict = OTHER + OTHERS.len() as Verdict;
+
 /// The frameworks besides PyTorch, in the order in which they are asked.
-const OTHERS: [fn(Python<'_>) -> Adapter; 3] =
-    [look_for::<Cupy>, look_for::<Numpy>, look_for::<Jax>];
+const OTHERS: [fn(Python<'_>, &Rc<Instances>) -> Adapter; 6] = [
+    look_for::<Cupy>,
+    look_for::<Numpy>,
+    look_for::<Jax>,
+    look_for::<Numba>,
+    |py, instances| look_for_known(py, instances, &rmm::BUFFER),
+    |py, instances| look_for_known(py, instances, &cuda_core::BUFFER),
+];
 
 /// The frameworks that the program has imported so far.
 pub struct Frameworks {
     torch: Option<Torch>,
     others: [Adapter; OTHERS.len()],
+    /// Those that the program registered, in this order; `None` for one that cannot be read any more.
+    registered: Vec<Option<Described>>,
+    instances: Rc<Instances>,
     /// How to read what a memoryview shows.
     shown: Descriptor,
     /// A class of ours that derives from `weakref.ref`.
@@ -58,12 +77,25 @@ impl Adapter {
     }
 }
 
-fn look_for<F: Framework + 'static>(py: Python<'_>) -> Adapter {
-    match imported(F::module(py)).map(|module| F::new(&module)) {
+fn look_for<F: Imported + 'static>(py: Python<'_>, instances: &Rc<Instances>) -> Adapter {
+    match imported(F::module(py)).map(|module| F::new(&module, instances)) {
         None => Adapter::NotImported,
         Some(Ok(framework)) => Adapter::Known(Box::new(framework)),
         Some(Err(Unread::NotYet)) => Adapter::BeingImported,
         Some(Err(Unread::Never)) => Adapter::Unreadable,
+    }
+}
+
+fn look_for_known(py: Python<'_>, instances: &Rc<Instances>, known: &Known) -> Adapter {
+    let Some(module) = new_text(py, known.module).and_then(|name| imported(&name)) else {
+        return Adapter::NotImported;
+    };
+    let Ok(class) = class(&module, known.class) else {
+        return Adapter::BeingImported;
+    };
+    match Described::new(&class, &known.description, instances) {
+        Ok(described) => Adapter::Known(Box::new(described)),
+        Err(_) => Adapter::Unreadable,
     }
 }
 
@@ -72,7 +104,7 @@ impl Frameworks {
     ///
     /// # Errors
     /// If memory runs out.
-    pub fn new(py: Python<'_>) -> PyResult<Self> {
+    pub fn new(py: Python<'_>, instances: &Rc<Instances>) -> PyResult<Self> {
         let names = PyDict::new(py);
         names.set_item("__slots__", PyTuple::empty(py))?;
         names.set_item("__module__", "cyclescope")?;
@@ -83,6 +115,8 @@ impl Frameworks {
         Ok(Self {
             torch: None,
             others: [const { Adapter::NotImported }; OTHERS.len()],
+            registered: Vec::new(),
+            instances: Rc::clone(instances),
             shown: Descriptor::of(&py.get_type::<PyMemoryView>(), "obj")?,
             reference: reference.cast_into::<PyType>()?.unbind(),
             modules: 0,
@@ -96,25 +130,38 @@ impl Frameworks {
     pub fn refresh(&mut self, py: Python<'_>) -> bool {
         // While a module is being imported it is there, but not all of it: then this is asked again.
         let modules = module_count(py);
+        let registered = self.take_registered(py);
         if modules == self.modules {
-            return false;
+            return registered;
         }
-        let (mut found, mut unfinished) = (false, false);
+        let (mut found, mut unfinished) = (registered, false);
         if self.torch.is_none()
             && let Some(native) = imported(Torch::module(py))
         {
-            self.torch = Torch::new(&native).ok();
+            self.torch = Torch::new(&native, &self.instances).ok();
             found |= self.torch.is_some();
             unfinished |= self.torch.is_none();
         }
         for (adapter, look_for) in self.others.iter_mut().zip(OTHERS) {
             if matches!(adapter, Adapter::NotImported | Adapter::BeingImported) {
-                *adapter = look_for(py);
+                *adapter = look_for(py, &self.instances);
                 found |= adapter.known().is_some();
                 unfinished |= matches!(adapter, Adapter::BeingImported);
             }
         }
         self.modules = if unfinished { 0 } else { modules };
+        found
+    }
+
+    /// Takes over what the program has registered since; true if that is anything.
+    fn take_registered(&mut self, py: Python<'_>) -> bool {
+        let new = registered::from(py, self.registered.len());
+        let found = !new.is_empty();
+        for (class, description) in new {
+            let described =
+                description.with(|it| Described::new(class.bind(py), it, &self.instances));
+            self.registered.push(described.ok());
+        }
         found
     }
 
@@ -124,12 +171,17 @@ impl Frameworks {
     }
 
     fn others(&self) -> impl Iterator<Item = &dyn Framework> {
-        self.others.iter().filter_map(Adapter::known)
+        let registered = self.registered.iter().flatten();
+        let registered = registered.map(|it| it as &dyn Framework);
+        self.others
+            .iter()
+            .filter_map(Adapter::known)
+            .chain(registered)
     }
 
     /// True if there may be arrays of others than PyTorch on some of `devices`.
     pub fn may_have_arrays(&self, devices: &DeviceSelection) -> bool {
-        let host = devices.includes_kind("cpu");
+        let host = devices.includes_host();
         self.others().any(|it| host || it.uses_devices())
     }
 
@@ -150,6 +202,11 @@ impl Frameworks {
             }
             for (verdict, adapter) in (OTHER..).zip(&self.others) {
                 if adapter.known().is_some_and(|it| it.knows(ty)) {
+                    return verdict;
+                }
+            }
+            for (verdict, adapter) in (REGISTERED..EXPORTER).zip(&self.registered) {
+                if adapter.as_ref().is_some_and(|it| it.knows(ty)) {
                     return verdict;
                 }
             }
@@ -180,7 +237,13 @@ impl Frameworks {
             TENSOR | STORAGE => self.torch.as_ref().map(|torch| torch as &dyn Framework),
             _ => {
                 let place = usize::from(verdict.checked_sub(OTHER)?);
-                self.others.get(place)?.known()
+                match place.checked_sub(OTHERS.len()) {
+                    None => self.others.get(place)?.known(),
+                    Some(place) => {
+                        let described = self.registered.get(place)?.as_ref()?;
+                        Some(described as &dyn Framework)
+                    }
+                }
             }
         }
     }
@@ -238,7 +301,7 @@ impl Frameworks {
         devices: &DeviceSelection,
     ) -> Vec<DeviceBuffer> {
         let proposals = self.framework(verdict).and_then(|framework| {
-            let is_elsewhere = !devices.includes_kind("cpu") && framework.is_on_host(object);
+            let is_elsewhere = !devices.includes_host() && framework.is_on_host(object);
             (!is_elsewhere).then(|| self.memory(framework, object))?
         });
         let confirmed = proposals
@@ -303,10 +366,12 @@ impl Frameworks {
         }
     }
 
-    /// Asks the driver about a proposed CUDA buffer. Other devices go by the framework's word.
+    /// Asks the driver about a proposed buffer: whether it is CUDA's, or host memory that is locked in place. Other devices
+    /// go by the framework's word.
     fn confirm(&self, py: Python<'_>, mut buffer: DeviceBuffer) -> Option<DeviceBuffer> {
+        let on_host = buffer.device == "cpu";
         let driver_knows = buffer.is_placed
-            && buffer.device.starts_with("cuda")
+            && (on_host || buffer.device.starts_with("cuda"))
             && self
                 .torch
                 .as_ref()
@@ -315,6 +380,13 @@ impl Frameworks {
             return Some(buffer);
         }
         match pointer_kind(buffer.pointer) {
+            // What a framework takes for the device's own may be memory of the host that the device can reach.
+            PointerKind::Host => {
+                buffer.confirmed = true;
+                buffer.device = "pinned".to_owned();
+                Some(buffer)
+            }
+            _ if on_host => Some(buffer),
             PointerKind::Device { ordinal } => {
                 buffer.confirmed = true;
                 if let Some(ordinal) = ordinal {
@@ -323,7 +395,7 @@ impl Frameworks {
                 Some(buffer)
             }
             PointerKind::Unanswered => Some(buffer),
-            PointerKind::Host | PointerKind::Unknown => None,
+            PointerKind::Unknown => None,
         }
     }
 
@@ -439,12 +511,13 @@ impl Frameworks {
         }
     }
 
-    /// Starts to watch the memory of a buffer's holder, where the framework can. `own` says how many references the
-    /// caller has to the object at an address.
+    /// Starts to watch the memory at `pointer` that an object holds, where the framework can. `own` says how many
+    /// references the caller has to the object at an address.
     pub fn watch_storage(
         &self,
         verdict: Verdict,
         holder: &Bound<'_, PyAny>,
+        pointer: u64,
         own: &dyn Fn(usize) -> i64,
     ) -> StorageWatch {
         let way = self
@@ -458,7 +531,7 @@ impl Frameworks {
         way.extend(shown);
         if let Some(lender) = way.last()
             && let Some(framework) = self.framework(self.verdict_of(lender))
-            && let Some(watch) = framework.watch(lender)
+            && let Some(watch) = framework.watch(lender, pointer)
         {
             return watch;
         }
@@ -466,19 +539,27 @@ impl Frameworks {
             .map_or(StorageWatch::Blind, StorageWatch::Lent)
     }
 
-    /// In a collection between finalizers and destruction: true if the memory is gone. What a finalizer may have saved
-    /// is looked at anew.
-    pub fn is_gone_after_finalizers(&self, py: Python<'_>, watch: &mut StorageWatch) -> bool {
+    /// In a collection between finalizers and destruction: true if the memory at `pointer` is gone. What a finalizer may
+    /// have saved is looked at anew.
+    pub fn is_gone_after_finalizers(
+        &self,
+        py: Python<'_>,
+        pointer: u64,
+        watch: &mut StorageWatch,
+    ) -> bool {
         let lent = match watch {
             StorageWatch::Lent(lent) if lent.counts() => lent,
-            StorageWatch::Lent(lent) => return lent.is_gone(py, &|_| Some(false)) == Some(true),
+            StorageWatch::Lent(lent) => {
+                // What has no weak references is taken to be there still.
+                return lent.is_gone(py, &|_| Some(false), &|_| Some(true)) == Some(true);
+            }
             StorageWatch::Torch(storage) => return storage.is_gone(py) == Some(true),
             StorageWatch::Blind => return false,
         };
         let mut again = StorageWatch::Blind;
         // Where one has gone, nobody knows whether a finalizer saved what it looked into.
         for user in lent.users(py).into_iter().flatten() {
-            let anew = || self.watch_storage(self.verdict_of(&user), &user, &|_| 0);
+            let anew = || self.watch_storage(self.verdict_of(&user), &user, pointer, &|_| 0);
             match again {
                 StorageWatch::Blind => again = anew(),
                 _ => again.join(anew),

@@ -7,17 +7,19 @@
 //!
 //! Tracers are objects of other types, and none of theirs has memory.
 
+use std::rc::Rc;
+
 use pyo3::exceptions::PyLookupError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyInt, PyString, PyType};
 
 use super::dtype::DtypeNames;
-use super::framework::{ArrayReference, Framework, Unread};
+use super::framework::{ArrayReference, Framework, Imported, Unread};
 use super::modules::{class, imported, part};
 use super::native_function::NativeFunction;
-use super::proposal::Proposal;
-use crate::cpython::{Descriptor, int_value, items, text_of};
+use super::proposal::{Proposal, extents};
+use crate::cpython::{Descriptor, Instances, int_value, text_of};
 
 /// The first version of jaxlib that says how large an array is without running code of JAX's in Python.
 const OLDEST: (u32, u32) = (0, 10);
@@ -61,12 +63,12 @@ struct Devices {
     own_process: NativeFunction,
 }
 
-impl Framework for Jax {
+impl Imported for Jax {
     fn module(py: Python<'_>) -> &Bound<'_, PyString> {
         intern!(py, "jaxlib._jax")
     }
 
-    fn new<'py>(native: &Bound<'py, PyDict>) -> Result<Self, Unread> {
+    fn new<'py>(native: &Bound<'py, PyDict>, _: &Rc<Instances>) -> Result<Self, Unread> {
         let py = native.py();
         let module = |name: &Bound<'py, PyString>| {
             imported(name).ok_or_else(|| PyLookupError::new_err("JAX is not all there yet"))
@@ -95,7 +97,9 @@ impl Framework for Jax {
             array: array.unbind(),
         })
     }
+}
 
+impl Framework for Jax {
     /// The class has no subclasses.
     unsafe fn knows(&self, ty: *mut ffi::PyTypeObject) -> bool {
         ty.cast() == self.array.as_ptr()
@@ -141,11 +145,11 @@ impl Jax {
         if bytes == 0 {
             return None;
         }
-        let in_host_memory = kind.is_host_memory(&sharding);
+        let host_memory = kind.host_memory(&sharding);
         let (dtype, shape) = self.type_and_shape(array);
-        let names = devices.iter().map(|device| match in_host_memory {
-            true => Some("cpu".to_owned()),
-            false => self.devices.name(device),
+        let names = devices.iter().map(|device| match host_memory {
+            Some(name) => Some(name.to_owned()),
+            None => self.devices.name(device),
         });
         let mut shards: Vec<Proposal> = Vec::new();
         for name in names {
@@ -168,13 +172,7 @@ impl Jax {
             return (None, None);
         };
         let dtype = self.dtype.get(&value);
-        let shape = self.shape.get(&value).map(|shape| {
-            let extents = items(&shape);
-            let extents = extents.iter();
-            extents
-                .filter_map(|extent| u64::try_from(int_value(extent)?).ok())
-                .collect()
-        });
+        let shape = self.shape.get(&value).map(|shape| extents(&shape));
         (dtype.and_then(|dtype| self.dtypes.name(&dtype)), shape)
     }
 }
@@ -188,11 +186,13 @@ impl Sharding {
         })
     }
 
-    /// True if the arrays are in memory of the host, whatever device they belong to.
-    fn is_host_memory(&self, sharding: &Bound<'_, PyAny>) -> bool {
-        let kind = self.memory_kind.of(sharding);
-        let kind = kind.and_then(|kind| text_of(&kind));
-        kind.is_some_and(|kind| kind.ends_with("host"))
+    /// The name of the host's memory that the arrays are in, whatever device they belong to; `None` for the device's own.
+    fn host_memory(&self, sharding: &Bound<'_, PyAny>) -> Option<&'static str> {
+        let kind = text_of(&self.memory_kind.of(sharding)?)?;
+        match kind.as_str() {
+            "pinned_host" => Some("pinned"),
+            kind => kind.ends_with("host").then_some("cpu"),
+        }
     }
 }
 

@@ -6,11 +6,19 @@
 mod selection;
 
 #[cfg(feature = "python")]
+mod address;
+#[cfg(feature = "python")]
 mod allocator;
+#[cfg(feature = "python")]
+mod attribute;
 #[cfg(feature = "python")]
 mod autograd;
 #[cfg(feature = "python")]
+mod cuda_core;
+#[cfg(feature = "python")]
 mod cupy;
+#[cfg(feature = "python")]
+mod described;
 #[cfg(feature = "python")]
 mod driver;
 #[cfg(feature = "python")]
@@ -26,9 +34,15 @@ mod modules;
 #[cfg(feature = "python")]
 mod native_function;
 #[cfg(feature = "python")]
+mod numba;
+#[cfg(feature = "python")]
 mod numpy;
 #[cfg(feature = "python")]
 mod proposal;
+#[cfg(feature = "python")]
+mod registered;
+#[cfg(feature = "python")]
+mod rmm;
 #[cfg(feature = "python")]
 mod sparse;
 #[cfg(feature = "python")]
@@ -36,17 +50,20 @@ mod storage_watch;
 #[cfg(feature = "python")]
 mod torch;
 
-#[cfg(feature = "python")]
-pub(crate) use selection::kinds;
+pub(crate) use selection::is_host;
 pub use selection::{DeviceSelection, UnknownDevice};
+#[cfg(feature = "python")]
+pub(crate) use selection::{add_kind, kinds};
 #[cfg(feature = "python")]
 pub(crate) use {
     allocator::{allocator_bytes, allocator_counts},
     autograd::{Autograd, autograd_sequence_now},
+    described::Described,
     driver::{driver_present, gpu_names},
     framework::ArrayReference,
     frameworks::Frameworks,
     modules::class,
+    registered::{MOST as MOST_REGISTERED, Registration, add as register},
     storage_watch::StorageWatch,
 };
 
@@ -68,4 +85,16 @@ pub struct DeviceBuffer {
     /// False if the framework does not tell where the memory is: then `pointer` is the address of the Python object that
     /// holds it.
     pub is_placed: bool,
+}
+
+impl DeviceBuffer {
+    /// What has the addresses: the host, or else the device.
+    #[cfg(feature = "python")]
+    pub(crate) fn space(&self) -> &str {
+        if is_host(&self.device) {
+            "cpu"
+        } else {
+            &self.device
+        }
+    }
 }

@@ -29,7 +29,14 @@ impl NativeFunction {
     /// # Errors
     /// As [`NativeFunction::method`].
     pub fn getter(class: &Bound<'_, PyType>, name: &str) -> Result<Self, Unread> {
-        let property = class.getattr("__dict__")?.get_item(name)?;
+        Self::of_property(&class.getattr("__dict__")?.get_item(name)?)
+    }
+
+    /// What reads a property.
+    ///
+    /// # Errors
+    /// As [`NativeFunction::method`].
+    pub fn of_property(property: &Bound<'_, PyAny>) -> Result<Self, Unread> {
         // SAFETY: attached; a type is never freed while an object has it.
         let is_property = unsafe {
             ffi::Py_TYPE(property.as_ptr()) == std::ptr::addr_of_mut!(ffi::PyProperty_Type)
@@ -38,7 +45,7 @@ impl NativeFunction {
             return Err(Unread::Never);
         }
         let getter = Descriptor::of(&property.get_type(), "fget")?;
-        Self::checked(getter.get(&property).ok_or(Unread::Never)?)
+        Self::checked(getter.get(property).ok_or(Unread::Never)?)
     }
 
     fn checked(function: Bound<'_, PyAny>) -> Result<Self, Unread> {

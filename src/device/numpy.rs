@@ -1,16 +1,17 @@
 //! NumPy: host memory, for `devices="any"`.
 
 use std::ffi::{c_int, c_void};
+use std::rc::Rc;
 
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyDict, PyString, PyType};
 
 use super::dtype::DtypeNames;
-use super::framework::{ArrayReference, Framework, Unread};
+use super::framework::{ArrayReference, Framework, Imported, Unread};
 use super::modules::class;
 use super::proposal::Proposal;
-use crate::cpython::{Descriptor, text_of};
+use crate::cpython::{Descriptor, Instances, text_of};
 
 /// NumPy's array type, and how its arrays are read.
 ///
@@ -36,12 +37,12 @@ struct ArrayFields {
     dtype: *mut ffi::PyObject,
 }
 
-impl Framework for Numpy {
+impl Imported for Numpy {
     fn module(py: Python<'_>) -> &Bound<'_, PyString> {
         intern!(py, "numpy")
     }
 
-    fn new(numpy: &Bound<'_, PyDict>) -> Result<Self, Unread> {
+    fn new(numpy: &Bound<'_, PyDict>, _: &Rc<Instances>) -> Result<Self, Unread> {
         let array = class(numpy, "ndarray")?;
         if !lies_as_known(&array)? {
             return Err(Unread::Never);
@@ -53,7 +54,9 @@ impl Framework for Numpy {
             array: array.unbind(),
         })
     }
+}
 
+impl Framework for Numpy {
     unsafe fn knows(&self, ty: *mut ffi::PyTypeObject) -> bool {
         // SAFETY: by this function's contract; walks the type's own `tp_mro`.
         unsafe { ffi::PyType_IsSubtype(ty, self.array.as_ptr().cast()) != 0 }

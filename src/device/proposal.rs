@@ -3,6 +3,7 @@
 use pyo3::prelude::*;
 
 use super::DeviceBuffer;
+use crate::cpython::{int_value, items};
 
 /// The memory that an object holds according to its framework, not yet confirmed.
 pub struct Proposal {
@@ -29,4 +30,13 @@ impl Proposal {
         proposal.buffer.is_placed = false;
         proposal
     }
+}
+
+/// The numbers of a shape.
+pub fn extents(shape: &Bound<'_, PyAny>) -> Vec<u64> {
+    let extents = items(shape);
+    let extents = extents.iter();
+    extents
+        .filter_map(|extent| u64::try_from(int_value(extent)?).ok())
+        .collect()
 }

@@ -2,14 +2,20 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::RwLock;
 
 /// Any device but the host.
 const ACCELERATOR: &str = "gpu";
 
-/// The kinds of device that PyTorch and JAX know by name.
-const KINDS: [&str; 18] = [
+/// Host memory: all of it, what is locked in place for a GPU to reach, and what processes share.
+const HOST: [&str; 3] = ["cpu", "pinned", "shared"];
+
+/// The kinds of device that PyTorch and JAX know by name, and those of host memory.
+const KINDS: [&str; 20] = [
     "cuda",
     "cpu",
+    "pinned",
+    "shared",
     ACCELERATOR,
     "tpu",
     "rocm",
@@ -27,6 +33,9 @@ const KINDS: [&str; 18] = [
     "musa",
     "mlu",
 ];
+
+/// The kinds that the program added.
+static ADDED: RwLock<Vec<String>> = RwLock::new(Vec::new());
 
 /// A set of devices.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,7 +58,7 @@ impl fmt::Display for UnknownDevice {
             "{:?} is not a device: use 'any' for all memory, 'cuda' for all of NVIDIA's GPUs, 'cuda:0' for one, 'gpu' \
              for every accelerator, 'cpu' for host memory, or another of {}",
             self.0,
-            KINDS.join(", ")
+            kinds().join(", ")
         )
     }
 }
@@ -92,6 +101,11 @@ impl DeviceSelection {
         }
     }
 
+    /// True if some host memory is in the set.
+    pub fn includes_host(&self) -> bool {
+        HOST.iter().any(|kind| self.includes_kind(kind))
+    }
+
     /// The union of two sets.
     pub fn with(self, other: &Self) -> Self {
         match (self, other) {
@@ -105,13 +119,45 @@ impl DeviceSelection {
 }
 
 /// The kinds that a device may be of.
+pub(crate) fn kinds() -> Vec<String> {
+    let added = ADDED.read();
+    let added = added.iter().flat_map(|added| added.iter().cloned());
+    KINDS.map(str::to_owned).into_iter().chain(added).collect()
+}
+
+/// Adds a kind of device, such as that of a backend which PyTorch knows as `privateuseone`.
+///
+/// # Errors
+/// If it is no name for one: these are of lowercase letters, digits and underscores, and begin with a letter.
 #[cfg(feature = "python")]
-pub(crate) fn kinds() -> &'static [&'static str] {
-    &KINDS
+pub(crate) fn add_kind(kind: &str) -> Result<(), UnknownDevice> {
+    let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+    let is_named = kind.starts_with(|c: char| c.is_ascii_lowercase()) && kind.chars().all(is_name);
+    if !is_named || ["any", "meta", ACCELERATOR].contains(&kind) {
+        return Err(UnknownDevice(kind.to_owned()));
+    }
+    if !is_known(kind)
+        && let Ok(mut added) = ADDED.write()
+    {
+        added.push(kind.to_owned());
+    }
+    Ok(())
+}
+
+fn is_known(kind: &str) -> bool {
+    let is_added = |added: &Vec<String>| added.iter().any(|it| it == kind);
+    KINDS.contains(&kind) || ADDED.read().is_ok_and(|added| is_added(&added))
+}
+
+/// True for a device that is host memory.
+pub(crate) fn is_host(device: &str) -> bool {
+    HOST.contains(&split(device).0)
 }
 
 fn is_kind(wanted: &str, kind: &str) -> bool {
-    wanted == kind || wanted == ACCELERATOR && kind != "cpu"
+    wanted == kind
+        || (is_host(kind) && wanted == "cpu")
+        || (!is_host(kind) && wanted == ACCELERATOR)
 }
 
 impl FromStr for DeviceSelection {
@@ -123,7 +169,7 @@ impl FromStr for DeviceSelection {
         }
         let (kind, number) = split(name);
         let numbered = name.contains(':');
-        if !KINDS.contains(&kind) || (numbered && number.is_none()) {
+        if !is_known(kind) || (numbered && number.is_none()) {
             return Err(UnknownDevice(name.to_owned()));
         }
         Ok(Self::Some(vec![(kind.to_owned(), number)]))
@@ -167,6 +213,19 @@ mod tests {
         assert!(!all.contains("cpu") && !all.includes_kind("cpu") && all.includes_kind("cuda"));
         let second: DeviceSelection = "gpu:1".parse().expect("a device");
         assert!(second.contains("cuda:1") && !second.contains("cuda:0"));
+    }
+
+    #[test]
+    fn the_host_has_memory_of_several_kinds() {
+        let pinned: DeviceSelection = "pinned".parse().expect("a device");
+        assert!(pinned.contains("pinned") && pinned.includes_host());
+        assert!(
+            !pinned.contains("cpu") && !pinned.contains("shared") && !pinned.contains("cuda:0")
+        );
+        let host: DeviceSelection = "cpu".parse().expect("a device");
+        assert!(host.contains("cpu") && host.contains("pinned") && host.contains("shared"));
+        let gpu: DeviceSelection = "gpu".parse().expect("a device");
+        assert!(!gpu.contains("pinned") && !gpu.contains("shared") && !gpu.includes_host());
     }
 
     #[test]

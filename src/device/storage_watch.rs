@@ -38,7 +38,8 @@ struct Link {
 
 struct Holder {
     address: usize,
-    weak: Py<PyAny>,
+    /// `None` for an object that no weak reference can refer to, and that the collector tracks.
+    weak: Option<Py<PyAny>>,
     /// The collector clears weak references to objects that it means to free before it runs finalizers, and one of
     /// those may save the object.
     collectable: bool,
@@ -58,15 +59,16 @@ impl StorageWatch {
     /// Whether the memory is gone; `None` if there is no telling.
     ///
     /// Of an object to which weak references were cleared, `is_alive` says by its address whether the collector
-    /// still knows it.
+    /// still knows it, and `is_tracked` of one that has none.
     pub fn into_gone(
         self,
         py: Python<'_>,
         is_alive: &dyn Fn(usize) -> Option<bool>,
+        is_tracked: &dyn Fn(usize) -> Option<bool>,
     ) -> Option<bool> {
         match self {
             Self::Torch(storage) => storage.is_gone(py),
-            Self::Lent(lent) => lent.is_gone(py, is_alive),
+            Self::Lent(lent) => lent.is_gone(py, is_alive, is_tracked),
             Self::Blind => None,
         }
     }
@@ -82,7 +84,8 @@ impl Lent {
         let user = chain.first()?.clone();
         let mut links = Vec::new();
         while let Some(object) = chain.pop() {
-            if let Some(holder) = Holder::new(class, &object) {
+            let holder = Holder::new(class, &object);
+            if let Some(holder) = holder.or_else(|| Holder::without_weak_reference(&object)) {
                 let users = match links.is_empty() {
                     true => Vec::new(),
                     false => vec![Holder::new(class, &user)?],
@@ -155,11 +158,18 @@ impl Lent {
         &self,
         py: Python<'_>,
         is_alive: &dyn Fn(usize) -> Option<bool>,
+        is_tracked: &dyn Fn(usize) -> Option<bool>,
     ) -> Option<bool> {
         if !self.is_known_whole() {
             return None;
         }
         for holder in &self.holders {
+            if holder.weak.is_none() {
+                if is_tracked(holder.address)? {
+                    return Some(false);
+                }
+                continue;
+            }
             if holder.object(py).is_some() {
                 return Some(false);
             }
@@ -194,18 +204,30 @@ impl Holder {
             let flags = ffi::PyType_GetFlags(ffi::Py_TYPE(object.as_ptr()));
             Some(Self {
                 address: object.as_ptr() as usize,
-                weak: weak.unbind(),
+                weak: Some(weak.unbind()),
                 collectable: flags & ffi::Py_TPFLAGS_HAVE_GC != 0,
             })
         }
     }
 
+    /// An object that no weak reference can refer to; `None` unless the collector tracks it.
+    fn without_weak_reference(object: &Bound<'_, PyAny>) -> Option<Self> {
+        // SAFETY: attached, and the object is alive.
+        let is_tracked = unsafe { ffi::PyObject_GC_IsTracked(object.as_ptr()) != 0 };
+        is_tracked.then(|| Self {
+            address: object.as_ptr() as usize,
+            weak: None,
+            collectable: true,
+        })
+    }
+
     /// The object; `None` if it is gone, or the weak reference to it was cleared all the same.
     fn object<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
+        let weak = self.weak.as_ref()?;
         let mut object = std::ptr::null_mut();
         // SAFETY: attached; on success this is a new reference.
         unsafe {
-            if ffi::compat::PyWeakref_GetRef(self.weak.as_ptr(), &mut object) == -1 {
+            if ffi::compat::PyWeakref_GetRef(weak.as_ptr(), &mut object) == -1 {
                 ffi::PyErr_Clear();
             }
             Bound::from_owned_ptr_or_opt(py, object)

@@ -1,5 +1,7 @@
 //! PyTorch: tensors, parameters and untyped storages.
 
+use std::rc::Rc;
+
 use pyo3::call::PyCallArgs;
 use pyo3::exceptions::PyLookupError;
 use pyo3::ffi;
@@ -7,12 +9,13 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyType};
 
 use super::autograd::{Autograd, FunctionParts};
-use super::framework::{Framework, Unread};
+use super::framework::{Framework, Imported, Unread};
 use super::modules::{class, imported, part};
-use super::proposal::Proposal;
+use super::proposal::{Proposal, extents};
 use super::sparse::Sparse;
 use super::storage_watch::{StorageWatch, WeakStorage};
-use crate::cpython::{Builtins, Descriptor, int_value, new_text};
+use crate::cpython::instances::attributes;
+use crate::cpython::{Builtins, Descriptor, Instances, int_value, new_text};
 
 /// The parts of PyTorch that are needed, looked up once in a module that the program has imported.
 ///
@@ -33,6 +36,8 @@ pub struct Torch {
     data_ptr: Py<PyAny>,
     nbytes: Py<PyAny>,
     storage_device: Descriptor,
+    /// Whether processes share a storage in host memory.
+    is_shared: Option<Py<PyAny>>,
     storage_identity: Option<Descriptor>,
     weak_ref: Py<PyAny>,
     expired: Py<PyAny>,
@@ -49,13 +54,14 @@ pub struct Torch {
     is_in_bad_fork: Option<Py<PyAny>>,
     autograd: Autograd,
     sparse: Sparse,
+    instances: Rc<Instances>,
     /// The build runs on AMD devices, whose pointers the CUDA driver does not know.
     pub hip: bool,
 }
 
 impl Torch {
     /// Reads the modules of PyTorch, given `torch._C`.
-    fn read(native: &Bound<'_, PyDict>) -> PyResult<Self> {
+    fn read(native: &Bound<'_, PyDict>, instances: &Rc<Instances>) -> PyResult<Self> {
         let py = native.py();
         let module = |name: &str| {
             new_text(py, name)
@@ -86,6 +92,7 @@ impl Torch {
             data_ptr: method(&storage, "data_ptr")?,
             nbytes: method(&storage, "nbytes")?,
             storage_device: Descriptor::of(&storage, "device")?,
+            is_shared: method(&storage, "is_shared").ok(),
             storage_identity: Descriptor::of(&storage, "_cdata").ok(),
             weak_ref: method(&storage, "_weak_ref")?,
             expired: method(&storage, "_expired")?,
@@ -99,6 +106,7 @@ impl Torch {
             is_lazy_clone: function("_is_cow_tensor").ok(),
             is_in_bad_fork: function("_cuda_isInBadFork").ok(),
             autograd: Autograd::new(&tensor)?,
+            instances: Rc::clone(instances),
             sparse: Sparse::new(native, &tensor),
             hip: part(&version, "hip").is_ok_and(|hip| !hip.is_none()),
             tensor: tensor.unbind(),
@@ -149,12 +157,7 @@ impl Torch {
         let mut proposal = self.storage(&storage)?;
         // A tensor that implements `__torch_dispatch__` may compute even its shape in Python.
         if self.is_plain(tensor) || !self.dispatches_in_python(tensor) {
-            proposal.buffer.shape = self.shape.get(tensor).map(|shape| {
-                crate::cpython::items(&shape)
-                    .iter()
-                    .filter_map(|extent| u64::try_from(int_value(extent)?).ok())
-                    .collect()
-            });
+            proposal.buffer.shape = self.shape.get(tensor).map(|shape| extents(&shape));
         }
         proposal.buffer.dtype = self
             .dtype
@@ -162,6 +165,43 @@ impl Torch {
             .and_then(|dtype| dtype.str().ok()?.extract::<String>().ok())
             .map(|name| name.trim_start_matches("torch.").to_owned());
         Some(proposal)
+    }
+
+    /// The tensors in the attributes of a wrapper that C++ refers to as well: such as the values that a jagged tensor is
+    /// a view of.
+    fn wrapped<'py>(&self, tensor: &Bound<'py, PyAny>) -> Vec<Bound<'py, PyAny>> {
+        if self.is_plain(tensor) {
+            return Vec::new();
+        }
+        let py = tensor.py();
+        let values = attributes(&self.instances, tensor).into_iter();
+        let tensors = values.filter(|(_, value)| self.is_tensor(value));
+        let shared = tensors.filter(|(_, part)| {
+            let _guard = self.without_torch_function(part);
+            let count = self.use_count.as_ref();
+            let count = count.and_then(|count| int_value(&count.bind(py).call1((part,)).ok()?));
+            count > Some(1)
+        });
+        shared.map(|(_, part)| part).collect()
+    }
+
+    /// The storage with an address, of a tensor or what it wraps; or an object that is one.
+    fn storage_at<'py>(
+        &self,
+        object: &Bound<'py, PyAny>,
+        pointer: u64,
+    ) -> Option<Bound<'py, PyAny>> {
+        if !self.is_tensor(object) {
+            return Some(object.clone());
+        }
+        let py = object.py();
+        let storage = |tensor: &Bound<'py, PyAny>| {
+            let _guard = self.without_torch_function(tensor);
+            let storage = self.untyped_storage.bind(py).call1((tensor,)).ok()?;
+            let address = self.data_ptr.bind(py).call1((&storage,)).ok()?;
+            (address.extract::<u64>().ok()? == pointer).then_some(storage)
+        };
+        storage(object).or_else(|| self.wrapped(object).iter().find_map(storage))
     }
 
     /// The address of the storage of a tensor in C++.
@@ -189,6 +229,12 @@ impl Torch {
         if device == "meta" {
             return None;
         }
+        let is_shared = device == "cpu" && says_yes(py, self.is_shared.as_ref(), (storage,));
+        let device = if is_shared {
+            "shared".to_owned()
+        } else {
+            device
+        };
         let number = |method: &Py<PyAny>| -> Option<u64> {
             method.bind(py).call1((storage,)).ok()?.extract().ok()
         };
@@ -325,15 +371,17 @@ impl Torch {
     }
 }
 
-impl Framework for Torch {
+impl Imported for Torch {
     fn module(py: Python<'_>) -> &Bound<'_, PyString> {
         intern!(py, "torch._C")
     }
 
-    fn new(native: &Bound<'_, PyDict>) -> Result<Self, Unread> {
-        Ok(Self::read(native)?)
+    fn new(native: &Bound<'_, PyDict>, instances: &Rc<Instances>) -> Result<Self, Unread> {
+        Ok(Self::read(native, instances)?)
     }
+}
 
+impl Framework for Torch {
     unsafe fn knows(&self, ty: *mut ffi::PyTypeObject) -> bool {
         // SAFETY: by this function's contract.
         unsafe { self.is_tensor_type(ty) || self.is_storage_type(ty) }
@@ -343,23 +391,22 @@ impl Framework for Torch {
         self.is_tensor(object) && self.is_on_cpu(object)
     }
 
+    /// Of a wrapper around other tensors, the memory of those that C++ has as well. Others are found by themselves.
     fn memory(&self, object: &Bound<'_, PyAny>) -> Vec<Proposal> {
-        let proposal = if self.is_tensor(object) {
-            self.tensor(object)
-        } else {
-            self.storage(object)
-        };
-        proposal.into_iter().collect()
+        if !self.is_tensor(object) {
+            return self.storage(object).into_iter().collect();
+        }
+        if let Some(own) = self.tensor(object) {
+            return vec![own];
+        }
+        let wrapped = self.wrapped(object);
+        let wrapped = wrapped.iter().filter_map(|part| self.tensor(part));
+        wrapped.collect()
     }
 
-    fn watch(&self, object: &Bound<'_, PyAny>) -> Option<StorageWatch> {
+    fn watch(&self, object: &Bound<'_, PyAny>, pointer: u64) -> Option<StorageWatch> {
         let py = object.py();
-        let storage = if self.is_tensor(object) {
-            let _guard = self.without_torch_function(object);
-            self.untyped_storage.bind(py).call1((object,)).ok()?
-        } else {
-            object.clone()
-        };
+        let storage = self.storage_at(object, pointer)?;
         Some(StorageWatch::Torch(WeakStorage {
             handle: self.weak_ref.bind(py).call1((storage,)).ok()?.unbind(),
             expired: self.expired.clone_ref(py),

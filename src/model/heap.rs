@@ -7,6 +7,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
+use crate::device::is_host;
+
 use super::report::{Location, Process};
 use super::words::without_indices;
 use crate::model::report::Extents;
@@ -287,11 +289,6 @@ impl Row {
     pub(crate) fn bytes(&self) -> u64 {
         self.device_bytes.saturating_add(self.host_bytes)
     }
-}
-
-/// True for host memory.
-pub fn is_host(device: &str) -> bool {
-    device.split(':').next() == Some("cpu")
 }
 
 impl Heap {

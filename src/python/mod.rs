@@ -8,6 +8,7 @@
 mod attach;
 mod device_memory;
 mod epochs;
+mod frameworks;
 mod heap;
 mod live;
 mod pages;
@@ -118,6 +119,8 @@ fn add_functions(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(cuda_driver_present, module)?)?;
     module.add_function(wrap_pyfunction!(current_rank, module)?)?;
     module.add_function(wrap_pyfunction!(device_kinds, module)?)?;
+    module.add_function(wrap_pyfunction!(frameworks::add_device_kind, module)?)?;
+    module.add_function(wrap_pyfunction!(frameworks::register_framework, module)?)?;
     module.add_function(wrap_pyfunction!(drop_deliveries, module)?)?;
     module.add_function(wrap_pyfunction!(empty_report, module)?)?;
     module.add_function(wrap_pyfunction!(epochs::begin_epoch, module)?)?;
@@ -218,8 +221,8 @@ fn check_devices(devices: Vec<String>) -> PyResult<()> {
 
 /// The kinds of device that there are names for.
 #[pyfunction]
-fn device_kinds() -> Vec<&'static str> {
-    kinds().to_vec()
+fn device_kinds() -> Vec<String> {
+    kinds()
 }
 
 /// True if the CUDA driver's library is on this machine.

@@ -9,7 +9,8 @@ use std::collections::BinaryHeap;
 
 use serde::Serialize;
 
-use crate::model::heap::{Buffer, Category, Heap, is_host};
+use crate::device::is_host;
+use crate::model::heap::{Buffer, Category, Heap};
 use crate::model::words::{counted, grouped, name, place_within};
 
 /// Number of categories.

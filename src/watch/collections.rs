@@ -203,7 +203,8 @@ impl Watcher {
             self.inspector.forget_classes();
         }
         let mut found = looked.found;
-        confirm_gone(py, &mut found, Fate::WeakReferences);
+        let tracked = || self.inspector.tracked_addresses(py);
+        confirm_gone(py, &mut found, Fate::WeakReferences(&tracked));
         // What is young was made in the epoch that has not ended.
         date(&mut found, |address| match info.generation {
             0 | 1 => self.epochs.current(),

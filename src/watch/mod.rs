@@ -28,7 +28,7 @@ pub use tally::Tally;
 
 use crate::analysis::{Behind, Busy, Found, Inspector};
 use crate::collector::{Epochs, Hook};
-use crate::device::DeviceSelection;
+use crate::device::{DeviceSelection, is_host};
 use crate::diagnose::known;
 use crate::model::counts::LeakTally;
 use crate::model::report::{Buffer, Collection, Leak, Occurrence, Report};
@@ -40,9 +40,6 @@ const LEAK_LIMIT: usize = 1000;
 /// Garbage of more objects than this goes unexamined, which is said once: it would take the program
 /// seconds, and gigabytes, in the middle of whatever it does.
 const MOST: usize = 2_000_000;
-
-/// The device of host memory.
-const HOST: &str = "cpu";
 
 /// Names a watch.
 pub type WatchId = u64;
@@ -418,7 +415,7 @@ impl Watch {
 impl Least {
     /// True if a leak of these buffers that has held so many bytes is to be told of.
     fn is_reached<'a>(self, bytes: u64, mut buffers: impl Iterator<Item = &'a Buffer>) -> bool {
-        let least = match buffers.all(|buffer| buffer.device == HOST) {
+        let least = match buffers.all(|buffer| is_host(&buffer.device)) {
             true => self.host,
             false => self.device,
         };

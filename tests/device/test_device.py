@@ -17,6 +17,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import cyclescope
+from cyclescope import _native
 from support.nodes import Holder
 from support.processes import run
 
@@ -117,9 +118,11 @@ def test_a_storage_that_a_live_tensor_shares_is_not_claimed(
         (lambda: torch.zeros(0), []),
         (lambda: torch.zeros(1000, device="meta"), []),
         (lambda: torch._to_functional_tensor(torch.ones(3)), []),
-        # What these hold is out of reach: PyTorch shows it through operators only, or holds it in
-        # C++ as well (the values that a jagged tensor is a view of).
-        (lambda: torch.nested.nested_tensor([torch.ones(2)], layout=torch.jagged), []),
+        (
+            lambda: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=torch.jagged),
+            [(24, "int64", (3,)), (20, "float32", (5,))],
+        ),
+        # What these hold is out of reach: PyTorch shows it through operators only.
         (lambda: torch.eye(30).to_sparse(), []),
         (lambda: torch.eye(30).to_sparse_csr(), []),
     ],
@@ -331,7 +334,9 @@ def test_the_devices_asked_for(devices: cyclescope.Devices, count: int) -> None:
     assert len(cyclescope.find_tensor_cycles(devices=devices).leaks) == count
 
 
-def test_gpus_by_default() -> None:
+def test_gpus_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_native, "cuda_driver_present", lambda: True)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     leak_on_cpu()
     assert cyclescope.find_tensor_cycles().leaks == []
     reports: list[cyclescope.CycleReport] = []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import logging
 import os
 from collections.abc import Callable
@@ -11,6 +13,7 @@ import pytest
 
 import cyclescope
 from cyclescope import _native, _watch
+from cyclescope._settings import settings
 from support.processes import run
 
 pytestmark = pytest.mark.usefixtures("small_heap", "collector_paused")
@@ -144,11 +147,68 @@ def test_without_a_driver_it_is_said_once_what_is_watched(
 ) -> None:
     monkeypatch.setattr(_native, "cuda_driver_present", lambda: False)
     for _ in range(2):
-        cyclescope.warn_tensor_cycles().stop()
+        cyclescope.warn_tensor_cycles(devices="cuda").stop()
         cyclescope.observe_tensor_cycles(print, devices=["cuda:0"]).stop()
     (line,) = said()
     assert "no CUDA driver" in line
     assert "warn_tensor_cycles(devices='any')" in line
+
+
+DEFAULTS: dict[str, Callable[[], object]] = {
+    "warn": lambda: cyclescope.warn_tensor_cycles().stop(),
+    "observe": lambda: cyclescope.observe_tensor_cycles(print).stop(),
+    "find": cyclescope.find_tensor_cycles,
+    "assert": cyclescope.assert_no_tensor_cycles,
+    "forbid": cyclescope.forbid_tensor_cycles,
+}
+
+
+@pytest.mark.parametrize("first", DEFAULTS)
+def test_the_default_is_said_once_where_it_is_host_memory(
+    said: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch, first: str
+) -> None:
+    monkeypatch.setattr(_native, "cuda_driver_present", lambda: False)
+    DEFAULTS[first]()
+    for other in DEFAULTS.values():
+        other()
+    (line,) = said()
+    assert "no CUDA driver" in line
+    assert "host memory" in line
+
+
+@pytest.mark.parametrize("driver", [False, True])
+def test_every_function_has_the_same_default(
+    monkeypatch: pytest.MonkeyPatch, driver: bool, said: Callable[[], list[str]]
+) -> None:
+    numpy: Any = pytest.importorskip("numpy", reason="NumPy is not installed")
+    monkeypatch.setattr(_native, "cuda_driver_present", lambda: driver)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
+    def leak() -> None:
+        held: list[Any] = [numpy.zeros(1000)]
+        held.append(held)
+
+    leak()
+    assert len(cyclescope.find_tensor_cycles().leaks) == (not driver)
+    leak()
+    fails = contextlib.nullcontext() if driver else pytest.raises(cyclescope.TensorCycleError)
+    with fails:
+        cyclescope.assert_no_tensor_cycles()
+    assert settings().devices_or(None) == (["gpu"] if driver else ["any"])
+    fails = contextlib.nullcontext() if driver else pytest.raises(cyclescope.TensorCycleError)
+    with fails, cyclescope.forbid_tensor_cycles():
+        leak()
+    with cyclescope.warn_tensor_cycles() as watch:
+        leak()
+        gc.collect()
+        watch.flush()
+        assert len(watch.leaks) == (not driver)
+    collector = cyclescope.StepCollector(every=1)
+    leak()
+    step = collector.step()
+    collector.stop()
+    assert step is not None
+    assert len(step.report.leaks) == (not driver)
 
 
 @pytest.mark.parametrize("devices", ["any", "cpu", ["cuda", "cpu"]])

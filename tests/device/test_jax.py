@@ -562,3 +562,73 @@ def test_the_adapter_is_the_one_that_is_tested() -> None:
     """An older jaxlib is not read at all, so these tests would prove nothing of it."""
     version = tuple(map(int, sys.modules["jaxlib.version"].__version__.split(".")[:2]))
     assert version >= (0, 10), "these tests need jaxlib 0.10 or later"
+
+
+# --- Tracers that were stored ---
+
+
+class Model:
+    """Something that a program stores intermediate values in."""
+
+    def __init__(self) -> None:
+        self.cache: Any = None
+
+
+def leak_by(transform: str, model: Model) -> None:
+    def loss(x: Any) -> Any:
+        y = jnp.sin(x) * x
+        model.cache = {"y": [y]}
+        return y.sum()
+
+    {"grad": jax.grad, "vmap": jax.vmap}[transform](loss)(jnp.ones((50, 20)))
+
+
+MODEL = Model()
+
+
+@pytest.mark.parametrize(
+    ("transform", "name"), [("grad", "LinearizeTracer"), ("vmap", "BatchTracer")]
+)
+def test_what_a_leaked_tracer_keeps_is_named(transform: str, name: str) -> None:
+    leak_by(transform, MODEL)
+    (array,) = [
+        part
+        for part in gc.get_referents(MODEL.cache["y"][0])
+        if type(part) is type(jnp.zeros(0)) and part.nbytes == 4000
+    ]
+    why = cyclescope.why_alive(array)
+    (note,) = [note for note in why.notes if "tracer" in note]
+    assert "Kept by a tracer leak" in note
+    assert "MODEL.cache['y'][0]" in note
+    assert f"({name})" in note
+    assert "tracer leak" in why.to_text()
+    MODEL.cache = None
+    assert not [note for note in cyclescope.why_alive(array).notes if "tracer" in note]
+
+
+def test_a_tracer_that_is_in_use_is_no_leak() -> None:
+    said: list[Any] = []
+
+    def loss(x: Any) -> Any:
+        y = jnp.sin(x)
+        MODEL.cache = y
+        (array,) = [
+            part for part in gc.get_referents(y) if type(part) is type(said_of) and part.size == 7
+        ]
+        said.append(cyclescope.why_alive(array).notes)
+        return y.sum()
+
+    said_of = jnp.zeros(0)
+    jax.grad(loss)(jnp.ones(7))
+    MODEL.cache = None
+    assert not [note for note in said[0] if "tracer" in note]
+
+
+def test_memory_in_the_host_that_is_pinned() -> None:
+    kinds = {memory.kind for memory in jax.devices()[0].addressable_memories()}
+    if "pinned_host" not in kinds:
+        pytest.skip("this JAX has no pinned memory on a CPU")
+    sharding = jax.sharding.SingleDeviceSharding(jax.devices()[0], memory_kind="pinned_host")
+    Holder(jax.device_put(jnp.ones(1000), sharding))
+    (leak,) = cyclescope.find_tensor_cycles(devices="pinned").leaks
+    assert [(b.device, b.bytes) for b in leak.buffers] == [("pinned", 4000)]

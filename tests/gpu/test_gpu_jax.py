@@ -215,7 +215,7 @@ def test_memory_of_the_host_that_belongs_to_a_gpu(jax: Callable[[str], Any]) -> 
         Holder(jax.device_put(array(1), pinned).block_until_ready())
         print(json.dumps([gpu, rows(cyclescope.find_tensor_cycles(devices="any"))]))
     """)
-    assert said == [0, [["cpu", "float32", MIB]]]
+    assert said == [0, [["pinned", "float32", MIB]]]
 
 
 def test_memory_that_cupy_shows_counts_once(jax: Callable[[str], Any]) -> None:

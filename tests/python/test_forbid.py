@@ -18,6 +18,7 @@ import pytest
 import cyclescope
 from cyclescope import (
     TensorCycleError,
+    _devices,
     _native,
     _watch,
     assert_no_tensor_cycles,
@@ -342,7 +343,7 @@ def test_a_check_of_gpus_that_can_find_nothing_says_so_once(
     checks: list[tuple[Callable[[], object], str]] = [
         (lambda: assert_no_tensor_cycles(devices=["cuda:0"]), "assert_no_tensor_cycles(devices="),
         (lambda: forbid_tensor_cycles(devices="cuda"), "forbid_tensor_cycles(devices="),
-        (cyclescope.find_tensor_cycles, "find_tensor_cycles(devices="),
+        (lambda: cyclescope.find_tensor_cycles(devices="cuda"), "find_tensor_cycles(devices="),
         (unittest_case, "OnGpus.tensor_cycle_devices = "),
     ]
     monkeypatch.setattr(_native, "cuda_driver_present", lambda: reason == "hidden")
@@ -364,10 +365,10 @@ def test_what_hides_gpus_counts_until_they_are_in_use(monkeypatch: pytest.Monkey
     for in_use in (False, True):
         cuda = types.SimpleNamespace(is_initialized=lambda in_use=in_use: in_use)
         monkeypatch.setitem(sys.modules, "torch.cuda", cuda)
-        assert (_watch.blindness(["cuda", "cuda:1"]) is None) is in_use
+        assert (_devices.blindness(["cuda", "cuda:1"]) is None) is in_use
     monkeypatch.delitem(sys.modules, "torch.cuda")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-1234")
-    assert _watch.blindness(["cuda"]) is None
+    assert _devices.blindness(["cuda"]) is None
 
 
 def test_a_check_that_can_find_something_says_nothing(
@@ -379,5 +380,5 @@ def test_a_check_that_can_find_something_says_nothing(
     assert_no_tensor_cycles(devices="cuda")
     monkeypatch.setattr(_native, "cuda_driver_present", lambda: False)
     assert_no_tensor_cycles(devices=["cuda", "cpu"])
-    assert_no_tensor_cycles()
+    assert_no_tensor_cycles(devices="any")
     assert not caplog.messages

@@ -22,13 +22,13 @@ from cyclescope._cli.common import (
     write,
 )
 from cyclescope._cli.program import Program, ProgramError
+from cyclescope._devices import blindness
 from cyclescope._files import write_whole
 from cyclescope._live.automatic import AutomaticSteps
 from cyclescope._live.device_memory import gpus_in_use
 from cyclescope._off import OFF, VARIABLE
 from cyclescope._settings import settings
 from cyclescope._warner import Warner
-from cyclescope._watch import blindness
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
@@ -48,8 +48,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--devices",
         metavar="DEVICES",
-        help="which memory to watch, such as cuda or cuda:0,cpu (default: cuda, or any if there "
-        "is no CUDA driver)",
+        help="which memory to watch, such as cuda or cuda:0,cpu (default: gpu, or any if there "
+        "is no accelerator)",
     )
     parser.add_argument(
         "--ignore",
@@ -226,12 +226,10 @@ def _small(leaks: list[cyclescope.LeakTally]) -> str:
     return f" but small ones: {len(leaks)} held {held}; --min-bytes 0 reports them"
 
 
-def _devices(parsed: argparse.Namespace) -> list[str] | None:
+def _devices(parsed: argparse.Namespace) -> list[str]:
     if parsed.devices is not None:
         return [name.strip() for name in parsed.devices.split(",") if name.strip()]
-    if cyclescope.settings().devices is not None or _native.cuda_driver_present():
-        return None
-    return ["any"]
+    return cyclescope.settings().devices_or(None)
 
 
 def _of_this_rank(output: str) -> str:

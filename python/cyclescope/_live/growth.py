@@ -95,7 +95,7 @@ class LeakMonitor:
         self._asked = self.every
         self._max_share = check_number("max_share", max_share)
         check_min_bytes(min_bytes)
-        self._seen = _native.GrowthWatch(configured.devices_or(devices, "cuda"), min_bytes)
+        self._seen = _native.GrowthWatch(configured.devices_or(devices), min_bytes)
         self._steps = 0
         self._next = self.every
         self._began = time.monotonic()

@@ -208,7 +208,7 @@ def on_signal(
         signal: ``USR1``, ``USR2``, or a real-time signal (by number, from ``signal.SIGRTMIN`` on).
         report_dir: Folder for the files; by default as in the :func:`settings`, or else a new
             temporary folder, created at the first signal and named in the log.
-        devices: Which memory to check for reference cycles; by default any.
+        devices: Which memory to check for reference cycles; see :func:`warn_tensor_cycles`.
         redact: See :func:`warn_tensor_cycles`.
 
     Raises:
@@ -219,7 +219,7 @@ def on_signal(
     number = _number(signal)
     configured = settings()
     chosen = configured.report_dir if report_dir is None else Path(report_dir)
-    names = configured.devices_or(devices, "any")
+    names = configured.devices_or(devices)
     if redact:
         _native.redact()
     watch = SignalWatch(number, names, None if chosen is None else chosen.absolute())

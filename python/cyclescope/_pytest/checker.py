@@ -9,14 +9,13 @@ from typing import Any
 import pytest
 
 from cyclescope import _native
-from cyclescope._devices import device_names
+from cyclescope._devices import blindness, device_names
 from cyclescope._files import write_whole
 from cyclescope._forbid import Recorder
 from cyclescope._native import CycleReport
 from cyclescope._pytest.options import Choices
 from cyclescope._pytest.series import Alike, LateLeak, Reach, Series
 from cyclescope._selection import ignored_names
-from cyclescope._watch import blindness
 
 ATTRIBUTE = "tensor_cycles"
 """Where a test's report carries the leaks, as JSON; pytest-xdist brings it from its workers."""

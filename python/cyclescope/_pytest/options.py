@@ -56,7 +56,8 @@ OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
         {"choices": MODES},
     ),
     "-devices": (
-        "which memory to check, such as cuda or cuda:0,cpu (default: any)",
+        "which memory to check, such as cuda or cuda:0,cpu (default: gpu, or any if there is no "
+        "accelerator)",
         {"metavar": "DEVICES"},
     ),
     "-scope": (
@@ -146,7 +147,7 @@ def read(config: pytest.Config) -> Choices:
         chosen = [name.strip() for name in devices.split(",") if name.strip()] if devices else None
         return Choices(
             mode=mode,
-            devices=device_names(configured.devices_or(chosen, "any")),
+            devices=device_names(configured.devices_or(chosen)),
             ignore=[*configured.ignore, *ignored_names(ignore)],
             whole=scope == "whole",
             baseline=None if file is None else Baseline.read(file, may_be_missing=update),

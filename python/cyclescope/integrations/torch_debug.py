@@ -137,7 +137,7 @@ def look() -> dict[str, Any]:
     if OFF:
         return {"cycles": "", "text": "CYCLESCOPE_OFF is set: nothing was looked at"}
     # Cycles first: they are what a collection in the meantime would free.
-    report = _native.look(settings().devices_or(None, "any"))
+    report = _native.look(settings().devices_or(None))
     heap = _native.heap()
     monitor = running_report()
     parts = [report.to_text(), heap.to_text(), "" if monitor is None else monitor.to_text()]

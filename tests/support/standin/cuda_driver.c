@@ -13,7 +13,7 @@ static struct {
     unsigned memory_type;
     int ordinal;
     unsigned char managed;
-} table[64];
+} table[1024];
 static unsigned entries, calls;
 static int failure = SUCCESS;
 
