@@ -277,6 +277,8 @@ class DeviceMemory:
     @property
     def notes(self) -> list[str]:
         """Remarks about the result, such as what could not be looked at."""
+    @staticmethod
+    def from_json(text: str) -> DeviceMemory: ...
     def to_json(self) -> str:
         """The rows as JSON (``schema`` 1)."""
     def to_text(self) -> str:
