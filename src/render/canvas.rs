@@ -99,6 +99,7 @@ fn kind_class(kind: ShapeKind) -> &'static str {
     match kind {
         ShapeKind::Gap => "gap",
         ShapeKind::More => "more",
+        ShapeKind::Stack => "stack",
         ShapeKind::Object(NodeKind::Object) => "object",
         ShapeKind::Object(NodeKind::Container) => "container",
         ShapeKind::Object(NodeKind::Function) => "function",
@@ -206,7 +207,12 @@ impl<'a> Canvas<'a> {
         let mut data = String::new();
         if let Some(node) = shape.node {
             data = format!(" id=\"{}-n{node}\" data-node=\"{node}\"", self.id);
-        } else if shape.kind == ShapeKind::More {
+        }
+        let is_several = matches!(
+            shape.kind,
+            ShapeKind::Gap | ShapeKind::More | ShapeKind::Stack
+        );
+        if is_several {
             let hidden: Vec<String> = shape
                 .hidden
                 .iter()
@@ -223,7 +229,7 @@ impl<'a> Canvas<'a> {
             "<g class=\"node {}{}{ring}\"{data}>{}\
              <rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" rx=\"7\"/>",
             kind_class(shape.kind),
-            if shape.size.is_some() && shape.node.is_some() {
+            if shape.size.is_some() && shape.kind != ShapeKind::More {
                 " held"
             } else {
                 ""

@@ -106,11 +106,12 @@ fn figure(number: usize, leak: &Leak) -> Markup {
             detail,
             style: None,
             titles,
+            narrow: suffix == "n",
         };
         svg::draw(leak, &format!("drawing-{number}{suffix}"), &look).svg
     };
     let first = draw("", Detail::Leak, true);
-    let mut asleep: Vec<(String, String)> = vec![];
+    let mut asleep = vec![("narrow".to_owned(), draw("n", Detail::Leak, false))];
     if leak.graph.edges.iter().any(|edge| !edge.through.is_empty()) {
         asleep.push(("plumbing".to_owned(), draw("p", Detail::Plumbing, false)));
     }
