@@ -14,6 +14,8 @@ use crate::model::words::printable;
 /// Width of a character of a box and of a reference's name: all are set in a monospaced font.
 const CHAR: f64 = 7.25;
 const LABEL_CHAR: f64 = 6.65;
+/// Width of a character of the size of what a box holds.
+const SIZE_CHAR: f64 = 9.7;
 /// Space around text in a box, and between a drawing and its edge.
 const PADDING: f64 = 14.0;
 const MARGIN: f64 = 20.0;
@@ -41,8 +43,13 @@ pub fn box_size(shape: &Shape) -> Size {
 }
 
 fn text_width(shape: &Shape) -> f64 {
-    let lines = shape.name.iter().chain(&shape.note).chain(&shape.size);
-    lines.map(|line| columns(line)).fold(0.0, f64::max) * CHAR + 2.0 * PADDING
+    let lines = shape.name.iter().chain(&shape.note);
+    let lines = lines.map(|line| columns(line)).fold(0.0, f64::max) * CHAR;
+    let size = shape
+        .size
+        .as_ref()
+        .map_or(0.0, |size| columns(size) * SIZE_CHAR);
+    lines.max(size) + 2.0 * PADDING
 }
 
 fn text_height(shape: &Shape) -> f64 {

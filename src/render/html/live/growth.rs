@@ -34,7 +34,7 @@ pub fn growth(report: &GrowthReport, process: &Process) -> String {
     }
     let early = report.is_early();
     let lead = html! {
-        (with_code(&name(&sentence(&growth_headline(report)), 1000))) " "
+        b { (with_code(&name(&sentence(&growth_headline(report)), 1000))) } " "
         @if early {
             "Let the program run for more steps, or sample more often with a smaller `every`."
         } @else if count == 0 {
@@ -58,6 +58,14 @@ pub fn growth(report: &GrowthReport, process: &Process) -> String {
         title: match count {
             0 if early => "Too early to tell".to_owned(),
             0 => "Nothing grows".to_owned(),
+            1 if report.found[0].growth.bytes_per_step >= 1.0 => {
+                let growth = &report.found[0].growth;
+                format!(
+                    "{} grows by {} per step",
+                    growth.short_owner().replace('`', ""),
+                    human_bytes(growth.bytes_per_step as u64)
+                )
+            }
             _ if report.found.iter().all(|it| it.growth.tensors > 0) => format!(
                 "{} grow",
                 counted(count, "group of tensors", "groups of tensors")
