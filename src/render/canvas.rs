@@ -301,13 +301,13 @@ impl<'a> Canvas<'a> {
         );
     }
 
-    /// What the lines mean, and remarks, below the drawing.
-    pub fn legend(&mut self, entries: &[(Option<EdgeRole>, String)]) {
+    /// What the lines mean, and remarks, below the drawing: beside each other or, if it is narrow, one a line.
+    pub fn legend(&mut self, entries: &[(Option<EdgeRole>, String)], narrow: bool) {
         let Some(((left, _), (_, bottom))) = self.bounds else {
             self.cover((0.0, 0.0), 120.0, 20.0);
             return self.text("note", (0.0, 4.0), "nothing to draw");
         };
-        let (mut x, y) = (left, bottom + 34.0);
+        let (mut x, mut y) = (left, bottom + 34.0);
         for (role, text) in entries {
             if let Some(role) = *role {
                 let (class, start, end) = (role_class(role), (x, y - 4.0), (x + 22.0, y - 4.0));
@@ -327,6 +327,9 @@ impl<'a> Canvas<'a> {
             self.elements.push('\n');
             self.cover((x + width / 2.0, y), width / 2.0, 6.0);
             x += width + 26.0;
+            if narrow {
+                (x, y) = (left, y + LINE_HEIGHT);
+            }
         }
     }
 

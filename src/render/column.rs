@@ -2,7 +2,6 @@
 
 use super::layout::{Plan, Side, Size, Spot};
 use super::route::Route;
-use super::scene::Scene;
 
 /// Space between two boxes, where the name of the reference stands.
 const GAP: f64 = 46.0;
@@ -10,19 +9,21 @@ const GAP: f64 = 46.0;
 /// Gives every box its place, in the order of [`Plan::sizes`]: the cycle so that its last box is the one that the
 /// memory hangs from, and below it what hangs on each, depth first.
 pub fn place(plan: &Plan) -> Vec<Spot> {
-    let mut spots: Vec<Spot> = plan
-        .sizes
-        .iter()
-        .map(|&size| Spot {
-            x: 0.0,
-            y: 0.0,
-            size,
-            side: Side::Right,
-        })
-        .collect();
+    stacked(plan.sizes, &order(plan))
+}
+
+/// The boxes below each other in this order.
+pub fn stacked(sizes: &[Size], order: &[usize]) -> Vec<Spot> {
+    let spot = |&size| Spot {
+        x: 0.0,
+        y: 0.0,
+        size,
+        side: Side::Right,
+    };
+    let mut spots: Vec<Spot> = sizes.iter().map(spot).collect();
     let mut top = 0.0;
-    for index in order(plan) {
-        let Size { height, .. } = plan.sizes[index];
+    for &index in order {
+        let Size { height, .. } = sizes[index];
         spots[index].y = top + height / 2.0;
         top += height + GAP;
     }
@@ -54,32 +55,21 @@ fn order(plan: &Plan) -> Vec<usize> {
     order
 }
 
-/// The way of a reference: straight down to the box below, else around those between.
+/// The way of a reference between two boxes: straight down to the one below, else around those between, on this side.
 pub fn route(
-    scene: &Scene,
     spots: &[Spot],
-    link: usize,
-    beside: impl FnOnce(&[Spot]) -> Route,
+    (from, to): (usize, usize),
+    side: Side,
+    around: impl FnOnce(&[Spot]) -> Route,
 ) -> Route {
-    let ends = &scene.links[link];
-    let (from, to) = (&spots[ends.from], &spots[ends.to]);
+    let (from, to) = (&spots[from], &spots[to]);
     let bottom = from.y + from.size.height / 2.0;
     let top = to.y - to.size.height / 2.0;
     if (top - bottom - GAP).abs() < 1.0 {
         return Route::down((from.x, bottom), (to.x, top));
     }
-    if link >= scene.ring || scene.ring < 2 {
-        return beside(spots);
-    }
-    // The way back of the cycle is on the left.
-    let left: Vec<Spot> = spots
-        .iter()
-        .map(|spot| Spot {
-            side: Side::Left,
-            ..*spot
-        })
-        .collect();
-    beside(&left)
+    let turned: Vec<Spot> = spots.iter().map(|&spot| Spot { side, ..spot }).collect();
+    around(&turned)
 }
 
 #[cfg(test)]

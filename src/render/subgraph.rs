@@ -15,7 +15,7 @@ const CUTS: usize = 6;
 const CUT_DISTANCE: usize = 5;
 const UNPROVEN_DISTANCE: usize = 1;
 /// Maximum number of boxes for objects that are not drawn.
-pub const FOLDS: usize = 12;
+pub const FOLDS: usize = 4;
 /// So many objects of a fold are drawn where it is opened.
 const OPENED: usize = 40;
 

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::canvas::{Canvas, Drawing, LABEL_HEIGHT, box_size, label_width, weight};
 use super::column;
 use super::labels::{Label, place_labels};
-use super::layout::{Plan, Size, Spot, place};
+use super::layout::{Plan, Side, Size, Spot, place};
 use super::route::{Point, Route, across, along_ring};
 use super::scene::{Link, Scene, cut_meaning, scene};
 use super::shape::{Shape, ShapeKind};
@@ -111,7 +111,7 @@ pub(super) fn draw(leak: &Leak, id: &str, look: &Look) -> Drawing {
         .iter()
         .filter(|link| link.role == EdgeRole::Cut)
         .count();
-    canvas.legend(&legend(&scene, cut_meaning(leak, cuts)));
+    canvas.legend(&legend(&scene, cut_meaning(leak, cuts)), look.narrow);
     let held = human_bytes(leak.bytes_held);
     let title = format!("{held} held by {}", name(&leak.summary, 400));
     canvas.finish(&title, look.style)
@@ -224,7 +224,8 @@ fn routes(scene: &Scene, spots: &[Spot], narrow: bool) -> Vec<Route> {
             across(spots, ends, (0, 1), label_width(link), &[])
         };
         match narrow && scene.ring > 1 {
-            true => column::route(scene, spots, index, around),
+            // The way back of the cycle is on the left.
+            true => column::route(spots, (link.from, link.to), Side::Left, around),
             false => along_ring(&spots[link.from], &spots[link.to], scene.ring == 1),
         }
     };
@@ -234,14 +235,14 @@ fn routes(scene: &Scene, spots: &[Spot], narrow: bool) -> Vec<Route> {
         .map(along)
         .collect();
     let obstacles: &[Spot] = if spots.len() > ROUTED { &[] } else { spots };
-    let others = beside().enumerate().map(|(index, link)| {
+    let others = beside().map(|link| {
         let (lane, count) = lanes.entry(ends(link)).or_default();
         let around = |spots: &[Spot]| {
             let ends = (link.from, link.to);
             across(spots, ends, (*lane, *count), label_width(link), obstacles)
         };
         let route = match narrow && *lane == 0 {
-            true => column::route(scene, spots, scene.ring + index, around),
+            true => column::route(spots, (link.from, link.to), Side::Right, around),
             false => around(spots),
         };
         *lane += 1;

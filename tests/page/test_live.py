@@ -122,6 +122,16 @@ def trail(opened: Opened) -> list[str]:
     return opened.page.locator(".trail button").all_text_contents()
 
 
+CATEGORIES = (
+    "parameter",
+    "gradient",
+    "optimizer-state",
+    "activation",
+    "input",
+    "other",
+    "several",
+    "garbage",
+)
 KINDS = ["heap", "diff", "retention", "growth", "post-mortem"]
 
 
@@ -260,13 +270,16 @@ def test_works_without_javascript(pages: dict[str, str], open_page: Open) -> Non
 def test_names_are_readable_on_all_colours(page: str, open_page: Open, scheme: str) -> None:
     opened = open_page(page, color_scheme=scheme)
     ink = opened.style(".block text", "fill")
-    grounds = opened.page.evaluate(
-        "['parameter', 'gradient', 'optimizer-state', 'activation', 'input', 'other', 'several']"
-        ".map(name => getComputedStyle(document.documentElement).getPropertyValue('--' + name))"
-    )
-    for ground in grounds:
-        colour = tuple(int(ground.strip()[at : at + 2], 16) for at in (1, 3, 5))
-        assert contrast(ink, f"rgb{colour}") >= 4.5, ground
+    for name in CATEGORIES:
+        ground = opened.page.evaluate(
+            """name => {
+              const probe = document.body.appendChild(document.createElement("i"));
+              probe.style.color = `var(--${name})`;
+              return getComputedStyle(probe).color;
+            }""",
+            name,
+        )
+        assert contrast(ink, ground) >= 4.5, name
     assert contrast(opened.style("body", "color"), opened.style("body", "backgroundColor")) >= 7
 
 
@@ -292,13 +305,43 @@ def test_the_growth_chart_has_axes_and_a_point_for_each_sample(
     opened = open_page(pages["growth"])
     expect(opened.page.locator("svg.chart")).to_have_count(2)
     chart = opened.page.locator("svg.chart").first
-    for told in ("step", "390.0 MiB", "0 bytes", "10", "390", "reported"):
+    for told in ("by step", "400.0 MiB", "200.0 MiB", "0 bytes", "10", "200", "390", "reported"):
         expect(chart.get_by_text(told, exact=True)).to_be_visible()
     expect(chart.locator(".dot")).to_have_count(len(SAMPLES))
     heights = chart.locator(".dot").evaluate_all(
         "all => all.map(dot => Number(dot.attributes.cy.value))"
     )
     assert heights == sorted(heights, reverse=True)
+
+
+def test_a_chart_is_read_out_and_enlarged(pages: dict[str, str], open_page: Open) -> None:
+    opened = open_page(pages["growth"])
+    chart = opened.page.locator("svg.chart").first
+    said = opened.page.locator(".said").first
+    expect(said).to_contain_text("Point at the curve")
+    chart.focus()
+    press = opened.page.keyboard.press
+    press("ArrowRight")
+    expect(said).to_have_text("step 10: 10.0 MiB")
+    press("ArrowRight")
+    expect(said).to_have_text("step 20: 20.0 MiB")
+    whole = chart.locator(".curve").get_attribute("d")
+    press("+")
+    assert chart.locator(".curve").get_attribute("d") != whole
+    press("Escape")
+    box = chart.bounding_box()
+    assert box is not None
+    right = (box["x"] + box["width"] * 886 / 900, box["y"] + 50)
+    opened.page.mouse.move(*right)
+    expect(said).to_have_text("step 390: 390.0 MiB")
+    dots = chart.locator(".dot")
+    opened.page.mouse.down()
+    opened.page.mouse.move(box["x"] + box["width"] * 0.7, right[1], steps=3)
+    opened.page.mouse.up()
+    shown = dots.evaluate_all("all => all.filter(one => one.checkVisibility()).length")
+    assert 5 < shown < 15
+    opened.page.mouse.dblclick(*right)
+    assert dots.evaluate_all("all => all.every(one => one.checkVisibility())")
 
 
 def test_the_post_mortem_shows_the_request_to_scale(pages: dict[str, str], open_page: Open) -> None:

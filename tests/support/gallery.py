@@ -117,11 +117,9 @@ def live() -> dict[str, str]:
         after = cyclescope.heap()
         pages["heap"] = after.to_html()
         pages["diff"] = after.diff(before).to_html()
-        pages["why-alive"] = cyclescope.why_alive(trainer.losses[3]).to_html()
         held = [trainer.losses[3]]
-        table = {"first": held, "second": {"again": held}}
-        pages["why-alive-many"] = cyclescope.why_alive(trainer.losses[3]).to_html()
-        del held, table
+        pages["why-alive"] = cyclescope.why_alive(trainer.losses[3]).to_html()
+        del held
         pages["oom"] = out_of_memory().to_html(after, growth("losses_kept", 64))
     return pages
 
@@ -245,8 +243,7 @@ def pages() -> dict[str, str]:
     made = {name: make().to_html() for name, make in reports.items()}
     made |= live()
     others: Any = {
-        "growth": growth("losses_kept", 100),
-        "growth-two": growth("metrics_kept", 100),
+        "growth": growth("metrics_kept", 100),
         "memory": device_memory(),
     }
     return made | {name: page.to_html() for name, page in others.items()}

@@ -63,25 +63,23 @@ function setTheme(theme) {
   }
 }
 
-/** The stored theme; pages in frames and some files have no storage. */
-function storedTheme() {
+/** What the browser keeps for these pages, or keeps now; pages in frames and some files have no storage. */
+function stored(key, value) {
   try {
-    const theme = localStorage.getItem("cyclescope-theme");
-    return theme in THEMES ? theme : "";
+    if (value !== undefined) localStorage.setItem(key, value);
+    return localStorage.getItem(key);
   } catch {
-    return "";
+    return null;
   }
 }
 
-setTheme(storedTheme());
+const theme = stored("cyclescope-theme");
+setTheme(theme in THEMES ? theme : "");
+
 document.addEventListener("click", (event) => {
   if (!event.target.closest?.("[data-theme-switch]")) return;
   const themes = Object.keys(THEMES);
-  const theme = themes[(themes.indexOf(document.documentElement.dataset.theme ?? "") + 1) % themes.length];
-  setTheme(theme);
-  try {
-    localStorage.setItem("cyclescope-theme", theme);
-  } catch {
-    // The choice lasts as long as the page.
-  }
+  const next = themes[(themes.indexOf(document.documentElement.dataset.theme ?? "") + 1) % themes.length];
+  setTheme(next);
+  stored("cyclescope-theme", next);
 });

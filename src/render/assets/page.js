@@ -85,7 +85,7 @@ async function textOf(kind, section) {
   if (kind === "trace") return section.querySelector(".trace pre").textContent;
   if (kind === "markdown") return unpacked(section.querySelector("template[data-markdown]"));
   if (kind === "link") return `${location.href.split("#")[0]}#${section.id}`;
-  if (kind === "place") return section.querySelector(".place").textContent;
+  if (kind === "place") return section.querySelector("[data-place]").dataset.place;
   return section.querySelector(".signature span").textContent;
 }
 
@@ -141,3 +141,53 @@ for (const details of document.querySelectorAll("details.raw")) {
 for (const element of document.querySelectorAll("[data-copy], .save, .share-it")) element.hidden = false;
 window.addEventListener("hashchange", fromAddress);
 if (sections.length && sections[0].dataset.leak) fromAddress();
+
+// Where a line is opened: in an editor on this machine, or at an address with {file} and {line} in it.
+const EDITORS = {
+  "VS Code": "vscode://file/{file}:{line}",
+  PyCharm: "pycharm://open?file={file}&line={line}",
+};
+const OTHER = "Other address";
+const ALLOWED = /^(https?|vscode|vscode-insiders|cursor|zed|pycharm|idea):\/\//;
+
+/** Has all links open lines at this address. */
+function setEditor(address) {
+  for (const link of document.querySelectorAll("a.open")) {
+    const { file, line } = link.dataset;
+    link.href = address.replace("{file}", encodeURI(file)).replace("{line}", encodeURIComponent(line));
+  }
+  for (const select of document.querySelectorAll("[data-editor]")) {
+    select.value = Object.keys(EDITORS).find((name) => EDITORS[name] === address) ?? OTHER;
+  }
+}
+
+function chooseEditor(select) {
+  const address = EDITORS[select.value] ?? prompt("Address, with {file} and {line} in it", "https://example.org/{file}#L{line}");
+  if (ALLOWED.test(address ?? "")) {
+    setEditor(address);
+    stored("cyclescope-editor", address);
+  } else setEditor(stored("cyclescope-editor") ?? EDITORS["VS Code"]);
+}
+
+for (const select of document.querySelectorAll("[data-editor]")) {
+  select.append(...[...Object.keys(EDITORS), OTHER].map((name) => make("option", name)));
+  select.addEventListener("change", () => chooseEditor(select));
+}
+const editor = stored("cyclescope-editor");
+setEditor(ALLOWED.test(editor ?? "") ? editor : EDITORS["VS Code"]);
+
+// The key of a timeline shows and hides ranks.
+for (const key of document.querySelectorAll(".timeline-key")) {
+  const svg = key.previousElementSibling;
+  [...key.children].forEach((item, index) => {
+    const button = make("button", item.textContent);
+    button.type = "button";
+    button.setAttribute("aria-pressed", "true");
+    button.addEventListener("click", () => {
+      const shown = button.getAttribute("aria-pressed") !== "true";
+      button.setAttribute("aria-pressed", String(shown));
+      for (const mark of svg.querySelectorAll(`[data-of="${index}"]`)) mark.setAttribute("display", shown ? "inline" : "none");
+    });
+    item.replaceChildren(button);
+  });
+}

@@ -71,6 +71,12 @@ fn marks(leak: &Leak) -> Markup {
                 button type="button" data-copy="trace" { "Copy trace" }
                 button type="button" data-copy="markdown" { "Copy as Markdown" }
                 button type="button" data-copy="link" { "Copy link" }
+                @if let Some(place) = leak.line_to_change() {
+                    @let at = name(&place.to_string(), NAME);
+                    button type="button" data-copy="place" data-place=(at) { "Copy file:line" }
+                    a.open data-file=(name(&place.file, 1000)) data-line=(place.line) { "Open" }
+                    select data-editor aria-label="Open in" {}
+                }
             }
         }
     }
@@ -136,7 +142,7 @@ fn figure(number: usize, leak: &Leak) -> Markup {
             (tools(|view| view == "leak" || asleep.iter().any(|(key, _)| key == view)))
             div.stage {
                 div.view { (PreEscaped(first)) }
-                div.facts-of-object role="region" aria-label="The object" aria-live="polite"
+                div.facts-of-object role="region" tabindex="0" aria-label="The object" aria-live="polite"
                     hidden {}
             }
             @for (view, drawing) in &asleep {
@@ -194,7 +200,7 @@ fn advice(leak: &Leak) -> Markup {
                     div.code {
                         div.source {
                             h4 { (name(&format!("Your code, {}:{}", source.file, source.marked), NAME)) }
-                            pre { (lines_of(numbered(source).map(|(number, line)| format!("{number:>6} │ {line}")))) }
+                            pre tabindex="0" { (lines_of(numbered(source).map(|(number, line)| format!("{number:>6} │ {line}")))) }
                         }
                     }
                 }
@@ -203,7 +209,7 @@ fn advice(leak: &Leak) -> Markup {
                     div.code {
                         div.patch {
                             h4 { "The change" }
-                            pre { (lines_of(changed_lines(patch))) }
+                            pre tabindex="0" { (lines_of(changed_lines(patch))) }
                         }
                     }
                     p { "As a patch: " code { (name(&fix_command(patch), NAME)) } }
@@ -224,7 +230,7 @@ fn example(class: &str, title: &str, code: &str) -> Markup {
     let lines = code.lines().take(40);
     let lines = lines.map(|line| line.replace('\t', "    "));
     html! {
-        div class=(class) { h4 { (title) } pre { (lines_of(lines)) } }
+        div class=(class) { h4 { (title) } pre tabindex="0" { (lines_of(lines)) } }
     }
 }
 

@@ -18,7 +18,7 @@ pub fn across(share: f64) -> f64 {
 /// A chart, with a title for who does not see it.
 pub fn chart(class: &str, title: &str, height: f64, drawn: &Markup) -> Markup {
     html! {
-        div.plot {
+        div.plot tabindex="0" role="group" aria-label=(title) {
             svg class=(class) role="img" aria-label=(title)
                 viewBox=(format_args!("0 0 {WIDTH} {height}")) width=(WIDTH) height=(height) {
                 (drawn)
@@ -81,10 +81,10 @@ pub fn textures() -> Markup {
 }
 
 /// Which colour, by its number, is what; nothing where there is only one.
-pub fn key<T: Render>(entries: impl ExactSizeIterator<Item = (usize, T)>) -> Markup {
+pub fn key<T: Render>(class: &str, entries: impl ExactSizeIterator<Item = (usize, T)>) -> Markup {
     html! {
         @if entries.len() > 1 {
-            ul.key {
+            ul class={ "key " (class) } {
                 @for (colour, words) in entries { li class={ "p" (colour) } { (words) } }
             }
         }

@@ -25,7 +25,7 @@ pub fn section(report: &Report, leaks: &[Listed<'_>]) -> Markup {
     let most = each.max().unwrap_or(0);
     html! {
         @if !all.is_empty() {
-            section #ranks.sheet {
+            section #ranks.sheet aria-label="Ranks" {
                 h2 { "MiB held, by rank" }
                 div.wide tabindex="0" role="group" aria-label="MiB held, by rank" {
                     table {

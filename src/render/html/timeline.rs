@@ -85,7 +85,7 @@ fn chart(seen: &[&Occurrence], title: &str, begin: f64, length: f64) -> Markup {
     let named = processes.iter().take(NAMED).enumerate();
     html! {
         (plot::chart("timeline", title, HEIGHT, &drawn))
-        (plot::key(named.map(|(index, one)| (index % COLOURS, place(one)))))
+        (plot::key("timeline-key", named.map(|(index, one)| (index % COLOURS, place(one)))))
     }
 }
 

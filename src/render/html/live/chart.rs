@@ -161,7 +161,7 @@ pub fn curves(
     };
     Some(html! {
         (plot::chart("chart", title, HEIGHT, &drawn))
-        (plot::key(curves.iter().map(|curve| (curve.colour, curve.name))))
+        (plot::key("", curves.iter().map(|curve| (curve.colour, curve.name))))
     })
 }
 

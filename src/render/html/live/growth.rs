@@ -114,10 +114,10 @@ fn group(grown: &Grown) -> Markup {
             h2 { (with_code(&name(&growth.summary, 600))) }
             ul.marks { li.pattern { (name(&growth.pattern, 80)) } }
             dl.gist {
-                (entry("Held", &name(&held, 400)))
                 @if !growth.advice.is_empty() {
                     (entry("Fix", &with_code(&name(&growth.advice, 2000))))
                 }
+                (entry("Held", &name(&held, 400)))
                 @if let Some(line) = growth.allocated_at.as_ref().filter(|line| !line.is_empty()) {
                     (entry("Allocated at", &name(line, 300)))
                 }

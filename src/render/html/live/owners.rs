@@ -57,7 +57,7 @@ fn figure(icicle: &Icicle) -> Markup {
                 }
             }
             (legend(icicle))
-            div.facts-of-block role="region" aria-label="The block" aria-live="polite" hidden {}
+            div.facts-of-block role="region" tabindex="0" aria-label="The block" aria-live="polite" hidden {}
         }
     }
 }

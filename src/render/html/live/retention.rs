@@ -51,7 +51,8 @@ pub fn retention(retention: &Retention) -> String {
 
 fn body(retention: &Retention) -> Markup {
     let Retention { loops, paths, .. } = retention;
-    let drawing = retaining(retention, "keeps");
+    let drawing = retaining(retention, "keeps", false);
+    let narrow = retaining(retention, "keeps-narrow", true);
     html! {
         section.leak {
             @for (title, keepers) in removals(retention) {
@@ -68,6 +69,9 @@ fn body(retention: &Retention) -> Markup {
                 @let class = if drawing.width > WIDE { "drawn large" } else { "drawn" };
                 div class=(class) tabindex="0" role="group" aria-label="Drawing" {
                     (PreEscaped(&drawing.svg))
+                }
+                @if let Some(narrow) = narrow {
+                    div.drawn-narrow { (PreEscaped(narrow.svg)) }
                 }
             }
             @if drawing.is_some() && !paths.is_empty() {
