@@ -1,8 +1,9 @@
 """The pages of a folder over HTTP, to this machine only.
 
-The server is the standard library's. It listens on the loopback address, answers GET and HEAD below an address that
-nobody can guess, for its own host name only, and serves the files that it lists and no others. The pages of the
-folder are framed in a sandbox: whatever a file contains, it reaches neither the list nor the network.
+The server is the standard library's. It listens on the loopback address, answers GET and HEAD
+below an address that nobody can guess, for its own host name only, and serves the files that it
+lists and no others. The pages of the folder are framed in a sandbox: whatever a file contains, it
+reaches neither the list nor the network.
 """
 
 from __future__ import annotations
@@ -28,22 +29,32 @@ MAX_BYTES = 64 << 20
 """Larger files are not served."""
 
 STYLE = """\
-:root { color-scheme: light dark; --rule: light-dark(#dde2e9, #2a3340); --quiet: light-dark(#5d6878, #98a4b5); }
+:root {
+  color-scheme: light dark;
+  --rule: light-dark(#dde2e9, #2a3340); --quiet: light-dark(#5d6878, #98a4b5);
+  --accent: light-dark(#2f4fd0, #8ea4ff); --sheet: light-dark(#ffffff, #171d26);
+}
 * { box-sizing: border-box; }
 body {
   display: grid; grid-template: auto 1fr / 300px 1fr; height: 100vh; margin: 0;
   background: light-dark(#f6f7f9, #10151c); color: light-dark(#16202e, #e4e9f0);
   font: 15px/1.5 system-ui, "DejaVu Sans", sans-serif;
 }
-header { grid-column: 1 / -1; display: flex; flex-wrap: wrap; gap: 4px 20px; align-items: baseline; padding: 8px 16px; }
+header {
+  grid-column: 1 / -1; display: flex; flex-wrap: wrap; gap: 4px 20px; align-items: baseline;
+  padding: 8px 16px;
+}
 h1 { margin: 0; font-size: 17px; overflow-wrap: anywhere; }
 output, label { color: var(--quiet); font-size: 13px; }
 nav { overflow-y: auto; border-top: 1px solid var(--rule); border-right: 1px solid var(--rule); }
 ol { margin: 0; padding: 0; list-style: none; }
-a { display: block; padding: 8px 16px; color: inherit; text-decoration: none; border-bottom: 1px solid var(--rule); }
+a {
+  display: block; padding: 8px 16px; color: inherit; text-decoration: none;
+  border-bottom: 1px solid var(--rule);
+}
 a:hover { background: light-dark(#eef1f5, #1c232e); }
-a:focus-visible { outline: 2px solid light-dark(#2f4fd0, #8ea4ff); outline-offset: -2px; }
-a[aria-current] { box-shadow: inset 4px 0 light-dark(#2f4fd0, #8ea4ff); background: light-dark(#ffffff, #171d26); }
+a:focus-visible { outline: 2px solid var(--accent); outline-offset: -2px; }
+a[aria-current] { box-shadow: inset 4px 0 var(--accent); background: var(--sheet); }
 a b { display: block; overflow-wrap: anywhere; font-weight: 600; }
 a span { color: var(--quiet); font-size: 13px; }
 iframe { width: 100%; height: 100%; border: 0; border-top: 1px solid var(--rule); }
@@ -90,7 +101,8 @@ async function update() {
     files = await answer.json();
     draw();
     [...list.querySelectorAll("a")].find((link) => link.hash === focused)?.focus();
-    status.textContent = files.length ? `${files.length} reports, as they come` : "No report yet. This page shows it when it comes.";
+    const count = files.length === 1 ? "1 report" : `${files.length} reports`;
+    status.textContent = files.length ? count : "No report yet. This page shows it when it comes.";
     // The newest, or what is new of the one that is shown.
     show(follow.checked ? files[0] : files.find((file) => file.name === shown?.name));
   } catch {
@@ -111,7 +123,8 @@ setInterval(update, 2000);
 
 PAGE = """\
 <!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<html lang="en"><head><meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
 <title>Reports · cyclescope</title><style>{style}</style></head>
 <body><header><h1>cyclescope: reports as they come</h1><output role="status"></output>
 <label><input type="checkbox" checked> Show the newest</label></header>
@@ -126,8 +139,9 @@ def _hash(text: str) -> str:
 
 
 INDEX_POLICY = (
-    f"default-src 'none'; style-src {_hash(STYLE)}; script-src {_hash(SCRIPT)}; connect-src 'self'; "
-    "frame-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    f"default-src 'none'; style-src {_hash(STYLE)}; script-src {_hash(SCRIPT)}; "
+    "connect-src 'self'; frame-src 'self'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'"
 )
 PAGE_POLICY = (
     "sandbox allow-scripts allow-downloads; default-src 'none'; style-src 'unsafe-inline'; "
@@ -231,7 +245,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._page(unquote(path.removeprefix("page/")))
 
     def _path(self) -> str | None:
-        """What is asked for below the token, if the request is for this server and allowed to ask."""
+        """What is asked for below the token, by who knows it and this server's name."""
         hosts = {f"{name}:{self.server.server_port}" for name in (LOOPBACK, "localhost")}
         # Another name for the loopback address is that of a page that rebinds its own.
         if self.headers.get("Host") not in hosts:
@@ -274,5 +288,3 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:
         """Nothing: the path has the token."""
-
-

@@ -37,6 +37,9 @@ impl Stack<'_> {
         let mut steps: Vec<Step> = first.iter().map(|&index| Step::of(index)).collect();
         for other in &self.buffers[1..] {
             let others = nodes(other);
+            if others.is_empty() {
+                continue;
+            }
             let start = others
                 .len()
                 .saturating_sub(match others.len() == steps.len() {
@@ -129,6 +132,10 @@ pub fn memory(leak: &Leak) -> Memory<'_> {
             }),
         }
     }
+    // The first is drawn, so it is one of which the object is known.
+    for stack in &mut stacks {
+        stack.buffers.sort_by_key(|buffer| buffer.node.is_none());
+    }
     let is_drawn = |stack: &Stack| stack.buffers[0].node.is_some();
     let (mut drawn, others): (Vec<_>, Vec<_>) = stacks.into_iter().partition(is_drawn);
     let late = drawn.split_off(drawn.len().min(STACKS));
@@ -152,7 +159,6 @@ fn kind(buffer: &Buffer) -> impl std::hash::Hash + Eq {
     let kept_by = buffer.kept_by.clone();
     let on = (buffer.device.clone(), buffer.bytes, element_type(buffer));
     (
-        buffer.node.is_some(),
         buffer.from_step,
         path,
         kept_by,
@@ -227,6 +233,19 @@ mod tests {
         assert_eq!(stacks[0].size(), "100 × 1.0 MiB = 100.0 MiB");
         let path = stacks[0].path();
         assert_eq!((path.len(), path[0].alike.len()), (1, 99));
+    }
+
+    #[test]
+    fn a_buffer_whose_object_is_unknown_joins_those_that_are_reached_alike() {
+        let mut report = samples::many_buffers(8);
+        let leak = &mut report.leaks[0];
+        for buffer in &mut leak.buffers[..7] {
+            (buffer.node, buffer.path_nodes) = (None, Vec::new());
+        }
+        let Memory { stacks, rest } = memory(leak);
+        assert_eq!((stacks.len(), rest), (1, None));
+        assert_eq!(stacks[0].size(), "8 × 1.0 MiB = 8.0 MiB");
+        assert_eq!(stacks[0].path(), [Step::of(9)]);
     }
 
     #[test]

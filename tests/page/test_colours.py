@@ -1,8 +1,8 @@
 """Are the colours of the heap told apart by everybody, in both themes?
 
-Colour vision is simulated by the matrices of G. M. Machado, M. M. Oliveira and L. A. F. Fernandes, "A
-Physiologically-based Model for Simulation of Color Vision Deficiency" (2009), at full severity; differences are
-CIEDE2000 (G. Sharma, W. Wu and E. N. Dalal, 2005).
+Colour vision is simulated by the matrices of G. M. Machado, M. M. Oliveira and L. A. F. Fernandes,
+"A Physiologically-based Model for Simulation of Color Vision Deficiency" (2009), at full severity;
+differences are CIEDE2000 (G. Sharma, W. Wu and E. N. Dalal, 2005).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Is every kind of page accessible, quiet, narrow enough and small, and does it read without script?"""
+"""Is every kind of page accessible, quiet, small, and readable on any screen and without script?"""
 
 from __future__ import annotations
 
@@ -54,7 +54,8 @@ def test_nothing_is_found_by_axe_logged_requested_or_cut_off(
     if page.locator("figure .tools").count():
         expect(opened.drawing).to_have_attribute("role", "application")
     page.evaluate(axe)
-    for scheme, width in (("light", 1440), ("dark", 390)):
+    looks: Any = (("light", 1440), ("dark", 390))
+    for scheme, width in looks:
         page.emulate_media(color_scheme=scheme)
         page.set_viewport_size({"width": width, "height": 900})
         # What is folded is looked at too.
@@ -76,9 +77,7 @@ def test_nothing_is_found_by_axe_logged_requested_or_cut_off(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_page_reads_without_script(
-    pages: dict[str, str], open_page: Open, kind: str
-) -> None:
+def test_every_page_reads_without_script(pages: dict[str, str], open_page: Open, kind: str) -> None:
     opened = open_page(pages[kind], java_script_enabled=False)
     expect(opened.page.locator("h1")).to_be_visible()
     expect(opened.page.locator("p.lead")).not_to_be_empty()
@@ -101,10 +100,10 @@ def test_cycle_cut_and_memory_are_in_sight_and_legible(
     for width in (1440, 1024, 390):
         opened = open_page(pages[kind], viewport={"width": width, "height": 900})
         expect(opened.drawing).to_have_attribute("role", "application")
-        view = opened.page.locator("section.leak:not([hidden]) .view").bounding_box()
+        view: Any = opened.page.locator("section.leak:not([hidden]) .view").bounding_box()
         assert view is not None
         for part in (".node.ring", ".label.cut", ".node.held"):
-            box = opened.drawing.locator(part).first.bounding_box()
+            box: Any = opened.drawing.locator(part).first.bounding_box()
             assert box is not None
             for side, extent in (("x", "width"), ("y", "height")):
                 assert box[side] >= view[side] - 1

@@ -158,7 +158,7 @@ def test_a_narrow_window_scrolls_in_one_direction_only(
 
 def test_every_level_is_as_wide_as_the_one_above(page: str, open_page: Open) -> None:
     opened = open_page(page, viewport={"width": 1300, "height": 900})
-    blocks = json.loads(opened.page.locator("#report").text_content() or "")["blocks"]
+    blocks = json.loads(opened.page.evaluate("dataText()"))["blocks"]
     assert 100 < len(blocks) <= 500
     drawn = opened.page.locator("svg.icicle > .block").evaluate_all(
         "all => all.map(one => one.checkVisibility() ? one.width.baseVal.value : 0)"
@@ -178,7 +178,7 @@ def test_every_level_is_as_wide_as_the_one_above(page: str, open_page: Open) -> 
 def test_the_widths_are_those_of_the_heap(
     heap: cyclescope.Heap, page: str, open_page: Open
 ) -> None:
-    blocks = json.loads(open_page(page).page.locator("#report").text_content() or "")["blocks"]
+    blocks = json.loads(open_page(page).page.evaluate("dataText()"))["blocks"]
     assert blocks[0]["bytes"] == heap.host_bytes
     (mine,) = [each for each in blocks if each["edge"] == ".weights"]
     assert mine["bytes"] == mine["retained"] == 12 * MIB

@@ -62,7 +62,14 @@ def test_without_the_token_there_is_nothing(server: Server) -> None:
     assert len(server.token) >= 32
     assert ask(server, below(server))[0] == 200
     wrong = server.token[:-1] + ("a" if server.token[-1] != "a" else "b")
-    for path in ("/", "/list", "/page/page.html", f"/{wrong}/", f"/{wrong}/list", f"//{wrong}/list"):
+    for path in (
+        "/",
+        "/list",
+        "/page/page.html",
+        f"/{wrong}/",
+        f"/{wrong}/list",
+        f"//{wrong}/list",
+    ):
         status, content, _ = ask(server, path)
         assert (status, content) == (404, "not found\n"), path
 

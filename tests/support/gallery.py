@@ -1,6 +1,6 @@
 """A page of every kind, from programs that really leak; where that takes a GPU, from its numbers.
 
-``python tests/support/gallery.py FOLDER`` writes them, and a picture of each at three widths, light and dark.
+``make gallery`` writes them, with pictures of each at three widths, light, dark and as printed.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 import sys
 import types
-from pathlib import Path
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -189,7 +189,12 @@ def device_memory() -> _native.DeviceMemory:
         ("optimizer state", 32.0, "deleting the optimizer", [("`trainer.optimizer`", 32.0)]),
         ("parameters", 16.0, "deleting the model", [("`trainer.net`", 16.0)]),
         ("gradients", 16.0, "`optimizer.zero_grad(set_to_none=True)`", []),
-        ("garbage in reference cycles", 9.5, "a garbage collection", [("leak 31f6a1bd7a0e9c55", 9.0)]),
+        (
+            "garbage in reference cycles",
+            9.5,
+            "a garbage collection",
+            [("leak 31f6a1bd7a0e9c55", 9.0)],
+        ),
         ("cached by PyTorch", 1.0, "`torch.cuda.empty_cache()`", []),
         ("free between blocks", 0.75, "nothing, as long as its neighbours are in use", []),
         ("outside PyTorch", 0.5, "ending the processes that use it", []),

@@ -162,7 +162,7 @@ function setEditor(address) {
 }
 
 function chooseEditor(select) {
-  const address = EDITORS[select.value] ?? prompt("Address, with {file} and {line} in it", "https://example.org/{file}#L{line}");
+  const address = EDITORS[select.value] ?? prompt("Address, with {file} and {line} in it", EDITORS["VS Code"]);
   if (ALLOWED.test(address ?? "")) {
     setEditor(address);
     stored("cyclescope-editor", address);
