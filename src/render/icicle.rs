@@ -343,7 +343,8 @@ impl Tree {
         let branch = &heap.branches[index];
         Block {
             edge: name(&branch.edge, NAME),
-            label: name(&branch.label, NAME),
+            // The blocks have no code in them.
+            label: name(&branch.label.replace('`', ""), NAME),
             place: branch
                 .location
                 .as_ref()

@@ -268,7 +268,8 @@ fn title(label: &str, ty: &str, location: Option<&Location>, buffer: Option<&Buf
 /// A name on up to three lines that part before a dot or after a space; what is longer is
 /// shortened in the last.
 fn wrapped(label: &str) -> Vec<String> {
-    let label = name(label, TITLE);
+    // A box has no code in it.
+    let label = name(&label.replace('`', ""), TITLE);
     let mut rest: Vec<char> = label.chars().collect();
     let mut lines = vec![];
     while rest.len() > LINE && lines.len() < 2 {

@@ -191,7 +191,7 @@ def test_a_click_enlarges_a_block_and_the_trail_leads_back(page: str, open_page:
     block(opened, ".weights").click()
     assert width(block(opened, ".weights")) == pytest.approx(whole, abs=1)
     assert trail(opened)[1:] == [
-        "module `training`",
+        "module training",
         ".trainer (Trainer)",
         ".weights (dict, 2 items)",
     ]
@@ -211,7 +211,7 @@ def test_the_chosen_block_is_told_with_the_way_to_it(page: str, open_page: Open)
         expect(facts).to_contain_text(told)
     way = facts.locator(".way li").all_text_contents()
     assert [line.split(" test_live")[0].split(" /")[0] for line in way] == [
-        "module `training`",
+        "module training",
         "↓ .trainer",
         "Trainer",
         "↓ .weights",
@@ -226,7 +226,7 @@ def test_the_keyboard_does_it_all(page: str, open_page: Open) -> None:
     press = opened.page.keyboard.press
     opened.page.locator("svg.icicle").focus()
     press("ArrowDown")
-    assert chosen(opened).startswith("module `training`")
+    assert chosen(opened).startswith("module training")
     press("ArrowDown")
     press("ArrowDown")
     first = chosen(opened)
@@ -242,7 +242,7 @@ def test_the_keyboard_does_it_all(page: str, open_page: Open) -> None:
     press("Escape")
     assert trail(opened)[-1] == ".trainer (Trainer)"
     press("Backspace")
-    assert trail(opened)[-1] == "module `training`"
+    assert trail(opened)[-1] == "module training"
     press("Home")
     assert len(trail(opened)) == 1
     active = opened.page.locator("svg.icicle").get_attribute("aria-activedescendant")

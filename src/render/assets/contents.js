@@ -23,6 +23,7 @@ class Contents {
       if (event.key !== "Escape") return;
       this.input.value = "";
       this.update();
+      this.list.querySelector("[aria-current]")?.focus({ preventScroll: true });
     });
     for (const select of this.choices) select.addEventListener("change", () => this.update());
     this.order.addEventListener("change", () => this.sort());

@@ -60,7 +60,9 @@ class Figure {
     this.select.addEventListener("change", () => this.find());
     this.input.addEventListener("keydown", (event) => {
       if (event.key === "Enter") this.choose(this.selection.nextMatch());
-      if (event.key === "Escape") this.clear();
+      if (event.key !== "Escape") return;
+      this.clear();
+      this.svg.focus({ preventScroll: true });
     });
     for (const moved of ["pointerover", "pointermove"]) {
       this.view.addEventListener(moved, (event) => this.hover(this.at(event)));
