@@ -56,6 +56,7 @@ impl DeviceMemory {
         self.in_use()
     }
 
+    /// Reads rows that :meth:`to_json` wrote.
     #[staticmethod]
     fn from_json(text: &str) -> PyResult<Self> {
         serde_json::from_str(text).map_err(|error| PyValueError::new_err(error.to_string()))
