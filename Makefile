@@ -21,7 +21,7 @@ RUST   := $(shell find src -type f) Cargo.toml Cargo.lock build.rs pyproject.tom
 # PyO3 asks this interpreter how extension modules are built.
 export PYO3_PYTHON := $(abspath $(PY))
 
-.PHONY: help demo test lint lint-rust lint-python test-rust test-python test-long test-full score test-matrix test-words test-known test-libraries test-frameworks test-devices test-workflow test-cpython test-brute fuzz test-miri test-asan test-references soak test-gpu bench bench-peers docs wheel wheels crate lint-workflows test-no-gil clean tools programs
+.PHONY: help demo test lint lint-rust lint-python test-rust test-python test-long test-full score test-matrix test-words test-known test-libraries test-frameworks test-devices test-workflow test-cpython test-brute fuzz test-miri test-asan test-references soak test-gpu bench bench-peers gallery docs wheel wheels crate lint-workflows test-no-gil clean tools programs
 
 help: ## this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 23
@@ -191,6 +191,9 @@ bench: $(VENV)/.tested-with $(VENV)/.optimized ## what cyclescope costs, measure
 bench-peers: $(VENV)/.tested-with $(VENV)/.optimized ## the look at the live heap beside objgraph, guppy3, pympler and refcycle
 	$(PIP) objgraph guppy3 pympler refcycle
 	$(PY) benches/heap.py
+
+gallery: $(VENV)/.tested-with programs ## a page of every kind with pictures at three widths, to look at, into build/gallery
+	$(PROGRAM) tests/support/pictures.py build/gallery
 
 docs: $(DOCS)/.made $(VENV)/.built ## the documentation site, into build/site; strict
 	PYTHONPATH=python NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --quiet

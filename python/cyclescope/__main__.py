@@ -13,6 +13,7 @@ COMMANDS = {
     "run": "run a program and report its leaks",
     "report": "show reports, or convert them to HTML and other formats",
     "merge": "merge the reports of several processes, with one column per rank",
+    "serve": "show the reports of a folder in a browser, as they come",
     "diff": "compare two reports: new, grown and gone leaks",
     "fix": "print the patch that removes a reference cycle, where it is certain",
     "explain": "explain a leak pattern, a kind of growth or an out-of-memory verdict",

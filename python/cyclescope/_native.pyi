@@ -279,8 +279,15 @@ class DeviceMemory:
     @property
     def notes(self) -> list[str]:
         """Remarks about the result, such as what could not be looked at."""
+    @staticmethod
+    def from_json(text: str) -> DeviceMemory:
+        """Read rows that :meth:`to_json` wrote.
+
+        Raises:
+            ValueError: If ``text`` is not that.
+        """
     def to_json(self) -> str:
-        """The rows as JSON (``schema`` 1)."""
+        """The rows as JSON (``schema`` 1); :meth:`from_json` reads it back."""
     def to_text(self) -> str:
         """A sentence, then each use with what holds most of it and what gives it back."""
     def to_html(self) -> str:

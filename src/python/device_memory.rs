@@ -1,5 +1,6 @@
 //! The memory of a device in Python, divided by use.
 
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use super::state::state;
@@ -53,6 +54,12 @@ impl DeviceMemory {
     #[getter(in_use)]
     fn not_free(&self) -> u64 {
         self.in_use()
+    }
+
+    /// Reads rows that :meth:`to_json` wrote.
+    #[staticmethod]
+    fn from_json(text: &str) -> PyResult<Self> {
+        serde_json::from_str(text).map_err(|error| PyValueError::new_err(error.to_string()))
     }
 
     /// The rows as JSON (`schema` 1).

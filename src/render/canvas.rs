@@ -14,6 +14,8 @@ use crate::model::words::printable;
 /// Width of a character of a box and of a reference's name: all are set in a monospaced font.
 const CHAR: f64 = 7.25;
 const LABEL_CHAR: f64 = 6.65;
+/// Width of a character of the size of what a box holds.
+const SIZE_CHAR: f64 = 9.7;
 /// Space around text in a box, and between a drawing and its edge.
 const PADDING: f64 = 14.0;
 const MARGIN: f64 = 20.0;
@@ -41,8 +43,13 @@ pub fn box_size(shape: &Shape) -> Size {
 }
 
 fn text_width(shape: &Shape) -> f64 {
-    let lines = shape.name.iter().chain(&shape.note).chain(&shape.size);
-    lines.map(|line| columns(line)).fold(0.0, f64::max) * CHAR + 2.0 * PADDING
+    let lines = shape.name.iter().chain(&shape.note);
+    let lines = lines.map(|line| columns(line)).fold(0.0, f64::max) * CHAR;
+    let size = shape
+        .size
+        .as_ref()
+        .map_or(0.0, |size| columns(size) * SIZE_CHAR);
+    lines.max(size) + 2.0 * PADDING
 }
 
 fn text_height(shape: &Shape) -> f64 {
@@ -99,6 +106,7 @@ fn kind_class(kind: ShapeKind) -> &'static str {
     match kind {
         ShapeKind::Gap => "gap",
         ShapeKind::More => "more",
+        ShapeKind::Stack => "stack",
         ShapeKind::Object(NodeKind::Object) => "object",
         ShapeKind::Object(NodeKind::Container) => "container",
         ShapeKind::Object(NodeKind::Function) => "function",
@@ -206,7 +214,12 @@ impl<'a> Canvas<'a> {
         let mut data = String::new();
         if let Some(node) = shape.node {
             data = format!(" id=\"{}-n{node}\" data-node=\"{node}\"", self.id);
-        } else if shape.kind == ShapeKind::More {
+        }
+        let is_several = matches!(
+            shape.kind,
+            ShapeKind::Gap | ShapeKind::More | ShapeKind::Stack
+        );
+        if is_several {
             let hidden: Vec<String> = shape
                 .hidden
                 .iter()
@@ -223,7 +236,7 @@ impl<'a> Canvas<'a> {
             "<g class=\"node {}{}{ring}\"{data}>{}\
              <rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" rx=\"7\"/>",
             kind_class(shape.kind),
-            if shape.size.is_some() && shape.node.is_some() {
+            if shape.size.is_some() && shape.kind != ShapeKind::More {
                 " held"
             } else {
                 ""
@@ -288,13 +301,13 @@ impl<'a> Canvas<'a> {
         );
     }
 
-    /// What the lines mean, and remarks, below the drawing.
-    pub fn legend(&mut self, entries: &[(Option<EdgeRole>, String)]) {
+    /// What the lines mean, and remarks, below the drawing: beside each other or, if it is narrow, one a line.
+    pub fn legend(&mut self, entries: &[(Option<EdgeRole>, String)], narrow: bool) {
         let Some(((left, _), (_, bottom))) = self.bounds else {
             self.cover((0.0, 0.0), 120.0, 20.0);
             return self.text("note", (0.0, 4.0), "nothing to draw");
         };
-        let (mut x, y) = (left, bottom + 34.0);
+        let (mut x, mut y) = (left, bottom + 34.0);
         for (role, text) in entries {
             if let Some(role) = *role {
                 let (class, start, end) = (role_class(role), (x, y - 4.0), (x + 22.0, y - 4.0));
@@ -314,6 +327,9 @@ impl<'a> Canvas<'a> {
             self.elements.push('\n');
             self.cover((x + width / 2.0, y), width / 2.0, 6.0);
             x += width + 26.0;
+            if narrow {
+                (x, y) = (left, y + LINE_HEIGHT);
+            }
         }
     }
 

@@ -31,6 +31,31 @@ pub struct Icicle {
     pub depth: u32,
 }
 
+impl Icicle {
+    /// The blocks from the root to the largest part of what has nearly all memory, where that divides; nothing where
+    /// that is below no object.
+    pub fn largest_part(&self) -> Option<Vec<&Block>> {
+        let mut path = vec![self.blocks.first()?];
+        let mut at = 0;
+        loop {
+            let below = (at + 1..self.blocks.len())
+                .filter(|&index| self.blocks[index].parent == Some(at as u32));
+            let largest = below.max_by_key(|&index| (self.blocks[index].bytes, Reverse(index)))?;
+            let block = &self.blocks[largest];
+            let is_most = block.bytes as f64 >= MOSTLY * self.blocks[at].bytes as f64;
+            let is_item = block.edge.starts_with('[') || block.kind != Kind::Owner;
+            if path.len() > 2 && (is_item || block.edge.is_empty()) {
+                return Some(path);
+            }
+            path.push(block);
+            if !is_most {
+                return (block.kind == Kind::Owner).then_some(path);
+            }
+            at = largest;
+        }
+    }
+}
+
 /// One rectangle.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Block {
@@ -319,7 +344,8 @@ impl Tree {
         let branch = &heap.branches[index];
         Block {
             edge: name(&branch.edge, NAME),
-            label: name(&branch.label, NAME),
+            // The blocks have no code in them.
+            label: name(&branch.label.replace('`', ""), NAME),
             place: branch
                 .location
                 .as_ref()

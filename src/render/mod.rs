@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod canvas;
+mod column;
 mod diagram;
 pub mod dot;
 pub mod html;
@@ -21,6 +22,7 @@ mod scene;
 mod sentences;
 mod shape;
 mod source;
+mod stacks;
 mod subgraph;
 pub mod svg;
 pub mod text;

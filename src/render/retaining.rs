@@ -1,12 +1,14 @@
 //! The drawing of what keeps objects alive: the roots to the left, the objects to the right, what the paths have in
 //! common once, and the references to remove marked.
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
 
 use super::canvas::{Canvas, Drawing, LABEL_HEIGHT, box_size, label_width, weight};
+use super::column;
 use super::labels::{Label, place_labels};
 use super::layers::place;
-use super::layout::Size;
+use super::layout::{Side, Size, Spot};
 use super::route::{Route, across};
 use super::scene::Link;
 use super::shape::{LABEL, Shape, ShapeKind, TITLE};
@@ -19,8 +21,8 @@ const BOXES: usize = 60;
 /// A chain of more objects is drawn as one box.
 const CHAIN: usize = 2;
 
-/// The drawing, with this id; nothing where no path is known, or there are too many.
-pub fn retaining(retention: &Retention, id: &str) -> Option<Drawing> {
+/// The drawing, with this id, in a single column if it is `narrow`; nothing where no path is known, or there are too many.
+pub fn retaining(retention: &Retention, id: &str, narrow: bool) -> Option<Drawing> {
     let mut plan = Plan::of(retention);
     plan.fold();
     if plan.links.is_empty() || plan.boxes.len() > BOXES {
@@ -29,7 +31,13 @@ pub fn retaining(retention: &Retention, id: &str) -> Option<Drawing> {
     let sizes: Vec<Size> = plan.boxes.iter().map(box_size).collect();
     let ends: Vec<(usize, usize)> = plan.links.iter().map(|it| (it.from, it.to)).collect();
     let names: Vec<f64> = plan.links.iter().map(label_width).collect();
-    let spots = place(&sizes, &ends, &names);
+    let mut spots = place(&sizes, &ends, &names);
+    if narrow {
+        let mut order: Vec<usize> = (0..spots.len()).collect();
+        let place = |index: usize| (spots[index].x, spots[index].y);
+        order.sort_by(|&a, &b| place(a).partial_cmp(&place(b)).unwrap_or(Ordering::Equal));
+        spots = column::stacked(&sizes, &order);
+    }
     let routes: Vec<Route> = plan
         .links
         .iter()
@@ -38,13 +46,13 @@ pub fn retaining(retention: &Retention, id: &str) -> Option<Drawing> {
             let beside = |other: &&Link| (other.from, other.to) == (link.from, link.to);
             let lane = plan.links[..index].iter().filter(beside).count();
             let lanes = plan.links.iter().filter(beside).count();
-            across(
-                &spots,
-                ends[index],
-                (lane, lanes),
-                label_width(link),
-                &spots,
-            )
+            let around = |spots: &[Spot]| {
+                across(spots, ends[index], (lane, lanes), label_width(link), spots)
+            };
+            match narrow && lane == 0 {
+                true => column::route(&spots, ends[index], Side::Right, around),
+                false => around(&spots),
+            }
         })
         .collect();
     let mut order: Vec<usize> = (0..plan.links.len()).collect();
@@ -79,7 +87,7 @@ pub fn retaining(retention: &Retention, id: &str) -> Option<Drawing> {
             }
         }
     });
-    canvas.legend(&plan.legend(retention));
+    canvas.legend(&plan.legend(retention), narrow);
     let about = format!(
         "What keeps {} alive",
         counted(retention.objects.len() as u64, "object", "objects")
@@ -364,7 +372,7 @@ mod tests {
             "module `m`",
             &[(0, "m", ".t"), (1, "Trainer", ".last"), (2, "Tensor", "")],
         );
-        let drawing = retaining(&of(vec![best, last], Some(1)), "why")
+        let drawing = retaining(&of(vec![best, last], Some(1)), "why", false)
             .expect("a drawing")
             .svg;
         assert_eq!(boxes(&drawing), 3);
@@ -375,7 +383,7 @@ mod tests {
         );
         assert_eq!(drawing.matches("class=\"edge path\"").count(), 1 + 1);
         assert_eq!(drawing.matches(">1.0 MiB<").count(), 1);
-        assert!(drawing.contains(">module `m`<") && drawing.contains(".best"));
+        assert!(drawing.contains(">module m<") && drawing.contains(".best"));
     }
 
     #[test]
@@ -386,7 +394,7 @@ mod tests {
         );
         let mut retention = of(vec![local], Some(0));
         retention.keepers[0].goes_by_itself = true;
-        let drawing = retaining(&retention, "why").expect("a drawing").svg;
+        let drawing = retaining(&retention, "why", false).expect("a drawing").svg;
         assert!(!drawing.contains("edge cut"));
     }
 
@@ -397,9 +405,13 @@ mod tests {
             .iter()
             .map(|(it, label)| (*it, label.as_str(), ".next"))
             .collect();
-        let drawing = retaining(&of(vec![path("module `m`", &steps)], Some(38)), "why")
-            .expect("a drawing")
-            .svg;
+        let drawing = retaining(
+            &of(vec![path("module `m`", &steps)], Some(38)),
+            "why",
+            false,
+        )
+        .expect("a drawing")
+        .svg;
         // The root, the chain, who has the reference to remove, and the object.
         assert_eq!(boxes(&drawing), 4);
         assert!(drawing.contains(">⋮ 37 more objects<"), "{drawing}");
@@ -407,18 +419,18 @@ mod tests {
 
     #[test]
     fn nothing_is_drawn_of_nothing_or_of_too_much() {
-        assert!(retaining(&of(vec![], None), "why").is_none());
+        assert!(retaining(&of(vec![], None), "why", false).is_none());
         let many = (0..80).map(|it| {
             path(
                 &format!("module `m{it}`"),
                 &[(it, "m", ".x"), (100, "Tensor", "")],
             )
         });
-        assert!(retaining(&of(many.collect(), None), "why").is_none());
+        assert!(retaining(&of(many.collect(), None), "why", false).is_none());
         let unnumbered = Path {
             steps: vec![Step::default(), Step::default()],
             ..Path::default()
         };
-        assert!(retaining(&of(vec![unnumbered], None), "why").is_none());
+        assert!(retaining(&of(vec![unnumbered], None), "why", false).is_none());
     }
 }

@@ -46,6 +46,11 @@ impl Route {
         }
     }
 
+    /// Straight from one point to another below it.
+    pub fn down(start: Point, tip: Point) -> Route {
+        straight(start, tip)
+    }
+
     /// The point at this part of the curve: 0 is its start, 1 its end.
     pub fn at(&self, part: f64) -> Point {
         let [a, b] = self.controls;

@@ -1,11 +1,13 @@
 //! What a drawing of a leak shows: the cycle as a ring of boxes, and what hangs off it.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 
 use super::shape::{LABEL, Shape, ShapeKind, TITLE};
+use super::stacks::Rest;
 use super::subgraph::{Detail, Fold, Subgraph, subgraph};
 use crate::model::report::{Edge, EdgeRole, Leak, Step};
-use crate::model::words::{cut_of, name, steps_before_gap};
+use crate::model::words::{cut_of, grouped, name, steps_before_gap, without_indices};
 
 /// A longer cycle is drawn without its middle.
 const RING: usize = 24;
@@ -53,10 +55,13 @@ pub fn scene(leak: &Leak, detail: Detail) -> Scene {
     };
     builder.ring();
     builder.focus();
-    let Subgraph { nodes, folds } = subgraph(leak, detail, &builder.box_of);
-    builder.objects(&nodes);
+    let drawn = subgraph(leak, detail, &builder.box_of);
+    builder.objects(&drawn);
     builder.references();
-    builder.folds(folds);
+    if let Some(rest) = drawn.rest {
+        builder.rest(&rest);
+    }
+    builder.folds(drawn.folds);
     builder.scene
 }
 
@@ -173,25 +178,60 @@ impl<'a> Builder<'a> {
         self.scene.focus = focus.unwrap_or(0).min(self.scene.ring.saturating_sub(1));
     }
 
-    fn objects(&mut self, nodes: &[u32]) {
-        for &index in nodes {
-            let Some(node) = self.leak.graph.nodes.get(index as usize) else {
+    fn objects(&mut self, drawn: &Subgraph) {
+        for step in &drawn.nodes {
+            let Some(node) = self.leak.graph.nodes.get(step.index as usize) else {
                 continue;
             };
-            self.box_of.insert(index, self.scene.boxes.len());
-            self.scene
-                .boxes
-                .push(Shape::of_node(self.leak, node, index));
+            for &index in [&step.index].into_iter().chain(&step.alike) {
+                self.box_of.insert(index, self.scene.boxes.len());
+            }
+            let shape = match step.is_gap {
+                true => Shape::middle(step),
+                false => {
+                    let shape = Shape::of_node(self.leak, node, step.index);
+                    shape.stacked(step, drawn.sizes.get(&step.index))
+                }
+            };
+            self.scene.boxes.push(shape);
         }
+    }
+
+    /// Memory of which no box shows what holds it, as one box that hangs on the cycle.
+    fn rest(&mut self, rest: &Rest) {
+        let is_alone = !self.scene.boxes.iter().any(|shape| shape.size.is_some());
+        let shape = Shape::rest(rest, is_alone);
+        if self.scene.boxes.is_empty() {
+            self.scene.boxes.push(shape);
+            return;
+        }
+        let label = match rest.path.len() {
+            0 => "…".to_owned(),
+            1..=3 => rest.path.concat(),
+            steps => format!("… {steps} steps …"),
+        };
+        self.scene.links.push(Link {
+            from: self.scene.focus,
+            to: self.scene.boxes.len(),
+            edge: None,
+            label: name(&label, LABEL),
+            title: shape.title.clone(),
+            role: match is_alone {
+                true => EdgeRole::Path,
+                false => EdgeRole::Other,
+            },
+        });
+        self.scene.boxes.push(shape);
     }
 
     /// All references among the boxes that are not drawn yet.
     fn references(&mut self) {
-        let mut met: HashSet<(usize, usize, String)> = self
+        // How many references each drawn one stands for, besides those of the ring.
+        let mut met: HashMap<(usize, usize, String), (Option<usize>, u64)> = self
             .scene
             .links
             .iter()
-            .map(|link| (link.from, link.to, link.label.clone()))
+            .map(|link| ((link.from, link.to, link.label.clone()), (None, 1)))
             .collect();
         // Of two with the same name between the same boxes, the more important is drawn.
         let mut order: Vec<usize> = (0..self.leak.graph.edges.len()).collect();
@@ -206,10 +246,30 @@ impl<'a> Builder<'a> {
             if self.drawn.contains(&index) || within_gap {
                 continue;
             }
-            for (from, to, leaving) in self.parts(index, edge, from, to) {
-                if self.scene.links.len() < LINKS && met.insert((from, to, leaving.label.clone())) {
-                    self.scene.links.push(leaving.link(from, to));
+            for (from, to, mut leaving) in self.parts(index, edge, from, to) {
+                let stands_for_several = |it: usize| !self.scene.boxes[it].hidden.is_empty();
+                if stands_for_several(from) || stands_for_several(to) {
+                    leaving.label = without_indices(&leaving.label);
                 }
+                let place = self.scene.links.len();
+                match met.entry((from, to, leaving.label.clone())) {
+                    Entry::Occupied(mut drawn) => drawn.get_mut().1 += 1,
+                    Entry::Vacant(free) if place < LINKS => {
+                        free.insert((Some(place), 1));
+                        self.scene.links.push(leaving.link(from, to));
+                    }
+                    Entry::Vacant(_) => {}
+                }
+            }
+        }
+        for ((_, _, label), (place, count)) in met {
+            if let (Some(place), 2..) = (place, count)
+                && !label.is_empty()
+                && !label.contains("[x]")
+            {
+                let times = format!(" × {}", grouped(count));
+                let link = &mut self.scene.links[place];
+                link.label = name(&label, LABEL - times.len()) + &times;
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::stacks::{Rest, Step as Drawn};
 use super::subgraph::Fold;
 use crate::model::report::{Buffer, Hop, Leak, Location, Node, NodeKind, Step};
 use crate::model::words::{counted, element_type, human_bytes, name, short_location, shortened};
@@ -42,6 +43,8 @@ pub enum ShapeKind {
     Gap,
     /// Stands for what is not drawn around a box.
     More,
+    /// Memory of which no other box shows what holds it.
+    Stack,
 }
 
 impl Shape {
@@ -117,6 +120,60 @@ impl Shape {
             size: None,
             title: format!("{text} of {of}"),
             hidden: vec![],
+            fold: None,
+        }
+    }
+
+    /// The middle of a path to a buffer.
+    pub fn middle(step: &Drawn) -> Self {
+        let hidden: Vec<u32> = [step.index].into_iter().chain(step.alike.clone()).collect();
+        Self {
+            hidden: hidden.clone(),
+            ..Self::gap(hidden.len() as u64, "the path")
+        }
+    }
+
+    /// The box of an object, for those too that look the same and stand in the same place; with
+    /// the size of what they hold.
+    pub fn stacked(mut self, step: &Drawn, size: Option<&String>) -> Self {
+        let count = step.alike.len() as u64 + 1;
+        if let Some(size) = size {
+            self.size = Some(size.clone());
+        } else if count > 1
+            && let Some(first) = self.name.first_mut()
+        {
+            *first = format!("{} × {first}", grouped_of(count));
+        }
+        self.hidden.clone_from(&step.alike);
+        self
+    }
+
+    /// Buffers without a box of their own, alone in the drawing or beside others that have one.
+    pub fn rest(rest: &Rest, is_alone: bool) -> Self {
+        let what = match (&rest.type_name, rest.count) {
+            (Some(type_name), _) => name(type_name, LINE - 8),
+            (None, 1) => "buffer".to_owned(),
+            (None, _) => "buffers".to_owned(),
+        };
+        let (kind, more) = match is_alone {
+            true => (ShapeKind::Stack, ""),
+            false => (ShapeKind::More, "+ "),
+        };
+        let count = match rest.count {
+            1 => String::new(),
+            count => format!("{} ", grouped_of(count)),
+        };
+        Self {
+            node: None,
+            kind,
+            name: vec![format!("{more}{count}{what}")],
+            note: rest.what.as_ref().map(|what| name(what, LINE)),
+            size: Some(rest.size.clone()),
+            title: format!(
+                "{}: the report does not say which of the drawn objects hold them",
+                counted(rest.count, "buffer", "buffers")
+            ),
+            hidden: rest.nodes.clone(),
             fold: None,
         }
     }
@@ -211,7 +268,8 @@ fn title(label: &str, ty: &str, location: Option<&Location>, buffer: Option<&Buf
 /// A name on up to three lines that part before a dot or after a space; what is longer is
 /// shortened in the last.
 fn wrapped(label: &str) -> Vec<String> {
-    let label = name(label, TITLE);
+    // A box has no code in it.
+    let label = name(&label.replace('`', ""), TITLE);
     let mut rest: Vec<char> = label.chars().collect();
     let mut lines = vec![];
     while rest.len() > LINE && lines.len() < 2 {

@@ -3,12 +3,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use super::stacks::{Memory, Rest, Step, memory, nodes, without_middle};
 use crate::model::report::{Leak, NodeKind};
 
 /// More boxes than this are not drawn.
 pub const BOXES: usize = 2000;
-/// So many buffers are drawn one by one where only the leak itself is.
-const BUFFERS: usize = 6;
 /// So many references to remove are drawn where only the leak itself is.
 const CUTS: usize = 6;
 /// A reference to remove is not drawn there if more objects than this join it to the rest; nor is
@@ -16,7 +15,7 @@ const CUTS: usize = 6;
 const CUT_DISTANCE: usize = 5;
 const UNPROVEN_DISTANCE: usize = 1;
 /// Maximum number of boxes for objects that are not drawn.
-pub const FOLDS: usize = 12;
+pub const FOLDS: usize = 4;
 /// So many objects of a fold are drawn where it is opened.
 const OPENED: usize = 40;
 
@@ -46,8 +45,12 @@ pub struct Fold {
 /// What of a leak's graph is drawn beside the ring.
 pub struct Subgraph {
     /// The objects with a box of their own: those on paths to buffers first, then the others.
-    pub nodes: Vec<u32>,
+    pub nodes: Vec<Step>,
+    /// For each of them how large the stack of buffers is that it holds, if it does.
+    pub sizes: HashMap<u32, String>,
     pub folds: Vec<Fold>,
+    /// The memory that none of them holds.
+    pub rest: Option<Rest>,
 }
 
 /// Selects what is drawn beside the ring, whose objects are given.
@@ -63,20 +66,24 @@ pub fn subgraph(leak: &Leak, detail: Detail, ring: &HashMap<u32, usize>) -> Subg
             *drawn = true;
         }
     }
-    let shown = if detail == Detail::All {
-        BOXES
-    } else {
-        BUFFERS
-    };
-    let buffers = leak.buffers.iter().filter(|b| b.node.is_some()).take(shown);
-    for index in buffers.flat_map(|b| b.path_nodes.iter().copied().chain(b.node)) {
-        selection.take(index);
-    }
+    let mut rest = None;
+    let mut sizes = HashMap::new();
     if detail == Detail::All {
-        for index in 0..leak.graph.nodes.len() as u32 {
-            selection.take(index);
+        let buffers = leak.buffers.iter().flat_map(nodes);
+        for index in buffers.chain(0..leak.graph.nodes.len() as u32) {
+            selection.take(Step::of(index));
         }
     } else {
+        let Memory { stacks, rest: more } = memory(leak);
+        for stack in &stacks {
+            if let Some(node) = stack.buffers[0].node {
+                sizes.insert(node, stack.size());
+            }
+            for step in without_middle(stack.path()) {
+                selection.take(step);
+            }
+        }
+        rest = more;
         selection.take_cuts();
         selection.take_single();
     }
@@ -88,7 +95,9 @@ pub fn subgraph(leak: &Leak, detail: Detail, ring: &HashMap<u32, usize>) -> Subg
     }
     Subgraph {
         nodes: selection.nodes,
+        sizes,
         folds,
+        rest,
     }
 }
 
@@ -121,17 +130,29 @@ fn path(nearest: &[Option<(u32, u32)>], end: u32) -> Vec<u32> {
 struct Selection<'a> {
     leak: &'a Leak,
     drawn: Vec<bool>,
-    nodes: Vec<u32>,
+    nodes: Vec<Step>,
     neighbours: Vec<Vec<u32>>,
 }
 
 impl Selection<'_> {
-    fn take(&mut self, index: u32) {
-        if let Some(drawn) = self.drawn.get_mut(index as usize)
-            && self.nodes.len() < BOXES
-            && !std::mem::replace(drawn, true)
-        {
-            self.nodes.push(index);
+    /// Takes an object, with those that its box stands for, but for what is drawn already.
+    fn take(&mut self, step: Step) {
+        if self.nodes.len() >= BOXES {
+            return;
+        }
+        let all = [step.index].into_iter().chain(step.alike);
+        let mut fresh = all.filter(|&index| {
+            let drawn = self.drawn.get_mut(index as usize);
+            drawn.is_some_and(|drawn| !std::mem::replace(drawn, true))
+        });
+        if let Some(index) = fresh.next() {
+            let alike = fresh.collect();
+            let is_gap = step.is_gap;
+            self.nodes.push(Step {
+                index,
+                alike,
+                is_gap,
+            });
         }
     }
 
@@ -173,7 +194,7 @@ impl Selection<'_> {
             let paths = [cut.source, cut.target].map(|end| path(&nearest, end));
             if paths.iter().map(Vec::len).sum::<usize>() <= limit {
                 for &index in paths.iter().flat_map(|path| path.iter().rev()) {
-                    self.take(index);
+                    self.take(Step::of(index));
                 }
             }
         }
@@ -185,7 +206,7 @@ impl Selection<'_> {
         if let (Some(index), None) = (hidden.next(), hidden.next())
             && !self.is_minor(index as u32)
         {
-            self.take(index as u32);
+            self.take(Step::of(index as u32));
         }
     }
 
@@ -239,7 +260,7 @@ impl Selection<'_> {
     /// before keep their numbers.
     fn open(&mut self, number: usize, folds: &[Fold]) -> Vec<Fold> {
         for &index in folds[number].nodes.iter().take(OPENED) {
-            self.take(index);
+            self.take(Step::of(index));
         }
         let mut rest = self.folds(Detail::Leak);
         for fold in &mut rest {
@@ -327,20 +348,27 @@ mod tests {
     }
 
     #[test]
-    fn of_many_buffers_a_few_are_drawn_and_the_rest_counted() {
-        let report = samples::many_buffers(100);
-        let scene = scene(&report.leaks[0], Detail::Leak);
-        let held = scene
+    fn buffers_that_are_alike_share_a_box_and_every_drawing_has_memory() {
+        let held = |leak: &Leak| -> Vec<String> {
+            let boxes = scene(leak, Detail::Leak).boxes;
+            boxes.into_iter().filter_map(|shape| shape.size).collect()
+        };
+        let mut report = samples::many_buffers(100);
+        let leak = &mut report.leaks[0];
+        assert_eq!(held(leak), ["100 × 1.0 MiB = 100.0 MiB"]);
+        // Of none is known which object holds it.
+        leak.graph.nodes.truncate(2);
+        leak.graph.edges.truncate(2);
+        for buffer in &mut leak.buffers {
+            (buffer.node, buffer.path_nodes) = (None, Vec::new());
+        }
+        let scene = scene(leak, Detail::Leak);
+        assert_eq!(held(leak), ["100 × 1.0 MiB = 100.0 MiB"]);
+        let stack = scene
             .boxes
             .iter()
-            .filter(|s| s.size.is_some() && s.node.is_some());
-        assert_eq!(held.count(), BUFFERS);
-        let rest = scene
-            .boxes
-            .iter()
-            .find(|s| s.kind == ShapeKind::More)
-            .expect("a fold");
-        assert_eq!(rest.name, ["+ 94 more Tensor"]);
-        assert_eq!(rest.size.as_deref(), Some("94.0 MiB"));
+            .position(|it| it.kind == ShapeKind::Stack);
+        let link = scene.links.iter().find(|link| Some(link.to) == stack);
+        assert_eq!(link.map(|link| &*link.label), Some("[x]"));
     }
 }

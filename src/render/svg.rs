@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 
 use super::canvas::{Canvas, Drawing, LABEL_HEIGHT, box_size, label_width, weight};
+use super::column;
 use super::labels::{Label, place_labels};
-use super::layout::{Plan, Size, Spot, place};
+use super::layout::{Plan, Side, Size, Spot, place};
 use super::route::{Point, Route, across, along_ring};
 use super::scene::{Link, Scene, cut_meaning, scene};
 use super::shape::{Shape, ShapeKind};
@@ -68,6 +69,8 @@ pub(super) struct Look {
     pub style: Option<&'static str>,
     /// The whole names as hover texts.
     pub titles: bool,
+    /// All boxes in one column.
+    pub narrow: bool,
 }
 
 impl Look {
@@ -75,14 +78,15 @@ impl Look {
         detail: Detail::Leak,
         style: Some(STYLE),
         titles: true,
+        narrow: false,
     };
 }
 
 /// The drawing with this prefix of its elements' ids.
 pub(super) fn draw(leak: &Leak, id: &str, look: &Look) -> Drawing {
     let scene = scene(leak, look.detail);
-    let spots = spots(&scene);
-    let routes = routes(&scene, &spots);
+    let spots = spots(&scene, look.narrow);
+    let routes = routes(&scene, &spots, look.narrow);
     // What matters most is drawn last; names lie over all lines, so that no line hides one.
     let mut order: Vec<usize> = (0..scene.links.len()).collect();
     order.sort_by_key(|&index| weight(scene.links[index].role));
@@ -107,7 +111,7 @@ pub(super) fn draw(leak: &Leak, id: &str, look: &Look) -> Drawing {
         .iter()
         .filter(|link| link.role == EdgeRole::Cut)
         .count();
-    canvas.legend(&legend(&scene, cut_meaning(leak, cuts)));
+    canvas.legend(&legend(&scene, cut_meaning(leak, cuts)), look.narrow);
     let held = human_bytes(leak.bytes_held);
     let title = format!("{held} held by {}", name(&leak.summary, 400));
     canvas.finish(&title, look.style)
@@ -159,7 +163,7 @@ fn names(scene: &Scene, spots: &[Spot], routes: &[Route], order: &[usize]) -> Ve
     placed
 }
 
-fn spots(scene: &Scene) -> Vec<Spot> {
+fn spots(scene: &Scene, narrow: bool) -> Vec<Spot> {
     // Boxes of a kind are equally wide, so that they stand in columns.
     let wide = |shape: &&Shape| shape.kind != ShapeKind::More;
     let width_of = |shapes: &[Shape]| {
@@ -193,16 +197,20 @@ fn spots(scene: &Scene) -> Vec<Spot> {
         .fold(40.0, f64::max)
         + 34.0;
     let links: Vec<(usize, usize)> = links.iter().map(|link| (link.from, link.to)).collect();
-    place(&Plan {
+    let plan = Plan {
         sizes: &sizes,
         ring: scene.ring,
         focus: scene.focus,
         links: &links,
         label,
-    })
+    };
+    match narrow {
+        true => column::place(&plan),
+        false => place(&plan),
+    }
 }
 
-fn routes(scene: &Scene, spots: &[Spot]) -> Vec<Route> {
+fn routes(scene: &Scene, spots: &[Spot], narrow: bool) -> Vec<Route> {
     let ends = |link: &Link| (link.from.min(link.to), link.from.max(link.to));
     let beside = || scene.links.iter().skip(scene.ring);
     let mut lanes: HashMap<(usize, usize), (usize, usize)> = HashMap::new();
@@ -211,7 +219,15 @@ fn routes(scene: &Scene, spots: &[Spot]) -> Vec<Route> {
     }
     let along = |(index, link): (usize, &Link)| {
         debug_assert!(index < scene.ring);
-        along_ring(&spots[link.from], &spots[link.to], scene.ring == 1)
+        let around = |spots: &[Spot]| {
+            let ends = (link.from, link.to);
+            across(spots, ends, (0, 1), label_width(link), &[])
+        };
+        match narrow && scene.ring > 1 {
+            // The way back of the cycle is on the left.
+            true => column::route(spots, (link.from, link.to), Side::Left, around),
+            false => along_ring(&spots[link.from], &spots[link.to], scene.ring == 1),
+        }
     };
     let ring: Vec<Route> = scene.links[..scene.ring]
         .iter()
@@ -221,13 +237,14 @@ fn routes(scene: &Scene, spots: &[Spot]) -> Vec<Route> {
     let obstacles: &[Spot] = if spots.len() > ROUTED { &[] } else { spots };
     let others = beside().map(|link| {
         let (lane, count) = lanes.entry(ends(link)).or_default();
-        let route = across(
-            spots,
-            (link.from, link.to),
-            (*lane, *count),
-            label_width(link),
-            obstacles,
-        );
+        let around = |spots: &[Spot]| {
+            let ends = (link.from, link.to);
+            across(spots, ends, (*lane, *count), label_width(link), obstacles)
+        };
+        let route = match narrow && *lane == 0 {
+            true => column::route(spots, (link.from, link.to), Side::Right, around),
+            false => around(spots),
+        };
         *lane += 1;
         route
     });

@@ -167,7 +167,7 @@ def test_the_page_has_the_numbers_the_owners_and_what_grew(
         "600.0 MiB",
         'role="tree"',
         "accumulates tensors",
-        ">step<",
+        ">by step<",
     ):
         assert told in page, told
     found = json.loads(report.with_suffix(".json").read_text())
@@ -288,7 +288,9 @@ def test_garbage_is_drawn_as_garbage_and_told_first(allocator: Allocator, tmp_pa
     first, second = (report.read_text() for report in watch.reports)
     assert first.index("Unreachable cycles hold") < first.index("Memory of cpu")
     page = watch.reports[0].with_suffix(".html").read_text()
-    assert page.index("Unreachable cycles hold") < page.index("Memory when the request failed")
+    # First the bar, in which the request stands where it would fit, then the leak.
+    assert "where it would fit without the garbage" in page
+    assert page.index("Unreachable cycles hold") < page.index("<h2>Owners</h2>")
     assert 'class="block garbage"' in page
     assert second.startswith("unclear: ")
     assert "48.0 MiB of garbage in reference cycles are a part of it" in second

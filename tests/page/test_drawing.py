@@ -104,7 +104,7 @@ def test_a_long_name_is_whole_on_hover(open_page: Open) -> None:
     expect(box.locator("title")).to_contain_text("A" * 200 + "end")
     assert "A" * 200 not in (box.locator("text").first.text_content() or "")
     box.hover()
-    expect(opened.facts.locator("h4")).to_contain_text("A" * 200 + "end")
+    expect(opened.facts.locator("h3")).to_contain_text("A" * 200 + "end")
 
 
 def test_click_selects_an_object_and_its_neighbours(

@@ -92,7 +92,14 @@ def test_j_and_k_go_from_leak_to_leak(several: cyclescope.CycleReport, open_page
     for key, number in [("j", 2), ("j", 3), ("j", 3), ("k", 2), ("k", 1), ("k", 1)]:
         opened.page.keyboard.press(key)
         expect(shown).to_have_count(1)
-        expect(shown).to_have_id(f"leak-{number}")
+        signature = several.leaks[number - 1].signature
+        expect(shown).to_have_id(signature)
+        # The address is a link to it.
+        expect(opened.page).to_have_url(re.compile(f"#{signature}$|html$"))
+    opened.page.keyboard.press("j")
+    expect(shown).to_have_id(several.leaks[1].signature)
+    opened.page.go_back()
+    expect(shown).to_have_id(several.leaks[0].signature)
 
 
 def test_every_control_can_be_reached_and_has_a_name(

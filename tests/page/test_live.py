@@ -122,6 +122,16 @@ def trail(opened: Opened) -> list[str]:
     return opened.page.locator(".trail button").all_text_contents()
 
 
+CATEGORIES = (
+    "parameter",
+    "gradient",
+    "optimizer-state",
+    "activation",
+    "input",
+    "other",
+    "several",
+    "garbage",
+)
 KINDS = ["heap", "diff", "retention", "growth", "post-mortem"]
 
 
@@ -148,7 +158,7 @@ def test_a_narrow_window_scrolls_in_one_direction_only(
 
 def test_every_level_is_as_wide_as_the_one_above(page: str, open_page: Open) -> None:
     opened = open_page(page, viewport={"width": 1300, "height": 900})
-    blocks = json.loads(opened.page.locator("#report").text_content() or "")["blocks"]
+    blocks = json.loads(opened.page.evaluate("dataText()"))["blocks"]
     assert 100 < len(blocks) <= 500
     drawn = opened.page.locator("svg.icicle > .block").evaluate_all(
         "all => all.map(one => one.checkVisibility() ? one.width.baseVal.value : 0)"
@@ -168,7 +178,7 @@ def test_every_level_is_as_wide_as_the_one_above(page: str, open_page: Open) -> 
 def test_the_widths_are_those_of_the_heap(
     heap: cyclescope.Heap, page: str, open_page: Open
 ) -> None:
-    blocks = json.loads(open_page(page).page.locator("#report").text_content() or "")["blocks"]
+    blocks = json.loads(open_page(page).page.evaluate("dataText()"))["blocks"]
     assert blocks[0]["bytes"] == heap.host_bytes
     (mine,) = [each for each in blocks if each["edge"] == ".weights"]
     assert mine["bytes"] == mine["retained"] == 12 * MIB
@@ -181,7 +191,7 @@ def test_a_click_enlarges_a_block_and_the_trail_leads_back(page: str, open_page:
     block(opened, ".weights").click()
     assert width(block(opened, ".weights")) == pytest.approx(whole, abs=1)
     assert trail(opened)[1:] == [
-        "module `training`",
+        "module training",
         ".trainer (Trainer)",
         ".weights (dict, 2 items)",
     ]
@@ -201,7 +211,7 @@ def test_the_chosen_block_is_told_with_the_way_to_it(page: str, open_page: Open)
         expect(facts).to_contain_text(told)
     way = facts.locator(".way li").all_text_contents()
     assert [line.split(" test_live")[0].split(" /")[0] for line in way] == [
-        "module `training`",
+        "module training",
         "↓ .trainer",
         "Trainer",
         "↓ .weights",
@@ -216,7 +226,7 @@ def test_the_keyboard_does_it_all(page: str, open_page: Open) -> None:
     press = opened.page.keyboard.press
     opened.page.locator("svg.icicle").focus()
     press("ArrowDown")
-    assert chosen(opened).startswith("module `training`")
+    assert chosen(opened).startswith("module training")
     press("ArrowDown")
     press("ArrowDown")
     first = chosen(opened)
@@ -232,7 +242,7 @@ def test_the_keyboard_does_it_all(page: str, open_page: Open) -> None:
     press("Escape")
     assert trail(opened)[-1] == ".trainer (Trainer)"
     press("Backspace")
-    assert trail(opened)[-1] == "module `training`"
+    assert trail(opened)[-1] == "module training"
     press("Home")
     assert len(trail(opened)) == 1
     active = opened.page.locator("svg.icicle").get_attribute("aria-activedescendant")
@@ -260,13 +270,16 @@ def test_works_without_javascript(pages: dict[str, str], open_page: Open) -> Non
 def test_names_are_readable_on_all_colours(page: str, open_page: Open, scheme: str) -> None:
     opened = open_page(page, color_scheme=scheme)
     ink = opened.style(".block text", "fill")
-    grounds = opened.page.evaluate(
-        "['parameter', 'gradient', 'optimizer-state', 'activation', 'input', 'other', 'several']"
-        ".map(name => getComputedStyle(document.documentElement).getPropertyValue('--' + name))"
-    )
-    for ground in grounds:
-        colour = tuple(int(ground.strip()[at : at + 2], 16) for at in (1, 3, 5))
-        assert contrast(ink, f"rgb{colour}") >= 4.5, ground
+    for name in CATEGORIES:
+        ground = opened.page.evaluate(
+            """name => {
+              const probe = document.body.appendChild(document.createElement("i"));
+              probe.style.color = `var(--${name})`;
+              return getComputedStyle(probe).color;
+            }""",
+            name,
+        )
+        assert contrast(ink, ground) >= 4.5, name
     assert contrast(opened.style("body", "color"), opened.style("body", "backgroundColor")) >= 7
 
 
@@ -292,13 +305,43 @@ def test_the_growth_chart_has_axes_and_a_point_for_each_sample(
     opened = open_page(pages["growth"])
     expect(opened.page.locator("svg.chart")).to_have_count(2)
     chart = opened.page.locator("svg.chart").first
-    for told in ("step", "390.0 MiB", "0 bytes", "10", "390", "reported"):
+    for told in ("by step", "400.0 MiB", "200.0 MiB", "0 bytes", "10", "200", "390", "reported"):
         expect(chart.get_by_text(told, exact=True)).to_be_visible()
     expect(chart.locator(".dot")).to_have_count(len(SAMPLES))
     heights = chart.locator(".dot").evaluate_all(
         "all => all.map(dot => Number(dot.attributes.cy.value))"
     )
     assert heights == sorted(heights, reverse=True)
+
+
+def test_a_chart_is_read_out_and_enlarged(pages: dict[str, str], open_page: Open) -> None:
+    opened = open_page(pages["growth"])
+    chart = opened.page.locator("svg.chart").first
+    said = opened.page.locator(".said").first
+    expect(said).to_contain_text("Point at the curve")
+    chart.focus()
+    press = opened.page.keyboard.press
+    press("ArrowRight")
+    expect(said).to_have_text("step 10: 10.0 MiB")
+    press("ArrowRight")
+    expect(said).to_have_text("step 20: 20.0 MiB")
+    whole = chart.locator(".curve").get_attribute("d")
+    press("+")
+    assert chart.locator(".curve").get_attribute("d") != whole
+    press("Escape")
+    box = chart.bounding_box()
+    assert box is not None
+    right = (box["x"] + box["width"] * 886 / 900, box["y"] + 50)
+    opened.page.mouse.move(*right)
+    expect(said).to_have_text("step 390: 390.0 MiB")
+    dots = chart.locator(".dot")
+    opened.page.mouse.down()
+    opened.page.mouse.move(box["x"] + box["width"] * 0.7, right[1], steps=3)
+    opened.page.mouse.up()
+    shown = dots.evaluate_all("all => all.filter(one => one.checkVisibility()).length")
+    assert 5 < shown < 15
+    opened.page.mouse.dblclick(*right)
+    assert dots.evaluate_all("all => all.every(one => one.checkVisibility())")
 
 
 def test_the_post_mortem_shows_the_request_to_scale(pages: dict[str, str], open_page: Open) -> None:

@@ -169,6 +169,6 @@ def test_a_patch_as_json_is_the_patch(folder: Path) -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_with_a_result_has_json(folder: Path, name: str) -> None:
-    # These print a script, and what another command prints.
-    is_without = name in ("completion", "demo")
+    # These print a script, what another command prints, and an address.
+    is_without = name in ("completion", "demo", "serve")
     assert ("--json" in command(folder, name, "--help").stdout) != is_without

@@ -146,3 +146,13 @@ def test_numbers_of_any_size_are_shown() -> None:
     page += _native.PostMortem.from_json(json.dumps(found)).to_html()
     assert "16.0 EiB" in page
     assert "NaN" not in page
+
+
+def test_the_memory_of_a_device_comes_back_from_json() -> None:
+    row = {"name": "parameters", "bytes": 3 * MIB, "freed_by": "deleting the model"}
+    text = json.dumps({"device": "cuda:0", "total": 8 * MIB, "free": 5 * MIB, "rows": [row]})
+    memory = _native.DeviceMemory.from_json(text)
+    assert (memory.device, memory.in_use, memory.rows[0].bytes) == ("cuda:0", 3 * MIB, 3 * MIB)
+    assert _native.DeviceMemory.from_json(memory.to_json()).to_json() == memory.to_json()
+    with pytest.raises(ValueError, match="EOF"):
+        _native.DeviceMemory.from_json("[")

@@ -57,7 +57,8 @@ def line_of_block(torch: Torch, device: str, pointer: int) -> str | None:
 def is_recording(torch: Torch) -> bool:
     """True if PyTorch records a history of its allocations.
 
-    Asked before PyTorch has initialised CUDA, as in a program that has JAX on the GPU, it would crash.
+    PyTorch crashes if it is asked before it has initialised CUDA, as in a program that has JAX on
+    the GPU.
     """
     return is_using_cuda(torch) and bool(quietly(torch._C._cuda_isHistoryEnabled))
 

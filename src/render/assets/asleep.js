@@ -1,18 +1,12 @@
 
 // Parts of the page that stay compressed until they are needed: the detailed drawings and the DOT.
 
-/** The text of a template, stored as zlib data in base64. */
-async function unpacked(template) {
-  const bytes = Uint8Array.from(atob(template.content.textContent), (letter) => letter.charCodeAt(0));
-  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
-  return new Response(stream).text();
-}
-
 // Browsers from before 2023 cannot decompress them, so they are not offered there.
 if (!window.DecompressionStream) {
   for (const template of document.querySelectorAll("template")) {
-    const { view } = template.dataset;
-    document.querySelectorAll(view ? `[data-view="${view}"]` : '[data-save="dot"]').forEach((one) => one.remove());
+    const { view, markdown } = template.dataset;
+    const needs = view ? `[data-view="${view}"]` : markdown === undefined ? '[data-save="dot"]' : '[data-copy="markdown"]';
+    document.querySelectorAll(needs).forEach((one) => one.remove());
     template.remove();
   }
 }

@@ -1,10 +1,11 @@
-"use strict";
-// The visible part of a drawing. The page is readable without this script. Text from the program goes
-// through textContent only.
+
+// The visible part of a drawing.
 
 /** Maximum scale of a box, and minimum scale at which text is readable. */
 const LARGEST = 1.2;
 const READABLE = 0.55;
+/** Space around the main part of a drawing. */
+const MARGIN = 30;
 /** Minimum scale at which the arrangement of a drawing is recognizable. */
 const OVERVIEW = 0.3;
 
@@ -23,27 +24,35 @@ class Camera {
     view.addEventListener("dblclick", (event) => this.zoom(0.6, this.point(event)));
   }
 
-  /** Switches to this drawing. */
-  use(svg) {
+  /** Switches to this drawing; one of a single column is shown in full height. */
+  use(svg, isColumn) {
     const { x, y, width, height } = svg.viewBox.baseVal;
     this.svg = svg;
     this.all = { x, y, width, height };
+    this.isColumn = isColumn;
+    this.main = extent(svg) ?? this.all;
     svg.style.width = `${width}px`;
     svg.style.height = `${height}px`;
     this.fit(READABLE);
   }
 
-  /** Fits the whole drawing or, if its scale would be below `least`, its centre: the cycle. */
+  /** Fits the whole drawing or, if its scale would be below `least`, the cycle, the cut and the memory. */
   fit(least = 0) {
     this.refit = () => this.fit(least);
     const room = this.view.clientWidth;
     if (!room) return;
     const { x, y, width, height } = this.all;
     const ideal = height * Math.max(Math.min(room / width, LARGEST), READABLE);
-    this.view.style.height = `clamp(240px, ${Math.ceil(ideal)}px, 74vh)`;
-    const whole = Math.min(room / width, this.view.clientHeight / height, LARGEST);
-    const middle = whole < least ? { x: 0, y: 0 } : { x: x + width / 2, y: y + height / 2 };
-    this.look(middle, Math.max(whole, least));
+    this.view.style.height = this.isColumn ? `${Math.ceil(ideal)}px` : `clamp(240px, ${Math.ceil(ideal)}px, 74vh)`;
+    const across = (box) => Math.min(room / box.width, this.view.clientHeight / box.height, LARGEST);
+    if (across(this.all) >= least) {
+      this.look({ x: x + width / 2, y: y + height / 2 }, across(this.all));
+      return;
+    }
+    const { main } = this;
+    const scale = Math.max(across(main), least);
+    const fits = main.width * scale <= room && main.height * scale <= this.view.clientHeight;
+    this.look(fits ? { x: main.x + main.width / 2, y: main.y + main.height / 2 } : { x: 0, y: 0 }, scale);
   }
 
   /** Handles a resize: a fitted drawing is fitted again, a manual position stays. */
@@ -121,4 +130,14 @@ class Camera {
     };
     this.onLook();
   }
+}
+
+/** The part of a drawing with the cycle, the references to remove and the memory, or null. */
+function extent(svg) {
+  const boxes = [...svg.querySelectorAll(".node:is(.ring, .held) rect, .label.cut rect")].map((rect) =>
+    ["x", "y", "width", "height"].map((name) => Number(rect.getAttribute(name))));
+  if (!boxes.length) return null;
+  const [left, top] = [0, 1].map((at) => Math.min(...boxes.map((box) => box[at])) - MARGIN);
+  const [right, bottom] = [0, 1].map((at) => Math.max(...boxes.map((box) => box[at] + box[at + 2])) + MARGIN);
+  return { x: left, y: top, width: right - left, height: bottom - top };
 }

@@ -4,19 +4,6 @@
 /** Maximum number of references, or of objects of a folded box, to list. */
 const LISTED = 12;
 
-function make(tag, text, ...children) {
-  const element = document.createElement(tag);
-  if (text) element.textContent = shortened(text);
-  element.append(...children);
-  return element;
-}
-
-/** The text with its middle left out, if it is long. */
-function shortened(text, limit = 600) {
-  if (text.length <= limit) return text;
-  return `${text.slice(0, limit * 0.4)}…${text.slice(text.length - limit * 0.6)}`;
-}
-
 /** A button with the name of an object, which selects it. */
 function link(leak, number, choose) {
   const button = make("button", leak.graph.nodes[number]?.label ?? "?");
@@ -57,11 +44,11 @@ function ofObject(leak, { node, number }, choose) {
     }));
     if (edges.length > LISTED) add("", `and ${edges.length - LISTED} more`);
   }
-  return [make("h4", node.label), list];
+  return [make("h3", node.label), list];
 }
 
 function ofSeveral(leak, { element, hidden }, { choose, unfold, drawAll }) {
-  const parts = [make("h4", element.querySelector(".name").textContent)];
+  const parts = [make("h3", element.querySelector(".name").textContent)];
   const act = (text, listener) => {
     const button = make("button", text);
     button.type = "button";
@@ -83,7 +70,7 @@ function rawTable(leak) {
   const [ROWS, TOGETHER] = [500, 25];
   const { nodes, edges } = leak.graph;
   const row = (kind, ...texts) => make("tr", "", ...texts.map((text) => make(kind, text)));
-  const table = make("table", "", make("thead", "", row("th", "", "Object", "Type", "Refers to")));
+  const table = make("table", "", make("thead", "", row("th", "Number", "Object", "Type", "Refers to")));
   nodes.slice(0, ROWS).forEach((node, number) => {
     const out = (referencesOf(leak)[number] ?? []).map((index) => edges[index])
       .filter((edge) => edge.from === number);
@@ -95,5 +82,8 @@ function rawTable(leak) {
   const more = nodes.length > ROWS ? `${nodes.length - ROWS} further objects are in the JSON.` : "";
   const wide = make("div", "", table, make("p", more));
   wide.className = "wide";
+  wide.tabIndex = 0;
+  wide.setAttribute("role", "group");
+  wide.setAttribute("aria-label", "All objects and references");
   return wide;
 }

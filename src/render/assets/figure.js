@@ -1,6 +1,9 @@
 
 // An interactive drawing: pointer and keyboard.
 
+/** Where the drawing would be smaller than this, it is one column. */
+const SMALL = 0.7;
+
 /** Aspect ratio from which the facts panel goes below the drawing. */
 const FLAT = 3.4;
 
@@ -12,6 +15,7 @@ class Figure {
     this.view = element.querySelector(".view");
     this.input = element.querySelector("input");
     this.select = element.querySelector("select");
+    this.original = this.view.querySelector("svg");
     this.camera = new Camera(this.view, () => this.sight?.update());
     element.classList.add("live");
     element.querySelector(".tools").hidden = false;
@@ -19,7 +23,19 @@ class Figure {
     this.listTypes();
     this.listen();
     this.show("leak");
-    new ResizeObserver(() => this.camera.resize()).observe(this.view);
+    new ResizeObserver(() => this.resize()).observe(this.view);
+  }
+
+  /** The name of the drawing of the leak that is legible in this width. */
+  get legible() {
+    const room = this.element.clientWidth / this.original.viewBox.baseVal.width;
+    return room < SMALL && this.asleep("narrow") ? "narrow" : "leak";
+  }
+
+  resize() {
+    if (!this.svg) return;
+    if (this.name === "leak" && this.drawn !== this.legible) this.show("leak");
+    else this.camera.resize();
   }
 
   /** The types of the objects, most common first. */
@@ -44,7 +60,9 @@ class Figure {
     this.select.addEventListener("change", () => this.find());
     this.input.addEventListener("keydown", (event) => {
       if (event.key === "Enter") this.choose(this.selection.nextMatch());
-      if (event.key === "Escape") this.clear();
+      if (event.key !== "Escape") return;
+      this.clear();
+      this.svg.focus({ preventScroll: true });
     });
     for (const moved of ["pointerover", "pointermove"]) {
       this.view.addEventListener(moved, (event) => this.hover(this.at(event)));
@@ -72,16 +90,17 @@ class Figure {
   /** Shows a drawing: that of a button, or one that expands a fold. Resolves to true once complete. */
   async show(name) {
     const wanted = this.wanted = {};
-    const drawing = await this.open(name);
+    const drawn = name === "leak" ? this.legible : name;
+    const drawing = await this.open(drawn);
     if (this.wanted !== wanted) return false;
     for (const button of this.element.querySelectorAll("button[data-view]")) {
       button.setAttribute("aria-pressed", String(button.dataset.view === name));
     }
-    Object.assign(this, { name, ...drawing });
+    Object.assign(this, { name, drawn, ...drawing });
     const { width, height } = this.svg.viewBox.baseVal;
     this.element.classList.toggle("flat", width > FLAT * height);
     // Position first, then content: text is laid out for its final size.
-    this.camera.use(this.svg);
+    this.camera.use(this.svg, drawn === "narrow");
     this.view.replaceChildren(this.svg);
     this.selection.choose(null);
     this.find();
@@ -98,7 +117,7 @@ class Figure {
     const asleep = this.asleep(name);
     if (!asleep && this.first) return this.first;
     const growing = asleep && new Growing(await unpacked(asleep));
-    const svg = growing?.svg ?? this.view.querySelector("svg");
+    const svg = growing?.svg ?? this.original;
     svg.tabIndex = 0;
     svg.setAttribute("role", "application");
     svg.setAttribute("aria-label", "Drawing of the leak. Arrow keys follow references.");

@@ -1,6 +1,6 @@
-"use strict";
+
 // The owner treemap: zoom, keyboard and the facts of a block. Without this script the blocks show
-// only their names. Text from the program goes through textContent only.
+// only their names.
 
 /** Blocks narrower than this percentage of the drawing have no name, or are not drawn. */
 const NAMED = 1.5;
@@ -8,13 +8,6 @@ const DRAWN = 0.04;
 
 const HINT = "Point at a block to see its path and facts; click it to enlarge it. The arrow keys move between blocks, " +
   "Enter enlarges a block, Escape or Backspace goes back, Home shows all.";
-
-function make(tag, text, ...children) {
-  const element = document.createElement(tag);
-  if (text) element.textContent = text;
-  element.append(...children);
-  return element;
-}
 
 /** `64.0 MiB`, as the rest of the page writes it. */
 function size(bytes) {
@@ -153,10 +146,10 @@ class Icicle {
   describe(index) {
     const block = this.blocks[index];
     if (!block) return;
-    const facts = make("div", "", make("h4", title(block)), this.facts(block));
-    const way = make("div", "", make("h4", "Path"), index ? this.steps(index) : make("p", HINT));
+    const facts = make("div", "", make("h3", title(block)), this.facts(block));
+    const way = make("div", "", make("h3", "Path"), index ? this.steps(index) : make("p", HINT));
     if (block.also?.length) {
-      way.append(make("h4", "Also held by"), make("ul", "", ...block.also.map((words) => make("li", words))));
+      way.append(make("h3", "Also held by"), make("ul", "", ...block.also.map((words) => make("li", words))));
     }
     this.panel.replaceChildren(facts, way);
   }
@@ -191,5 +184,6 @@ class Icicle {
   }
 }
 
-const data = JSON.parse(document.getElementById("report").textContent);
-for (const svg of document.querySelectorAll("svg.icicle")) new Icicle(svg.closest("figure"), data);
+for (const svg of document.querySelectorAll("svg.icicle")) {
+  dataText().then((text) => new Icicle(svg.closest("figure"), JSON.parse(text)));
+}

@@ -3,16 +3,23 @@
 
 const sections = [...document.querySelectorAll("section.leak")];
 const entries = [...document.querySelectorAll("nav a")];
+const contents = entries.length ? new Contents(document.querySelector("nav")) : null;
 const help = document.getElementById("help");
 const figures = new Map();
 
 /** The visible leak. Its drawing is set up when it is first shown. */
 let current = 0;
 let read = null;
+let loading = null;
 
-/** The report, parsed on first use. */
+/** Reads the report, on first use. */
+function load() {
+  loading ??= dataText().then((text) => { read = JSON.parse(text); });
+  return loading;
+}
+
+/** The report, once it is read. */
 function report() {
-  read ??= JSON.parse(document.getElementById("report").textContent);
   return read;
 }
 
@@ -31,13 +38,15 @@ function showLeak(index) {
     if (other === index) entry.setAttribute("aria-current", "true");
     else entry.removeAttribute("aria-current");
   });
+  contents?.update();
   // Separate tasks, so that the page can paint and respond in between.
   setTimeout(() => inSight(entries[index]));
   setTimeout(() => enliven(sections[index]));
 }
 
 /** Makes the drawing of a leak interactive. */
-function enliven(section) {
+async function enliven(section) {
+  await load();
   const element = section.querySelector("figure");
   if (element && !figures.has(section)) figures.set(section, new Figure(element, leakOf(section)));
 }
@@ -50,27 +59,45 @@ function inSight(entry) {
   list.scrollTop = Math.min(Math.max(list.scrollTop, offsetTop + offsetHeight - list.clientHeight), offsetTop);
 }
 
+/** Shows the leak that the address names: by its signature, or by its place in the page. */
 function fromAddress() {
-  const index = sections.findIndex((section) => `#${section.id}` === location.hash);
-  showLeak(Math.max(index, 0));
+  const place = /^#leak-(\d+)$/.exec(location.hash);
+  const named = sections.findIndex((section) => `#${section.id}` === location.hash);
+  const index = named < 0 && place ? Number(place[1]) - 1 : named;
+  showLeak(sections[index] ? index : 0);
 }
 
-async function onCopy(button) {
-  const section = button.closest("section");
-  const text = button.dataset.copy === "trace" ? section.querySelector(".trace pre").textContent
-    : leakOf(section).signature;
-  button.textContent = (await copy(text)) ? "Copied" : "Copying is blocked";
-  setTimeout(() => { button.textContent = "Copy"; }, 1500);
+/** Goes to the next leak of the list, or to the one before, so that the way back leads here. */
+function go(step) {
+  const to = contents?.beside(sections[current].id, step);
+  if (!to) return;
+  const index = sections.findIndex((section) => `#${section.id}` === to);
+  if (location.protocol === "about:") showLeak(index);
+  else {
+    location.hash = to;
+    showLeak(index);
+  }
+  sections[index].scrollIntoView({ block: "start" });
+}
+
+/** What a button copies of a leak. */
+async function textOf(kind, section) {
+  if (kind === "trace") return section.querySelector(".trace pre").textContent;
+  if (kind === "markdown") return unpacked(section.querySelector("template[data-markdown]"));
+  if (kind === "link") return `${location.href.split("#")[0]}#${section.id}`;
+  if (kind === "place") return section.querySelector("[data-place]").dataset.place;
+  return section.querySelector(".signature span").textContent;
 }
 
 async function onSave(button) {
   const kind = button.dataset.save;
+  await load();
   if (kind === "svg") {
     const section = button.closest("section");
-    enliven(section);
+    await enliven(section);
     save(await standAlone(figures.get(section)), fileName(leakOf(section), "svg"), "image/svg+xml");
   } else if (kind === "json") {
-    save(document.getElementById("report").textContent, fileName(report().leaks[0], "json"), "application/json");
+    save(await dataText(), fileName(report().leaks[0], "json"), "application/json");
   } else {
     const dot = await unpacked(document.getElementById("dot"));
     save(dot, fileName(report().leaks[0], "dot"), "text/vnd.graphviz");
@@ -85,33 +112,82 @@ document.addEventListener("click", (event) => {
     showLeak(entry);
   }
   const button = event.target.closest?.("button");
-  if (button?.dataset.copy) onCopy(button);
+  if (button?.dataset.copy) textOf(button.dataset.copy, button.closest("section")).then((text) => copyFrom(button, text));
   else if (button?.dataset.save) onSave(button);
   else if (button && "help" in button.dataset) help.showModal();
   else if (event.target === help) help.close();
 });
 
-document.addEventListener("keydown", (event) => {
+document.addEventListener("keydown", async (event) => {
   const typing = event.target.closest?.("input, select, textarea");
   if (typing || event.ctrlKey || event.metaKey || event.altKey || help.open) return;
-  // Wait for the drawing if it is not ready yet.
-  if (event.key === "/") enliven(sections[current]);
-  const figure = figures.get(sections[current]);
-  if (event.key === "/" && figure) figure.input.focus();
-  else if (event.key === "?") help.showModal();
-  else if (event.key === "j" || event.key === "k") {
-    showLeak(current + (event.key === "j" ? 1 : -1));
-    sections[current].scrollIntoView({ block: "start" });
-  } else return;
-  event.preventDefault();
+  if (event.key === "/") {
+    event.preventDefault();
+    // The drawing may not be ready yet.
+    await enliven(sections[current]);
+    figures.get(sections[current])?.input.focus();
+  } else if (event.key === "f") (event.preventDefault(), contents?.input.focus());
+  else if (event.key === "?") (event.preventDefault(), help.showModal());
+  else if (event.key === "j" || event.key === "k") (event.preventDefault(), go(event.key === "j" ? 1 : -1));
 });
 
 for (const details of document.querySelectorAll("details.raw")) {
   details.hidden = false;
-  details.addEventListener("toggle", () => {
+  details.addEventListener("toggle", async () => {
+    await load();
     if (details.open && details.children.length < 2) details.append(rawTable(leakOf(details.closest("section"))));
   });
 }
-for (const element of document.querySelectorAll("[data-copy], .save")) element.hidden = false;
+for (const element of document.querySelectorAll("[data-copy], .save, .share-it")) element.hidden = false;
 window.addEventListener("hashchange", fromAddress);
-if (sections.length) fromAddress();
+if (sections.length && sections[0].dataset.leak) fromAddress();
+
+// Where a line is opened: in an editor on this machine, or at an address with {file} and {line} in it.
+const EDITORS = {
+  "VS Code": "vscode://file/{file}:{line}",
+  PyCharm: "pycharm://open?file={file}&line={line}",
+};
+const OTHER = "Other address";
+const ALLOWED = /^(https?|vscode|vscode-insiders|cursor|zed|pycharm|idea):\/\//;
+
+/** Has all links open lines at this address. */
+function setEditor(address) {
+  for (const link of document.querySelectorAll("a.open")) {
+    const { file, line } = link.dataset;
+    link.href = address.replace("{file}", encodeURI(file)).replace("{line}", encodeURIComponent(line));
+  }
+  for (const select of document.querySelectorAll("[data-editor]")) {
+    select.value = Object.keys(EDITORS).find((name) => EDITORS[name] === address) ?? OTHER;
+  }
+}
+
+function chooseEditor(select) {
+  const address = EDITORS[select.value] ?? prompt("Address, with {file} and {line} in it", EDITORS["VS Code"]);
+  if (ALLOWED.test(address ?? "")) {
+    setEditor(address);
+    stored("cyclescope-editor", address);
+  } else setEditor(stored("cyclescope-editor") ?? EDITORS["VS Code"]);
+}
+
+for (const select of document.querySelectorAll("[data-editor]")) {
+  select.append(...[...Object.keys(EDITORS), OTHER].map((name) => make("option", name)));
+  select.addEventListener("change", () => chooseEditor(select));
+}
+const editor = stored("cyclescope-editor");
+setEditor(ALLOWED.test(editor ?? "") ? editor : EDITORS["VS Code"]);
+
+// The key of a timeline shows and hides ranks.
+for (const key of document.querySelectorAll(".timeline-key")) {
+  const svg = key.previousElementSibling;
+  [...key.children].forEach((item, index) => {
+    const button = make("button", item.textContent);
+    button.type = "button";
+    button.setAttribute("aria-pressed", "true");
+    button.addEventListener("click", () => {
+      const shown = button.getAttribute("aria-pressed") !== "true";
+      button.setAttribute("aria-pressed", String(shown));
+      for (const mark of svg.querySelectorAll(`[data-of="${index}"]`)) mark.setAttribute("display", shown ? "inline" : "none");
+    });
+    item.replaceChildren(button);
+  });
+}

@@ -1,21 +1,5 @@
 
-// Copy and save.
-
-/** Copies text to the clipboard, also in frames that may not use the Clipboard API. */
-async function copy(text) {
-  try {
-    await navigator.clipboard.writeText(text);
-    return true;
-  } catch {
-    const area = make("textarea");
-    area.value = text;
-    document.body.append(area);
-    area.select();
-    const done = document.execCommand("copy");
-    area.remove();
-    return done;
-  }
-}
+// Save.
 
 function save(text, name, type) {
   const anchor = make("a");

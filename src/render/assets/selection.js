@@ -43,10 +43,10 @@ class Selection {
   }
 
   addBox(element) {
-    element.id ||= `${this.svg.id}-more-${element.dataset.more.slice(0, 20).replaceAll(" ", "-")}`;
+    element.id ||= `${this.svg.id}-more-${this.boxes.length}`;
     const number = element.dataset.node === undefined ? null : Number(element.dataset.node);
     const node = this.leak.graph.nodes[number];
-    const words = node ? `${node.label}\n${node.type_name}\n${place(node.location)}` : element.textContent;
+    const words = node ? wordsOf(node) : element.textContent;
     const hidden = (element.dataset.more ?? "").split(" ").filter(Boolean).map(Number);
     // Screen readers announce its name.
     element.setAttribute("role", "img");
@@ -90,7 +90,11 @@ class Selection {
   /** Highlights the objects of a type whose text matches, and returns their number. */
   find(letters, type) {
     this.searching = letters !== "" || type !== "";
-    const found = (box) => box.words.includes(letters) && (!type || box.node?.type_name === type);
+    const { nodes } = this.leak.graph;
+    const fits = (words, node) => words.includes(letters) && (!type || node?.type_name === type);
+    // A box is found by the objects that it stands for too.
+    const found = (box) => fits(box.words, box.node) ||
+      box.hidden.some((number) => nodes[number] && fits(wordsOf(nodes[number]).toLowerCase(), nodes[number]));
     this.matches = this.searching ? this.boxes.filter(found) : [];
     this.svg.classList.toggle("searching", this.searching);
     this.mark();
@@ -156,6 +160,11 @@ function middle(box) {
     y: y.baseVal.value + height.baseVal.value / 2,
   }))(box.element.querySelector("rect"));
   return box.middle;
+}
+
+/** What an object is found by. */
+function wordsOf(node) {
+  return `${node.label}\n${node.type_name}\n${place(node.location)}`;
 }
 
 /** `file:line`, or an empty string. */

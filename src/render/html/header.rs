@@ -3,9 +3,9 @@
 use maud::{Markup, html};
 
 use crate::model::occurrences::same_process;
-use crate::model::report::{Leak, Occurrence, Process, Report};
-use crate::model::words::{counted, grouped, human_bytes, name, utc};
-use crate::render::html::parts::{head, notes};
+use crate::model::report::{Occurrence, Process, Report};
+use crate::model::words::{counted, human_bytes, name, short_location, utc};
+use crate::render::html::parts::{head, notes, sentence};
 use crate::render::html::{LEAKS, NAME};
 use crate::render::text;
 
@@ -31,10 +31,13 @@ pub fn header(report: &Report) -> Markup {
     let shared = report.leaks.iter().any(|leak| !leak.shared.is_empty());
     let lead = html! {
         @if report.leaks.is_empty() {
-            "None of the unreachable objects held a tensor or other buffer."
+            b { (checked(report)) }
         } @else {
-            "Objects in a reference cycle stay alive until the garbage collector runs, and so does \
-             the memory that they hold. "
+            @if report.leaks.len() > 1 { (largest(report)) }
+            span.explained {
+                "Objects in a reference cycle stay alive until the garbage collector runs, and so does \
+                 the memory that they hold. "
+            }
             @if proven && shared { "Removing the marked references of all leaks frees the memory without a collection." }
             @else if proven { "Removing the marked reference frees the memory without a collection." }
             @else { "Each leak below names the reference to look at." }
@@ -43,15 +46,48 @@ pub fn header(report: &Report) -> Markup {
     head(&headline(report), &lead, &facts(report))
 }
 
+/// What was looked at without a leak.
+fn checked(report: &Report) -> Markup {
+    html! {
+        @match report.collection.garbage_objects {
+            0 => "The check found no unreachable object, and so none that holds a tensor or other buffer.",
+            objects => {
+                (counted(objects, "unreachable object was", "unreachable objects were"))
+                " examined. None of them held a tensor or other buffer."
+            }
+        }
+    }
+}
+
+/// The largest leak in a sentence, and where to change what.
+fn largest(report: &Report) -> Markup {
+    let leak = report.leaks.iter().max_by_key(|leak| leak.bytes_held);
+    html! {
+        @if let Some(leak) = leak {
+            b {
+                (human_bytes(leak.bytes_held)) " is one leak"
+                @if let Some(place) = leak.line_to_change() { ", at " (name(&short_location(&place), NAME)) }
+            }
+            ": " code { (name(&leak.summary, NAME)) } ". "
+        }
+    }
+}
+
 /// What to do if memory is short all the same.
-pub fn nothing_found() -> Markup {
+pub fn nothing_found(report: &Report) -> Markup {
     html! {
         section.leak.clean {
-            h2 { "If memory grows all the same" }
+            h2 { "What was checked" }
+            p {
+                (sentence(&text::occasion(&report.collection))) ", in " (name(&report.process.program, NAME)) ". "
+                "A tensor that the program still refers to is no leak of this kind."
+            }
+            h3 { "If memory grows all the same" }
             ul {
                 li { code { "cyclescope.heap()" } " lists who owns memory, and what deleting that reference frees." }
                 li { code { "cyclescope.why_alive(tensor)" } " says what keeps one object alive." }
                 li { code { "cyclescope.watch_growth()" } " says what grows from step to step." }
+                li { code { "cyclescope.memory()" } " divides all memory of a GPU by use." }
             }
         }
     }
@@ -152,40 +188,6 @@ fn gpus(names: &[String]) -> String {
     parts.iter().map(part).collect::<Vec<_>>().join(", ")
 }
 
-/// The list of leaks, the one that holds most bytes first.
-pub fn contents(leaks: &[(usize, &Leak)]) -> Markup {
-    let most = leaks.iter().map(|(_, leak)| leak.bytes_held).max();
-    let most = most.unwrap_or(0).max(1) as f64;
-    html! {
-        @if leaks.len() > 1 {
-            nav aria-label="Leaks" {
-                ol {
-                    @for (rank, (_, leak)) in leaks.iter().enumerate() {
-                        li { a href={ "#leak-" (rank + 1) } { (line(leak, most)) } }
-                    }
-                }
-            }
-        }
-    }
-}
-
-/// A leak in the list, with a bar that tells its share of `most` bytes.
-fn line(leak: &Leak, most: f64) -> Markup {
-    let width = (64.0 * leak.bytes_held as f64 / most).max(1.0);
-    html! {
-        b { (human_bytes(leak.bytes_held)) }
-        svg.share width="64" height="8" aria-hidden="true" {
-            rect width=(format_args!("{width:.1}")) height="8" rx="2" {}
-        }
-        i { @if leak.count != 1 { (grouped(leak.count)) " ×" } }
-        em {
-            @if let Some(pattern) = &leak.pattern { (name(pattern, 60)) }
-            @if leak.is_library() { " · library" }
-        }
-        span { (name(&leak.summary, 160)) }
-    }
-}
-
 /// Notes, the version that wrote the page, and what else it can do.
 pub fn footer(report: &Report) -> Markup {
     let mut all = report.notes.clone();
@@ -231,19 +233,6 @@ mod tests {
             header(&samples::callback())
                 .0
                 .contains("<dt>Rank</dt><dd>3</dd>")
-        );
-    }
-
-    #[test]
-    fn the_list_says_whose_a_leak_is() {
-        let mut report = samples::linked_nodes_and_exception();
-        report.leaks[0].known = Some(Default::default());
-        let leaks: Vec<(usize, &Leak)> = report.leaks.iter().enumerate().collect();
-        let list = contents(&leaks).0;
-        assert_eq!(list.matches("· library").count(), 1);
-        assert!(
-            list.contains("<i>3 ×</i><em>both-ways · library</em>"),
-            "{list}"
         );
     }
 }

@@ -4,25 +4,28 @@ use maud::{Markup, PreEscaped, html};
 
 use crate::model::report::{Known, Leak, Library};
 use crate::model::words::{human_bytes, name, printable_code};
+use crate::render::html::contents::Listed;
 use crate::render::html::memory::buffers;
 use crate::render::html::packed::packed;
 use crate::render::html::parts::{entry, sentence, with_code};
 use crate::render::html::timeline::timeline;
 use crate::render::html::{DRAWN, NAME};
+use crate::render::markdown::leak_markdown;
 use crate::render::source::{changed_lines, fix_command, numbered};
 use crate::render::subgraph::{Detail, FOLDS};
 use crate::render::svg::Look;
 use crate::render::{sentences, svg, text};
 
-/// One leak: `rank` is its place in the page, `index` that in the report.
-pub fn section(rank: usize, index: usize, leak: &Leak) -> Markup {
-    let number = rank + 1;
+/// One leak: `rank` is its place in the page.
+pub fn section(rank: usize, listed: &Listed<'_>) -> Markup {
+    let (leak, number) = (listed.leak, rank + 1);
     let trace = format!("{}\n{}", sentences::title(leak), text::body(leak));
     html! {
-        section.leak id={ "leak-" (number) } data-leak=(index) {
+        section.leak id=(listed.id) data-leak=(listed.index) {
             h2 { (sentences::size_and_cycle(leak)) }
             (marks(leak))
             dl.gist {
+                (entry("Fix", &with_code(&sentence(&sentences::fix(leak)))))
                 (entry("Held", &sentence(&sentences::held(leak))))
                 @if let Some(others) = sentences::also_held(leak, &[]) {
                     (entry("Also", &sentence(&others)))
@@ -30,7 +33,6 @@ pub fn section(rank: usize, index: usize, leak: &Leak) -> Markup {
                 @if let Some(frozen) = sentences::frozen(leak) {
                     (entry("Frozen", &with_code(&sentence(&frozen))))
                 }
-                (entry("Fix", &with_code(&sentence(&sentences::fix(leak)))))
                 @if let Some(library) = &leak.library { (entry("Library", &of_library(library))) }
                 @if let Some(known) = &leak.known { (entry("Known", &of_known(known))) }
             }
@@ -40,11 +42,9 @@ pub fn section(rank: usize, index: usize, leak: &Leak) -> Markup {
             (timeline(leak))
             details.trace {
                 summary { "The leak trace, as text" }
-                div.copied {
-                    button type="button" data-copy="trace" hidden { "Copy" }
-                    pre { (printable_code(&trace)) }
-                }
+                pre tabindex="0" { (printable_code(&trace)) }
             }
+            template data-markdown { (packed(&leak_markdown(leak))) }
             details.raw hidden { summary { "All objects and references" } }
         }
     }
@@ -66,6 +66,17 @@ fn marks(leak: &Leak) -> Markup {
                     (name(&leak.signature, NAME))
                 }
                 button type="button" data-copy="signature" hidden { "Copy" }
+            }
+            li.share-it hidden {
+                button type="button" data-copy="trace" { "Copy trace" }
+                button type="button" data-copy="markdown" { "Copy as Markdown" }
+                button type="button" data-copy="link" { "Copy link" }
+                @if let Some(place) = leak.line_to_change() {
+                    @let at = name(&place.to_string(), NAME);
+                    button type="button" data-copy="place" data-place=(at) { "Copy file:line" }
+                    a.open data-file=(name(&place.file, 1000)) data-line=(place.line) { "Open" }
+                    select data-editor aria-label="Open in" {}
+                }
             }
         }
     }
@@ -106,11 +117,12 @@ fn figure(number: usize, leak: &Leak) -> Markup {
             detail,
             style: None,
             titles,
+            narrow: suffix == "n",
         };
         svg::draw(leak, &format!("drawing-{number}{suffix}"), &look).svg
     };
     let first = draw("", Detail::Leak, true);
-    let mut asleep: Vec<(String, String)> = vec![];
+    let mut asleep = vec![("narrow".to_owned(), draw("n", Detail::Leak, false))];
     if leak.graph.edges.iter().any(|edge| !edge.through.is_empty()) {
         asleep.push(("plumbing".to_owned(), draw("p", Detail::Plumbing, false)));
     }
@@ -130,7 +142,7 @@ fn figure(number: usize, leak: &Leak) -> Markup {
             (tools(|view| view == "leak" || asleep.iter().any(|(key, _)| key == view)))
             div.stage {
                 div.view { (PreEscaped(first)) }
-                div.facts-of-object role="region" aria-label="The object" aria-live="polite"
+                div.facts-of-object role="region" tabindex="0" aria-label="The object" aria-live="polite"
                     hidden {}
             }
             @for (view, drawing) in &asleep {
@@ -188,7 +200,7 @@ fn advice(leak: &Leak) -> Markup {
                     div.code {
                         div.source {
                             h4 { (name(&format!("Your code, {}:{}", source.file, source.marked), NAME)) }
-                            pre { (lines_of(numbered(source).map(|(number, line)| format!("{number:>6} │ {line}")))) }
+                            pre tabindex="0" { (lines_of(numbered(source).map(|(number, line)| format!("{number:>6} │ {line}")))) }
                         }
                     }
                 }
@@ -197,7 +209,7 @@ fn advice(leak: &Leak) -> Markup {
                     div.code {
                         div.patch {
                             h4 { "The change" }
-                            pre { (lines_of(changed_lines(patch))) }
+                            pre tabindex="0" { (lines_of(changed_lines(patch))) }
                         }
                     }
                     p { "As a patch: " code { (name(&fix_command(patch), NAME)) } }
@@ -218,7 +230,7 @@ fn example(class: &str, title: &str, code: &str) -> Markup {
     let lines = code.lines().take(40);
     let lines = lines.map(|line| line.replace('\t', "    "));
     html! {
-        div class=(class) { h4 { (title) } pre { (lines_of(lines)) } }
+        div class=(class) { h4 { (title) } pre tabindex="0" { (lines_of(lines)) } }
     }
 }
 
@@ -230,7 +242,12 @@ fn lines_of(lines: impl Iterator<Item = String>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::render::html::contents::listed;
     use crate::render::samples;
+
+    fn page_of(leak: &Leak) -> String {
+        section(0, &listed(&[(0, leak)])[0]).0
+    }
 
     #[test]
     fn a_library_s_leak_says_so_and_links_to_web_pages_only() {
@@ -248,7 +265,7 @@ mod tests {
             link: Some("https://example.org/1".into()),
             ..Known::default()
         });
-        let page = section(0, 0, &leak).0;
+        let page = page_of(&leak);
         for told in [
             "<li class=\"library\">a library's</li>",
             "torch 2.9.1. Its code made the whole cycle.",
@@ -259,7 +276,7 @@ mod tests {
         if let Some(known) = &mut leak.known {
             known.link = Some("javascript:alert(1)".into());
         }
-        assert!(!section(0, 0, &leak).0.contains("<a "));
+        assert!(!page_of(&leak).contains("href="));
     }
 
     #[test]

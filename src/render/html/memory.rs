@@ -10,6 +10,8 @@ use crate::render::html::parts::table;
 
 /// How many buffers of a leak are listed.
 const BUFFERS: usize = 200;
+/// How many references of a path are shown.
+const PATH: usize = 24;
 /// How many frames of an allocation stack are listed.
 const FRAMES: usize = 40;
 
@@ -41,7 +43,12 @@ pub fn buffers(leak: &Leak) -> Markup {
 
 /// True if two buffers differ in their addresses and in the indices on their paths only.
 fn are_alike(a: &Buffer, b: &Buffer) -> bool {
-    let of_path = |buffer: &Buffer| without_indices(&buffer.path.join(" "));
+    // However long a chain is that leads to them.
+    let of_path = |buffer: &Buffer| {
+        let mut edges: Vec<String> = buffer.path.iter().map(|it| without_indices(it)).collect();
+        edges.dedup();
+        edges
+    };
     let same = |it: &Buffer| Buffer {
         pointer: 0,
         node: None,
@@ -86,15 +93,30 @@ fn row(leak: &Leak, alike: &[&Buffer]) -> Markup {
                 @match buffer.kept_by.as_deref() {
                     None => {
                         @if let Some(step) = start { (name(&step.label, 80)) }
-                        @for edge in buffer.path.iter().take(24) {
-                            @let edge = match number { 1 => edge.clone(), _ => without_indices(edge) };
-                            " " (name(&edge, 80))
-                        }
+                        (path(alike))
                     }
                     Some(GRADIENT) => "a gradient, freed with the cycle",
                     Some(_) => "C++ refers to it too; freed with the cycle",
                 }
                 (allocation(buffer))
+            }
+        }
+    }
+}
+
+/// The references to the buffers: the same many times in a row once, and without their indices if there are several.
+fn path(alike: &[&Buffer]) -> Markup {
+    let path = |edge: &String| match alike.len() {
+        1 => edge.clone(),
+        _ => without_indices(edge),
+    };
+    let edges: Vec<String> = alike[0].path.iter().map(path).collect();
+    html! {
+        @for run in edges.chunk_by(|a, b| a == b).take(PATH) {
+            " " (name(&run[0], 80))
+            @if run.len() > 1 {
+                " × " (grouped(run.len() as u64))
+                @if alike.len() > 1 { " or more" }
             }
         }
     }
@@ -116,7 +138,7 @@ fn allocation(buffer: &Buffer) -> Markup {
             p.more { "made at " (name(&at.to_string(), 300)) }
         }
         @if !frames.is_empty() {
-            details { summary { "allocated by" } pre { (frames.join("\n")) } }
+            details { summary { "allocated by" } pre tabindex="0" { (frames.join("\n")) } }
         }
     }
 }
@@ -162,7 +184,11 @@ mod tests {
         leak.buffers[0].allocation = vec!["train.py:7 <module>".into()];
         leak.buffers[0].has_grad_fn = true;
         let table = buffers(&leak).0;
-        assert!(table.contains("allocated by</summary><pre>train.py:7 &lt;module&gt;</pre>"));
+        assert!(
+            table.contains(
+                "allocated by</summary><pre tabindex=\"0\">train.py:7 &lt;module&gt;</pre>"
+            )
+        );
         assert!(table.contains("an autograd graph"));
     }
 }

@@ -6,6 +6,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use sha2::{Digest as _, Sha256};
 
 use crate::model::words::{is_hazard, printable};
+use crate::render::html::packed::packed;
 
 /// A page, but for what all have.
 pub struct Page<'a> {
@@ -19,8 +20,11 @@ pub struct Page<'a> {
 /// What runs in a page, and what it reads, as JSON.
 pub struct Script<'a> {
     pub code: &'a str,
-    pub data: String,
+    pub data: Option<String>,
 }
+
+/// Longer JSON, in bytes, is compressed.
+const LARGE: usize = 64 << 10;
 
 impl Page<'_> {
     /// The whole page.
@@ -44,7 +48,11 @@ impl Page<'_> {
                 body {
                     (self.body)
                     @if let Some(Script { code, data }) = &self.script {
-                        script type="application/json" id="report" { (embedded(data)) }
+                        @match data {
+                            Some(data) if data.len() > LARGE => template id="packed" { (packed(data)) },
+                            Some(data) => script type="application/json" id="report" { (embedded(data)) },
+                            None => {}
+                        }
                         script { (PreEscaped(code)) }
                     }
                 }

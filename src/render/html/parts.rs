@@ -5,19 +5,39 @@ use maud::{Markup, Render, html};
 use crate::model::words::name;
 use crate::render::html::NAME;
 
-/// What a page begins with: a title, a sentence, and what is known of the program. A fact without
-/// a value is left out.
+/// What a page begins with: a title, the answer, and what is known of the program, folded into one line. A fact
+/// without a value is left out.
 pub fn head(title: &str, lead: &Markup, facts: &[(&str, String)]) -> Markup {
+    let known = || facts.iter().filter(|(_, value)| !value.is_empty());
+    let run: Vec<String> = known()
+        .filter_map(|(key, value)| brief(key, value))
+        .collect();
     html! {
         header {
             h1 { (title) }
             p.lead { (lead) }
-            dl.facts {
-                @for (key, value) in facts.iter().filter(|(_, value)| !value.is_empty()) {
-                    (entry(key, &name(value, NAME)))
+            @if known().next().is_some() {
+                details.run {
+                    summary { (name(&run.join(" · "), NAME)) }
+                    dl.facts {
+                        @for (key, value) in known() { (entry(key, &name(value, NAME))) }
+                    }
                 }
             }
+            button.theme type="button" data-theme-switch hidden { "Theme" }
         }
+    }
+}
+
+/// A fact as the line has it; only the most telling are in it.
+fn brief(key: &str, value: &str) -> Option<String> {
+    match key {
+        "Program" => Some(value.rsplit('/').next().unwrap_or(value).to_owned()),
+        "Host" | "Hosts" | "Frameworks" | "When" | "Examined" => Some(value.to_owned()),
+        "Rank" | "Ranks" => Some(format!("{} {value}", key.to_lowercase())),
+        "Inspected" => Some(value.to_owned()),
+        "Pause" => Some(format!("the program paused for {value}")),
+        _ => None,
     }
 }
 
@@ -28,12 +48,29 @@ pub fn entry(term: &str, text: &impl Render) -> Markup {
     }
 }
 
+/// The titles of columns of numbers, which are aligned to the right.
+const NUMBERS: [&str; 11] = [
+    "Size",
+    "Bytes",
+    "Share",
+    "Change",
+    "Before",
+    "After",
+    "Buffers",
+    "Objects",
+    "Retained",
+    "On devices",
+    "On the host",
+];
+
 /// A table: the titles of its columns, and its rows.
 pub fn table(class: Option<&str>, titles: &[&str], rows: impl Iterator<Item = Markup>) -> Markup {
     html! {
-        div.wide {
+        div.wide tabindex="0" role="group" aria-label=(titles.last().unwrap_or(&"Table")) {
             table class=[class] {
-                thead { tr { @for title in titles { th { (title) } } } }
+                thead { tr { @for title in titles {
+                            th.number[NUMBERS.contains(title)] scope="col" { (title) }
+                        } } }
                 tbody { @for row in rows { (row) } }
             }
         }

@@ -18,7 +18,7 @@ pub fn across(share: f64) -> f64 {
 /// A chart, with a title for who does not see it.
 pub fn chart(class: &str, title: &str, height: f64, drawn: &Markup) -> Markup {
     html! {
-        div.wide {
+        div.plot tabindex="0" role="group" aria-label=(title) {
             svg class=(class) role="img" aria-label=(title)
                 viewBox=(format_args!("0 0 {WIDTH} {height}")) width=(WIDTH) height=(height) {
                 (drawn)
@@ -40,16 +40,51 @@ pub fn blocks(all: impl Iterator<Item = (String, f64, Markup)>, height: f64) -> 
                 width=(format_args!("{width:.1}")) height=(height) {
                 (name)
                 rect width="100%" height=(height) {}
+                (texture(&colour, height))
+            }
+        }
+    }
+}
+
+/// What tells colours apart besides their lightness: lines or dots over a block of this class.
+pub fn texture(class: &str, height: impl Render) -> Markup {
+    let is_textured = TEXTURES
+        .iter()
+        .any(|(of, _, _)| class.split(' ').any(|word| word == *of));
+    html! {
+        @if is_textured { rect.texture width="100%" height=(height) {} }
+    }
+}
+
+/// The textures, each as the side of a square and what is drawn in it.
+const TEXTURES: [(&str, u32, &str); 5] = [
+    ("gradient", 8, "M-2 10L10 -2M-2 2L2 -2M6 10L10 6"),
+    ("optimizer-state", 6, "M2 3h1"),
+    ("activation", 8, "M-2 -2L10 10M-2 6L2 10M6 -2L10 2"),
+    ("input", 6, "M0 3H6"),
+    ("garbage", 8, "M-1 9L9 -1M-1 -1L9 9"),
+];
+
+/// The textures that the styles refer to; once in a page.
+pub fn textures() -> Markup {
+    html! {
+        svg.textures width="0" height="0" aria-hidden="true" {
+            defs {
+                @for (of, side, d) in TEXTURES {
+                    pattern id={ "texture-" (of) } width=(side) height=(side) patternUnits="userSpaceOnUse" {
+                        path d=(d) {}
+                    }
+                }
             }
         }
     }
 }
 
 /// Which colour, by its number, is what; nothing where there is only one.
-pub fn key<T: Render>(entries: impl ExactSizeIterator<Item = (usize, T)>) -> Markup {
+pub fn key<T: Render>(class: &str, entries: impl ExactSizeIterator<Item = (usize, T)>) -> Markup {
     html! {
         @if entries.len() > 1 {
-            ul.key {
+            ul class={ "key " (class) } {
                 @for (colour, words) in entries { li class={ "p" (colour) } { (words) } }
             }
         }

@@ -2,46 +2,75 @@
 
 use maud::{Markup, html};
 
-use crate::model::report::Report;
-use crate::model::words::{counted, name};
-use crate::render::html::{LEAKS, NAME};
+use crate::model::report::{Leak, ProcessShare, Report};
+use crate::model::words::{counted, name, short_location};
+use crate::render::html::NAME;
+use crate::render::html::contents::Listed;
 use crate::render::text::{mib, mib_of, process_name};
 
 /// How many processes have a column.
 const COLUMNS: usize = 512;
 
-/// The table; empty for a report that does not tell processes apart.
-pub fn section(report: &Report) -> Markup {
+/// The table, each leak with a link to its section; empty for a report that does not tell processes apart.
+pub fn section(report: &Report, leaks: &[Listed<'_>]) -> Markup {
     let all = &report.processes;
     let (columns, more) = all.split_at(all.len().min(COLUMNS));
+    let held = |share: &ProcessShare, leak: &Leak| {
+        let bytes = share.bytes_held.get(&leak.signature);
+        bytes.copied().unwrap_or(0)
+    };
+    let each = columns
+        .iter()
+        .flat_map(|share| leaks.iter().map(move |it| held(share, it.leak)));
+    let most = each.max().unwrap_or(0);
     html! {
         @if !all.is_empty() {
-            section #ranks {
+            section #ranks.sheet aria-label="Ranks" {
                 h2 { "MiB held, by rank" }
-                table {
-                    tr {
-                        th scope="col" { "leak" }
-                        @for share in columns { th scope="col" { (process_name(share)) } }
-                        th scope="col" { "all" }
-                    }
-                    @for leak in report.leaks.iter().take(LEAKS) {
-                        tr {
-                            th scope="row" {
-                                code { (name(&leak.signature, NAME)) }
-                                " " (name(&leak.summary, NAME))
+                div.wide tabindex="0" role="group" aria-label="MiB held, by rank" {
+                    table {
+                        thead {
+                            tr {
+                                th scope="col" { "Leak" }
+                                @for share in columns { th.number scope="col" { (process_name(share)) } }
+                                th.number scope="col" { "All" }
                             }
-                            @for share in columns { td { (mib_of(share, leak)) } }
-                            td { (mib(leak.bytes_held)) }
+                        }
+                        tbody {
+                            @for it in leaks {
+                                tr {
+                                    th scope="row" {
+                                        a href={ "#" (it.id) } { (name(&it.leak.summary, 80)) }
+                                        @if let Some(place) = it.leak.line_to_change() {
+                                            small { (name(&short_location(&place), NAME)) }
+                                        }
+                                    }
+                                    @for share in columns {
+                                        td class={ "number heat" (heat(held(share, it.leak), most)) } {
+                                            (mib_of(share, it.leak))
+                                        }
+                                    }
+                                    td.number { (mib(it.leak.bytes_held)) }
+                                }
+                            }
                         }
                     }
                 }
                 @if !more.is_empty() {
-                    p {
+                    p.more {
                         (counted(more.len() as u64, "further process is", "further processes are"))
                         " not shown."
                     }
                 }
             }
         }
+    }
+}
+
+/// How strongly a cell is tinted, from 0 to 4.
+fn heat(bytes: u64, most: u64) -> u64 {
+    match bytes {
+        0 => 0,
+        bytes => (bytes.saturating_mul(4) / most.max(1)).clamp(1, 4),
     }
 }

@@ -67,7 +67,7 @@ fn chart(seen: &[&Occurrence], title: &str, begin: f64, length: f64) -> Markup {
         let x = plot::across(share);
         let y = base - each(one) / most * (base - ABOVE);
         html! {
-            g class={ "p" (process.unwrap_or(0) % COLOURS) } {
+            g class={ "p" (process.unwrap_or(0) % COLOURS) } data-of=(process.unwrap_or(0)) {
                 title { (said(one)) }
                 path d=(format_args!("M{x:.1} {base:.0}V{y:.1}")) {}
                 circle cx=(format_args!("{x:.1}")) cy=(format_args!("{y:.1}")) r="3" {}
@@ -77,6 +77,7 @@ fn chart(seen: &[&Occurrence], title: &str, begin: f64, length: f64) -> Markup {
     let drawn = html! {
         path.axis d=(format_args!("M{LEFT} {ABOVE}V{base:.0}H{WIDTH}")) {}
         text x=(LEFT - 8.0) y=(ABOVE + 5.0) text-anchor="end" { (human_bytes(most as u64)) }
+        text x=(LEFT - 8.0) y=(base) text-anchor="end" { "0 bytes" }
         text x=(LEFT) y=(HEIGHT - 8.0) { (utc(begin)) }
         text x=(WIDTH) y=(HEIGHT - 8.0) text-anchor="end" { "+ " (duration(length)) }
         @for one in seen { (bar(one)) }
@@ -84,7 +85,7 @@ fn chart(seen: &[&Occurrence], title: &str, begin: f64, length: f64) -> Markup {
     let named = processes.iter().take(NAMED).enumerate();
     html! {
         (plot::chart("timeline", title, HEIGHT, &drawn))
-        (plot::key(named.map(|(index, one)| (index % COLOURS, place(one)))))
+        (plot::key("timeline-key", named.map(|(index, one)| (index % COLOURS, place(one)))))
     }
 }
 

@@ -113,8 +113,16 @@ mod tests {
             .collect();
         assert_eq!(row[1..], ["12.0", "2,000.0", "1.0", "2,013.0"]);
         let page = html(&merged);
-        assert!(page.contains("<th scope=\"col\">rank 2</th><th scope=\"col\">rank 10</th>"));
-        assert!(page.contains("<td>12.0</td><td>2,000.0</td><td>1.0</td><td>2,013.0</td>"));
+        assert!(page.contains("rank 2</th><th class=\"number\" scope=\"col\">rank 10</th>"));
+        // Tinted by their share of the most; the last column is the sum.
+        for cell in [
+            "heat1\">12.0",
+            "heat4\">2,000.0",
+            "heat1\">1.0",
+            "number\">2,013.0",
+        ] {
+            assert!(page.contains(cell), "{cell}");
+        }
         assert!(trace(&merged).ends_with(&format!("\n{table}\n")));
         assert!(markdown(&merged).ends_with(&format!("\n```\n{table}\n```\n")));
         assert_eq!(from_json(&to_json(&merged)), Ok(merged));

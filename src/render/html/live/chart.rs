@@ -45,10 +45,12 @@ pub struct Curve<'a> {
     pub samples: &'a [Sample],
 }
 
-/// What the ends of both axes are.
+/// What the ends of both axes are, and where values and steps are marked.
 struct Scale {
     steps: (u64, u64),
     values: (u64, u64),
+    marks: Vec<u64>,
+    step_marks: Vec<u64>,
 }
 
 impl Scale {
@@ -65,9 +67,17 @@ impl Scale {
             true => least.saturating_sub((range / 4).max(1)),
             false => 0,
         };
-        (first < last).then_some(Self {
+        let unit = match measure {
+            Measure::Bytes => 1u64 << (10 * ((most.max(1)).ilog2() / 10)),
+            Measure::Tensors => 1,
+        };
+        let marks = marks(bottom, most, unit);
+        let top = most.max(marks.last().copied().unwrap_or(0));
+        (first < last).then(|| Self {
             steps: (first, last),
-            values: (bottom, most),
+            values: (bottom, top),
+            marks,
+            step_marks: marks_within(first, last),
         })
     }
 
@@ -82,6 +92,36 @@ impl Scale {
     }
 }
 
+/// Three to five round values from `bottom` to the first that is not below `most`, in units of `unit`.
+fn marks(bottom: u64, most: u64, unit: u64) -> Vec<u64> {
+    let width = round_width(((most - bottom) as f64 / unit as f64) / 4.0);
+    let width = ((width * unit as f64) as u64).max(1);
+    let first = bottom.div_ceil(width);
+    (first..=first.saturating_add(5))
+        .map(|mark| mark.saturating_mul(width))
+        .take_while(|&mark| mark < most.saturating_add(width))
+        .collect()
+}
+
+/// The first and the last step, and a few round ones between.
+fn marks_within(first: u64, last: u64) -> Vec<u64> {
+    let width = (round_width((last - first) as f64 / 4.0) as u64).max(1);
+    let near = width / 2;
+    let between = (first / width..=last / width).map(|mark| mark * width);
+    let between = between.filter(|&mark| mark > first + near && mark + near < last);
+    [first].into_iter().chain(between).chain([last]).collect()
+}
+
+/// The least of 1, 2, 2.5 and 5 times a power of ten that is not below.
+fn round_width(least: f64) -> f64 {
+    let power = 10f64.powf(least.max(1e-9).log10().floor());
+    let factors = [1.0, 2.0, 2.5, 5.0, 10.0];
+    let factor = factors
+        .into_iter()
+        .find(|factor| factor * power >= least * 0.999);
+    factor.unwrap_or(10.0) * power
+}
+
 /// Curves over the steps of the program, and what they are called; nothing where there are no two
 /// points. `marked` is a step to mark, with what it is.
 pub fn curves(
@@ -91,22 +131,29 @@ pub fn curves(
     marked: Option<(u64, &str)>,
 ) -> Option<Markup> {
     let scale = Scale::of(curves, measure)?;
-    let ((first, last), (bottom, most)) = (scale.steps, scale.values);
-    let half = bottom + (most - bottom) / 2;
-    let middle = scale.y(half);
+    let (first, last) = scale.steps;
     let (beside, below) = (LEFT - 8.0, BASE + 18.0);
     let marked = marked.filter(|(step, _)| (first..=last).contains(step));
     let drawn = html! {
-        path.grid d=(format_args!("M{LEFT} {ABOVE}H{WIDTH}M{LEFT} {middle:.1}H{WIDTH}")) {}
-        path.axis d=(format_args!("M{LEFT} {ABOVE}V{BASE}H{WIDTH}")) {}
-        text x=(beside) y=(ABOVE + 5.0) text-anchor="end" { (measure.words(most)) }
-        text x=(beside) y=(format_args!("{:.1}", middle + 4.0)) text-anchor="end" {
-            (measure.words(half))
+        @for &mark in &scale.marks {
+            @let y = format!("{:.1}", scale.y(mark));
+            path.grid d=(format_args!("M{LEFT} {y}H{WIDTH}")) {}
+            text x=(beside) y=(format_args!("{:.1}", scale.y(mark) + 4.0)) text-anchor="end" {
+                (measure.words(mark))
+            }
         }
-        text x=(beside) y=(BASE) text-anchor="end" { (measure.words(bottom)) }
-        text x=(LEFT) y=(below) { (grouped(first)) }
-        text x=((LEFT + WIDTH) / 2.0) y=(below) text-anchor="middle" { "step" }
-        text x=(WIDTH) y=(below) text-anchor="end" { (grouped(last)) }
+        path.axis d=(format_args!("M{LEFT} {ABOVE}V{BASE}H{WIDTH}")) {}
+        @if scale.values.0 > 0 {
+            // The axis does not begin at zero.
+            path.break d=(format_args!("M{} {}l10 -5m-10 11l10 -5", LEFT - 5.0, BASE - 4.0)) {}
+            text.break x=(LEFT + 8.0) y=(BASE - 6.0) { "does not begin at 0" }
+        }
+        @for &step in &scale.step_marks {
+            @let x = format!("{:.1}", scale.x(step));
+            path.axis d=(format_args!("M{x} {BASE}v4")) {}
+            text x=(x) y=(below) text-anchor="middle" { (grouped(step)) }
+        }
+        text x=(WIDTH) y=(ABOVE - 3.0) text-anchor="end" { "by step" }
         @for curve in curves.iter().filter(|curve| !curve.samples.is_empty()) {
             (draw(curve, measure, &scale))
         }
@@ -114,7 +161,7 @@ pub fn curves(
     };
     Some(html! {
         (plot::chart("chart", title, HEIGHT, &drawn))
-        (plot::key(curves.iter().map(|curve| (curve.colour, curve.name))))
+        (plot::key("", curves.iter().map(|curve| (curve.colour, curve.name))))
     })
 }
 
@@ -145,17 +192,46 @@ fn draw(curve: &Curve<'_>, measure: Measure, scale: &Scale) -> Markup {
         .iter()
         .map(|(x, y, _)| format!("{x:.1} {y:.1}"))
         .collect();
+    // For the script, which reads them out and enlarges a part.
+    let said: Vec<String> = points
+        .iter()
+        .map(|(x, y, sample)| {
+            let value = measure.words(measure.of(sample));
+            format!("{x:.1} {y:.1} step {}: {value}", grouped(sample.0))
+        })
+        .collect();
     html! {
-        g class={ "p" (curve.colour) } {
+        g class={ "p" (curve.colour) } data-points=(said.join("\n")) data-name=(curve.name) {
             path.curve d={ "M" (path.join("L")) } {}
             @if points.len() <= DOTS {
-                @for (x, y, sample) in points {
-                    circle.dot cx=(format_args!("{x:.1}")) cy=(format_args!("{y:.1}")) r="2.5" {
-                        @let value = measure.words(measure.of(sample));
-                        title { "step " (grouped(sample.0)) ": " (value) }
-                    }
+                @for (x, y, _) in points {
+                    circle.dot cx=(format_args!("{x:.1}")) cy=(format_args!("{y:.1}")) r="2.5" {}
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_axis_has_three_to_six_round_marks_that_reach_over_the_curve() {
+        for most in [1u64, 3, 7, 99, 390 << 20, (1 << 40) + 5, u64::MAX / 4] {
+            let unit = 1u64 << (10 * (most.ilog2() / 10));
+            let marks = marks(0, most, unit);
+            assert!((2..=6).contains(&marks.len()), "{most}: {marks:?}");
+            assert!(
+                marks[0] == 0 && marks[marks.len() - 1] >= most,
+                "{most}: {marks:?}"
+            );
+        }
+        assert_eq!(
+            marks(0, 390 << 20, 1 << 20),
+            [0, 100, 200, 300, 400].map(|it| it << 20)
+        );
+        assert_eq!(marks_within(10, 390), [10, 100, 200, 300, 390]);
+        assert_eq!(marks_within(0, 1), [0, 1]);
     }
 }

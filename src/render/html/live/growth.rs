@@ -34,7 +34,7 @@ pub fn growth(report: &GrowthReport, process: &Process) -> String {
     }
     let early = report.is_early();
     let lead = html! {
-        (with_code(&name(&sentence(&growth_headline(report)), 1000))) " "
+        b { (with_code(&name(&sentence(&growth_headline(report)), 1000))) } " "
         @if early {
             "Let the program run for more steps, or sample more often with a smaller `every`."
         } @else if count == 0 {
@@ -58,6 +58,14 @@ pub fn growth(report: &GrowthReport, process: &Process) -> String {
         title: match count {
             0 if early => "Too early to tell".to_owned(),
             0 => "Nothing grows".to_owned(),
+            1 if report.found[0].growth.bytes_per_step >= 1.0 => {
+                let growth = &report.found[0].growth;
+                format!(
+                    "{} grows by {} per step",
+                    growth.short_owner().replace('`', ""),
+                    human_bytes(growth.bytes_per_step as u64)
+                )
+            }
             _ if report.found.iter().all(|it| it.growth.tensors > 0) => format!(
                 "{} grow",
                 counted(count, "group of tensors", "groups of tensors")
@@ -106,10 +114,10 @@ fn group(grown: &Grown) -> Markup {
             h2 { (with_code(&name(&growth.summary, 600))) }
             ul.marks { li.pattern { (name(&growth.pattern, 80)) } }
             dl.gist {
-                (entry("Held", &name(&held, 400)))
                 @if !growth.advice.is_empty() {
                     (entry("Fix", &with_code(&name(&growth.advice, 2000))))
                 }
+                (entry("Held", &name(&held, 400)))
                 @if let Some(line) = growth.allocated_at.as_ref().filter(|line| !line.is_empty()) {
                     (entry("Allocated at", &name(line, 300)))
                 }

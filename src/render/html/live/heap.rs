@@ -12,12 +12,14 @@ use crate::render::html::live::owners::{colour, owners};
 use crate::render::html::live::{Page, as_text, facts, more, section, table};
 use crate::render::html::parts::with_code;
 use crate::render::html::plot;
-use crate::render::icicle::{elements, way};
+use crate::render::icicle::{Block, Icicle, elements, way};
 use crate::render::live_sentences::allocator;
 use crate::render::text;
 
 /// How many rows a table has.
 const ROWS: usize = 20;
+/// How many owners beside the largest the answer names.
+const NEXT: usize = 2;
 /// How wide a row's bar may be.
 const BAR: f64 = 90.0;
 
@@ -42,7 +44,7 @@ pub fn heap(heap: &Heap) -> String {
     };
     Page {
         title: title(heap),
-        lead: answer(heap),
+        lead: answer(heap, &owners.icicle),
         facts,
         body: html! {
             (section("Owners", &drawing))
@@ -55,8 +57,23 @@ pub fn heap(heap: &Heap) -> String {
     .html()
 }
 
-/// Where most of the memory is, and what deleting that reference frees.
-fn answer(heap: &Heap) -> Markup {
+/// Where most of the memory is, and what deleting that reference frees: at the owner where the memory divides, if
+/// it is known what that retains.
+fn answer(heap: &Heap, icicle: &Icicle) -> Markup {
+    if let Some(path) = icicle.largest_part()
+        && let [.., above, block] = &*path
+        && let Some(retained) = block.retained
+    {
+        let all = icicle.blocks[0].bytes;
+        let reference = name(&reference(&path), 200);
+        return html! {
+            b { (human_bytes(block.bytes)) " of " (human_bytes(all)) " is in " code { (reference) } }
+            " (" (name(&block.label, 80)) "). "
+            @if retained == 0 { "Other references lead to all of it: deleting this one alone frees none. " }
+            @else { "Deleting that reference frees " (human_bytes(retained)) ". " }
+            @if above.bytes > block.bytes { (beside(icicle, above, block)) }
+        };
+    }
     let top = heap.top(By::Owner, 1);
     let Some(row) = top.rows.first() else {
         return html! { "No tensor or array is alive." };
@@ -78,6 +95,35 @@ fn answer(heap: &Heap) -> Markup {
             }
             "."
         }
+    }
+}
+
+/// What else the object above holds, the largest first.
+fn beside(icicle: &Icicle, above: &Block, block: &Block) -> Markup {
+    let at = icicle.blocks.iter().position(|it| it == above);
+    let siblings = icicle.blocks.iter().filter(|it| {
+        it.parent.map(|parent| parent as usize) == at && *it != block && !it.edge.is_empty()
+    });
+    let parts: Vec<_> = siblings.take(NEXT).collect();
+    html! {
+        @if !parts.is_empty() {
+            "Beside it: "
+            @for (index, part) in parts.iter().enumerate() {
+                @if index > 0 { ", " }
+                code { (name(&part.edge, 60)) } " " (human_bytes(part.bytes))
+            }
+            "."
+        }
+    }
+}
+
+/// The references of a path as code: `trainer.losses`.
+fn reference(path: &[&Block]) -> String {
+    let edges: String = path.iter().map(|block| &*block.edge).collect();
+    let edges = edges.trim_start_matches('.');
+    match edges.strip_prefix("local '") {
+        Some(local) => local.replacen('\'', "", 1),
+        None => edges.to_owned(),
     }
 }
 
@@ -123,7 +169,7 @@ fn largest_owners(heap: &Heap) -> Markup {
                     @if let Some(collected) = row.collected() { p.more { (collected) } }
                 }
                 td { (bar(row, most)) }
-                td { (grouped(row.count)) }
+                td.number { (grouped(row.count)) }
                 td.name { (with_code(&name(&row.name, 200))) }
             }
         }
@@ -271,7 +317,7 @@ fn classes(heap: &Heap) -> Markup {
         html! {
             tr {
                 (sizes(heap, row))
-                td { (grouped(row.count)) }
+                td.number { (grouped(row.count)) }
                 td.name { (name(&row.name, 200)) }
             }
         }
@@ -284,6 +330,7 @@ fn classes(heap: &Heap) -> Markup {
 mod tests {
     use super::*;
     use crate::model::heap::Branch;
+    use crate::render::icicle::icicle;
 
     /// A list in a module that holds some buffers of one MiB.
     fn list_of(count: u32) -> Heap {
@@ -330,7 +377,7 @@ mod tests {
     #[test]
     fn the_answer_says_what_deleting_the_largest_owner_frees() {
         let mut heap = list_of(2);
-        let said = |heap: &Heap| answer(heap).into_string();
+        let said = |heap: &Heap| answer(heap, &icicle(heap, 100)).into_string();
         assert!(
             said(&heap).contains("2.0 MiB of 2.0 MiB"),
             "{}",

@@ -10,6 +10,7 @@ mod heap;
 mod owners;
 mod post_mortem;
 mod retention;
+mod tree;
 
 pub use device_memory::device_memory;
 pub use diff::diff;
@@ -25,6 +26,7 @@ use crate::render::html::header::{place, process_facts};
 pub use crate::render::html::page::framed;
 use crate::render::html::page::{self, Script};
 use crate::render::html::parts::{self, head, notes};
+use crate::render::html::plot::textures;
 
 const STYLE: &str = concat!(
     include_str!("../../assets/drawing.css"),
@@ -33,7 +35,12 @@ const STYLE: &str = concat!(
     include_str!("../../assets/print.css"),
     include_str!("../../assets/live.css"),
 );
-const SCRIPT: &str = include_str!("../../assets/icicle.js");
+const SCRIPT: &str = concat!(
+    include_str!("../../assets/common.js"),
+    include_str!("../../assets/icicle.js"),
+    include_str!("../../assets/chart.js"),
+    include_str!("../../assets/live.js"),
+);
 const TOOL: &str = concat!("cyclescope ", env!("CARGO_PKG_VERSION"));
 
 /// A page, but for what all have.
@@ -44,7 +51,7 @@ struct Page {
     lead: Markup,
     facts: Vec<(&'static str, String)>,
     body: Markup,
-    /// What the script reads, as JSON; without it there is no script.
+    /// The blocks of the treemap, as JSON.
     data: Option<String>,
     notes: Vec<String>,
 }
@@ -57,9 +64,13 @@ impl Page {
             body: html! {
                 (head(&self.title, &self.lead, &self.facts))
                 main { (self.body) }
+                (textures())
                 footer { (notes(&self.notes)) p { (TOOL) } }
             },
-            script: self.data.map(|data| Script { code: SCRIPT, data }),
+            script: Some(Script {
+                code: SCRIPT,
+                data: self.data,
+            }),
         }
         .html()
     }
@@ -86,6 +97,13 @@ fn table(titles: &[&str], rows: impl Iterator<Item = Markup>) -> Markup {
     parts::table(Some("figures"), titles, rows)
 }
 
+/// More of a part, folded.
+fn folded(title: &str, body: &Markup) -> Markup {
+    html! {
+        details.trace { summary { (title) } (body) }
+    }
+}
+
 /// How many rows are left out of a table, and what they are together.
 fn more(rows: u64, bytes: &str) -> Markup {
     html! {
@@ -97,7 +115,13 @@ fn more(rows: u64, bytes: &str) -> Markup {
 fn as_text(text: &str) -> Markup {
     html! {
         section.leak {
-            details.trace { summary { "As text" } pre { (printable_code(text)) } }
+            details.trace {
+                summary { "As text" }
+                div.copied {
+                    button type="button" data-copy="text" hidden { "Copy" }
+                    pre tabindex="0" { (printable_code(text)) }
+                }
+            }
         }
     }
 }

@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use crate::model::heap::{Category, Heap};
 use crate::model::words::{human_bytes, name};
+use crate::render::html::plot;
 use crate::render::icicle::{Block, Icicle, Kind, icicle};
 
 /// How many blocks are drawn.
@@ -56,7 +57,7 @@ fn figure(icicle: &Icicle) -> Markup {
                 }
             }
             (legend(icicle))
-            div.facts-of-block role="region" aria-label="The block" aria-live="polite" hidden {}
+            div.facts-of-block role="region" tabindex="0" aria-label="The block" aria-live="polite" hidden {}
         }
     }
 }
@@ -75,6 +76,7 @@ fn draw(index: usize, block: &Block, total: f64) -> Markup {
                 @if let Some(category) = block.category() { ", " (category.words()) }
             }
             rect width="100%" height="100%" {}
+            (plot::texture(&class(block), "100%"))
             @if block.bytes as f64 >= NAMED * total {
                 text x="6" y="16" { (title) "  " (size) }
             }
@@ -113,11 +115,18 @@ fn legend(icicle: &Icicle) -> Markup {
 /// The meaning of a colour.
 pub fn swatch(class: &str, words: &impl Render) -> Markup {
     html! {
-        li {
-            svg width="14" height="14" aria-hidden="true" class={ "block " (class) } {
-                rect width="14" height="14" rx="3" {}
+        li { (key(class)) (words) }
+    }
+}
+
+/// A colour, to stand before what it means.
+pub fn key(class: &str) -> Markup {
+    html! {
+        svg.swatch width="14" height="14" aria-hidden="true" {
+            svg class={ "block " (class) } width="14" height="14" {
+                rect width="14" height="14" {}
+                (plot::texture(class, 14))
             }
-            (words)
         }
     }
 }

@@ -8,10 +8,13 @@ use crate::model::post_mortem::{Finding, Numbers, PostMortem};
 use crate::model::report::Process;
 use crate::model::words::{human_bytes, name, printable_code};
 use crate::render::html::live::owners::{Owners, owners, swatch};
-use crate::render::html::live::{Page, facts, growth, section, table};
+use crate::render::html::live::{Page, facts, folded, growth, section, table};
 use crate::render::html::parts::{entry, with_code};
 use crate::render::html::plot::{self, WIDTH};
+use crate::render::live_sentences::sentence;
 
+/// The class of garbage.
+const GARBAGE: &str = "garbage";
 /// How high one is.
 const ROW: f64 = 26.0;
 
@@ -30,7 +33,7 @@ pub fn post_mortem(
     let left_out = found.left_out.iter();
     Page {
         title: format!("Out of memory on {}: {}", found.device, found.verdict),
-        lead: with_code(&name(&found.headline, 1000)),
+        lead: html! { b { (with_code(&name(&sentence(&found.headline), 1000))) } },
         facts,
         body: body(found, owners.as_ref(), grew),
         notes: left_out
@@ -48,15 +51,16 @@ fn body(found: &PostMortem, owners: Option<&Owners>, grew: Option<&GrowthReport>
         .as_ref()
         .is_some_and(|it| it.would_fit == Some(true));
     html! {
-        @if !found.advice.is_empty() {
-            section.leak {
-                dl.gist { (entry("Fix", &with_code(&name(&found.advice, 2000)))) }
+        section.leak {
+            @if !found.advice.is_empty() {
+                dl.gist { (entry("Fix", &with_code(&name(&sentence(&found.advice), 2000)))) }
+            }
+            @if let Some(numbers) = &found.numbers {
+                h2 { "Memory when the request failed" }
+                (memory(found, numbers))
             }
         }
         @if is_first { (cycles(found)) }
-        @if let Some(numbers) = &found.numbers {
-            (section("Memory when the request failed", &memory(found, numbers)))
-        }
         (findings("Containers that keep autograd graphs", &found.graphs))
         @if let Some(owners) = owners { (section("Owners", &owners.figure)) }
         (findings("Largest tensors", &found.owners))
@@ -80,7 +84,7 @@ fn cycles(found: &PostMortem) -> Markup {
 
 fn preformatted(text: &str) -> Markup {
     html! {
-        pre { (printable_code(text)) }
+        pre tabindex="0" { (printable_code(text)) }
     }
 }
 
@@ -102,7 +106,7 @@ fn findings(title: &str, all: &[Finding]) -> Markup {
     };
     html! {
         @if !all.is_empty() {
-            (section(title, &table(&["Size", "", "Owner"], all.iter().map(row))))
+            (section(title, &table(&["Size", "What", "Owner"], all.iter().map(row))))
         }
     }
 }
@@ -114,7 +118,7 @@ fn memory(found: &PostMortem, numbers: &Numbers) -> Markup {
     });
     html! {
         (bars(found, numbers))
-        (table(&["Size", "Memory"], rows))
+        (folded("All numbers", &table(&["Size", "Memory"], rows)))
     }
 }
 
@@ -125,12 +129,15 @@ fn bars(found: &PostMortem, numbers: &Numbers) -> Markup {
         .iter()
         .map(|(role, bytes)| (colour(role), role.as_str(), *bytes))
         .collect();
-    parts.sort_by_key(|&(_, _, bytes)| std::cmp::Reverse(bytes));
+    // What could be freed comes last, so that it is beside what is free.
+    parts.sort_by_key(|&(colour, _, bytes)| (colour == GARBAGE, std::cmp::Reverse(bytes)));
     let named = parts
         .iter()
         .fold(0u64, |sum, part| sum.saturating_add(part.2));
     if named < numbers.allocated {
-        parts.push(("several", "allocated", numbers.allocated - named));
+        let rest = ("several", "allocated", numbers.allocated - named);
+        let at = parts.iter().position(|part| part.0 == GARBAGE);
+        parts.insert(at.unwrap_or(parts.len()), rest);
     }
     let gaps = numbers.reserved.saturating_sub(numbers.allocated);
     parts.push(("free", "reserved, not allocated", gaps));
@@ -146,10 +153,23 @@ fn bars(found: &PostMortem, numbers: &Numbers) -> Markup {
     });
     let requested = width(numbers.requested).max(1.0);
     let limit = width(numbers.limit);
+    // Where it fits: where what is not garbage ends, if it does without that.
+    let garbage = parts
+        .iter()
+        .filter(|part| part.0 == GARBAGE)
+        .map(|part| part.2);
+    let garbage = garbage.fold(0, u64::saturating_add);
+    let start = numbers.allocated.saturating_sub(garbage);
+    let is_proven = found
+        .cycles
+        .as_ref()
+        .is_some_and(|it| it.would_fit == Some(true));
+    let would_fit = garbage > 0 && is_proven;
+    let start = if would_fit { width(start) } else { 0.0 };
     let height = 2.0 * ROW + 6.0;
     let drawn = html! {
         (plot::blocks(blocks, ROW))
-        svg.block.asked y=(ROW + 6.0) width=(format_args!("{requested:.1}")) height=(ROW) {
+        svg.block.asked x=(format_args!("{start:.1}")) y=(ROW + 6.0) width=(format_args!("{requested:.1}")) height=(ROW) {
             rect width="100%" height=(ROW) {}
         }
         path.limit d=(format_args!("M{limit:.1} 0V{height}")) {}
@@ -162,7 +182,10 @@ fn bars(found: &PostMortem, numbers: &Numbers) -> Markup {
                 @for &(class, words, bytes) in &parts {
                     (swatch(class, &html! { (words) " " (human_bytes(bytes)) }))
                 }
-                (swatch("asked", &html! { "requested " (human_bytes(numbers.requested)) }))
+                (swatch("asked", &html! {
+                    "requested " (human_bytes(numbers.requested))
+                    @if would_fit { ", where it would fit without the garbage" }
+                }))
                 li {
                     svg width="14" height="14" aria-hidden="true" { path.limit d="M7 0V14" {} }
                     "limit of this process " (human_bytes(numbers.limit))
@@ -179,7 +202,7 @@ fn colour(role: &str) -> &'static str {
         "gradients" => "gradient",
         "optimizer state" => "optimizer-state",
         "other tensors" => "other",
-        "garbage in cycles" => "garbage",
+        "garbage in cycles" => GARBAGE,
         _ => "several",
     }
 }

@@ -4,7 +4,7 @@ use maud::{Markup, PreEscaped, html};
 
 use crate::model::retention::{Path, Retention, RootKind};
 use crate::model::words::{counted, grouped, name, place_within};
-use crate::render::html::live::{Page, as_text, section};
+use crate::render::html::live::{Page, as_text, folded, section};
 use crate::render::html::parts::{sentence, with_code};
 use crate::render::live_sentences::{object, removals, verdict};
 use crate::render::retaining::retaining;
@@ -14,8 +14,6 @@ use crate::render::text;
 const NAMED: usize = 4;
 /// Names longer than this are shortened in their middle.
 const NAME: usize = 300;
-/// More paths are folded where they are drawn.
-const OPEN: usize = 2;
 /// A wider drawing is scaled down, but no further than to this.
 const WIDE: f64 = 900.0;
 
@@ -42,7 +40,7 @@ pub fn retention(retention: &Retention) -> String {
     let lead = format!("{}.", sentence(&verdict(retention)));
     Page {
         title,
-        lead: html! { (name(&lead, NAME)) },
+        lead: html! { b { (name(&lead, NAME)) } },
         facts: vec![("Pause", format!("{:.0} ms", retention.pause_ms))],
         body: body(retention),
         notes,
@@ -53,25 +51,37 @@ pub fn retention(retention: &Retention) -> String {
 
 fn body(retention: &Retention) -> Markup {
     let Retention { loops, paths, .. } = retention;
-    let drawing = retaining(retention, "keeps");
+    let drawing = retaining(retention, "keeps", false);
+    let narrow = retaining(retention, "keeps-narrow", true);
     html! {
-        @for (title, keepers) in removals(retention) {
-            (section(title.trim_end_matches(':'), &html! {
-                ul { @for keeper in keepers { li {
+        section.leak {
+            @for (title, keepers) in removals(retention) {
+                h2 { (title.trim_end_matches(':')) }
+                ul.keepers { @for keeper in keepers { li {
                     (with_code(&name(&keeper.words, 1000)))
                     @if !keeper.release.is_empty() {
                         p.more.release { "or " (with_code(&name(&keeper.release, 1000))) }
                     }
                 } } }
-            }))
-        }
-        @if let Some(drawing) = &drawing {
-            @let class = if drawing.width > WIDE { "drawn large" } else { "drawn" };
-            (section("What keeps it alive", &html! {
+            }
+            @if let Some(drawing) = &drawing {
+                @if retention.keepers.is_empty() { h2 { "What keeps it alive" } }
+                @let class = if drawing.width > WIDE { "drawn large" } else { "drawn" };
                 div class=(class) tabindex="0" role="group" aria-label="Drawing" {
                     (PreEscaped(&drawing.svg))
                 }
-            }))
+                @if let Some(narrow) = narrow {
+                    div.drawn-narrow { (PreEscaped(narrow.svg)) }
+                }
+            }
+            @if drawing.is_some() && !paths.is_empty() {
+                (folded(&counted(paths.len() as u64, "path, step by step", "paths, step by step"), &html! {
+                    @for path in paths {
+                        p { (with_code(&name(&path.words, 1000))) }
+                        (steps(path))
+                    }
+                }))
+            }
         }
         @for (index, path) in loops.iter().enumerate() {
             @let number = format!("Loop {} of {}", index + 1, loops.len());
@@ -80,13 +90,7 @@ fn body(retention: &Retention) -> Markup {
                 (steps(path))
             }))
         }
-        @if drawing.is_some() && paths.len() > OPEN {
-            (section("The paths, step by step", &html! {
-                @for path in paths {
-                    details.trace { summary { (with_code(&name(&path.words, 1000))) } (steps(path)) }
-                }
-            }))
-        } @else {
+        @if drawing.is_none() {
             @for (index, path) in paths.iter().enumerate() {
                 (section(&format!("Path {} of {}", index + 1, paths.len()), &html! {
                     p { (with_code(&name(&path.words, 1000))) }

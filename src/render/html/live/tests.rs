@@ -188,19 +188,14 @@ fn ordinary_pages_are_small_and_say_what_they_are_about() {
             "optimizer state 24.0 MiB",
             "its own memory",
         ],
-        &["in total", "By owner", "+12.0 MiB"],
+        &["in total", "by owner", "+12.0 MiB"],
         &[
             "torch.Tensor of 4.0 KiB on cpu",
             "Loop 1 of 1",
             "↓ .history",
             "further paths",
         ],
-        &[
-            "1 group of tensors grows",
-            "kept-with-graph",
-            ">step</text>",
-            "39.0 MiB",
-        ],
+        &["grows by", "kept-with-graph", ">by step</text>", "39.0 MiB"],
         &[
             "Out of memory on cuda:0",
             "512.0 MiB",

@@ -1,0 +1,39 @@
+"""``cyclescope serve``."""
+
+from __future__ import annotations
+
+import argparse
+import webbrowser
+from pathlib import Path
+
+from cyclescope._cli.common import fail
+from cyclescope._server import Server
+
+
+def prepare_parser(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument(
+        "folder", metavar="FOLDER", help="where reports are written: the `--report-dir` of a run"
+    )
+    parser.add_argument(
+        "--port", type=int, default=0, help="port on this machine (default: any that is free)"
+    )
+    parser.add_argument("--open", action="store_true", help="open the page in a web browser")
+
+
+def run(parsed: argparse.Namespace) -> int:
+    """Serve the folder until Ctrl-C."""
+    folder = Path(parsed.folder)
+    if not folder.is_dir():
+        fail(parsed, f"{folder} is not a folder")
+    try:
+        server = Server(folder, parsed.port)
+    except (OSError, OverflowError) as error:
+        fail(parsed, f"cannot listen on port {parsed.port}: {error}")
+    with server:
+        print(f"Reports of {folder}: {server.address}", flush=True)
+        print("Only this machine can open it. Ctrl-C ends it.", flush=True)
+        if parsed.open:
+            webbrowser.open(server.address)
+        server.serve_forever()
+    return 0

@@ -1,0 +1,128 @@
+
+// Charts: the values at the pointer or at the arrow keys, and a part enlarged.
+
+/** The width of a chart, and where its curves begin and end; as in plot.rs. */
+const [WIDTH, LEFT, RIGHT] = [900, 92, 14];
+
+class Chart {
+  constructor(svg) {
+    this.svg = svg;
+    this.curves = [...svg.querySelectorAll("[data-points]")].map((group) => ({
+      group,
+      points: group.dataset.points.split("\n").map((line) => {
+        const [, x, y, words] = /^(\S+) (\S+) (.*)$/.exec(line);
+        return { x: Number(x), y: Number(y), words };
+      }),
+    }));
+    this.view = [LEFT, WIDTH - RIGHT];
+    this.at = null;
+    this.said = make("output", HOW);
+    this.said.className = "said";
+    svg.parentElement.append(this.said);
+    svg.tabIndex = 0;
+    this.line = this.add("path", "pointer");
+    this.brush = this.add("rect", "brush");
+    svg.addEventListener("pointermove", (event) => this.move(this.place(event)));
+    svg.addEventListener("pointerdown", (event) => this.grab(event));
+    svg.addEventListener("pointerleave", () => this.leave());
+    svg.addEventListener("dblclick", () => this.show([LEFT, WIDTH - RIGHT]));
+    svg.addEventListener("keydown", (event) => this.key(event));
+  }
+
+  add(name, kind) {
+    const element = document.createElementNS("http://www.w3.org/2000/svg", name);
+    element.setAttribute("class", kind);
+    element.setAttribute("display", "none");
+    this.svg.append(element);
+    return element;
+  }
+
+  /** Where in the whole chart the pointer is. */
+  place(event) {
+    const { left, width } = this.svg.getBoundingClientRect();
+    return this.whole(((event.clientX - left) / width) * WIDTH);
+  }
+
+  whole(x) {
+    const [from, to] = this.view;
+    return from + ((x - LEFT) / (WIDTH - RIGHT - LEFT)) * (to - from);
+  }
+
+  shown(x) {
+    const [from, to] = this.view;
+    return LEFT + ((x - from) / (to - from)) * (WIDTH - RIGHT - LEFT);
+  }
+
+  /** Tells the values of the points nearest to a place. */
+  move(place) {
+    const nearest = this.curves.map(({ group, points }) => ({
+      name: group.dataset.name,
+      point: points.reduce((best, point) => (Math.abs(point.x - place) < Math.abs(best.x - place) ? point : best)),
+    }));
+    this.at = nearest[0].point.x;
+    this.line.setAttribute("d", `M${this.shown(this.at)} 14V152`);
+    this.line.setAttribute("display", "inline");
+    this.said.textContent = nearest.map(({ name, point }) => (name ? `${name}, ${point.words}` : point.words)).join("; ");
+  }
+
+  leave() {
+    this.line.setAttribute("display", "none");
+    this.said.textContent = HOW;
+  }
+
+  /** Enlarges the part over which the pointer is dragged. */
+  grab(down) {
+    if (down.button !== 0 || down.pointerType === "touch") return;
+    down.preventDefault();
+    this.svg.focus({ preventScroll: true });
+    const start = this.place(down);
+    const ends = (event) => [start, this.place(event)].sort((a, b) => a - b);
+    const move = (event) => {
+      const [from, to] = ends(event).map((x) => this.shown(x));
+      for (const [name, value] of Object.entries({ x: from, y: 14, width: to - from, height: 138, display: "inline" })) {
+        this.brush.setAttribute(name, value);
+      }
+    };
+    const release = (event) => {
+      this.brush.setAttribute("display", "none");
+      window.removeEventListener("pointermove", move);
+      const [from, to] = ends(event);
+      if (this.shown(to) - this.shown(from) > 8) this.show([from, to]);
+    };
+    window.addEventListener("pointermove", move);
+    window.addEventListener("pointerup", release, { once: true });
+  }
+
+  /** Shows this part of the chart only. */
+  show([from, to]) {
+    this.view = [Math.max(from, LEFT), Math.min(to, WIDTH - RIGHT)];
+    for (const { group, points } of this.curves) {
+      const isInside = ({ x }) => x >= this.view[0] && x <= this.view[1];
+      const inside = points.filter(isInside);
+      group.querySelector(".curve").setAttribute("d", inside.length < 2 ? "" : `M${inside.map(({ x, y }) => `${this.shown(x)} ${y}`).join("L")}`);
+      group.querySelectorAll(".dot").forEach((dot, index) => {
+        dot.setAttribute("cx", this.shown(points[index].x));
+        dot.setAttribute("display", isInside(points[index]) ? "inline" : "none");
+      });
+    }
+    this.svg.classList.toggle("enlarged", this.view[1] - this.view[0] < WIDTH - RIGHT - LEFT - 1);
+  }
+
+  key(event) {
+    const { points } = this.curves[0];
+    const here = points.findIndex(({ x }) => x === this.at);
+    if (event.key === "ArrowRight") this.move(points[Math.min(here + 1, points.length - 1)].x);
+    else if (event.key === "ArrowLeft") this.move(points[Math.max(here - 1, 0)].x);
+    else if (event.key === "+" || event.key === "=") {
+      const middle = this.at ?? (this.view[0] + this.view[1]) / 2;
+      const half = (this.view[1] - this.view[0]) / 4;
+      this.show([middle - half, middle + half]);
+    } else if (event.key === "Escape" || event.key === "0") this.show([LEFT, WIDTH - RIGHT]);
+    else return;
+    event.preventDefault();
+  }
+}
+
+const HOW = "Point at the curve, or use the arrow keys, for its values; drag or press + to enlarge a part, Escape for all.";
+
+for (const svg of document.querySelectorAll("svg.chart")) new Chart(svg);

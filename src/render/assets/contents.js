@@ -1,0 +1,87 @@
+
+// The list of leaks: search, filters, order.
+
+/** Maximum number of leaks to list where the list stands above the leak. */
+const FEW = 5;
+/** From this width on, the list stands beside the leak. */
+const BESIDE = matchMedia("(min-width: 1200px)");
+
+class Contents {
+  constructor(nav) {
+    this.nav = nav;
+    this.list = nav.querySelector("ol");
+    this.items = [...this.list.children];
+    this.input = nav.querySelector("input");
+    this.choices = [...nav.querySelectorAll("[data-by]")];
+    this.order = nav.querySelector("[data-order]");
+    this.rest = nav.querySelector(".rest");
+    this.all = false;
+    nav.querySelector(".filters").hidden = false;
+    nav.classList.add("live");
+    this.input.addEventListener("input", () => this.update());
+    this.input.addEventListener("keydown", (event) => {
+      if (event.key !== "Escape") return;
+      this.input.value = "";
+      this.update();
+      this.list.querySelector("[aria-current]")?.focus({ preventScroll: true });
+    });
+    for (const select of this.choices) select.addEventListener("change", () => this.update());
+    this.order.addEventListener("change", () => this.sort());
+    this.rest.addEventListener("click", () => {
+      this.all = !this.all;
+      this.update();
+    });
+    BESIDE.addEventListener("change", () => this.update());
+    this.update();
+  }
+
+  /** True if a leak fits the search and the filters. */
+  fits(item) {
+    const letters = this.input.value.trim().toLowerCase();
+    return item.textContent.toLowerCase().includes(letters) && this.choices.every(({ value, dataset }) =>
+      !value || item.dataset[dataset.by].split("\n").includes(value));
+  }
+
+  /** Shows the leaks that fit; above the leak only the first few and the current one. */
+  update() {
+    const fitting = this.items.filter((item) => this.fits(item));
+    const few = BESIDE.matches || this.all ? fitting : fitting.filter((item, index) => index < FEW || isCurrent(item));
+    const shown = new Set(few);
+    for (const item of this.items) item.hidden = !shown.has(item);
+    const more = fitting.length - shown.size;
+    this.rest.hidden = BESIDE.matches || (!more && !this.all) || fitting.length <= FEW;
+    this.rest.textContent = this.all ? "Fewer" : `${more} more`;
+    const all = fitting.length === this.items.length;
+    this.nav.querySelector("output").textContent = all ? "" : ` · ${fitting.length} listed`;
+  }
+
+  /** Puts the list in the chosen order. */
+  sort() {
+    const number = (item, kind) => Number((item.querySelector(kind)?.textContent ?? "").replace(/[^0-9]/g, "") || 1);
+    const place = (item) => item.querySelector("small")?.textContent ?? "\uffff";
+    const by = [
+      () => 0,
+      (a, b) => number(b, "i") - number(a, "i"),
+      (a, b) => place(a).localeCompare(place(b), "en", { numeric: true }),
+    ][this.order.value];
+    const sorted = [...this.initial].sort(by);
+    this.items = sorted;
+    this.list.append(...sorted);
+    this.update();
+  }
+
+  /** The list as it was written: most memory first. */
+  get initial() {
+    return this.written ??= [...this.items];
+  }
+
+  /** The address of the leak that comes so many places after a leak, among those that are listed. */
+  beside(id, step) {
+    const links = this.items.filter((item) => this.fits(item)).map((item) => item.querySelector("a").hash);
+    return links[links.indexOf(`#${id}`) + step] ?? null;
+  }
+}
+
+function isCurrent(item) {
+  return item.firstElementChild.hasAttribute("aria-current");
+}

@@ -1,0 +1,283 @@
+//! The memory of a drawing: buffers that are alike are one stack, and a long path to one is drawn without its middle.
+
+use std::collections::HashMap;
+
+use crate::model::report::{Buffer, Leak};
+use crate::model::words::{element_type, human_bytes, without_indices};
+
+/// So many stacks are drawn one by one where only the leak itself is.
+const STACKS: usize = 5;
+/// A path of more objects is drawn without its middle.
+const PATH: usize = 4;
+
+/// Buffers of one size and type that are reached in one way, but for the indices.
+pub struct Stack<'a> {
+    pub buffers: Vec<&'a Buffer>,
+}
+
+impl Stack<'_> {
+    pub fn bytes(&self) -> u64 {
+        let bytes = self.buffers.iter().map(|buffer| buffer.bytes);
+        bytes.fold(0, u64::saturating_add)
+    }
+
+    /// `4.0 MiB`, or `10 × 4.0 MiB = 40.0 MiB`.
+    pub fn size(&self) -> String {
+        size(
+            self.buffers.len() as u64,
+            self.buffers[0].bytes,
+            self.bytes(),
+        )
+    }
+
+    /// The objects from the cycle to the first buffer, itself the last; those of the others that
+    /// stand in the same place of their path are with it.
+    pub fn path(&self) -> Vec<Step> {
+        let first = nodes(self.buffers[0]);
+        let mut steps: Vec<Step> = first.iter().map(|&index| Step::of(index)).collect();
+        for other in &self.buffers[1..] {
+            let others = nodes(other);
+            if others.is_empty() {
+                continue;
+            }
+            let start = others
+                .len()
+                .saturating_sub(match others.len() == steps.len() {
+                    true => others.len(),
+                    // Of a path of another length only the buffer stands in the same place.
+                    false => 1,
+                });
+            let places = steps.len() - (others.len() - start)..;
+            for (step, &index) in steps[places].iter_mut().zip(&others[start..]) {
+                if step.index != index && !step.alike.contains(&index) {
+                    step.alike.push(index);
+                }
+            }
+        }
+        steps
+    }
+}
+
+/// An object to draw, with those that its box stands for besides.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Step {
+    pub index: u32,
+    pub alike: Vec<u32>,
+    /// True for the middle of a path.
+    pub is_gap: bool,
+}
+
+impl Step {
+    pub fn of(index: u32) -> Self {
+        Self {
+            index,
+            alike: Vec::new(),
+            is_gap: false,
+        }
+    }
+}
+
+/// The objects from the cycle to a buffer, the one that holds it the last.
+pub fn nodes(buffer: &Buffer) -> Vec<u32> {
+    let mut nodes = buffer.path_nodes.clone();
+    nodes.extend(buffer.node.filter(|node| nodes.last() != Some(node)));
+    nodes
+}
+
+/// The path without its middle, if it is long.
+pub fn without_middle(mut path: Vec<Step>) -> Vec<Step> {
+    if path.len() <= PATH + 1 {
+        return path;
+    }
+    let tail = path.split_off(path.len() - 2);
+    let middle = path.split_off(1);
+    let gap = Step {
+        index: middle[0].index,
+        alike: middle[1..].iter().map(|step| step.index).collect(),
+        is_gap: true,
+    };
+    path.into_iter().chain([gap]).chain(tail).collect()
+}
+
+/// What of the memory of a leak is drawn, and the rest in one box.
+pub struct Memory<'a> {
+    pub stacks: Vec<Stack<'a>>,
+    pub rest: Option<Rest>,
+}
+
+/// Buffers without a box of their own.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Rest {
+    pub count: u64,
+    /// What they are, if all are alike: `float32[4096] on cuda:0`.
+    pub what: Option<String>,
+    pub type_name: Option<String>,
+    pub size: String,
+    /// The references that lead to them, if these are known and the same for all.
+    pub path: Vec<String>,
+    /// The objects of the report that hold them.
+    pub nodes: Vec<u32>,
+}
+
+/// The buffers by kind, the largest first as in the report.
+pub fn memory(leak: &Leak) -> Memory<'_> {
+    let mut stacks: Vec<Stack> = Vec::new();
+    let mut places: HashMap<_, usize> = HashMap::new();
+    for buffer in &leak.buffers {
+        let place = *places.entry(kind(buffer)).or_insert(stacks.len());
+        match stacks.get_mut(place) {
+            Some(stack) => stack.buffers.push(buffer),
+            None => stacks.push(Stack {
+                buffers: vec![buffer],
+            }),
+        }
+    }
+    // The first is drawn, so it is one of which the object is known.
+    for stack in &mut stacks {
+        stack.buffers.sort_by_key(|buffer| buffer.node.is_none());
+    }
+    let is_drawn = |stack: &Stack| stack.buffers[0].node.is_some();
+    let (mut drawn, others): (Vec<_>, Vec<_>) = stacks.into_iter().partition(is_drawn);
+    let late = drawn.split_off(drawn.len().min(STACKS));
+    let rest: Vec<&Buffer> = (late.into_iter().chain(others))
+        .flat_map(|stack| stack.buffers)
+        .collect();
+    Memory {
+        stacks: drawn,
+        rest: rest_of(leak, &rest),
+    }
+}
+
+/// What two buffers of a stack have in common. A path along a chain counts once, however long.
+fn kind(buffer: &Buffer) -> impl std::hash::Hash + Eq {
+    let mut path: Vec<String> = buffer
+        .path
+        .iter()
+        .map(|edge| without_indices(edge))
+        .collect();
+    path.dedup();
+    let kept_by = buffer.kept_by.clone();
+    let on = (buffer.device.clone(), buffer.bytes, element_type(buffer));
+    (
+        buffer.from_step,
+        path,
+        kept_by,
+        on,
+        buffer.type_name.clone(),
+    )
+}
+
+fn rest_of(leak: &Leak, listed: &[&Buffer]) -> Option<Rest> {
+    let count = (listed.len() as u64).saturating_add(leak.buffers_omitted);
+    if count == 0 {
+        return None;
+    }
+    let sum = |bytes: &mut dyn Iterator<Item = u64>| bytes.fold(0, u64::saturating_add);
+    let mut bytes = sum(&mut listed.iter().map(|buffer| buffer.bytes));
+    if leak.buffers_omitted > 0 {
+        let all = sum(&mut leak.buffers.iter().map(|buffer| buffer.bytes));
+        bytes = bytes.saturating_add(leak.bytes_held.saturating_sub(all));
+    }
+    let mut rest = Rest {
+        count,
+        size: human_bytes(bytes),
+        nodes: listed.iter().filter_map(|buffer| buffer.node).collect(),
+        ..Rest::default()
+    };
+    let Some((first, others)) = listed.split_first() else {
+        return Some(rest);
+    };
+    let all = |same: &dyn Fn(&Buffer) -> bool| others.iter().all(|other| same(other));
+    if all(&|other| other.type_name == first.type_name) {
+        rest.type_name = Some(first.type_name.clone());
+    }
+    let what = |buffer: &Buffer| format!("{} on {}", element_type(buffer), buffer.device);
+    if all(&|other| what(other) == what(first) && other.bytes == first.bytes) {
+        rest.what = Some(what(first));
+        if leak.buffers_omitted == 0 || bytes == count.saturating_mul(first.bytes) {
+            rest.size = size(count, first.bytes, bytes);
+        }
+    }
+    let path = |buffer: &Buffer| -> Vec<String> {
+        let edges = buffer.path.iter();
+        edges.map(|edge| without_indices(edge)).collect()
+    };
+    if all(&|other| path(other) == path(first)) {
+        rest.path = path(first);
+    }
+    Some(rest)
+}
+
+fn size(count: u64, each: u64, all: u64) -> String {
+    match count {
+        1 => human_bytes(all),
+        count => format!(
+            "{} × {} = {}",
+            crate::model::words::grouped(count),
+            human_bytes(each),
+            human_bytes(all)
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::render::samples;
+
+    #[test]
+    fn buffers_that_are_alike_are_one_stack() {
+        let report = samples::many_buffers(100);
+        let Memory { stacks, rest } = memory(&report.leaks[0]);
+        assert_eq!((stacks.len(), rest), (1, None));
+        assert_eq!(stacks[0].size(), "100 × 1.0 MiB = 100.0 MiB");
+        let path = stacks[0].path();
+        assert_eq!((path.len(), path[0].alike.len()), (1, 99));
+    }
+
+    #[test]
+    fn a_buffer_whose_object_is_unknown_joins_those_that_are_reached_alike() {
+        let mut report = samples::many_buffers(8);
+        let leak = &mut report.leaks[0];
+        for buffer in &mut leak.buffers[..7] {
+            (buffer.node, buffer.path_nodes) = (None, Vec::new());
+        }
+        let Memory { stacks, rest } = memory(leak);
+        assert_eq!((stacks.len(), rest), (1, None));
+        assert_eq!(stacks[0].size(), "8 × 1.0 MiB = 8.0 MiB");
+        assert_eq!(stacks[0].path(), [Step::of(9)]);
+    }
+
+    #[test]
+    fn what_has_no_box_is_counted_with_its_bytes() {
+        let mut report = samples::many_buffers(10);
+        let leak = &mut report.leaks[0];
+        for buffer in &mut leak.buffers {
+            (buffer.node, buffer.path_nodes) = (None, Vec::new());
+        }
+        let Memory { stacks, rest } = memory(leak);
+        assert!(stacks.is_empty());
+        let rest = rest.expect("ten buffers");
+        assert_eq!(rest.size, "10 × 1.0 MiB = 10.0 MiB");
+        assert_eq!(rest.path, ["[x]"]);
+        leak.buffers_omitted = 90;
+        leak.bytes_held = 50 << 20;
+        let rest = memory(leak).rest.expect("a hundred buffers");
+        assert_eq!((rest.count, &*rest.size), (100, "50.0 MiB"));
+    }
+
+    #[test]
+    fn a_long_path_loses_its_middle_and_no_object() {
+        let path: Vec<Step> = (0..20).map(Step::of).collect();
+        let short = without_middle(path);
+        assert_eq!(short.len(), 4);
+        assert_eq!(
+            (short[0].index, short[2].index, short[3].index),
+            (0, 18, 19)
+        );
+        assert!(short[1].is_gap && short[1].index == 1);
+        assert_eq!(short[1].alike, (2..18).collect::<Vec<u32>>());
+        let path: Vec<Step> = (0..5).map(Step::of).collect();
+        assert_eq!(without_middle(path).len(), 5);
+    }
+}

@@ -1,0 +1,115 @@
+"""Is every kind of page accessible, quiet, small, and readable on any screen and without script?"""
+
+from __future__ import annotations
+
+import importlib.resources
+from typing import Any
+
+import pytest
+from playwright.sync_api import expect
+
+from support import gallery
+from support.browser import Open
+
+KINDS = (
+    "leak",
+    "leaks-3",
+    "leaks-24",
+    "leaks-200",
+    "objects-10000",
+    "objects-100000",
+    "ranks",
+    "clean",
+    "heap",
+    "diff",
+    "why-alive",
+    "oom",
+    "growth",
+    "memory",
+)
+
+
+@pytest.fixture(scope="module")
+def pages() -> dict[str, str]:
+    return gallery.pages()
+
+
+@pytest.fixture(scope="module")
+def axe() -> str:
+    """axe-core, which the package ``axe-playwright-python`` brings."""
+    script = importlib.resources.files("axe_playwright_python") / "axe.min.js"
+    return script.read_text(encoding="utf-8")
+
+
+def test_all_kinds_are_looked_at(pages: dict[str, str]) -> None:
+    assert sorted(pages) == sorted(KINDS)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_is_found_by_axe_logged_requested_or_cut_off(
+    pages: dict[str, str], axe: str, open_page: Open, kind: str
+) -> None:
+    opened = open_page(pages[kind], viewport={"width": 1440, "height": 900})
+    page = opened.page
+    if page.locator("figure .tools").count():
+        expect(opened.drawing).to_have_attribute("role", "application")
+    page.evaluate(axe)
+    looks: Any = (("light", 1440), ("dark", 390))
+    for scheme, width in looks:
+        page.emulate_media(color_scheme=scheme)
+        page.set_viewport_size({"width": width, "height": 900})
+        # What is folded is looked at too.
+        page.evaluate("document.querySelectorAll('main details').forEach(it => it.open = true)")
+        page.wait_for_timeout(100)
+        result: Any = page.evaluate("axe.run(document, { resultTypes: ['violations'] })")
+        found = [
+            f"{violation['id']}: {node['html'][:200]}: {node['failureSummary']}"
+            for violation in result["violations"]
+            for node in violation["nodes"]
+        ]
+        assert found == [], "\n".join(found)
+    for width in (1440, 1024, 390, 320):
+        page.set_viewport_size({"width": width, "height": 900})
+        page.evaluate("new Promise(requestAnimationFrame)")
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert opened.complaints == []
+    assert opened.requests == [page.url]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_page_reads_without_script(pages: dict[str, str], open_page: Open, kind: str) -> None:
+    opened = open_page(pages[kind], java_script_enabled=False)
+    expect(opened.page.locator("h1")).to_be_visible()
+    expect(opened.page.locator("p.lead")).not_to_be_empty()
+    expect(opened.page.get_by_role("button")).to_have_count(0)
+    expect(opened.page.locator("main")).not_to_be_empty()
+
+
+def test_pages_are_small(pages: dict[str, str]) -> None:
+    size = {kind: len(page.encode()) for kind, page in pages.items()}
+    assert size["leak"] < 100_000
+    assert size["objects-100000"] < 500_000
+    assert size["objects-10000"] < 500_000
+    assert all(size[kind] < 200_000 for kind in ("heap", "diff", "why-alive", "oom", "growth"))
+
+
+@pytest.mark.parametrize("kind", ["leak", "leaks-24", "objects-10000", "objects-100000", "ranks"])
+def test_cycle_cut_and_memory_are_in_sight_and_legible(
+    pages: dict[str, str], open_page: Open, kind: str
+) -> None:
+    for width in (1440, 1024, 390):
+        opened = open_page(pages[kind], viewport={"width": width, "height": 900})
+        expect(opened.drawing).to_have_attribute("role", "application")
+        view: Any = opened.page.locator("section.leak:not([hidden]) .view").bounding_box()
+        assert view is not None
+        for part in (".node.ring", ".label.cut", ".node.held"):
+            box: Any = opened.drawing.locator(part).first.bounding_box()
+            assert box is not None
+            for side, extent in (("x", "width"), ("y", "height")):
+                assert box[side] >= view[side] - 1
+                assert box[side] + box[extent] <= view[side] + view[extent] + 1
+        # The names are set at 12 px, and scaled with the drawing.
+        scale = opened.drawing.evaluate(
+            "svg => svg.getBoundingClientRect().width / svg.viewBox.baseVal.width"
+        )
+        assert 12 * scale >= 8, f"{width}: {scale}"

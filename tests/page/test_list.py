@@ -1,0 +1,160 @@
+"""The list of leaks beside the leak, the theme, and lines that open in an editor."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from playwright.sync_api import Locator, expect
+
+import cyclescope
+from support.browser import Open, Opened
+from support.reports import leaked, repeated
+
+NAMES = (
+    "awaitable_leak",
+    "tree_with_parents",
+    "dict_cycle",
+    "self_reference",
+    "parent_child",
+    "two_nodes",
+    "traced_graph_module",
+)
+
+
+@pytest.fixture(scope="module")
+def many() -> cyclescope.CycleReport:
+    return leaked(*NAMES)
+
+
+def listed(opened: Opened) -> Locator:
+    return opened.page.locator("nav li:visible")
+
+
+def test_search_and_filters_narrow_the_list(many: cyclescope.CycleReport, open_page: Open) -> None:
+    opened = open_page(many.to_html(), viewport={"width": 1440, "height": 900})
+    count = len(many.leaks)
+    expect(listed(opened)).to_have_count(count)
+    opened.page.keyboard.press("f")
+    field = opened.page.get_by_placeholder("Find a leak")
+    expect(field).to_be_focused()
+    field.fill("TREENODE")
+    expect(listed(opened)).to_have_count(1)
+    expect(opened.page.locator("nav output")).to_have_text(" · 1 listed")
+    field.press("Escape")
+    expect(listed(opened)).to_have_count(count)
+    library = sum(leak.library is not None for leak in many.leaks)
+    assert 0 < library < count
+    opened.page.get_by_label("Whose").select_option("library")
+    expect(listed(opened)).to_have_count(library)
+    opened.page.get_by_label("Whose").select_option("")
+    pattern = many.leaks[0].pattern or ""
+    opened.page.get_by_label("Pattern").select_option(pattern)
+    alike = sum(leak.pattern == pattern for leak in many.leaks)
+    expect(listed(opened)).to_have_count(alike)
+    assert opened.complaints == []
+
+
+def test_the_keys_follow_the_list(many: cyclescope.CycleReport, open_page: Open) -> None:
+    opened = open_page(many.to_html(), viewport={"width": 1440, "height": 900})
+    opened.page.get_by_label("Order").select_option(label="By file")
+    shown = [text for text in listed(opened).locator("small").all_text_contents() if text]
+    assert shown == sorted(shown)
+    first = listed(opened).first.locator("a").get_attribute("href") or ""
+    listed(opened).first.locator("a").click()
+    expect(opened.page).to_have_url(re.compile(f"{first}$"))
+    second = listed(opened).nth(1).locator("a").get_attribute("href") or ""
+    opened.page.locator("h1").click()
+    opened.page.keyboard.press("j")
+    expect(opened.page).to_have_url(re.compile(f"{second}$"))
+    expect(opened.page.locator("section.leak:visible")).to_have_id(second.removeprefix("#"))
+    opened.page.go_back()
+    expect(opened.page.locator("section.leak:visible")).to_have_id(first.removeprefix("#"))
+
+
+def test_the_list_stands_beside_the_leak_where_there_is_room(
+    report: cyclescope.CycleReport, open_page: Open
+) -> None:
+    opened = open_page(repeated(report, 30).to_html(), viewport={"width": 1440, "height": 900})
+    nav, main = (
+        opened.page.locator("nav").bounding_box(),
+        opened.page.locator("main").bounding_box(),
+    )
+    assert nav is not None
+    assert main is not None
+    assert nav["x"] + nav["width"] <= main["x"]
+    assert nav["height"] <= 900
+    # Above the leak it has the first few, and says how many more there are.
+    opened.page.set_viewport_size({"width": 1000, "height": 900})
+    expect(listed(opened)).to_have_count(5)
+    more = opened.page.get_by_role("button", name="25 more")
+    more.click()
+    expect(listed(opened)).to_have_count(30)
+    opened.page.get_by_role("button", name="Fewer").click()
+    expect(listed(opened)).to_have_count(5)
+
+
+def test_a_page_is_light_or_dark_on_request(
+    report: cyclescope.CycleReport, open_page: Open
+) -> None:
+    opened = open_page(report.to_html(), color_scheme="light")
+    switch = opened.page.get_by_role("button", name="Theme")
+    ground = opened.style("body", "backgroundColor")
+    paper = opened.style(".paper", "fill")
+    switch.click()
+    expect(switch).to_have_text("Theme: light")
+    assert opened.style("body", "backgroundColor") == ground
+    switch.click()
+    expect(switch).to_have_text("Theme: dark")
+    assert opened.style("body", "backgroundColor") != ground
+    assert opened.style(".paper", "fill") != paper
+    # It is kept, and on paper all is light.
+    opened.page.reload()
+    expect(switch).to_have_text("Theme: dark")
+    opened.page.emulate_media(media="print")
+    assert opened.style(".paper", "fill") == paper
+
+
+def test_the_line_opens_in_an_editor(report: cyclescope.CycleReport, open_page: Open) -> None:
+    opened = open_page(report.to_html())
+    link = opened.page.get_by_role("link", name="Open")
+    (cut,) = report.leaks[0].cuts
+    assert cut.location is not None
+    line = cut.location.rpartition(":")[2]
+    expect(link).to_have_attribute("href", re.compile(rf"^vscode://file//.*\.py:{line}$"))
+    opened.page.get_by_label("Open in").select_option("PyCharm")
+    expect(link).to_have_attribute("href", re.compile(rf"^pycharm://open\?file=/.*&line={line}$"))
+    opened.page.on("dialog", lambda dialog: dialog.accept("https://example.org/{file}#L{line}"))
+    opened.page.get_by_label("Open in").select_option("Other address")
+    expect(link).to_have_attribute("href", re.compile(rf"^https://example\.org//.*#L{line}$"))
+    opened.page.reload()
+    expect(link).to_have_attribute("href", re.compile("^https://example"))
+
+
+def test_an_address_that_would_run_is_refused(
+    report: cyclescope.CycleReport, open_page: Open
+) -> None:
+    opened = open_page(report.to_html())
+    opened.page.on("dialog", lambda dialog: dialog.accept("javascript:alert(1)//{file}"))
+    opened.page.get_by_label("Open in").select_option("Other address")
+    link = opened.page.get_by_role("link", name="Open")
+    expect(link).to_have_attribute("href", re.compile("^vscode:"))
+    expect(opened.page.get_by_label("Open in")).to_have_value("VS Code")
+
+
+def test_ranks_of_a_timeline_are_hidden_by_its_key(
+    report: cyclescope.CycleReport, open_page: Open
+) -> None:
+    data = json.loads(report.to_json())
+    (once,) = data["leaks"][0]["occurrences"]
+    data["leaks"][0]["occurrences"] = [
+        {**once, "time": once["time"] + step, "rank": step % 2} for step in range(8)
+    ]
+    opened = open_page(cyclescope.CycleReport.from_json(json.dumps(data)).to_html())
+    marks = opened.page.locator(".timeline circle:visible")
+    expect(marks).to_have_count(8)
+    opened.page.get_by_role("button", name="rank 1").click()
+    expect(marks).to_have_count(4)
+    opened.page.get_by_role("button", name="rank 1").click()
+    expect(marks).to_have_count(8)
