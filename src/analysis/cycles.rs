@@ -12,10 +12,11 @@ use super::Inspector;
 use super::assemble::Described;
 use super::behind::Search;
 use super::busy::busy;
-use super::found::{Behind, Found, Held, Occurrence, say_shared};
+use super::found::{Behind, Detail, Found, Held, Occurrence, say_shared};
 use super::room::{MANY, ROOM_FOR_BUFFER, ask_for_room};
 use crate::capture::{
     AllocationTraces, Description, ReferenceName, Snapshot, capture, describe, name_references,
+    shape_of,
 };
 use crate::cpython::ObjectKind;
 use crate::device::{DeviceBuffer, DeviceSelection, Frameworks};
@@ -41,6 +42,7 @@ struct Looked<'a> {
     /// How many references to the object at an address are ours.
     own: &'a dyn Fn(usize) -> i64,
     behind: Search<'a>,
+    detail: Detail<'a>,
 }
 
 /// The storages that an occurrence of a leak holds.
@@ -68,6 +70,8 @@ struct Leaks {
     by_signature: FxHashMap<String, usize>,
     /// By the fingerprint of groups: what they leak.
     alike: FxHashMap<u64, Alike>,
+    /// By the shape of groups: known leaks, each with the fingerprints of the components that it is in.
+    known: FxHashMap<u64, Vec<(usize, Vec<u64>)>>,
     /// How many groups were described in all.
     described: usize,
 }
@@ -103,15 +107,15 @@ impl Leaks {
 impl Inspector {
     /// Finds and diagnoses the leaks in garbage.
     ///
-    /// `own_references` is how many references to each object are not the garbage's own. At most `most` groups of cycles
-    /// are described, and what is like them counted; also returns how many were left out.
+    /// `own_references` is how many references to each object are not the garbage's own. Groups of cycles that are not
+    /// described are counted as what they are like; also returns how many were left out.
     pub(crate) fn examine(
         &self,
         py: Python<'_>,
         garbage: &[*mut ffi::PyObject],
         own_references: i64,
         devices: &DeviceSelection,
-        most: usize,
+        detail: Detail<'_>,
         behind: Behind,
     ) -> PyResult<(Vec<Found>, usize)> {
         let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
@@ -154,11 +158,12 @@ impl Inspector {
             frameworks: &frameworks,
             own: &own,
             behind: Search::new(&snapshot, &frameworks, devices, behind),
+            detail,
         };
         let mut leaks = Leaks::default();
         let mut left_out = 0;
         for group in &groups {
-            let is_full = leaks.described >= most;
+            let is_full = leaks.described >= detail.most;
             if is_full && !leaks.alike.contains_key(&group.fingerprint) {
                 left_out += 1;
                 continue;
@@ -187,14 +192,18 @@ impl Inspector {
         leaks: &mut Leaks,
     ) -> Vec<(usize, Vec<usize>, Vec<Buffer>)> {
         let prints = group.component_prints(looked.snapshot);
-        let known = leaks.alike.get(&group.fingerprint);
-        if let Some(alike) = known.filter(|alike| is_full || alike.described >= DESCRIBED_ALIKE) {
+        let alike = leaks.alike.get(&group.fingerprint);
+        let alike = alike.filter(|alike| is_full || alike.described >= DESCRIBED_ALIKE);
+        // Nothing is known yet if no group was described.
+        let shape = (leaks.described > 0).then(|| self.shape_of(looked.snapshot, group));
+        let known = shape.flatten().and_then(|shape| leaks.known.get(&shape));
+        if let Some(like) = known.or(alike.map(|alike| &alike.leaks)) {
             let within = |like: &Vec<u64>| {
                 let all = 0..prints.len();
                 all.filter(|&i| like.contains(&prints[i])).collect()
             };
-            let leaks = alike.leaks.iter();
-            return leaks
+            let like = like.iter();
+            return like
                 .map(|(leak, like)| (*leak, within(like), Vec::new()))
                 .collect();
         }
@@ -205,15 +214,31 @@ impl Inspector {
             let buffers = leak.buffers(|object| looked.buffers(object));
             leaking.push((leaks.add(leak), components, buffers));
         }
+        let like = |(leak, components, _): &(usize, Vec<usize>, _)| {
+            (*leak, components.iter().map(|&i| prints[i]).collect())
+        };
+        let like: Vec<(usize, Vec<u64>)> = leaking.iter().map(like).collect();
+        let is_known = |&(leak, _): &(usize, _)| {
+            let signature = leaks.found[leak].signature();
+            (looked.detail.is_known)(signature)
+        };
+        if like.iter().all(is_known)
+            && let Some(shape) = self.shape_of(looked.snapshot, group)
+        {
+            leaks.known.insert(shape, like.clone());
+        }
         let alike = leaks.alike.entry(group.fingerprint).or_default();
         alike.described += 1;
         if alike.described == 1 {
-            let like = |(leak, components, _): &(usize, Vec<usize>, _)| {
-                (*leak, components.iter().map(|&i| prints[i]).collect())
-            };
-            alike.leaks = leaking.iter().map(like).collect();
+            alike.leaks = like;
         }
         leaking
+    }
+
+    /// As [`shape_of`].
+    fn shape_of(&self, snapshot: &Snapshot, group: &Group) -> Option<u64> {
+        // SAFETY: attached, as the inspector examines garbage, whose objects are alive.
+        unsafe { shape_of(&self.builtins, &self.layouts, snapshot, &group.nodes) }
     }
 
     /// What each object of a snapshot holds, if that is not kept alive by others too.

@@ -187,6 +187,25 @@ pub(crate) enum Behind {
     CountedByRequest,
 }
 
+/// Which of the groups of cycles that are found are described one by one.
+#[derive(Clone, Copy)]
+pub(crate) struct Detail<'a> {
+    /// At most so many.
+    pub most: usize,
+    /// True for leaks, by signature, that are only to be counted.
+    pub is_known: &'a dyn Fn(&str) -> bool,
+}
+
+impl Detail<'_> {
+    /// At most so many, whether or not they are known.
+    pub const fn of(most: usize) -> Self {
+        Self {
+            most,
+            is_known: &|_| false,
+        }
+    }
+}
+
 /// How it is known what became of the objects that were found.
 #[derive(Clone, Copy)]
 pub(crate) enum Fate<'a> {

@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use rustc_hash::FxHashSet;
 
 use super::Inspector;
-use super::found::{Behind, Found};
+use super::found::{Behind, Detail, Found};
 use super::room::{ROOM_FOR_OBJECT, ask_for_room, no_room};
 use crate::device::DeviceSelection;
 use crate::memory::array::in_turn;
@@ -37,7 +37,14 @@ impl Inspector {
         if !self.triage(py, in_turn(&kept), devices)?.holds_buffer {
             return Ok(Vec::new());
         }
-        let (found, _) = self.examine(py, &kept, 1, devices, usize::MAX, Behind::Ignored)?;
+        let (found, _) = self.examine(
+            py,
+            &kept,
+            1,
+            devices,
+            Detail::of(usize::MAX),
+            Behind::Ignored,
+        )?;
         Ok(found)
     }
 

@@ -8,7 +8,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use rustc_hash::FxHashMap;
 
-use super::found::{Behind, Found};
+use super::found::{Behind, Detail, Found};
 use super::process::{framework_versions, importing, process, process_group, rank};
 use super::room::{FEW, ROOM_FOR_OBJECT, ask_for_room};
 use crate::capture::{Classes, class_name, globals_used};
@@ -236,7 +236,7 @@ impl Inspector {
         if !self.triage(py, in_turn(garbage), devices)?.holds_buffer {
             return Ok(Vec::new());
         }
-        let (found, _) = self.examine(py, garbage, 1, devices, described, behind)?;
+        let (found, _) = self.examine(py, garbage, 1, devices, Detail::of(described), behind)?;
         Ok(found)
     }
 

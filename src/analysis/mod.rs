@@ -45,7 +45,7 @@ mod why;
 
 pub use book::Moment;
 pub(crate) use busy::Busy;
-pub(crate) use found::{Behind, Fate, Found, addresses, confirm_gone, date, forget_behind};
+pub(crate) use found::{Behind, Detail, Fate, Found, addresses, confirm_gone, date, forget_behind};
 pub(crate) use inspector::DESCRIBED;
 pub use inspector::Inspector;
 pub use monitor::Monitor;

@@ -31,6 +31,8 @@ mod places;
 #[cfg(feature = "python")]
 mod running;
 #[cfg(feature = "python")]
+mod shape;
+#[cfg(feature = "python")]
 mod snapshot;
 #[cfg(feature = "python")]
 mod statements;
@@ -53,5 +55,6 @@ pub(crate) use {
     makers::{Makers, method_locals},
     names::name_references,
     running::{RunningFrame, is_in_package, running_frames, thread_names, who_passes_argument},
+    shape::shape_of,
     snapshot::capture,
 };

@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 
 use super::freed::Counters;
 use super::{MOST, Watcher};
-use crate::analysis::{Behind, DESCRIBED, Fate, Found, confirm_gone, date};
+use crate::analysis::{Behind, DESCRIBED, Detail, Fate, Found, confirm_gone, date};
 use crate::collector::{CollectionInfo, Handler, Unreachable};
 use crate::device::DeviceSelection;
 use crate::model::report::Collection;
@@ -192,8 +192,13 @@ impl Watcher {
         let mut objects: Vec<*mut ffi::PyObject> = garbage.clone().collect();
         // As the collector's list has them.
         objects.reverse();
+        let is_known = |signature: &str| self.is_told(signature);
+        let detail = Detail {
+            most: DESCRIBED,
+            is_known: &is_known,
+        };
         self.inspector
-            .examine(py, &objects, 0, devices, DESCRIBED, behind)
+            .examine(py, &objects, 0, devices, detail, behind)
     }
 
     /// The collection has ended: tells of what went in it.

@@ -315,6 +315,16 @@ impl Watcher {
         });
     }
 
+    /// True if all watches have told of the leak with this signature, and need not tell it again.
+    fn is_told(&self, signature: &str) -> bool {
+        let has_told = |watch: &Watch| {
+            let tally = watch.tallies.get(signature);
+            watch.frequency == Frequency::OncePerLeak && tally.is_some_and(|it| it.sums.reported)
+        };
+        let watches = self.watches.try_borrow();
+        watches.is_ok_and(|watches| watches.iter().all(has_told))
+    }
+
     /// True if some watch may be to be told of a leak.
     fn tells_any(&self, found: &[Found]) -> bool {
         let watches = self.watches.try_borrow();

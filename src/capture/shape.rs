@@ -1,0 +1,129 @@
+//! Whether groups of objects are so alike that all that is said of one is true of the other.
+
+use std::ffi::c_int;
+use std::hash::{BuildHasher, Hash, Hasher};
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+use rustc_hash::FxBuildHasher;
+
+use super::Snapshot;
+use crate::cpython::fields::visited;
+use crate::cpython::{Builtins, Form, Layouts, ObjectKind};
+
+/// Groups of more objects have no shape, and lists with more items.
+const FEW: usize = 32;
+
+/// A hash of some objects' types, code, and references among each other, each reference with what it takes its name
+/// from: the place of an attribute or an item, or the key. So the references of two groups with equal shapes
+/// have equal names. `None` where that cannot be told so quickly.
+///
+/// Addresses stand for types, code and keys, so shapes compare only while all of these are alive.
+///
+/// # Safety
+/// The caller is attached to the interpreter, and the objects with these numbers are alive.
+pub unsafe fn shape_of(
+    builtins: &Builtins,
+    layouts: &Layouts,
+    snapshot: &Snapshot,
+    objects: &[u32],
+) -> Option<u64> {
+    if objects.len() > FEW {
+        return None;
+    }
+    let addresses: Vec<usize> = objects
+        .iter()
+        .map(|&object| snapshot.objects[object as usize].address)
+        .collect();
+    let mut shape = Shape {
+        builtins,
+        layouts,
+        addresses: &addresses,
+        hasher: FxBuildHasher.build_hasher(),
+    };
+    for (&object, &address) in objects.iter().zip(&addresses) {
+        let facts = &snapshot.objects[object as usize];
+        (facts.type_address, facts.salt).hash(&mut shape.hasher);
+        if facts.verdict == 0 {
+            // SAFETY: by this function's contract.
+            unsafe { shape.add(address as *mut ffi::PyObject, facts.kind)? };
+        } else if !snapshot.targets(object as usize).is_empty() {
+            return None;
+        }
+    }
+    Some(shape.hasher.finish())
+}
+
+struct Shape<'a, H> {
+    builtins: &'a Builtins,
+    layouts: &'a Layouts,
+    /// Of all objects of the group.
+    addresses: &'a [usize],
+    hasher: H,
+}
+
+impl<H: Hasher> Shape<'_, H> {
+    /// Adds an object's references.
+    ///
+    /// # Safety
+    /// As for [`shape_of`].
+    unsafe fn add(&mut self, object: *mut ffi::PyObject, kind: ObjectKind) -> Option<()> {
+        // SAFETY: by this function's contract; nothing that runs here changes the object.
+        unsafe {
+            match kind {
+                ObjectKind::Instance | ObjectKind::List | ObjectKind::Tuple | ObjectKind::Cell => {
+                    let form = Form::of(ffi::Py_TYPE(object), kind, self.builtins);
+                    let items = self.layouts.items(object, form)?;
+                    if items.len() > FEW {
+                        return None;
+                    }
+                    items.len().hash(&mut self.hasher);
+                    for &item in items {
+                        // An attribute that is not there, and one that is of no interest, have no name.
+                        self.place(item).hash(&mut self.hasher);
+                    }
+                }
+                // Which part of it a reference is shows in the types of those around it, but for the dicts.
+                ObjectKind::Function | ObjectKind::Method => {
+                    let object = Bound::from_borrowed_ptr(Python::assume_attached(), object);
+                    for referent in visited(&object) {
+                        let place = self.place(referent);
+                        if place.is_some() && ffi::PyDict_Check(referent) != 0 {
+                            return None;
+                        }
+                        (place, ffi::Py_TYPE(referent) as usize).hash(&mut self.hasher);
+                    }
+                }
+                ObjectKind::Dict => self.add_dict(object)?,
+                _ => return None,
+            }
+        }
+        Some(())
+    }
+
+    /// # Safety
+    /// As for [`shape_of`], and the object is a dict.
+    unsafe fn add_dict(&mut self, dict: *mut ffi::PyObject) -> Option<()> {
+        let (mut at, mut key, mut value) = (0, std::ptr::null_mut(), std::ptr::null_mut());
+        // SAFETY: by this function's contract; nothing changes the dict meanwhile.
+        unsafe {
+            if ffi::PyDict_Size(dict) > FEW as ffi::Py_ssize_t {
+                return None;
+            }
+            while ffi::PyDict_Next(dict, &mut at, &mut key, &mut value) != c_int::from(false) {
+                if ffi::PyUnicode_CheckExact(key) == 0 {
+                    return None;
+                }
+                (key as usize, self.place(value)).hash(&mut self.hasher);
+            }
+        }
+        Some(())
+    }
+
+    /// Which object of the group it is, if it is one.
+    fn place(&self, object: *mut ffi::PyObject) -> Option<usize> {
+        self.addresses
+            .iter()
+            .position(|&address| address == object as usize)
+    }
+}
