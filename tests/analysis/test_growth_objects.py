@@ -90,7 +90,7 @@ def test_it_is_rendered_and_withdrawn(caplog: pytest.LogCaptureFixture, tmp_path
         page = monitor.to_html()
         assert "objects-accumulate" in page
         assert "growing_objects.Event" in page
-        assert "1 owner grows" in page
+        assert "Trainer.events grows by" in page
         assert "resident memory" in page
         report = json.loads(monitor.to_json())
         (found,) = report["found"]

@@ -24,6 +24,7 @@ import gc, os, sys, time
 from pathlib import Path
 import torch
 import torch.distributed as dist
+from torch.distributed import debug
 from torch.distributed.debug import start_debug_server, stop_debug_server
 from torch.distributed.debug._debug_handlers import default_handlers
 import cyclescope
@@ -57,9 +58,14 @@ def main():
     total = torch.ones(1) * rank
     dist.all_reduce(total)  # the others wait here
     print("total", total.item(), gc.get_count()[0] > 0, gc.collect() > 0)
-    dist.barrier()
+    # PyTorch stops the servers of the first rank only, which asks the others. One that answers while its process
+    # ends aborts that.
     if rank == 0:
         stop_debug_server()
+    dist.barrier()
+    if rank:
+        debug._WORKER_SERVER.shutdown()
+        debug._WORKER_SERVER = None
     dist.destroy_process_group()
 
 if __name__ == "__main__":

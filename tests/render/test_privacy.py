@@ -66,7 +66,7 @@ for report in told:
     assert SECRET not in written["told"], report
 write("watch", watch.report)
 assert SECRET not in written["watch"]
-assert len(watch.leaks) == 11
+assert len(watch.leaks) == 12
 print([tally.summary for tally in watch.leaks])
 """
 
@@ -90,7 +90,7 @@ def test_the_log_and_the_files_of_a_watch(tmp_path: Path, how: str) -> None:
     said = run(source, tmp_path, SECRET, **environment)
     assert SECRET not in said
     pages = list((tmp_path / "pages").iterdir())
-    assert len(pages) == 9 + 1
+    assert len(pages) == 10 + 1
     for page in pages:
         assert SECRET not in page.name
         assert SECRET not in page.read_text(encoding="utf-8"), page

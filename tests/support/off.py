@@ -302,6 +302,14 @@ def PressureRelief() -> object:
 
 
 @case
+def register_framework() -> object:
+    class Buffer:
+        __slots__ = ("nbytes", "pointer")
+
+    return c.register_framework(Buffer, device="cuda", pointer="pointer", nbytes="nbytes")
+
+
+@case
 def patch_torch() -> object:
     with c.patch_torch(devices="any", report_dir="pages") as patch:
         patch.undo()

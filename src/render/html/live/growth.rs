@@ -54,6 +54,7 @@ pub fn growth(report: &GrowthReport, process: &Process) -> String {
             counted(more, "more group is", "more groups are")
         ));
     }
+    let are_tensors = report.found.iter().all(|it| it.growth.tensors > 0);
     Page {
         title: match count {
             0 if early => "Too early to tell".to_owned(),
@@ -66,12 +67,9 @@ pub fn growth(report: &GrowthReport, process: &Process) -> String {
                     human_bytes(growth.bytes_per_step as u64)
                 )
             }
-            _ if report.found.iter().all(|it| it.growth.tensors > 0) => format!(
-                "{} grow",
-                counted(count, "group of tensors", "groups of tensors")
-            )
-            .replace("1 group of tensors grow", "1 group of tensors grows"),
+            1 if are_tensors => "1 group of tensors grows".to_owned(),
             1 => "1 owner grows".to_owned(),
+            _ if are_tensors => format!("{count} groups of tensors grow"),
             _ => format!("{count} owners grow"),
         },
         lead,
