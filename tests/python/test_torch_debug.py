@@ -58,8 +58,8 @@ def main():
     total = torch.ones(1) * rank
     dist.all_reduce(total)  # the others wait here
     print("total", total.item(), gc.get_count()[0] > 0, gc.collect() > 0)
-    # PyTorch stops the servers of the first rank only, which asks the others. One that answers while its process
-    # ends aborts that.
+    # PyTorch stops the servers of the first rank only, which asks the others.
+    # One that answers while its process ends aborts that.
     if rank == 0:
         stop_debug_server()
     dist.barrier()

@@ -50,7 +50,7 @@ def only_attribute(name: str) -> None:
 
 def slot(name: str) -> None:
     node = Slots()
-    node.array = array()
+    node.array = array()  # type: ignore[attr-defined]
     setattr(node, name, node)
 
 
@@ -106,7 +106,7 @@ def default(keyword: bool) -> None:
             return it
     else:
 
-        def callback(it: object = node) -> object:
+        def callback(it: object = node) -> object:  # type: ignore[misc]
             return it
 
     node.callback = callback  # type: ignore[attr-defined]
