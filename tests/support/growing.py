@@ -684,7 +684,7 @@ LEAKS: dict[Program, tuple[str, str]] = {
 }
 """The pattern, and words of the owner that must be told first."""
 
-STEPS = {"outputs_of_epochs": 500, "some_evicted": 400, "once_withdrawn": 500}
+STEPS = {"outputs_of_epochs": 500, "half_evicted": 300, "some_evicted": 400, "once_withdrawn": 500}
 """Programs that are told after more than 200 steps."""
 
 LOOK_ALIKES: list[Program] = [
