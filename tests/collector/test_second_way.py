@@ -6,6 +6,7 @@ import asyncio
 import functools
 import gc
 import itertools
+import os
 import random
 import sys
 import threading
@@ -234,7 +235,7 @@ def random_graph(dice: random.Random) -> list[Any]:
     return nodes
 
 
-@pytest.mark.parametrize("lot", range(10))
+@pytest.mark.parametrize("lot", range(int(os.environ.get("TEST_CASES", "4"))))
 def test_random_graphs(lot: int) -> None:
     total = 0
     for seed in range(lot * 40, lot * 40 + 40):

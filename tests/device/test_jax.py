@@ -546,7 +546,7 @@ def test_an_array_that_becomes_longer_is_named() -> None:
     with cyclescope.LeakMonitor(
         every=1, devices="any", min_bytes=0, max_share=float("inf")
     ) as monitor:
-        for _ in range(60):
+        for _ in range(30):
             past = jnp.concatenate([past, jnp.ones((1, 4))])
             monitor.step()
     # Each length is compiled anew, which JAX's caches keep; by default that is too little to tell.

@@ -132,6 +132,7 @@ def test_what_is_said_is_what_is_recorded(package: Path) -> None:
         assert found[name] == leaks, name
 
 
+@pytest.mark.long
 def test_signatures_are_equal_in_a_script_and_in_a_module(package: Path) -> None:
     """The same bug, whether its file is run or imported."""
     imported = table(sys.executable, package=package)

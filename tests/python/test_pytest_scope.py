@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import Any
 
 import pytest
@@ -76,7 +77,7 @@ def check(suite: Suite, whole: Any, new: Any) -> None:
 
 
 @needs_lists
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(int(os.environ.get("TEST_CASES", "3"))))
 def test_nothing_is_missed(pytester: pytest.Pytester, seed: int) -> None:
     suite = make_suite(seed)
     whole = found(pytester, suite, "--tensor-cycles-scope=whole")

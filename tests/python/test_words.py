@@ -173,6 +173,7 @@ def test_a_misspelt_variable(
     assert message.startswith(f"the environment variable {variable} has no effect: {sentence}")
 
 
+@pytest.mark.usefixtures("small_heap")
 @pytest.mark.parametrize(
     ("name", "meant"),
     [
@@ -195,7 +196,7 @@ def test_a_misspelt_name_to_ignore(
 ) -> None:
     _selection._say_if_misspelt.cache_clear()
     for _ in range(2):
-        cyclescope.find_tensor_cycles(devices="cpu", ignore=[name])
+        cyclescope.find_tensor_cycles(devices="cpu", ignore=[name], frozen=False)
     said = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     if meant is None:
         assert said == []
