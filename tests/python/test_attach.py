@@ -561,7 +561,7 @@ def test_another_version_is_told_the_way_out(monkeypatch: pytest.MonkeyPatch, mi
 def test_an_old_python_is_told_the_way_out(tmp_path: Path) -> None:
     with program(tmp_path, "wait()") as running:
         said = refusal(running.pid)
-        assert "Python 3.14 and later" in said
+        assert "Python 3.14 or later" in said
         assert f"kill -USR2 {running.pid}" in said
         assert running.process.poll() is None
 
