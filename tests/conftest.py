@@ -20,11 +20,14 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 SLOWEST = (
     "harmless/test_extensions.py",
+    "python/test_documentation.py",
+    "python/test_examples.py",
     "analysis/test_growth.py",
     "harmless/test_programs.py",
     "harmless/test_memory.py",
     "analysis/test_growth_objects.py",
     "analysis/test_growth_headline.py",
+    "render/test_growth_examples.py",
     "analysis/test_heap.py",
     "analysis/test_why_alive.py",
     "analysis/test_keepers.py",

@@ -13,14 +13,14 @@ COMMANDS = {
     "run": "run a program and report its leaks",
     "report": "show reports, or convert them to HTML and other formats",
     "merge": "merge the reports of several processes, with one column per rank",
-    "serve": "show the reports of a folder in a browser, as they come",
+    "serve": "show the reports of a folder in a browser, as they are written",
     "diff": "compare two reports: new, grown and gone leaks",
-    "fix": "print the patch that removes a reference cycle, where it is certain",
+    "fix": "print the patch that removes a reference cycle, if it is certain",
     "explain": "explain a leak pattern, a kind of growth or an out-of-memory verdict",
     "demo": "run a small program that leaks",
     "doctor": "check this installation: versions, driver, devices, settings",
-    "attach": "ask a running process what holds its memory",
-    "completion": "print the completion script of a shell",
+    "attach": "find out what holds the memory of a running process",
+    "completion": "print the completion script for a shell",
 }
 
 EXAMPLES = """\

@@ -44,8 +44,8 @@ def find_tensor_cycles(
     """Collect garbage now and report the tensors that only reference cycles kept alive.
 
     The garbage is inspected before finalizers run, so cycles that a finalizer breaks are found
-    too. A full collection follows, and only memory that it freed is reported; and garbage that no
-    collection frees, since ``gc.freeze()`` excluded it (:attr:`Leak.frozen`).
+    too. A full collection follows. The report has the memory that this collection freed, and
+    garbage that no collection frees because ``gc.freeze()`` excluded it (:attr:`Leak.frozen`).
 
     Args:
         devices: Which memory to check; see :func:`warn_tensor_cycles`.

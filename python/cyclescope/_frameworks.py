@@ -16,40 +16,39 @@ def register_framework(
     shape: str | None = None,
     owner: str | None = None,
 ) -> None:
-    """Register a class whose objects hold memory, so that cycles that hold them are found.
+    """Register a class whose objects hold memory, so that cycles that hold these objects are found.
 
-    The memory is read in the midst of garbage collections, where no code of the program may run. So
-    this takes no functions, but the names of attributes that can be read as data: those that C code
-    defines, as in Cython and nanobind, ``__slots__``, and those that each object has in its own
-    dictionary. Properties in Python, and whatever else could run Python code when it is read, are
-    refused. C code behind an attribute must not wait, and must not call into Python.
+    The memory is read during garbage collections, when no code of the program may run. Therefore
+    this function takes no functions, but the names of attributes that can be read as data: those
+    that C code defines (also with Cython or nanobind), ``__slots__``, and those in the objects' own
+    dictionaries. Properties written in Python, and anything else that could run Python code when it
+    is read, are refused. C code behind an attribute must not wait, and must not call into Python.
 
-    What an attribute says is checked each time: without an address and a number of bytes, both
-    integers other than zero, an object has no memory.
+    The values are checked each time. An object has memory only if its address and its number of
+    bytes are both integers other than zero.
 
-    The memory is expected to be freed with the object, or with its owner. So where objects share
-    memory, ``owner`` must lead to the one that it goes with. CUDA memory is confirmed by the
-    driver.
+    The memory must be freed with the object, or with its owner. If objects share memory, ``owner``
+    must lead to the object whose end frees it. The driver confirms CUDA memory.
 
-    The class stays registered, and alive, for as long as the process. To register the same class
-    twice is an error, and so is a class that cyclescope knows, or one that derives from it.
+    The class stays registered, and alive, until the process ends. It is an error to register a
+    class twice, or a class that cyclescope already knows or that derives from one.
 
     Args:
-        type: The class. Classes that derive from it are read alike.
+        type: The class. Classes that derive from it are read in the same way.
         device: The kind of device, such as ``"cuda"``, ``"cpu"``, or a name of your own in
             lowercase, which ``devices=`` accepts from then on.
         pointer: The attribute that has the address of the memory.
-        nbytes: The attribute that has the size of the memory in bytes: of all that is freed with
-            the object, where several look into it.
+        nbytes: The attribute that has the size of the memory in bytes. If several objects are views
+            of the memory, it is the size of all that is freed with the object.
         device_index: The attribute that has the number of the device.
         dtype: The attribute that has the name of the element type, or NumPy's ``dtype``.
         shape: The attribute that has a tuple of integers.
-        owner: The attribute that has the object to which the memory belongs, or None for memory of
-            the object's own.
+        owner: The attribute that has the object to which the memory belongs, or None if it belongs
+            to the object itself.
 
     Raises:
-        TypeError: If ``type`` is no class, or an attribute cannot be read as data.
-        ValueError: If ``device`` is no name for a kind of device, or the class is known.
+        TypeError: If ``type`` is not a class, or an attribute cannot be read as data.
+        ValueError: If ``device`` is not a name for a kind of device, or the class is already known.
     """
     if not isinstance(type, _class):
         raise TypeError(f"register_framework needs a class, not {type!r}")

@@ -53,7 +53,7 @@ def _say_if_misspelt(name: str) -> None:
     near = nearest(name, [*known], ALIKE) or nearest(name, libraries, ALIKE)
     # Libraries need not be imported yet, and may be named as the package index does.
     if near is not None and not _is_installed(name):
-        _log.warning("ignore names %r, which nothing is called; did you mean %r?", name, near)
+        _log.warning("ignore names %r, but nothing has that name; did you mean %r?", name, near)
 
 
 def _is_installed(name: str) -> bool:

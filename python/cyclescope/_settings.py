@@ -218,7 +218,7 @@ def _bool(name: str, value: object) -> bool:
 
 def _min_bytes(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
-        raise ValueError(f"min_bytes must be a number of bytes from 0 on, not {value!r}")
+        raise ValueError(f"min_bytes must be a number of bytes, 0 or more, not {value!r}")
     return value
 
 

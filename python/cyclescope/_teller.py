@@ -93,7 +93,7 @@ def _tell_next(own: threading.Thread) -> bool:
         # SystemExit too: it would only end this thread, which other watches need.
         if watch not in _failed:
             _failed.add(watch)
-            _complain("cyclescope: the callback of a watch raised an exception; it stays installed")
+            _complain("cyclescope: the callback of a watch raised an exception; the watch goes on")
     finally:
         list_thread(None)
     return True

@@ -192,24 +192,24 @@ def warn_tensor_cycles(
     ``cyclescope``, with an HTML page in ``report_dir``. Later occurrences are counted and
     summarized when the program ends. Arguments left out default to the :func:`settings`.
 
-    There is one such watch in a process, so that nothing is told twice. A further call returns the
-    watch that runs. Equal arguments change nothing; others replace those of the call before, which
-    is logged once. At the end of a ``with`` block the earlier arguments apply again, and the watch
-    goes on if it ran before the block; :meth:`Watch.stop` stops it for all. Under ``cyclescope
-    run``, the watch goes on until the program ends, and what the command line gives applies.
+    A process has one such watch, so each leak is reported once. A further call returns the running
+    watch. Equal arguments change nothing; others replace the earlier ones, which is logged once. At
+    the end of a ``with`` block the earlier arguments apply again, and the watch goes on if it was
+    running before the block. :meth:`Watch.stop` stops it for all callers. Under ``cyclescope run``,
+    the watch goes on until the program ends, and the options of the command line take precedence.
 
     Each log record carries its facts as a dictionary for structured logging, in the attribute
     ``cyclescope``. If the configuration of logging has disabled this logger by accident
     (``disable_existing_loggers``), warnings go to standard error instead.
 
-    With the environment variable ``CYCLESCOPE_OFF`` set, every function of cyclescope does nothing
-    and returns an empty result. This one returns a stopped watch.
+    If the environment variable ``CYCLESCOPE_OFF`` is set, every function of cyclescope does nothing
+    and returns an empty result. This function then returns a stopped watch.
 
     Args:
         devices: Which memory to watch: ``"gpu"`` (any accelerator), ``"any"`` (host memory too),
             the name of a device such as ``"cuda:0"``, ``"cuda"`` or ``"pinned"``, a
             ``torch.device``, a ``jax.Device``, or a list of these. By default ``"gpu"``, or
-            ``"any"`` on a machine without an accelerator, which is said once.
+            ``"any"`` on a machine without an accelerator, which is logged once.
         report_dir: Folder for the HTML pages, created if it does not exist. By default, a new
             temporary folder, created when there is something to write.
         ignore: Leaks to ignore: signatures (:attr:`Leak.signature`), pattern names
@@ -298,7 +298,7 @@ def _summary(watch: Watch) -> None:
     several = len(leaks) > 1
     lines = [
         f"{len(leaks)} leak{'s' * several}, seen {total} time{'s' * (total > 1)}"
-        f"{'; memory that several of them held counts for each' * several}:"
+        f"{'; memory that several leaks held counts for each of them' * several}:"
     ]
     lines += [
         f"  {leak.count} × {leak.summary} [{leak.signature}], "
@@ -310,7 +310,7 @@ def _summary(watch: Watch) -> None:
     small = [leak for leak in watch.leaks if not leak.reported]
     if small:
         lines.append(
-            f"Smaller than min_bytes, and not warned of: {len(small)} more, "
+            f"Not reported, because smaller than min_bytes: {len(small)} more, "
             f"{_native.total_bytes(small):,} bytes in total"
         )
     _log.warning("%s", "\n".join(lines), fields=_fields.of_summary(watch.leaks))

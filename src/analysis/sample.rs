@@ -532,9 +532,9 @@ impl Inspector {
         uncleared: Uncleared,
     ) -> PyResult<Option<Diagnosis>> {
         let and_what = match uncleared {
-            Uncleared::AddedToOnly => "and nothing else done to it",
+            Uncleared::AddedToOnly => "and nothing else changed them",
             Uncleared::Perhaps if self.some_code_clears_gradients(py)? => return Ok(None),
-            Uncleared::Perhaps => "and nothing that the running code calls clears gradients",
+            Uncleared::Perhaps => "and the running code calls nothing that clears gradients",
         };
         let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
         let mut seen: FxHashSet<usize> = FxHashSet::default();
@@ -567,7 +567,7 @@ impl Inspector {
             tensors: gradients.len(),
             bytes: gradients.iter().map(|buffer| buffer.bytes).sum(),
             example: largest.map(example_of).unwrap_or_default(),
-            evidence: format!("in {STEPS} steps in a row each was added to, {and_what}"),
+            evidence: format!("{STEPS} steps in a row added to each, {and_what}"),
             ..Diagnosis::default()
         }))
     }

@@ -174,8 +174,8 @@ impl Inspector {
         keepers.fixed.iter().any(is_call).then(|| {
             let functions = counted(number as u64, "function", "functions");
             format!(
-                "C holds a function or arguments that lead to the object, perhaps `atexit`, where {functions} \
-                 are registered: `atexit.unregister()` lets go of one."
+                "C code holds a function or arguments that lead to the object. It may be `atexit`, with which {functions} \
+                 are registered: `atexit.unregister()` removes one."
             )
         })
     }

@@ -94,8 +94,8 @@ impl Hook {
         let gc = GcModule::new(py)?;
         let Some(state) = gc.state else {
             return Err(PyRuntimeError::new_err(
-                "the garbage collector of this Python keeps no lists of generations as it runs, so what it \
-                 frees cannot be watched",
+                "the garbage collector of this Python keeps no lists of generations while it runs, so it \
+                 cannot be watched",
             ));
         };
         let shared = Rc::new(Shared {
@@ -120,7 +120,7 @@ impl Hook {
     pub fn install(&self, py: Python<'_>) -> PyResult<()> {
         let shared = &self.shared;
         if shared.failed.get() || shared.forks != fork_count() {
-            return Err(PyRuntimeError::new_err("the hook works no more"));
+            return Err(PyRuntimeError::new_err("the hook no longer works"));
         }
         if self.position(py).is_none() {
             shared.gc.callbacks.bind(py).append(&self.callable)?;

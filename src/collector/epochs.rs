@@ -31,8 +31,8 @@ const REMEMBERED: usize = 4_000_000;
 /// it. So the cost of finding it is proportional to what was made, not to the heap.
 ///
 /// A full collection changes that order: what it reaches late it puts to the end (`move_unreachable`). So the epochs of
-/// objects are written down before ([`Epochs::before_full`]), and there is a new boundary afterwards
-/// ([`Epochs::after_full`]); objects stay where they are in memory, so an address that lies before that
+/// objects are written down before (`Epochs::before_full`), and there is a new boundary afterwards
+/// (`Epochs::after_full`); objects stay where they are in memory, so an address that lies before that
 /// boundary is that of the same object. If a full collection was not told, or `gc.freeze()` and `gc.unfreeze()` changed
 /// the order, nothing is said of earlier epochs.
 ///

@@ -378,7 +378,7 @@ pub const ARRAYS_ACCUMULATE: GrowthPattern = GrowthPattern {
 /// past = torch.cat([past, keys], dim=1)
 /// ```
 ///
-/// Instead, keep the part that you need, begin anew with each sequence, or write into a tensor of fixed
+/// Instead, keep the part that you need, start again with each sequence, or write into a tensor of fixed
 /// length:
 ///
 /// ```python
@@ -388,8 +388,8 @@ pub const ARRAYS_ACCUMULATE: GrowthPattern = GrowthPattern {
 pub const TENSOR_GROWS: GrowthPattern = GrowthPattern {
     name: "tensor-grows",
     what: "{owner} is replaced by a longer tensor again and again",
-    advice: "Keep the part that you need (`past = past[-n:]`), begin anew with each sequence, or \
-             write into a tensor of fixed length. Each `torch.cat` copies all of it, too.",
+    advice: "Keep the part that you need (`past = past[-n:]`), start again with each sequence, or \
+             write into a tensor of fixed length. Each `torch.cat` also copies all of it.",
     keeps_graphs: false,
 };
 
@@ -397,8 +397,8 @@ pub const TENSOR_GROWS: GrowthPattern = GrowthPattern {
 pub const ARRAY_GROWS: GrowthPattern = GrowthPattern {
     name: "tensor-grows",
     what: "{owner} is replaced by a longer array again and again",
-    advice: "Keep the part that you need (`past = past[-n:]`), begin anew with each sequence, or \
-             write into an array of fixed length. Each concatenation copies all of it, too.",
+    advice: "Keep the part that you need (`past = past[-n:]`), start again with each sequence, or \
+             write into an array of fixed length. Each concatenation also copies all of it.",
     keeps_graphs: false,
 };
 
@@ -480,7 +480,7 @@ pub const THREADS_GROW: GrowthPattern = GrowthPattern {
     what: "{owner} has more and more threads",
     advice: "End each thread that a step starts: shut executors down (`with`), and stop data \
              loaders and timers, or make them once for the whole run. `threading.enumerate()` \
-             names the threads of Python's.",
+             lists the Python threads.",
     keeps_graphs: false,
 };
 

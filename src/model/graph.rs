@@ -47,12 +47,12 @@ pub enum NodeKind {
 #[non_exhaustive]
 pub struct Node {
     pub kind: NodeKind,
-    /// As [`Step::type_name`].
+    /// As `type_name` of a step of the cycle.
     pub type_name: String,
-    /// As [`Step::label`].
+    /// As `label` of a step of the cycle.
     pub label: String,
     pub location: Option<Location>,
-    /// Index in [`Leak::buffers`] of the buffer that the object holds.
+    /// Index of the buffer that the object holds, among the leak's `buffers`.
     pub buffer: Option<u32>,
     /// True if some cycle of the leak goes through the object.
     pub in_cycle: bool,
@@ -85,7 +85,7 @@ pub struct Edge {
     pub from: u32,
     /// Index in [`Graph::nodes`].
     pub to: u32,
-    /// As [`Step::edge`].
+    /// As `edge` of a step of the cycle.
     pub name: String,
     pub role: EdgeRole,
     /// The interpreter's own objects that the reference passes and that are not among the nodes:
@@ -101,9 +101,9 @@ pub struct Edge {
 pub struct Hop {
     /// Equal for the same object in one graph.
     pub object: u32,
-    /// As [`Step::label`].
+    /// As `label` of a step of the cycle.
     pub label: String,
-    /// The reference that leads to it, as [`Step::edge`].
+    /// The reference that leads to it, as `edge` of a step of the cycle.
     pub into: String,
     /// Its own reference that leads on.
     pub onwards: String,

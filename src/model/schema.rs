@@ -19,25 +19,27 @@ fn schema<T: JsonSchema>(title: &str) -> Value {
     let settings = SchemaSettings::draft2020_12().for_serialize();
     let mut schema = settings.into_generator().into_root_schema_for::<T>();
     schema.insert("title".to_owned(), json!(title));
-    strip_formats(schema.to_value())
+    simplified(schema.to_value())
 }
 
-/// Without `uint64` and its like, which are formats of OpenAPI's and unknown to validators.
-fn strip_formats(mut schema: Value) -> Value {
+/// Without `uint64` and similar formats, which are OpenAPI formats that validators do not know, and without links.
+fn simplified(mut schema: Value) -> Value {
     match &mut schema {
         Value::Object(fields) => {
             if fields.get("format").is_some_and(Value::is_string) {
                 fields.remove("format");
             }
             for value in fields.values_mut() {
-                *value = strip_formats(value.take());
+                *value = simplified(value.take());
             }
         }
         Value::Array(items) => {
             for value in items {
-                *value = strip_formats(value.take());
+                *value = simplified(value.take());
             }
         }
+        // Links of the Rust documentation mean nothing to who reads a schema.
+        Value::String(text) => *text = text.replace("[`", "`").replace("`]", "`"),
         _ => {}
     }
     schema

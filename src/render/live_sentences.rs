@@ -209,7 +209,7 @@ pub fn cleared(growth: &Growth) -> String {
 /// What was reported and grows no longer.
 pub fn stopped(growth: &Growth) -> String {
     format!(
-        "{} has not grown any more since what was reported at step {}",
+        "{} has stopped growing since it was reported at step {}",
         growth.owner,
         grouped(growth.step)
     )

@@ -266,7 +266,7 @@ pub fn describe(buffer: &Buffer) -> String {
     let kept_by = match buffer.kept_by.as_deref() {
         None => "",
         Some(GRADIENT) => ", a gradient",
-        Some(_) => ", to which C++ refers too",
+        Some(_) => ", to which C++ also refers",
     };
     format!(
         "{} {} {of} {} on {}{others}{kept_by}",

@@ -221,8 +221,8 @@ impl Watcher {
         }
         if looked.left_out > 0 {
             notes.push(format!(
-                "{} more groups of cycles held tensors in this collection. At most {DESCRIBED} of different shapes \
-                 are described in one, so that the program need not wait; cyclescope.find_tensor_cycles() describes all.",
+                "{} more groups of cycles held tensors in this collection. A watch describes at most {DESCRIBED} groups of \
+                 different shapes per collection, to keep the pause short; cyclescope.find_tensor_cycles() describes all.",
                 looked.left_out
             ));
         }
@@ -257,8 +257,8 @@ impl Watcher {
             unseen.set(unseen.get() + 1);
             if unseen.get() == UNSEEN && !self.collections.unseen_said.replace(true) {
                 self.report_trouble(format!(
-                    "{UNSEEN} collections in a row could not be seen, as happens with gc.DEBUG_STATS or \
-                     gc.DEBUG_COLLECTABLE set. cyclescope.find_tensor_cycles() still works"
+                    "{UNSEEN} collections in a row could not be inspected, which happens if gc.DEBUG_STATS or \
+                     gc.DEBUG_COLLECTABLE is set. cyclescope.find_tensor_cycles() still works"
                 ));
             }
         }

@@ -80,8 +80,8 @@ impl Queue {
                 watch: 0,
                 is_kept: true,
                 news: News::Trouble(format!(
-                    "{lost} reports were not told, as more came than could be told in time. The counts of the \
-                     watches have them"
+                    "{lost} reports were dropped, because they came faster than they could be delivered. The \
+                     counts of the watches include them"
                 )),
             });
         }

@@ -79,7 +79,7 @@ impl Counters {
         }
         (rest > 0 && graphs > 1).then(|| {
             format!(
-                "{rest} bytes more were freed with these leaks, held by the autograd graphs of {graphs} of them."
+                "{rest} more bytes were freed with these leaks: the autograd graphs of {graphs} of them held these."
             )
         })
     }

@@ -123,7 +123,7 @@ impl Watcher {
         let can = self.inspector.gc().state.is_some();
         if !can && !self.error_told.replace(true) {
             self.report_trouble(
-                "the garbage collector of this Python cannot be watched, as it keeps no lists of generations. Only \
+                "the garbage collector of this Python cannot be watched, because it keeps no lists of generations. Only \
                  explicit checks work here: cyclescope.find_tensor_cycles(), cyclescope.step(), \
                  cyclescope.forbid_tensor_cycles() and the pytest plugin"
                     .to_owned(),
@@ -268,10 +268,10 @@ impl Watcher {
         }
         // To write out an exception takes memory of Python's, where there is none.
         let sentence = if error.is_instance_of::<PyMemoryError>(py) {
-            "there was not enough memory to look at a collection's garbage; it went on unseen"
+            "there was not enough memory to inspect the garbage of a collection, which continued without it"
                 .to_owned()
         } else {
-            format!("could not look at a collection's garbage: {error}")
+            format!("could not inspect the garbage of a collection: {error}")
         };
         self.report_trouble(sentence);
     }
@@ -280,9 +280,9 @@ impl Watcher {
     fn note_too_many(&self, objects: usize) {
         if !self.too_many_told.replace(true) {
             self.report_trouble(format!(
-                "a collection freed {objects} objects at once, tensors among them. Garbage of more than \
-                 {MOST} objects is not searched for cycles, as that would hold the program up for \
-                 seconds; cyclescope.find_tensor_cycles() searches any"
+                "a collection freed {objects} objects at once, among them tensors. A watch does not search \
+                 more than {MOST} objects for cycles, because that would pause the program for seconds; \
+                 cyclescope.find_tensor_cycles() has no such limit"
             ));
         }
     }
@@ -362,9 +362,9 @@ impl Watcher {
                         watch: 0,
                         is_kept: true,
                         news: News::Trouble(format!(
-                            "a watch has seen {LEAK_LIMIT} distinct leaks; of further ones it neither \
-                             warns nor keeps count. Look whether the program makes classes or \
-                             functions without end, or leave leaks out with ignore=[...]"
+                            "a watch has seen {LEAK_LIMIT} distinct leaks, and neither reports nor counts \
+                             further ones. Check whether the program creates classes or functions \
+                             without end, or exclude leaks with ignore=[...]"
                         )),
                     });
                 }

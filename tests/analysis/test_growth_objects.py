@@ -122,7 +122,7 @@ def test_what_stops_is_withdrawn(kind: str, caplog: pytest.LogCaptureFixture) ->
                 (told,) = monitor.found
             monitor.step()
     assert monitor.found == []
-    words = f"has not grown any more since what was reported at step {told.step}"
+    words = f"has stopped growing since it was reported at step {told.step}"
     assert words in caplog.records[-1].getMessage()
     assert words in monitor.to_text()
     assert words in monitor.to_html()

@@ -427,7 +427,7 @@ def test_a_process_that_gets_to_no_safe_point_is_left_as_it_was(
     """
     with program(tmp_path, source) as running:
         said = refusal(running.pid, timeout=0.3)
-        assert "did not get to a point" in said
+        assert "did not reach a safe point" in said
         assert "CYCLESCOPE_SIGNAL=USR2" in said
         # It comes to it later, finds nothing to do, and complains of nothing.
         assert [running.line() for _ in range(2)] == ["on", "ready"]
@@ -462,7 +462,7 @@ def test_a_process_that_lets_nobody_in(
 def test_a_process_that_is_no_python() -> None:
     with subprocess.Popen(["sleep", "1000"]) as other:
         try:
-            assert "is no program of Python" in refusal(other.pid)
+            assert "does not run Python" in refusal(other.pid)
         finally:
             other.kill()
 
@@ -511,7 +511,7 @@ def test_another_user_is_told_what_to_do() -> None:
     os.close(write)
     with os.fdopen(read) as stream:
         said = stream.read()
-    assert "this user may not look into process 1, which belongs to user 0" in said
+    assert "this user may not inspect process 1, which belongs to user 0" in said
     assert "sudo" in said
 
 
@@ -561,7 +561,7 @@ def test_another_version_is_told_the_way_out(monkeypatch: pytest.MonkeyPatch, mi
 def test_an_old_python_is_told_the_way_out(tmp_path: Path) -> None:
     with program(tmp_path, "wait()") as running:
         said = refusal(running.pid)
-        assert "Python 3.14 and later" in said
+        assert "Python 3.14 or later" in said
         assert f"kill -USR2 {running.pid}" in said
         assert running.process.poll() is None
 

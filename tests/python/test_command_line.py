@@ -125,7 +125,7 @@ LARGE = "--min-bytes=100000000"
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--devices=cpu", LARGE], "no leaks on cpu but small ones: 1 held "),
+        (["--devices=cpu", LARGE], "no leaks on cpu except small ones: 1 held "),
         (["--devices=any", LARGE, "--ignore=refers-to-itself"], "no leaks (ignored: refers-to-its"),
         (["--devices=any"], ""),
     ],

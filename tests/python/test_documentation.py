@@ -1,8 +1,6 @@
 """What the README and ``docs/`` show: outputs are printed, code compiles, names and links exist.
 
-A block of output behind ``<!-- printed by: examples/x.py -->`` is what that program prints, or
-``<!-- printed by: -m MODULE ... -->`` that command, after the programs of the same file. Breaks of
-lines depend on the length of a path, so they do not count. ``APPROVE_DOCS=1`` writes the blocks.
+``support/shown.py`` says which blocks of a page are run. ``APPROVE_DOCS=1`` writes their outputs.
 """
 
 from __future__ import annotations
@@ -14,9 +12,6 @@ import io
 import os
 import re
 import shlex
-import shutil
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
@@ -24,11 +19,11 @@ import pytest
 
 import cyclescope
 from cyclescope.__main__ import make_parser
+from support import shown
 from support.marks import needs_torch
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
-PRINTED = re.compile(r"<!-- printed by: (.*) -->\n```text\n((?:.*\n)*?)```\n")
 CODE = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 COMMANDS = re.compile(r"(?:^\$ |^    |`|; )cyclescope ((?:[^`|#\n;]|\\\|)+)", re.MULTILINE)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -86,47 +81,57 @@ def test_commands_have_the_options_that_are_shown(page: Path) -> None:
         assert not unknown, line
 
 
+ELSEWHERE = {"attach": "test_attach.py", "serve": "test_served.py"}
+"""Commands that wait for something, and where they are run."""
+
+
+def shown_commands() -> list[str]:
+    """The commands in the README and ``docs/`` that can run as they stand, each once."""
+    found = set()
+    for page in PAGES:
+        if page.name == "README.md" or page.parent.name == "docs":
+            text = re.sub(r"^ *```console.*?^ *```", "", page.read_text("utf-8"), flags=re.M | re.S)
+            found |= {line.strip() for line in COMMANDS.findall(text)}
+    found = {line.replace("NAME", "closure-captures-owner") for line in found}
+    found = {line.replace("FILE:LINE", "train.py:16") for line in found}
+    # A command that is only named is run with its arguments elsewhere, or needs none.
+    alone = ("demo", "doctor", "explain")
+    words = {line: line.split() for line in found}
+    return sorted(
+        line
+        for line in found
+        if words[line][0] not in ELSEWHERE and (len(words[line]) > 2 or words[line][0] in alone)
+    )
+
+
+@needs_torch
+def test_commands_run_as_they_are_shown(tmp_path: Path) -> None:
+    commands = shown_commands()
+    assert len(commands) > 10
+    folder = shown.Folder(tmp_path)
+    folder.copy("examples/first_leak.py", "train.py")
+    folder.run("python train.py && mkdir reports && cp leaks/*.json reports/a.json")
+    folder.run("for name in old new before after; do cp reports/a.json $name.json; done")
+    for command in commands:
+        # Anything but 0 and 1 is an error.
+        folder.run(f"cyclescope {command}")
+
+
 def test_the_readme_is_read_in_five_minutes() -> None:
     assert (ROOT / "README.md").read_text("utf-8").count("\n") <= 180
 
 
 @needs_torch
 @pytest.mark.parametrize(
-    "page", [page for page in PAGES if PRINTED.search(page.read_text("utf-8"))], ids=name
+    "page", [page for page in PAGES if shown.runs_something(page.read_text("utf-8"))], ids=name
 )
 def test_outputs_are_what_is_printed(page: Path) -> None:
     text = page.read_text("utf-8")
     # A folder with a short path, as a trace cuts off the beginning of long ones.
     with tempfile.TemporaryDirectory() as folder:
-        shutil.copy(ROOT / "examples" / "first_leak.py", Path(folder, "train.py"))
-        printed = {command: run(command, Path(folder)) for command, _ in PRINTED.findall(text)}
+        outputs = list(shown.outputs(text, Path(folder)))
     if os.environ.get("APPROVE_DOCS"):
-        page.write_text(PRINTED.sub(lambda block: written(block[1], printed[block[1]]), text))
+        page.write_text(shown.with_outputs(text, outputs), "utf-8")
         return
-    for command, shown in PRINTED.findall(text):
-        assert shown.split() == printed[command].split(), f"APPROVE_DOCS=1 renews {page.name}"
-
-
-def written(command: str, output: str) -> str:
-    return f"<!-- printed by: {command} -->\n```text\n{output}```\n"
-
-
-def run(command: str, folder: Path) -> str:
-    """What a command prints, with the names of this machine and this run taken out."""
-    words = ["train.py"] if command.startswith("examples/") else shlex.split(command)
-    if words[-1] == "leaks":
-        if not (folder / "leaks").exists():
-            run("examples/", folder)
-        words[-1:] = map(str, folder.glob("leaks/*.json"))
-    done = subprocess.run(
-        [sys.executable, *words],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "python"), "PYTHONHASHSEED": "0"},
-        capture_output=True,
-        encoding="utf-8",
-        check=True,
-    )
-    output = (done.stdout + done.stderr).replace(f"{folder}/", "")
-    output = re.sub(r"leaks/(\w{16})-\S+\.html", r"leaks/\1-node7-4242-0.html", output)
-    # The head of a report differs from run to run.
-    return re.sub(r"\A.*?(?=^LEAK 1)", "", output, flags=re.DOTALL | re.MULTILINE)
+    for output in outputs:
+        assert output.is_as_shown, f"APPROVE_DOCS=1 renews {page.name}:\n{output.printed}"

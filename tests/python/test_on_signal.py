@@ -552,4 +552,4 @@ def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     with program(tmp_path, source) as running:
         assert "NotADirectoryError" in running.line()
         assert running.end() == 0
-        assert "cannot write what holds memory" in running.errors
+        assert "cannot write the memory report" in running.errors

@@ -129,7 +129,7 @@ def test_an_uncaught_error_suggests_once() -> None:
         ),
         (
             lambda: cyclescope.watch_growth(min_bytes="1 MiB"),  # type: ignore[arg-type]
-            "min_bytes must be a number of bytes from 0 on, not '1 MiB'",
+            "min_bytes must be a number of bytes, 0 or more, not '1 MiB'",
         ),
         (
             lambda: cyclescope.find_tensor_cycles(ignore="torch"),
@@ -201,7 +201,9 @@ def test_a_misspelt_name_to_ignore(
     if meant is None:
         assert said == []
     else:
-        assert said == [f"ignore names {name!r}, which nothing is called; did you mean {meant!r}?"]
+        assert said == [
+            f"ignore names {name!r}, but nothing has that name; did you mean {meant!r}?"
+        ]
 
 
 # Help

@@ -53,6 +53,8 @@ def test_trace_reads_as_approved_and_its_code_is_python(name: str) -> None:
         fixture.leak("cpu")
         report = cyclescope.find_tensor_cycles(devices="any", frozen=False)
     for leak in report.leaks:
+        # What a watch logs is read in a terminal.
+        assert max(map(len, leak.to_text().splitlines())) <= 100
         for code in filter(None, [leak.before, leak.after]):
             code = code if not code.startswith("except ") else f"try:\n    ...\n{code}"
             ast.parse("async def program():\n" + textwrap.indent(code, "    "))

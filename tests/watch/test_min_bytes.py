@@ -154,5 +154,5 @@ gc.collect()
             text=True,
             check=True,
         ).stderr
-        assert ("and not warned of: 1 more, 100 bytes in total" in told) == large
+        assert ("because smaller than min_bytes: 1 more, 100 bytes in total" in told) == large
         assert ("reference cycle" in told) == large

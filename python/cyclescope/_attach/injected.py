@@ -167,7 +167,9 @@ def follow(value, steps, so_far):
             value = attribute(value, name) if kind == "." else item(value, name)
         except (AttributeError, LookupError, TypeError):
             shown = f".{name}" if kind == "." else f"[{name!r}]"
-            raise LookupError(f"`{so_far}` has no {shown} that can be read as it is") from None
+            raise LookupError(
+                f"`{so_far}` has no {shown} that can be read without running code"
+            ) from None
         so_far += f".{name}" if kind == "." else f"[{name!r}]"
     return value
 

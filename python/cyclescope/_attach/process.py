@@ -64,7 +64,7 @@ class Process:
 
     @property
     def refuses_debugging(self) -> str | None:
-        """What it was started with that keeps others out, or None."""
+        """How it was started so that nobody can attach to it, or None."""
         if re.search(r"(^|\0)PYTHON_DISABLE_REMOTE_DEBUG=[^\0]", self._read("environ")):
             return "PYTHON_DISABLE_REMOTE_DEBUG is set there"
         if re.search(r"\0-X\0?disable[-_]remote[-_]debug\0", self._read("cmdline")):
@@ -100,8 +100,8 @@ def yama_scope() -> int:
 
 
 def why_refused(process: Process) -> str:
-    """What stands in the way of a permission, and what to do."""
-    name = f"this user may not look into process {process.pid}"
+    """Why permission is refused, and what to do."""
+    name = f"this user may not inspect process {process.pid}"
     scope = yama_scope()
     if process.user is not None and process.user != os.geteuid() and not may_trace():
         return (
@@ -110,7 +110,7 @@ def why_refused(process: Process) -> str:
         )
     if scope == 3:
         return (
-            f"{name}: Yama forbids it to everybody until the machine is restarted "
+            f"{name}: Yama forbids it to all users until the machine is restarted "
             "(kernel.yama.ptrace_scope is 3)"
         )
     if scope > 0 and not may_trace():
@@ -133,15 +133,15 @@ def other_version(process: Process) -> str | None:
         return None
     if minor < 14:
         return (
-            f"process {process.pid} runs Python 3.{minor}, and only Python 3.14 and later let "
-            "another process in. Start it with CYCLESCOPE_SIGNAL=USR2 and `import cyclescope` next "
+            f"process {process.pid} runs Python 3.{minor}, but attaching needs Python 3.14 or "
+            "later. Start it with CYCLESCOPE_SIGNAL=USR2 and `import cyclescope` next "
             f"time, and signal it: kill -USR2 {process.pid}"
         )
     return (
         f"process {process.pid} runs Python 3.{minor}, and this is Python "
-        f"3.{sys.version_info.minor}: both must be of one version. Run the command with that one: "
-        f"python3.{minor} -m cyclescope attach {process.pid}. cyclescope need not be installed "
-        f"for it: PYTHONPATH={package_folder().parent} will do"
+        f"3.{sys.version_info.minor}: both must be the same version. Run the command with the "
+        f"version of the process: python3.{minor} -m cyclescope attach {process.pid}. If "
+        f"cyclescope is not installed for it, set PYTHONPATH={package_folder().parent}"
     )
 
 

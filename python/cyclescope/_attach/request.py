@@ -24,10 +24,10 @@ SETTLE_SECONDS = 0.2
 """How long files stay for a process that may be about to read them."""
 
 NO_SAFE_POINT = (
-    "process {pid} did not get to a point at which Python lets others in within {seconds:g} s: its "
-    "main thread is in a call of C code, such as a collective, a data loader's wait or a sleep. "
-    "Nothing has happened there, and nothing will. Try again with a longer --timeout, or start it "
-    "with CYCLESCOPE_SIGNAL=USR2 next time, which does not need the main thread"
+    "process {pid} did not reach a safe point within {seconds:g} s: its main thread is running C "
+    "code, such as a collective, a data loader's wait or a sleep. Nothing has happened in the "
+    "process, and nothing will. Try again with a longer --timeout, or start it with "
+    "CYCLESCOPE_SIGNAL=USR2 next time, which does not need the main thread"
 )
 
 
@@ -63,15 +63,14 @@ def _check(process: Process) -> None:
         raise AttachError("a process cannot attach to itself: call cyclescope.heap()")
     if not process.is_alive:
         raise AttachError(
-            f"no process {process.pid}: it has ended, or it has another number outside of its "
-            "container"
+            f"no process {process.pid}: it has ended, or has another number outside its container"
         )
     if (reason := other_version(process)) is not None:
         raise AttachError(reason)
     if sys.version_info < (3, 14):
         raise AttachError(
-            f"this is Python 3.{sys.version_info.minor}, and only Python 3.14 and later let "
-            "another process in: start the program with CYCLESCOPE_SIGNAL=USR2 and `import "
+            f"this is Python 3.{sys.version_info.minor}, but attaching needs Python 3.14 or later: "
+            "start the program with CYCLESCOPE_SIGNAL=USR2 and `import "
             f"cyclescope` next time, and signal it: kill -USR2 {process.pid}"
         )
     if not process.is_readable:
@@ -82,8 +81,8 @@ def _check(process: Process) -> None:
 
 def _disabled(process: Process, reason: str) -> str:
     return (
-        f"process {process.pid} lets nobody in: {reason}. Start it without that, or with "
-        "CYCLESCOPE_SIGNAL=USR2, which does not need it"
+        f"process {process.pid} does not allow attaching: {reason}. Start it without that, or with "
+        "CYCLESCOPE_SIGNAL=USR2, which works without attaching"
     )
 
 
@@ -135,16 +134,16 @@ def _why_not(process: Process, error: Exception) -> str:
         return _disabled(process, "its Python was built --without-remote-debug")
     if "not enabled" in text:
         return (
-            "this Python may not look into others: PYTHON_DISABLE_REMOTE_DEBUG is set here, or it "
+            "this Python cannot attach to others: PYTHON_DISABLE_REMOTE_DEBUG is set here, or it "
             "was built --without-remote-debug. Run the command without that"
         )
     if "PyRuntime" in text:
         return (
-            f"process {process.pid} is no program of Python 3.{sys.version_info.minor}: no "
-            "interpreter was found in it"
+            f"process {process.pid} does not run Python 3.{sys.version_info.minor}: no interpreter "
+            "was found in it"
         )
     if "main thread" in text:
-        return f"process {process.pid} is about to begin or to end: try again"
+        return f"process {process.pid} is starting or ending: try again"
     return f"cannot attach to process {process.pid}: {text}"
 
 
@@ -156,12 +155,12 @@ def _await(process: Process, folder: Path, timeout: float) -> dict[str, str]:
             raise AttachError(f"process {process.pid} has ended before it answered")
         if time.monotonic() >= deadline:
             _give_up(process, folder, timeout)
-            # It has begun to work, and is not to be left with half of its files.
+            # It has begun to work, and must not be left with half of its files.
             deadline += timeout
         time.sleep(POLL_SECONDS)
     state, _, reason = result.read_text("utf-8").partition("\n")
     if state == "off":
-        raise AttachError(f"CYCLESCOPE_OFF is set in process {process.pid}: nothing was looked at")
+        raise AttachError(f"CYCLESCOPE_OFF is set in process {process.pid}: nothing was inspected")
     if state != "ok":
         raise AttachError(f"process {process.pid} could not answer: {reason}")
     names = ("cycles", "heap", "why")

@@ -26,8 +26,8 @@ examples:
   cyclescope attach 4242 --growth 60 --json
   cyclescope attach 4242 --watch --report-dir leaks
 
-The process needs Python 3.14 or later, the same as this command, and nothing of cyclescope. Exits
-with status 2 if it cannot be asked.
+The process needs the same version of Python as this command, 3.14 or later. It does not need
+cyclescope. The exit status is 2 if the process cannot be inspected.
 """
 
 
@@ -35,7 +35,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.epilog = EPILOG
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("pid", type=int, metavar="PID", help="the number of the process")
+    parser.add_argument("pid", type=int, metavar="PID", help="the process ID")
     parts = parser.add_mutually_exclusive_group()
     parts.add_argument(
         "--cycles",
@@ -53,17 +53,17 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         "--growth",
         type=float,
         metavar="SECONDS",
-        help="look at live memory twice, so many seconds apart, and print what has grown",
+        help="inspect live memory twice, SECONDS apart, and print what has grown",
     )
     parts.add_argument(
         "--watch",
         action="store_true",
-        help="import cyclescope there and call warn_tensor_cycles(); this stays until the end",
+        help="import cyclescope there and call warn_tensor_cycles(), until the process ends",
     )
     parser.add_argument(
         "--devices",
         metavar="DEVICES",
-        help="which memory reference cycles must hold, such as cuda or cuda:0,cpu (default: any)",
+        help="which memory to look for in cycles, such as cuda or cuda:0,cpu (default: any)",
     )
     parser.add_argument("--report-dir", metavar="DIR", help="folder for the pages of --watch")
     parser.add_argument(

@@ -15,10 +15,14 @@ from cyclescope._native import Patch
 DESCRIPTION = """\
 Print a patch that removes a reference cycle. No file is changed: pipe the patch to `git apply`.
 
-There is a patch only where it is certain that the program then does the same and that the memory is
-freed: a lambda, an inner function or a bound method that is an attribute of its own object and is
-only called there; a caught exception, sys.exc_info() or a frame in a local variable;
-`with pytest.raises(...) as e`. Otherwise the exit status is 1, and a sentence says why.
+There is a patch only if it is certain that the program then does the same and frees the memory:
+
+- a lambda, an inner function or a bound method that is an attribute of its own object and is only
+  called there
+- a caught exception, sys.exc_info() or a frame in a local variable
+- `with pytest.raises(...) as e`
+
+Otherwise the exit status is 1, and the message says why.
 """
 
 
@@ -29,7 +33,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "place",
         metavar="FILE:LINE",
-        help="the line that a report names; or a report as JSON, whose patches are then listed",
+        help="the line that a report names, or a JSON report, to list its patches",
     )
     output = parser.add_mutually_exclusive_group()
     output.add_argument(

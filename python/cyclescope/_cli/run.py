@@ -37,13 +37,13 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         "cyclescope run [options] (SCRIPT | NOTEBOOK.ipynb | -m MODULE | -c CODE | -) [arguments]"
     )
     parser.description = (
-        "Run a program and report its leaks. What follows the program is passed to it; options of "
-        "this command come before."
+        "Run a program and report its leaks. Put the options of this command before the program; "
+        "everything after the program is passed to it."
     )
     parser.epilog = (
-        "Exits with the status of the program; with --fail-on-leak, exits with 1 if the program "
-        "succeeds but leaks. On several GPUs: torchrun ... -m cyclescope run SCRIPT. With "
-        "CYCLESCOPE_OFF set, the program runs unwatched and nothing is written."
+        "The exit status is that of the program. With --fail-on-leak, it is 1 if the program "
+        "succeeds but leaks. For several GPUs: torchrun ... -m cyclescope run SCRIPT. If "
+        "CYCLESCOPE_OFF is set, the program runs unwatched and nothing is written."
     )
     parser.add_argument(
         "--devices",
@@ -97,8 +97,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--growth",
         action="store_true",
-        help="report tensors and objects that pile up over optimizer steps or over time, with an "
-        "HTML page",
+        help="report tensors and objects that accumulate over optimizer steps or over time, with "
+        "an HTML page",
     )
     parser.add_argument(
         "--oom", action="store_true", help="write a post-mortem when a GPU runs out of memory"
@@ -223,7 +223,7 @@ def _small(leaks: list[cyclescope.LeakTally]) -> str:
     if not leaks:
         return ""
     held = f"{_native.total_bytes(leaks):,} bytes in total"
-    return f" but small ones: {len(leaks)} held {held}; --min-bytes 0 reports them"
+    return f" except small ones: {len(leaks)} held {held}; --min-bytes 0 reports them"
 
 
 def _devices(parsed: argparse.Namespace) -> list[str]:

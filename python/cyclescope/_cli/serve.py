@@ -13,10 +13,10 @@ from cyclescope._server import Server
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument(
-        "folder", metavar="FOLDER", help="where reports are written: the `--report-dir` of a run"
+        "folder", metavar="FOLDER", help="folder of the reports: the --report-dir of a run"
     )
     parser.add_argument(
-        "--port", type=int, default=0, help="port on this machine (default: any that is free)"
+        "--port", type=int, default=0, help="port on this machine (default: any free port)"
     )
     parser.add_argument("--open", action="store_true", help="open the page in a web browser")
 
@@ -32,7 +32,7 @@ def run(parsed: argparse.Namespace) -> int:
         fail(parsed, f"cannot listen on port {parsed.port}: {error}")
     with server:
         print(f"Reports of {folder}: {server.address}", flush=True)
-        print("Only this machine can open it. Ctrl-C ends it.", flush=True)
+        print("It can be opened on this machine only. Press Ctrl-C to stop.", flush=True)
         if parsed.open:
             webbrowser.open(server.address)
         server.serve_forever()

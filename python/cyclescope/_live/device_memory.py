@@ -1,4 +1,4 @@
-"""What the memory of a GPU is used for, with nothing left over."""
+"""What all memory of a GPU is used for."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ Pool = tuple[str, int, str]
 def memory(device: object = None) -> DeviceMemory:
     """Divide all memory of a GPU that is in use: what each byte is for, and what gives it back.
 
-    The rows add up to what the driver says is in use. They are parameters, gradients, optimizer
-    state, what autograd keeps, other tensors, garbage in reference cycles (by leak), frozen
-    garbage, blocks that no Python object holds, what PyTorch's allocator has cached, what is free
-    between blocks in use, what only one pool may use, the pools of CuPy and JAX, and what is
-    outside of all these: CUDA itself, libraries, and other processes. Pinned host memory has rows
-    of its own, which are not part of the sum.
+    The rows add up to the memory in use according to the driver. They are parameters, gradients,
+    optimizer state, tensors that autograd keeps, other tensors, garbage in reference cycles (by
+    leak), frozen garbage, blocks that no Python object holds, memory that PyTorch's allocator has
+    cached, free memory between blocks in use, memory reserved for one pool, the pools of CuPy and
+    JAX, and memory outside of these: CUDA itself, libraries, and other processes. Pinned host
+    memory has rows of its own, which are not part of the sum.
 
     Nothing is collected or freed, and no code of the program runs. The program is paused for about
     as long as three calls of ``gc.collect()`` take.
@@ -36,9 +36,9 @@ def memory(device: object = None) -> DeviceMemory:
             one.
 
     Raises:
-        RuntimeError: If the process does not use this GPU, or its allocator does not say what it
-            has (``cudaMallocAsync``).
-        ValueError: If ``device`` is no GPU.
+        RuntimeError: If the process does not use this GPU, or its allocator does not report its
+            blocks (``cudaMallocAsync``).
+        ValueError: If ``device`` is not a GPU.
     """
     if OFF:
         return _native.device_memory("cuda", (0, 0, time.time()), [], [])

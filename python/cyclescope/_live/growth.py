@@ -56,8 +56,9 @@ class LeakMonitor:
     """Finds groups of live tensors that grow with the number of steps.
 
     Call :meth:`step` at the end of every training step. Every N steps, the monitor samples the
-    live tensors and their autograd graphs. A group that has grown over ten samples and still grows
-    is reported once, on the logger ``cyclescope``. A leak that adds nothing in most of the samples
+    live tensors and their autograd graphs, and counts other objects, threads and open files. A
+    group that has grown over ten samples and still grows is reported once, on the logger
+    ``cyclescope``. A leak that adds nothing in most of the samples
     is found over longer intervals, of 2 to 89 samples. Not reported are tensors that exist from the
     first samples on (parameters, optimizer state), are replaced in each step, or stop growing (a
     full cache, a window of fixed length, an averaged copy of the model). A cache that takes longer
@@ -108,7 +109,7 @@ class LeakMonitor:
 
     @property
     def found(self) -> list[Growth]:
-        """The growing groups, as they were when first reported, without those that have given back
+        """The growing groups, as they were when first reported, without those that have released
         most of it since."""
         return self._seen.found
 
@@ -154,10 +155,10 @@ class LeakMonitor:
             news += _told(told)
             for growth, has_stopped in cleared:
                 _log.warning(
-                    "step %d: %s has %s what was reported at step %d",
+                    "step %d: %s has %s reported at step %d",
                     self._steps,
                     growth.owner,
-                    "not grown any more since" if has_stopped else "released most of",
+                    "stopped growing since it was" if has_stopped else "released most of what was",
                     growth.step,
                     fields=_fields.of_growth(growth, "growth-withdrawn"),
                 )

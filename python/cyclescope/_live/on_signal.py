@@ -107,15 +107,19 @@ class SignalWatch:
             self._last = answer.heap
             self.reports.append(answer.path)
             self.errors += answer.errors
-            _log.warning("%s: what holds memory is in %s", self.signal, answer.path)
+            _log.warning("%s: memory report written to %s", self.signal, answer.path)
             if len(self.reports) == MAX_REPORTS:
-                _log.warning("%s: this was the last of %d answers", self.signal, MAX_REPORTS)
+                _log.warning(
+                    "%s: limit of %d reports reached; further signals are ignored",
+                    self.signal,
+                    MAX_REPORTS,
+                )
         except BaseException as error:
             # SystemExit too: it would end this thread, which is to answer again.
             reason = shown_error(error)
             self.errors.append(reason)
             with contextlib.suppress(BaseException):
-                _log.error("%s: cannot write what holds memory: %s", self.signal, reason)
+                _log.error("%s: cannot write the memory report: %s", self.signal, reason)
 
     def _folder(self) -> Path:
         if self._report_dir is None:
@@ -175,8 +179,8 @@ class _Answer:
             self._write("diff.json", diff.to_json())
             texts.append(f"Since the last signal:\n\n{diff.to_text()}")
         return "\n\n".join(texts) or (
-            "Nothing to compare with yet: the next signal is compared with this one. A LeakMonitor "
-            "that runs (cyclescope.watch_growth) is told of here too."
+            "Nothing to compare with yet: the next signal is compared with this one. The findings "
+            "of a running LeakMonitor (cyclescope.watch_growth) are shown here too."
         )
 
     def _write(self, kind: str, text: str) -> None:
@@ -190,19 +194,19 @@ def on_signal(
     devices: Devices | None = None,
     redact: bool = False,
 ) -> SignalWatch:
-    """Write what holds memory whenever the process gets a signal (``kill -USR2 PID``).
+    """Write what holds memory whenever the process receives a signal (``kill -USR2 PID``).
 
-    A thread of cyclescope writes it, so it works while the main thread waits in C code that has
-    released the interpreter's lock: in a collective of NCCL, a data loader, ``time.sleep``. Each
+    A thread of cyclescope writes the answer, so it works while the main thread waits in C code that
+    has released the interpreter's lock: an NCCL collective, a data loader, ``time.sleep``. Each
     answer is a text with the reference cycles that hold memory, the owners of all live memory, and
     what has grown since the last signal or according to a running :class:`LeakMonitor`. JSON and
-    HTML files are beside it. Nothing is collected, so no finalizer of the program runs; the program
-    is paused about as long as two full collections take.
+    HTML files are beside it. Nothing is collected, so no finalizer of the program runs. The program
+    is paused for about as long as two full collections take.
 
-    There is one such watch in a process: another call replaces it. ``CYCLESCOPE_SIGNAL=USR2`` calls
+    A process has one such watch: another call replaces it. ``CYCLESCOPE_SIGNAL=USR2`` calls
     this function when cyclescope is imported. Forked children ignore the signal unless they call
-    it themselves. Programs that are started (``subprocess``) know nothing of it. If the program
-    installs a handler of its own later, that replaces this one.
+    this function themselves. Programs that are started (``subprocess``) are not affected. A handler
+    that the program installs later replaces this one.
 
     Args:
         signal: ``USR1``, ``USR2``, or a real-time signal (by number, from ``signal.SIGRTMIN`` on).
@@ -212,8 +216,8 @@ def on_signal(
         redact: See :func:`warn_tensor_cycles`.
 
     Raises:
-        ValueError: If it is no such signal, the program handles, ignores or blocks it, or another
-            argument or a setting is invalid.
+        ValueError: If ``signal`` is not one of these, if the program handles, ignores or blocks
+            it, or if another argument or a setting is invalid.
     """
     global _current
     number = _number(signal)
@@ -240,7 +244,7 @@ def on_signal(
 
 
 def follow_environment() -> None:
-    """Do what ``CYCLESCOPE_SIGNAL`` asks for. What is wrong with it is logged."""
+    """Do what ``CYCLESCOPE_SIGNAL`` asks for, and log an error if that is not possible."""
     try:
         on_signal(os.environ[VARIABLE].strip())
     except Exception as error:
@@ -268,7 +272,7 @@ def _number(signal: object) -> int:
     least, most = getattr(signals, "SIGRTMIN", 1), getattr(signals, "SIGRTMAX", 0)
     if number not in allowed.values() and not least <= number <= most:
         raise ValueError(
-            f"signal must be one that programs may use as they like: USR1, USR2, or a number from "
+            f"signal must be one that is free for programs to use: USR1, USR2, or a number from "
             f"signal.SIGRTMIN to signal.SIGRTMAX ({least} to {most}), not {signal!r}"
         )
     return number
@@ -277,7 +281,7 @@ def _number(signal: object) -> int:
 def _refuse_blocked(number: int, name: str) -> None:
     if number in signals.pthread_sigmask(signals.SIG_BLOCK, ()):
         raise ValueError(
-            f"{name} is left alone: the program blocks it in this thread, and so may wait for it "
+            f"{name} is left alone: the program blocks it in this thread, and may wait for it "
             "itself (signal.sigwait). Choose another"
         )
 

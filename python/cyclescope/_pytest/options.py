@@ -51,8 +51,8 @@ class Choices:
 OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "": (
         "what to do when a test leaves a tensor in a reference cycle: nothing (off), list the leak "
-        "(report) or fail the test (error); by default, only tests marked no_tensor_cycles are "
-        "checked, or report if another of these options is given",
+        "(report) or fail the test (error); default: check only tests marked no_tensor_cycles, or "
+        "report if any other of these options is given",
         {"choices": MODES},
     ),
     "-devices": (
@@ -61,16 +61,16 @@ OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
         {"metavar": "DEVICES"},
     ),
     "-scope": (
-        "which objects the check of a test looks at: those that the test made (new, the default; "
-        "what a later test drops is found when the module or the run ends), or the whole heap "
-        "(whole), which takes several full collections for each test",
+        "which objects a check inspects: those that the test made (new, the default; leaks that a "
+        "later test causes are found when the module or the run ends), or the whole heap (whole), "
+        "which takes several full collections per test",
         {"choices": SCOPES},
     ),
     "-ignore": (
         "ignore leaks with this signature, pattern or library; may be repeated",
         {"metavar": "NAME", "action": "append"},
     ),
-    "-baseline": ("file of known leaks, which fail no test", {"metavar": "FILE"}),
+    "-baseline": ("file of known leaks, which do not fail tests", {"metavar": "FILE"}),
     "-update-baseline": (
         "add the leaks of this run to the baseline file instead of failing tests",
         {"action": "store_true"},

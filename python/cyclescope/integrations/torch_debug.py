@@ -9,8 +9,8 @@ All ranks import this module and start the server with its handler::
 
     start_debug_server(handlers=[*default_handlers(), MemoryHandler()])
 
-The server asks each rank on a thread of PyTorch's, so also while its main thread waits in a
-collective. PyTorch calls this server experimental; it needs PyTorch 2.11 or later.
+Each rank answers on a thread of PyTorch, even while its main thread waits in a collective. PyTorch
+calls this server experimental; it needs PyTorch 2.11 or later.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ class MemoryHandler(Handler):  # type: ignore[misc]
     the first as text into the server's ``dump_dir``, put ``"cyclescope"`` into its
     ``enabled_dumps``.
 
-    To answer, a rank is paused about as long as two full collections take. Nothing is collected,
-    and no code of the program runs. ``CYCLESCOPE_DEVICES`` says which memory to check for cycles;
-    by default it is any.
+    An answer pauses the rank for about as long as two full collections take. Nothing is collected,
+    and no code of the program runs. ``CYCLESCOPE_DEVICES`` selects the memory to check for cycles,
+    by default ``any``.
     """
 
     def routes(self) -> list[Any]:
@@ -135,7 +135,7 @@ TEMPLATE = """
 def look() -> dict[str, Any]:
     """What this process holds."""
     if OFF:
-        return {"cycles": "", "text": "CYCLESCOPE_OFF is set: nothing was looked at"}
+        return {"cycles": "", "text": "CYCLESCOPE_OFF is set: nothing was inspected"}
     # Cycles first: they are what a collection in the meantime would free.
     report = _native.look(settings().devices_or(None))
     heap = _native.heap()

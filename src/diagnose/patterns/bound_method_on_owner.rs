@@ -1,9 +1,9 @@
 //! # Bound method stored on its owner
 //!
-//! An object stores one of its own methods, plain or in a container.
+//! An object stores one of its own methods, directly or in a container.
 //!
 //! **Why it leaks.** `self.step` makes a bound method, which refers to `self`. Stored on `self`, it
-//! closes a cycle of two.
+//! closes a cycle of two objects.
 //!
 //! ```python
 //! class Trainer:

@@ -1,11 +1,11 @@
 //! # Closure captures its owner
 //!
-//! An object stores a lambda or an inner function, and that function uses the object itself: as a
-//! variable from around it, or as the default value of an argument.
+//! An object stores a lambda or an inner function that uses the object itself, as a captured variable
+//! or as the default value of an argument.
 //!
-//! **Why it leaks.** The function keeps every variable it uses from around it, `self` included; the
-//! object keeps the function. Neither count ever reaches zero, so both live, with every tensor they
-//! hold, until the cyclic collector happens to run.
+//! **Why it leaks.** The function keeps every variable that it captures, `self` included, and the object
+//! keeps the function. Neither reference count ever reaches zero, so both live, with every tensor that
+//! they hold, until the cyclic collector runs.
 //!
 //! ```python
 //! class View:

@@ -33,7 +33,7 @@ fn recognise(case: &Case<'_>) -> Option<Finding> {
     };
     let (owner, item) = (noun(step.object), noun(step.next));
     let what = match (step.leads_to(step.object), step.name) {
-        (true, name) => format!("{} is in itself, at `{name}`.", capital_a(&owner)),
+        (true, name) => format!("{} contains itself, at `{name}`.", capital_a(&owner)),
         (false, ReferenceName::Member) => {
             let (owner, item) = (capital_a(&owner), a(&item));
             format!("{owner} has {item} that leads back to it.")

@@ -1,10 +1,10 @@
 //! # sys.exc_info() kept
 //!
-//! The result of `sys.exc_info()` is kept in a variable of the function that asked, or on an object
+//! The result of `sys.exc_info()` is kept in a variable of the function that called it, or on an object
 //! that such a function uses.
 //!
 //! **Why it leaks.** Its third item is the traceback, which keeps the frame of every function that the
-//! exception passed through, and each frame its variables: the one that holds the result, too.
+//! exception passed through. Each frame keeps its variables, including the one that holds the result.
 //!
 //! ```python
 //! except ValueError:

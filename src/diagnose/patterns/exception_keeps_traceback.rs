@@ -14,8 +14,8 @@
 //!     error = e          # frame → error → traceback → frame
 //! ```
 //!
-//! Instead, use `del error` (or `error = None`) when done with it, keep `str(e)`, or store
-//! `e.with_traceback(None)`.
+//! Instead, use `del error` (or `error = None`) when the exception is no longer needed, keep `str(e)`, or
+//! store `e.with_traceback(None)`.
 
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;

@@ -1,7 +1,7 @@
 //! # `forward` replaced on the instance
 //!
 //! A module's `forward` is replaced, on the instance, by a function that leads back to the module: a
-//! wrapper that calls the `forward` it had, a `functools.partial` of it, or a function bound to the
+//! wrapper that calls its original `forward`, a `functools.partial` of it, or a function bound to the
 //! module with `types.MethodType`.
 //!
 //! **Why it leaks.** `module.forward` makes a bound method, which keeps `module`. Stored on the module,
@@ -15,7 +15,7 @@
 //! module.forward = forward
 //! ```
 //!
-//! Instead, use a subclass that overrides `forward`, a module around the module, or a wrapper that looks
+//! Instead, use a subclass that overrides `forward`, a module that wraps the module, or a wrapper that looks
 //! up the class's `forward` when it is called:
 //!
 //! ```python

@@ -1,6 +1,6 @@
 //! # Future or task keeps its exception
 //!
-//! A function that fails has the future or task that its exception is stored in among its variables.
+//! A function fails, and one of its variables is the future or task that stores its exception.
 //!
 //! **Why it leaks.** The future keeps the exception, the exception its traceback, the traceback the
 //! frame of every function that it passed through, and one of these frames has the future.
@@ -11,7 +11,7 @@
 //!     ...                        # raises: task → exception → traceback → frame → task
 //! ```
 //!
-//! Instead, use `try: … finally: del task`, as the standard library does in its own futures, or ask for
+//! Instead, use `try: … finally: del task`, as the standard library does in its own futures, or get
 //! the task where it is needed and do not keep it.
 
 use crate::capture::ReferenceName;

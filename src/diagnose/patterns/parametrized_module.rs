@@ -6,7 +6,7 @@
 //!
 //! **Why it leaks.** The module gets a class of its own with a property in place of the tensor, and a
 //! function of that property captures the module: module → class → property → function → module.
-//! The cycle is PyTorch's; every parametrized module that is dropped waits for the collector.
+//! PyTorch makes this cycle: every parametrized module that is dropped waits for the collector.
 //!
 //! Instead, keep one module for the whole program, or remove the parametrization before the module is
 //! dropped, which restores its former class:
@@ -15,7 +15,7 @@
 //! torch.nn.utils.parametrize.remove_parametrizations(module, "weight")
 //! ```
 //!
-//! or run `gc.collect()` where such modules are dropped.
+//! or run `gc.collect()` after dropping such modules.
 //!
 //! References: `torch.nn.utils.parametrize`.
 

@@ -4,14 +4,14 @@
 //! object's methods, or the object as an argument.
 //!
 //! **Why it leaks.** A thread drops its target and arguments when it has run, so one that never runs
-//! keeps them. A timer keeps its function even after it has fired or was cancelled; an executor its initializer,
-//! also after `shutdown()`.
+//! keeps them. A timer keeps its function even after it has fired or was cancelled. An executor keeps
+//! its initializer even after `shutdown()`.
 //!
 //! ```python
 //! self.timer = threading.Timer(60, self.save)
 //! ```
 //!
-//! Instead, set `self.timer = None` after `cancel()`, a function at module level, or a
+//! Instead, set `self.timer = None` after `cancel()`, or use a function at module level or a
 //! `weakref.WeakMethod`.
 
 use crate::capture::ReferenceName;

@@ -4,8 +4,8 @@
 //! other.
 //!
 //! **Why it leaks.** A `GraphModule` keeps its `Graph`, the graph its owning module, and the nodes of
-//! the graph one another; tracing leaves further cycles that hold the traced module. All of them are
-//! PyTorch's, and no one reference frees the parameters.
+//! the graph keep each other. Tracing leaves further cycles that hold the traced module. PyTorch makes
+//! all of these cycles, and removing a single reference does not free the parameters.
 //!
 //! ```python
 //! for batch in loader:
@@ -45,9 +45,9 @@ fn recognise(case: &Case<'_>) -> Option<Finding> {
         .all(|step| step.object.description.type_name.starts_with("torch.fx."));
     torch_only.then(|| {
         Finding::whole(
-            "A graph of torch.fx and its parts keep one another, and with them the traced module: \
-               these cycles are PyTorch's. Trace once and use the result again, or run \
-               `gc.collect()` where traced modules are dropped."
+            "A torch.fx graph, its nodes and the traced module refer to each other: PyTorch makes \
+               these cycles. Trace once and reuse the result, or run `gc.collect()` after dropping \
+               a traced module."
                 .to_owned(),
         )
     })

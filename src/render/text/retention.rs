@@ -61,7 +61,7 @@ pub fn retention(retention: &Retention) -> String {
 fn draw(out: &mut Lines, path: &Path, title: &str) {
     let alike = match path.alike {
         0 | 1 => String::new(),
-        more => format!(" · {} alike", grouped(more)),
+        more => format!(" · {} similar", grouped(more)),
     };
     out.inked(&[(Ink::Strong, title), (Ink::Plain, &alike)]);
     out.wrapped(Ink::Plain, "  ", &path.words);
