@@ -70,10 +70,18 @@ struct Leaks {
     by_signature: FxHashMap<String, usize>,
     /// By the fingerprint of groups: what they leak.
     alike: FxHashMap<u64, Alike>,
-    /// By the shape of groups: known leaks, each with the fingerprints of the components that it is in.
-    known: FxHashMap<u64, Vec<(usize, Vec<u64>)>>,
+    /// What the groups that were described leak, by their shape.
+    shaped: FxHashMap<u64, Shaped>,
     /// How many groups were described in all.
     described: usize,
+}
+
+/// What groups of one shape leak.
+struct Shaped {
+    /// All of it is only to be counted.
+    is_known: bool,
+    /// The leaks, each with the numbers of the components that it is in.
+    leaks: Vec<(usize, Vec<usize>)>,
 }
 
 /// What groups of one fingerprint leak.
@@ -83,6 +91,12 @@ struct Alike {
     described: usize,
     /// The leaks of the first, each with the fingerprints of the components that it is in.
     leaks: Vec<(usize, Vec<u64>)>,
+}
+
+/// True if no two fingerprints are equal.
+fn are_distinct(prints: &[u64]) -> bool {
+    let mut seen = FxHashSet::default();
+    prints.iter().all(|print| seen.insert(print))
 }
 
 impl Leaks {
@@ -162,15 +176,13 @@ impl Inspector {
         };
         let mut leaks = Leaks::default();
         let mut left_out = 0;
-        for group in &groups {
-            let is_full = leaks.described >= detail.most;
-            if is_full && !leaks.alike.contains_key(&group.fingerprint) {
+        let (before, after) = groups.split_at(detail.first % groups.len().max(1));
+        for group in after.iter().chain(before) {
+            let Some(leaking) = self.leaks_of(py, &looked, group, &mut leaks) else {
                 left_out += 1;
                 continue;
-            }
-            for (leak, components, described) in
-                self.leaks_of(py, &looked, group, is_full, &mut leaks)
-            {
+            };
+            for (leak, components, described) in leaking {
                 let occurrence = self.occurrence(py, &looked, group, &components, described);
                 if let Some(entry) = leaks.found.get_mut(leak) {
                     entry.occurrences.push(occurrence);
@@ -181,31 +193,44 @@ impl Inspector {
         Ok((leaks.found, left_out))
     }
 
-    /// Which leaks a group has, in which of its components, and the buffers as described: none where a group like it
-    /// was described often enough, or if `is_full`, ever.
+    /// Which leaks a group has, in which of its components, and the buffers as described: none where a group of its
+    /// shape was described often enough, or if it has no shape, one that looks like it. `None` if it is left out.
     fn leaks_of(
         &self,
         py: Python<'_>,
         looked: &Looked<'_>,
         group: &Group,
-        is_full: bool,
         leaks: &mut Leaks,
-    ) -> Vec<(usize, Vec<usize>, Vec<Buffer>)> {
+    ) -> Option<Vec<(usize, Vec<usize>, Vec<Buffer>)>> {
         let prints = group.component_prints(looked.snapshot);
+        let is_full = leaks.described >= looked.detail.most;
         let alike = leaks.alike.get(&group.fingerprint);
-        let alike = alike.filter(|alike| is_full || alike.described >= DESCRIBED_ALIKE);
-        // Nothing is known yet if no group was described.
+        let is_often = is_full || alike.is_some_and(|it| it.described >= DESCRIBED_ALIKE);
+        // There is nothing to compare with if no group was described.
         let shape = (leaks.described > 0).then(|| self.shape_of(looked.snapshot, group));
-        let known = shape.flatten().and_then(|shape| leaks.known.get(&shape));
-        if let Some(like) = known.or(alike.map(|alike| &alike.leaks)) {
+        let shape = shape.flatten();
+        let same = shape.and_then(|shape| leaks.shaped.get(&shape));
+        if let Some(same) = same.filter(|same| same.is_known || is_often) {
+            let same = same.leaks.iter();
+            return Some(
+                same.map(|(leak, components)| (*leak, components.clone(), Vec::new()))
+                    .collect(),
+            );
+        }
+        let like = alike.filter(|it| it.leaks.len() == 1 || are_distinct(&prints));
+        if let Some(like) = like.filter(|_| is_full || is_often && shape.is_none()) {
             let within = |like: &Vec<u64>| {
                 let all = 0..prints.len();
                 all.filter(|&i| like.contains(&prints[i])).collect()
             };
-            let like = like.iter();
-            return like
-                .map(|(leak, like)| (*leak, within(like), Vec::new()))
-                .collect();
+            let like = like.leaks.iter();
+            return Some(
+                like.map(|(leak, like)| (*leak, within(like), Vec::new()))
+                    .collect(),
+            );
+        }
+        if is_full {
+            return None;
         }
         leaks.described += 1;
         let mut leaking = Vec::new();
@@ -222,17 +247,22 @@ impl Inspector {
             let signature = leaks.found[leak].signature();
             (looked.detail.is_known)(signature)
         };
-        if like.iter().all(is_known)
-            && let Some(shape) = self.shape_of(looked.snapshot, group)
-        {
-            leaks.known.insert(shape, like.clone());
+        if let Some(shape) = shape.or_else(|| self.shape_of(looked.snapshot, group)) {
+            let within = leaking.iter();
+            let shaped = Shaped {
+                is_known: like.iter().all(is_known),
+                leaks: within
+                    .map(|(leak, components, _)| (*leak, components.clone()))
+                    .collect(),
+            };
+            leaks.shaped.insert(shape, shaped);
         }
         let alike = leaks.alike.entry(group.fingerprint).or_default();
         alike.described += 1;
         if alike.described == 1 {
             alike.leaks = like;
         }
-        leaking
+        Some(leaking)
     }
 
     /// As [`shape_of`].

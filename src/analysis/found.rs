@@ -192,6 +192,8 @@ pub(crate) enum Behind {
 pub(crate) struct Detail<'a> {
     /// At most so many.
     pub most: usize,
+    /// The number of the group to begin with, so that what one look leaves out comes in the next.
+    pub first: usize,
     /// True for leaks, by signature, that are only to be counted.
     pub is_known: &'a dyn Fn(&str) -> bool,
 }
@@ -201,6 +203,7 @@ impl Detail<'_> {
     pub const fn of(most: usize) -> Self {
         Self {
             most,
+            first: 0,
             is_known: &|_| false,
         }
     }

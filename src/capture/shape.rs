@@ -18,7 +18,8 @@ const FEW: usize = 32;
 /// from: the place of an attribute or an item, or the key. So the references of two groups with equal shapes
 /// have equal names. `None` where that cannot be told so quickly.
 ///
-/// Addresses stand for types, code and keys, so shapes compare only while all of these are alive.
+/// Addresses stand for types, code, keys, and all that functions and methods refer to outside of the group, so shapes
+/// compare only while all of these are alive.
 ///
 /// # Safety
 /// The caller is attached to the interpreter, and the objects with these numbers are alive.
@@ -83,15 +84,18 @@ impl<H: Hasher> Shape<'_, H> {
                         self.place(item).hash(&mut self.hasher);
                     }
                 }
-                // Which part of it a reference is shows in the types of those around it, but for the dicts.
+                // Its name, its code and the function of a method are among what is outside, and said of it. Which part
+                // of it a reference is shows in those around it, but for the dicts.
                 ObjectKind::Function | ObjectKind::Method => {
                     let object = Bound::from_borrowed_ptr(Python::assume_attached(), object);
                     for referent in visited(&object) {
-                        let place = self.place(referent);
-                        if place.is_some() && ffi::PyDict_Check(referent) != 0 {
-                            return None;
+                        match self.place(referent) {
+                            Some(_) if ffi::PyDict_Check(referent) != 0 => return None,
+                            Some(place) => {
+                                (place, ffi::Py_TYPE(referent) as usize).hash(&mut self.hasher);
+                            }
+                            None => (referent as usize).hash(&mut self.hasher),
                         }
-                        (place, ffi::Py_TYPE(referent) as usize).hash(&mut self.hasher);
                     }
                 }
                 ObjectKind::Dict => self.add_dict(object)?,

@@ -173,14 +173,20 @@ impl Hook {
 /// kept until somebody attaches (`register_decref` in pyo3/src/internal/state.rs).
 ///
 /// `None` on a thread whose state is not the one that `PyGILState_Ensure` knows, where that would wait for ever for
-/// a lock that the thread itself has.
+/// a lock that the thread itself has; and where the interpreter is on its way out, in which PyO3 attaches no more.
 ///
 /// # Safety
 /// The caller is attached to the interpreter.
 unsafe fn attached<R>(f: impl FnOnce(Python<'_>) -> R) -> Option<R> {
     // SAFETY: by this function's contract.
     let is_known = unsafe { ffi::PyGILState_GetThisThreadState() == ffi::PyThreadState_Get() };
-    is_known.then(|| Python::attach(f))
+    (is_known && is_initialized()).then(|| Python::attach(f))
+}
+
+/// False once `Py_FinalizeEx` has begun to take the interpreter apart, which collects, too.
+fn is_initialized() -> bool {
+    // SAFETY: it may be called at any time.
+    unsafe { ffi::Py_IsInitialized() != 0 }
 }
 
 /// The memory of the callable: an object with a vectorcall and no more, as a call of it makes neither a frame nor a
@@ -324,20 +330,28 @@ unsafe fn finalized(shared: *const c_void) {
 /// All of these are called attached to the interpreter, by CPython.
 impl Shared {
     fn works(&self) -> bool {
-        self.active.get() && !self.failed.get() && self.forks == fork_count()
+        self.active.get() && !self.failed.get() && self.forks == fork_count() && is_initialized()
     }
 
-    /// Has the handler do something. What it raises or panics with ends here: the collector calls with no exception
-    /// in hand, and goes on with none.
+    /// Has the handler do something. What it raises or panics with ends here. An exception that a finalizer in C
+    /// left behind is put aside meanwhile.
     fn enter(&self, work: impl FnOnce(&Self, Python<'_>)) {
         // SAFETY: attached.
         unsafe {
             attached(|py| {
+                // `PyErr::take` goes on with the panic of a `PanicException`.
+                let mut left = [ptr::null_mut(); 3];
+                let [kind, value, traceback] = left.each_mut();
+                ffi::PyErr_Fetch(kind, value, traceback);
                 if catch_unwind(AssertUnwindSafe(|| work(self, py))).is_err() {
                     self.fail(py);
                 }
                 if !ffi::PyErr_Occurred().is_null() {
                     ffi::PyErr_Clear();
+                }
+                let [kind, value, traceback] = left;
+                if !kind.is_null() {
+                    ffi::PyErr_Restore(kind, value, traceback);
                 }
             });
         }

@@ -121,8 +121,12 @@ impl GcState {
     pub unsafe fn list_under_collection(&self) -> Option<*mut CollectorHead> {
         (0..GENERATIONS)
             .map(|generation| self.head(generation))
-            // SAFETY: by this function's contract, the heads are not changed meanwhile.
-            .find(|&head| unsafe { (*head).next() } != head)
+            // SAFETY: by this function's contract, the heads are not changed meanwhile. An object that a `tp_traverse`
+            // has made is in the list of the youngest, without the flag.
+            .find(|&head| unsafe {
+                let first = (*head).next();
+                first != head && (*first).is_collecting()
+            })
     }
 
     /// True if the program has the collector print what is garbage.

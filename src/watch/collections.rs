@@ -25,6 +25,9 @@ pub(super) struct Collections {
     /// So many in a row were not seen, and whether that was said.
     unseen: Cell<u32>,
     unseen_said: Cell<bool>,
+    /// The group of cycles that the next look begins with, and whether it was said that some were left out.
+    first: Cell<usize>,
+    left_out_said: Cell<bool>,
 }
 
 struct Looked {
@@ -195,10 +198,18 @@ impl Watcher {
         let is_known = |signature: &str| self.is_told(signature);
         let detail = Detail {
             most: DESCRIBED,
+            first: self.collections.first.get(),
             is_known: &is_known,
         };
-        self.inspector
-            .examine(py, &objects, 0, devices, detail, behind)
+        let (found, left_out) = self
+            .inspector
+            .examine(py, &objects, 0, devices, detail, behind)?;
+        let next = match left_out {
+            0 => 0,
+            _ => detail.first.wrapping_add(DESCRIBED),
+        };
+        self.collections.first.set(next);
+        Ok((found, left_out))
     }
 
     /// The collection has ended: tells of what went in it.
@@ -220,11 +231,16 @@ impl Watcher {
             notes.extend(before.share_out(py, &mut found));
         }
         if looked.left_out > 0 {
-            notes.push(format!(
+            let note = format!(
                 "{} more groups of cycles held tensors in this collection. A watch describes at most {DESCRIBED} groups of \
-                 different shapes per collection, to keep the pause short; cyclescope.find_tensor_cycles() describes all.",
+                 different shapes per collection, to keep the pause short, and others in the next; \
+                 cyclescope.find_tensor_cycles() describes all",
                 looked.left_out
-            ));
+            );
+            if !self.collections.left_out_said.replace(true) {
+                self.report_trouble(note.clone());
+            }
+            notes.push(note + ".");
         }
         self.count_known(&mut found);
         if found.is_empty() {
