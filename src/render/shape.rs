@@ -326,7 +326,10 @@ fn grouped_of(number: u64) -> String {
 }
 
 fn title(label: &str, ty: &str, location: Option<&Location>, buffer: Option<&Buffer>) -> String {
-    let mut lines = vec![name(label, TITLE), format!("type {}", name(ty, TITLE))];
+    let mut lines = vec![
+        name(&label.replace('`', ""), TITLE),
+        format!("type {}", name(ty, TITLE)),
+    ];
     lines.extend(location.map(|at| format!("at {}", name(&at.to_string(), TITLE))));
     lines.extend(buffer.map(|b| format!("holds {} at {:#x}", human_bytes(b.bytes), b.pointer)));
     lines.join("\n")

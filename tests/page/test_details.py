@@ -45,6 +45,7 @@ def test_no_page_changes_its_height_while_one_scrolls(
         opened = open_page(text, viewport={"width": width, "height": 700})
         if opened.page.locator("figure .tools").count():
             expect(opened.drawing).to_have_attribute("role", "application")
+        opened.page.wait_for_timeout(500)
         heights = opened.page.evaluate("""async () => {
           const frame = () => new Promise(requestAnimationFrame);
           const { documentElement: root } = document;
