@@ -53,9 +53,10 @@ def cyclescope_s() -> None:
 
 
 def pytorch_s() -> None:
-    import awaitable_leak
     import torch
     from torch.utils.viz import _cycles
+
+    import awaitable_leak
 
     graphs: list[str] = []
 
@@ -76,8 +77,9 @@ def pytorch_s() -> None:
 
 
 def objgraph_s() -> None:
-    import awaitable_leak
     import objgraph
+
+    import awaitable_leak
 
     waiting = awaitable_leak.AwaitableTensor("cpu", 64)
     owner = awaitable_leak.AwaitableTensorWithViewCallBack(waiting, view_dim=4)

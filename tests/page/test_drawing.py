@@ -301,7 +301,7 @@ def test_what_is_folded_unfolds(tree: cyclescope.CycleReport, open_page: Open) -
 
 
 def test_each_fold_opens_by_itself(forest: cyclescope.CycleReport, open_page: Open) -> None:
-    # All of the figure is in sight: a page that scrolls under the pointer has it point at another box.
+    # All of the figure is in sight: in a page that scrolls the pointer is over another box.
     opened = open_page(forest.to_html(), viewport={"width": 1280, "height": 1200})
     folds, objects = (
         opened.drawing.locator(kind) for kind in (".node.more .name", ".node[data-node]")

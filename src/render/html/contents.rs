@@ -129,7 +129,7 @@ pub fn gone(report: &Report) -> Markup {
     let all: Vec<_> = earlier.clone().flat_map(|it| &it.gone).collect();
     html! {
         @if !all.is_empty() {
-            section #gone.sheet {
+            section #gone.sheet aria-label="Leaks that are gone" {
                 h2 { (counted(all.len() as u64, "leak is", "leaks are")) " gone" }
                 p.more { "In the report of " (earlier.map(|it| utc(it.time)).collect::<String>()) ", and not in this one." }
                 (table(None, &["Size", "Place", "Leak"], all.iter().take(GONE).map(|leak| html! {
