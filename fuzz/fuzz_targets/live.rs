@@ -48,12 +48,12 @@ fuzz_target!(|data: &[u8]| -> Corpus {
         check(&live::growth(growth, &process));
     }
     if let Some(found) = &found {
-        check(&live::post_mortem(
-            found,
-            heap.as_ref(),
-            growth.as_ref(),
-            &process,
-        ));
+        let looked = live::Looked {
+            heap: heap.as_ref(),
+            grew: growth.as_ref(),
+            leaks: None,
+        };
+        check(&live::post_mortem(found, looked, &process));
     }
     if let Some(retention) = &retention {
         check(&live::retention(retention));

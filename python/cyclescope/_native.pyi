@@ -374,8 +374,14 @@ class PostMortem:
         """The post-mortem as JSON (``schema`` 1)."""
     def to_text(self) -> str:
         """The post-mortem as text. The first line is the verdict."""
-    def to_html(self, heap: Heap | None = None, growth: GrowthReport | None = None) -> str:
-        """A self-contained HTML page: the numbers, a treemap of the owners, growing tensors."""
+    def to_html(
+        self,
+        heap: Heap | None = None,
+        growth: GrowthReport | None = None,
+        cycles: CycleReport | None = None,
+    ) -> str:
+        """A self-contained HTML page: the numbers, the largest leak, a treemap of the owners,
+        growing tensors."""
     def _repr_html_(self) -> str: ...
 
 @final
@@ -438,6 +444,9 @@ class CycleReport:
     @property
     def pause_us(self) -> int:
         """How long the inspection and analysis paused the program, in microseconds."""
+    def against(self, earlier: CycleReport) -> CycleReport:
+        """The report with what has changed since an earlier one, by signature: its page, text and
+        Markdown say which leaks are new, have grown, or are gone."""
     def to_html(self) -> str:
         """The report as a self-contained HTML page."""
     def to_dot(self) -> str:

@@ -7,6 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::ffi;
@@ -23,6 +24,8 @@ const DEBUG_STATS: i64 = 1 << 0;
 pub struct CollectionInfo {
     /// The generation collected, 0 to 2.
     pub generation: u32,
+    /// When it began, if that is known.
+    pub began: Option<Instant>,
 }
 
 /// What to do around a collection. Nothing of it may run code of the program, raise, or keep a reference to an
@@ -372,6 +375,7 @@ impl Shared {
         }
         let info = CollectionInfo {
             generation: generation(info),
+            began: Some(Instant::now()),
         };
         self.info.set(Some(info));
         if self.handler.wants_before(info) {

@@ -6,9 +6,11 @@
 
 #![forbid(unsafe_code)]
 
+pub mod compare;
 pub mod counts;
 pub mod device_memory;
 pub mod diff;
+pub mod earlier;
 pub mod graph;
 pub mod growth;
 pub mod heap;

@@ -14,6 +14,7 @@ pub fn of(process: &Process, time: f64, count: u64, bytes: u64) -> Occurrence {
         collections: 1,
         count,
         bytes,
+        pause_us: 0,
         host: process.host.clone(),
         pid: process.pid,
         rank: process.rank,
@@ -50,6 +51,7 @@ fn in_pairs(all: Vec<Occurrence>) -> Vec<Occurrence> {
                 one.collections = one.collections.saturating_add(next.collections);
                 one.count = one.count.saturating_add(next.count);
                 one.bytes = one.bytes.saturating_add(next.bytes);
+                one.pause_us = one.pause_us.saturating_add(next.pause_us);
                 *is_pair = true;
             }
             _ => {
@@ -77,6 +79,7 @@ mod tests {
             collections: 1,
             count: 2,
             bytes: 10,
+            pause_us: 3,
             pid,
             ..Occurrence::default()
         }
@@ -104,6 +107,7 @@ mod tests {
             (sum(|one| one.count), sum(|one| one.bytes)),
             (2 * COUNT, 10 * COUNT)
         );
+        assert_eq!(sum(|one| one.pause_us), 3 * COUNT);
         assert!(all.is_sorted_by(|a, b| a.time <= b.time));
         assert_eq!(all.last().map(|one| one.time), Some((COUNT - 1) as f64));
     }

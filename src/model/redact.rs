@@ -19,6 +19,11 @@ pub fn redact(report: &mut Report) {
     for share in &mut report.processes {
         share.host.clear();
     }
+    for gone in report.earlier.iter_mut().flat_map(|it| &mut it.gone) {
+        gone.location
+            .iter_mut()
+            .for_each(|at| shorten(&mut at.file));
+    }
     if !report.notes.iter().any(|note| note == NOTE) {
         report.notes.push(NOTE.to_owned());
     }
@@ -115,6 +120,12 @@ mod tests {
             report.process.host = "secret-host".to_owned();
             report.process.program = format!("{secret}run.py");
             report = merge_processes(&[&report]).expect("a report");
+            let mut earlier = report.clone();
+            for at in earlier.leaks.iter_mut().flat_map(locations) {
+                at.file = format!("{secret}{}", without_folder(&at.file));
+            }
+            report.leaks.truncate(1);
+            report = report.against(&earlier);
             for leak in &mut report.leaks {
                 for location in locations(leak) {
                     location.file = format!("{secret}{}", without_folder(&location.file));

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde::{Deserialize, Serialize};
 
+use super::earlier::Earlier;
 pub use super::graph::{Edge, EdgeRole, Graph, Hop, Node, NodeKind};
 use super::shared::{Shared, total};
 pub use super::source::Location;
@@ -43,6 +44,9 @@ pub struct Report {
     /// [`super::merge::merge_processes`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub processes: Vec<ProcessShare>,
+    /// The earlier report that it is compared with: see [`super::compare`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub earlier: Option<Earlier>,
     /// By signature, in which epochs the youngest objects of the leak's cycles were made, where that was asked
     /// for; `None` where it is not known. A fact about this process, which is not written out.
     #[serde(skip)]
@@ -182,6 +186,10 @@ pub struct Occurrence {
     pub count: u64,
     /// Bytes of the buffers that they held.
     pub bytes: u64,
+    /// For how many microseconds the program waited for these collections, each from its beginning to its end; 0 if
+    /// that is not known.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub pause_us: u64,
     /// As [`Process::host`], [`Process::pid`] and [`Process::rank`].
     pub host: String,
     pub pid: u32,
@@ -442,6 +450,7 @@ impl Report {
             leaks: Vec::new(),
             notes: Vec::new(),
             processes: Vec::new(),
+            earlier: None,
             epochs: HashMap::new(),
         }
     }

@@ -7,6 +7,7 @@ use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use rustc_hash::FxHashSet;
 
+use super::report::CycleReport;
 use super::selection;
 use super::state::state;
 use super::values::no_attribute;
@@ -17,8 +18,9 @@ use crate::model::growth::GrowthReport;
 use crate::model::heap::Heap;
 use crate::model::json::versioned;
 use crate::model::post_mortem::{Finding, Numbers, PostMortem};
+use crate::model::report::Report;
 use crate::model::words::counted;
-use crate::render::html::live;
+use crate::render::html::live::{self, Looked};
 use crate::render::text;
 
 /// How many of the largest tensors are told.
@@ -36,6 +38,7 @@ pub struct Examination {
     needs: Needs,
     heap: Option<Heap>,
     grew: Option<GrowthReport>,
+    leaks: Option<Report>,
 }
 
 impl Examination {
@@ -64,7 +67,12 @@ impl Examination {
 
     /// The page of what is known so far.
     fn page(&self, py: Python<'_>) -> PyResult<String> {
-        page(py, &self.found, self.heap.as_ref(), self.grew.as_ref())
+        let looked = Looked {
+            heap: self.heap.as_ref(),
+            grew: self.grew.as_ref(),
+            leaks: self.leaks.as_ref(),
+        };
+        page(py, &self.found, looked)
     }
 
     /// Takes note of what is not examined, and why.
@@ -147,6 +155,7 @@ impl Examination {
                 .collect(),
         });
         self.found.trace = text::trace(&report);
+        self.leaks = Some(report);
         Ok(())
     }
 
@@ -274,14 +283,9 @@ fn pointers(pieces: &Pieces) -> impl Iterator<Item = u64> {
     pieces.iter().map(|(pointer, _)| *pointer)
 }
 
-fn page(
-    py: Python<'_>,
-    found: &PostMortem,
-    heap: Option<&Heap>,
-    grew: Option<&GrowthReport>,
-) -> PyResult<String> {
+fn page(py: Python<'_>, found: &PostMortem, looked: Looked<'_>) -> PyResult<String> {
     let process = state(py)?.watcher.inspector().process_to_tell(py);
-    Ok(py.detach(|| live::post_mortem(found, heap, grew, &process)))
+    Ok(py.detach(|| live::post_mortem(found, looked, &process)))
 }
 
 #[pymethods]
@@ -305,20 +309,25 @@ impl PostMortem {
         text::post_mortem(self)
     }
 
-    /// A self-contained HTML page: the numbers, a treemap of the owners, growing tensors.
-    #[pyo3(signature = (heap=None, growth=None))]
+    /// A self-contained HTML page: the numbers, the largest leak, a treemap of the owners, growing tensors.
+    #[pyo3(signature = (heap=None, growth=None, cycles=None))]
     fn to_html(
         &self,
         py: Python<'_>,
         heap: Option<&Bound<'_, Heap>>,
         growth: Option<&Bound<'_, GrowthReport>>,
+        cycles: Option<&Bound<'_, CycleReport>>,
     ) -> PyResult<String> {
-        let heap = heap.map(Bound::get);
-        page(py, self, heap, growth.map(Bound::get))
+        let looked = Looked {
+            heap: heap.map(Bound::get),
+            grew: growth.map(Bound::get),
+            leaks: cycles.map(|report| report.get().report()),
+        };
+        page(py, self, looked)
     }
 
     fn _repr_html_(&self, py: Python<'_>) -> PyResult<String> {
-        Ok(live::framed(page(py, self, None, None)?))
+        Ok(live::framed(page(py, self, Looked::default())?))
     }
 
     fn __str__(&self) -> String {

@@ -49,6 +49,11 @@ impl CycleReport {
         Self { report }
     }
 
+    /// The report itself.
+    pub fn report(&self) -> &Report {
+        &self.report
+    }
+
     fn leaks_that(&self, choose: impl Fn(&model::Leak) -> bool) -> Vec<Leak> {
         (0..self.report.leaks.len())
             .filter(|&index| choose(&self.report.leaks[index]))
@@ -199,6 +204,13 @@ impl CycleReport {
     #[getter]
     fn pause_us(&self) -> u64 {
         self.report.collection.pause_us
+    }
+
+    /// The report with what has changed since an earlier one, by signature: its page, text and Markdown
+    /// say which leaks are new, have grown, or are gone.
+    fn against(&self, py: Python<'_>, earlier: &Bound<'_, Self>) -> Self {
+        let earlier = Arc::clone(&earlier.get().report);
+        py.detach(|| Self::new(Arc::new(self.report.against(&earlier))))
     }
 
     /// The report as a self-contained HTML page.

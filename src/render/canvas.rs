@@ -22,8 +22,6 @@ const MARGIN: f64 = 20.0;
 const LINE_HEIGHT: f64 = 17.0;
 /// Height of a reference's name.
 pub const LABEL_HEIGHT: f64 = 19.0;
-/// How many of the objects that a box stands for are named in it, by index.
-const HIDDEN: usize = 300;
 /// The scissors with the space after them.
 const SCISSORS: f64 = 20.0;
 
@@ -107,6 +105,7 @@ fn kind_class(kind: ShapeKind) -> &'static str {
         ShapeKind::Gap => "gap",
         ShapeKind::More => "more",
         ShapeKind::Stack => "stack",
+        ShapeKind::Cluster => "cluster",
         ShapeKind::Object(NodeKind::Object) => "object",
         ShapeKind::Object(NodeKind::Container) => "container",
         ShapeKind::Object(NodeKind::Function) => "function",
@@ -178,10 +177,7 @@ impl<'a> Canvas<'a> {
             (_, true) => " fold",
             _ => "",
         };
-        let data = link
-            .edge
-            .map(|edge| format!(" data-edge=\"{edge}\""))
-            .unwrap_or_default();
+        let data = data_of(link);
         let end = if is_fold { tip } else { end };
         _ = write!(
             self.elements,
@@ -212,28 +208,29 @@ impl<'a> Canvas<'a> {
         let ring = if in_ring { " ring" } else { "" };
         // A ring that meets an object twice has its id twice; only the script cares.
         let mut data = String::new();
-        if let Some(node) = shape.node {
-            data = format!(" id=\"{}-n{node}\" data-node=\"{node}\"", self.id);
-        }
         let is_several = matches!(
             shape.kind,
-            ShapeKind::Gap | ShapeKind::More | ShapeKind::Stack
+            ShapeKind::Gap | ShapeKind::More | ShapeKind::Stack | ShapeKind::Cluster
         );
-        if is_several {
-            let hidden: Vec<String> = shape
-                .hidden
-                .iter()
-                .take(HIDDEN)
-                .map(u32::to_string)
-                .collect();
-            data = format!(" data-more=\"{}\"", hidden.join(" "));
-            if let Some(number) = shape.fold {
-                data += &format!(" data-fold=\"{number}\"");
-            }
+        if let Some(node) = shape.node.filter(|_| !is_several) {
+            data = format!(" id=\"{}-n{node}\" data-node=\"{node}\"", self.id);
         }
+        if is_several || !shape.hidden.is_empty() {
+            data += &format!(" data-more=\"{}\"", runs(&shape.hidden));
+        }
+        if let Some(drawing) = &shape.opens {
+            data += &format!(" data-opens=\"{drawing}\"");
+        }
+        let pile = match shape.kind {
+            ShapeKind::Cluster => format!(
+                "<path class=\"pile\" d=\"M{:.1} {y:.1}v-4h{width:.1}v{height:.1}h-4\"/>",
+                x + 4.0
+            ),
+            _ => String::new(),
+        };
         _ = writeln!(
             self.elements,
-            "<g class=\"node {}{}{ring}\"{data}>{}\
+            "<g class=\"node {}{}{ring}\"{data}>{}{pile}\
              <rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" rx=\"7\"/>",
             kind_class(shape.kind),
             if shape.size.is_some() && shape.kind != ShapeKind::More {
@@ -262,10 +259,7 @@ impl<'a> Canvas<'a> {
         let width = label_width(link);
         self.cover((x, y), width / 2.0, 10.0);
         let left = x - width / 2.0;
-        let data = link
-            .edge
-            .map(|edge| format!(" data-edge=\"{edge}\""))
-            .unwrap_or_default();
+        let data = data_of(link);
         _ = write!(
             self.elements,
             "<g class=\"label {}\"{data}>{}\
@@ -358,6 +352,25 @@ impl<'a> Canvas<'a> {
             height: height.round(),
         }
     }
+}
+
+/// The attributes by which the script finds a line or its name: the reference, and the boxes that it joins, by their
+/// places among the boxes.
+fn data_of(link: &Link) -> String {
+    let edge = link.edge.map(|edge| format!(" data-edge=\"{edge}\""));
+    let edge = edge.unwrap_or_default();
+    format!("{edge} data-ends=\"{} {}\"", link.from, link.to)
+}
+
+/// Numbers with those that follow each other as ranges: `1 4-90 7`.
+fn runs(numbers: &[u32]) -> String {
+    let runs = numbers.chunk_by(|a, b| a.checked_add(1) == Some(*b));
+    let words = runs.map(|run| match run {
+        [only] => only.to_string(),
+        [first, .., last] => format!("{first}-{last}"),
+        [] => String::new(),
+    });
+    words.collect::<Vec<_>>().join(" ")
 }
 
 /// The head of an arrow, as path data.

@@ -14,7 +14,7 @@ use super::layout::{Side, Size, Spot};
 
 /// Space between boxes of a layer, and beside the name of a reference.
 const BOX_GAP: f64 = 26.0;
-const NAME_GAP: f64 = 40.0;
+const NAME_GAP: f64 = 64.0;
 /// How often the boxes are moved towards their neighbours.
 const ROUNDS: usize = 12;
 

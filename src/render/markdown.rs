@@ -9,6 +9,7 @@ use super::sentences::size_and_device;
 use super::source::{changed_lines, numbered};
 use super::text::table_of_processes;
 use crate::diagnose::patterns::PATTERNS;
+use crate::model::compare::Change;
 use crate::model::report::{Leak, Location, Report};
 use crate::model::words::{human_bytes, name, printable, without_indices};
 
@@ -22,6 +23,29 @@ pub fn markdown(report: &Report) -> String {
         true => "No tensor was held by a reference cycle.\n".to_owned(),
         false => leaks.join("\n"),
     };
+    if let (Some(changes), Some(earlier)) = (report.changes(), &report.earlier) {
+        let gone = earlier.gone.iter();
+        let gone = gone.map(|it| {
+            format!(
+                "\n- gone: {}, signature {}",
+                code(&it.summary),
+                code(&it.signature)
+            )
+        });
+        let new = report
+            .leaks
+            .iter()
+            .filter_map(|leak| match report.change(leak)? {
+                change @ (Change::New | Change::Grown(_)) => Some(format!(
+                    "\n- {}: signature {}",
+                    change.words(),
+                    code(&leak.signature)
+                )),
+                _ => None,
+            });
+        let listed: String = new.chain(gone).collect();
+        out = format!("Compared with the earlier report: {changes}.\n{listed}\n\n{out}");
+    }
     if !report.processes.is_empty() {
         out += &format!("\n{}", fenced("", &table_of_processes(report)));
     }

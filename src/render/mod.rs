@@ -4,7 +4,9 @@
 
 #![forbid(unsafe_code)]
 
+mod bundles;
 mod canvas;
+mod clusters;
 mod column;
 mod diagram;
 pub mod dot;

@@ -32,6 +32,7 @@ pub fn report(leaks: Vec<Leak>, garbage_objects: u64) -> Report {
         notes: vec![],
         epochs: HashMap::new(),
         processes: vec![],
+        earlier: None,
     }
 }
 

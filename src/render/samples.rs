@@ -104,6 +104,7 @@ pub fn seen_on_ranks(ranks: u32) -> Report {
         collections: 1,
         count: 1,
         bytes: (1 + u64::from(index % 7)) << 20,
+        pause_us: 1000 * u64::from(1 + index % 5),
         host: "node17".into(),
         pid: 4000 + index % ranks,
         rank: Some(index % ranks),

@@ -3,8 +3,9 @@
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 
+use super::bundles::Bundles;
 use super::shape::{LABEL, Shape, ShapeKind, TITLE};
-use super::stacks::Rest;
+use super::stacks::{Rest, StepKind};
 use super::subgraph::{Detail, Fold, Subgraph, subgraph};
 use crate::model::report::{Edge, EdgeRole, Leak, Step};
 use crate::model::words::{cut_of, grouped, name, steps_before_gap, without_indices};
@@ -24,6 +25,8 @@ pub struct Scene {
     pub links: Vec<Link>,
     /// How many objects of the leak no box stands for.
     pub omitted: u64,
+    /// How many references between clusters no line stands for.
+    pub untold: u64,
 }
 
 /// One reference, between two boxes.
@@ -48,6 +51,7 @@ pub fn scene(leak: &Leak, detail: Detail) -> Scene {
             boxes: vec![],
             links: vec![],
             omitted: 0,
+            untold: 0,
         },
         box_of: HashMap::new(),
         hop_of: HashMap::new(),
@@ -106,7 +110,9 @@ impl<'a> Builder<'a> {
                 }
                 None => {
                     hidden.iter().for_each(|step| self.place(step));
-                    self.scene.boxes.push(Shape::gap(omitted, "the cycle"));
+                    let mut gap = Shape::gap(omitted, "the cycle");
+                    gap.hidden = hidden.iter().filter_map(|step| step.node).collect();
+                    self.scene.boxes.push(gap);
                     leaving.push(Leaving::unknown());
                 }
             }
@@ -186,9 +192,10 @@ impl<'a> Builder<'a> {
             for &index in [&step.index].into_iter().chain(&step.alike) {
                 self.box_of.insert(index, self.scene.boxes.len());
             }
-            let shape = match step.is_gap {
-                true => Shape::middle(step),
-                false => {
+            let shape = match step.kind {
+                StepKind::Gap => Shape::middle(step),
+                StepKind::Cluster(number) => Shape::cluster(self.leak, step, number),
+                StepKind::Object => {
                     let shape = Shape::of_node(self.leak, node, step.index);
                     shape.stacked(step, drawn.sizes.get(&step.index))
                 }
@@ -236,6 +243,7 @@ impl<'a> Builder<'a> {
         // Of two with the same name between the same boxes, the more important is drawn.
         let mut order: Vec<usize> = (0..self.leak.graph.edges.len()).collect();
         order.sort_by_key(|&index| self.leak.graph.edges[index].role == EdgeRole::Other);
+        let mut bundles = Bundles::default();
         for index in order {
             let edge = &self.leak.graph.edges[index];
             let ends = (self.box_of.get(&edge.from), self.box_of.get(&edge.to));
@@ -244,6 +252,11 @@ impl<'a> Builder<'a> {
             };
             let within_gap = from == to && self.scene.boxes[from].kind == ShapeKind::Gap;
             if self.drawn.contains(&index) || within_gap {
+                continue;
+            }
+            let is_cluster = |it: usize| self.scene.boxes[it].kind == ShapeKind::Cluster;
+            if is_cluster(from) || is_cluster(to) {
+                bundles.add((from, to), index, edge.role, without_indices(&edge.name));
                 continue;
             }
             for (from, to, mut leaving) in self.parts(index, edge, from, to) {
@@ -272,6 +285,31 @@ impl<'a> Builder<'a> {
                 link.label = name(&label, LABEL - times.len()) + &times;
             }
         }
+        self.bundled(bundles);
+    }
+
+    /// The references of clusters.
+    fn bundled(&mut self, bundles: Bundles) {
+        for (at, shape) in self.scene.boxes.iter_mut().enumerate() {
+            if let Some((names, title)) = bundles.within(at) {
+                let names = name(&names, LABEL);
+                let note = shape.note.iter().cloned().chain([names]);
+                shape.note = Some(note.collect::<Vec<_>>().join(" · "));
+                shape.title += &format!("\n{title} among them");
+            }
+        }
+        let links = &self.scene.links;
+        let drawn: Vec<(usize, usize)> = links.iter().map(|link| (link.from, link.to)).collect();
+        let (lines, left_out) = bundles.chosen(&drawn, self.scene.boxes.len());
+        self.scene.untold = left_out;
+        self.scene.links.extend(lines.into_iter().map(|line| Link {
+            from: line.from,
+            to: line.to,
+            edge: Some(line.edge),
+            label: line.label,
+            title: line.title,
+            role: line.role,
+        }));
     }
 
     /// The reference as one link, or as one for each of the objects that it passes.

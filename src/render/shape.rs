@@ -31,8 +31,8 @@ pub struct Shape {
     pub title: String,
     /// The objects that it stands for, as indices in [`crate::model::report::Graph::nodes`].
     pub hidden: Vec<u32>,
-    /// Which drawing shows them: [`crate::render::subgraph::Fold::number`].
-    pub fold: Option<usize>,
+    /// The name of the drawing that shows them by themselves.
+    pub opens: Option<String>,
 }
 
 /// How a box is drawn.
@@ -43,6 +43,8 @@ pub enum ShapeKind {
     Gap,
     /// Stands for what is not drawn around a box.
     More,
+    /// Stands for objects of one type.
+    Cluster,
     /// Memory of which no other box shows what holds it.
     Stack,
 }
@@ -65,7 +67,7 @@ impl Shape {
                 size: None,
                 title: title(&step.label, &step.type_name, step.location.as_ref(), None),
                 hidden: vec![],
-                fold: None,
+                opens: None,
             },
         };
         shape.name = wrapped(&step.label);
@@ -91,7 +93,7 @@ impl Shape {
             size: buffer.map(|buffer| human_bytes(buffer.bytes)),
             title: title(&node.label, &node.type_name, node.location.as_ref(), buffer),
             hidden: vec![],
-            fold: None,
+            opens: None,
         }
     }
 
@@ -105,7 +107,7 @@ impl Shape {
             size: None,
             title: title(label, ty, location, None),
             hidden: vec![],
-            fold: None,
+            opens: None,
         }
     }
 
@@ -120,7 +122,7 @@ impl Shape {
             size: None,
             title: format!("{text} of {of}"),
             hidden: vec![],
-            fold: None,
+            opens: None,
         }
     }
 
@@ -174,7 +176,7 @@ impl Shape {
                 counted(rest.count, "buffer", "buffers")
             ),
             hidden: rest.nodes.clone(),
-            fold: None,
+            opens: None,
         }
     }
 
@@ -188,55 +190,63 @@ impl Shape {
             size: None,
             title: name(&hop.label, TITLE),
             hidden: vec![],
-            fold: None,
+            opens: None,
         }
     }
 
     /// Objects that are described but not drawn.
     pub fn fold(leak: &Leak, fold: &Fold) -> Self {
-        let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
-        let mut bytes = 0u64;
-        for node in fold
-            .nodes
-            .iter()
-            .filter_map(|&index| leak.graph.nodes.get(index as usize))
-        {
-            *counts.entry(&node.type_name).or_default() += 1;
-            let buffer = node.buffer.and_then(|i| leak.buffers.get(i as usize));
-            bytes = bytes.saturating_add(buffer.map_or(0, |buffer| buffer.bytes));
-        }
-        let mut types: Vec<(String, u64)> =
-            counts.into_iter().map(|(t, n)| (t.to_owned(), n)).collect();
-        types.sort_by_key(|&(_, count)| std::cmp::Reverse(count));
+        let Sorts { types, bytes, .. } = Sorts::of(leak, &fold.nodes);
         let mut shape = Self::left_out(fold.nodes.len() as u64, &types);
         shape.size = (bytes > 0).then(|| human_bytes(bytes));
         shape.hidden.clone_from(&fold.nodes);
-        shape.fold = fold.number;
+        shape.opens = fold.number.map(|number| format!("fold-{number}"));
         shape
+    }
+
+    /// Objects of one type, or of several, drawn as one box that unfolds.
+    pub fn cluster(leak: &Leak, objects: &Drawn, number: usize) -> Self {
+        let hidden: Vec<u32> = [objects.index]
+            .into_iter()
+            .chain(objects.alike.clone())
+            .collect();
+        let Sorts {
+            types,
+            bytes,
+            location,
+        } = Sorts::of(leak, &hidden);
+        let count = hidden.len() as u64;
+        let (name_line, note) = match &types[..] {
+            [(ty, _)] => (
+                format!("{} × {}", grouped_of(count), last_part(ty)),
+                location.as_ref().map(short_location),
+            ),
+            _ => (counted(count, "object", "objects"), some_types(&types)),
+        };
+        Self {
+            node: None,
+            kind: ShapeKind::Cluster,
+            name: vec![name(&name_line, LINE)],
+            note: note.map(|note| name(&note, LINE)),
+            size: (bytes > 0).then(|| human_bytes(bytes)),
+            title: format!("{}{}", counted(count, "object", "objects"), listed(&types)),
+            hidden,
+            opens: Some(format!("all-{number}")),
+        }
     }
 
     /// So many objects, of which some types are known.
     pub fn left_out(count: u64, types: &[(String, u64)]) -> Self {
-        let last = |ty: &str| name(ty.rsplit('.').next().unwrap_or(ty), LINE / 2);
         let (text, note) = match types {
             [(ty, number)] if *number == count => {
-                (format!("+ {} more {}", grouped_of(count), last(ty)), None)
+                let text = format!("+ {} more {}", grouped_of(count), last_part(ty));
+                (text, None)
             }
             _ => {
-                let named: Vec<String> = types
-                    .iter()
-                    .take(TYPES)
-                    .map(|(ty, number)| format!("{} {}", grouped_of(*number), last(ty)))
-                    .collect();
-                let rest = if types.len() > TYPES { ", …" } else { "" };
-                let note = (!named.is_empty()).then(|| format!("{}{rest}", named.join(", ")));
                 let text = counted(count, "more object", "more objects");
-                (format!("+ {text}"), note)
+                (format!("+ {text}"), some_types(types))
             }
         };
-        let all = types
-            .iter()
-            .map(|(ty, number)| format!("\n{} {}", grouped_of(*number), name(ty, TITLE / 10)));
         let objects = counted(count, "object", "objects");
         Self {
             node: None,
@@ -244,14 +254,71 @@ impl Shape {
             name: vec![text],
             note: note.map(|note| name(&note, LINE)),
             size: None,
-            title: format!(
-                "{objects} not drawn here{}",
-                all.take(20).collect::<String>()
-            ),
+            title: format!("{objects} not drawn here{}", listed(types)),
             hidden: vec![],
-            fold: None,
+            opens: None,
         }
     }
+}
+
+/// What several objects are.
+struct Sorts {
+    /// The types with the number of their objects, the most frequent first.
+    types: Vec<(String, u64)>,
+    /// What they hold.
+    bytes: u64,
+    /// Where they are, if that is one place.
+    location: Option<Location>,
+}
+
+impl Sorts {
+    fn of(leak: &Leak, objects: &[u32]) -> Self {
+        let nodes: Vec<&Node> = objects
+            .iter()
+            .filter_map(|&index| leak.graph.nodes.get(index as usize))
+            .collect();
+        let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
+        let mut bytes = 0u64;
+        for node in &nodes {
+            *counts.entry(&node.type_name).or_default() += 1;
+            let buffer = node.buffer.and_then(|i| leak.buffers.get(i as usize));
+            bytes = bytes.saturating_add(buffer.map_or(0, |buffer| buffer.bytes));
+        }
+        let mut types: Vec<(String, u64)> =
+            counts.into_iter().map(|(t, n)| (t.to_owned(), n)).collect();
+        types.sort_by_key(|&(_, count)| std::cmp::Reverse(count));
+        let first = nodes.first().and_then(|node| node.location.clone());
+        let location = first.filter(|at| nodes.iter().all(|it| it.location.as_ref() == Some(at)));
+        Self {
+            types,
+            bytes,
+            location,
+        }
+    }
+}
+
+/// A type without its module.
+fn last_part(ty: &str) -> String {
+    name(ty.rsplit('.').next().unwrap_or(ty), LINE / 2)
+}
+
+/// The most frequent types with their numbers.
+fn some_types(types: &[(String, u64)]) -> Option<String> {
+    let named: Vec<String> = types
+        .iter()
+        .take(TYPES)
+        .map(|(ty, number)| format!("{} {}", grouped_of(*number), last_part(ty)))
+        .collect();
+    let rest = if types.len() > TYPES { ", …" } else { "" };
+    (!named.is_empty()).then(|| format!("{}{rest}", named.join(", ")))
+}
+
+/// A line for each type, up to a limit.
+fn listed(types: &[(String, u64)]) -> String {
+    let line = |(ty, number): &(String, u64)| {
+        format!("\n{} {}", grouped_of(*number), name(ty, TITLE / 10))
+    };
+    types.iter().take(20).map(line).collect()
 }
 
 fn grouped_of(number: u64) -> String {
@@ -259,7 +326,10 @@ fn grouped_of(number: u64) -> String {
 }
 
 fn title(label: &str, ty: &str, location: Option<&Location>, buffer: Option<&Buffer>) -> String {
-    let mut lines = vec![name(label, TITLE), format!("type {}", name(ty, TITLE))];
+    let mut lines = vec![
+        name(&label.replace('`', ""), TITLE),
+        format!("type {}", name(ty, TITLE)),
+    ];
     lines.extend(location.map(|at| format!("at {}", name(&at.to_string(), TITLE))));
     lines.extend(buffer.map(|b| format!("holds {} at {:#x}", human_bytes(b.bytes), b.pointer)));
     lines.join("\n")

@@ -63,8 +63,18 @@ impl Stack<'_> {
 pub struct Step {
     pub index: u32,
     pub alike: Vec<u32>,
-    /// True for the middle of a path.
-    pub is_gap: bool,
+    pub kind: StepKind,
+}
+
+/// What a box stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StepKind {
+    /// An object, and those that look the same and stand in the same place.
+    Object,
+    /// The middle of a path.
+    Gap,
+    /// One of the clusters, by its number.
+    Cluster(usize),
 }
 
 impl Step {
@@ -72,8 +82,18 @@ impl Step {
         Self {
             index,
             alike: Vec::new(),
-            is_gap: false,
+            kind: StepKind::Object,
         }
+    }
+
+    /// Several objects as one; `None` of none.
+    pub fn several(objects: &[u32], kind: StepKind) -> Option<Self> {
+        let (&index, alike) = objects.split_first()?;
+        Some(Self {
+            index,
+            alike: alike.to_vec(),
+            kind,
+        })
     }
 }
 
@@ -91,12 +111,9 @@ pub fn without_middle(mut path: Vec<Step>) -> Vec<Step> {
     }
     let tail = path.split_off(path.len() - 2);
     let middle = path.split_off(1);
-    let gap = Step {
-        index: middle[0].index,
-        alike: middle[1..].iter().map(|step| step.index).collect(),
-        is_gap: true,
-    };
-    path.into_iter().chain([gap]).chain(tail).collect()
+    let middle: Vec<u32> = middle.iter().map(|step| step.index).collect();
+    let gap = Step::several(&middle, StepKind::Gap);
+    path.into_iter().chain(gap).chain(tail).collect()
 }
 
 /// What of the memory of a leak is drawn, and the rest in one box.
@@ -119,8 +136,9 @@ pub struct Rest {
     pub nodes: Vec<u32>,
 }
 
-/// The buffers by kind, the largest first as in the report.
-pub fn memory(leak: &Leak) -> Memory<'_> {
+/// The buffers by kind, the largest first as in the report. What of the rest an object of the report is known to hold is
+/// left out if `others_drawn`, as that object has a box.
+pub fn memory(leak: &Leak, others_drawn: bool) -> Memory<'_> {
     let mut stacks: Vec<Stack> = Vec::new();
     let mut places: HashMap<_, usize> = HashMap::new();
     for buffer in &leak.buffers {
@@ -141,11 +159,18 @@ pub fn memory(leak: &Leak) -> Memory<'_> {
     let late = drawn.split_off(drawn.len().min(STACKS));
     let rest: Vec<&Buffer> = (late.into_iter().chain(others))
         .flat_map(|stack| stack.buffers)
+        .filter(|buffer| !(others_drawn && buffer.node.is_some()))
         .collect();
     Memory {
         stacks: drawn,
         rest: rest_of(leak, &rest),
     }
+}
+
+/// The buffers of which it is not known which object of the report holds them.
+pub fn unplaced(leak: &Leak) -> Option<Rest> {
+    let buffers = leak.buffers.iter().filter(|buffer| buffer.node.is_none());
+    rest_of(leak, &buffers.collect::<Vec<_>>())
 }
 
 /// What two buffers of a stack have in common. A path along a chain counts once, however long.
@@ -228,7 +253,7 @@ mod tests {
     #[test]
     fn buffers_that_are_alike_are_one_stack() {
         let report = samples::many_buffers(100);
-        let Memory { stacks, rest } = memory(&report.leaks[0]);
+        let Memory { stacks, rest } = memory(&report.leaks[0], false);
         assert_eq!((stacks.len(), rest), (1, None));
         assert_eq!(stacks[0].size(), "100 × 1.0 MiB = 100.0 MiB");
         let path = stacks[0].path();
@@ -242,7 +267,7 @@ mod tests {
         for buffer in &mut leak.buffers[..7] {
             (buffer.node, buffer.path_nodes) = (None, Vec::new());
         }
-        let Memory { stacks, rest } = memory(leak);
+        let Memory { stacks, rest } = memory(leak, false);
         assert_eq!((stacks.len(), rest), (1, None));
         assert_eq!(stacks[0].size(), "8 × 1.0 MiB = 8.0 MiB");
         assert_eq!(stacks[0].path(), [Step::of(9)]);
@@ -255,14 +280,14 @@ mod tests {
         for buffer in &mut leak.buffers {
             (buffer.node, buffer.path_nodes) = (None, Vec::new());
         }
-        let Memory { stacks, rest } = memory(leak);
+        let Memory { stacks, rest } = memory(leak, false);
         assert!(stacks.is_empty());
         let rest = rest.expect("ten buffers");
         assert_eq!(rest.size, "10 × 1.0 MiB = 10.0 MiB");
         assert_eq!(rest.path, ["[x]"]);
         leak.buffers_omitted = 90;
         leak.bytes_held = 50 << 20;
-        let rest = memory(leak).rest.expect("a hundred buffers");
+        let rest = memory(leak, false).rest.expect("a hundred buffers");
         assert_eq!((rest.count, &*rest.size), (100, "50.0 MiB"));
     }
 
@@ -275,7 +300,7 @@ mod tests {
             (short[0].index, short[2].index, short[3].index),
             (0, 18, 19)
         );
-        assert!(short[1].is_gap && short[1].index == 1);
+        assert!(short[1].kind == StepKind::Gap && short[1].index == 1);
         assert_eq!(short[1].alike, (2..18).collect::<Vec<u32>>());
         let path: Vec<Step> = (0..5).map(Step::of).collect();
         assert_eq!(without_middle(path).len(), 5);

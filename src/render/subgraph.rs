@@ -3,11 +3,14 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::stacks::{Memory, Rest, Step, memory, nodes, without_middle};
+use super::clusters::clusters;
+use super::stacks::{Memory, Rest, Step, StepKind, memory, nodes, unplaced, without_middle};
 use crate::model::report::{Leak, NodeKind};
 
 /// More boxes than this are not drawn.
-pub const BOXES: usize = 2000;
+const BOXES: usize = 200;
+/// Of more objects than this, those beside the leak are drawn in clusters.
+const SEPARATE: usize = 48;
 /// So many references to remove are drawn where only the leak itself is.
 const CUTS: usize = 6;
 /// A reference to remove is not drawn there if more objects than this join it to the rest; nor is
@@ -16,8 +19,8 @@ const CUT_DISTANCE: usize = 5;
 const UNPROVEN_DISTANCE: usize = 1;
 /// Maximum number of boxes for objects that are not drawn.
 pub const FOLDS: usize = 4;
-/// So many objects of a fold are drawn where it is opened.
-const OPENED: usize = 40;
+/// So many objects of a fold or a cluster are drawn where it is opened; as in facts.js.
+const OPENED: usize = 20;
 
 /// How much of a leak is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,8 +31,17 @@ pub enum Detail {
     Plumbing,
     /// As `Leak`, with the objects that this one of its folds stands for, up to a limit.
     Opened(usize),
-    /// Every object that the report describes, up to a limit.
+    /// Every object that the report describes: of many, those beside the leak in clusters.
     All,
+    /// As `All`, with the objects of this one of its clusters by themselves, up to a limit.
+    Unfolded(usize),
+}
+
+impl Detail {
+    /// True if every object is drawn, by itself or with others.
+    pub fn is_whole(self) -> bool {
+        matches!(self, Self::All | Self::Unfolded(_))
+    }
 }
 
 /// Objects that are not drawn.
@@ -66,15 +78,15 @@ pub fn subgraph(leak: &Leak, detail: Detail, ring: &HashMap<u32, usize>) -> Subg
             *drawn = true;
         }
     }
-    let mut rest = None;
+    let Memory { stacks, mut rest } = memory(leak, detail.is_whole());
     let mut sizes = HashMap::new();
-    if detail == Detail::All {
+    if detail.is_whole() && leak.graph.nodes.len() <= SEPARATE {
         let buffers = leak.buffers.iter().flat_map(nodes);
         for index in buffers.chain(0..leak.graph.nodes.len() as u32) {
             selection.take(Step::of(index));
         }
+        rest = unplaced(leak);
     } else {
-        let Memory { stacks, rest: more } = memory(leak);
         for stack in &stacks {
             if let Some(node) = stack.buffers[0].node {
                 sizes.insert(node, stack.size());
@@ -83,11 +95,15 @@ pub fn subgraph(leak: &Leak, detail: Detail, ring: &HashMap<u32, usize>) -> Subg
                 selection.take(step);
             }
         }
-        rest = more;
         selection.take_cuts();
-        selection.take_single();
     }
-    let mut folds = selection.folds(detail);
+    let mut folds = vec![];
+    if detail.is_whole() {
+        selection.take_clusters(detail);
+    } else {
+        selection.take_single();
+        folds = selection.folds();
+    }
     if let Detail::Opened(number) = detail
         && number < folds.len()
     {
@@ -147,11 +163,10 @@ impl Selection<'_> {
         });
         if let Some(index) = fresh.next() {
             let alike = fresh.collect();
-            let is_gap = step.is_gap;
             self.nodes.push(Step {
                 index,
                 alike,
-                is_gap,
+                kind: step.kind,
             });
         }
     }
@@ -231,13 +246,46 @@ impl Selection<'_> {
         hidden
     }
 
-    fn folds(&self, detail: Detail) -> Vec<Fold> {
+    /// What is not drawn yet: the objects of one cluster, if it is to be unfolded, by themselves, the others in their
+    /// clusters.
+    fn take_clusters(&mut self, detail: Detail) {
+        let (nearest, order) = self.nearest();
+        let mut distances = vec![u32::MAX; nearest.len()];
+        for &index in &order {
+            distances[index as usize] = match nearest[index as usize] {
+                Some((before, _)) if before != index => {
+                    distances[before as usize].saturating_add(1)
+                }
+                _ => 0,
+            };
+        }
+        let strangers =
+            (0..nearest.len() as u32).filter(|&index| nearest[index as usize].is_none());
+        let all = order.iter().copied().chain(strangers);
+        let hidden: Vec<(u32, u32)> = all
+            .filter(|&index| !self.drawn[index as usize])
+            .map(|index| (index, distances[index as usize]))
+            .collect();
+        for (number, cluster) in clusters(self.leak, &hidden).iter().enumerate() {
+            let alone = match (detail == Detail::Unfolded(number), cluster.len()) {
+                (true, _) => OPENED,
+                (_, 1) => 1,
+                _ => 0,
+            };
+            let (alone, together) = cluster.split_at(alone.min(cluster.len()));
+            let kind = StepKind::Cluster(number);
+            let alone = alone.iter().map(|&index| Step::of(index));
+            for step in alone.chain(Step::several(together, kind)) {
+                self.take(step);
+            }
+        }
+    }
+
+    fn folds(&self) -> Vec<Fold> {
         let mut folds: Vec<Fold> = self
             .hidden()
             .into_iter()
-            .filter(|(_, nodes)| {
-                detail == Detail::All || !nodes.iter().all(|&index| self.is_minor(index))
-            })
+            .filter(|(_, nodes)| !nodes.iter().all(|&index| self.is_minor(index)))
             .map(|(at, nodes)| Fold {
                 at: at.unwrap_or(u32::MAX),
                 nodes,
@@ -248,10 +296,8 @@ impl Selection<'_> {
         for fold in folds.iter_mut().skip(FOLDS) {
             fold.at = u32::MAX;
         }
-        if detail != Detail::All {
-            for (number, fold) in folds.iter_mut().enumerate() {
-                fold.number = (fold.at != u32::MAX).then_some(number);
-            }
+        for (number, fold) in folds.iter_mut().enumerate() {
+            fold.number = (fold.at != u32::MAX).then_some(number);
         }
         folds
     }
@@ -262,7 +308,7 @@ impl Selection<'_> {
         for &index in folds[number].nodes.iter().take(OPENED) {
             self.take(Step::of(index));
         }
-        let mut rest = self.folds(Detail::Leak);
+        let mut rest = self.folds();
         for fold in &mut rest {
             let before = folds.iter().find(|before| before.at == fold.at);
             fold.number = before
@@ -283,27 +329,35 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "takes Miri hours")]
     fn limits_hold_and_buffers_are_drawn_first() {
-        let count = 3 * BOXES as u32;
+        let count = 6000;
         let mut report = samples::dense(count);
         let leak = &mut report.leaks[0];
         leak.graph.nodes.swap(3, count as usize - 1);
         leak.buffers[0].node = Some(count - 1);
-        let scene = scene(leak, Detail::All);
-        let objects = scene.boxes.iter().filter(|shape| shape.node.is_some());
-        assert!((BOXES..=BOXES + 2).contains(&objects.count()));
-        let held =
-            |shape: &&crate::render::shape::Shape| shape.size.is_some() && shape.node.is_some();
-        assert_eq!(scene.boxes.iter().filter(held).count(), 1);
-        let hidden: usize = scene.boxes.iter().map(|shape| shape.hidden.len()).sum();
-        let drawn = scene
-            .boxes
-            .iter()
-            .filter(|shape| shape.node.is_some())
-            .count();
-        assert_eq!(
-            hidden as u64 + scene.omitted + drawn as u64,
-            u64::from(count)
-        );
+        for detail in [Detail::All, Detail::Unfolded(0), Detail::Unfolded(1)] {
+            let scene = scene(leak, detail);
+            assert!(scene.boxes.len() < BOXES, "{}", scene.boxes.len());
+            let held =
+                |shape: &&crate::render::shape::Shape| shape.size.is_some() && shape.node.is_some();
+            assert_eq!(scene.boxes.iter().filter(held).count(), 1);
+            let hidden: usize = scene.boxes.iter().map(|shape| shape.hidden.len()).sum();
+            let alone = scene.boxes.iter().filter(|shape| shape.node.is_some());
+            let alone = alone.count();
+            // Each object once, the one that the report leaves out aside.
+            assert_eq!((hidden + alone, scene.omitted), (count as usize, 0));
+        }
+    }
+
+    #[test]
+    fn few_objects_are_each_drawn_and_of_many_those_of_a_type_are_one() {
+        let boxes = |count| scene(&samples::dense(count).leaks[0], Detail::All).boxes;
+        let clusters = |count| {
+            let is_cluster = |shape: &crate::render::shape::Shape| shape.kind == ShapeKind::Cluster;
+            boxes(count).into_iter().filter(is_cluster).count()
+        };
+        assert_eq!(clusters(SEPARATE as u32), 0);
+        assert!((1..=16).contains(&clusters(SEPARATE as u32 + 1)));
+        assert!((1..=16).contains(&clusters(MANY)));
     }
 
     /// So many objects that most are folded.
@@ -332,7 +386,12 @@ mod tests {
             let scene = scene(leak, detail);
             let drawn = scene.boxes.iter().filter(|shape| shape.node.is_some());
             let hidden: usize = scene.boxes.iter().map(|shape| shape.hidden.len()).sum();
-            let folds: Vec<_> = scene.boxes.iter().filter_map(|shape| shape.fold).collect();
+            let folds: Vec<usize> = (0..FOLDS)
+                .filter(|number| {
+                    let name = Some(format!("fold-{number}"));
+                    scene.boxes.iter().any(|shape| shape.opens == name)
+                })
+                .collect();
             (drawn.count(), hidden as u64 + scene.omitted, folds)
         };
         let (closed, hidden, folds) = stands(Detail::Leak);

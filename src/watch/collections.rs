@@ -214,6 +214,8 @@ impl Watcher {
 
     /// The collection has ended: tells of what went in it.
     fn conclude(&self, py: Python<'_>, looked: Looked, info: CollectionInfo) {
+        let pause = info.began.map(|began| began.elapsed().as_micros());
+        let pause_us = pause.and_then(|it| u64::try_from(it).ok()).unwrap_or(0);
         if looked.class_dies {
             // A finalizer may have asked about it.
             self.inspector.forget_classes();
@@ -242,7 +244,7 @@ impl Watcher {
             }
             notes.push(note + ".");
         }
-        self.count_known(&mut found);
+        self.count_known(&mut found, pause_us);
         if found.is_empty() {
             return;
         }
@@ -259,6 +261,13 @@ impl Watcher {
         };
         let mut report = self.inspector.report(py, found, collection, looked.started);
         report.notes = notes;
+        for seen in report
+            .leaks
+            .iter_mut()
+            .flat_map(|leak| &mut leak.occurrences)
+        {
+            seen.pause_us = pause_us;
+        }
         self.tell(py, &report);
     }
 

@@ -296,8 +296,9 @@ impl Watcher {
         }]);
     }
 
-    /// Counts the leaks that all watches which they concern have told already, and takes them out.
-    fn count_known(&self, found: &mut Vec<Found>) {
+    /// Counts the leaks that all watches which they concern have told already, and takes them out; they went in a
+    /// collection for which the program waited so long.
+    fn count_known(&self, found: &mut Vec<Found>, pause_us: u64) {
         let Ok(mut watches) = self.watches.try_borrow_mut() else {
             return;
         };
@@ -305,7 +306,10 @@ impl Watcher {
             if !is_known(&watches, leak) {
                 return true;
             }
-            let seen = self.inspector.occurrence_of(leak);
+            let seen = Occurrence {
+                pause_us,
+                ..self.inspector.occurrence_of(leak)
+            };
             for watch in watches.iter_mut().filter(|watch| watch.concerns(leak)) {
                 if let Some(tally) = watch.tallies.get_mut(leak.signature()) {
                     tally.add(&seen, &leak.shared);
@@ -449,6 +453,7 @@ fn with_leaks(report: &Report, leaks: Vec<Leak>) -> Report {
         leaks,
         notes: report.notes.clone(),
         processes: report.processes.clone(),
+        earlier: report.earlier.clone(),
         epochs: report.epochs.clone(),
     }
 }

@@ -11,7 +11,7 @@ from playwright.sync_api import expect
 
 import cyclescope
 from support.browser import Open, Opened
-from support.reports import leaked
+from support.reports import crowded, leaked, tangled
 
 FIXTURES = (
     "awaitable_leak",
@@ -40,6 +40,84 @@ def test_no_name_lies_over_a_box_or_another_name(name: str, open_page: Open) -> 
         for index, label in enumerate(names):
             for other in boxes + names[:index]:
                 assert not overlap(label, other), f"{view}: {label} and {other}"
+
+
+@pytest.mark.parametrize("objects", [49, 200, 2000, -1000])
+def test_many_objects_are_a_few_boxes_that_never_overlap(
+    report: cyclescope.CycleReport, open_page: Open, objects: int
+) -> None:
+    many = tangled(report, -objects) if objects < 0 else crowded(report, objects)
+    opened = open_page(many.to_html())
+    opened.show("Everything")
+    check_apart(opened)
+    clusters = opened.drawing.locator(".node.cluster")
+    count = clusters.count()
+    assert 1 <= count <= 16
+    for index in range(count):
+        opened.show("Everything")
+        opened.button("Fit").click()
+        clusters.nth(index).click()
+        opened.page.keyboard.press("Enter")
+        expect(opened.drawing.locator(".node.opened").first).to_be_visible()
+        expect(opened.button("Everything")).to_have_attribute("aria-pressed", "true")
+        check_apart(opened)
+        opened.page.keyboard.press("Escape")
+        expect(clusters).to_have_count(count)
+    assert opened.complaints == []
+
+
+def check_apart(opened: Opened) -> None:
+    """No box and no name lies over another, there are few of them, and the memory is there."""
+    all_of_them = rectangles(opened, ".node rect") + rectangles(opened, ".label rect")
+    assert 5 < len(all_of_them) < 200
+    for index, one in enumerate(all_of_them):
+        for other in all_of_them[:index]:
+            assert not overlap(one, other), f"{one} and {other}"
+    expect(opened.drawing.locator(".node.held").first).to_be_attached()
+    expect(opened.drawing.locator(".node.ring").first).to_be_attached()
+
+
+def test_every_object_is_found_wherever_it_is(
+    report: cyclescope.CycleReport, open_page: Open
+) -> None:
+    many = crowded(report, 1000)
+    opened = open_page(many.to_html())
+    field = opened.page.get_by_placeholder("Find an object")
+    for view in ("The leak", "Everything"):
+        opened.show(view)
+        for name in ("Node 5", "Node 333", "Node 999"):
+            field.fill(name)
+            expect(opened.drawing.locator(".node.match")).not_to_have_count(0)
+        field.fill("Node 1000")
+        expect(opened.drawing.locator(".node.match")).to_have_count(0)
+
+
+def test_an_object_within_a_cluster_is_told_and_its_box_chosen(
+    report: cyclescope.CycleReport, open_page: Open
+) -> None:
+    opened = open_page(crowded(report, 1000).to_html())
+    opened.show("Everything")
+    opened.button("Fit").click()
+    opened.drawing.locator(".node.cluster").last.click()
+    opened.facts.get_by_role("button", name="Draw 20 of these").click()
+    # From a drawn object to what it refers to, which has no box of its own anywhere.
+    opened.button("Fit").click()
+    opened.drawing.locator(".node.opened[data-node]").last.click()
+    opened.facts.get_by_role("button", name="Node").last.click()
+    expect(opened.facts.locator("h3")).to_contain_text("Node")
+    expect(opened.drawing.locator(".node.selected")).to_have_count(1)
+    assert opened.complaints == []
+
+
+def test_no_box_is_inert(open_page: Open) -> None:
+    opened = open_page(leaked("lru_cache_on_instance").to_html())
+    for view in ("The leak", "Plumbing"):
+        opened.show(view)
+        for box in opened.drawing.locator(".node").all():
+            box.click()
+            expect(box).to_have_class(re.compile(r"\bselected\b"))
+            expect(opened.facts.locator("h3")).not_to_be_empty()
+            opened.page.keyboard.press("Escape")
 
 
 THROUGH_BOXES = """svg => {
@@ -223,7 +301,8 @@ def test_what_is_folded_unfolds(tree: cyclescope.CycleReport, open_page: Open) -
 
 
 def test_each_fold_opens_by_itself(forest: cyclescope.CycleReport, open_page: Open) -> None:
-    opened = open_page(forest.to_html())
+    # All of the figure is in sight: in a page that scrolls the pointer is over another box.
+    opened = open_page(forest.to_html(), viewport={"width": 1280, "height": 1200})
     folds, objects = (
         opened.drawing.locator(kind) for kind in (".node.more .name", ".node[data-node]")
     )
@@ -236,8 +315,8 @@ def test_each_fold_opens_by_itself(forest: cyclescope.CycleReport, open_page: Op
     # The other one from there: by keyboard, and only so many of its objects.
     folds.get_by_text("Twig").click()
     opened.page.keyboard.press("Enter")
-    expect(objects.get_by_text("Twig")).to_have_count(40)
-    expect(folds).to_have_text(["+ 60 more Twig", "+ 5 more Leaf"])
+    expect(objects.locator(".name").get_by_text("Twig")).to_have_count(20)
+    expect(folds).to_have_text(["+ 80 more Twig", "+ 5 more Leaf"])
     view = opened.page.locator(".view").bounding_box()
     first = opened.drawing.locator(".node.opened").first.bounding_box()
     assert view is not None
@@ -246,7 +325,7 @@ def test_each_fold_opens_by_itself(forest: cyclescope.CycleReport, open_page: Op
     # Once for the chosen object, once for the fold.
     objects.first.click()
     opened.page.keyboard.press("Escape")
-    expect(folds).to_have_text(["+ 60 more Twig", "+ 5 more Leaf"])
+    expect(folds).to_have_text(["+ 80 more Twig", "+ 5 more Leaf"])
     opened.page.keyboard.press("Escape")
     expect(objects).to_have_count(before)
     expect(opened.button("The leak")).to_have_attribute("aria-pressed", "true")
@@ -259,7 +338,7 @@ def test_the_list_of_a_fold_leads_into_it(forest: cyclescope.CycleReport, open_p
     opened.facts.get_by_role("listitem").nth(3).get_by_role("button").click()
     expect(opened.drawing.locator(".node.selected")).to_contain_text("Twig")
     expect(opened.drawing.locator(".node.more .name")).to_have_text(
-        ["+ 60 more Twig", "+ 5 more Leaf"]
+        ["+ 80 more Twig", "+ 5 more Leaf"]
     )
 
 

@@ -19,6 +19,7 @@ KINDS = (
     "objects-10000",
     "objects-100000",
     "ranks",
+    "compared",
     "clean",
     "heap",
     "diff",

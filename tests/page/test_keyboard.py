@@ -37,6 +37,8 @@ def test_arrows_keep_the_chosen_object_in_sight(
 ) -> None:
     opened = open_page(large.to_html())
     opened.show("Everything")
+    for _ in range(3):
+        opened.button("Zoom in").click()
     opened.drawing.focus()
     for _ in range(6):
         opened.page.keyboard.press("ArrowRight")

@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import Locator, expect
 
 import cyclescope
+from support import gallery
 from support.browser import Open, Opened
 from support.reports import leaked, repeated
 
@@ -54,6 +55,37 @@ def test_search_and_filters_narrow_the_list(many: cyclescope.CycleReport, open_p
     alike = sum(leak.pattern == pattern for leak in many.leaks)
     expect(listed(opened)).to_have_count(alike)
     assert opened.complaints == []
+
+
+def test_the_list_is_filtered_by_rank(open_page: Open) -> None:
+    report = gallery.of_ranks(4)
+    opened = open_page(report.to_html(), viewport={"width": 1440, "height": 900})
+    expect(listed(opened)).to_have_count(3)
+    ranks = opened.page.get_by_label("Rank", exact=True)
+    expect(ranks.locator("option")).to_have_text(["All ranks", "0", "1", "2", "3"])
+    for rank, count in [("0", 1), ("1", 2), ("3", 3), ("", 3)]:
+        ranks.select_option(rank)
+        expect(listed(opened)).to_have_count(count)
+
+
+def test_what_changed_since_an_earlier_report_is_said(open_page: Open) -> None:
+    report = gallery.compared()
+    opened = open_page(report.to_html(), viewport={"width": 1440, "height": 900})
+    said = "1 new, 1 grown, 1 gone, 1 unchanged or smaller"
+    expect(opened.page.locator(".lead")).to_contain_text(said)
+    expect(opened.page.locator("nav .change")).to_have_count(2)
+    opened.page.get_by_label("Change").select_option("new")
+    expect(listed(opened)).to_have_count(1)
+    listed(opened).locator("a").click()
+    shown = opened.page.locator("section.leak:visible")
+    expect(shown.locator(".marks .change")).to_have_text("new")
+    expect(shown).to_contain_text("AwaitableTensorWithViewCallBack")
+    opened.page.get_by_label("Change").select_option("grown")
+    listed(opened).locator("a").click()
+    expect(shown.locator(".marks .change")).to_have_text(re.compile(r"grown, was \d\.0 MiB"))
+    gone = opened.page.locator("#gone")
+    expect(gone.locator("tbody tr")).to_have_count(1)
+    expect(gone).to_contain_text("dict")
 
 
 def test_the_keys_follow_the_list(many: cyclescope.CycleReport, open_page: Open) -> None:

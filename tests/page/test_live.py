@@ -15,8 +15,10 @@ from playwright.sync_api import Locator, expect
 
 import cyclescope
 from cyclescope import _native
+from support import gallery
 from support.browser import Open, Opened, contrast
 from support.markup import CORPUS
+from support.reports import leaked
 
 MIB = 1 << 20
 SAMPLES = [(step, step // 2, step * MIB) for step in range(10, 400, 10)]
@@ -342,6 +344,38 @@ def test_a_chart_is_read_out_and_enlarged(pages: dict[str, str], open_page: Open
     assert 5 < shown < 15
     opened.page.mouse.dblclick(*right)
     assert dots.evaluate_all("all => all.every(one => one.checkVisibility())")
+
+
+def test_memory_is_stacked_by_what_grows(open_page: Open) -> None:
+    opened = open_page(gallery.growth("metrics_kept", 100).to_html())
+    chart = opened.page.locator("svg.chart").last
+    areas = chart.locator(".area")
+    assert areas.count() >= 2
+    names = opened.page.locator(".key .layer").all_text_contents()
+    assert names[-1] == "all other tensors"
+    assert len(names) == areas.count()
+    colours = {area.evaluate("it => getComputedStyle(it).fill") for area in areas.all()}
+    assert len(colours) == areas.count()
+    chart.focus()
+    whole = areas.last.get_attribute("d")
+    opened.page.keyboard.press("ArrowRight")
+    expect(opened.page.locator(".said").last).to_contain_text("all other tensors, step ")
+    opened.page.keyboard.press("+")
+    assert areas.last.get_attribute("d") != whole
+    opened.page.keyboard.press("Escape")
+    assert opened.complaints == []
+
+
+def test_the_leak_is_the_first_of_a_post_mortem_that_it_caused(open_page: Open) -> None:
+    report = leaked("awaitable_leak")
+    opened = open_page(gallery.out_of_memory().to_html(None, None, report))
+    first = opened.page.locator("section.leak").nth(1)
+    expect(first.locator(".label.cut .scissors").first).to_be_visible()
+    expect(first.locator(".gist")).to_contain_text("Fix")
+    expect(first.locator(".drawn .node.held")).to_be_visible()
+    opened.page.set_viewport_size({"width": 390, "height": 900})
+    expect(first.locator(".drawn-narrow .node.held")).to_be_visible()
+    expect(first.locator(".drawn .node.held")).to_be_hidden()
 
 
 def test_the_post_mortem_shows_the_request_to_scale(pages: dict[str, str], open_page: Open) -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import pytest
 from playwright.sync_api import expect
 
 import cyclescope
 from support.browser import Open
+from support.reports import leaked
+
+LIGHT, DARK = "rgb(246, 247, 249)", "rgb(16, 21, 28)"
 
 STYLES = (
-    "[...document.querySelectorAll('body, body *:not(iframe)')].map(e => "
+    "[...document.querySelectorAll('body, body *:not(iframe, script)')].map(e => "
     "JSON.stringify([e.tagName, ...['color', 'backgroundColor', 'font', 'padding', "
     "'borderTop', 'display'].map(name => getComputedStyle(e)[name])]))"
 )
@@ -75,3 +79,69 @@ def test_the_list_of_leaks_works_there(several: cyclescope.CycleReport, open_pag
     expect(shown).to_have_count(1)
     expect(shown).to_contain_text(several.leaks[1].signature)
     expect(shown.locator(".node.held").first).to_be_visible()
+
+
+def test_the_notebook_s_theme_is_followed(report: cyclescope.CycleReport, open_page: Open) -> None:
+    page = exported(report._repr_html_())
+    assert 'data-jp-theme-light="true"' in page
+    dark = page.replace('data-jp-theme-light="true"', 'data-jp-theme-light="false"')
+    opened = open_page(dark, color_scheme="light")
+    body = opened.page.frame_locator("iframe").locator("body")
+    expect(body).to_have_css("background-color", DARK)
+    # As soon as it changes, and not once the page's own switch was used.
+    set_theme = "light => document.body.dataset.jpThemeLight = light"
+    opened.page.evaluate(set_theme, "true")
+    expect(body).to_have_css("background-color", LIGHT)
+    body.get_by_role("button", name="Theme").click()
+    expect(body.get_by_role("button", name="Theme")).to_have_text("Theme: dark")
+    opened.page.evaluate(set_theme, "false")
+    opened.page.evaluate(set_theme, "true")
+    opened.page.wait_for_timeout(100)
+    expect(body).to_have_css("background-color", DARK)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "scheme", "ground"),
+    [
+        ('class="vscode-dark"', "light", "dark"),
+        ('class="vscode-light"', "dark", "light"),
+        ('class="vscode-high-contrast"', "light", "dark"),
+        ('data-vscode-theme-kind="vscode-high-contrast-light"', "dark", "light"),
+        ("", "dark", "dark"),
+        ("", "light", "light"),
+    ],
+)
+def test_the_theme_of_other_notebooks_or_else_of_the_system(
+    report: cyclescope.CycleReport, open_page: Open, attributes: str, scheme: str, ground: str
+) -> None:
+    page = f"<!doctype html><body {attributes}>{report._repr_html_()}"
+    opened = open_page(page, color_scheme=scheme)
+    frame = opened.page.frame_locator("iframe")
+    expect(frame.locator(".node.held")).to_be_visible()
+    colour = DARK if ground == "dark" else LIGHT
+    expect(frame.locator("body")).to_have_css("background-color", colour)
+
+
+def test_the_frame_is_as_high_as_the_page(open_page: Open) -> None:
+    clean, leak = leaked(), leaked("awaitable_leak")
+    opened = open_page(exported(clean._repr_html_(), leak._repr_html_()))
+    for frame, most in zip(opened.page.locator("iframe").all(), (600, 1200), strict=True):
+        expect(frame).not_to_have_attribute("height", "680")
+        inside = frame.content_frame.locator("html")
+        opened.page.wait_for_timeout(300)
+        box = frame.bounding_box()
+        assert box is not None
+        content = inside.evaluate("() => document.body.offsetHeight")
+        assert box["height"] <= most
+        assert content <= box["height"] < content + 20 or box["height"] == most
+
+
+def test_without_the_script_beside_it_the_frame_still_shows_the_leak(
+    report: cyclescope.CycleReport, open_page: Open
+) -> None:
+    markup = report._repr_html_()
+    alone = markup[: markup.index("</iframe>") + len("</iframe>")]
+    opened = open_page(f"<!doctype html><body>{alone}")
+    expect(opened.page.frame_locator("iframe").locator(".node.held")).to_be_visible()
+    expect(opened.page.locator("iframe")).to_have_attribute("height", "680")
+    assert opened.complaints == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,18 @@ def test_the_timeline_of_a_watch(tmp_path: Path, open_page: Open) -> None:
     chart = page.get_by_role("img", name="5.0 MiB by 5 collections")
     expect(chart).to_be_visible()
     expect(chart.locator("circle")).to_have_count(5)
+    # Each collection with its pause.
+    expect(chart).to_have_attribute("aria-label", re.compile(r"paused the program for [\d.]+ m?s"))
+    pauses = chart.locator(".pauses").get_attribute("d") or ""
+    assert pauses.count("M") == 5
+    chart.focus()
+    page.keyboard.press("ArrowRight")
+    said = page.locator(".said")
+    expect(said).to_contain_text(re.compile(r"1\.0 MiB of 1 group, paused for [\d.]+ (µs|ms|s)"))
+    page.keyboard.press("+")
+    assert (chart.locator(".bars").get_attribute("d") or "").count("M") < 5
+    page.keyboard.press("Escape")
+    assert (chart.locator(".bars").get_attribute("d") or "").count("M") == 5
 
 
 def test_ranks_have_colours_of_their_own(report: cyclescope.CycleReport, open_page: Open) -> None:

@@ -434,6 +434,32 @@ def test_diff_by_signature(command: Command, tmp_path: Path) -> None:
     assert lines[-1] == "1 new, 0 grown, 1 gone, 0 unchanged or smaller"
 
 
+def test_a_report_against_an_earlier_one(command: Command, tmp_path: Path) -> None:
+    report_of(command, tmp_path, LEAKY, "old")
+    report_of(command, tmp_path, LEAKY + "Node(2)\n", "grown")
+    report_of(command, tmp_path, LEAKY.replace("Node", "Other"), "other")
+    grown = command("report", "grown.json", "--against", "old.json")
+    assert grown.returncode == 0
+    assert "0 new, 1 grown, 0 gone, 0 unchanged or smaller." in " ".join(grown.stdout.split())
+    assert " · grown, was 1.0 MiB" in grown.stdout
+    other = command("report", "other.json", "--against", "old.json")
+    assert " · new\n" in other.stdout
+    assert "GONE · 1.0 MiB held" in other.stdout
+    assert "Node.me → Node" in other.stdout.split("GONE")[1]
+    markdown = command("report", "other.json", "--against", "old.json", "--format=md").stdout
+    assert "1 new, 0 grown, 1 gone" in markdown
+    assert "- gone: `Node.me → Node`" in markdown
+    command("report", "other.json", "--against", "old.json", "-o", "both.html")
+    page = (tmp_path / "both.html").read_text(encoding="utf-8")
+    assert "1 leak is gone" in page
+    # What was compared comes back from the JSON.
+    command("report", "other.json", "--against", "old.json", "-o", "both.json")
+    assert command("report", "both.json").stdout == other.stdout
+    missing = command("report", "other.json", "--against", "none.json")
+    assert missing.returncode == 2
+    assert "cannot read none.json" in missing.stderr
+
+
 def of_rank(file: Path, rank: int, count: int) -> None:
     """Copies a report as if it were a rank's."""
     model = json.loads(file.read_text(encoding="utf-8"))

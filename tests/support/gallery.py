@@ -120,7 +120,9 @@ def live() -> dict[str, str]:
         held = [trainer.losses[3]]
         pages["why-alive"] = cyclescope.why_alive(trainer.losses[3]).to_html()
         del held
-        pages["oom"] = out_of_memory().to_html(after, growth("losses_kept", 64))
+        pages["oom"] = out_of_memory().to_html(
+            after, growth("losses_kept", 64), leaked("awaitable_leak")
+        )
     return pages
 
 
@@ -233,6 +235,12 @@ def of_ranks(count: int) -> cyclescope.CycleReport:
     return _native.merge_processes(reports)
 
 
+def compared() -> cyclescope.CycleReport:
+    """Three leaks beside those of an earlier run: one is new, one has grown, one is gone."""
+    earlier = leaked("tree_with_parents", "parent_child", "dict_cycle")
+    return leaked("tree_with_parents", "awaitable_leak", "parent_child").against(earlier)
+
+
 def pages() -> dict[str, str]:
     """Every kind of page, by name."""
     reports: dict[str, Callable[[], cyclescope.CycleReport]] = {
@@ -243,6 +251,7 @@ def pages() -> dict[str, str]:
         "objects-10000": lambda: queue_of(10_000),
         "objects-100000": lambda: queue_of(100_000),
         "ranks": lambda: of_ranks(8),
+        "compared": compared,
         "clean": lambda: leaked(),
     }
     made = {name: make().to_html() for name, make in reports.items()}

@@ -53,6 +53,20 @@ def crowded(report: cyclescope.CycleReport, objects: int) -> cyclescope.CycleRep
     return cyclescope.CycleReport.from_json(json.dumps(data))
 
 
+def tangled(report: cyclescope.CycleReport, objects: int) -> cyclescope.CycleReport:
+    """As ``crowded``, of 40 types, and each of the objects refers to several others."""
+    data = json.loads(crowded(report, objects).to_json())
+    graph = data["leaks"][0]["graph"]
+    for index, node in enumerate(graph["nodes"]):
+        if node["type_name"].startswith("tree."):
+            node["type_name"] = f"tangle.Kind{index * index % 40}"
+            for step in (7, 31, 101):
+                other = (index * step + 13) % objects
+                edge = {"from": index, "to": other, "name": f".to{step}", "role": "other"}
+                graph["edges"].append(edge)
+    return cyclescope.CycleReport.from_json(json.dumps(data))
+
+
 def repeated(report: cyclescope.CycleReport, leaks: int) -> cyclescope.CycleReport:
     """The first leak of a report so many times, each time as another one."""
     data = json.loads(report.to_json())

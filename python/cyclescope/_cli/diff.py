@@ -20,7 +20,10 @@ RED, YELLOW, GREEN = "31", "33", "32"
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.epilog = "Exits with status 1 if a leak is new or has grown, otherwise 0."
+    parser.epilog = (
+        "Exits with status 1 if a leak is new or has grown, otherwise 0. `cyclescope report NEW "
+        "--against OLD -o page.html` writes the page."
+    )
     for name in ("old", "new"):
         parser.add_argument(
             name,

@@ -32,6 +32,12 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         help=f"output file, or - for standard output; the extension sets the format: "
         f"{', '.join(FORMATS)} (default: print text)",
     )
+    parser.add_argument(
+        "--against",
+        metavar="OLD",
+        help="earlier reports as JSON (a file, a folder, a glob pattern): say which leaks are new, "
+        "have grown, or are gone",
+    )
     add_format(parser, "JSON on standard output")
 
 
@@ -39,6 +45,8 @@ def run(parsed: argparse.Namespace) -> int:
     """Print the report, or convert it."""
     check_output(parsed, parsed.output)
     report = merged(parsed, read_reports(parsed, parsed.files))
+    if parsed.against is not None:
+        report = report.against(merged(parsed, read_reports(parsed, [parsed.against])))
     progress.say("rendering")
     if parsed.output is None and parsed.format is None:
         text = report.to_text()

@@ -8,16 +8,17 @@ const READABLE = 0.55;
 const MARGIN = 30;
 /** Minimum scale at which the arrangement of a drawing is recognizable. */
 const OVERVIEW = 0.3;
+/** Minimum scale at which all objects are shown at first. */
+const WHOLE = 0.4;
 
 /**
  * Moves and scales a drawing as a whole, by a transform of its box: a change of the viewBox would
  * have the browser lay out every text again.
  */
 class Camera {
-  /** `view` is the viewport element; `onLook` is called when another part becomes visible. */
-  constructor(view, onLook) {
+  /** `view` is the viewport element. */
+  constructor(view) {
     this.view = view;
-    this.onLook = onLook;
     this.dragged = false;
     view.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
     view.addEventListener("pointerdown", (event) => this.grab(event));
@@ -25,7 +26,7 @@ class Camera {
   }
 
   /** Switches to this drawing; one of a single column is shown in full height. */
-  use(svg, isColumn) {
+  use(svg, isColumn, least = READABLE) {
     const { x, y, width, height } = svg.viewBox.baseVal;
     this.svg = svg;
     this.all = { x, y, width, height };
@@ -33,7 +34,7 @@ class Camera {
     this.main = extent(svg) ?? this.all;
     svg.style.width = `${width}px`;
     svg.style.height = `${height}px`;
-    this.fit(READABLE);
+    this.fit(least);
   }
 
   /** Fits the whole drawing or, if its scale would be below `least`, the cycle, the cut and the memory. */
@@ -43,7 +44,7 @@ class Camera {
     if (!room) return;
     const { x, y, width, height } = this.all;
     const ideal = height * Math.max(Math.min(room / width, LARGEST), READABLE);
-    this.view.style.height = this.isColumn ? `${Math.ceil(ideal)}px` : `clamp(240px, ${Math.ceil(ideal)}px, 74vh)`;
+    this.view.style.height = this.isColumn ? `${Math.ceil(ideal)}px` : `clamp(240px, ${Math.ceil(ideal)}px, var(--tallest, 74vh))`;
     const across = (box) => Math.min(room / box.width, this.view.clientHeight / box.height, LARGEST);
     if (across(this.all) >= least) {
       this.look({ x: x + width / 2, y: y + height / 2 }, across(this.all));
@@ -124,11 +125,6 @@ class Camera {
     const [across, down] = [this.view.clientWidth / 2, this.view.clientHeight / 2];
     const [x, y] = [across - (middle.x - this.all.x) * scale, down - (middle.y - this.all.y) * scale];
     this.svg.style.transform = `translate(${x}px, ${y}px) scale(${scale})`;
-    this.seen = {
-      left: middle.x - across / scale, right: middle.x + across / scale,
-      top: middle.y - down / scale, bottom: middle.y + down / scale,
-    };
-    this.onLook();
   }
 }
 

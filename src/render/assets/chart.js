@@ -10,10 +10,13 @@ class Chart {
     this.curves = [...svg.querySelectorAll("[data-points]")].map((group) => ({
       group,
       points: group.dataset.points.split("\n").map((line) => {
-        const [, x, y, words] = /^(\S+) (\S+) (.*)$/.exec(line);
-        return { x: Number(x), y: Number(y), words };
+        // Bars and layers have the place of their base too.
+        const [, x, places, words] = /^(\S+) (\S+) (.*)$/.exec(line);
+        const [y, base, pause, bottom] = places.split(",").map(Number);
+        return { x: Number(x), y, base, pause, bottom, words };
       }),
     }));
+    this.floor = svg.viewBox.baseVal.height - 28;
     this.view = [LEFT, WIDTH - RIGHT];
     this.at = null;
     this.said = make("output", HOW);
@@ -55,14 +58,23 @@ class Chart {
 
   /** Tells the values of the points nearest to a place. */
   move(place) {
-    const nearest = this.curves.map(({ group, points }) => ({
+    const nearest = this.shownCurves.map(({ group, points }) => ({
       name: group.dataset.name,
       point: points.reduce((best, point) => (Math.abs(point.x - place) < Math.abs(best.x - place) ? point : best)),
     }));
-    this.at = nearest[0].point.x;
-    this.line.setAttribute("d", `M${this.shown(this.at)} 14V152`);
+    if (!nearest.length) return;
+    // Of several processes, each with times of its own, those that are there.
+    const [{ point: first }] = [...nearest].sort((a, b) => Math.abs(a.point.x - place) - Math.abs(b.point.x - place));
+    this.at = first.x;
+    this.line.setAttribute("d", `M${this.shown(this.at)} 14V${this.floor}`);
     this.line.setAttribute("display", "inline");
-    this.said.textContent = nearest.map(({ name, point }) => (name ? `${name}, ${point.words}` : point.words)).join("; ");
+    const here = nearest.filter(({ point }) => Math.abs(point.x - this.at) < 4).slice(0, 8);
+    this.said.textContent = here.map(({ name, point }) => (name ? `${name}, ${point.words}` : point.words)).join("; ");
+  }
+
+  /** The curves that are not hidden by the key. */
+  get shownCurves() {
+    return this.curves.filter(({ group }) => group.getAttribute("display") !== "none");
   }
 
   leave() {
@@ -79,7 +91,7 @@ class Chart {
     const ends = (event) => [start, this.place(event)].sort((a, b) => a - b);
     const move = (event) => {
       const [from, to] = ends(event).map((x) => this.shown(x));
-      for (const [name, value] of Object.entries({ x: from, y: 14, width: to - from, height: 138, display: "inline" })) {
+      for (const [name, value] of Object.entries({ x: from, y: 14, width: to - from, height: this.floor - 14, display: "inline" })) {
         this.brush.setAttribute(name, value);
       }
     };
@@ -99,7 +111,15 @@ class Chart {
     for (const { group, points } of this.curves) {
       const isInside = ({ x }) => x >= this.view[0] && x <= this.view[1];
       const inside = points.filter(isInside);
-      group.querySelector(".curve").setAttribute("d", inside.length < 2 ? "" : `M${inside.map(({ x, y }) => `${this.shown(x)} ${y}`).join("L")}`);
+      const upper = inside.map(({ x, y }) => `${this.shown(x)} ${y}`);
+      const lower = inside.map(({ x, base }) => `${this.shown(x)} ${base}`).reverse();
+      const drawn = {
+        curve: upper.length < 2 ? "" : `M${upper.join("L")}`,
+        area: upper.length < 2 ? "" : `M${[...upper, ...lower].join("L")}Z`,
+        bars: inside.map(({ x, y, base }) => `M${this.shown(x)} ${base}V${y}`).join(""),
+        pauses: inside.map(({ x, pause, bottom }) => `M${this.shown(x)} ${bottom}V${pause}`).join(""),
+      };
+      for (const path of group.querySelectorAll("path")) path.setAttribute("d", drawn[path.getAttribute("class")]);
       group.querySelectorAll(".dot").forEach((dot, index) => {
         dot.setAttribute("cx", this.shown(points[index].x));
         dot.setAttribute("display", isInside(points[index]) ? "inline" : "none");
@@ -109,10 +129,11 @@ class Chart {
   }
 
   key(event) {
-    const { points } = this.curves[0];
-    const here = points.findIndex(({ x }) => x === this.at);
-    if (event.key === "ArrowRight") this.move(points[Math.min(here + 1, points.length - 1)].x);
-    else if (event.key === "ArrowLeft") this.move(points[Math.max(here - 1, 0)].x);
+    const all = this.shownCurves.flatMap(({ points }) => points.map(({ x }) => x));
+    const places = [...new Set(all)].sort((a, b) => a - b);
+    const here = places.indexOf(this.at);
+    if (event.key === "ArrowRight") this.move(places[Math.min(here + 1, places.length - 1)]);
+    else if (event.key === "ArrowLeft") this.move(places[Math.max(here - 1, 0)]);
     else if (event.key === "+" || event.key === "=") {
       const middle = this.at ?? (this.view[0] + this.view[1]) / 2;
       const half = (this.view[1] - this.view[0]) / 4;
@@ -125,4 +146,4 @@ class Chart {
 
 const HOW = "Point at the curve, or use the arrow keys, for its values; drag or press + to enlarge a part, Escape for all.";
 
-for (const svg of document.querySelectorAll("svg.chart")) new Chart(svg);
+for (const svg of document.querySelectorAll("svg:is(.chart, .timeline)")) new Chart(svg);

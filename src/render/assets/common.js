@@ -74,12 +74,26 @@ function stored(key, value) {
 }
 
 const theme = stored("cyclescope-theme");
-setTheme(theme in THEMES ? theme : "");
+let chosenTheme = theme in THEMES ? theme : null;
+setTheme(chosenTheme ?? "");
+
+// In a notebook's frame, which knows the notebook's theme and is to be as high as the page: see frame.js.
+if (document.documentElement.classList.contains("framed") && parent !== window) {
+  window.addEventListener("message", ({ source, data }) => {
+    if (source !== parent || data?.cyclescope !== "theme") return;
+    if (chosenTheme === null && data.theme in THEMES) setTheme(data.theme);
+  });
+  const fit = () => parent.postMessage({ cyclescope: "size", height: document.body.offsetHeight + 2 }, "*");
+  new ResizeObserver(fit).observe(document.body);
+  // Frames out of sight observe nothing, and would change their height only as they come into sight.
+  for (const wait of [0, 300, 1500]) setTimeout(fit, wait);
+}
 
 document.addEventListener("click", (event) => {
   if (!event.target.closest?.("[data-theme-switch]")) return;
   const themes = Object.keys(THEMES);
   const next = themes[(themes.indexOf(document.documentElement.dataset.theme ?? "") + 1) % themes.length];
   setTheme(next);
+  chosenTheme = next;
   stored("cyclescope-theme", next);
 });

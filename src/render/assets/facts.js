@@ -20,9 +20,10 @@ function describe(panel, leak, box, actions) {
     return;
   }
   panel.replaceChildren(...(box.node ? ofObject(leak, box, actions.choose) : ofSeveral(leak, box, actions)));
+  panel.scrollTop = 0;
 }
 
-function ofObject(leak, { node, number }, choose) {
+function ofObject(leak, { node, number, hidden }, choose) {
   const list = make("dl");
   const add = (term, ...values) => list.append(make("dt", term), ...values.map((value) =>
     typeof value === "string" ? make("dd", value) : make("dd", "", value)));
@@ -44,11 +45,22 @@ function ofObject(leak, { node, number }, choose) {
     }));
     if (edges.length > LISTED) add("", `and ${edges.length - LISTED} more`);
   }
+  if (hidden.length) {
+    const others = hidden.slice(0, LISTED).map((other) => link(leak, other, choose));
+    add(`And ${hidden.length} like it`, ...others, ...(hidden.length > LISTED ? ["…"] : []));
+  }
   return [make("h3", node.label), list];
 }
 
-function ofSeveral(leak, { element, hidden }, { choose, unfold, drawAll }) {
-  const parts = [make("h3", element.querySelector(".name").textContent)];
+/** Maximum number of objects that an expanded box draws; as in subgraph.rs. */
+const OPENED = 20;
+
+function ofSeveral(leak, { element, lines, hidden }, { choose, unfold, drawAll }) {
+  const parts = [make("h3", lines[0]), ...lines.slice(1).map((line) => make("p", line))];
+  if (element.classList.contains("plumbing")) {
+    parts.push(make("p", "The interpreter's own: the reference leads through it."));
+    return parts;
+  }
   const act = (text, listener) => {
     const button = make("button", text);
     button.type = "button";
@@ -57,10 +69,10 @@ function ofSeveral(leak, { element, hidden }, { choose, unfold, drawAll }) {
     parts.push(button);
   };
   if (!hidden.length) parts.push(make("p", "The report counts these objects without describing them."));
-  if (unfold) act("Draw these", unfold);
+  if (unfold) act(hidden.length > OPENED ? `Draw ${OPENED} of these` : "Draw these", unfold);
   if (drawAll) act("Draw everything", drawAll);
   const items = hidden.slice(0, LISTED).map((number) => make("li", "", link(leak, number, choose)));
-  if (hidden.length > LISTED) items.push(make("li", "…"));
+  if (hidden.length > LISTED) items.push(make("li", `and ${hidden.length - LISTED} more`));
   parts.push(make("ul", "", ...items));
   return parts;
 }

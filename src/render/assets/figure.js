@@ -16,7 +16,7 @@ class Figure {
     this.input = element.querySelector("input");
     this.select = element.querySelector("select");
     this.original = this.view.querySelector("svg");
-    this.camera = new Camera(this.view, () => this.sight?.update());
+    this.camera = new Camera(this.view);
     element.classList.add("live");
     element.querySelector(".tools").hidden = false;
     this.panel.hidden = false;
@@ -64,21 +64,12 @@ class Figure {
       this.clear();
       this.svg.focus({ preventScroll: true });
     });
-    for (const moved of ["pointerover", "pointermove"]) {
-      this.view.addEventListener(moved, (event) => this.hover(this.at(event)));
-    }
+    this.view.addEventListener("pointerover", (event) => this.hover(this.selection.at(event.target)));
     this.view.addEventListener("pointerleave", () => this.describe(this.selection.chosen));
-    window.addEventListener("beforeprint", () => this.sight?.whole());
-    window.addEventListener("afterprint", () => this.sight?.update());
     this.view.addEventListener("click", (event) => {
-      const box = this.at(event);
+      const box = this.selection.at(event.target);
       if (!this.camera.dragged) this.selection.choose(box === this.selection.chosen ? null : box);
     });
-  }
-
-  /** The box under the pointer, or null. */
-  at(event) {
-    return this.sight?.far ? this.sight.at(this.camera.point(event)) : this.selection.at(event.target);
   }
 
   hover(box) {
@@ -87,24 +78,25 @@ class Figure {
     if (told !== this.described) this.describe(told);
   }
 
-  /** Shows a drawing: that of a button, or one that expands a fold. Resolves to true once complete. */
+  /** Shows a drawing: that of a button, or one that expands a box. Resolves to true once it is there. */
   async show(name) {
     const wanted = this.wanted = {};
     const drawn = name === "leak" ? this.legible : name;
     const drawing = await this.open(drawn);
     if (this.wanted !== wanted) return false;
+    const view = name.startsWith("all") ? "all" : name;
     for (const button of this.element.querySelectorAll("button[data-view]")) {
-      button.setAttribute("aria-pressed", String(button.dataset.view === name));
+      button.setAttribute("aria-pressed", String(button.dataset.view === view));
     }
     Object.assign(this, { name, drawn, ...drawing });
     const { width, height } = this.svg.viewBox.baseVal;
     this.element.classList.toggle("flat", width > FLAT * height);
     // Position first, then content: text is laid out for its final size.
-    this.camera.use(this.svg, drawn === "narrow");
+    this.camera.use(this.svg, drawn === "narrow", view === "all" ? WHOLE : READABLE);
     this.view.replaceChildren(this.svg);
     this.selection.choose(null);
     this.find();
-    return this.grow(drawing);
+    return true;
   }
 
   /** The template of the drawing with this name; null for the initial drawing. */
@@ -112,62 +104,36 @@ class Figure {
     return this.element.querySelector(`template[data-view="${name}"]`);
   }
 
-  /** The drawing with this name, or its first part. */
+  /** The drawing with this name. */
   async open(name) {
     const asleep = this.asleep(name);
     if (!asleep && this.first) return this.first;
-    const growing = asleep && new Growing(await unpacked(asleep));
-    const svg = growing?.svg ?? this.original;
+    const svg = asleep ? await drawingOf(asleep) : this.original;
     svg.tabIndex = 0;
     svg.setAttribute("role", "application");
     svg.setAttribute("aria-label", "Drawing of the leak. Arrow keys follow references.");
     svg.addEventListener("keydown", (event) => this.key(event));
     const selection = new Selection(svg, this.leak, (box) => this.describe(box));
-    const sight = growing?.size > LARGE ? new Sight(svg, selection, this.camera) : null;
-    selection.onMark = () => sight?.mark();
-    const drawing = { svg, selection, growing, sight };
-    if (growing) this.growPart(drawing);
+    const drawing = { svg, selection };
     if (!asleep) this.first = drawing;
     return drawing;
   }
 
-  /** Draws the rest, one part per frame, while the drawing is shown. */
-  async grow(drawing) {
-    const { svg, selection, growing } = drawing;
-    if (!growing || growing.whole) return true;
-    svg.setAttribute("aria-busy", "true");
-    while (!growing.whole) {
-      await frame();
-      if (this.selection !== selection) return false;
-      this.growPart(drawing);
-    }
-    svg.removeAttribute("aria-busy");
-    // The selection and the matches may be among the parts drawn later.
-    selection.choose(selection.chosen);
-    this.find();
-    return true;
-  }
-
-  growPart({ growing, selection, sight }) {
-    const part = growing.grow();
-    selection.add(part);
-    sight?.add(part);
-  }
-
-  /** The name of the drawing that expands a folded box. */
+  /** The name of the drawing that expands a box, or null. */
   opening(box) {
-    const fold = `fold-${box.element.dataset.fold}`;
-    return [fold, "all"].find((name) => name !== this.name && this.asleep(name)) ?? null;
+    const { opens } = box.element.dataset;
+    if (opens && opens !== this.name && this.asleep(opens)) return opens;
+    return box.hidden.length && !this.name.startsWith("all") && this.asleep("all") ? "all" : null;
   }
 
-  /** Expands a folded box in place and highlights the new objects. */
+  /** Expands a box in place and highlights its objects, or what stands for them there. */
   async unfold(box) {
     const name = this.opening(box);
-    if (!name) return;
-    if (!(await this.show(name))) return;
-    for (const number of box.hidden) this.selection.byNumber.get(number)?.element.classList.add("opened");
+    if (!name || !(await this.show(name))) return;
+    const opened = box.hidden.map((number) => this.selection.byNumber.get(number)).filter(Boolean);
+    for (const { element } of opened) element.classList.add("opened");
     this.camera.fit(OVERVIEW);
-    const first = this.selection.byNumber.get(box.hidden[0]);
+    const first = opened.find(({ node }) => node) ?? opened[0];
     if (first) this.camera.reveal(middle(first));
     this.svg.focus({ preventScroll: true });
   }
@@ -175,7 +141,7 @@ class Figure {
   describe(box) {
     if (this.described === box && box) return;
     this.described = box;
-    const opening = box?.hidden.length ? this.opening(box) : null;
+    const opening = box?.hidden.length && !box.node ? this.opening(box) : null;
     const unfold = opening ? () => this.unfold(box) : null;
     const drawAll = opening && opening !== "all" ? () => this.show("all") : null;
     describe(this.panel, this.leak, box, { choose: (number) => this.chooseNumber(number), unfold, drawAll });
@@ -187,13 +153,15 @@ class Figure {
     this.camera.reveal(middle(box));
   }
 
-  /** Selects an object, in whichever drawing shows it. */
+  /** Selects an object in whichever drawing shows it, or the box that stands for it, and tells its facts. */
   async chooseNumber(number) {
-    const has = () => this.selection.byNumber.get(number);
-    const fold = has() ? null : this.selection.boxes.find((box) => box.hidden.includes(number));
-    if (fold && this.opening(fold)) await this.show(this.opening(fold));
-    if (!has() && this.asleep("all")) await this.show("all");
-    this.choose(has());
+    const box = this.selection.byNumber.get(number);
+    if (!this.selection.alone(number)) {
+      const opening = box ? this.opening(box) : this.name !== "all" && this.asleep("all") && "all";
+      if (opening) await this.show(opening);
+    }
+    this.choose(this.selection.byNumber.get(number));
+    if (!this.selection.alone(number)) this.describe({ node: this.leak.graph.nodes[number], number, hidden: [] });
     this.svg.focus({ preventScroll: true });
   }
 
@@ -213,7 +181,8 @@ class Figure {
   /** Clears the selection and the search; if both are empty, collapses expanded boxes. */
   back() {
     const idle = !this.selection.chosen && !this.input.value && !this.select.value;
-    if (idle && this.name.startsWith("fold")) this.show("leak").then(() => this.svg.focus({ preventScroll: true }));
+    const outer = { fold: "leak", all: "all" }[this.name.split("-")[0]];
+    if (idle && outer && outer !== this.name) this.show(outer).then(() => this.svg.focus({ preventScroll: true }));
     else this.clear();
   }
 
@@ -223,7 +192,7 @@ class Figure {
     if (event.key.startsWith("Arrow")) this.choose(this.selection.towards(event.key));
     else if (event.key in zooms) this.camera.command(zooms[event.key]);
     else if (event.key === "n") this.choose(this.selection.nextMatch());
-    else if (event.key === "Enter" && this.selection.chosen?.hidden.length) this.unfold(this.selection.chosen);
+    else if (event.key === "Enter" && this.selection.chosen) this.unfold(this.selection.chosen);
     else if (event.key === "Escape") this.back();
     else return;
     event.preventDefault();

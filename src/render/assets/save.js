@@ -23,7 +23,7 @@ function cleaned(svg) {
   image.setAttribute("class", "leak-drawing");
   for (const name of ["style", "tabindex", "role", "aria-activedescendant"]) image.removeAttribute(name);
   for (const element of image.querySelectorAll("[class]")) {
-    element.classList.remove("near", "selected", "match", "dim");
+    element.classList.remove("near", "selected", "match", "dim", "opened");
   }
   return new XMLSerializer().serializeToString(image);
 }

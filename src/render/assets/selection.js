@@ -10,8 +10,13 @@ function referencesOf(leak) {
   return leak.references;
 }
 
-/** Number of elements to highlight or dim per frame. */
-const MARKED = 500;
+/** The numbers of a list with ranges, such as `1 4-90 7`. */
+function numbersOf(runs) {
+  return (runs ?? "").split(" ").filter(Boolean).flatMap((run) => {
+    const [first, last = first] = run.split("-").map(Number);
+    return Array.from({ length: last - first + 1 }, (_, index) => first + index);
+  });
+}
 
 class Selection {
   /** Calls `onChange` with the selected box, or null. */
@@ -19,42 +24,32 @@ class Selection {
     this.svg = svg;
     this.leak = leak;
     this.onChange = onChange;
-    this.onMark = () => {};
     this.chosen = null;
-    this.near = new Set();
     this.matches = [];
     this.searching = false;
-    this.elements = [];
-    this.boxes = [];
-    this.boxOf = new Map();
+    this.boxes = [...svg.querySelectorAll(".node")].map((element, place) => this.box(element, place));
+    this.boxOf = new Map(this.boxes.map((box) => [box.element, box]));
+    /** The box of each object, or the one that stands for it. */
     this.byNumber = new Map();
-    this.lines = new Map();
-    this.add(svg.querySelectorAll(".node, [data-edge]"));
+    for (const box of this.boxes) for (const number of box.hidden) this.byNumber.set(number, box);
+    for (const box of this.boxes) if (box.node) this.byNumber.set(box.number, box);
+    this.lines = [...svg.querySelectorAll("[data-ends]")].map((element) => {
+      const ends = element.dataset.ends.split(" ").map((place) => this.boxes[place]);
+      for (const box of ends) for (const other of ends) if (other !== box) box.linked.add(other);
+      return { element, ends };
+    });
   }
 
-  /** Registers elements of the drawing. */
-  add(elements) {
-    for (const element of elements) {
-      const { edge, node, more } = element.dataset;
-      this.elements.push(element);
-      if (edge !== undefined) this.lines.set(Number(edge), [...(this.lines.get(Number(edge)) ?? []), element]);
-      else if (node !== undefined || more !== undefined) this.addBox(element);
-    }
-  }
-
-  addBox(element) {
-    element.id ||= `${this.svg.id}-more-${this.boxes.length}`;
+  box(element, place) {
+    element.id ||= `${this.svg.id}-box-${place}`;
     const number = element.dataset.node === undefined ? null : Number(element.dataset.node);
     const node = this.leak.graph.nodes[number];
-    const words = node ? wordsOf(node) : element.textContent;
-    const hidden = (element.dataset.more ?? "").split(" ").filter(Boolean).map(Number);
+    const lines = [...element.querySelectorAll("text")].map((text) => text.textContent);
+    const words = node ? wordsOf(node) : lines.join("\n");
     // Screen readers announce its name.
     element.setAttribute("role", "img");
-    element.setAttribute("aria-label", shortened(node?.label ?? words, 200));
-    const box = { element, number, node, hidden, words: words.toLowerCase() };
-    this.boxes.push(box);
-    this.boxOf.set(element, box);
-    if (node) this.byNumber.set(number, box);
+    element.setAttribute("aria-label", shortened(node?.label ?? lines.join(", "), 200));
+    return { element, number, node, lines, hidden: numbersOf(element.dataset.more), words: words.toLowerCase(), linked: new Set() };
   }
 
   /** The box that contains an element, or null. */
@@ -62,27 +57,19 @@ class Selection {
     return this.boxOf.get(element.closest(".node")) ?? null;
   }
 
+  /** The box of an object that it shows by itself, or null. */
+  alone(number) {
+    const box = this.byNumber.get(number);
+    return box?.number === number ? box : null;
+  }
+
   choose(box) {
     this.chosen?.element.classList.remove("selected");
     this.chosen = box;
-    const near = new Set();
-    if (box) {
-      near.add(box.element);
-      box.element.classList.add("selected");
-      this.svg.setAttribute("aria-activedescendant", box.element.id);
-      for (const number of referencesOf(this.leak)[box.number] ?? []) {
-        for (const line of this.lines.get(number) ?? []) near.add(line);
-        const { from, to } = this.leak.graph.edges[number];
-        const other = this.byNumber.get(from === box.number ? to : from);
-        if (other) near.add(other.element);
-      }
-    } else {
-      this.svg.removeAttribute("aria-activedescendant");
-    }
-    for (const element of this.near) element.classList.toggle("near", near.has(element));
-    for (const element of near) element.classList.add("near");
-    this.near = near;
-    this.svg.classList.toggle("chosen", Boolean(box?.node));
+    box?.element.classList.add("selected");
+    if (box) this.svg.setAttribute("aria-activedescendant", box.element.id);
+    else this.svg.removeAttribute("aria-activedescendant");
+    this.svg.classList.toggle("chosen", Boolean(box));
     this.mark();
     this.onChange(box);
   }
@@ -101,21 +88,21 @@ class Selection {
     return this.matches.length;
   }
 
-  /** Highlights matches and dims the rest, one part of the drawing per frame. */
-  async mark() {
-    const marking = this.marking = {};
-    const matches = new Set(this.matches.map((box) => box.element));
-    const dimmed = (element) => (this.chosen?.node && !this.near.has(element))
-      || (this.searching && this.boxOf.has(element) && !matches.has(element));
-    for (let start = 0; start < this.elements.length; start += MARKED) {
-      if (start) await frame();
-      if (this.marking !== marking) return;
-      for (const element of this.elements.slice(start, start + MARKED)) {
-        element.classList.toggle("match", matches.has(element));
-        element.classList.toggle("dim", Boolean(dimmed(element)));
-      }
+  /** Highlights the matches and what is joined to the selection, and dims the rest. */
+  mark() {
+    const { chosen } = this;
+    const matches = new Set(this.matches);
+    for (const box of this.boxes) {
+      const near = Boolean(chosen) && (box === chosen || chosen.linked.has(box));
+      box.element.classList.toggle("near", near);
+      box.element.classList.toggle("match", matches.has(box));
+      box.element.classList.toggle("dim", (Boolean(chosen) && !near) || (this.searching && !matches.has(box)));
     }
-    this.onMark();
+    for (const { element, ends } of this.lines) {
+      const near = ends.includes(chosen);
+      element.classList.toggle("near", near);
+      element.classList.toggle("dim", Boolean(chosen) && !near);
+    }
   }
 
   /** The match after the selected one. */
@@ -130,7 +117,7 @@ class Selection {
     const [dx, dy] = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[key];
     const here = middle(this.chosen);
     let best = null;
-    for (const box of this.linked(this.chosen)) {
+    for (const box of this.beside(this.chosen)) {
       const { x, y } = middle(box);
       const ahead = (x - here.x) * dx + (y - here.y) * dy;
       const aside = Math.abs((x - here.x) * dy) + Math.abs((y - here.y) * dx);
@@ -142,14 +129,10 @@ class Selection {
     return best?.box ?? null;
   }
 
-  /** The boxes joined to this one by references. A box of objects not drawn is joined to all. */
-  linked(box) {
-    if (!box.node) return this.boxes;
-    const ends = (referencesOf(this.leak)[box.number] ?? []).flatMap((number) => {
-      const { from, to } = this.leak.graph.edges[number];
-      return [this.byNumber.get(from), this.byNumber.get(to)];
-    });
-    return [...ends.filter(Boolean), ...this.boxes.filter((other) => !other.node)];
+  /** The boxes joined to this one. A box that no line joins to another is beside all. */
+  beside(box) {
+    if (!box.linked.size) return this.boxes;
+    return this.boxes.filter((other) => box.linked.has(other) || !other.linked.size);
   }
 }
 

@@ -2,11 +2,16 @@
 
 use std::collections::BTreeSet;
 
-use maud::{Markup, html};
+use maud::{Markup, Render, html};
 
-use crate::model::report::Leak;
-use crate::model::words::{counted, grouped, human_bytes, name, short_location};
+use crate::model::compare::Change;
+use crate::model::report::{Leak, Report};
+use crate::model::words::{counted, grouped, human_bytes, name, short_location, utc};
 use crate::render::html::NAME;
+use crate::render::html::parts::table;
+
+/// How many leaks that are gone are listed.
+const GONE: usize = 100;
 
 /// The leaks of the page in its order, the one that holds most bytes first, each with the id of its section.
 pub struct Listed<'a> {
@@ -14,11 +19,15 @@ pub struct Listed<'a> {
     /// Its place in the report.
     pub index: usize,
     pub id: String,
+    /// What has become of it since the report that this one is compared with.
+    pub change: Option<Change>,
+    /// The ranks that it was seen on.
+    pub ranks: BTreeSet<u32>,
 }
 
 /// A section's id is the signature, so that a link to a leak stays a link to it; where several have the same or it is
 /// none, its place.
-pub fn listed<'a>(leaks: &[(usize, &'a Leak)]) -> Vec<Listed<'a>> {
+pub fn listed<'a>(leaks: &[(usize, &'a Leak)], report: &Report) -> Vec<Listed<'a>> {
     let mut taken = BTreeSet::new();
     let place = |(rank, &(index, leak)): (usize, &(usize, &'a Leak))| {
         let signature = &leak.signature;
@@ -29,9 +38,26 @@ pub fn listed<'a>(leaks: &[(usize, &'a Leak)]) -> Vec<Listed<'a>> {
             true => signature.clone(),
             false => format!("leak-{}", rank + 1),
         };
-        Listed { leak, index, id }
+        Listed {
+            leak,
+            index,
+            id,
+            change: report.change(leak),
+            ranks: ranks(report, leak),
+        }
     };
     leaks.iter().enumerate().map(place).collect()
+}
+
+fn ranks(report: &Report, leak: &Leak) -> BTreeSet<u32> {
+    let shares = report.processes.iter();
+    let shares = shares.filter(|share| share.bytes_held.contains_key(&leak.signature));
+    let seen = leak.occurrences.iter().map(|one| one.rank);
+    shares
+        .map(|share| share.rank)
+        .chain(seen)
+        .flatten()
+        .collect()
 }
 
 /// The list; nothing for a single leak.
@@ -50,8 +76,9 @@ pub fn contents(leaks: &[Listed<'_>]) -> Markup {
                 ol {
                     @for it in leaks {
                         li data-whose=(whose(it.leak)) data-pattern=(pattern(it.leak))
-                            data-device=(devices(it.leak).into_iter().collect::<Vec<_>>().join("\n")) {
-                            a href={ "#" (it.id) } { (line(it.leak, most)) }
+                            data-device=(lines(&devices(it.leak))) data-rank=(lines(&it.ranks))
+                            data-change=[it.change.map(Change::word)] {
+                            a href={ "#" (it.id) } { (line(it, most)) }
                         }
                     }
                 }
@@ -63,24 +90,18 @@ pub fn contents(leaks: &[Listed<'_>]) -> Markup {
 
 /// Search, filters and order, for the script.
 fn filters(leaks: &[Listed<'_>]) -> Markup {
-    let choice = |words: &str, key: &str, all: &str, values: BTreeSet<String>| {
-        html! {
-            @if values.len() > 1 {
-                select aria-label=(words) data-by=(key) {
-                    option value="" { (all) }
-                    @for value in &values { option value=(value) { (value) } }
-                }
-            }
-        }
-    };
     let set = |of: fn(&Leak) -> String| leaks.iter().map(|it| of(it.leak)).collect();
     let all_devices = leaks.iter().flat_map(|it| devices(it.leak)).collect();
+    let all_ranks = leaks.iter().flat_map(|it| it.ranks.iter().copied());
+    let changes = leaks.iter().filter_map(|it| it.change).map(Change::word);
     html! {
         div.filters hidden {
             input type="search" placeholder="Find a leak" aria-label="Find a leak";
-            (choice("Whose", "whose", "Yours and libraries", set(whose)))
-            (choice("Pattern", "pattern", "All patterns", set(pattern)))
-            (choice("Device", "device", "All devices", all_devices))
+            (choice("Whose", "whose", "Yours and libraries", &set(whose)))
+            (choice("Pattern", "pattern", "All patterns", &set(pattern)))
+            (choice("Device", "device", "All devices", &all_devices))
+            (choice("Rank", "rank", "All ranks", &all_ranks.collect::<BTreeSet<u32>>()))
+            (choice("Change", "change", "New and known", &changes.collect::<BTreeSet<_>>()))
             select aria-label="Order" data-order {
                 option value="0" { "Most memory" }
                 option value="1" { "Most often" }
@@ -88,6 +109,46 @@ fn filters(leaks: &[Listed<'_>]) -> Markup {
             }
         }
     }
+}
+
+/// What one chooses by, for the script; nothing where there is one value only.
+fn choice<T: Render>(words: &str, key: &str, all: &str, values: &BTreeSet<T>) -> Markup {
+    html! {
+        @if values.len() > 1 {
+            select aria-label=(words) data-by=(key) {
+                option value="" { (all) }
+                @for value in values { option value=(value) { (value) } }
+            }
+        }
+    }
+}
+
+/// The leaks of the report that this one is compared with that it does not have.
+pub fn gone(report: &Report) -> Markup {
+    let earlier = report.earlier.iter();
+    let all: Vec<_> = earlier.clone().flat_map(|it| &it.gone).collect();
+    html! {
+        @if !all.is_empty() {
+            section #gone.sheet aria-label="Leaks that are gone" {
+                h2 { (counted(all.len() as u64, "leak is", "leaks are")) " gone" }
+                p.more { "In the report of " (earlier.map(|it| utc(it.time)).collect::<String>()) ", and not in this one." }
+                (table(None, &["Size", "Place", "Leak"], all.iter().take(GONE).map(|leak| html! {
+                    tr {
+                        td.number { (human_bytes(leak.bytes_held)) }
+                        td { @if let Some(at) = &leak.location { (name(&short_location(at), NAME)) } }
+                        td.name { (name(&leak.summary, NAME)) }
+                    }
+                })))
+                @if all.len() > GONE { p.more { "and " (grouped((all.len() - GONE) as u64)) " more" } }
+            }
+        }
+    }
+}
+
+/// One value a line, for the script.
+fn lines<T: ToString>(values: &BTreeSet<T>) -> String {
+    let values: Vec<String> = values.iter().map(T::to_string).collect();
+    values.join("\n")
 }
 
 fn whose(leak: &Leak) -> String {
@@ -109,7 +170,8 @@ fn devices(leak: &Leak) -> BTreeSet<String> {
 }
 
 /// A leak in the list, with a bar that tells its share of `most` bytes.
-fn line(leak: &Leak, most: f64) -> Markup {
+fn line(it: &Listed<'_>, most: f64) -> Markup {
+    let leak = it.leak;
     let width = (64.0 * leak.bytes_held as f64 / most).max(1.0);
     html! {
         b { (human_bytes(leak.bytes_held)) }
@@ -120,6 +182,9 @@ fn line(leak: &Leak, most: f64) -> Markup {
         em {
             @if let Some(pattern) = &leak.pattern { (name(pattern, 60)) }
             @if leak.is_library() { " · library" }
+            @if let Some(change @ (Change::New | Change::Grown(_))) = it.change {
+                " · " b.change { (change.words()) }
+            }
         }
         span { (name(&leak.summary, 160)) }
         @if let Some(place) = leak.line_to_change() {
@@ -138,7 +203,7 @@ mod tests {
         let mut report = samples::linked_nodes_and_exception();
         report.leaks[0].known = Some(Default::default());
         let leaks: Vec<(usize, &Leak)> = report.leaks.iter().enumerate().collect();
-        let list = contents(&listed(&leaks)).0;
+        let list = contents(&listed(&leaks, &report)).0;
         assert_eq!(list.matches("· library").count(), 1);
         assert!(
             list.contains("<i>3 ×</i><em>both-ways · library</em>"),
@@ -154,7 +219,39 @@ mod tests {
         };
         let leaks = ["0123456789abcdef", "\"><b>", "0123456789abcdef", ""].map(leak);
         let leaks: Vec<(usize, &Leak)> = leaks.iter().enumerate().collect();
-        let ids: Vec<String> = listed(&leaks).into_iter().map(|it| it.id).collect();
+        let listed = listed(&leaks, &samples::no_leaks());
+        let ids: Vec<String> = listed.into_iter().map(|it| it.id).collect();
         assert_eq!(ids, ["0123456789abcdef", "leak-2", "leak-3", "leak-4"]);
+    }
+
+    #[test]
+    fn ranks_stand_in_the_order_of_numbers() {
+        let mut report = samples::seen_on_ranks(12);
+        let leak = report.leaks[0].clone();
+        report.leaks.push(Leak {
+            signature: "0123456789abcdef".to_owned(),
+            ..leak
+        });
+        let leaks: Vec<(usize, &Leak)> = report.leaks.iter().enumerate().collect();
+        let list = contents(&listed(&leaks, &report)).0;
+        let ranks = list.split("data-by=\"rank\"").nth(1).expect("a filter");
+        let place = |rank: &str| ranks.find(&format!(">{rank}</option>")).expect(rank);
+        assert!(place("2") < place("10") && place("All ranks") < place("0"));
+        assert!(!list.contains("data-by=\"change\""));
+    }
+
+    #[test]
+    fn what_is_gone_is_told_and_what_is_new_is_marked() {
+        let earlier = samples::linked_nodes_and_exception();
+        let mut report = earlier.clone();
+        report.leaks[1].signature = "0123456789abcdef".to_owned();
+        let report = report.against(&earlier);
+        let leaks: Vec<(usize, &Leak)> = report.leaks.iter().enumerate().collect();
+        let list = contents(&listed(&leaks, &report)).0;
+        assert_eq!(list.matches("<b class=\"change\">new</b>").count(), 1);
+        assert!(list.contains("data-by=\"change\""));
+        let gone_ones = gone(&report).0;
+        assert!(gone_ones.contains("1 leak is gone"), "{gone_ones}");
+        assert!(gone(&earlier).0.is_empty());
     }
 }

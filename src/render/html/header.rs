@@ -42,6 +42,9 @@ pub fn header(report: &Report) -> Markup {
             @else if proven { "Removing the marked reference frees the memory without a collection." }
             @else { "Each leak below names the reference to look at." }
         }
+        @if let (Some(changes), Some(earlier)) = (report.changes(), &report.earlier) {
+            " " span.changes { "Compared with the report of " (utc(earlier.time)) ": " (changes.to_string()) "." }
+        }
     };
     head(&headline(report), &lead, &facts(report))
 }

@@ -4,6 +4,7 @@ use maud::{Markup, PreEscaped, html};
 
 use crate::model::report::{Known, Leak, Library};
 use crate::model::words::{human_bytes, name, printable_code};
+use crate::render::clusters::CLUSTERS;
 use crate::render::html::contents::Listed;
 use crate::render::html::memory::buffers;
 use crate::render::html::packed::packed;
@@ -23,19 +24,8 @@ pub fn section(rank: usize, listed: &Listed<'_>) -> Markup {
     html! {
         section.leak id=(listed.id) data-leak=(listed.index) {
             h2 { (sentences::size_and_cycle(leak)) }
-            (marks(leak))
-            dl.gist {
-                (entry("Fix", &with_code(&sentence(&sentences::fix(leak)))))
-                (entry("Held", &sentence(&sentences::held(leak))))
-                @if let Some(others) = sentences::also_held(leak, &[]) {
-                    (entry("Also", &sentence(&others)))
-                }
-                @if let Some(frozen) = sentences::frozen(leak) {
-                    (entry("Frozen", &with_code(&sentence(&frozen))))
-                }
-                @if let Some(library) = &leak.library { (entry("Library", &of_library(library))) }
-                @if let Some(known) = &leak.known { (entry("Known", &of_known(known))) }
-            }
+            (marks(listed))
+            (gist(leak))
             @if rank < DRAWN { (figure(number, leak)) }
             (advice(leak))
             (buffers(leak))
@@ -50,10 +40,54 @@ pub fn section(rank: usize, listed: &Listed<'_>) -> Markup {
     }
 }
 
+/// A leak on another page: what to change and the drawing, with nothing that a script works on.
+pub fn card(leak: &Leak) -> Markup {
+    let draw = |id, narrow| {
+        let look = Look {
+            detail: Detail::Leak,
+            style: None,
+            titles: true,
+            narrow,
+        };
+        PreEscaped(svg::draw(leak, id, &look).svg)
+    };
+    html! {
+        section.leak.card {
+            h2 { (sentences::size_and_cycle(leak)) }
+            (gist(leak))
+            div.drawn tabindex="0" role="group" aria-label="Drawing of the leak" { (draw("card", false)) }
+            div.drawn-narrow { (draw("card-narrow", true)) }
+            (advice(leak))
+        }
+    }
+}
+
+/// What to change, and what holds what.
+fn gist(leak: &Leak) -> Markup {
+    html! {
+        dl.gist {
+            (entry("Fix", &with_code(&sentence(&sentences::fix(leak)))))
+            (entry("Held", &sentence(&sentences::held(leak))))
+            @if let Some(others) = sentences::also_held(leak, &[]) {
+                (entry("Also", &sentence(&others)))
+            }
+            @if let Some(frozen) = sentences::frozen(leak) {
+                (entry("Frozen", &with_code(&sentence(&frozen))))
+            }
+            @if let Some(library) = &leak.library { (entry("Library", &of_library(library))) }
+            @if let Some(known) = &leak.known { (entry("Known", &of_known(known))) }
+        }
+    }
+}
+
 /// Pattern, whose it is, signature and what was measured, as small tags.
-fn marks(leak: &Leak) -> Markup {
+fn marks(listed: &Listed<'_>) -> Markup {
+    let leak = listed.leak;
     html! {
         ul.marks {
+            @if let Some(change) = listed.change {
+                li class={ "change " (change.word()) } { (change.words()) }
+            }
             @if let Some(pattern) = &leak.pattern { li.pattern { (name(pattern, NAME)) } }
             @if leak.is_library() { li.library { "a library's" } }
             @else if !leak.is_of_unknown_code() { li.yours { "yours" } }
@@ -129,10 +163,22 @@ fn figure(number: usize, leak: &Leak) -> Markup {
     let objects = |drawing: &str| drawing.matches("data-node=").count();
     if objects(&first) < leak.graph.nodes.len() {
         let all = draw("a", Detail::All, false);
-        for fold in (0..FOLDS).filter(|fold| first.contains(&format!("data-fold=\"{fold}\""))) {
-            let opened = draw(&format!("f{fold}"), Detail::Opened(fold), false);
-            if objects(&opened) < objects(&all) {
-                asleep.push((format!("fold-{fold}"), opened));
+        let opens = |drawing: &str, name: &str| drawing.contains(&format!("data-opens=\"{name}\""));
+        let is_clustered = all.contains("data-opens=");
+        for fold in 0..FOLDS {
+            let name = format!("fold-{fold}");
+            if opens(&first, &name) {
+                let opened = draw(&format!("f{fold}"), Detail::Opened(fold), false);
+                if is_clustered || objects(&opened) < objects(&all) {
+                    asleep.push((name, opened));
+                }
+            }
+        }
+        for cluster in 0..CLUSTERS {
+            let name = format!("all-{cluster}");
+            if opens(&all, &name) {
+                let unfolded = draw(&format!("a{cluster}"), Detail::Unfolded(cluster), false);
+                asleep.push((name, unfolded));
             }
         }
         asleep.push(("all".to_owned(), all));
@@ -168,7 +214,7 @@ fn tools(is_there: impl Fn(&str) -> bool) -> Markup {
                     "The cycle, the memory it holds and the reference to cut"))
                 (view("plumbing", "Plumbing",
                     "Includes the dictionaries, closure tuples and cells between objects"))
-                (view("all", "Everything", "All objects in the report"))
+                (view("all", "Everything", "All objects in the report; of many, those of a type are one box"))
             }
             input type="search" placeholder="Find an object" aria-label="Find an object";
             select aria-label="Type of objects" { option value="" { "All types" } }
@@ -246,13 +292,13 @@ mod tests {
     use crate::render::samples;
 
     fn page_of(leak: &Leak) -> String {
-        section(0, &listed(&[(0, leak)])[0]).0
+        section(0, &listed(&[(0, leak)], &samples::no_leaks())[0]).0
     }
 
     #[test]
     fn a_library_s_leak_says_so_and_links_to_web_pages_only() {
         let mut leak = samples::callback().leaks.remove(0);
-        assert!(marks(&leak).0.contains("<li class=\"yours\">yours</li>"));
+        assert!(page_of(&leak).contains("<li class=\"yours\">yours</li>"));
         leak.library = Some(Library {
             name: "torch".into(),
             version: Some("2.9.1".into()),

@@ -34,10 +34,10 @@ const SCRIPT: &str = concat!(
     include_str!("../assets/camera.js"),
     include_str!("../assets/asleep.js"),
     include_str!("../assets/selection.js"),
-    include_str!("../assets/sight.js"),
     include_str!("../assets/facts.js"),
     include_str!("../assets/figure.js"),
     include_str!("../assets/save.js"),
+    include_str!("../assets/chart.js"),
     include_str!("../assets/contents.js"),
     include_str!("../assets/page.js"),
 );
@@ -75,7 +75,7 @@ fn body(report: &Report) -> Markup {
     let mut leaks: Vec<(usize, &Leak)> = report.leaks.iter().enumerate().collect();
     leaks.sort_by_key(|(_, leak)| std::cmp::Reverse(leak.bytes_held));
     leaks.truncate(LEAKS);
-    let leaks = contents::listed(&leaks);
+    let leaks = contents::listed(&leaks, report);
     html! {
         (header::header(report))
         (processes::section(report, &leaks))
@@ -86,6 +86,7 @@ fn body(report: &Report) -> Markup {
                 @for (rank, leak) in leaks.iter().enumerate() { (leak::section(rank, leak)) }
             }
         }
+        (contents::gone(report))
         (header::footer(report))
         (PreEscaped(HELP))
         template id="dot" { (packed(&dot(report))) }

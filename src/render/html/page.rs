@@ -76,12 +76,17 @@ impl Page<'_> {
     }
 }
 
-/// A page in a frame, for a notebook: neither its style nor its script reaches the rest.
+/// What stands beside a frame, in the notebook.
+const FRAME: &str = include_str!("../assets/frame.js");
+
+/// A page in a frame, for a notebook: neither its style nor its script reaches the rest. The page cannot ask for the
+/// notebook's theme, nor be as high as it likes: a script beside the frame sees to both, where it may run.
 pub fn framed(page: String) -> String {
     let page = page.replacen("<html ", "<html class=\"framed\" ", 1);
     let frame = html! {
-        iframe title="cyclescope" sandbox="allow-scripts allow-downloads" width="100%" height="680"
+        iframe.cyclescope title="cyclescope" sandbox="allow-scripts allow-downloads" width="100%" height="680"
             frameborder="0" srcdoc=(page) {}
+        script { (PreEscaped(FRAME)) }
     };
     frame.into_string()
 }

@@ -28,8 +28,18 @@ pub fn colored_trace(report: &Report, color: bool) -> String {
     let mut out = Lines::new(color);
     out.wrapped(Ink::Plain, "", &headline(report));
     out.wrapped(Ink::Plain, "", &circumstances(report));
+    if let (Some(changes), Some(earlier)) = (report.changes(), &report.earlier) {
+        let since = format!(
+            "Compared with the report of {}: {changes}.",
+            utc(earlier.time)
+        );
+        out.wrapped(Ink::Strong, "", &since);
+    }
     for (index, leak) in report.leaks.iter().enumerate() {
         out.line("");
+        let change = report
+            .change(leak)
+            .map(|change| format!(" · {}", change.words()));
         out.inked(&[
             (
                 Ink::Strong,
@@ -37,8 +47,25 @@ pub fn colored_trace(report: &Report, color: bool) -> String {
             ),
             (Ink::Plain, " · "),
             (Ink::Strong, &title(leak)),
+            (Ink::Strong, &change.unwrap_or_default()),
         ]);
         draw(&mut out, leak, &report.leaks);
+    }
+    for gone in report.earlier.iter().flat_map(|earlier| &earlier.gone) {
+        out.line("");
+        out.inked(&[
+            (Ink::Strong, "GONE"),
+            (Ink::Plain, " · "),
+            (
+                Ink::Strong,
+                &format!(
+                    "{} held · {}",
+                    human_bytes(gone.bytes_held),
+                    name(&gone.signature, 16)
+                ),
+            ),
+        ]);
+        out.wrapped(Ink::Plain, "  ", &name(&gone.summary, NAME));
     }
     if !report.notes.is_empty() {
         out.line("");

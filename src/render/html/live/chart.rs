@@ -3,7 +3,8 @@
 use maud::{Markup, html};
 
 use crate::model::growth::Sample;
-use crate::model::words::{grouped, human_bytes};
+use crate::model::words::{grouped, human_bytes, name};
+use crate::render::html::parts::with_code;
 use crate::render::html::plot;
 use crate::render::html::plot::{ABOVE, BELOW, LEFT, WIDTH};
 
@@ -45,6 +46,12 @@ pub struct Curve<'a> {
     pub samples: &'a [Sample],
 }
 
+/// One of several things that are stacked: its name, and at each step how much of it there is.
+pub struct Layer {
+    pub name: String,
+    pub sizes: Vec<u64>,
+}
+
 /// What the ends of both axes are, and where values and steps are marked.
 struct Scale {
     steps: (u64, u64),
@@ -55,7 +62,7 @@ struct Scale {
 
 impl Scale {
     /// One that fits the curves; nothing where there are no two points.
-    fn of(curves: &[Curve<'_>], measure: Measure) -> Option<Self> {
+    fn of(curves: &[Curve<'_>], measure: Measure, from_zero: bool) -> Option<Self> {
         let all = || curves.iter().flat_map(|curve| curve.samples);
         let steps = || all().map(|sample| sample.0);
         let values = || all().map(|sample| measure.of(sample));
@@ -63,7 +70,7 @@ impl Scale {
         let (least, most) = (values().min()?, values().max()?.max(1));
         // Where little grows on much, the axis begins below the least of it, so that it is seen.
         let range = most - least;
-        let bottom = match range < most / 2 {
+        let bottom = match range < most / 2 && !from_zero {
             true => least.saturating_sub((range / 4).max(1)),
             false => 0,
         };
@@ -79,6 +86,21 @@ impl Scale {
             marks,
             step_marks: marks_within(first, last),
         })
+    }
+
+    /// What the marks of the values say. Where little grows on much and they would all say the same, all but the first
+    /// say how much more they are.
+    fn words(&self, measure: Measure) -> Vec<String> {
+        let words: Vec<String> = self.marks.iter().map(|&mark| measure.words(mark)).collect();
+        let Some(&first) = self.marks.first() else {
+            return words;
+        };
+        if words.windows(2).all(|pair| pair[0] != pair[1]) {
+            return words;
+        }
+        let more = self.marks[1..].iter();
+        let more = more.map(|mark| format!("+ {}", measure.words(mark - first)));
+        [words[0].clone()].into_iter().chain(more).collect()
     }
 
     fn x(&self, step: u64) -> f64 {
@@ -130,16 +152,100 @@ pub fn curves(
     measure: Measure,
     marked: Option<(u64, &str)>,
 ) -> Option<Markup> {
-    let scale = Scale::of(curves, measure)?;
+    let scale = Scale::of(curves, measure, false)?;
     let (first, last) = scale.steps;
-    let (beside, below) = (LEFT - 8.0, BASE + 18.0);
     let marked = marked.filter(|(step, _)| (first..=last).contains(step));
     let drawn = html! {
-        @for &mark in &scale.marks {
+        (axes(&scale, measure))
+        @for curve in curves.iter().filter(|curve| !curve.samples.is_empty()) {
+            (draw(curve, measure, &scale))
+        }
+        @if let Some((step, words)) = marked { (mark(scale.x(step), words)) }
+    };
+    Some(html! {
+        (plot::chart("chart", title, HEIGHT, &drawn))
+        (plot::key("", curves.iter().map(|curve| (curve.colour, curve.name))))
+    })
+}
+
+/// Layers on each other over the steps of `whole`, which they add up to, and a curve beside them; nothing where there are
+/// no two points.
+pub fn stacked(
+    title: &str,
+    whole: &[Sample],
+    layers: &[Layer],
+    beside: Option<&Curve<'_>>,
+) -> Option<Markup> {
+    let all = Curve {
+        colour: 0,
+        name: "",
+        samples: whole,
+    };
+    let mut curves = vec![all];
+    curves.extend(beside.map(|curve| Curve { ..*curve }));
+    let scale = Scale::of(&curves, Measure::Bytes, true)?;
+    let mut base = vec![0; whole.len()];
+    let mut drawn = html! { (axes(&scale, Measure::Bytes)) };
+    for (number, layer) in layers.iter().enumerate() {
+        let top: Vec<u64> = base.iter().zip(&layer.sizes).map(|(a, b)| a + b).collect();
+        drawn = html! { (drawn) (area(number, layer, whole, (&base, &top), &scale)) };
+        base = top;
+    }
+    let names = layers.iter().enumerate().rev();
+    let drawn = html! {
+        (drawn)
+        @if let Some(curve) = beside { (draw(curve, Measure::Bytes, &scale)) }
+    };
+    Some(html! {
+        (plot::chart("chart", title, HEIGHT, &drawn))
+        // The uppermost first, as they stand.
+        ul.key {
+            @if let Some(curve) = beside { li class={ "p" (curve.colour) } { (curve.name) } }
+            @for (number, layer) in names {
+                li class={ "layer layer" (number) } { (with_code(&name(&layer.name, 200))) }
+            }
+        }
+    })
+}
+
+/// A layer from its base to its top.
+fn area(
+    number: usize,
+    layer: &Layer,
+    whole: &[Sample],
+    (base, top): (&[u64], &[u64]),
+    scale: &Scale,
+) -> Markup {
+    let points: Vec<usize> = chosen(whole.len()).collect();
+    let at = |&index: &usize, of: &[u64]| (scale.x(whole[index].0), scale.y(of[index]));
+    let upper = points.iter().map(|it| at(it, top));
+    let lower = points.iter().rev().map(|it| at(it, base));
+    let outline: Vec<String> = upper
+        .chain(lower)
+        .map(|(x, y)| format!("{x:.1} {y:.1}"))
+        .collect();
+    let said = points.iter().map(|it| {
+        let ((x, y), (_, below)) = (at(it, top), at(it, base));
+        let (step, bytes) = (grouped(whole[*it].0), human_bytes(layer.sizes[*it]));
+        format!("{x:.1} {y:.1},{below:.1} step {step}: {bytes}")
+    });
+    html! {
+        g class={ "layer layer" (number) } data-points=(said.collect::<Vec<_>>().join("\n"))
+            data-name=(name(&layer.name.replace('`', ""), 200)) {
+            path.area d={ "M" (outline.join("L")) "Z" } {}
+        }
+    }
+}
+
+/// The grid and the axes with their words.
+fn axes(scale: &Scale, measure: Measure) -> Markup {
+    let (beside, below) = (LEFT - 8.0, BASE + 18.0);
+    html! {
+        @for (&mark, words) in scale.marks.iter().zip(scale.words(measure)) {
             @let y = format!("{:.1}", scale.y(mark));
             path.grid d=(format_args!("M{LEFT} {y}H{WIDTH}")) {}
             text x=(beside) y=(format_args!("{:.1}", scale.y(mark) + 4.0)) text-anchor="end" {
-                (measure.words(mark))
+                (words)
             }
         }
         path.axis d=(format_args!("M{LEFT} {ABOVE}V{BASE}H{WIDTH}")) {}
@@ -154,15 +260,13 @@ pub fn curves(
             text x=(x) y=(below) text-anchor="middle" { (grouped(step)) }
         }
         text x=(WIDTH) y=(ABOVE - 3.0) text-anchor="end" { "by step" }
-        @for curve in curves.iter().filter(|curve| !curve.samples.is_empty()) {
-            (draw(curve, measure, &scale))
-        }
-        @if let Some((step, words)) = marked { (mark(scale.x(step), words)) }
-    };
-    Some(html! {
-        (plot::chart("chart", title, HEIGHT, &drawn))
-        (plot::key("", curves.iter().map(|curve| (curve.colour, curve.name))))
-    })
+    }
+}
+
+/// Which of so many points are drawn; the last is always there.
+fn chosen(count: usize) -> impl Iterator<Item = usize> {
+    let every = count.div_ceil(POINTS).max(1);
+    (0..count).filter(move |index| (count - 1 - index).is_multiple_of(every))
 }
 
 /// A line down the chart, with words on the side that has more room.
@@ -178,15 +282,9 @@ fn mark(x: f64, words: &str) -> Markup {
 }
 
 fn draw(curve: &Curve<'_>, measure: Measure, scale: &Scale) -> Markup {
-    let every = curve.samples.len().div_ceil(POINTS).max(1);
-    // The last is always there.
-    let last = curve.samples.len().saturating_sub(1);
-    let points: Vec<(f64, f64, &Sample)> = curve
-        .samples
-        .iter()
-        .enumerate()
-        .filter(|(index, _)| (last - index).is_multiple_of(every))
-        .map(|(_, sample)| (scale.x(sample.0), scale.y(measure.of(sample)), sample))
+    let points: Vec<(f64, f64, &Sample)> = chosen(curve.samples.len())
+        .map(|index| &curve.samples[index])
+        .map(|sample| (scale.x(sample.0), scale.y(measure.of(sample)), sample))
         .collect();
     let path: Vec<String> = points
         .iter()
@@ -215,6 +313,31 @@ fn draw(curve: &Curve<'_>, measure: Measure, scale: &Scale) -> Markup {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_two_marks_say_the_same() {
+        let words = |bottom: u64, top: u64| {
+            let samples = [(1, 1, bottom), (2, 1, top)];
+            let curve = Curve {
+                colour: 0,
+                name: "",
+                samples: &samples,
+            };
+            let scale = Scale::of(&[curve], Measure::Bytes, false).expect("two points");
+            scale.words(Measure::Bytes)
+        };
+        for (bottom, top) in [
+            (36 << 20, (36 << 20) + 80),
+            (0, 400),
+            (1 << 30, (1 << 30) + 5000),
+        ] {
+            let mut said = words(bottom, top);
+            let count = said.len();
+            said.dedup();
+            assert_eq!(said.len(), count, "{said:?}");
+        }
+        assert!(words(36 << 20, (36 << 20) + 80)[1].starts_with("+ "));
+    }
 
     #[test]
     fn an_axis_has_three_to_six_round_marks_that_reach_over_the_curve() {

@@ -1,11 +1,14 @@
 //! The page of what grows.
 
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
 use maud::{Markup, html};
 
 use crate::model::growth::{Grown, GrowthReport};
 use crate::model::report::Process;
 use crate::model::words::{counted, grouped, human_bytes, name};
-use crate::render::html::live::chart::{Curve, Measure, curves};
+use crate::render::html::live::chart::{Curve, Layer, Measure, curves, stacked};
 use crate::render::html::live::{Page, facts, section};
 use crate::render::html::parts::{entry, with_code};
 use crate::render::live_sentences::{
@@ -14,6 +17,8 @@ use crate::render::live_sentences::{
 
 /// How many groups are shown.
 const GROUPS: usize = 40;
+/// How many kinds of tensors have a layer of their own.
+const LAYERS: usize = 5;
 
 /// The growth page: for each growing group what it is, what to change, and its size over time.
 pub fn growth(report: &GrowthReport, process: &Process) -> String {
@@ -89,6 +94,46 @@ pub fn sections(report: &GrowthReport) -> Markup {
     }
 }
 
+/// The tensors of each growing group's kind, the largest first, and all others; `None` if it is not known that these
+/// are apart.
+fn layers(report: &GrowthReport) -> Option<Vec<Layer>> {
+    let steps: Vec<u64> = report.all.iter().map(|sample| sample.0).collect();
+    let mut layers: Vec<(&Grown, Layer)> = Vec::new();
+    for grown in &report.found {
+        let sizes: HashMap<u64, u64> = grown.history.iter().map(|it| (it.0, it.2)).collect();
+        let sizes: Vec<u64> = steps
+            .iter()
+            .map(|it| sizes.get(it).copied().unwrap_or(0))
+            .collect();
+        let owner = grown.growth.short_owner();
+        // Of one kind, what each owner has is not known.
+        let same = layers
+            .iter_mut()
+            .find(|(first, _)| first.history == grown.history);
+        if let Some((_, layer)) = same {
+            layer.name += &format!(", {owner}");
+        } else if sizes.iter().any(|&size| size > 0) {
+            let name = format!("tensors like those of {owner}");
+            layers.push((grown, Layer { name, sizes }));
+        }
+    }
+    let mut layers: Vec<Layer> = layers.into_iter().map(|(_, layer)| layer).collect();
+    layers.sort_by_key(|layer| Reverse(layer.sizes.last().copied()));
+    layers.truncate(LAYERS);
+    let mut rest = Vec::new();
+    for (index, sample) in report.all.iter().enumerate() {
+        let sizes = layers.iter().map(|layer| layer.sizes[index]);
+        let named = sizes.fold(0, u64::saturating_add);
+        rest.push(sample.2.checked_sub(named)?);
+    }
+    let rest = Layer {
+        name: "all other tensors".to_owned(),
+        sizes: rest,
+    };
+    // What grows stands on what does not.
+    (!layers.is_empty()).then(|| [rest].into_iter().chain(layers).collect())
+}
+
 fn group(grown: &Grown) -> Markup {
     let growth = &grown.growth;
     let grows = match growth.bytes_per_step > 0.0 {
@@ -156,20 +201,81 @@ fn history(grown: &Grown) -> Markup {
 
 /// All tensors, and the allocator's total.
 fn whole(report: &GrowthReport) -> Markup {
-    let mut all = vec![Curve {
+    let visible = Curve {
         colour: 1,
         name: "tensors visible from Python",
         samples: &report.all,
-    }];
-    if !report.allocated.is_empty() {
-        all.push(Curve {
-            colour: 0,
-            name: "allocated on all GPUs",
-            samples: &report.allocated,
-        });
-    }
-    let chart = curves("Bytes in use by step", &all, Measure::Bytes, None);
+    };
+    let allocated = (!report.allocated.is_empty()).then_some(Curve {
+        colour: 0,
+        name: "allocated on all GPUs",
+        samples: &report.allocated,
+    });
+    let title = "Bytes in use by step";
+    let chart = match layers(report) {
+        Some(layers) => stacked(title, &report.all, &layers, allocated.as_ref()),
+        None => {
+            let all: Vec<Curve> = [visible].into_iter().chain(allocated).collect();
+            curves(title, &all, Measure::Bytes, None)
+        }
+    };
     html! {
         @if let Some(chart) = chart { (section("All memory", &chart)) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::growth::{Growth, Sample};
+
+    fn grown(owner: &str, bytes: u64) -> Grown {
+        let history: Vec<Sample> = (0..20).map(|step| (step, step, bytes * step)).collect();
+        Grown {
+            growth: Growth {
+                owner: format!("module `train` → `{owner}`"),
+                ..Growth::default()
+            },
+            history,
+            explains: 0,
+        }
+    }
+
+    fn report(found: Vec<Grown>) -> GrowthReport {
+        GrowthReport {
+            found,
+            all: (0..20).map(|step| (step, step, 100 + 10 * step)).collect(),
+            ..GrowthReport::default()
+        }
+    }
+
+    #[test]
+    fn layers_add_up_to_all_memory() {
+        let report = report(vec![grown("few", 2), grown("most", 7), grown("others", 7)]);
+        let layers = layers(&report).expect("they are apart");
+        let names: Vec<&str> = layers.iter().map(|layer| &*layer.name).collect();
+        assert_eq!(
+            names,
+            [
+                "all other tensors",
+                "tensors like those of `most`, `others`",
+                "tensors like those of `few`"
+            ]
+        );
+        for (index, sample) in report.all.iter().enumerate() {
+            let sum: u64 = layers.iter().map(|layer| layer.sizes[index]).sum();
+            assert_eq!(sum, sample.2);
+        }
+        let page = whole(&report).0;
+        assert_eq!(page.matches("<path class=\"area\"").count(), 3);
+        assert!(!page.contains("does not begin at 0"));
+    }
+
+    #[test]
+    fn what_may_overlap_is_not_stacked() {
+        assert!(layers(&report(vec![grown("much", 20)])).is_none());
+        let page = whole(&report(vec![grown("much", 20)])).0;
+        assert!(page.contains("class=\"curve\"") && !page.contains("class=\"area\""));
+        assert!(layers(&report(vec![])).is_none());
     }
 }

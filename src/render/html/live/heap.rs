@@ -259,7 +259,7 @@ fn row_of(group: &Alike, devices: bool, categories: bool) -> Markup {
             }
             td.name {
                 (with_code(&name(&group.way, 400)))
-                @for way in buffer.also.iter().take(2) { p.more { "also " (name(way, 400)) } }
+                @for way in buffer.also.iter().take(2) { p.more { "also " (with_code(&name(way, 400))) } }
             }
         }
     }

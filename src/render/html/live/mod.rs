@@ -17,7 +17,7 @@ pub use diff::diff;
 pub use growth::growth;
 pub use heap::heap;
 use maud::{Markup, html};
-pub use post_mortem::post_mortem;
+pub use post_mortem::{Looked, post_mortem};
 pub use retention::retention;
 
 use crate::model::report::Process;

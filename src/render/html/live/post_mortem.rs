@@ -5,8 +5,9 @@ use maud::{Markup, html};
 use crate::model::growth::GrowthReport;
 use crate::model::heap::Heap;
 use crate::model::post_mortem::{Finding, Numbers, PostMortem};
-use crate::model::report::Process;
+use crate::model::report::{Leak, Process, Report};
 use crate::model::words::{human_bytes, name, printable_code};
+use crate::render::html::leak::card;
 use crate::render::html::live::owners::{Owners, owners, swatch};
 use crate::render::html::live::{Page, facts, folded, growth, section, table};
 use crate::render::html::parts::{entry, with_code};
@@ -18,24 +19,29 @@ const GARBAGE: &str = "garbage";
 /// How high one is.
 const ROW: f64 = 26.0;
 
-/// The page of a [`PostMortem`], with the treemap of owners where the heap could be looked at, and
-/// what grew where a monitor ran.
-pub fn post_mortem(
-    found: &PostMortem,
-    heap: Option<&Heap>,
-    grew: Option<&GrowthReport>,
-    process: &Process,
-) -> String {
+/// What was looked at besides the allocator's numbers.
+#[derive(Clone, Copy, Default)]
+pub struct Looked<'a> {
+    /// The live heap, for the treemap of owners.
+    pub heap: Option<&'a Heap>,
+    /// What a monitor found.
+    pub grew: Option<&'a GrowthReport>,
+    /// The leaks in cycles, for the card of the largest.
+    pub leaks: Option<&'a Report>,
+}
+
+/// The page of a [`PostMortem`], with what else could be looked at.
+pub fn post_mortem(found: &PostMortem, looked: Looked<'_>, process: &Process) -> String {
     let mut facts = facts(process, found.time);
     facts.push(("Device", found.device.clone()));
     facts.push(("Duration", format!("{:.1} s", found.seconds)));
-    let owners = heap.map(owners);
+    let owners = looked.heap.map(owners);
     let left_out = found.left_out.iter();
     Page {
         title: format!("Out of memory on {}: {}", found.device, found.verdict),
         lead: html! { b { (with_code(&name(&sentence(&found.headline), 1000))) } },
         facts,
-        body: body(found, owners.as_ref(), grew),
+        body: body(found, owners.as_ref(), looked),
         notes: left_out
             .map(|part| format!("not examined: {part}"))
             .collect(),
@@ -44,7 +50,8 @@ pub fn post_mortem(
     .html()
 }
 
-fn body(found: &PostMortem, owners: Option<&Owners>, grew: Option<&GrowthReport>) -> Markup {
+fn body(found: &PostMortem, owners: Option<&Owners>, looked: Looked<'_>) -> Markup {
+    let leak = looked.leaks.and_then(|report| report.leaks.first());
     // What they hold is what to free.
     let is_first = found
         .cycles
@@ -60,24 +67,29 @@ fn body(found: &PostMortem, owners: Option<&Owners>, grew: Option<&GrowthReport>
                 (memory(found, numbers))
             }
         }
-        @if is_first { (cycles(found)) }
+        @if is_first { (cycles(found, leak)) }
         (findings("Containers that keep autograd graphs", &found.graphs))
         @if let Some(owners) = owners { (section("Owners", &owners.figure)) }
         (findings("Largest tensors", &found.owners))
-        @if let Some(grew) = grew.filter(|grew| !grew.found.is_empty()) { (growth::sections(grew)) }
-        @if !is_first { (cycles(found)) }
+        @if let Some(grew) = looked.grew.filter(|grew| !grew.found.is_empty()) { (growth::sections(grew)) }
+        @if !is_first { (cycles(found, leak)) }
         @if !found.requested_at.is_empty() {
             (section("Requested at", &preformatted(&found.requested_at.join("\n"))))
         }
     }
 }
 
-/// The leaks in cycles, with their traces.
-fn cycles(found: &PostMortem) -> Markup {
+/// The largest leak in cycles, where it is known, and the traces of all.
+fn cycles(found: &PostMortem, leak: Option<&Leak>) -> Markup {
     html! {
         @if let Some(cycles) = &found.cycles {
             @let title = format!("Unreachable cycles hold {}", human_bytes(cycles.bytes));
-            (section(&title, &preformatted(&found.trace)))
+            @if let Some(leak) = leak {
+                (card(leak))
+                (section(&title, &folded("The leak traces, as text", &preformatted(&found.trace))))
+            } @else {
+                (section(&title, &preformatted(&found.trace)))
+            }
         }
     }
 }
@@ -100,7 +112,7 @@ fn findings(title: &str, all: &[Finding]) -> Markup {
                         " the request would have fitted without it"
                     }
                 }
-                td.name { (name(&finding.what, 600)) }
+                td.name { (with_code(&name(&finding.what, 600))) }
             }
         }
     };

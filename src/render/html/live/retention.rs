@@ -111,7 +111,7 @@ fn steps(path: &Path) -> Markup {
             @for (index, step) in path.steps.iter().enumerate() {
                 @let root = (index == 0 && named).then_some(&path.root_words);
                 li {
-                    b { (name(root.unwrap_or(&step.label), NAME)) }
+                    b { (with_code(&name(root.unwrap_or(&step.label), NAME))) }
                     @if let (None, Some(location)) = (root, &step.location) {
                         " " span { (name(&place_within(location, 80), 80)) }
                     }

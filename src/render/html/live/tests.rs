@@ -10,6 +10,7 @@ use crate::model::report::Step;
 use crate::model::retention::{Keeper, Kept, Path, Retention, RootKind};
 use crate::render::html::live::*;
 use crate::render::live_samples as samples;
+use crate::render::samples as cycles;
 
 const HOSTILE: &str = "</script></svg><img src=x onerror=alert(1)><!--\u{202e}\u{1b}[2J\u{0}`\"'&";
 
@@ -128,13 +129,42 @@ fn pages(text: &str) -> Vec<String> {
         samples::training()
     };
     let process = &of.process;
+    let leaks = match hostile {
+        true => cycles::hostile(),
+        false => cycles::callback(),
+    };
+    let grown = grew(text);
+    let looked = Looked {
+        heap: Some(&of),
+        grew: Some(&grown),
+        leaks: Some(&leaks),
+    };
     vec![
         heap(&of),
         diff(&of.diff(&samples::kept_losses(3))),
         retention(&kept(text)),
         growth(&grew(text), process),
-        post_mortem(&died(text), Some(&of), Some(&grew(text)), process),
+        post_mortem(&died(text), looked, process),
     ]
+}
+
+#[test]
+fn the_card_of_the_leak_comes_first_where_it_held_the_memory() {
+    let leaks = cycles::callback();
+    let looked = Looked {
+        leaks: Some(&leaks),
+        ..Looked::default()
+    };
+    let mut found = died("");
+    let page = |found: &PostMortem, looked| post_mortem(found, looked, &Process::default());
+    let place = |page: &str, what: &str| page.find(what).expect(what);
+    let first = page(&found, looked);
+    assert!(place(&first, "id=\"card\"") < place(&first, "Containers that keep"));
+    assert!(first.contains("class=\"scissors\"") && first.contains("LEAK 1 of 1"));
+    found.cycles.as_mut().expect("cycles").would_fit = Some(false);
+    let last = page(&found, looked);
+    assert!(place(&last, "id=\"card\"") > place(&last, "Containers that keep"));
+    assert!(!page(&found, Looked::default()).contains("id=\"card\""));
 }
 
 fn between<'a>(text: &'a str, start: &str, end: &str) -> &'a str {
@@ -224,7 +254,7 @@ fn a_page_of_nothing_is_a_page_too() {
     retention(&Retention::default());
     let process = Process::default();
     assert!(growth(&GrowthReport::default(), &process).contains("Nothing grows"));
-    post_mortem(&PostMortem::default(), None, None, &process);
+    post_mortem(&PostMortem::default(), Looked::default(), &process);
 }
 
 /// Writes what `make fuzz` begins with to the folder that `CYCLESCOPE_SEEDS` names.
