@@ -9,6 +9,7 @@ use rustc_hash::FxBuildHasher;
 
 use super::Snapshot;
 use crate::cpython::fields::visited;
+use crate::cpython::instances::instance_dict;
 use crate::cpython::{Builtins, Form, Layouts, ObjectKind};
 
 /// Groups of more objects have no shape, and lists with more items.
@@ -74,7 +75,9 @@ impl<H: Hasher> Shape<'_, H> {
             match kind {
                 ObjectKind::Instance | ObjectKind::List | ObjectKind::Tuple | ObjectKind::Cell => {
                     let form = Form::of(ffi::Py_TYPE(object), kind, self.builtins);
-                    let items = self.layouts.items(object, form)?;
+                    let Some(items) = self.layouts.items(object, form) else {
+                        return self.add_with_dict(object);
+                    };
                     if items.len() > FEW {
                         return None;
                     }
@@ -100,6 +103,24 @@ impl<H: Hasher> Shape<'_, H> {
                 }
                 ObjectKind::Dict => self.add_dict(object)?,
                 _ => return None,
+            }
+        }
+        Some(())
+    }
+
+    /// Adds an instance that refers to its dict, and to nothing else in the group.
+    ///
+    /// # Safety
+    /// As for [`shape_of`].
+    unsafe fn add_with_dict(&mut self, object: *mut ffi::PyObject) -> Option<()> {
+        // SAFETY: by this function's contract.
+        let object = unsafe { Bound::from_borrowed_ptr(Python::assume_attached(), object) };
+        let dict = instance_dict(&self.builtins.instances, &object)?;
+        for referent in visited(&object) {
+            match self.place(referent) {
+                Some(place) if referent as usize == dict => place.hash(&mut self.hasher),
+                Some(_) => return None,
+                None => (referent as usize).hash(&mut self.hasher),
             }
         }
         Some(())
