@@ -76,6 +76,9 @@ struct Leaks {
     described: usize,
 }
 
+/// A leak that a group has, with the numbers of the components that it is in, and the buffers as described.
+type Leaking = (usize, Vec<usize>, Vec<Buffer>);
+
 /// What groups of one shape leak.
 struct Shaped {
     /// All of it is only to be counted.
@@ -201,7 +204,7 @@ impl Inspector {
         looked: &Looked<'_>,
         group: &Group,
         leaks: &mut Leaks,
-    ) -> Option<Vec<(usize, Vec<usize>, Vec<Buffer>)>> {
+    ) -> Option<Vec<Leaking>> {
         let prints = group.component_prints(looked.snapshot);
         let is_full = leaks.described >= looked.detail.most;
         let alike = leaks.alike.get(&group.fingerprint);
