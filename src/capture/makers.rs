@@ -271,6 +271,10 @@ impl<'a, 'py> Makers<'a, 'py> {
         let globals = globals?;
         let name =
             name_of_module(&globals).filter(|name| !matches!(name.as_str(), "" | "builtins"))?;
+        // A library may be the main program, and run code of the user's under that name, as Ray's workers do.
+        if name == "__main__" {
+            return Some(place);
+        }
         match self.file_of_package(globals.py(), &first_part(&name)) {
             Some(file) if is_library_file(&file) => Some(Place { file, line: 0 }),
             _ => Some(place),

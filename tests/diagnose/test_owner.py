@@ -862,6 +862,37 @@ def test_code_that_a_user_generates_is_no_librarys(install: Callable[..., Any]) 
         check_is_no_librarys(make, ("standin_patient",))
 
 
+OF_A_USER = """
+class Trainer:
+    def __init__(self, payload):
+        self.payload = payload
+        self.on_step = lambda: self.payload
+
+class Child:
+    def __init__(self, payload):
+        self.payload = payload
+        self.parent = Parent(self)
+
+class Parent:
+    def __init__(self, child):
+        self.child = child
+"""
+
+
+@pytest.mark.parametrize("kind", ["Trainer", "Child"])
+def test_what_a_librarys_process_runs_for_a_user_is_no_librarys(
+    kind: str, tmp_path: Path, install: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker of Ray's is Ray's program, and runs what a script sent as ``__main__``."""
+    library = install("standin_worker", "")
+    main = types.ModuleType("__main__")
+    main.__file__ = library.__file__
+    names = vars(main)
+    exec(compile(OF_A_USER, str(tmp_path / "train.py"), "exec"), names)
+    monkeypatch.setitem(sys.modules, "__main__", main)
+    check_is_no_librarys(lambda: names[kind](payload()), ("standin_worker",))
+
+
 # --- Data classes -------------------------------------------------------------------------------
 
 
