@@ -41,7 +41,7 @@ def test_no_page_prints_a_backtick_but_as_code(pages: dict[str, str], open_page:
 def test_a_printed_page_cuts_nothing_and_squeezes_nothing(
     pages: dict[str, str], open_page: Open, kind: str
 ) -> None:
-    opened = open_page(pages[kind], viewport={"width": 718, "height": 1000})  # A4 with its margins
+    opened = open_page(pages[kind], viewport={"width": 794, "height": 1123})  # A4
     opened.page.emulate_media(media="print")
     opened.page.wait_for_timeout(300)
     boxes: Any = opened.page.evaluate("""() => {
@@ -49,8 +49,8 @@ def test_a_printed_page_cuts_nothing_and_squeezes_nothing(
         .map((each) => each.getBoundingClientRect()).filter((box) => box.width > 0);
       return [of("svg").map((box) => box.right), of("nav span").map((box) => box.width)];
     }""")
-    assert max(boxes[0]) <= 718 + 1
-    assert min(boxes[1], default=718) > 300
+    assert max(boxes[0]) <= 794 + 1
+    assert min(boxes[1], default=794) > 300
 
 
 @pytest.mark.parametrize("width", [1440, 390])
