@@ -120,7 +120,7 @@ def test_functions_that_run_at_the_end_are_named_or_guessed() -> None:
         assert "atexit.unregister()" in keeper.release
     else:
         assert not report.is_enough
-        assert any("perhaps `atexit`" in note for note in report.notes), str(report)
+        assert any("may be `atexit`" in note for note in report.notes), str(report)
     again = target()
     assert again is not None
     atexit.unregister(again.run)
