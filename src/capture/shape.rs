@@ -19,8 +19,8 @@ const FEW: usize = 32;
 /// from: the place of an attribute or an item, or the key. So the references of two groups with equal shapes
 /// have equal names. `None` where that cannot be told so quickly.
 ///
-/// Addresses stand for types, code, keys, and all that functions and methods refer to outside of the group, so shapes
-/// compare only while all of these are alive.
+/// Addresses stand for types, code, keys, and what functions and methods refer to outside of the group, so shapes compare only
+/// while all of these are alive.
 ///
 /// # Safety
 /// The caller is attached to the interpreter, and the objects with these numbers are alive.
@@ -56,6 +56,13 @@ pub unsafe fn shape_of(
     Some(shape.hasher.finish())
 }
 
+/// # Safety
+/// The caller is attached to the interpreter, and the object is alive.
+unsafe fn is_tuple_or_dict(object: *mut ffi::PyObject) -> bool {
+    // SAFETY: by this function's contract.
+    unsafe { ffi::PyTuple_CheckExact(object) != 0 || ffi::PyDict_CheckExact(object) != 0 }
+}
+
 struct Shape<'a, H> {
     builtins: &'a Builtins,
     layouts: &'a Layouts,
@@ -87,8 +94,9 @@ impl<H: Hasher> Shape<'_, H> {
                         self.place(item).hash(&mut self.hasher);
                     }
                 }
-                // Its name, its code and the function of a method are among what is outside, and said of it. Which part
-                // of it a reference is shows in those around it, but for the dicts.
+                // Its name, its code and the function of a method are among what is outside, and said of it; tuples
+                // and dicts of annotations and defaults are not. Which part of it a reference is shows in those
+                // around it, but for the dicts.
                 ObjectKind::Function | ObjectKind::Method => {
                     let object = Bound::from_borrowed_ptr(Python::assume_attached(), object);
                     for referent in visited(&object) {
@@ -96,6 +104,9 @@ impl<H: Hasher> Shape<'_, H> {
                             Some(_) if ffi::PyDict_Check(referent) != 0 => return None,
                             Some(place) => {
                                 (place, ffi::Py_TYPE(referent) as usize).hash(&mut self.hasher);
+                            }
+                            None if is_tuple_or_dict(referent) => {
+                                (ffi::Py_TYPE(referent) as usize).hash(&mut self.hasher);
                             }
                             None => (referent as usize).hash(&mut self.hasher),
                         }
@@ -120,7 +131,7 @@ impl<H: Hasher> Shape<'_, H> {
             match self.place(referent) {
                 Some(place) if referent as usize == dict => place.hash(&mut self.hasher),
                 Some(_) => return None,
-                None => (referent as usize).hash(&mut self.hasher),
+                None => {}
             }
         }
         Some(())

@@ -278,3 +278,31 @@ def test_reports_pending_at_the_end_are_told_or_dropped_in_time(ending: str) -> 
         """
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "end\n", "")
+
+
+LATE = """
+import atexit
+
+def late():
+    import cyclescope
+
+    cyclescope.observe_tensor_cycles(print, devices="any")
+
+class Node:
+    def __init__(self):
+        self.me = self
+
+    def __del__(self):
+        print("finalized")
+
+atexit.register(late)
+Node()
+"""
+
+
+def test_a_watch_that_nobody_ends() -> None:
+    """The last collections come while the interpreter is being taken apart."""
+    done = subprocess.run(
+        [sys.executable, "-c", LATE], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "finalized\n"), done.stderr
