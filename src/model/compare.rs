@@ -1,4 +1,4 @@
-//! Compares the leaks of two reports, by signature, which is stable across runs.
+//! Compares the leaks of two reports, by signature, which is stable across runs of the same code.
 
 use std::cmp::Reverse;
 
