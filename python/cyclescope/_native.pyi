@@ -184,7 +184,7 @@ class GrowthWatch:
     ) -> tuple[list[Growth], list[tuple[Growth, bool]]]:
         """Take a sample; returns what is new, and what has been given back since it was told, or,
         with a flag, does not grow any longer. ``in_use`` is what PyTorch has in use on GPUs, and
-        of pinned memory."""
+        its pinned memory."""
     def report(
         self,
         *,
@@ -1205,7 +1205,7 @@ def device_memory(
     numbers: tuple[int, int, float],
     segments: list[dict[str, Any]],
     pools: list[tuple[str, int, str]],
-    pinned: tuple[int, int] | None = None,
+    pinned: int = 0,
 ) -> DeviceMemory: ...
 def memory_in_use(device: str, seconds: float) -> dict[str, list[tuple[int, int]]]: ...
 def is_backward_running() -> bool: ...

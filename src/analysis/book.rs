@@ -43,7 +43,7 @@ pub struct Moment {
     pub every: u64,
     /// Bytes in use by the allocator's count.
     pub allocated: u64,
-    /// Bytes of pinned host memory in use.
+    /// Bytes of pinned host memory that PyTorch holds.
     pub pinned: u64,
 }
 

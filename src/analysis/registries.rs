@@ -176,7 +176,7 @@ fn saved_tensor_hooks(py: Python<'_>) -> Registered<'_> {
 }
 
 /// What a finalizer waits for, if it is there still.
-fn awaited<'py>(info: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
+pub(super) fn awaited<'py>(info: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
     referents(info).into_iter().find_map(|address| {
         // SAFETY: attached; the object refers to it and so keeps it alive.
         let part =

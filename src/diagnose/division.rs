@@ -81,27 +81,14 @@ pub fn divide(
     rows
 }
 
-/// The rows of pinned host memory, of which PyTorch has so many bytes in use and has cached so many.
-pub fn pinned_rows(used: u64, cached: u64) -> Vec<MemoryRow> {
-    let row = |name: &str, bytes, freed_by: &str| MemoryRow {
-        name: name.to_owned(),
+/// The row of the pinned host memory that PyTorch holds; `None` if it holds none.
+pub fn pinned_row(bytes: u64) -> Option<MemoryRow> {
+    (bytes > 0).then(|| MemoryRow {
+        name: "pinned tensors, and cached for new ones".to_owned(),
         bytes,
-        freed_by: freed_by.to_owned(),
+        freed_by: "the end of the process; new pinned tensors reuse what deleted ones had".to_owned(),
         holders: Vec::new(),
-    };
-    let rows = [
-        row(
-            "pinned tensors",
-            used,
-            "deleting them, and data loaders with `pin_memory=True`",
-        ),
-        row(
-            "cached for pinned tensors",
-            cached,
-            "the next pinned tensors, which reuse it, or the end of the process",
-        ),
-    ];
-    rows.into_iter().filter(|row| row.bytes > 0).collect()
+    })
 }
 
 #[derive(Default)]

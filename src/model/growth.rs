@@ -52,7 +52,7 @@ pub struct Counters {
     pub step: u64,
     /// Bytes of the process in main memory.
     pub resident: u64,
-    /// Bytes of pinned host memory that PyTorch has in use.
+    /// Bytes of pinned host memory that PyTorch holds, in use or cached.
     pub pinned: u64,
     pub threads: u64,
     /// Open file descriptors.

@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 
 use super::state::state;
 use super::{off, selection};
-use crate::diagnose::division::{Pool, divide, pinned_rows};
+use crate::diagnose::division::{Pool, divide, pinned_row};
 use crate::diagnose::segments::Segment;
 use crate::model::device_memory::{DeviceMemory, MemoryHolder, MemoryRow};
 use crate::model::human_bytes;
@@ -15,16 +15,16 @@ use crate::render::text;
 
 /// Divides the memory of a device: `numbers` are its total and free bytes and the time, `segments` what
 /// `torch.cuda.memory_snapshot` lists of it, `pools` the memory of other frameworks' allocators, and `pinned` the
-/// bytes of pinned host memory that PyTorch has in use and has cached.
+/// bytes of pinned host memory that PyTorch holds.
 #[pyfunction]
-#[pyo3(signature = (device, numbers, segments, pools, pinned = None))]
+#[pyo3(signature = (device, numbers, segments, pools, pinned = 0))]
 pub fn device_memory(
     py: Python<'_>,
     device: String,
     numbers: (u64, u64, f64),
     segments: Vec<Segment>,
     pools: Vec<Pool>,
-    pinned: Option<(u64, u64)>,
+    pinned: u64,
 ) -> PyResult<DeviceMemory> {
     let (total, free, time) = numbers;
     let mut memory = DeviceMemory {
@@ -43,7 +43,7 @@ pub fn device_memory(
         let (pieces, notes) = inspector.pieces_on(py, &memory.device, &devices)?;
         memory.notes = notes;
         memory.rows = py.detach(|| divide(memory.in_use(), &segments, pieces, pools));
-        memory.host = pinned.map_or_else(Vec::new, |(in_use, cached)| pinned_rows(in_use, cached));
+        memory.host = pinned_row(pinned).into_iter().collect();
     }
     Ok(memory)
 }

@@ -12,7 +12,7 @@ import pytest
 
 import cyclescope
 from cyclescope import _native
-from cyclescope._live.allocator import host_memory
+from cyclescope._live.allocator import pinned_bytes
 
 pytestmark = pytest.mark.usefixtures("small_heap", "collector_paused")
 
@@ -116,17 +116,14 @@ def test_the_text_names_holders_and_what_frees() -> None:
     gc.collect()
 
 
-def test_pinned_memory_has_rows_of_its_own() -> None:
+def test_pinned_memory_has_a_row_of_its_own() -> None:
     memory = _native.device_memory(
-        "cpu", (64 * KIB, 52 * KIB, 0.0), [], [], pinned=(4 * KIB, 12 * KIB)
+        "cpu", (64 * KIB, 52 * KIB, 0.0), [], [], pinned=4 * KIB
     )
     assert sum(row.bytes for row in memory.rows) == memory.in_use == 12 * KIB
-    assert [(row.name, row.bytes) for row in memory.host] == [
-        ("pinned tensors", 4 * KIB),
-        ("cached for pinned tensors", 12 * KIB),
-    ]
-    assert "Pinned host memory: 16.0 KiB." in str(memory)
-    assert "25 %  pinned tensors" in str(memory)
+    assert [row.bytes for row in memory.host] == [4 * KIB]
+    assert "Pinned host memory: 4.0 KiB." in str(memory)
+    assert "100 %  pinned tensors, and cached for new ones" in str(memory)
     none = _native.device_memory("cpu", (64 * KIB, 52 * KIB, 0.0), [], [])
     assert none.host == []
     assert "Pinned" not in str(none) + none.to_html()
@@ -137,7 +134,7 @@ def test_the_page_has_each_row_and_is_safe() -> None:
     segments = [segment([block(kept["<script>"].ctypes.data, 4 * KIB)])]
     pools = [("arrays of <b>another</b>", 2 * KIB, "deleting `them`")]
     memory = _native.device_memory(
-        "cpu", (64 * KIB, 52 * KIB, 0.0), segments, pools, pinned=(KIB, 0)
+        "cpu", (64 * KIB, 52 * KIB, 0.0), segments, pools, pinned=KIB
     )
     page = memory.to_html()
     for row in (*memory.rows, *memory.host):
@@ -171,8 +168,8 @@ class Stats:
 
 def test_pinned_memory_is_what_pytorch_says() -> None:
     stats = {"active_bytes": {"current": 4 * KIB}, "allocated_bytes": {"current": 6 * KIB}}
-    assert host_memory(Stats(stats)) == (4 * KIB, 2 * KIB)
-    assert host_memory(Stats({})) == (0, 0)
+    assert pinned_bytes(Stats(stats)) == 6 * KIB
+    assert pinned_bytes(Stats({})) == 0
 
 
 def test_without_a_gpu_it_says_so() -> None:

@@ -42,6 +42,17 @@ def event(step: int) -> Event:
     return Event(step, f"event {step}", [step, step + 1])
 
 
+class Holder:
+    """An object that others refer to weakly."""
+
+    def __init__(self, step: int) -> None:
+        self.step = list(range(step, step + 50))
+
+    def close(self) -> None:
+        """Lets go of what it has."""
+        self.step.clear()
+
+
 class Trainer:
     """Keeps what it is told to."""
 
@@ -461,6 +472,32 @@ def pool_of_threads(steps: int, on_step: OnStep) -> None:
     end.set()
 
 
+def entered_weakly_too(steps: int, on_step: OnStep) -> None:
+    """Only the list grows by itself: the others let go of an entry when its object dies."""
+    listed: list[Event] = []
+    seen: weakref.WeakSet[Holder] = weakref.WeakSet()
+    by_number: weakref.WeakValueDictionary[int, Holder] = weakref.WeakValueDictionary()
+    numbers: weakref.WeakKeyDictionary[Holder, int] = weakref.WeakKeyDictionary()
+    holders = []
+    for step in range(steps):
+        for number in range(EACH):
+            holders.append(Holder(step))
+            seen.add(holders[-1])
+            by_number[step * EACH + number] = holders[-1]
+            numbers[holders[-1]] = number
+            weakref.finalize(holders[-1], lambda it=listed, at=step: it.append(event(at)))
+        on_step()
+
+
+def finalizers_of_themselves(steps: int, on_step: OnStep) -> None:
+    """A finalizer that is to call a method of the object that it waits for."""
+    for step in range(steps):
+        for _ in range(EACH):
+            holder = Holder(step)
+            weakref.finalize(holder, holder.close)
+        on_step()
+
+
 LEAKS: dict[Program, tuple[str, str, str]] = {
     cached_layouts: ("cache-without-limit", "layout", "Spec"),
     events_in_list: ("objects-accumulate", ".events", "Event"),
@@ -475,6 +512,8 @@ LEAKS: dict[Program, tuple[str, str, str]] = {
     records: ("objects-accumulate", ".records", "LogRecord"),
     generators: ("objects-accumulate", "`pending`", "generator"),
     events_of_epochs: ("objects-accumulate", ".events", "Event"),
+    entered_weakly_too: ("objects-accumulate", "`holders`", "Holder"),
+    finalizers_of_themselves: ("objects-accumulate", "weakref.finalize", "Holder"),
     waiting_threads: ("threads-grow", "the process", ""),
     open_files: ("files-grow", "the process", ""),
 }

@@ -22,22 +22,16 @@ def segments_of(torch: Torch, device: int) -> list[dict[str, Any]]:
 
 
 def pinned_bytes(torch: Torch) -> int:
-    """Pinned host memory that PyTorch has in use; 0 if it uses none, or does not say."""
-    return host_memory(torch)[0]
+    """Pinned host memory that PyTorch's allocator holds, in use or cached; 0 if it does not say.
 
-
-def host_memory(torch: Torch) -> tuple[int, int]:
-    """Pinned host memory that PyTorch has in use, and has cached for new tensors."""
+    How much of it is in use is not known: ``active_bytes`` of PyTorch 2.11 counts tensors that are
+    deleted too, unless a stream used them (``CachingHostAllocatorImpl::free``).
+    """
     stats = getattr(torch._C, "_cuda_hostMemoryStats", None)
     if stats is None or not is_using_cuda(torch):
-        return 0, 0
-    known = quietly(stats) or {}
-
-    def current(name: str) -> int:
-        return int(known.get(name, {}).get("current", 0))
-
-    used, held = current("active_bytes"), current("allocated_bytes")
-    return used, max(held - used, 0)
+        return 0
+    held = (quietly(stats) or {}).get("allocated_bytes", {})
+    return int(held.get("current", 0))
 
 
 def line_of_block(torch: Torch, device: str, pointer: int) -> str | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from cyclescope import _native
 from cyclescope._live import reading
-from cyclescope._live.allocator import host_memory, segments_of
+from cyclescope._live.allocator import pinned_bytes, segments_of
 from cyclescope._live.reading import Torch
 from cyclescope._native import DeviceMemory as DeviceMemory
 from cyclescope._off import OFF
@@ -59,7 +59,7 @@ def memory(device: object = None) -> DeviceMemory:
         free, total = torch.cuda.mem_get_info(ordinal)
         pools = [*_cupy(ordinal), *_jax(ordinal)]
         return _native.device_memory(
-            f"cuda:{ordinal}", (total, free, time.time()), segments, pools, host_memory(torch)
+            f"cuda:{ordinal}", (total, free, time.time()), segments, pools, pinned_bytes(torch)
         )
     finally:
         if was_enabled:
