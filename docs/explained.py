@@ -1,7 +1,8 @@
 """Puts the pages of ``cyclescope explain`` into the documentation site, each with its example.
 
 An example is a program of the tests that leaks so, and what is said of it, which a test compares:
-``tests/render/test_traces.py`` and ``tests/render/test_growth_examples.py``.
+``tests/render/test_traces.py``, ``tests/render/test_growth_examples.py`` and, on a GPU,
+``tests/gpu/test_gpu_verdicts.py``.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from cyclescope import _native
 ROOT = Path(__file__).resolve().parent.parent
 TRACES = ROOT / "tests" / "render" / "traces"
 GROWTH = ROOT / "tests" / "render" / "growth"
+VERDICTS = ROOT / "tests" / "gpu" / "verdicts"
 SOURCE = "https://github.com/cyclescope/cyclescope/blob/main"
 NOT_SHOWN = ("look_alike",)
 """Functions that the tests need, and the page does not."""
@@ -59,6 +61,11 @@ def example(name: str) -> str:
         file, _, function = growing[name].partition(":")
         said = GROWTH / f"{name}.txt"
         return section(file, function, "`cyclescope.watch_growth()` logs:", said)
+    said = VERDICTS / f"{name}.txt"
+    if said.exists():
+        file = f"fixtures/oom/{name.replace('-', '_')}.py"
+        how = "On a GPU, `cyclescope run --oom --growth` writes a post-mortem, which begins with:"
+        return section(file, "", how, said)
     trace = trace_of(name)
     if trace is None:
         return ""
@@ -85,9 +92,12 @@ def section(file: str, function: str, how: str, said: Path) -> str:
 
 
 def shown(file: Path, function: str) -> tuple[int, str]:
-    """The lines of a program to show, and the number of the first: one function, or all functions
-    and classes but what only tests need."""
+    """The lines of a program to show, and the number of the first: one function, all functions
+    and classes but what only tests need, or all below the docstring if something calls them."""
     text = file.read_text("utf-8")
+    body = ast.parse(text).body
+    if not function and not isinstance(body[-1], ast.FunctionDef | ast.ClassDef | ast.If):
+        return body[1].lineno, "\n".join(text.splitlines()[body[1].lineno - 1 :])
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
     parts = [node for node in ast.parse(text).body if isinstance(node, kinds)]
     parts = [node for node in parts if node.name == function or not function]

@@ -805,6 +805,13 @@ class Buffer:
         ``"C++"`` if the leak refers to it and C++ does too, such as an autograd graph. Such memory
         is listed if it was freed with the leak. None for all other memory.
         """
+    @property
+    def lent(self) -> bool:
+        """True if PyTorch's allocators did not give the memory to the tensor.
+
+        It may come from ``torch.from_numpy``, ``torch.from_dlpack`` or ``torch.load``. Another
+        object may own it, and keep it when the tensor is gone.
+        """
 
 @final
 class Cut:

@@ -70,6 +70,7 @@ impl Described {
                 has_grad_fn: false,
                 holders: 1,
                 kept_by: None,
+                lent: buffer.is_lent,
             })
             .collect();
         distinct_largest_first(&mut buffers);

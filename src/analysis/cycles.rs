@@ -551,6 +551,7 @@ impl Inspector {
             has_grad_fn: false,
             holders: 1,
             kept_by: None,
+            lent: buffer.is_lent,
         }
     }
 }

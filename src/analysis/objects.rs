@@ -281,7 +281,12 @@ impl<'py> Look<'_, 'py> {
         let dictionaries =
             dictionaries.filter(|&it| self.live.is_kind(self.inspector, it, ObjectKind::Dict));
         let further: Vec<u32> = dictionaries.flat_map(|it| graph.sources(it)).collect();
-        let owners = || owners.iter().chain(&further).filter_map(|&it| self.live.object(it));
+        let owners = || {
+            owners
+                .iter()
+                .chain(&further)
+                .filter_map(|&it| self.live.object(it))
+        };
         let Some(container) = self.live.object(node) else {
             return false;
         };

@@ -85,6 +85,8 @@ pub struct DeviceBuffer {
     /// False if the framework does not tell where the memory is: then `pointer` is the address of the Python object that
     /// holds it.
     pub is_placed: bool,
+    /// As [`crate::model::report::Buffer::lent`].
+    pub is_lent: bool,
 }
 
 impl DeviceBuffer {

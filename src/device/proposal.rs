@@ -20,6 +20,7 @@ impl Proposal {
             shape: None,
             confirmed: false,
             is_placed: true,
+            is_lent: false,
         };
         Self { buffer }
     }

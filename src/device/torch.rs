@@ -35,6 +35,7 @@ pub struct Torch {
     untyped_storage: Py<PyAny>,
     data_ptr: Py<PyAny>,
     nbytes: Py<PyAny>,
+    resizable: Py<PyAny>,
     storage_device: Descriptor,
     /// Whether processes share a storage in host memory.
     is_shared: Option<Py<PyAny>>,
@@ -91,6 +92,7 @@ impl Torch {
             untyped_storage: method(&tensor, "untyped_storage")?,
             data_ptr: method(&storage, "data_ptr")?,
             nbytes: method(&storage, "nbytes")?,
+            resizable: method(&storage, "resizable")?,
             storage_device: Descriptor::of(&storage, "device")?,
             is_shared: method(&storage, "is_shared").ok(),
             storage_identity: Descriptor::of(&storage, "_cdata").ok(),
@@ -242,7 +244,10 @@ impl Torch {
         if pointer == 0 || bytes == 0 {
             return None;
         }
-        Some(Proposal::new(pointer, bytes, device))
+        let mut proposal = Proposal::new(pointer, bytes, device);
+        // Of what PyTorch's allocators gave, the size can be changed; not of what `at::from_blob` was given.
+        proposal.buffer.is_lent = !is_shared && !says_yes(py, Some(&self.resizable), (storage,));
+        Some(proposal)
     }
 
     /// True for a tensor, false for a storage.

@@ -86,7 +86,8 @@ pub fn pinned_row(bytes: u64) -> Option<MemoryRow> {
     (bytes > 0).then(|| MemoryRow {
         name: "pinned tensors, and cached for new ones".to_owned(),
         bytes,
-        freed_by: "the end of the process; new pinned tensors reuse what deleted ones had".to_owned(),
+        freed_by: "the end of the process; new pinned tensors reuse what deleted ones had"
+            .to_owned(),
         holders: Vec::new(),
     })
 }

@@ -133,5 +133,6 @@ pub fn tensor(bytes: u64, shape: &[u64]) -> Buffer {
         has_grad_fn: false,
         holders: 1,
         kept_by: None,
+        lent: false,
     }
 }

@@ -268,8 +268,12 @@ pub fn describe(buffer: &Buffer) -> String {
         Some(GRADIENT) => ", a gradient",
         Some(_) => ", to which C++ also refers",
     };
+    let lent = match buffer.lent {
+        true => ", in memory that another object may still use",
+        false => "",
+    };
     format!(
-        "{} {} {of} {} on {}{others}{kept_by}",
+        "{} {} {of} {} on {}{others}{kept_by}{lent}",
         name(&buffer.type_name, NAME),
         element_type(buffer),
         human_bytes(buffer.bytes),

@@ -117,9 +117,7 @@ def test_the_text_names_holders_and_what_frees() -> None:
 
 
 def test_pinned_memory_has_a_row_of_its_own() -> None:
-    memory = _native.device_memory(
-        "cpu", (64 * KIB, 52 * KIB, 0.0), [], [], pinned=4 * KIB
-    )
+    memory = _native.device_memory("cpu", (64 * KIB, 52 * KIB, 0.0), [], [], pinned=4 * KIB)
     assert sum(row.bytes for row in memory.rows) == memory.in_use == 12 * KIB
     assert [row.bytes for row in memory.host] == [4 * KIB]
     assert "Pinned host memory: 4.0 KiB." in str(memory)
@@ -133,9 +131,7 @@ def test_the_page_has_each_row_and_is_safe() -> None:
     kept = {"<script>": numpy.zeros(4 * KIB, numpy.uint8)}
     segments = [segment([block(kept["<script>"].ctypes.data, 4 * KIB)])]
     pools = [("arrays of <b>another</b>", 2 * KIB, "deleting `them`")]
-    memory = _native.device_memory(
-        "cpu", (64 * KIB, 52 * KIB, 0.0), segments, pools, pinned=KIB
-    )
+    memory = _native.device_memory("cpu", (64 * KIB, 52 * KIB, 0.0), segments, pools, pinned=KIB)
     page = memory.to_html()
     for row in (*memory.rows, *memory.host):
         assert html.escape(row.name, quote=False) in page

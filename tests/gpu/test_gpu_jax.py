@@ -185,7 +185,9 @@ def test_what_is_still_being_computed_is_not_waited_for(jax: Callable[[str], Any
         slow = jax.jit(lambda y: jnp.sin(y @ y), donate_argnums=0).lower(
             jax.ShapeDtypeStruct((32768, 32768), jnp.float32)
         ).compile()
-        x = jnp.ones((32768, 32768)).block_until_ready()
+        # A kernel that is loaded waits for all that runs: so each is loaded before.
+        x = slow(jnp.ones((32768, 32768)))
+        (x + 1).block_until_ready()
         seen = []
         watch = cyclescope.observe_tensor_cycles(seen.append)
         for _ in range(30):
@@ -263,8 +265,8 @@ def test_shards_on_several_gpus(jax: Callable[[str], Any]) -> None:
             def put(*spec):
                 sharding = NamedSharding(mesh, PartitionSpec(*spec))
                 return jax.device_put(array(len(devices)), sharding)
+            gc.collect()
             Holder([put("a"), put()])
-            gc.collect(0)
         held = rows(cyclescope.find_tensor_cycles())
         print(json.dumps([len(devices), held]))
     """)

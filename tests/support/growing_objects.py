@@ -485,7 +485,7 @@ def entered_weakly_too(steps: int, on_step: OnStep) -> None:
             seen.add(holders[-1])
             by_number[step * EACH + number] = holders[-1]
             numbers[holders[-1]] = number
-            weakref.finalize(holders[-1], lambda it=listed, at=step: it.append(event(at)))
+            weakref.finalize(holders[-1], functools.partial(listed.append, event(step)))
         on_step()
 
 

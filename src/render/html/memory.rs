@@ -98,6 +98,9 @@ fn row(leak: &Leak, alike: &[&Buffer]) -> Markup {
                     Some(GRADIENT) => "a gradient, freed with the cycle",
                     Some(_) => "C++ refers to it too; freed with the cycle",
                 }
+                @if buffer.lent {
+                    p { "Another object may still use this memory." }
+                }
                 (allocation(buffer))
             }
         }
