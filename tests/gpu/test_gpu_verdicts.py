@@ -1,7 +1,7 @@
 """Programs that run out of memory, one for each verdict, run as a user runs them.
 
-``docs/explained.py`` puts each program into a page, with the beginning of its post-mortem, which is in
-``verdicts/``. To approve what has changed, run with ``APPROVE_TRACES=1``.
+``docs/explained.py`` puts each program into a page, with the beginning of its post-mortem, which is
+in ``verdicts/``. To approve what has changed, run with ``APPROVE_TRACES=1``.
 """
 
 from __future__ import annotations
