@@ -445,8 +445,13 @@ class CycleReport:
     def pause_us(self) -> int:
         """How long the inspection and analysis paused the program, in microseconds."""
     def against(self, earlier: CycleReport) -> CycleReport:
-        """The report with what has changed since an earlier one, by signature: its page, text and
-        Markdown say which leaks are new, have grown, or are gone."""
+        """The report with what has changed since an earlier one: its page, text and Markdown say
+        which leaks are new, have grown, or are gone; see :meth:`known_again`."""
+    def known_again(self, earlier: CycleReport) -> dict[str, str]:
+        """The signatures of the leaks that an earlier report has too, each with the one there.
+
+        That is another one if code above the functions of the leak was added or removed.
+        """
     def to_html(self) -> str:
         """The report as a self-contained HTML page."""
     def to_dot(self) -> str:
@@ -487,6 +492,14 @@ class Leak:
     @property
     def signature(self) -> str:
         """Hash that identifies this leak: stable across runs, processes and machines."""
+    @property
+    def outline(self) -> str | None:
+        """The same hash without the lines of the program's functions.
+
+        :meth:`CycleReport.against`, ``cyclescope diff`` and a baseline of the pytest plugin know a
+        leak again by it when code above its functions was added or removed. None if the signature
+        has no lines.
+        """
     @property
     def pattern(self) -> str | None:
         """Name of the recognised pattern, such as ``closure-captures-owner``; None if unknown."""

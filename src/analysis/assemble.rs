@@ -144,6 +144,7 @@ impl Described {
 
         Leak {
             signature: diagnosis.signature.clone(),
+            outline: diagnosis.outline.clone(),
             pattern: diagnosis.pattern.map(str::to_owned),
             summary: summary(&steps, cycle_omitted),
             count: 0,

@@ -34,7 +34,7 @@ pub use patterns::Pattern;
 use petgraph::graph::EdgeIndex;
 pub use remedy::Advice;
 pub use repeat::Diagnoses;
-pub use signature::signature;
+pub use signature::{outline, signature};
 
 use crate::capture::Place;
 use crate::graph::{
@@ -46,6 +46,8 @@ use crate::graph::{
 pub struct Diagnosis {
     /// Stable name of the bug; see [`signature`].
     pub signature: String,
+    /// See [`outline`].
+    pub outline: Option<String>,
     /// The recognised pattern's name.
     pub pattern: Option<&'static str>,
     pub advice: Advice,
@@ -104,6 +106,7 @@ pub fn diagnose(graph: &LeakGraph, made_by_library: &MadeByLibrary<'_>) -> Vec<D
         remedy::also(&case, &cuts, &mut advice);
         Diagnosis {
             signature,
+            outline: outline(graph, &cause.cycle),
             pattern,
             advice,
             paths: paths_to_buffers(graph, &cause.cycle),

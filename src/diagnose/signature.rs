@@ -14,7 +14,19 @@ use crate::graph::{Cycle, LeakGraph};
 /// what is left out of the middle of a long one. The line counts for the program's functions only: a
 /// frame's or traceback's is where it stopped, and a library's moves from version to version.
 pub fn signature(graph: &LeakGraph, cycle: &Cycle) -> String {
-    let steps: Vec<String> = cycle
+    hash_of(&steps(graph, cycle, true))
+}
+
+/// As the signature, without lines: the same when code above the functions of the cycle has come or gone. `None` if the
+/// signature has no lines.
+pub fn outline(graph: &LeakGraph, cycle: &Cycle) -> Option<String> {
+    let steps_without = steps(graph, cycle, false);
+    (steps(graph, cycle, true) != steps_without).then(|| hash_of(&steps_without))
+}
+
+/// The steps of a cycle, as far as they are the same in each occurrence.
+fn steps(graph: &LeakGraph, cycle: &Cycle, lines: bool) -> Vec<String> {
+    let kept = cycle
         .nodes
         .iter()
         .zip(&cycle.edges)
@@ -23,10 +35,13 @@ pub fn signature(graph: &LeakGraph, cycle: &Cycle) -> String {
         })
         .map(|(&node, &edge)| {
             let object = &graph[node].description;
-            format!("{}|{}", shape(object), normal(&graph[edge].name))
-        })
-        .collect();
-    let mut distinct = steps.clone();
+            format!("{}|{}", shape(object, lines), normal(&graph[edge].name))
+        });
+    kept.collect()
+}
+
+fn hash_of(steps: &[String]) -> String {
+    let mut distinct = steps.to_vec();
     distinct.sort_unstable();
     distinct.dedup();
     let least = if distinct.len() < steps.len() {
@@ -44,13 +59,13 @@ pub fn signature(graph: &LeakGraph, cycle: &Cycle) -> String {
 }
 
 /// An object's type, name and place, as far as they are the same in each occurrence.
-fn shape(object: &Description) -> String {
+fn shape(object: &Description, lines: bool) -> String {
     let file = &object.place.as_ref().map_or_else(String::new, |place| {
         file_name(place.file.rsplit(['/', '\\']).next().unwrap_or_default())
     });
     let place = match (object.kind, &object.place) {
         (ObjectKind::Function | ObjectKind::Method, Some(place))
-            if !is_library_file(&place.file) =>
+            if lines && !is_library_file(&place.file) =>
         {
             format!("{file}:{}", place.line)
         }

@@ -1,6 +1,8 @@
-//! Compares the leaks of two reports, by signature, which is stable across runs of the same code.
+//! Compares the leaks of two reports: by signature, which is stable across runs of the same code, and those that are
+//! left by outline, which is stable where lines have moved.
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 use super::earlier::{Earlier, Gone};
 use super::report::{Leak, Report};
@@ -29,11 +31,12 @@ pub struct Changes {
 impl Report {
     /// The report with what has changed since an earlier one.
     pub fn against(&self, earlier: &Report) -> Report {
-        let held = earlier.leaks.iter();
-        let held = held.map(|leak| (leak.signature.clone(), leak.bytes_held));
+        let again = self.known_again(earlier);
+        let held = again.iter();
+        let held = held.map(|(now, before)| ((*now).to_owned(), before.bytes_held));
         let is_gone = |leak: &&Leak| {
-            let signature = &leak.signature;
-            !self.leaks.iter().any(|other| other.signature == *signature)
+            let mut found = again.values();
+            !found.any(|before| before.signature == leak.signature)
         };
         let mut gone: Vec<Gone> = earlier.leaks.iter().filter(is_gone).map(gone).collect();
         gone.sort_by_key(|leak| Reverse(leak.bytes_held));
@@ -44,6 +47,36 @@ impl Report {
             gone,
         });
         compared
+    }
+
+    /// Those of its leaks that an earlier report has, by signature, each with that leak. Leaks of one outline that have
+    /// other signatures than before are the same in the order of their lines.
+    pub fn known_again<'a>(&'a self, earlier: &'a Report) -> BTreeMap<&'a str, &'a Leak> {
+        let same = |leak: &&'a Leak| {
+            let mut before = earlier.leaks.iter();
+            before.find(|before| before.signature == leak.signature)
+        };
+        let mut again: BTreeMap<&str, &Leak> = self
+            .leaks
+            .iter()
+            .filter_map(|leak| Some((&*leak.signature, same(&leak)?)))
+            .collect();
+        let in_order = |leaks: &'a [Leak], others: &'a [Leak]| {
+            let left = leaks.iter().filter(|leak| leak.outline.is_some());
+            let mut left: Vec<&'a Leak> = left
+                .filter(|leak| others.iter().all(|it| it.signature != leak.signature))
+                .collect();
+            left.sort_by_key(|leak| leak.line_to_change().map(|it| it.line));
+            left
+        };
+        let mut before = in_order(&earlier.leaks, &self.leaks);
+        for leak in in_order(&self.leaks, &earlier.leaks) {
+            let moved = before.iter().position(|it| it.outline == leak.outline);
+            if let Some(moved) = moved {
+                again.insert(&leak.signature, before.remove(moved));
+            }
+        }
+        again
     }
 
     /// What has become of one of its leaks; `None` if it is compared with nothing.
@@ -126,7 +159,50 @@ impl std::fmt::Display for Changes {
 mod tests {
     use super::*;
     use crate::model::json::{from_json, to_json};
+    use crate::model::source::Location;
     use crate::render::samples;
+
+    #[test]
+    fn a_leak_whose_line_moved_is_the_same() {
+        let named = |signature: &str, line: u32| {
+            let mut leak = samples::callback().leaks.remove(0);
+            leak.signature = signature.into();
+            leak.outline = Some("0123456789abcdef".into());
+            leak.source = None;
+            leak.cuts[0].location = Some(Location {
+                file: "train.py".into(),
+                line,
+            });
+            leak
+        };
+        let report = |leaks: Vec<Leak>| Report {
+            leaks,
+            ..samples::callback()
+        };
+        let changes = |now: &Report, before: &Report| now.against(before).changes();
+        let before = report(vec![named("a", 10), named("b", 20)]);
+        let moved = report(vec![named("d", 23), named("c", 13)]);
+        let again = moved.known_again(&before);
+        assert_eq!([&again["c"].signature, &again["d"].signature], ["a", "b"]);
+        let unchanged = Changes {
+            unchanged_or_smaller: 2,
+            ..Changes::default()
+        };
+        assert_eq!(changes(&moved, &before), Some(unchanged));
+        let one_more = report(vec![named("c", 13), named("d", 23), named("e", 5)]);
+        let said = changes(&one_more, &before).map(|it| (it.new, it.gone));
+        assert_eq!(said, Some((1, 0)));
+        let one_stays = report(vec![named("a", 10), named("e", 30)]);
+        let again = one_stays.known_again(&before);
+        assert_eq!([&again["a"].signature, &again["e"].signature], ["a", "b"]);
+        let mut without = moved.clone();
+        without
+            .leaks
+            .iter_mut()
+            .for_each(|leak| leak.outline = None);
+        let said = changes(&without, &before).map(|it| (it.new, it.gone));
+        assert_eq!(said, Some((2, 2)));
+    }
 
     #[test]
     fn a_leak_is_new_grown_gone_or_neither() {

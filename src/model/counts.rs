@@ -93,6 +93,7 @@ impl Report {
 fn counted(leak: &mut Leak) -> Leak {
     Leak {
         signature: std::mem::take(&mut leak.signature),
+        outline: leak.outline.take(),
         pattern: leak.pattern.take(),
         summary: std::mem::take(&mut leak.summary),
         count: leak.count,

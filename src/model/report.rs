@@ -116,6 +116,10 @@ pub struct Leak {
     /// Identifies this leak: 16 hexadecimal digits, a hash of the cycle's types, reference
     /// names and code locations. Equal across runs, processes and ranks.
     pub signature: String,
+    /// The same hash without the lines of functions, if the signature has some: by it, a comparison knows the leak again
+    /// when code above it has come or gone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outline: Option<String>,
     /// Name of the recognised pattern, such as `closure-captures-owner`; `None` if none fits.
     pub pattern: Option<String>,
     /// The cycle in one line, such as `Model._callback → <lambda>.self → Model`.

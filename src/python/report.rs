@@ -1,6 +1,6 @@
 //! Reports as Python objects: read-only views of the model.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::IsTerminal;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -213,6 +213,18 @@ impl CycleReport {
         py.detach(|| Self::new(Arc::new(self.report.against(&earlier))))
     }
 
+    /// The signatures of the leaks that an earlier report has too, each with the one there: another if
+    /// lines have moved.
+    fn known_again(&self, py: Python<'_>, earlier: &Bound<'_, Self>) -> BTreeMap<String, String> {
+        let earlier = Arc::clone(&earlier.get().report);
+        py.detach(|| {
+            let again = self.report.known_again(&earlier).into_iter();
+            again
+                .map(|(now, before)| (now.to_owned(), before.signature.clone()))
+                .collect()
+        })
+    }
+
     /// The report as a self-contained HTML page.
     fn to_html(&self, py: Python<'_>) -> String {
         py.detach(|| html::html(&self.report))
@@ -308,6 +320,8 @@ class! {
         get
             /// Hash that identifies this leak: stable across runs, processes and machines.
             signature: String,
+            /// The same hash without the lines of the program's functions; None if the signature has no lines.
+            outline: Option<String>,
             /// Name of the recognised pattern, such as ``closure-captures-owner``; None if unknown.
             pattern: Option<String>,
             /// The cycle in one line.

@@ -48,6 +48,7 @@ pub fn callback() -> Report {
     };
     let leak = Leak {
         signature: "3f8a1c0e9b7d2465".into(),
+        outline: None,
         pattern: Some("closure-captures-owner".into()),
         summary: "AwaitableTensorWithViewCallBack._callback → <lambda>.self → \
                   AwaitableTensorWithViewCallBack"
@@ -210,6 +211,7 @@ fn linked_nodes() -> Leak {
     };
     Leak {
         signature: "00c0ffee00c0ffee".into(),
+        outline: None,
         pattern: Some("both-ways".into()),
         summary: "Node.next → Node.previous → Node".into(),
         count: 3,
@@ -294,6 +296,7 @@ fn exception() -> Leak {
     };
     Leak {
         signature: "badc0de5badc0de5".into(),
+        outline: None,
         pattern: None,
         summary: "RuntimeError.__traceback__ → traceback.tb_frame → run_batch local 'error'".into(),
         count: 1,
@@ -358,6 +361,7 @@ pub fn million_ring() -> Report {
     };
     let leak = Leak {
         signature: "1000000000000001".into(),
+        outline: None,
         pattern: None,
         summary: "Link.next → Link.next → … → Link".into(),
         count: 1,

@@ -434,6 +434,16 @@ def test_diff_by_signature(command: Command, tmp_path: Path) -> None:
     assert lines[-1] == "1 new, 0 grown, 1 gone, 0 unchanged or smaller"
 
 
+def test_a_leak_is_known_again_where_lines_have_moved(command: Command, tmp_path: Path) -> None:
+    closure = LEAKY + "def make():\n    node = Node()\n    node.call = lambda: node\nmake()\n"
+    report_of(command, tmp_path, closure, "old")
+    report_of(command, tmp_path, "# A line.\n" + closure, "moved")
+    said = command("diff", "old.json", "moved.json")
+    assert (said.returncode, said.stdout) == (0, "0 new, 0 grown, 0 gone, 2 unchanged or smaller\n")
+    compared = command("report", "moved.json", "--against", "old.json")
+    assert "0 new, 0 grown, 0 gone, 2 unchanged or smaller." in " ".join(compared.stdout.split())
+
+
 def test_a_report_against_an_earlier_one(command: Command, tmp_path: Path) -> None:
     report_of(command, tmp_path, LEAKY, "old")
     report_of(command, tmp_path, LEAKY + "Node(2)\n", "grown")

@@ -24,6 +24,26 @@ class Other(Node):
     pass
 """
 
+CLOSURE = """
+import numpy
+
+class Keeper:
+    pass
+
+def make(which):
+    keeper = Keeper()
+    keeper.array = numpy.ones(1000)
+    if which == 1:
+        keeper.call = lambda: keeper
+    elif which == 2:
+        keeper.call = lambda: keeper
+    else:
+        keeper.call = lambda: keeper
+
+"""
+
+NEW = "\ndef test_new():\n    make(3)\n\n"
+
 SUITE = (
     LEAKY
     + """
@@ -459,6 +479,38 @@ def test_a_baseline_lets_old_leaks_pass_and_new_ones_fail(
     result.stdout.fnmatch_lines(
         ["baseline: 1 of 1 leaks did not occur in this run; remove those that are fixed*"]
     )
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["alone", "xdist"])
+def test_a_baseline_knows_leaks_whose_lines_have_moved(
+    pytester: pytest.Pytester, workers: tuple[str, ...]
+) -> None:
+    """And of those that differ by their lines only, no more than it lists."""
+    test = CLOSURE + "def test_old():\n    make(1)\n    make(2)\n"
+    arguments = (*workers, "--tensor-cycles=error", "--tensor-cycles-baseline=known.json")
+    suite(pytester, test)
+    result = run(pytester, *arguments, "--tensor-cycles-update-baseline")
+    result.stdout.fnmatch_lines(["baseline: added 2 leaks to *known.json"])
+    listed = json.loads((pytester.path / "known.json").read_text(encoding="utf-8"))
+    assert len(listed["leaks"]) == len(listed["outlines"]) == 2
+    assert len(set(listed["outlines"].values())) == 1
+
+    suite(pytester, "# A line.\n" + test)
+    result = run(pytester, *arguments)
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["* (in the baseline)", "* (in the baseline)"])
+    result.stdout.no_fnmatch_line("baseline: *")
+
+    for more in ("# A line.\n" + test + NEW, "# A line.\n" + CLOSURE + NEW + test[len(CLOSURE) :]):
+        suite(pytester, more)
+        result = run(pytester, *arguments)
+        assert result.ret == pytest.ExitCode.TESTS_FAILED
+        if not workers:
+            result.assert_outcomes(passed=1, failed=1)
+    suite(pytester, test.replace("    make(2)\n", ""))
+    result = run(pytester, *arguments)
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["baseline: 1 of 2 leaks did not occur in this run; *"])
 
 
 def test_results_for_ci_services(

@@ -13,7 +13,7 @@ from cyclescope._cli.common import (
     print_json,
     read_reports,
 )
-from cyclescope._native import Leak
+from cyclescope._native import CycleReport, Leak
 
 RED, YELLOW, GREEN = "31", "33", "32"
 
@@ -34,13 +34,15 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 
 def run(parsed: argparse.Namespace) -> int:
-    """Compare leaks by signature, which is stable across runs."""
-    old = _leaks(parsed, parsed.old)
-    new = _leaks(parsed, parsed.new)
+    """Compare leaks by signature, and by outline where lines have moved."""
+    earlier = _report(parsed, parsed.old)
+    later = _report(parsed, parsed.new)
     progress.done()
-    appeared = [leak for signature, leak in new.items() if signature not in old]
-    gone = [leak for signature, leak in old.items() if signature not in new]
-    both = [(old[signature], leak) for signature, leak in new.items() if signature in old]
+    again = later.known_again(earlier)
+    old = {leak.signature: leak for leak in earlier.leaks}
+    appeared = [leak for leak in later.leaks if leak.signature not in again]
+    gone = [leak for leak in earlier.leaks if leak.signature not in again.values()]
+    both = [(old[again[b.signature]], b) for b in later.leaks if b.signature in again]
     grown = [(a, b) for a, b in both if b.bytes_held > a.bytes_held]
     status = 1 if appeared or grown else 0
     if parsed.json:
@@ -66,9 +68,8 @@ def run(parsed: argparse.Namespace) -> int:
     return status
 
 
-def _leaks(parsed: argparse.Namespace, name: str) -> dict[str, Leak]:
-    report = merged(parsed, read_reports(parsed, [name]))
-    return {leak.signature: leak for leak in report.leaks}
+def _report(parsed: argparse.Namespace, name: str) -> CycleReport:
+    return merged(parsed, read_reports(parsed, [name]))
 
 
 def _line(leak: Leak) -> str:

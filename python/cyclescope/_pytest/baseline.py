@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cyclescope._files import write_whole
+
+if TYPE_CHECKING:
+    from cyclescope._native import Leak
 
 SCHEMA = 1
 
@@ -14,10 +18,15 @@ SCHEMA = 1
 class Baseline:
     """A file of signatures, each with a one-line description."""
 
-    def __init__(self, file: Path, leaks: dict[str, str]) -> None:
+    def __init__(self, file: Path, leaks: dict[str, str], outlines: dict[str, str]) -> None:
         self.file = file
         self.leaks = leaks
         """The one-line cycle of each leak, by signature."""
+        self._outlines = outlines
+        """The outline of each leak that has one, by signature."""
+        self._moved: dict[str, set[str]] = {}
+        """The signatures of leaks that are known only by an outline."""
+        self._seen: set[str] = set()
 
     @classmethod
     def read(cls, file: Path, *, may_be_missing: bool) -> Baseline:
@@ -31,7 +40,7 @@ class Baseline:
             content = file.read_text(encoding="utf-8")
         except FileNotFoundError:
             if may_be_missing:
-                return cls(file, {})
+                return cls(file, {}, {})
             raise FileNotFoundError(
                 f"no baseline file {file}; create one with --tensor-cycles-update-baseline"
             ) from None
@@ -42,24 +51,60 @@ class Baseline:
                     f"the baseline {file} was written by a newer version of cyclescope; "
                     "upgrade cyclescope"
                 )
-            return cls(file, {str(k): str(v) for k, v in found["leaks"].items()})
+            leaks, outlines = found["leaks"], found.get("outlines", {})
+            return cls(file, _texts(leaks), _texts(outlines))
         except (KeyError, TypeError, AttributeError, json.JSONDecodeError):
             raise ValueError(
                 f"{file} is not a baseline; create one with --tensor-cycles-update-baseline"
             ) from None
 
-    def __contains__(self, signature: str) -> bool:
-        return signature in self.leaks
+    def __contains__(self, leak: Leak) -> bool:
+        """True for a leak in the baseline, and for one whose functions have moved to other lines.
 
-    def unseen(self, seen: Iterable[str]) -> list[str]:
-        """The signatures in the baseline that are not in ``seen``."""
-        return sorted(self.leaks.keys() - set(seen))
+        The latter have the same outline. Of one outline, as many leaks are known as are listed.
+        """
+        if leak.signature in self.leaks:
+            self._seen.add(leak.signature)
+        elif leak.outline is None:
+            return False
+        moved = self._moved.setdefault(leak.outline, set()) if leak.outline else set()
+        room = len(self._unseen_with(leak.outline)) - len(moved - {leak.signature})
+        if leak.signature in self.leaks:
+            return room >= 0
+        if room > 0:
+            moved.add(leak.signature)
+        return room > 0
 
-    def add(self, leaks: Mapping[str, str]) -> int:
+    def _unseen_with(self, outline: str | None) -> list[str]:
+        """The leaks listed with an outline, but those that were seen by signature."""
+        listed = {signature for signature, other in self._outlines.items() if other == outline}
+        return sorted(listed - self._seen)
+
+    def unseen(self, leaks: Iterable[Leak]) -> list[str]:
+        """The signatures listed of leaks that are not among all that were found."""
+        found = sorted(leaks, key=lambda leak: leak.signature not in self.leaks)
+        known = [leak for leak in found if leak in self]
+        unseen = self.leaks.keys() - {leak.signature for leak in known}
+        for outline, moved in self._moved.items():
+            unseen -= set(self._unseen_with(outline)[: len(moved)])
+        return sorted(unseen)
+
+    def add(self, leaks: Iterable[Leak]) -> int:
         """Add leaks, write the file, and return how many were new."""
-        new = leaks.keys() - self.leaks.keys()
-        self.leaks.update(leaks)
-        content = {"schema": SCHEMA, "leaks": dict(sorted(self.leaks.items()))}
+        new = [leak for leak in leaks if leak.signature not in self.leaks]
+        for leak in leaks:
+            self.leaks[leak.signature] = leak.summary
+            if leak.outline is not None:
+                self._outlines[leak.signature] = leak.outline
+        content = {
+            "schema": SCHEMA,
+            "leaks": dict(sorted(self.leaks.items())),
+            "outlines": dict(sorted(self._outlines.items())),
+        }
         self.file.parent.mkdir(parents=True, exist_ok=True)
         write_whole(self.file, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
         return len(new)
+
+
+def _texts(read: dict[object, object]) -> dict[str, str]:
+    return {str(key): str(value) for key, value in read.items()}
