@@ -122,6 +122,71 @@ PYBIND11_MODULE(harmless_pybind, m) {
 }
 """
 
+C = """
+#include <Python.h>
+
+extern "C" {
+typedef struct { PyObject_HEAD PyObject *one; int is_lazy; } Holds;
+
+int traverse(PyObject *self, visitproc visit, void *arg) {
+    Holds *it = (Holds *)self;
+    Py_VISIT(Py_TYPE(self));
+    if (it->is_lazy && it->one == NULL) {  // A collector must expect no new objects here.
+        it->is_lazy = 0;
+        it->one = PyList_New(0);
+    }
+    Py_VISIT(it->one);
+    return 0;
+}
+
+int clear(PyObject *self) { Py_CLEAR(((Holds *)self)->one); return 0; }
+
+void dealloc(PyObject *self) {
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject_GC_UnTrack(self);
+    clear(self);
+    PyObject_GC_Del(self);
+    Py_DECREF(type);
+}
+
+void complain(PyObject *self) { PyErr_SetString(PyExc_ValueError, "left by a finalizer"); }
+
+PyObject *hold(PyObject *self, PyObject *one) {
+    Py_INCREF(one);
+    Py_XSETREF(((Holds *)self)->one, one);
+    Py_RETURN_NONE;
+}
+
+PyObject *be_lazy(PyObject *self, PyObject *unused) {
+    ((Holds *)self)->is_lazy = 1;
+    Py_RETURN_NONE;
+}
+
+PyMethodDef methods[] = {
+    {"hold", hold, METH_O, NULL}, {"be_lazy", be_lazy, METH_NOARGS, NULL}, {NULL}};
+
+int add(PyObject *module, const char *name, destructor finalize) {
+    PyType_Slot slots[] = {
+        {Py_tp_traverse, (void *)traverse}, {Py_tp_clear, (void *)clear},
+        {Py_tp_dealloc, (void *)dealloc}, {Py_tp_methods, methods},
+        {finalize ? Py_tp_finalize : 0, (void *)finalize}, {0, NULL}};
+    unsigned int flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC;
+    PyType_Spec spec = {name, sizeof(Holds), 0, flags, slots};
+    return PyModule_AddObject(module, strchr(name, '.') + 1, PyType_FromSpec(&spec));
+}
+
+int fill(PyObject *module) {
+    return add(module, "harmless_c.Lazy", NULL) || add(module, "harmless_c.Complains", complain);
+}
+
+PyModuleDef_Slot module_slots[] = {{Py_mod_exec, (void *)fill}, {0, NULL}};
+PyModuleDef module = {
+    PyModuleDef_HEAD_INIT, "harmless_c", NULL, 0, NULL, module_slots, NULL, NULL, NULL};
+
+PyMODINIT_FUNC PyInit_harmless_c(void) { return PyModuleDef_Init(&module); }
+}
+"""
+
 
 def compile_into(folder: Path) -> list[str]:
     """The modules that can be imported from the folder then; what is there already is left."""
@@ -136,9 +201,10 @@ def compile_into(folder: Path) -> list[str]:
     for name, package, source in (
         ("harmless_cython", "Cython", CYTHON),
         ("harmless_pybind", "pybind11", PYBIND),
+        ("harmless_c", "", C),
     ):
         target = folder / f"{name}{suffix}"
-        if importlib.util.find_spec(package) is None:
+        if package and importlib.util.find_spec(package) is None:
             continue
         if not target.exists():
             code = folder / f"{name}.cpp"
@@ -149,6 +215,7 @@ def compile_into(folder: Path) -> list[str]:
                 subprocess.run(command, cwd=folder, check=True, capture_output=True)
             else:
                 code.write_text(source, encoding="utf-8")
+            if package == "pybind11":
                 command = [sys.executable, "-m", "pybind11", "--includes"]
                 said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
                 flags += [*shlex.split(said), "-fvisibility=hidden"]

@@ -286,6 +286,19 @@ def pybind11_classes() -> None:
     owner.holder = made.keeps(Holder("owner", owner), made.Open(3))
 
 
+@program("harmless_c")
+def classes_in_c() -> None:
+    """One makes an object when the collector traverses it, one's finalizer leaves an exception."""
+    import harmless_c as made  # type: ignore[import-not-found]
+
+    lazy = [made.Lazy(), made.Lazy()]
+    for it in lazy:
+        it.be_lazy()
+    Loud("beside", lazy)
+    complains = made.Complains()
+    complains.hold([complains, Holder("complains", complains)])
+
+
 @program("cffi", "_cffi_backend")
 def cffi_handles() -> None:
     import cffi  # type: ignore[import-untyped, unused-ignore]
