@@ -67,10 +67,13 @@ test-rust: $(VENV)/.made
 	    cargo test --quiet --no-default-features; \
 	fi
 
-# A file at a time for each core. PyTorch and a browser in each want about 2 GB of memory.
+# A file at a time for each core, and one more, as some wait for a browser. PyTorch and a browser in each want about
+# 2 GB of memory. The files that need no PyTorch have workers without it.
+WORKERS ?= $$($(PY) -c 'import os; print(min(8, (os.cpu_count() or 1) + 1))')
+PYTEST = $(PY) -m pytest -m "not gpu and not long" -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 test-python: $(VENV)/.tested-with $(VENV)/.built programs
-	$(PY) -m pytest -m "not gpu and not long" -n auto --maxprocesses 8 \
-	    --dist loadfile --no-loadscope-reorder
+	$(PYTEST) --frameworks=without
+	$(PYTEST) --frameworks=with
 
 test-long: test-full score test-brute test-cpython test-known test-libraries test-frameworks test-devices test-workflow test-docs test-matrix soak ## all that `make test` leaves out and that needs no GPU and no nightly Rust (a day)
 

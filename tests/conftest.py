@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from support.imports import is_large
+
 pytest.register_assert_rewrite("support.hostile", "support.names", "support.random_programs")
 
 # Most tests leak a few bytes of host memory, and expect to be warned.
@@ -46,6 +48,18 @@ together; those that look at all objects alive come before others import more.""
 
 LIBRARIES = ("python/test_integrations.py", "device/test_jax.py", "analysis/test_jax_fixtures.py")
 """The files that import what makes the heap of a worker much larger. They come last."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Collections of a heap with PyTorch in it take most of the time of the tests that need none."""
+    parser.addoption("--frameworks", choices=["with", "without"], help="only files that import any")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    wanted = config.getoption("--frameworks")
+    if wanted is None or not collection_path.match("test_*.py"):
+        return None
+    return True if is_large(collection_path) != (wanted == "with") else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -106,6 +106,7 @@ impl Inspector {
         let mut distinct = distinct_paths(&paths, &targets, &naming);
         let omitted = distinct.len().saturating_sub(PATHS) + found.saturating_sub(NAMED);
         retention.paths_omitted = omitted as u64;
+        distinct.sort_by(|one, other| one.order().cmp(&other.order()));
         distinct.truncate(PATHS);
         retention.paths = distinct;
         let named = loops
@@ -131,6 +132,10 @@ impl Inspector {
             retention.keepers = named
                 .map(|(keeper, release)| describe(keeper, release, &live, &naming))
                 .collect();
+            let by_path = |one: &Described, other: &Described| {
+                (one.path.order(), &one.words).cmp(&(other.path.order(), &other.words))
+            };
+            retention.keepers.sort_by(by_path);
         }
         retention.is_uncollectable = uncollected.is_some() && keepers.found.is_empty();
         if let Some(Uncollected::Frozen) = uncollected {

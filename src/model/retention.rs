@@ -147,6 +147,19 @@ pub struct Path {
     pub leads_to: Vec<u32>,
 }
 
+impl Path {
+    /// The order to show paths in: those from what has a name first, then the shortest, then by their words, which are
+    /// the same in each run, as addresses are not.
+    pub fn order(&self) -> (u8, usize, &str) {
+        let rank = match self.root {
+            RootKind::Module | RootKind::Local | RootKind::Library => 0,
+            RootKind::Outside | RootKind::Unknown => 1,
+            RootKind::Garbage | RootKind::Itself => 2,
+        };
+        (rank, self.steps.len(), &self.words)
+    }
+}
+
 impl Retention {
     /// An empty result for some objects.
     pub fn about(objects: Vec<Kept>) -> Self {

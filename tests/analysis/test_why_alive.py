@@ -156,6 +156,18 @@ def test_several_ways_are_told_apart() -> None:
     assert sum("`cache`" in it for it in found) == 1
 
 
+def test_ways_of_one_length_come_in_the_order_of_their_names() -> None:
+    """Not in that of addresses, which is another one in each run."""
+    array = numpy.zeros(10)
+    third, first, second, fourth = (Owner(array=array) for _ in range(4))
+    kept = cyclescope.why_alive(array)
+    for listed in (kept.paths, [keeper.path for keeper in kept.keepers]):
+        ways = [path.words for path in listed if "(Owner)" in path.words]
+        assert len(ways) == 4
+        assert ways == sorted(ways)
+    del first, second, third, fourth
+
+
 def test_ways_alike_are_counted_once() -> None:
     thing = array()
     history.extend([thing] * 1 + [[thing] for _ in range(20)])
