@@ -51,7 +51,7 @@ LIBRARIES = ("python/test_integrations.py", "device/test_jax.py", "analysis/test
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Collections of a heap with PyTorch in it take most of the time of the tests that need none."""
+    """Without PyTorch in the heap, a full collection takes a tenth of the time."""
     parser.addoption("--frameworks", choices=["with", "without"], help="only files that import any")
 
 
