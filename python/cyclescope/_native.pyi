@@ -496,9 +496,8 @@ class Leak:
     def outline(self) -> str | None:
         """The same hash without the lines of the program's functions.
 
-        :meth:`CycleReport.against`, ``cyclescope diff`` and a baseline of the pytest plugin know a
-        leak again by it when code above its functions was added or removed. None if the signature
-        has no lines.
+        :meth:`CycleReport.against` and ``cyclescope diff`` know a leak again by it when code above
+        its functions was added or removed. None if the signature has no lines.
         """
     @property
     def pattern(self) -> str | None:
@@ -820,10 +819,10 @@ class Buffer:
         """
     @property
     def lent(self) -> bool:
-        """True if PyTorch's allocators did not give the memory to the tensor.
+        """True for a tensor over memory that was there before it.
 
-        It may come from ``torch.from_numpy``, ``torch.from_dlpack`` or ``torch.load``. Another
-        object may own it, and keep it when the tensor is gone.
+        ``torch.from_numpy``, ``torch.from_dlpack`` and ``torch.load`` make such tensors. Another
+        object may own the memory, and keep it when the tensor is gone.
         """
 
 @final

@@ -41,6 +41,7 @@ mod triage;
 mod turn;
 mod uncollected;
 mod unreachable;
+mod weak_containers;
 mod why;
 
 pub use book::Moment;

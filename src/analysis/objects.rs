@@ -8,8 +8,6 @@ use super::Inspector;
 use super::busy::busy;
 use super::grown::{Diagnosis, Look};
 use super::live::{Depth, Live, Root};
-use super::registries::awaited;
-use crate::capture::class_name;
 use crate::cpython::instances::attributes;
 use crate::cpython::read::referents;
 use crate::cpython::sizes::Sizes;
@@ -42,13 +40,6 @@ const MEASURED: usize = 50_000;
 const LINKS: usize = 8;
 /// What `functools.lru_cache` has for each result, if it has a limit.
 const LIMITED: &str = "functools._lru_list_elem";
-const FINALIZE: &str = "weakref.finalize";
-/// They hold weak references that remove themselves when what they refer to dies.
-const WEAK_CONTAINERS: [&str; 3] = [
-    "_weakrefset.WeakSet",
-    "weakref.WeakKeyDictionary",
-    "weakref.WeakValueDictionary",
-];
 const CACHE: &str = "functools._lru_cache_wrapper";
 
 /// A type of which there are more and more objects.
@@ -270,46 +261,6 @@ impl<'py> Look<'_, 'py> {
             level.retain(|&it| self.live.is_kind(self.inspector, it, ObjectKind::Dict));
         }
         self.says_limit(node)
-    }
-
-    /// True for what removes an entry when the object that it is about dies, if it is not this entry that keeps the
-    /// object alive: it becomes as large as others make it.
-    fn follows_others(&self, node: u32, members: &FxHashSet<usize>) -> bool {
-        let graph = self.live.graph();
-        let owners: Vec<u32> = graph.sources(node).into_iter().collect();
-        let dictionaries = owners.iter().copied();
-        let dictionaries =
-            dictionaries.filter(|&it| self.live.is_kind(self.inspector, it, ObjectKind::Dict));
-        let further: Vec<u32> = dictionaries.flat_map(|it| graph.sources(it)).collect();
-        let owners = || {
-            owners
-                .iter()
-                .chain(&further)
-                .filter_map(|&it| self.live.object(it))
-        };
-        let Some(container) = self.live.object(node) else {
-            return false;
-        };
-        if owners().any(|owner| class_name(&self.inspector.builtins, &owner) == FINALIZE) {
-            let mut keeps_awaited = false;
-            dict_items(&container, &mut |_, info| {
-                keeps_awaited =
-                    awaited(info).is_some_and(|it| members.contains(&(it.as_ptr() as usize)));
-                !keeps_awaited
-            });
-            return !keeps_awaited;
-        }
-        let is_weak = |address: &usize| {
-            let number = self.live.objects.number_at(*address);
-            number.is_some_and(|it| self.live.is_kind(self.inspector, it, ObjectKind::Weakref))
-        };
-        members.iter().all(is_weak)
-            && owners().any(|owner| {
-                let bases = owner.get_type().mro();
-                bases.iter().any(|base| {
-                    WEAK_CONTAINERS.contains(&class_name(&self.inspector.builtins, &base).as_str())
-                })
-            })
     }
 
     fn says_limit(&self, node: u32) -> bool {

@@ -50,7 +50,7 @@ impl Report {
     }
 
     /// Those of its leaks that an earlier report has, by signature, each with that leak. Leaks of one outline that have
-    /// other signatures than before are the same in the order of their lines.
+    /// other signatures than before are the same if they hold as much, or else in the order of their lines.
     pub fn known_again<'a>(&'a self, earlier: &'a Report) -> BTreeMap<&'a str, &'a Leak> {
         let same = |leak: &&'a Leak| {
             let mut before = earlier.leaks.iter();
@@ -70,11 +70,19 @@ impl Report {
             left
         };
         let mut before = in_order(&earlier.leaks, &self.leaks);
-        for leak in in_order(&self.leaks, &earlier.leaks) {
-            let moved = before.iter().position(|it| it.outline == leak.outline);
-            if let Some(moved) = moved {
-                again.insert(&leak.signature, before.remove(moved));
-            }
+        let mut after = in_order(&self.leaks, &earlier.leaks);
+        for as_large in [true, false] {
+            after.retain(|leak| {
+                let moved = before.iter().position(|it| {
+                    it.outline == leak.outline
+                        && place_of(it) == place_of(leak)
+                        && (!as_large || it.bytes_held == leak.bytes_held)
+                });
+                if let Some(moved) = moved {
+                    again.insert(&leak.signature, before.remove(moved));
+                }
+                moved.is_none()
+            });
         }
         again
     }
@@ -105,6 +113,14 @@ impl Report {
         }
         Some(changes)
     }
+}
+
+/// The file to change with its folder, which is as far as the same code has the same path on two machines.
+fn place_of(leak: &Leak) -> Option<String> {
+    let file = leak.line_to_change()?.file;
+    let mut parts = file.rsplit(['/', '\\']);
+    let name = parts.next()?;
+    Some(format!("{}/{name}", parts.next().unwrap_or_default()))
 }
 
 fn gone(leak: &Leak) -> Gone {

@@ -348,7 +348,7 @@ pub struct Buffer {
     /// it and C++ does too. Such memory is listed if it was freed with the leak.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept_by: Option<String>,
-    /// True if PyTorch's allocators did not give the memory to the tensor (``torch.from_numpy``, ``torch.from_dlpack``,
+    /// True for a tensor over memory that was there before it (``torch.from_numpy``, ``torch.from_dlpack``,
     /// ``torch.load``): another object may own it, and keep it when the tensor is gone.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub lent: bool,

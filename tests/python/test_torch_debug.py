@@ -65,6 +65,7 @@ def main():
         stop_debug_server()
     dist.barrier()
     if rank:
+        time.sleep(1)  # with a request in the making, to shut down would wait for ever
         debug._WORKER_SERVER.shutdown()
         debug._WORKER_SERVER = None
     dist.destroy_process_group()

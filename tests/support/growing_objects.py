@@ -498,6 +498,36 @@ def finalizers_of_themselves(steps: int, on_step: OnStep) -> None:
         on_step()
 
 
+def finalizers_of_one(steps: int, on_step: OnStep) -> None:
+    """More and more finalizers wait for an object that stays."""
+    model = Holder(0)
+    for step in range(steps):
+        for _ in range(EACH):
+            weakref.finalize(model, len, Holder(step).step)
+        on_step()
+
+
+def dead_references(steps: int, on_step: OnStep) -> None:
+    """In a list, which lets go of none, in a weak container."""
+    model = Holder(0)
+    subscribers: weakref.WeakKeyDictionary[Holder, list[Any]] = weakref.WeakKeyDictionary()
+    subscribers[model] = []
+    for step in range(steps):
+        subscribers[model].extend(weakref.ref(Holder(step)) for _ in range(10 * EACH))
+        on_step()
+
+
+def facts_of_each(steps: int, on_step: OnStep) -> None:
+    """What is known of each object goes with it, and the list keeps it."""
+    facts: weakref.WeakKeyDictionary[Holder, Event] = weakref.WeakKeyDictionary()
+    listed = []
+    for step in range(steps):
+        for _ in range(EACH):
+            listed.append(Holder(step))
+            facts[listed[-1]] = event(step)
+        on_step()
+
+
 LEAKS: dict[Program, tuple[str, str, str]] = {
     cached_layouts: ("cache-without-limit", "layout", "Spec"),
     events_in_list: ("objects-accumulate", ".events", "Event"),
@@ -513,6 +543,9 @@ LEAKS: dict[Program, tuple[str, str, str]] = {
     generators: ("objects-accumulate", "`pending`", "generator"),
     events_of_epochs: ("objects-accumulate", ".events", "Event"),
     entered_weakly_too: ("objects-accumulate", "`holders`", "Holder"),
+    finalizers_of_one: ("objects-accumulate", "weakref.finalize", ""),
+    dead_references: ("objects-accumulate", "`subscribers`", "ReferenceType"),
+    facts_of_each: ("objects-accumulate", "`listed`", "Holder"),
     finalizers_of_themselves: ("objects-accumulate", "weakref.finalize", "Holder"),
     waiting_threads: ("threads-grow", "the process", ""),
     open_files: ("files-grow", "the process", ""),

@@ -22,11 +22,8 @@ class Baseline:
         self.file = file
         self.leaks = leaks
         """The one-line cycle of each leak, by signature."""
-        self._outlines = outlines
-        """The outline of each leak that has one, by signature."""
-        self._moved: dict[str, set[str]] = {}
-        """The signatures of leaks that are known only by an outline."""
-        self._seen: set[str] = set()
+        self._outlines = {signature: outlines.get(signature) for signature in leaks}
+        """The outline of each leak, by signature; None if it has none."""
 
     @classmethod
     def read(cls, file: Path, *, may_be_missing: bool) -> Baseline:
@@ -51,55 +48,52 @@ class Baseline:
                     f"the baseline {file} was written by a newer version of cyclescope; "
                     "upgrade cyclescope"
                 )
-            leaks, outlines = found["leaks"], found.get("outlines", {})
-            return cls(file, _texts(leaks), _texts(outlines))
+            return cls(file, _texts(found["leaks"]), _texts(found.get("outlines", {})))
         except (KeyError, TypeError, AttributeError, json.JSONDecodeError):
             raise ValueError(
                 f"{file} is not a baseline; create one with --tensor-cycles-update-baseline"
             ) from None
 
-    def __contains__(self, leak: Leak) -> bool:
-        """True for a leak in the baseline, and for one whose functions have moved to other lines.
+    def __contains__(self, signature: str) -> bool:
+        return signature in self.leaks
 
-        The latter have the same outline. Of one outline, as many leaks are known as are listed.
+    def unseen(self, seen: Iterable[str]) -> list[str]:
+        """The signatures in the baseline that are not in ``seen``."""
+        return sorted(self.leaks.keys() - set(seen))
+
+    def moved(self, leaks: Iterable[Leak]) -> dict[str, str]:
+        """Leaks that are not listed, each with a listed one that was not found and has other lines.
+
+        It is the same leak if code above its functions was added or removed. It may as well be a
+        new one, next to one that is mended or was not run.
         """
-        if leak.signature in self.leaks:
-            self._seen.add(leak.signature)
-        elif leak.outline is None:
-            return False
-        moved = self._moved.setdefault(leak.outline, set()) if leak.outline else set()
-        room = len(self._unseen_with(leak.outline)) - len(moved - {leak.signature})
-        if leak.signature in self.leaks:
-            return room >= 0
-        if room > 0:
-            moved.add(leak.signature)
-        return room > 0
+        found = list(leaks)
+        missing = self.unseen(leak.signature for leak in found)
+        pairs: dict[str, str] = {}
+        for leak in found:
+            if leak.signature in self.leaks or leak.outline is None:
+                continue
+            before = next((it for it in missing if self._outlines[it] == leak.outline), None)
+            if before is not None:
+                missing.remove(before)
+                pairs[leak.signature] = before
+        return pairs
 
-    def _unseen_with(self, outline: str | None) -> list[str]:
-        """The leaks listed with an outline, but those that were seen by signature."""
-        listed = {signature for signature, other in self._outlines.items() if other == outline}
-        return sorted(listed - self._seen)
-
-    def unseen(self, leaks: Iterable[Leak]) -> list[str]:
-        """The signatures listed of leaks that are not among all that were found."""
-        found = sorted(leaks, key=lambda leak: leak.signature not in self.leaks)
-        known = [leak for leak in found if leak in self]
-        unseen = self.leaks.keys() - {leak.signature for leak in known}
-        for outline, moved in self._moved.items():
-            unseen -= set(self._unseen_with(outline)[: len(moved)])
-        return sorted(unseen)
-
-    def add(self, leaks: Iterable[Leak]) -> int:
-        """Add leaks, write the file, and return how many were new."""
-        new = [leak for leak in leaks if leak.signature not in self.leaks]
-        for leak in leaks:
+    def update(self, leaks: Iterable[Leak]) -> int:
+        """Add leaks, in place of those that have moved, and return how many were new."""
+        found = list(leaks)
+        moved = self.moved(found)
+        new = {leak.signature for leak in found} - self.leaks.keys() - moved.keys()
+        for before in moved.values():
+            del self.leaks[before]
+        for leak in found:
             self.leaks[leak.signature] = leak.summary
-            if leak.outline is not None:
-                self._outlines[leak.signature] = leak.outline
+            self._outlines[leak.signature] = leak.outline
+        outlines = {it: self._outlines[it] for it in sorted(self.leaks) if self._outlines[it]}
         content = {
             "schema": SCHEMA,
             "leaks": dict(sorted(self.leaks.items())),
-            "outlines": dict(sorted(self._outlines.items())),
+            "outlines": outlines,
         }
         self.file.parent.mkdir(parents=True, exist_ok=True)
         write_whole(self.file, json.dumps(content, indent=2, ensure_ascii=False) + "\n")

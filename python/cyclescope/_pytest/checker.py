@@ -12,7 +12,7 @@ from cyclescope import _native
 from cyclescope._devices import blindness, device_names
 from cyclescope._files import write_whole
 from cyclescope._forbid import Recorder
-from cyclescope._native import CycleReport, Leak
+from cyclescope._native import CycleReport
 from cyclescope._pytest.options import Choices
 from cyclescope._pytest.series import Alike, LateLeak, Reach, Series
 from cyclescope._selection import ignored_names
@@ -241,7 +241,7 @@ class Checker:
         report = self._look(item, check, reach)
         if report is None:
             return [], []
-        new = [leak.signature for leak in report.leaks if self._is_new(leak)]
+        new = [leak.signature for leak in report.leaks if self._is_new(leak.signature)]
         if check.fails and new:
             check.failed = True
             found = _native.select(report, new)
@@ -258,7 +258,7 @@ class Checker:
         for one in late:
             (leak,) = one.report.leaks
             item.user_properties.append((ATTRIBUTE, f"{leak.signature} {leak}; {one}"))
-            if check.fails and self._is_new(leak):
+            if check.fails and self._is_new(leak.signature):
                 sentences += [
                     f"{KEPT}, {one}",
                     f"{one.report}\n{self._page(one.report)}",
@@ -269,8 +269,8 @@ class Checker:
         check.late += late
         return sentences, found
 
-    def _is_new(self, leak: Leak) -> bool:
-        return self._choices.baseline is None or leak not in self._choices.baseline
+    def _is_new(self, signature: str) -> bool:
+        return self._choices.baseline is None or signature not in self._choices.baseline
 
     def _look(self, item: pytest.Item, check: Check, reach: Reach) -> CycleReport | None:
         report = check.take(reach)

@@ -1,0 +1,105 @@
+//! Containers that lose an entry when the object dies that it is about: they become as large as others make them.
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyWeakrefMethods, PyWeakrefReference};
+use rustc_hash::FxHashSet;
+
+use super::grown::Look;
+use super::registries::awaited;
+use crate::capture::class_name;
+use crate::cpython::dict_items;
+use crate::cpython::instances::attributes;
+use crate::cpython::read::referents;
+
+const FINALIZE: &str = "weakref.finalize";
+/// Each has its entries in `data` (`Lib/weakref.py`, `Lib/_weakrefset.py`).
+const CONTAINERS: [&str; 3] = [
+    "_weakrefset.WeakSet",
+    "weakref.WeakKeyDictionary",
+    "weakref.WeakValueDictionary",
+];
+/// Of so many entries it is asked who keeps what they are about.
+const ASKED: usize = 256;
+
+impl<'py> Look<'_, 'py> {
+    /// True for the entries of a weak container, or of `weakref.finalize`, if objects that others keep are what most
+    /// of them are about. `members` are the addresses of the objects that become more there.
+    pub(super) fn follows_others(&self, node: u32, members: &FxHashSet<usize>) -> bool {
+        let Some(container) = self.live.object(node) else {
+            return false;
+        };
+        let about = match self.owner_of_entries(node, &container) {
+            None => return false,
+            Some(Owner::Finalize) => {
+                let mut about = Vec::new();
+                dict_items(&container, &mut |_, info| {
+                    about.push(awaited(info));
+                    true
+                });
+                // To be called for them, it keeps them.
+                let mut known = about.iter().flatten();
+                if known.any(|it| members.contains(&(it.as_ptr() as usize))) {
+                    return false;
+                }
+                about
+            }
+            Some(Owner::Container) => referents(&container)
+                .into_iter()
+                .filter_map(|address| {
+                    // SAFETY: attached; the container refers to it, and nothing runs that could change that.
+                    let part = unsafe {
+                        Bound::from_borrowed_ptr(container.py(), address as *mut ffi::PyObject)
+                    };
+                    let weak = part.cast_into::<PyWeakrefReference>().ok()?;
+                    Some(weak.upgrade())
+                })
+                .collect(),
+        };
+        let step = about.len().div_ceil(ASKED).max(1);
+        let asked: Vec<_> = about.iter().step_by(step).collect();
+        let distinct: FxHashSet<usize> = asked
+            .iter()
+            .filter_map(|about| Some(about.as_ref()?.as_ptr() as usize))
+            .filter(|&address| self.is_kept_by_others(address, node))
+            .collect();
+        2 * distinct.len() >= asked.len()
+    }
+
+    fn owner_of_entries(&self, node: u32, container: &Bound<'py, PyAny>) -> Option<Owner> {
+        let graph = self.live.graph();
+        let builtins = &self.inspector.builtins;
+        let mut level = vec![node];
+        // An instance refers to its attributes itself, or by a dictionary.
+        for _ in 0..2 {
+            level = level.iter().flat_map(|&it| graph.sources(it)).collect();
+            for owner in level.iter().filter_map(|&it| self.live.object(it)) {
+                if class_name(builtins, &owner) == FINALIZE {
+                    return Some(Owner::Finalize);
+                }
+                let mut bases = owner.get_type().mro().into_iter();
+                if bases.any(|base| CONTAINERS.contains(&class_name(builtins, &base).as_str()))
+                    && attributes(&builtins.instances, &owner)
+                        .iter()
+                        .any(|(name, value)| name == "data" && value.is(container))
+                {
+                    return Some(Owner::Container);
+                }
+            }
+        }
+        None
+    }
+
+    /// True if the shortest path to an object does not pass the node.
+    fn is_kept_by_others(&self, address: usize, node: u32) -> bool {
+        let target = self.live.objects.number_at(address);
+        target.is_some_and(|target| {
+            self.ways.reaches(target) && !self.ways.path_to(target).contains(&node)
+        })
+    }
+}
+
+enum Owner {
+    Finalize,
+    Container,
+}
