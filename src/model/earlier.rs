@@ -14,7 +14,7 @@ use super::source::Location;
 pub struct Earlier {
     /// As [`super::report::Report::time`].
     pub time: f64,
-    /// Bytes that each of its leaks held, by its signature.
+    /// Bytes that each of its leaks held which the later report has too, by the signature there.
     pub bytes_held: BTreeMap<String, u64>,
     /// Those that the later report does not have, largest first.
     pub gone: Vec<Gone>,
