@@ -8,9 +8,9 @@ use rustc_hash::FxHashSet;
 use super::grown::Look;
 use super::registries::awaited;
 use crate::capture::class_name;
-use crate::cpython::dict_items;
 use crate::cpython::instances::attributes;
 use crate::cpython::read::referents;
+use crate::cpython::{dict_items, items};
 
 const FINALIZE: &str = "weakref.finalize";
 /// Each has its entries in `data` (`Lib/weakref.py`, `Lib/_weakrefset.py`).
@@ -77,7 +77,9 @@ impl<'py> Look<'_, 'py> {
                 if class_name(builtins, &owner) == FINALIZE {
                     return Some(Owner::Finalize);
                 }
-                let mut bases = owner.get_type().mro().into_iter();
+                // By the descriptor: a metaclass may answer for `__mro__` itself.
+                let bases = builtins.type_mro.get(owner.get_type().as_any());
+                let mut bases = bases.iter().flat_map(items);
                 if bases.any(|base| CONTAINERS.contains(&class_name(builtins, &base).as_str()))
                     && attributes(&builtins.instances, &owner)
                         .iter()

@@ -246,7 +246,9 @@ impl Torch {
         }
         let mut proposal = Proposal::new(pointer, bytes, device);
         // Of what PyTorch's allocators gave, the size can be changed; not of what `at::from_blob` was given.
-        proposal.buffer.is_lent = !is_shared && !says_yes(py, Some(&self.resizable), (storage,));
+        let resizable = self.resizable.bind(py).call1((storage,));
+        let is_fixed = resizable.is_ok_and(|it| it.extract().is_ok_and(|it: bool| !it));
+        proposal.buffer.is_lent = is_fixed && !is_shared;
         Some(proposal)
     }
 

@@ -59,6 +59,28 @@ def test_a_leak_is_told_with_its_owner(name: str) -> None:
     assert f"; {told[0].objects:,} " in monitor.headline
 
 
+def test_no_code_of_a_metaclass_runs() -> None:
+    asked: list[str] = []
+
+    class Meta(type):
+        def __getattribute__(cls, name: str) -> object:
+            asked.append(name)
+            raise RuntimeError(name)
+
+    class Keeper(metaclass=Meta):
+        events: list[growing.Event]
+
+    keeper = object.__new__(Keeper)
+    keeper.events = []
+    asked.clear()
+    with cyclescope.watch_growth(max_share=float("inf")) as monitor:
+        for step in range(STEPS):
+            keeper.events += [growing.event(step) for _ in range(growing.EACH)]
+            monitor.step()
+    assert [each.owner for each in monitor.found if "keeper" in each.owner]
+    assert asked == []
+
+
 @pytest.mark.parametrize("name", [each.__name__ for each in growing.LOOK_ALIKES])
 def test_what_only_looks_like_a_leak_is_not_told(name: str) -> None:
     told, monitor = watch(name, 400)
