@@ -207,6 +207,8 @@ def test_signals_in_a_row_have_an_answer_after_the_last(tmp_path: Path) -> None:
     for _ in range(50):
         os.kill(os.getpid(), 10)
     pause()
+    while not watch.reports:  # listed just after the file is there
+        time.sleep(0.01)
     watch.stop()
     ready(len(watch.reports))
     """
