@@ -93,7 +93,12 @@ def point(page: Page, selector: str) -> tuple[float, float]:
 
 
 def see(selector: str) -> Callable[[Page], None]:
-    return lambda page: page.locator(selector).first.scroll_into_view_if_needed()
+    def act(page: Page) -> None:
+        # Until it is interactive, the drawing is put in its place once more.
+        page.locator('svg.leak-drawing[role="application"]').wait_for()
+        page.locator(selector).first.scroll_into_view_if_needed()
+
+    return act
 
 
 def click(selector: str) -> Callable[[Page], None]:

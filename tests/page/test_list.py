@@ -190,3 +190,19 @@ def test_ranks_of_a_timeline_are_hidden_by_its_key(
     expect(marks).to_have_count(4)
     opened.page.get_by_role("button", name="rank 1").click()
     expect(marks).to_have_count(8)
+
+
+def test_many_leaks_are_printed_as_a_list_and_the_largest_in_full(open_page: Open) -> None:
+    opened = open_page(repeated(leaked("awaitable_leak"), 30).to_html())
+    sections, note = opened.page.locator("section.leak"), opened.page.locator("nav .on-paper")
+    expect(note).to_be_hidden()
+    for selected, printed in ((20, 13), (2, 12)):
+        link = opened.page.locator(f"nav li:nth-child({selected}) a")
+        link.evaluate("link => link.click()")
+        expect(sections.nth(selected - 1)).to_be_visible()
+        opened.page.emulate_media(media="print")
+        expect(note).to_contain_text("the 12 leaks that hold most memory")
+        expect(listed(opened)).to_have_count(30)
+        expect(opened.page.locator("section.leak:visible")).to_have_count(printed)
+        expect(sections.nth(selected - 1)).to_be_visible()
+        opened.page.emulate_media(media="screen")

@@ -81,8 +81,8 @@ def test_commands_have_the_options_that_are_shown(page: Path) -> None:
         assert not unknown, line
 
 
-ELSEWHERE = {"attach": "test_attach.py", "serve": "test_served.py"}
-"""Commands that wait for something, and where they are run."""
+ELSEWHERE = ("attach", "serve")
+"""Commands that wait for something: ``test_commands_that_wait.py`` runs them."""
 
 
 def shown_commands() -> list[str]:

@@ -61,8 +61,8 @@ class Folder:
     """A folder in which the commands of a page run."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path / "project"
-        self._path.mkdir()
+        self.path = path / "project"
+        self.path.mkdir()
         programs = path / "programs"
         programs.mkdir()
         for name, module in (("cyclescope", "cyclescope"), ("pytest", "pytest")):
@@ -84,13 +84,13 @@ class Folder:
 
     def copy(self, file: str, name: str) -> None:
         """Put a file of the repository there, under another name."""
-        shutil.copy(ROOT / file, self._path / name)
+        shutil.copy(ROOT / file, self.path / name)
 
     def run(self, command: str) -> str:
         """What a command prints, without the names of this machine and this run."""
         done = subprocess.run(
             ["bash", "-o", "pipefail", "-c", command],
-            cwd=self._path,
+            cwd=self.path,
             env=self._environment,
             capture_output=True,
             encoding="utf-8",
@@ -99,13 +99,24 @@ class Folder:
         )
         # A leak, a difference or a test that fails is status 1.
         assert done.returncode in (0, 1), (command, done.stdout, done.stderr)
-        output = (done.stdout + done.stderr).replace(f"{self._path}/", "")
+        output = (done.stdout + done.stderr).replace(f"{self.path}/", "")
         return re.sub(r"(\w{16})-[\w.]+-\d+-(\d+)\.html", r"\1-node7-4242-\2.html", output)
+
+    def start(self, command: str) -> subprocess.Popen[str]:
+        """A command that goes on, without a shell between it and signals."""
+        return subprocess.Popen(
+            ["bash", "-c", f"exec env {command}"],
+            cwd=self.path,
+            env=self._environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            encoding="utf-8",
+        )
 
     def apply(self, patch: str) -> None:
         """Change the files as a patch says."""
         command = ["git", "apply", "--recount", "-"]
-        subprocess.run(command, cwd=self._path, input=patch, encoding="utf-8", check=True)
+        subprocess.run(command, cwd=self.path, input=patch, encoding="utf-8", check=True)
 
 
 def runs_something(page: str) -> bool:

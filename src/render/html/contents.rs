@@ -13,6 +13,9 @@ use crate::render::html::parts::table;
 /// How many leaks that are gone are listed.
 const GONE: usize = 100;
 
+/// How many leaks are printed in full, besides the selected one; print.css has the same number.
+const PRINTED: usize = 12;
+
 /// The leaks of the page in its order, the one that holds most bytes first, each with the id of its section.
 pub struct Listed<'a> {
     pub leak: &'a Leak,
@@ -83,6 +86,12 @@ pub fn contents(leaks: &[Listed<'_>]) -> Markup {
                     }
                 }
                 button.rest type="button" hidden {}
+                @if leaks.len() > PRINTED {
+                    p.on-paper {
+                        "Printed in full: the " (PRINTED) " leaks that hold most memory, and the one selected on the page. To print \
+                         another, select it on the page."
+                    }
+                }
             }
         }
     }
