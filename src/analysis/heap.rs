@@ -19,7 +19,7 @@ use crate::diagnose::{Branches, NamedPath, NamedRoot};
 use crate::graph::{Bridges, Dominators, ShortestPaths, freed_at_once};
 use crate::model::heap::{Branch, Buffer, Category, Class, Device, Heap, SCHEMA};
 use crate::model::redact::{NOTE, shorten};
-use crate::model::report::{Extents, Location, Step};
+use crate::model::report::{Extents, Location, Process, Step};
 use crate::model::retention::{Path, RootKind};
 use crate::model::words::without_indices;
 
@@ -96,18 +96,22 @@ impl Inspector {
             pause_ms: 0.0,
             phases: Vec::new(),
             working_bytes: first_peak.max(second_peak) as u64,
-            devices: devices(py, &buffers),
+            devices: Vec::new(),
             buffers,
             classes,
             notes: self.notes_on(&live),
-            process: self.process_to_tell(py),
+            process: Process::default(),
             branches,
         };
         drop(live);
         clock.lap("release");
+        let pause_ms = started.elapsed().as_secs_f64() * 1000.0;
+        // Functions of the frameworks may let other threads run, which may collect.
         Ok(Heap {
-            pause_ms: started.elapsed().as_secs_f64() * 1000.0,
+            pause_ms,
             phases: clock.phases,
+            devices: devices(py, &heap.buffers),
+            process: self.process_to_tell(py),
             ..heap
         })
     }

@@ -612,3 +612,30 @@ def test_looks_of_several_threads_do_not_see_each_other(torch: Any, collector_pa
         thread.join()
     assert owners == {"referenced by unreachable objects only → Tensor"}
     del losses
+
+
+@pytest.mark.parametrize(
+    "inspect",
+    [
+        cyclescope.heap,
+        cyclescope.find_tensor_cycles,
+        lambda: cyclescope.why_alive(history[0]),
+        lambda: _native.look(["any"]),
+    ],
+    ids=["heap", "find_tensor_cycles", "why_alive", "look"],
+)
+def test_nothing_is_held_while_functions_of_frameworks_run(
+    torch: Any, monkeypatch: pytest.MonkeyPatch, inspect: Callable[[], object]
+) -> None:
+    """They may let other threads run, which may count references, or collect."""
+    seen: list[int] = []
+    history.append([array()])
+    before = sys.getrefcount(history[0])
+
+    def is_available() -> bool:
+        seen.append(sys.getrefcount(history[0]))
+        return False
+
+    monkeypatch.setattr(torch.distributed, "is_available", is_available)
+    inspect()
+    assert set(seen) <= {before}

@@ -23,7 +23,11 @@ def test_the_rows_of_memory_are_printed_as_shown() -> None:
     page = (DOCS / "live-memory.md").read_text("utf-8").partition("\n## All memory of a GPU\n")[2]
     shown = page.partition("```text\n")[2].partition("```")[0]
     done = subprocess.run(
-        [sys.executable, DOCS / "memory.py"], capture_output=True, text=True, timeout=240, check=True
+        [sys.executable, DOCS / "memory.py"],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=True,
     )
     for row in shown.strip().split("\n\n"):
         assert plain(row) in plain(done.stdout), done.stdout

@@ -99,7 +99,9 @@ def test_a_signal_is_answered_as_shown(tmp_path: Path) -> None:
     start, kill, answer = block("attach.md", "## A signal")
     folder = shown.Folder(tmp_path)
     (folder.path / "train.py").write_text(JOB)
-    start = start.removeprefix("$ ").replace("--nproc-per-node 8", "--standalone --nproc-per-node 4")
+    start = start.removeprefix("$ ").replace(
+        "--nproc-per-node 8", "--standalone --nproc-per-node 4"
+    )
     with started(folder, start) as job:
         pids = [wait_for(folder.path / f"rank{rank}") for rank in range(4)]
         folder.run(kill.removeprefix("$ ").replace("4242", pids[3]))
@@ -113,7 +115,9 @@ def test_a_signal_is_answered_as_shown(tmp_path: Path) -> None:
 
 
 def test_reports_are_served_as_shown(tmp_path: Path) -> None:
-    (command,) = (it for it in commands("command-line.md", "# Command line and settings") if "serve" in it)
+    (command,) = (
+        it for it in commands("command-line.md", "# Command line and settings") if "serve" in it
+    )
     folder = shown.Folder(tmp_path)
     leaks = folder.path / shlex.split(command)[-1]
     leaks.mkdir()

@@ -25,7 +25,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 from torch.distributed import debug
-from torch.distributed.debug import start_debug_server, stop_debug_server
+from torch.distributed.debug import start_debug_server
 from torch.distributed.debug._debug_handlers import default_handlers
 import cyclescope
 from cyclescope.integrations.torch_debug import MemoryHandler
@@ -59,16 +59,14 @@ def main():
     dist.all_reduce(total)  # the others wait here
     young = gc.get_count()[0]
     print("total", total.item(), young > 0, gc.collect() > 0 or rank == 0)
-    # PyTorch stops the servers of the first rank only, which asks the others.
-    # One that answers while its process ends aborts that.
+    # To stop PyTorch's server waits for ever while a handler in Python answers, and to end the process then
+    # aborts it (docs/training.md): so the ranks end at once, and first the process that asks them.
     if rank == 0:
-        stop_debug_server()
+        debug._DEBUG_SERVER_PROC.terminate()
+        debug._DEBUG_SERVER_PROC.join()
+    sys.stdout.flush()
     dist.barrier()
-    if rank:
-        time.sleep(1)  # with a request in the making, to shut down would wait for ever
-        debug._WORKER_SERVER.shutdown()
-        debug._WORKER_SERVER = None
-    dist.destroy_process_group()
+    os._exit(0)
 
 if __name__ == "__main__":
     main()
