@@ -1,6 +1,7 @@
-"""The commands of the documentation that wait for something: run as they are shown, but for numbers and names.
+"""The commands of the documentation that wait for something, run as they are shown.
 
-``attach`` is run where Python lets another process in; ``make test-matrix`` has all versions.
+Only numbers and names differ. ``attach`` is run where Python lets another process in;
+``make test-matrix`` has all versions.
 """
 
 from __future__ import annotations

@@ -59,8 +59,8 @@ def main():
     dist.all_reduce(total)  # the others wait here
     young = gc.get_count()[0]
     print("total", total.item(), young > 0, gc.collect() > 0 or rank == 0)
-    # To stop PyTorch's server waits for ever while a handler in Python answers, and to end the process then
-    # aborts it (docs/training.md): so the ranks end at once, and first the process that asks them.
+    # While a handler in Python answers, PyTorch's server cannot be stopped, and to end the process
+    # aborts it (docs/training.md): so the process that asks ends first, then each rank at once.
     if rank == 0:
         debug._DEBUG_SERVER_PROC.terminate()
         debug._DEBUG_SERVER_PROC.join()
