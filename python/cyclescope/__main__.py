@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from typing import NoReturn
 
@@ -32,6 +32,8 @@ examples:
 
 Run `cyclescope COMMAND --help` for the options of a command.
 """
+
+PROGRAMS = "SCRIPT, NOTEBOOK.ipynb, -m MODULE, -c CODE, or - for standard input"
 
 INTERRUPTED = 130
 """The exit status that shells use for a command ended by Ctrl-C."""
@@ -82,9 +84,45 @@ def _run(arguments: list[str]) -> int:
     return status
 
 
+class Parser(argparse.ArgumentParser):
+    """A parser that names a mistyped option rather than what is missing besides."""
+
+    _given: Sequence[str] = ()
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """Parse what is known."""
+        self._given = args or ()
+        return super().parse_known_args(args, namespace)
+
+    def error(self, message: str) -> NoReturn:
+        """Exit with status 2 and an error message."""
+        known = [each for each in self._option_string_actions if each.startswith("--")]
+        for given in self._own():
+            option = given.partition("=")[0]
+            if option.startswith("--") and not any(each.startswith(option) for each in known):
+                super().error(_unknown(self, option))
+        if self._runs_program() and "are required" in message:
+            last = next(reversed(self._given), "")
+            needed = {"-m": "-m needs a MODULE", "-c": "-c needs CODE"}
+            message = needed.get(last, f"a program is required: {PROGRAMS}")
+        super().error(message)
+
+    def _runs_program(self) -> bool:
+        return any(each.nargs == argparse.REMAINDER for each in self._actions)
+
+    def _own(self) -> Iterator[str]:
+        """The arguments, as far as they are not those of a program that is run."""
+        for given in self._given:
+            if given == "--" or (self._runs_program() and not given.startswith("-")):
+                return
+            yield given
+
+
 def make_parser(prepared: Sequence[str]) -> argparse.ArgumentParser:
     """The parser of the command line, with the options of some commands."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="cyclescope",
         description="Finds the reference cycles that hold GPU memory in Python programs.",
         epilog=EXAMPLES,
@@ -113,14 +151,17 @@ def _no_command(name: str) -> str:
 
 
 def _refuse(parser: argparse.ArgumentParser, unknown: list[str]) -> NoReturn:
-    from cyclescope._suggest import did_you_mean
-
     wrong = next((each for each in unknown if each.startswith("-")), unknown[0])
     if not wrong.startswith("-"):
         parser.error(f"unexpected argument: {wrong}")
-    option = wrong.partition("=")[0]
+    parser.error(_unknown(parser, wrong.partition("=")[0]))
+
+
+def _unknown(parser: argparse.ArgumentParser, option: str) -> str:
+    from cyclescope._suggest import did_you_mean
+
     known = [each for each in parser._option_string_actions if each.startswith("--")]
-    parser.error(f"unknown option {option}{did_you_mean(option, known)}")
+    return f"unknown option {option}{did_you_mean(option, known)}"
 
 
 def _sentence(text: str) -> str:

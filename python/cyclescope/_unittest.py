@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from cyclescope._devices import Devices
 from cyclescope._forbid import Recorder, TensorCycleError
 from cyclescope._off import OFF
+from cyclescope._suggest import nearest
 from cyclescope._watch import resolve
 
 if TYPE_CHECKING:
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 else:
     # Leave it to the program to import unittest.
     _Base = object
+
+
+SETTINGS = ("tensor_cycle_devices", "tensor_cycle_ignore")
 
 
 class NoTensorCycles(_Base):
@@ -39,11 +43,18 @@ class NoTensorCycles(_Base):
         case = getattr(sys.modules.get("unittest.case"), "TestCase", None)
         order = cls.__mro__
         if case in order and order.index(case) < order.index(NoTensorCycles):
+            bases = sorted(cls.__bases__, key=lambda base: not issubclass(base, NoTensorCycles))
+            names = ", ".join(base.__name__ for base in bases)
             raise TypeError(
                 f"{cls.__qualname__} derives from unittest.TestCase before NoTensorCycles, so its "
-                "tests would not be checked; "
-                f"write class {cls.__name__}(NoTensorCycles, unittest.TestCase)"
+                f"tests would not be checked; write class {cls.__name__}({names})"
             )
+        for name in vars(cls):
+            if name not in SETTINGS and (meant := nearest(name, SETTINGS, cutoff=0.85)):
+                raise TypeError(
+                    f"{cls.__qualname__}.{name} is not a setting of NoTensorCycles; did you mean "
+                    f"{meant!r}?"
+                )
 
     def run(self, result: unittest.TestResult | None = None) -> unittest.TestResult | None:
         """Run the test, then the check."""

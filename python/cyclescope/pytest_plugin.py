@@ -27,9 +27,10 @@ def pytest_configure(config: pytest.Config) -> None:
     """Read the options and register the check and the summary."""
     if pytest.version_tuple < (8, 0):
         # An old pytest is an error only if the plugin is used.
-        if config.getoption("--tensor-cycles") or config.getini("tensor_cycles"):
+        if options.given(config):
             raise pytest.UsageError(
-                f"--tensor-cycles requires pytest 8 or later; this is pytest {pytest.__version__}"
+                "the options --tensor-cycles... require pytest 8 or later; "
+                f"this is pytest {pytest.__version__}"
             )
         return
     config.addinivalue_line(

@@ -41,7 +41,7 @@ impl Imported for Cupy {
         let py = cupy.py();
         let array = class(cupy, "ndarray")?;
         let memory = imported(intern!(py, "cupy.cuda.memory"))
-            .ok_or_else(|| PyLookupError::new_err("CuPy is not all there yet"))?;
+            .ok_or_else(|| PyLookupError::new_err("CuPy is still being imported"))?;
         let pointer_class = class(&memory, "MemoryPointer")?;
         let memory_class = class(&memory, "BaseMemory")?;
         let owned = ["Memory", "MemoryAsync", "ManagedMemory", "PooledMemory"];

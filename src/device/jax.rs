@@ -71,7 +71,7 @@ impl Imported for Jax {
     fn new<'py>(native: &Bound<'py, PyDict>, _: &Rc<Instances>) -> Result<Self, Unread> {
         let py = native.py();
         let module = |name: &Bound<'py, PyString>| {
-            imported(name).ok_or_else(|| PyLookupError::new_err("JAX is not all there yet"))
+            imported(name).ok_or_else(|| PyLookupError::new_err("JAX is still being imported"))
         };
         let version = part(&module(intern!(py, "jaxlib.version"))?, "__version__")?;
         if version_of(&text_of(&version).unwrap_or_default()) < Some(OLDEST) {

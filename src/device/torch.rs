@@ -67,7 +67,7 @@ impl Torch {
         let module = |name: &str| {
             new_text(py, name)
                 .and_then(|name| imported(&name))
-                .ok_or_else(|| PyLookupError::new_err("PyTorch is not all there yet"))
+                .ok_or_else(|| PyLookupError::new_err("PyTorch is still being imported"))
         };
         let torch = module("torch")?;
         let parameter = module("torch.nn.parameter")?;

@@ -265,23 +265,27 @@ pub fn bare_name(node: &LeakNode) -> &str {
     short(name.unwrap_or(label))
 }
 
-/// How a function can hold a variable weakly instead, as a further clause; nothing where that is impossible.
+/// How a function can hold a variable weakly instead, as a further sentence without its full stop; nothing where that
+/// is impossible.
 pub fn or_weakly(case: &Case<'_>, step: &CycleStep<'_>, variable: &str) -> String {
     let Some((slots, kept)) = case.weakly(step.edge) else {
         return String::new();
     };
+    let weak = if variable == "ref" { "weak" } else { "ref" };
     let how = match (step.name, variable) {
         (ReferenceName::Default(_), _) => {
-            format!("let the default be a `weakref.ref`, and use `{variable}()` in the function")
+            format!("let the default be a `weakref.ref` and use `{variable}()` in the function")
         }
         (_, "self") => {
-            "`weakref.ref(self)`, made before the function, and call that in it".to_owned()
+            "create `ref = weakref.ref(self)` outside the function and call `ref()` in it".to_owned()
         }
-        _ => {
-            format!("`weakref.ref({variable})`, made once `{variable}` is set, and call that in it")
-        }
+        _ => format!(
+            "create `{weak} = weakref.ref({variable})` outside the function, once `{variable}` is set, and call \
+             `{weak}()` in it"
+        ),
     };
-    format!("; or {how}{slots}{kept}")
+    let then = if kept.is_empty() { "" } else { "," };
+    format!(". Or{kept}{then} {how}{slots}")
 }
 
 /// What an object is, in a word or two.

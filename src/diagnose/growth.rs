@@ -404,7 +404,7 @@ pub const ARRAY_GROWS: GrowthPattern = GrowthPattern {
 
 /// # Objects that accumulate
 ///
-/// A container accumulates Python objects that are no tensors, and releases none. They take host memory only, but
+/// A container accumulates Python objects that are not tensors, and releases none. They take host memory only, but
 /// more in every step, and the garbage collector passes over all of them again and again.
 ///
 /// **Why it grows.** The container is alive as long as its owner, and nothing removes from it: a log of all
@@ -422,8 +422,9 @@ pub const ARRAY_GROWS: GrowthPattern = GrowthPattern {
 /// registry = weakref.WeakValueDictionary()
 /// ```
 ///
-/// It is told if there is one type of which more and more objects live, of every age, or a container of strings and
-/// numbers that becomes longer at a steady rate. A container that is released, or grows no longer, is withdrawn.
+/// It is reported if the number of live objects of one type keeps growing and they are of every age, or if a container
+/// of strings and numbers becomes longer at a steady rate. The report is withdrawn if the container is released or stops
+/// growing.
 pub const OBJECTS_ACCUMULATE: GrowthPattern = GrowthPattern {
     name: "objects-accumulate",
     what: "{owner} accumulates objects and releases none",
@@ -458,7 +459,7 @@ pub const CACHE_WITHOUT_LIMIT: GrowthPattern = GrowthPattern {
     keeps_graphs: false,
 };
 
-/// # Threads that become more
+/// # A growing number of threads
 ///
 /// The process has more and more threads.
 ///

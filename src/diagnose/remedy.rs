@@ -29,11 +29,11 @@ pub struct Finding {
     is_whole: bool,
 }
 
-/// One way to mend a leak.
+/// One way to fix a leak.
 struct Remedy {
     /// The references that are gone then.
     removes: Vec<EdgeIndex>,
-    /// What to do, as a clause in the imperative.
+    /// What to do, in the imperative, without a full stop at the end.
     text: String,
     /// The code before and after.
     code: Option<(String, String)>,
@@ -56,7 +56,7 @@ impl Finding {
         }
     }
 
-    /// Adds what can be done, as a clause in the imperative, and the reference that is gone then.
+    /// Adds what can be done, in the imperative and without a full stop at the end, and the reference that is gone then.
     pub fn remedy(self, removes: EdgeIndex, text: impl Into<String>) -> Self {
         self.remedy_of(vec![removes], text)
     }

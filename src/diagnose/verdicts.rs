@@ -12,7 +12,7 @@ pub const VERDICTS: &[&str] = &[
     UNCLEAR,
 ];
 
-/// # Out of memory: garbage in reference cycles
+/// # Out of memory: Garbage in reference cycles
 ///
 /// Reference cycles held so much garbage that the request would have fitted after a collection. The
 /// map of the allocator's blocks proves it.
@@ -29,7 +29,7 @@ pub const VERDICTS: &[&str] = &[
 /// ```
 pub const CYCLES: &str = "cycles";
 
-/// # Out of memory: autograd graphs that are kept
+/// # Out of memory: Autograd graphs that are kept
 ///
 /// One container keeps tensors together with their autograd graphs. If it kept only the last of them,
 /// the request would fit. The map of the allocator's blocks proves it.
@@ -50,7 +50,7 @@ pub const CYCLES: &str = "cycles";
 /// ```
 pub const KEPT_GRAPHS: &str = "kept-graphs";
 
-/// # Out of memory: fragmentation
+/// # Out of memory: Fragmentation
 ///
 /// Enough memory was free for the request, but not in one piece: it lies in gaps between blocks that are
 /// in use. The numbers of the allocator prove it.
@@ -69,7 +69,7 @@ pub const KEPT_GRAPHS: &str = "kept-graphs";
 /// step to step: pad to a few fixed lengths.
 pub const FRAGMENTATION: &str = "fragmentation";
 
-/// # Out of memory: tensors that pile up
+/// # Out of memory: Tensors that pile up
 ///
 /// A growth monitor was running and had found a group of tensors that grows with the number of steps, and
 /// nothing else explains the error. The post-mortem names the owner, and the largest group gives the
@@ -82,7 +82,7 @@ pub const FRAGMENTATION: &str = "fragmentation";
 /// patterns, such as `kept-with-graph`.
 pub const GROWTH: &str = "growth";
 
-/// # Out of memory: memory used outside PyTorch's allocator
+/// # Out of memory: Memory used outside PyTorch's allocator
 ///
 /// The process could take more memory, but the device had none left: other processes, CUDA itself or
 /// another library use it.
@@ -95,7 +95,7 @@ pub const GROWTH: &str = "growth";
 /// `torch.cuda.set_per_process_memory_fraction`.
 pub const ELSEWHERE: &str = "elsewhere";
 
-/// # Out of memory: the request is too big
+/// # Out of memory: The request is too big
 ///
 /// The request would not fit even if only the model and the running step were in memory, or it is large
 /// and nothing in memory is known to be unneeded.
@@ -111,7 +111,7 @@ pub const ELSEWHERE: &str = "elsewhere";
 /// - a sharded model (FSDP)
 pub const BATCH_TOO_BIG: &str = "batch-too-big";
 
-/// # Out of memory: no single cause is proven
+/// # Out of memory: No single cause is proven
 ///
 /// The numbers prove none of the other verdicts. The post-mortem lists what is known: free, reserved and
 /// allocated memory, its categories, and the owners of the largest tensors. It says which parts were not

@@ -45,7 +45,9 @@ class! {
         #[staticmethod]
         fn from_json(py: Python<'_>, text: &str) -> PyResult<Self> {
             py.detach(|| serde_json::from_str(text)).map_err(|error| {
-                PyValueError::new_err(format!("this is not what keeps objects alive: {error}"))
+                PyValueError::new_err(format!(
+                    "this is not the JSON of a Retention ({error}); pass the text that Retention.to_json() returned"
+                ))
             })
         }
 

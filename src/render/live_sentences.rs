@@ -111,9 +111,9 @@ pub fn removals(retention: &Retention) -> Vec<(String, Vec<&Keeper>)> {
     }
     if !by_itself.is_empty() {
         let title = match retention.is_enough || parts.len() == 1 {
-            true => "Let go when the function returns:".to_owned(),
+            true => "Released when the function returns:".to_owned(),
             false => format!(
-                "Let go when the function returns, though something that cannot be removed may keep {it} alive:"
+                "Released when the function returns, but something that cannot be removed may keep {it} alive:"
             ),
         };
         parts.push((title, by_itself));

@@ -73,7 +73,7 @@ pub fn held(leak: &Leak) -> String {
 }
 
 /// A sentence about the other leaks that hold the same memory, if there are any; by their numbers if they are among
-/// `all` that the same text tells of.
+/// `all` that the same text describes.
 pub fn also_held(leak: &Leak, all: &[Leak]) -> Option<String> {
     let others = leak.also_held_by();
     let numbered = |signature: &str| {
@@ -95,9 +95,14 @@ pub fn also_held(leak: &Leak, all: &[Leak]) -> Option<String> {
             format!("{at_least}{more} other leaks hold")
         }
     };
+    let all = match others.len() {
+        1 => "both".to_owned(),
+        some @ 2..=4 => format!("all {}", some + 1),
+        _ => "all of them".to_owned(),
+    };
     let freed = match leak.cuts.iter().all(|cut| cut.proven) {
-        true => "; it is freed once all of them are fixed",
-        false => "",
+        true => format!("; it is freed once {all} are fixed"),
+        false => String::new(),
     };
     Some(format!("{who} some of this memory too{freed}."))
 }
@@ -133,7 +138,7 @@ pub fn fix(leak: &Leak) -> String {
     }
     if leak.cuts.is_empty() {
         return match leak.advice.text.as_str() {
-            "" => "no single reference is proven to free it; see the cycle below.".to_owned(),
+            "" => "No single reference is proven to free it; see the cycle below.".to_owned(),
             advice => name(advice, 1000),
         };
     }
@@ -141,15 +146,15 @@ pub fn fix(leak: &Leak) -> String {
     references.dedup();
     let references = references.join(" and ");
     let place = match leak.line_to_change() {
-        Some(location) => format!("in {}, ", place(&location)),
+        Some(location) => format!("{}: ", place(&location)),
         None => String::new(),
     };
     if leak.cuts.iter().all(|cut| cut.proven) && leak.shared.is_empty() {
-        format!("{place}remove {references}; this frees the memory without a garbage collection.")
+        format!("{place}Remove {references}; this frees the memory without a garbage collection.")
     } else if leak.cuts.iter().all(|cut| cut.proven) {
-        format!("{place}remove {references}.")
+        format!("{place}Remove {references}.")
     } else {
-        format!("{place}look at {references} first; it is not proven that removing it is enough.")
+        format!("{place}Look at {references} first; it is not proven that removing it is enough.")
     }
 }
 

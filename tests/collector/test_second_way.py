@@ -637,7 +637,7 @@ def test_references_are_as_before(framework: str) -> None:
 
     use()
     before = counts()
-    for _ in range(20):
+    for _ in range(6):
         use()
     assert counts() == before
 
@@ -674,10 +674,10 @@ def test_looking_leaves_no_objects_behind() -> None:
         use()
     gc.collect()
     before = len(gc.get_objects())
-    for _ in range(25):
+    for _ in range(12):
         use()
     gc.collect()
-    assert len(gc.get_objects()) - before < 20
+    assert len(gc.get_objects()) - before < 10
 
 
 class Renamed:

@@ -10,72 +10,7 @@ import pytest
 from playwright.sync_api import expect
 
 import cyclescope
-from support import gallery
 from support.browser import Open
-
-BACKTICKS = """() => {
-  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-  const found = [];
-  for (let node = walker.nextNode(); node; node = walker.nextNode()) {
-    const where = node.parentElement.closest("pre, code, script, template, style");
-    if (!where && node.textContent.includes("`")) found.push(node.textContent.slice(0, 120));
-  }
-  return found;
-}"""
-
-
-@pytest.fixture(scope="module")
-def pages() -> dict[str, str]:
-    return gallery.pages()
-
-
-def test_no_page_prints_a_backtick_but_as_code(pages: dict[str, str], open_page: Open) -> None:
-    for kind, text in pages.items():
-        opened = open_page(text)
-        if opened.page.locator("figure .tools").count():
-            expect(opened.drawing).to_have_attribute("role", "application")
-        assert opened.page.evaluate(BACKTICKS) == [], kind
-
-
-@pytest.mark.parametrize("kind", ["leaks-24", "why-alive", "ranks"])
-def test_a_printed_page_cuts_nothing_and_squeezes_nothing(
-    pages: dict[str, str], open_page: Open, kind: str
-) -> None:
-    opened = open_page(pages[kind], viewport={"width": 794, "height": 1123})  # A4
-    opened.page.emulate_media(media="print")
-    opened.page.wait_for_timeout(300)
-    boxes: Any = opened.page.evaluate("""() => {
-      const of = (query) => [...document.querySelectorAll(query)]
-        .map((each) => each.getBoundingClientRect()).filter((box) => box.width > 0);
-      return [of("svg").map((box) => box.right), of("nav span").map((box) => box.width)];
-    }""")
-    assert max(boxes[0]) <= 794 + 1
-    assert min(boxes[1], default=794) > 300
-
-
-@pytest.mark.parametrize("width", [1440, 390])
-def test_no_page_changes_its_height_while_one_scrolls(
-    pages: dict[str, str], open_page: Open, width: int
-) -> None:
-    for kind, text in pages.items():
-        opened = open_page(text, viewport={"width": width, "height": 700})
-        if opened.page.locator("figure .tools").count():
-            expect(opened.drawing).to_have_attribute("role", "application")
-        opened.page.wait_for_timeout(500)
-        heights = opened.page.evaluate("""async () => {
-          const frame = () => new Promise(requestAnimationFrame);
-          const { documentElement: root } = document;
-          await frame();
-          const heights = [root.scrollHeight];
-          for (let y = 0; y < root.scrollHeight; y += 400) {
-            scrollTo(0, y);
-            await frame();
-            await frame();
-            heights.push(root.scrollHeight);
-          }
-          return heights;
-        }""")
-        assert len(set(heights)) == 1, f"{kind}: {heights}"
 
 
 def with_names(report: cyclescope.CycleReport, change: Callable[[str], str]) -> Any:

@@ -30,6 +30,32 @@ KINDS = (
 )
 
 
+BACKTICKS = """() => {
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  const found = [];
+  for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+    const where = node.parentElement.closest("pre, code, script, template, style");
+    if (!where && node.textContent.includes("`")) found.push(node.textContent.slice(0, 120));
+  }
+  return found;
+}"""
+
+HEIGHTS = """async () => {
+  const frame = () => new Promise(requestAnimationFrame);
+  const { documentElement: root } = document;
+  await frame();
+  const heights = [root.scrollHeight];
+  for (let y = 0; y < root.scrollHeight; y += 400) {
+    scrollTo(0, y);
+    await frame();
+    await frame();
+    heights.push(root.scrollHeight);
+  }
+  return heights;
+}"""
+"""The height of the page as one scrolls down."""
+
+
 @pytest.fixture(scope="module")
 def pages() -> dict[str, str]:
     return gallery.pages()
@@ -47,13 +73,19 @@ def test_all_kinds_are_looked_at(pages: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_nothing_is_found_by_axe_logged_requested_or_cut_off(
+def test_nothing_is_found_by_axe_logged_requested_cut_off_or_moved(
     pages: dict[str, str], axe: str, open_page: Open, kind: str
 ) -> None:
     opened = open_page(pages[kind], viewport={"width": 1440, "height": 900})
     page = opened.page
     if page.locator("figure .tools").count():
         expect(opened.drawing).to_have_attribute("role", "application")
+    assert page.evaluate(BACKTICKS) == []
+    for width in (1440, 390):
+        page.set_viewport_size({"width": width, "height": 700})
+        page.wait_for_timeout(100)
+        heights = page.evaluate(HEIGHTS)
+        assert len(set(heights)) == 1, heights
     page.evaluate(axe)
     looks: Any = (("light", 1440), ("dark", 390))
     for scheme, width in looks:
@@ -114,3 +146,19 @@ def test_cycle_cut_and_memory_are_in_sight_and_legible(
             "svg => svg.getBoundingClientRect().width / svg.viewBox.baseVal.width"
         )
         assert 12 * scale >= 8, f"{width}: {scale}"
+
+
+@pytest.mark.parametrize("kind", ["leaks-24", "why-alive", "ranks"])
+def test_a_printed_page_cuts_nothing_and_squeezes_nothing(
+    pages: dict[str, str], open_page: Open, kind: str
+) -> None:
+    opened = open_page(pages[kind], viewport={"width": 794, "height": 1123})  # A4
+    opened.page.emulate_media(media="print")
+    opened.page.wait_for_timeout(300)
+    boxes: Any = opened.page.evaluate("""() => {
+      const of = (query) => [...document.querySelectorAll(query)]
+        .map((each) => each.getBoundingClientRect()).filter((box) => box.width > 0);
+      return [of("svg").map((box) => box.right), of("nav span").map((box) => box.width)];
+    }""")
+    assert max(boxes[0]) <= 794 + 1
+    assert min(boxes[1], default=794) > 300

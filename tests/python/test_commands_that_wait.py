@@ -85,7 +85,7 @@ def wait_for(file: Path) -> str:
 
 def block(page: str, heading: str) -> list[str]:
     """The lines of the first ``text`` block below a heading."""
-    text = (DOCS / page).read_text("utf-8").partition(f"\n{heading}\n")[2]
+    text = f"\n{(DOCS / page).read_text('utf-8')}".partition(f"\n{heading}\n")[2]
     return text.partition("```text\n")[2].partition("\n```")[0].splitlines()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import json
 from pathlib import Path
 from types import CodeType
@@ -25,6 +26,9 @@ class Notebook:
         cells = _sources(path, content)
         if any(_is_magic(source) for source in cells.values()):
             self._shell = _shell(path)
+        elif any("get_ipython" in source for source in cells.values()):
+            with contextlib.suppress(NotebookError):
+                self._shell = _shell(path)
         self.codes = [self._compile(number, source) for number, source in cells.items()]
 
     def _compile(self, number: int, source: str) -> CodeType:
@@ -36,7 +40,8 @@ class Notebook:
         return code
 
     def prepare(self, namespace: dict[str, Any]) -> None:
-        """Give IPython's commands what they need, if the notebook has some."""
+        """Give the cells what IPython has by itself: ``display``, and what its commands need."""
+        namespace["display"] = _display
         if self._shell is not None:
             self._shell.user_ns = namespace
             namespace["get_ipython"] = lambda: self._shell
@@ -65,6 +70,15 @@ def _is_magic(source: str) -> bool:
     except SyntaxError:
         return any(line.lstrip()[:1] in ("%", "!", "?") for line in source.splitlines())
     return False
+
+
+def _display(*objects: object, **arguments: Any) -> object:
+    """IPython's ``display``, imported only if the notebook calls it; ``print`` without IPython."""
+    try:
+        from IPython.display import display
+    except ImportError:
+        return print(*objects, sep="\n")
+    return display(*objects, **arguments)
 
 
 def _shell(path: Path) -> Any:

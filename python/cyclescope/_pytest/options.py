@@ -116,15 +116,15 @@ def read(config: pytest.Config) -> Choices:
     from cyclescope._selection import ignored_names
     from cyclescope._settings import settings
 
-    mode = config.getoption("--tensor-cycles") or config.getini("tensor_cycles") or None
+    mode = config.getoption("--tensor-cycles") or _text(config, "") or None
     if mode not in (None, *MODES):
         raise pytest.UsageError(f"tensor_cycles is {mode!r}; it can be {', '.join(MODES)}")
-    scope = config.getoption("--tensor-cycles-scope") or config.getini("tensor_cycles_scope")
+    scope = config.getoption("--tensor-cycles-scope") or _text(config, "-scope")
     if scope and scope not in SCOPES:
         raise pytest.UsageError(
             f"tensor_cycles_scope is {scope!r}; it can be {' or '.join(SCOPES)}"
         )
-    devices = config.getoption("--tensor-cycles-devices") or config.getini("tensor_cycles_devices")
+    devices = config.getoption("--tensor-cycles-devices") or _text(config, "-devices")
     ignore = [
         *config.getini("tensor_cycles_ignore"),
         *(config.getoption("--tensor-cycles-ignore") or ()),
@@ -137,9 +137,7 @@ def read(config: pytest.Config) -> Choices:
         raise pytest.UsageError(
             "--tensor-cycles-update-baseline needs a file: give --tensor-cycles-baseline=FILE"
         )
-    json, sarif = _path(config, "-json"), _path(config, "-sarif")
-    given = any(config.getoption(f"--tensor-cycles{name}") for name in OPTIONS)
-    if mode is None and (given or update or json or sarif):
+    if mode is None and given(config):
         # Who gives an option expects a check, and a file that says "no leaks" would be false.
         mode = "report"
     try:
@@ -152,8 +150,8 @@ def read(config: pytest.Config) -> Choices:
             whole=scope == "whole",
             baseline=None if file is None else Baseline.read(file, may_be_missing=update),
             update_baseline=update,
-            json=json,
-            sarif=sarif,
+            json=_path(config, "-json"),
+            sarif=_path(config, "-sarif"),
             config=config,
             given_report_dir=_path(config, "-report-dir") or configured.report_dir,
         )
@@ -161,10 +159,27 @@ def read(config: pytest.Config) -> Choices:
         raise pytest.UsageError(f"cyclescope: {error}") from None
 
 
+def given(config: pytest.Config) -> bool:
+    """True if any option is given, on the command line or in the configuration."""
+    return any(
+        config.getoption(f"--tensor-cycles{name}") or config.getini(_ini(name)) for name in OPTIONS
+    )
+
+
+def _text(config: pytest.Config, name: str) -> str:
+    """A text from the configuration, where TOML allows anything."""
+    configured = config.getini(_ini(name)) or ""
+    if name == "-devices" and isinstance(configured, list):
+        configured = ",".join(map(str, configured))
+    if not isinstance(configured, str):
+        raise pytest.UsageError(f"{_ini(name)} is {configured!r}; it must be a string")
+    return configured
+
+
 def _path(config: pytest.Config, name: str) -> Path | None:
     """A path from the command line, or from the configuration, relative to the rootdir."""
     given: str | None = config.getoption(f"--tensor-cycles{name}")
     if given:
         return config.invocation_params.dir / given
-    configured: str = config.getini(_ini(name))
+    configured = _text(config, name)
     return config.rootpath / configured if configured else None

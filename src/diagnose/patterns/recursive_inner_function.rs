@@ -14,7 +14,7 @@
 //! ```
 //!
 //! Instead, use a function at module level or a method, and pass what it needs; or break the cycle
-//! with `del inner` at the end of the outer function.
+//! with `del visit` at the end of the outer function, once the result is computed.
 
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;

@@ -102,13 +102,14 @@ pub fn one_line(leak: &Leak) -> String {
     }
     if let Some(cut) = leak.cuts.first() {
         let verb = if cut.proven { "cut" } else { "look at" };
-        line += &format!("; {verb} {}", reference(cut));
+        let others = leak.cuts.iter().filter(|other| !other.is_like(cut)).count();
+        let which = match others {
+            0 => String::new(),
+            _ => format!("{} references, such as ", others + 1),
+        };
+        line += &format!("; {verb} {which}{}", reference(cut));
         if let Some(location) = leak.line_to_change() {
             line += &format!(" ({})", place(&location));
-        }
-        let others = leak.cuts.iter().filter(|other| !other.is_like(cut)).count();
-        if others > 0 {
-            line += &format!(" and {others} more");
         }
     }
     if let Some(library) = &leak.library {
@@ -117,7 +118,7 @@ pub fn one_line(leak: &Leak) -> String {
     line
 }
 
-/// A leak as a watch tells of it: how much is held and by what, what to change, and the command that says more.
+/// A leak as a watch reports it: how much is held and by what, what to change, and the command that says more.
 pub fn warning(leak: &Leak) -> String {
     let mut out = Lines::new(false);
     out.line(format!("{}.", size_and_cycle(leak)));
@@ -432,7 +433,7 @@ mod tests {
         ));
         assert!(!text.contains("this frees the memory"), "{text}");
         let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert!(words(&text).contains("it is freed once all of them are fixed."));
+        assert!(words(&text).contains("it is freed once all 3 are fixed."));
         report.leaks[0].cuts[0].proven = false;
         assert!(!words(&trace(&report)).contains("it is freed"));
     }
