@@ -79,7 +79,7 @@ def blindness(names: list[str]) -> str | None:
     if getattr(getattr(torch, "version", None), "hip", None) is not None:
         return None
     if not _native.cuda_driver_present():
-        return "no CUDA driver on this machine"
+        return "this machine has no CUDA driver"
     # CUDA reads the list when it is initialised, up to the first entry that names no device.
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     begun = getattr(sys.modules.get("torch.cuda"), "is_initialized", bool)()

@@ -1,10 +1,17 @@
-"""Atomic file writes."""
+"""Atomic file writes, and what is said if one fails."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import tempfile
 from pathlib import Path
+
+
+def reason(error: OSError) -> str:
+    """Why a file could not be read or written, with its name: ``leaks: Permission denied``."""
+    known = error.strerror is not None and error.filename is not None
+    return f"{error.filename}: {error.strerror}" if known else str(error)
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -17,3 +24,22 @@ def write_whole(path: Path, text: str) -> None:
     finally:
         with contextlib.suppress(FileNotFoundError):
             unfinished.unlink()
+
+
+def check_writable(folder: Path) -> None:
+    """Create a folder for reports, if it does not exist.
+
+    Raises:
+        OSError: If files cannot be written there.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise type(error)(
+            error.errno,
+            f"report_dir is not writable ({error.strerror}); "
+            "pass another folder, or none to use a temporary one",
+            str(folder),
+        ) from None

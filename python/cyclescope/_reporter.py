@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 from cyclescope import _log, _native, _ranks
-from cyclescope._files import write_whole
+from cyclescope._files import check_writable, write_whole
 from cyclescope._native import CycleReport, LeakTally
 from cyclescope._selection import StrPath
 
@@ -40,7 +40,7 @@ class Reporter:
         """
         path = None if folder is None else Path(folder)
         if path is not None:
-            _check_writable(path)
+            check_writable(path)
         self._folder = path
         self._file: Path | None = None
         self._failed = False
@@ -146,17 +146,3 @@ class Reporter:
                 str(error) or "out of memory",
             )
         self._failed = True
-
-
-def _check_writable(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        raise type(error)(
-            error.errno,
-            f"report_dir is not writable ({error.strerror}); "
-            "pass another folder, or none to use a temporary one",
-            str(folder),
-        ) from None

@@ -224,12 +224,17 @@ def say_what_is_checked(names: list[str], devices: Devices | None, way_out: str)
     if by_default and "any" in names and (reason := blindness(["cuda"])) is not None:
         _said = True
         _log.warning(
-            "%s, so tensors in host memory are checked. Pass devices='gpu' to check none.", reason
+            "%s, so tensors in host memory are checked. Pass devices='gpu' to check none.",
+            _capital(reason),
         )
     elif (reason := blindness(names)) is not None:
         _said = True
         _log.warning(
             "%s, so there are no CUDA tensors to find. %s to check tensors in host memory too.",
-            reason,
+            _capital(reason),
             way_out,
         )
+
+
+def _capital(reason: str) -> str:
+    return reason[:1].upper() + reason[1:]

@@ -618,14 +618,25 @@ def test_completion(command: Command, tmp_path: Path, shell: str) -> None:
         assert word in done.stdout
     if shell == "bash":
         (tmp_path / "completion").write_text(done.stdout, encoding="utf-8")
-        asks = (
-            ". ./completion; COMP_WORDS=(cyclescope run --fail); COMP_CWORD=2; "
-            '_shtab_cyclescope cyclescope --fail run; echo "${COMPREPLY[@]}"'
-        )
-        said = subprocess.run(
-            ["bash", "-c", asks], cwd=tmp_path, capture_output=True, text=True, check=False
-        )
-        assert said.stdout == "--fail-on-leak\n", said.stderr
+        program(tmp_path, name="program.py")
+        completed = {
+            ("run", "--fail"): "--fail-on-leak",
+            ("run", "pro"): "program.py",
+            ("report", "-o", "pro"): "program.py",
+            ("explain", "closure-cap"): "closure-captures-owner",
+        }
+        for words, whole in completed.items():
+            asks = (
+                f". ./completion; COMP_WORDS=(cyclescope {' '.join(words)}); "
+                f"COMP_CWORD={len(words)}; "
+                f'_shtab_cyclescope cyclescope {words[-1]} {words[-2]}; echo "${{COMPREPLY[@]}}"'
+            )
+            said = subprocess.run(
+                ["bash", "-c", asks], cwd=tmp_path, capture_output=True, text=True, check=False
+            )
+            assert said.stdout == f"{whole}\n", said.stderr
+    else:
+        assert "_files" in done.stdout
     (tmp_path / "shtab.py").write_text("raise ImportError", encoding="utf-8")
     without = command(
         "completion", shell, PYTHONPATH=f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"

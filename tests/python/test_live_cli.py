@@ -40,9 +40,16 @@ for _ in range(40):
 """
 
 
-def run(tmp_path: Path, *options: str) -> subprocess.CompletedProcess[str]:
+OWN = """
+import cyclescope
+own = cyclescope.watch_growth(every=1, devices="any", max_share=float("inf"))
+"""
+"""A program's own monitor."""
+
+
+def run(tmp_path: Path, *options: str, source: str = PROGRAM) -> subprocess.CompletedProcess[str]:
     program = tmp_path / "train.py"
-    program.write_text(PROGRAM)
+    program.write_text(source)
     command = [sys.executable, "-m", "cyclescope", "run", "--devices", "any"]
     return subprocess.run(
         [*command, "--report-dir", str(tmp_path / "reports"), *options, str(program)],
@@ -73,6 +80,20 @@ def test_what_grows_with_the_steps_of_the_optimizer_is_told(
     assert "kept-with-graph" in page.with_suffix(".txt").read_text()
 
 
+def test_what_the_programs_own_monitor_finds_is_told_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CYCLESCOPE_GROWTH_EVERY", "1")
+    source = PROGRAM.replace("outputs = []", f"outputs = []{OWN}")
+    source = source.replace("    optimizer.step()", "    optimizer.step()\n    own.step()")
+    done = run(tmp_path, "--growth", source=source)
+    assert done.returncode == 0, done.stderr
+    grows = "`outputs` accumulates tensors together with their autograd graphs"
+    assert done.stderr.count(grows) == 1, done.stderr
+    (page,) = (tmp_path / "reports").glob("growth-*.html")
+    assert json.loads(page.with_suffix(".json").read_text())["steps"] == 40
+
+
 def test_a_run_that_is_too_short_says_so(tmp_path: Path) -> None:
     done = run(tmp_path, "--growth")
     assert done.returncode == 0, done.stderr
@@ -94,8 +115,7 @@ def test_objects_that_grow_are_told_in_the_headline(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CYCLESCOPE_GROWTH_EVERY", "1")
-    monkeypatch.setattr(sys.modules[__name__], "PROGRAM", PROGRAM.replace(*EVENTS))
-    done = run(tmp_path, "--growth")
+    done = run(tmp_path, "--growth", source=PROGRAM.replace(*EVENTS))
     assert done.returncode == 0, done.stderr
     assert re.search(r"; [\d,]+ objects in `outputs`$", done.stderr, re.MULTILINE)
 

@@ -284,8 +284,8 @@ class TestGroup:
     ("arguments", "sentence"),
     [
         ("'cuda'", "no_tensor_cycles takes devices=... and ignore=[[]...[]], not 'cuda'"),
-        ("device='cuda'", "*not device; did you mean devices?"),
-        ("allow=['torch']", "*not allow; did you mean ignore?"),
+        ("device='cuda'", "*not device; did you mean 'devices'?"),
+        ("allow=['torch']", "*not allow; did you mean 'ignore'?"),
         ("devices='gpus'", '*"gpus" is not a device*'),
         ("ignore='torch'", "*such as [[]'torch'[]]*"),
     ],
@@ -496,7 +496,7 @@ def test_a_leak_of_the_baseline_whose_lines_have_moved(
     suite(pytester, "# A line.\n" + test)
     result = run(pytester, *options)
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["baseline: 1 leak may be listed under the lines of before: *"])
+    result.stdout.fnmatch_lines(["baseline: 1 leak may be listed with earlier line numbers: *"])
     run(pytester, *update).stdout.fnmatch_lines(["baseline: added 0 leaks to *known.json"])
     after = json.loads(file.read_text(encoding="utf-8"))
     assert len(after["leaks"]) == 1

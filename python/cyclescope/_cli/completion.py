@@ -5,9 +5,12 @@ from __future__ import annotations
 import argparse
 
 from cyclescope import __main__ as main
+from cyclescope import _native
 from cyclescope._cli.common import fail
 
 SHELLS = ("bash", "zsh")
+FILES = ("FILE", "FILE:LINE", "SCRIPT", "OLD", "NEW")
+FOLDERS = ("DIR", "FOLDER")
 
 EPILOG = """\
 examples:
@@ -31,5 +34,21 @@ def run(parsed: argparse.Namespace) -> int:
         import shtab
     except ImportError:
         fail(parsed, "shell completion needs shtab: pip install 'cyclescope[completion]'")
-    print(shtab.complete(main.make_parser(list(main.COMMANDS)), shell=parsed.shell))
+    parser = main.make_parser(list(main.COMMANDS))
+    _complete_names(parser, shtab.FILE, shtab.DIRECTORY)
+    print(shtab.complete(parser, shell=parsed.shell))
     return 0
+
+
+def _complete_names(parser: argparse.ArgumentParser, file: object, folder: object) -> None:
+    """Mark the arguments that name a file or a folder, and list the pages of ``explain``."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for command in action.choices.values():
+                _complete_names(command, file, folder)
+        elif action.metavar in FILES or action.nargs == argparse.REMAINDER:
+            action.complete = file  # type: ignore[attr-defined]
+        elif action.metavar in FOLDERS:
+            action.complete = folder  # type: ignore[attr-defined]
+        elif parser.prog.endswith(" explain") and action.dest == "name":
+            action.choices = [name for _, pages in _native.explanations() for name, _ in pages]

@@ -23,7 +23,7 @@ from cyclescope._cli.common import (
 )
 from cyclescope._cli.program import Program, ProgramError
 from cyclescope._devices import blindness
-from cyclescope._files import write_whole
+from cyclescope._files import reason, write_whole
 from cyclescope._live.automatic import AutomaticSteps
 from cyclescope._live.device_memory import gpus_in_use
 from cyclescope._off import OFF, VARIABLE
@@ -255,7 +255,7 @@ def _tell_pages(
             page = growth.monitor.write(_folder(parsed))
             print(f"cyclescope: growth report: {page}", file=sys.stderr)
         except OSError as error:
-            print(f"cyclescope: cannot write the growth report: {error}", file=sys.stderr)
+            print(f"cyclescope: cannot write the growth report: {reason(error)}", file=sys.stderr)
     for report in oom.reports if oom is not None else ():
         page = report.with_suffix(".html")
         where = page if page.exists() else report

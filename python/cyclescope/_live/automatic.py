@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 from cyclescope import _log, _native
-from cyclescope._live.growth import Growth, LeakMonitor
+from cyclescope._live.growth import Growth, LeakMonitor, running_beside
 from cyclescope._live.imports import Waiting
 from cyclescope._live.reading import Torch
 
@@ -18,10 +18,14 @@ it may be an evaluation."""
 
 
 class AutomaticSteps:
-    """Has a monitor count the steps of all optimizers, and seconds where there are none."""
+    """Has a monitor count the steps of all optimizers, and seconds where there are none.
+
+    If the program starts a monitor of its own, that takes over, so that nothing is reported twice.
+    """
 
     def __init__(self, monitor: LeakMonitor) -> None:
         self._monitor = monitor
+        self._is_own = True
         self._stepped = time.monotonic()
         self._stopped = threading.Event()
         self._hook: Any = None
@@ -43,7 +47,8 @@ class AutomaticSteps:
         self._waiting.stop()
         if self._hook is not None:
             self._hook.remove()
-        self._monitor.stop()
+        if self._counts():
+            self._monitor.stop()
 
     def _begin(self, torch: Torch) -> None:
         # PyTorch imports it itself, but does not have it as an attribute of `torch.optim`.
@@ -55,7 +60,17 @@ class AutomaticSteps:
 
     def _after_step(self, *_: object) -> None:
         self._stepped = time.monotonic()
-        self._monitor.step()
+        if self._counts():
+            self._monitor.step()
+
+    def _counts(self) -> bool:
+        """False once the program has a monitor."""
+        other = running_beside(self._monitor) if self._is_own else None
+        if other is not None:
+            self._is_own = False
+            self._monitor.stop()
+            self._monitor = other
+        return self._is_own
 
     def _tick(self) -> None:
         while not self._stopped.wait(PATIENCE):
@@ -67,5 +82,5 @@ class AutomaticSteps:
                 _log.debug("%s", error)
 
     def _sample(self) -> None:
-        if not self._stopped.is_set():
+        if not self._stopped.is_set() and self._counts():
             self._monitor.sample()

@@ -284,6 +284,11 @@ def running_report() -> _native.GrowthReport | None:
     return _running[-1]._report() if _running else None
 
 
+def running_beside(monitor: LeakMonitor) -> LeakMonitor | None:
+    """The latest other monitor that runs, if there is one."""
+    return next((each for each in reversed(_running) if each is not monitor), None)
+
+
 def watch_growth(
     *,
     every: int | None = None,

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from cyclescope import _log, _native, _ranks
-from cyclescope._files import write_whole
+from cyclescope._files import check_writable, write_whole
 from cyclescope._live import reading
 from cyclescope._live.imports import Waiting
 from cyclescope._live.postmortem import Examiner
@@ -178,9 +178,7 @@ def on_oom(
     chosen = configured.report_dir if report_dir is None else Path(report_dir)
     if OFF or chosen is None:
         return OomWatch(None, seconds)
-    chosen.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryFile(dir=chosen):
-        pass
+    check_writable(chosen)
     return OomWatch(chosen.absolute(), seconds)
 
 

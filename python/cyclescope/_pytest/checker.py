@@ -10,12 +10,13 @@ import pytest
 
 from cyclescope import _native
 from cyclescope._devices import blindness, device_names
-from cyclescope._files import write_whole
+from cyclescope._files import reason, write_whole
 from cyclescope._forbid import Recorder
 from cyclescope._native import CycleReport
 from cyclescope._pytest.options import Choices
 from cyclescope._pytest.series import Alike, LateLeak, Reach, Series
 from cyclescope._selection import ignored_names
+from cyclescope._suggest import did_you_mean
 
 ATTRIBUTE = "tensor_cycles"
 """Where a test's report carries the leaks, as JSON; pytest-xdist brings it from its workers."""
@@ -27,7 +28,8 @@ BLIND = "tensor_cycles_blind"
 SECTION = "tensor cycles"
 KEPT = "tensors were kept alive by reference cycles"
 
-MEANT = {"device": "; did you mean devices?", "allow": "; did you mean ignore?"}
+ARGUMENTS = ("devices", "ignore")
+"""Of the marker ``no_tensor_cycles``."""
 
 
 class Check:
@@ -118,9 +120,9 @@ class Checker:
         devices, ignore = self._choices.devices, list(self._choices.ignore)
         # The closest marker comes last, so its devices apply.
         for marker in reversed(list(item.iter_markers("no_tensor_cycles"))):
-            unknown = sorted(marker.kwargs.keys() - {"devices", "ignore"})
+            unknown = sorted(marker.kwargs.keys() - set(ARGUMENTS))
             if marker.args or unknown:
-                meant = MEANT.get(unknown[0], "") if unknown else ""
+                meant = _meant(unknown[0]) if unknown else ""
                 raise pytest.UsageError(
                     f"{item.nodeid}: no_tensor_cycles takes devices=... and ignore=[...], not "
                     f"{', '.join([*map(repr, marker.args), *unknown])}{meant}"
@@ -151,7 +153,8 @@ class Checker:
                 check.fail_by_itself()
             raise
         if wrong is not None:
-            raise wrong
+            # Without a traceback, which would show this plugin.
+            raise pytest.fail.Exception(str(wrong), pytrace=False)
         return result
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -287,7 +290,7 @@ class Checker:
             write_whole(page, report.to_html())
             return f"Page: {page}"
         except OSError as error:
-            return f"Page not written: {error}"
+            return f"Page not written: {reason(error)}"
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
@@ -342,6 +345,11 @@ def _shorten_in_summary(report: pytest.TestReport, call: pytest.CallInfo[None]) 
         whose = "of earlier tests: " if getattr(failure, "made_earlier", False) else ""
         more = f" (and {others} more)" if others else ""
         crash.message = f"{whose}{found.leaks[0]}{more}"
+
+
+def _meant(argument: str) -> str:
+    """The end of a sentence about an argument that the marker does not have."""
+    return "; did you mean 'ignore'?" if argument == "allow" else did_you_mean(argument, ARGUMENTS)
 
 
 def _tears_down(item: pytest.Item, nextitem: pytest.Item | None) -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cyclescope import _native
-from cyclescope._files import write_whole
+from cyclescope._files import reason, write_whole
 from cyclescope._native import CycleReport
 from cyclescope._pytest.checker import ATTRIBUTE, BLIND, LATE
 from cyclescope._pytest.options import Choices
@@ -69,10 +69,10 @@ class Summary:
             self._said.append(f"{file} not written: --tensor-cycles=off checks no test")
 
     def _say_what_was_not_seen(self) -> None:
-        for reason, tests in self._blind.items():
+        for why, tests in self._blind.items():
             self._said.append(
                 f"{_counted(len(tests), 'test')} could not be checked: only GPU memory was "
-                f"requested, but {reason}. Use --tensor-cycles-devices=any, or devices='any' in "
+                f"requested, but {why}. Use --tensor-cycles-devices=any, or devices='any' in "
                 "the marker."
             )
 
@@ -98,7 +98,7 @@ class Summary:
             write_whole(file, text)
             self._said.append(f"{what}: {file}")
         except OSError as error:
-            self._said.append(f"{what} not written: {error}")
+            self._said.append(f"{what} not written: {reason(error)}")
 
     def _update_baseline(self, report: CycleReport | None) -> None:
         baseline = self._choices.baseline
@@ -111,13 +111,13 @@ class Summary:
                 new = baseline.update(leaks)
                 self._said.append(f"baseline: added {_counted(new, 'leak')} to {baseline.file}")
             except OSError as error:
-                self._said.append(f"baseline not written: {error}")
+                self._said.append(f"baseline not written: {reason(error)}")
         elif moved:
             pairs = ", ".join(f"{now} for {before}" for now, before in moved.items())
             self._said.append(
-                f"baseline: {_counted(len(moved), 'leak')} may be listed under the lines of "
-                f"before: {pairs}. If only lines have moved, --tensor-cycles-update-baseline "
-                "replaces these"
+                f"baseline: {_counted(len(moved), 'leak')} may be listed with earlier line "
+                f"numbers: {pairs}. If only lines have moved, --tensor-cycles-update-baseline "
+                "replaces these entries"
             )
         unseen = baseline.unseen(self._tests)
         if unseen:
