@@ -254,7 +254,7 @@ def warn_tensor_cycles(
     }
     watch = _watch_for(wanted, [name for name in left_out if not left_out[name]])
     chosen = devices if watch.is_of_program else watch.devices
-    say_what_is_checked(watch.devices, chosen, "Pass warn_tensor_cycles(devices='any')")
+    say_what_is_checked(watch.devices, chosen, "Pass devices='any'")
     return watch
 
 
@@ -291,6 +291,8 @@ if not OFF and hasattr(os, "register_at_fork"):
 
 
 def _summary(watch: Watch) -> None:
+    import textwrap
+
     leaks = [leak for leak in watch.leaks if leak.reported]
     if not leaks:
         return
@@ -300,11 +302,21 @@ def _summary(watch: Watch) -> None:
         f"{len(leaks)} leak{'s' * several}, seen {total} time{'s' * (total > 1)}"
         f"{'; memory that several leaks held counts for each of them' * several}:"
     ]
-    lines += [
-        f"  {leak.count} × {leak.summary} [{leak.signature}], "
-        f"{leak.bytes / 2**20:,.1f} MiB in total, at most {leak.largest / 2**20:,.1f} MiB at once"
-        for leak in leaks[:10]
-    ]
+    for leak in leaks[:10]:
+        head = f"  {leak.count} × "
+        indent = " " * len(head)
+        lines += [
+            textwrap.fill(
+                leak.summary,
+                100,
+                initial_indent=head,
+                subsequent_indent=indent,
+                break_long_words=False,
+                break_on_hyphens=False,
+            ),
+            f"{indent}{leak.bytes / 2**20:,.1f} MiB in total, at most "
+            f"{leak.largest / 2**20:,.1f} MiB at once [{leak.signature}]",
+        ]
     if len(leaks) > 10:
         lines.append(f"  and {len(leaks) - 10} more")
     small = [leak for leak in watch.leaks if not leak.reported]

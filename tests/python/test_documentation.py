@@ -117,6 +117,11 @@ def test_commands_run_as_they_are_shown(tmp_path: Path) -> None:
         folder.run(f"cyclescope {command}")
 
 
+def test_the_links_of_the_readme_work_on_a_package_index() -> None:
+    links = LINK.findall((ROOT / "README.md").read_text("utf-8"))
+    assert [link for link in links if "://" not in link and not link.startswith("#")] == []
+
+
 def test_the_readme_is_read_in_five_minutes() -> None:
     assert (ROOT / "README.md").read_text("utf-8").count("\n") <= 180
 
