@@ -595,12 +595,30 @@ def written(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()} & RESULTS
 
 
-@pytest.mark.parametrize("name", ["-devices", "-ignore", "-report-dir"])
-def test_an_option_is_no_reason_to_look_green(pytester: pytest.Pytester, name: str) -> None:
+@pytest.mark.parametrize("configured", [False, True], ids=["option", "configuration"])
+@pytest.mark.parametrize("name", ["-devices", "-ignore", "-report-dir", "-baseline"])
+def test_an_option_is_no_reason_to_look_green(
+    pytester: pytest.Pytester, name: str, configured: bool
+) -> None:
     suite(pytester, LEAKY + "def test_leaks():\n    Node()\n")
-    result = run(pytester, f"--tensor-cycles{name}={GIVEN[name]}")
+    (pytester.path / "known.json").write_text('{"schema": 1, "leaks": {}}')
+    if configured:
+        pytester.makeini(f"[pytest]\ntensor_cycles{name.replace('-', '_')} = {GIVEN[name]}\n")
+        result = run(pytester)
+    else:
+        result = run(pytester, f"--tensor-cycles{name}={GIVEN[name]}")
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(["*1 distinct leak in 1 test*"])
+
+
+def test_a_list_in_the_configuration(pytester: pytest.Pytester) -> None:
+    suite(pytester, LEAKY + "def test_leaks():\n    Node()\n")
+    pytester.makepyprojecttoml('[tool.pytest.ini_options]\ntensor_cycles_devices = ["cpu"]\n')
+    run(pytester).stdout.fnmatch_lines(["*1 distinct leak in 1 test*"])
+    pytester.makepyprojecttoml('[tool.pytest.ini_options]\ntensor_cycles_scope = ["whole"]\n')
+    result = run(pytester)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*tensor_cycles_scope is ['whole']; it must be a string*"])
 
 
 def test_every_option_has_a_name_in_the_configuration(pytester: pytest.Pytester) -> None:

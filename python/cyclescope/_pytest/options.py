@@ -86,7 +86,8 @@ OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 """What follows ``--tensor-cycles`` in the name of each option, its help, and how it is parsed."""
 
-INI_TYPES: dict[str, Literal["linelist", "bool"]] = {
+INI_TYPES: dict[str, Literal["linelist", "bool", "args"]] = {
+    "-devices": "args",
     "-ignore": "linelist",
     "-update-baseline": "bool",
 }
@@ -171,8 +172,8 @@ def given(config: pytest.Config) -> bool:
 def _text(config: pytest.Config, name: str) -> str:
     """A text from the configuration, where TOML allows anything."""
     configured = config.getini(_ini(name)) or ""
-    if name == "-devices" and isinstance(configured, list):
-        configured = ",".join(map(str, configured))
+    if name == "-devices":
+        return ",".join(configured)
     if not isinstance(configured, str):
         raise pytest.UsageError(f"{_ini(name)} is {configured!r}; it must be a string")
     return configured
