@@ -305,13 +305,25 @@ def test_a_unittest_case_that_fails_by_itself_shows_that_alone() -> None:
 
 
 def test_a_unittest_case_whose_bases_are_the_wrong_way_round_is_refused() -> None:
-    with pytest.raises(TypeError, match=r"write class Wrong\(NoTensorCycles, unittest.TestCase\)"):
+    with pytest.raises(TypeError, match=r"write class Wrong\(NoTensorCycles, TestCase\)"):
 
         class Wrong(unittest.TestCase, cyclescope.NoTensorCycles): ...  # type: ignore[misc]
 
     class Mixin(cyclescope.NoTensorCycles): ...
 
     class Right(Mixin, unittest.IsolatedAsyncioTestCase): ...
+
+    with pytest.raises(TypeError, match=r"write class Other\(Mixin, IsolatedAsyncioTestCase\)"):
+
+        class Other(unittest.IsolatedAsyncioTestCase, Mixin): ...
+
+
+@pytest.mark.parametrize("name", ["tensor_cycles_ignore", "tensor_cycle_devcies"])
+def test_a_misspelt_setting_of_a_unittest_case_is_refused(name: str) -> None:
+    meant = "tensor_cycle_ignore" if "ignore" in name else "tensor_cycle_devices"
+    with pytest.raises(TypeError, match=f"{name} is not a setting .* did you mean '{meant}'"):
+        type("Wrong", (cyclescope.NoTensorCycles, unittest.TestCase), {name: ["torch"]})
+    type("Right", (cyclescope.NoTensorCycles, unittest.TestCase), {"tensor_cycles_seen": 0})
 
 
 def test_a_unittest_case_that_is_set_wrongly_is_an_error_of_the_test() -> None:

@@ -1,18 +1,21 @@
 """The words that people see: short sentences, lines that fit, the right article, known terms.
 
-Looked at are the texts in the code, of Python and of Rust, as they stand there. What is rendered
-from them is no wider than 100 columns: ``tests/render/test_traces.py`` looks at each warning.
+Looked at are the texts in the code, of Python and of Rust, as they stand there, the pages, and what
+``help()`` says of the public API. What is rendered from them is no wider than 100 columns:
+``tests/render/test_traces.py`` looks at each warning.
 """
 
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+import cyclescope
 from cyclescope import _native
 from cyclescope.__main__ import COMMANDS, make_parser
 
@@ -36,6 +39,18 @@ UNWANTED = {
     r"\bnot to tell of\b": "ignored",
     r"\bprice of\b": "cost",
     r"\bworks no more\b": "no longer works",
+    r"\b(?:cut|look at) [^.;]* and \S+ more\b": "cut 3 references, such as",
+    r"\b(?:is|are|be|been|first|just) told\b": "reported",
+    r"\b(?:tell|tells|told) of\b": "report, describe",
+    r"\b(?:are|is) no tensors?\b": "is not a tensor",
+    r"\bbecome more\b": "a growing number of",
+    r"\bany more\b": "no longer",
+    r"\bnot all there\b": "still being imported",
+    r"\botherwise given\b|\bgives? (?:\S+ )?otherwise\b": "another value",
+    r"\b[Ll]et go when\b": "released when",
+    r"\b(?:value|finding|frame)s? of ours\b": "of cyclescope",
+    r"\bit is looked\b": "look",
+    r"\bare come to\b|\bcomes to through\b": "reached",
 }
 
 
@@ -110,9 +125,24 @@ def test_help_fits_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
             assert len(line) <= 100, (command, line)
 
 
+def docstrings() -> Iterator[tuple[str, str]]:
+    """What ``help()``, and an editor that reads the stub, says of each public name."""
+    for name in cyclescope.__all__:
+        each = getattr(cyclescope, name)
+        yield name, inspect.getdoc(each) or ""
+        for member in vars(each) if inspect.isclass(each) else ():
+            if not member.startswith("_"):
+                yield f"{name}.{member}", inspect.getdoc(getattr(each, member)) or ""
+    stub = ast.parse(Path(cyclescope.__path__[0], "_native.pyi").read_text("utf-8"))
+    for node in ast.walk(stub):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef) and (text := ast.get_docstring(node)):
+            yield f"_native.pyi:{node.lineno}", text
+
+
 def prose() -> Iterator[tuple[str, str]]:
     """All words that people see, but for code."""
     yield from MESSAGES
+    yield from docstrings()
     for file in PAGES:
         for number, line in enumerate(without_code(file.read_text("utf-8")).splitlines(), 1):
             yield f"{file.name}:{number}", line
