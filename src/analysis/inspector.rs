@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use rustc_hash::FxHashMap;
 
 use super::found::{Behind, Detail, Found};
-use super::process::{framework_versions, importing, process, process_group, rank};
+use super::process::{cells, framework_versions, importing, process, process_group, rank};
 use super::room::{FEW, ROOM_FOR_OBJECT, ask_for_room};
 use crate::capture::{Classes, class_name, globals_used};
 use crate::collector::{Epoch, Epochs};
@@ -23,6 +23,7 @@ use crate::diagnose::source::show_source;
 use crate::graph::hide_unless_code;
 use crate::memory::Marks;
 use crate::memory::array::in_turn;
+use crate::model::cells::{Cells, name_cells};
 use crate::model::occurrences;
 use crate::model::rank::Rank;
 use crate::model::redact::{redact, redact_process};
@@ -31,6 +32,12 @@ use crate::model::report::{Collection, Occurrence as SeenAt, Process, Report};
 /// Where the program waits without having asked, at most so many groups of cycles are described, at up to a
 /// millisecond each.
 pub(crate) const DESCRIBED: usize = 64;
+
+/// What only code of libraries tells of the process.
+pub(crate) struct Asked {
+    rank: Option<Rank>,
+    cells: Cells,
+}
 
 /// Reads the objects of the interpreter that it was made in.
 ///
@@ -122,7 +129,7 @@ impl Inspector {
             importing: None,
         };
         let mut report = self.report(py, found, collection, started);
-        Self::finish(&mut report, self.redacts(), Self::rank(py));
+        Self::finish(&mut report, self.redacts(), &Self::ask(py));
         Ok(report)
     }
 
@@ -144,6 +151,14 @@ impl Inspector {
         rank(py)
     }
 
+    /// What [`Inspector::finish`] needs. Runs code of `torch.distributed` and of IPython, so never within a collection.
+    pub(crate) fn ask(py: Python<'_>) -> Asked {
+        Asked {
+            rank: rank(py),
+            cells: cells(py),
+        }
+    }
+
     /// True if the program has initialised the process group of `torch.distributed`.
     pub(crate) fn is_distributed(py: Python<'_>) -> bool {
         process_group(py).is_some()
@@ -151,9 +166,10 @@ impl Inspector {
 
     /// Completes a report outside of the collection: the rank of the process, and the library that each leak
     /// belongs to, the program's own lines. Redacts it if asked to; then no source is read.
-    pub(crate) fn finish(report: &mut Report, redacted: bool, rank: Option<Rank>) {
-        report.set_rank(rank.map(|rank| rank.rank));
+    pub(crate) fn finish(report: &mut Report, redacted: bool, asked: &Asked) {
+        report.set_rank(asked.rank.map(|rank| rank.rank));
         say_whose(report);
+        name_cells(report, &asked.cells);
         if redacted {
             redact(report);
         } else {
@@ -347,7 +363,7 @@ impl Inspector {
             ..Collection::default()
         };
         let mut report = Report::new(self.process_now(py), now(), collection);
-        Self::finish(&mut report, self.redacts(), rank(py));
+        Self::finish(&mut report, self.redacts(), &Self::ask(py));
         report
     }
 

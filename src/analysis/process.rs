@@ -1,5 +1,7 @@
 //! The process that a report is about.
 
+use std::collections::HashMap;
+
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyModule};
@@ -8,6 +10,7 @@ use crate::capture::is_library_file;
 use crate::cpython::{
     Builtins, attribute, dict_items, find_item, imported, module_count, new_text, text_of,
 };
+use crate::model::cells::Cells;
 use crate::model::rank::Rank;
 use crate::model::report::Process;
 
@@ -50,6 +53,24 @@ pub(super) fn rank(py: Python<'_>) -> Option<Rank> {
         })
     };
     of_group().or(launched)
+}
+
+/// The cells of the notebook or session that IPython runs here.
+///
+/// `CachingCompiler` in IPython/core/compilerop.py has the number of each cell by the name of its file.
+pub(super) fn cells(py: Python<'_>) -> Cells {
+    let numbers = || {
+        let module = imported(intern!(py, "IPython.core.interactiveshell"))?;
+        let class = module.get_item(intern!(py, "InteractiveShell")).ok()??;
+        let shell = class.getattr(intern!(py, "_instance")).ok()?;
+        let compiler = shell.getattr(intern!(py, "compile")).ok()?;
+        let numbers = compiler.getattr(intern!(py, "_filename_map")).ok()?;
+        numbers.extract::<HashMap<String, u64>>().ok()
+    };
+    let cells = numbers().into_iter().flatten();
+    cells
+        .map(|(file, number)| (file, format!("In[{number}]")))
+        .collect()
 }
 
 /// The names in `torch.distributed`, if the program has initialised its process group.

@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod cells;
 pub mod compare;
 pub mod counts;
 pub mod device_memory;

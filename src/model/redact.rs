@@ -77,7 +77,7 @@ fn redact_leak(leak: &mut Leak) {
 }
 
 /// Every place of a leak that names a file.
-fn locations(leak: &mut Leak) -> Vec<&mut Location> {
+pub(super) fn locations(leak: &mut Leak) -> Vec<&mut Location> {
     let steps = leak
         .cycle
         .iter_mut()

@@ -33,8 +33,8 @@ pub fn find_new(
         let ignored = Ignored::new(ignore);
         report.leaks.retain(|leak| !ignored.contains(leak));
         let redacted = state.watcher.inspector().redacts();
-        let rank = Inspector::rank(py);
-        py.detach(|| Inspector::finish(&mut report, redacted, rank));
+        let asked = Inspector::ask(py);
+        py.detach(|| Inspector::finish(&mut report, redacted, &asked));
     }
     Ok(Some(CycleReport::new(Arc::new(report))))
 }

@@ -265,7 +265,7 @@ fn start_watch(
     Ok(watcher.add_watch(devices, frequency, ignored, least, keep_all))
 }
 
-/// Changes what a watch tells of from now on, and forgets what it has counted of some leaks.
+/// Changes what a watch reports from now on, and forgets its counts of some leaks.
 #[pyfunction]
 fn change_watch(
     py: Python<'_>,
@@ -344,10 +344,10 @@ fn next_delivery(py: Python<'_>) -> PyResult<Py<PyAny>> {
     match delivery.news {
         News::Report(report) => {
             let redacted = state_of_process.watcher.inspector().redacts();
-            let rank = Inspector::rank(py);
+            let asked = Inspector::ask(py);
             let report = py.detach(|| {
                 let mut report = Arc::unwrap_or_clone(report);
-                Inspector::finish(&mut report, redacted, rank);
+                Inspector::finish(&mut report, redacted, &asked);
                 Arc::new(report)
             });
             news_row(py, delivery.watch, Some(CycleReport::new(report)), None)
@@ -400,7 +400,7 @@ fn shown_place(py: Python<'_>, mut place: String) -> PyResult<String> {
 }
 
 /// Reports what is garbage now, without collecting, and watches no more. `next_delivery` returns None
-/// once everything has been told.
+/// once everything has been delivered.
 #[pyfunction]
 fn close(py: Python<'_>) -> PyResult<()> {
     let state = state(py)?;
@@ -412,7 +412,7 @@ fn close(py: Python<'_>) -> PyResult<()> {
     Ok(())
 }
 
-/// Drops what has not been told yet.
+/// Drops what has not been delivered yet.
 #[pyfunction]
 fn drop_deliveries(py: Python<'_>) -> PyResult<()> {
     state(py)?.watcher.deliveries().drop_waiting();
@@ -463,8 +463,8 @@ fn find(
     let ignored = Ignored::new(ignore);
     report.leaks.retain(|leak| !ignored.contains(leak));
     let redacted = state.watcher.inspector().redacts();
-    let rank = Inspector::rank(py);
-    py.detach(|| Inspector::finish(&mut report, redacted, rank));
+    let asked = Inspector::ask(py);
+    py.detach(|| Inspector::finish(&mut report, redacted, &asked));
     Ok(CycleReport::new(Arc::new(report)))
 }
 

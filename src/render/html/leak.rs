@@ -1,5 +1,7 @@
 //! One leak of the page.
 
+use std::path::Path;
+
 use maud::{Markup, PreEscaped, html};
 
 use crate::model::report::{Known, Leak, Library};
@@ -108,8 +110,10 @@ fn marks(listed: &Listed<'_>) -> Markup {
                 @if let Some(place) = leak.line_to_change() {
                     @let at = name(&place.to_string(), NAME);
                     button type="button" data-copy="place" data-place=(at) { "Copy file:line" }
-                    a.open data-file=(name(&place.file, 1000)) data-line=(place.line) { "Open" }
-                    select data-editor aria-label="Open in" {}
+                    @if is_file(&place.file) {
+                        a.open data-file=(name(&place.file, 1000)) data-line=(place.line) { "Open" }
+                        select data-editor aria-label="Open in" {}
+                    }
                 }
             }
         }
@@ -283,6 +287,12 @@ fn example(class: &str, title: &str, code: &str) -> Markup {
 fn lines_of(lines: impl Iterator<Item = String>) -> String {
     let lines: Vec<String> = lines.map(|line| name(&line, NAME)).collect();
     lines.join("\n")
+}
+
+/// False for the cell of a notebook, which no editor opens by this name.
+fn is_file(name: &str) -> bool {
+    let extension = Path::new(name).extension().and_then(|it| it.to_str());
+    extension.is_some_and(|it| it.bytes().all(|byte| byte.is_ascii_alphanumeric()))
 }
 
 #[cfg(test)]
