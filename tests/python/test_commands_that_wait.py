@@ -133,6 +133,16 @@ def test_reports_are_served_as_shown(tmp_path: Path) -> None:
         assert server.wait(SECONDS) in (0, 130)
 
 
+# By its option: whether an answer is about the cycle, and about what is alive.
+ANSWERS = {
+    None: (True, True),
+    "--cycles": (True, False),
+    "--why": (False, True),
+    "--growth": (False, True),
+    "--watch": (False, False),
+}
+
+
 @lets_in
 @pytest.mark.parametrize("command", commands("attach.md", "## From outside"))
 def test_a_running_program_is_inspected_as_shown(tmp_path: Path, command: str) -> None:
@@ -145,8 +155,7 @@ def test_a_running_program_is_inspected_as_shown(tmp_path: Path, command: str) -
             time.sleep(0.02)
         command = command.replace("4242", str(program.pid)).replace("--growth 60", "--growth 1")
         said = folder.run(command)
-        assert ("Trainer" in said) == ("--growth" not in command and "--why" not in command) or (
-            "--watch" in command
-        )
-        assert ("history" in said) == ("--cycles" not in command and "--watch" not in command), said
+        option = next((word for word in command.split() if word.startswith("--")), None)
+        assert ("Trainer" in said, "history" in said) == ANSWERS[option], said
+        assert ("is watched" in said) == (option == "--watch")
         assert program.poll() is None
