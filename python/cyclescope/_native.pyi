@@ -112,7 +112,7 @@ class Growth:
         ``cache-without-limit``, ``threads-grow`` or ``files-grow``."""
     @property
     def owner(self) -> str:
-        """Where the program keeps it, as :func:`cyclescope.why_alive` says it:
+        """Where the program keeps the group, as :func:`cyclescope.why_alive` says it:
         ``module `train` → `history```, ``local `hidden` in `fit`, train.py:12, thread MainThread``.
         """
     @property
@@ -127,14 +127,14 @@ class Growth:
     @property
     def tensors(self) -> int:
         """Number of tensors of one device and dtype, all with or all without a graph, that were
-        added while it was watched."""
+        added while the group was watched."""
     @property
     def objects(self) -> int:
-        """Number of objects that are no tensors, or of threads or files, that were added while it
-        was watched."""
+        """Number of objects other than tensors, or of threads or files, that were added while the
+        group was watched."""
     @property
     def bytes(self) -> int:
-        """Bytes that only they keep: their storages, and what their autograd graphs keep; of
+        """Bytes that only the group keeps: storages, and what their autograd graphs keep; of
         objects, the Python objects that only they keep."""
     @property
     def bytes_per_step(self) -> float:
@@ -147,7 +147,7 @@ class Growth:
         """``file:line`` that allocated it, if ``tracemalloc`` or PyTorch's history recorded it."""
     @property
     def samples(self) -> int:
-        """Number of samples on which this rests."""
+        """Number of samples on which the finding is based."""
     def as_dict(self) -> dict[str, Any]:
         """The fields as a dictionary, for JSON."""
     def __eq__(self, other: object, /) -> bool: ...
@@ -160,7 +160,7 @@ class GrowthReport:
 
     @property
     def found(self) -> list[Growth]:
-        """The groups, as they were when first told."""
+        """The groups, as they were when first reported."""
     @property
     def headline(self) -> str:
         """How much memory has grown, and what explains it, in one line."""
@@ -182,8 +182,8 @@ class GrowthWatch:
     def sample(
         self, step: int, every: int, in_use: tuple[int, int], line_of: _LineOf
     ) -> tuple[list[Growth], list[tuple[Growth, bool]]]:
-        """Take a sample; returns what is new, and what has been given back since it was told, or,
-        with a flag, does not grow any longer. ``in_use`` is what PyTorch has in use on GPUs, and
+        """Take a sample; returns what is new, and what has been released since it was reported or,
+        with a flag, has stopped growing. ``in_use`` is what PyTorch has in use on GPUs, and
         its pinned memory."""
     def report(
         self,
@@ -221,34 +221,34 @@ class Numbers:
         """The number of the device."""
     @property
     def requested(self) -> int:
-        """As the allocator rounded it up."""
+        """Bytes requested, as the allocator rounded them up."""
     @property
     def limit(self) -> int:
-        """What this process may take: the whole device, or the fraction of it that was set."""
+        """Bytes that this process may take: the whole device, or the fraction that was set."""
     @property
     def free(self) -> int:
-        """What the driver says is free, for whoever takes it."""
+        """Bytes that the driver says are free, for any process."""
     @property
     def reserved(self) -> int:
-        """What the allocator has from CUDA."""
+        """Bytes that the allocator has from CUDA."""
     @property
     def allocated(self) -> int:
-        """Blocks in use."""
+        """Bytes of the allocator's blocks in use."""
     @property
     def elsewhere(self) -> int | None:
-        """What neither is free nor the allocator's: other processes, CUDA itself, libraries."""
+        """Bytes neither free nor the allocator's: other processes, CUDA itself, libraries."""
     @property
     def largest_free_block(self) -> int:
-        """The largest block that is reserved and not in use."""
+        """Bytes of the largest block that is reserved and not in use."""
     @property
     def free_in_blocks(self) -> int:
-        """Such blocks that a request of this size could take if they lay together."""
+        """Bytes of unused blocks that a request of this size could take if they were contiguous."""
     @property
     def private(self) -> int:
-        """Segments that only a CUDA graph may use."""
+        """Bytes of the segments that only a CUDA graph may use."""
     @property
     def headroom(self) -> int:
-        """What the allocator could still take from CUDA."""
+        """Bytes that the allocator could still take from CUDA."""
 
 @final
 class DeviceMemory:
@@ -259,13 +259,13 @@ class DeviceMemory:
         """The device, such as ``cuda:0``."""
     @property
     def time(self) -> float:
-        """In seconds since 1970-01-01 UTC."""
+        """Time of the result, in seconds since 1970."""
     @property
     def total(self) -> int:
         """The GPU's memory in bytes."""
     @property
     def free(self) -> int:
-        """Of that, what the driver says is free."""
+        """Bytes of the GPU that the driver says are free."""
     @property
     def in_use(self) -> int:
         """The bytes that are not free: the sum of all rows."""
@@ -274,11 +274,11 @@ class DeviceMemory:
         """The uses, largest first."""
     @property
     def host(self) -> list[MemoryRow]:
-        """Pinned host memory of PyTorch's, which is no part of the device's. Its sizes are those
-        of the allocator's blocks, powers of two."""
+        """PyTorch's pinned host memory, which is not part of the device's. Sizes are those of the
+        allocator's blocks, powers of two."""
     @property
     def notes(self) -> list[str]:
-        """Remarks about the result, such as what could not be looked at."""
+        """Remarks about the result, such as what could not be inspected."""
     @staticmethod
     def from_json(text: str) -> DeviceMemory:
         """Read rows that :meth:`to_json` wrote.
@@ -291,7 +291,7 @@ class DeviceMemory:
     def to_text(self) -> str:
         """A sentence, then each use with what holds most of it and what gives it back."""
     def to_html(self) -> str:
-        """A self-contained HTML page of the same."""
+        """A self-contained HTML page of the rows."""
     def _repr_html_(self) -> str: ...
 
 @final
@@ -494,10 +494,10 @@ class Leak:
         """Hash that identifies this leak: stable across runs, processes and machines."""
     @property
     def outline(self) -> str | None:
-        """The same hash without the lines of the program's functions.
+        """The signature without the line numbers of the program's functions; None if it has none.
 
         :meth:`CycleReport.against` and ``cyclescope diff`` know a leak again by it when code above
-        its functions was added or removed. None if the signature has no lines.
+        its functions was added or removed.
         """
     @property
     def pattern(self) -> str | None:
@@ -510,7 +510,8 @@ class Leak:
         """Number of occurrences."""
     @property
     def frozen(self) -> int:
-        """How many of these no collection frees, since ``gc.freeze()`` excluded their keepers."""
+        """Number of occurrences that no collection frees, because objects that ``gc.freeze()``
+        excluded keep them alive."""
     @property
     def objects(self) -> int:
         """Number of objects in the cycles, over all occurrences."""
@@ -562,7 +563,7 @@ class Leak:
         or do not fit what is known of the objects."""
     @property
     def patch(self) -> Patch | None:
-        """The change that removes it, if it is certain that the program then does the same."""
+        """The change that removes the reference, if it is certain to keep what the program does."""
     @property
     def known(self) -> Known | None:
         """The known library leak that this leak matches; None if there is none."""
@@ -596,16 +597,16 @@ class LeakTally:
         """The cycle in one line."""
     @property
     def count(self) -> int:
-        """How many occurrences."""
+        """Number of occurrences."""
     @property
     def bytes(self) -> int:
         """Bytes of all occurrences together."""
     @property
     def shared(self) -> list[Shared]:
-        """Bytes of these that other leaks held too."""
+        """The part of ``bytes`` that other leaks held too."""
     @property
     def largest(self) -> int:
-        """Bytes of the most that one collection freed of it."""
+        """The largest number of bytes that the leak held in one collection."""
     @property
     def first_seen(self) -> float:
         """When it was seen first, in seconds since 1970."""
@@ -614,7 +615,7 @@ class LeakTally:
         """When it was seen last, in seconds since 1970."""
     @property
     def reported(self) -> bool:
-        """False while it has held less than the ``min_bytes`` of the watch."""
+        """True once it has held the ``min_bytes`` of the watch, which then reports it."""
     def __eq__(self, other: object, /) -> bool: ...
     def __ne__(self, other: object, /) -> bool: ...
 
@@ -695,7 +696,7 @@ class SourceLines:
         """The first character of the expression in that line, from 0."""
     @property
     def end(self) -> int:
-        """The character after it."""
+        """The first character after the expression, from 0."""
 
 @final
 class Patch:
@@ -763,7 +764,7 @@ class Buffer:
 
     @property
     def node(self) -> int | None:
-        """Index of its holder among ``graph.nodes`` of the JSON; None if that is not drawn."""
+        """Index of the holder among ``graph.nodes`` of the JSON; None if it is not drawn."""
     @property
     def type_name(self) -> str:
         """Type of the object that holds the buffer."""
@@ -793,10 +794,10 @@ class Buffer:
         """The references from the cycle to the buffer; empty if its holder is in the cycle."""
     @property
     def path_nodes(self) -> list[int]:
-        """The objects on that path, as ``node``, its holder last."""
+        """The objects on ``path``, as in ``node``; the buffer's holder is last."""
     @property
     def allocated_at(self) -> str | None:
-        """``file:line`` where its holder was allocated, if ``tracemalloc`` was tracing."""
+        """``file:line`` where the buffer's holder was allocated, if ``tracemalloc`` was tracing."""
     @property
     def allocation(self) -> list[str]:
         """The stack that allocated the memory, each frame as ``file:line function``.
@@ -846,7 +847,7 @@ class Cut:
         """Index of the object that has the reference among ``graph.nodes`` of the JSON."""
     @property
     def target(self) -> int:
-        """Index of the object that it refers to."""
+        """Index of the object that the reference leads to."""
 
 @final
 class Heap:
@@ -957,29 +958,29 @@ class HeapBuffer:
         """The owner without indices and lengths: the same for all buffers of a growing list."""
     @property
     def first_owner(self) -> str:
-        """The first thing with a name on that path, and its type."""
+        """The first named object on the path in ``owner``, and its type."""
     @property
     def branch(self) -> int:
-        """Index among ``branches`` of the JSON at which that path ends."""
+        """Index among ``branches`` of the JSON at which the path in ``owner`` ends."""
     @property
     def module(self) -> str:
-        """The module at the start of that path, or the file of the running function."""
+        """The module at the start of the path in ``owner``, or the file of the running function."""
     @property
     def alone(self) -> bool:
-        """True if deleting the first named reference on that path frees the buffer."""
+        """True if deleting the reference to ``first_owner`` frees the buffer."""
     @property
     def by_collection(self) -> bool:
-        """True if only a garbage collection frees it then: a reference cycle, or garbage, holds
-        it."""
+        """True if only a garbage collection frees the buffer then, because a reference cycle or
+        garbage holds it as well."""
     @property
     def site(self) -> str | None:
-        """``file:line`` where its holder was allocated, if ``tracemalloc`` was tracing."""
+        """``file:line`` where the buffer's holder was allocated, if ``tracemalloc`` was tracing."""
     @property
     def category(self) -> str:
         """Parameter, gradient, optimizer state, activation, input or other."""
     @property
     def also(self) -> list[str]:
-        """Further paths to its holder, one line each; only for the 40 largest buffers."""
+        """Further paths to the buffer's holder, one line each; only for the 40 largest buffers."""
 
 @final
 class HeapTable:
@@ -1020,8 +1021,8 @@ class HeapRow:
         """Retained size: bytes that would be freed with this owner."""
     @property
     def collected_bytes(self) -> int:
-        """Those of them that only a garbage collection frees: a reference cycle, or garbage, holds
-        them."""
+        """The part of ``retained_bytes`` that only a garbage collection frees, because a reference
+        cycle or garbage holds it as well."""
     @property
     def categories(self) -> dict[str, int]:
         """The bytes by category."""
@@ -1068,7 +1069,7 @@ class Retention:
         """True if it is proven that the objects are freed once all ``keepers`` are removed."""
     @property
     def by_collection(self) -> bool:
-        """True if it then takes a garbage collection, as a cycle or garbage leads to them too."""
+        """True if only a garbage collection frees them then: a cycle or garbage holds them too."""
     @property
     def is_uncollectable(self) -> bool:
         """True if nothing holds the objects, but no collection frees them either."""

@@ -1,4 +1,4 @@
-//! Who keeps objects that are no tensors and become more and more.
+//! Who keeps growing numbers of objects that are not tensors.
 
 use pyo3::ffi;
 use pyo3::prelude::*;

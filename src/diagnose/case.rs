@@ -277,7 +277,8 @@ pub fn or_weakly(case: &Case<'_>, step: &CycleStep<'_>, variable: &str) -> Strin
             format!("let the default be a `weakref.ref` and use `{variable}()` in the function")
         }
         (_, "self") => {
-            "create `ref = weakref.ref(self)` outside the function and call `ref()` in it".to_owned()
+            "create `ref = weakref.ref(self)` outside the function and call `ref()` in it"
+                .to_owned()
         }
         _ => format!(
             "create `{weak} = weakref.ref({variable})` outside the function, once `{variable}` is set, and call \

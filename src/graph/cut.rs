@@ -15,7 +15,7 @@ use crate::cpython::ObjectKind;
 
 /// Maximum number of causes of one group: nobody would remove more.
 const CAUSE_LIMIT: usize = 32;
-/// Of more causes, so many are told.
+/// Maximum number of causes that are reported.
 const TOLD_LIMIT: usize = 8;
 /// Maximum number of references to try in a long cycle, best first.
 const CANDIDATE_LIMIT: usize = 64;

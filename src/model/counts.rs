@@ -19,19 +19,19 @@ pub struct LeakTally {
     pub signature: String,
     /// The cycle in one line.
     pub summary: String,
-    /// How many occurrences.
+    /// Number of occurrences.
     pub count: u64,
     /// Bytes of all occurrences together.
     pub bytes: u64,
-    /// Bytes of these that other leaks held too.
+    /// The part of ``bytes`` that other leaks held too.
     pub shared: Vec<Shared>,
-    /// Bytes of the most that one collection freed of it.
+    /// The largest number of bytes that the leak held in one collection.
     pub largest: u64,
-    /// When it was seen first and last, in seconds since 1970-01-01 UTC.
+    /// When it was seen first, in seconds since 1970.
     pub first_seen: f64,
     /// When it was seen last, in seconds since 1970.
     pub last_seen: f64,
-    /// False while it has held less than the watch tells of.
+    /// True once it has held the ``min_bytes`` of the watch, which then reports it.
     pub reported: bool,
 }
 

@@ -14,18 +14,18 @@ use serde::{Deserialize, Serialize};
 pub struct DeviceMemory {
     /// The device, such as `cuda:0`.
     pub device: String,
-    /// In seconds since 1970-01-01 UTC.
+    /// Time of the result, in seconds since 1970-01-01 UTC.
     pub time: f64,
     /// The device's memory in bytes.
     pub total: u64,
-    /// Of that, what the driver says is free.
+    /// Bytes of the device that the driver says are free.
     pub free: u64,
-    /// What is not free, each byte in one row, largest first.
+    /// The uses of the memory that is not free, largest first; each byte is in one row.
     pub rows: Vec<MemoryRow>,
-    /// Pinned host memory of PyTorch's, which is no part of the device's. Its sizes are those of the allocator's
-    /// blocks, powers of two.
+    /// PyTorch's pinned host memory, which is not part of the device's. Sizes are those of the allocator's blocks, powers
+    /// of two.
     pub host: Vec<MemoryRow>,
-    /// Remarks about the result, such as what could not be looked at.
+    /// Remarks about the result, such as what could not be inspected.
     pub notes: Vec<String>,
 }
 
@@ -45,7 +45,7 @@ pub struct MemoryRow {
     pub bytes: u64,
     /// What gives the memory back.
     pub freed_by: String,
-    /// Those that hold most of it: an owner or a leak each.
+    /// The owners or leaks that hold most of it.
     pub holders: Vec<MemoryHolder>,
 }
 

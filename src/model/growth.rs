@@ -88,7 +88,7 @@ pub struct Growth {
     /// ``exceptions-kept``, ``container-grows``, ``objects-accumulate``, ``cache-without-limit``,
     /// ``threads-grow`` or ``files-grow``.
     pub pattern: String,
-    /// Where the program keeps it, as :func:`cyclescope.why_alive` says it:
+    /// Where the program keeps the group, as :func:`cyclescope.why_alive` says it:
     /// ``module `train` → `history```, ``local `hidden` in `fit`, train.py:12, thread MainThread``.
     pub owner: String,
     /// What happens, in one line.
@@ -98,12 +98,12 @@ pub struct Growth {
     /// The step at which the growth was detected.
     pub step: u64,
     /// Number of tensors of one device and dtype, all with or all without a graph, that were
-    /// added while it was watched.
+    /// added while the group was watched.
     pub tensors: u64,
-    /// Number of objects that are no tensors, or of threads or files, that were added while it was watched.
+    /// Number of objects other than tensors, or of threads or files, that were added while the group was watched.
     pub objects: u64,
-    /// Bytes that only they keep: their storages, and what their autograd graphs keep; of objects, the Python
-    /// objects that only they keep.
+    /// Bytes that only the group keeps: storages, and what their autograd graphs keep; of objects, the Python objects
+    /// that only they keep.
     pub bytes: u64,
     /// Growth per step; for ``state-not-detached``, what the graph of one step keeps.
     pub bytes_per_step: f64,
@@ -111,7 +111,7 @@ pub struct Growth {
     pub example: String,
     /// ``file:line`` that allocated it, if ``tracemalloc`` or PyTorch's history recorded it.
     pub allocated_at: Option<String>,
-    /// The number of samples on which this rests.
+    /// Number of samples on which the finding is based.
     pub samples: u64,
 }
 

@@ -117,29 +117,29 @@ pub struct Buffer {
     pub shape: Option<Extents>,
     /// Address of the storage on the device.
     pub pointer: u64,
-    /// Type of the object that holds it.
+    /// Type of the object that holds the buffer.
     pub type_name: String,
-    /// Number of objects that share it.
+    /// Number of objects that share the buffer.
     pub holders: u32,
-    /// The most telling path to it from a root, in one line.
+    /// The most telling path from a GC root to the buffer, in one line.
     pub owner: String,
-    /// The first named object on that path, and its type.
+    /// The first named object on the path in ``owner``, and its type.
     pub first_owner: String,
-    /// The module at its root, or the file of the running function; empty if there is none.
+    /// The module at the start of the path in ``owner``, or the file of the running function; empty if there is none.
     pub module: String,
-    /// True if deleting the reference to that owner frees it.
+    /// True if deleting the reference to ``first_owner`` frees the buffer.
     pub alone: bool,
-    /// True if it is freed then by a garbage collection only: a reference cycle, or garbage, holds it as well.
+    /// True if only a garbage collection frees the buffer then, because a reference cycle or garbage holds it as well.
     #[serde(default)]
     pub by_collection: bool,
-    /// The line that allocated it, if `tracemalloc` traced that.
+    /// ``file:line`` where the buffer's holder was allocated, if ``tracemalloc`` was tracing.
     pub site: Option<Location>,
     /// Parameter, gradient, optimizer state, activation, input or other.
     pub category: Category,
-    /// Index among ``branches`` of the JSON at which that path ends.
+    /// Index among ``branches`` of the JSON at which the path in ``owner`` ends.
     #[serde(default)]
     pub branch: u32,
-    /// Further paths to the object that holds it; only for the largest buffers.
+    /// Further paths to the object that holds the buffer; only for the largest buffers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub also: Vec<String>,
 }
@@ -262,7 +262,8 @@ pub struct Row {
     pub host_bytes: u64,
     /// Retained size on host and devices.
     pub retained_bytes: u64,
-    /// Those of them that a garbage collection only frees: a reference cycle, or garbage, holds them as well.
+    /// The part of `retained_bytes` that only a garbage collection frees, because a reference cycle or garbage holds it as
+    /// well.
     #[serde(default)]
     pub collected_bytes: u64,
     /// The bytes by what they are for, the most first.

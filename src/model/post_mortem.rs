@@ -23,7 +23,7 @@ pub struct PostMortem {
     pub headline: String,
     /// What to change.
     pub advice: String,
-    /// In seconds since 1970-01-01 UTC.
+    /// Time of the error, in seconds since 1970-01-01 UTC.
     pub time: f64,
     /// The device, such as ``cuda:0``.
     pub device: String,
@@ -74,28 +74,28 @@ pub struct Finding {
 pub struct Numbers {
     /// The number of the device.
     pub device: u32,
-    /// As the allocator rounded it up.
+    /// Bytes requested, as the allocator rounded them up.
     pub requested: u64,
-    /// What this process may take: the whole device, or the fraction of it that was set.
+    /// Bytes that this process may take: the whole device, or the fraction of it that was set.
     pub limit: u64,
-    /// What the driver says is free, for whoever takes it.
+    /// Bytes that the driver says are free, for any process.
     pub free: u64,
-    /// What the allocator has from CUDA.
+    /// Bytes that the allocator has from CUDA.
     pub reserved: u64,
-    /// Blocks in use.
+    /// Bytes of the allocator's blocks in use.
     pub allocated: u64,
-    /// What neither is free nor the allocator's: other processes, CUDA itself, libraries.
+    /// Bytes that are neither free nor the allocator's: other processes, CUDA itself, libraries.
     pub elsewhere: Option<u64>,
-    /// The largest block that is reserved and not in use.
+    /// Bytes of the largest block that is reserved and not in use.
     pub largest_free_block: u64,
-    /// Such blocks that a request of this size could take if they lay together.
+    /// Bytes of unused blocks that a request of this size could take if they were contiguous.
     pub free_in_blocks: u64,
-    /// Segments that only a CUDA graph may use.
+    /// Bytes of the segments that only a CUDA graph may use.
     pub private: u64,
 }
 
 impl Numbers {
-    /// What the allocator could still take from CUDA.
+    /// Bytes that the allocator could still take from CUDA.
     pub fn headroom(&self) -> u64 {
         self.free.min(self.limit.saturating_sub(self.reserved))
     }

@@ -116,8 +116,8 @@ pub struct Leak {
     /// Identifies this leak: 16 hexadecimal digits, a hash of the cycle's types, reference
     /// names and code locations. Equal across runs, processes and ranks.
     pub signature: String,
-    /// The same hash without the lines of functions, if the signature has some: by it, a comparison knows the leak again
-    /// when code above it has come or gone.
+    /// The signature without the line numbers of functions, if it has some: by it, a comparison knows the leak again when
+    /// code above these functions was added or removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outline: Option<String>,
     /// Name of the recognised pattern, such as `closure-captures-owner`; `None` if none fits.
@@ -126,7 +126,7 @@ pub struct Leak {
     pub summary: String,
     /// Number of occurrences.
     pub count: u64,
-    /// How many of these no collection frees: objects that `gc.freeze()` excluded keep them.
+    /// Number of occurrences that no collection frees, because objects that `gc.freeze()` excluded keep them alive.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub frozen: u64,
     /// Bytes of the buffers that the leak held, each storage counted once.
@@ -308,9 +308,9 @@ pub struct Step {
 )]
 #[non_exhaustive]
 pub struct Buffer {
-    /// Index of its holder among ``graph.nodes`` of the JSON; None if that is not drawn.
+    /// Index of the buffer's holder among ``graph.nodes`` of the JSON; None if the holder is not drawn.
     pub node: Option<u32>,
-    /// Type of that object, such as `torch.Tensor`.
+    /// Type of the object that holds the buffer, such as `torch.Tensor`.
     pub type_name: String,
     /// Address of the first byte of the storage, on the device.
     pub pointer: u64,
@@ -329,9 +329,9 @@ pub struct Buffer {
     pub from_step: u32,
     /// The references from the cycle to the buffer; empty if its holder is in the cycle.
     pub path: Vec<String>,
-    /// The objects on that path, as ``node``, its holder last.
+    /// The objects on ``path``, as in ``node``; the buffer's holder is last.
     pub path_nodes: Vec<u32>,
-    /// ``file:line`` where its holder was allocated, if ``tracemalloc`` was tracing.
+    /// ``file:line`` where the buffer's holder was allocated, if ``tracemalloc`` was tracing.
     #[serde(default)]
     pub allocated_at: Option<Location>,
     /// The stack that allocated the memory, if PyTorch recorded it: each frame as
@@ -421,7 +421,7 @@ pub struct Cut {
     /// Index of the object that has the reference among ``graph.nodes`` of the JSON.
     #[serde(rename = "from")]
     pub source: u32,
-    /// Index of the object that it refers to.
+    /// Index of the object that the reference leads to.
     #[serde(rename = "to")]
     pub target: u32,
 }

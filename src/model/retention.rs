@@ -31,7 +31,7 @@ pub struct Retention {
     /// True if it is proven that the objects are freed without [`keepers`](field@Retention::keepers).
     #[serde(default)]
     pub is_enough: bool,
-    /// True if it takes a garbage collection to free them then, because a cycle or garbage leads to them too.
+    /// True if only a garbage collection frees them then, because a cycle or garbage holds them too.
     #[serde(default)]
     pub by_collection: bool,
     /// True if nothing holds them and no collection frees them all the same.

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde::{Deserialize, Serialize};
 
-/// Of a leak, so many sets of others are told apart. What it shares with further ones counts for each.
+/// How many sets of other leaks are told apart for each leak. What it shares with further ones counts for each.
 pub const SETS: usize = 16;
 
 /// Of a set, so many others are named: those with the least signatures.

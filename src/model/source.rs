@@ -51,9 +51,9 @@ pub struct SourceLines {
     pub lines: Vec<String>,
     /// Number of the line in which the expression stands out.
     pub marked: u32,
-    /// Its first character in that line, from 0.
+    /// The first character of the expression in the marked line, from 0.
     pub start: u32,
-    /// The character after it.
+    /// The first character after the expression, from 0.
     pub end: u32,
 }
 
@@ -70,7 +70,7 @@ pub struct Patch {
     pub file: String,
     /// The line for which `cyclescope fix FILE:LINE` makes this patch.
     pub line: u32,
-    /// What it does, in a sentence.
+    /// What the change does, in a sentence.
     pub summary: String,
     /// Lines that are replaced, from top to bottom, numbered as they are before the change.
     pub edits: Vec<LineEdit>,

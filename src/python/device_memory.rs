@@ -59,7 +59,11 @@ impl DeviceMemory {
     /// Reads rows that :meth:`to_json` wrote.
     #[staticmethod]
     fn from_json(text: &str) -> PyResult<Self> {
-        serde_json::from_str(text).map_err(|error| PyValueError::new_err(error.to_string()))
+        serde_json::from_str(text).map_err(|error| {
+            PyValueError::new_err(format!(
+                "this is not the JSON of a DeviceMemory ({error}); pass the text that DeviceMemory.to_json() returned"
+            ))
+        })
     }
 
     /// The rows as JSON (`schema` 1).
@@ -72,7 +76,7 @@ impl DeviceMemory {
         text::device_memory(self)
     }
 
-    /// A self-contained HTML page of the same.
+    /// A self-contained HTML page of the rows.
     fn to_html(&self, py: Python<'_>) -> PyResult<String> {
         let process = state(py)?.watcher.inspector().process_to_tell(py);
         Ok(py.detach(|| live::device_memory(self, &process)))

@@ -85,7 +85,11 @@ class! {
         #[staticmethod]
         fn from_json(py: Python<'_>, text: &str) -> PyResult<Self> {
             py.detach(|| serde_json::from_str(text))
-                .map_err(|error| PyValueError::new_err(format!("this is not a heap: {error}")))
+                .map_err(|error| {
+                    PyValueError::new_err(format!(
+                        "this is not the JSON of a Heap ({error}); pass the text that Heap.to_json() returned"
+                    ))
+                })
         }
 
         /// The snapshot as JSON (``schema`` 1); :meth:`from_json` reads it back.
@@ -251,7 +255,16 @@ pub(super) fn settle(py: Python<'_>, redact: bool) -> PyResult<()> {
     Ok(())
 }
 
-/// What memory is alive, who owns it, and what it is for.
+/// Take a snapshot of all live memory: its owners, sizes and categories.
+///
+/// No code of the program runs, and the result keeps no object alive. The program is paused for about as long as
+/// `gc.collect()` takes; see `Heap.pause_ms`.
+///
+/// Args:
+///     redact: See `warn_tensor_cycles`.
+///
+/// Raises:
+///     ValueError: If a setting is invalid.
 #[pyfunction]
 #[pyo3(signature = (*, redact=false))]
 pub fn heap(py: Python<'_>, redact: bool) -> PyResult<Heap> {

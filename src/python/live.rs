@@ -57,7 +57,7 @@ impl GrowthWatch {
         inspector.watch_gradients(py, &self.monitor, now, &line_of)
     }
 
-    /// Take a sample; returns what is new, and what has been given back since it was told, or, with a flag,
+    /// Take a sample; returns what is new, and what has been released since it was reported or, with a flag,
     /// does not grow any longer. `in_use` is what PyTorch has in use on GPUs, and of pinned memory.
     fn sample(
         &self,

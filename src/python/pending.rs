@@ -7,7 +7,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 
 /// Has the main thread call `function` between two instructions of its Python code, as the
-/// interpreter calls signal handlers. What it raises is told as an unraisable exception.
+/// interpreter calls signal handlers. What it raises is reported as an unraisable exception.
 ///
 /// # Errors
 /// If too many calls are pending.

@@ -23,9 +23,9 @@ use crate::model::words::counted;
 use crate::render::html::live::{self, Looked};
 use crate::render::text;
 
-/// How many of the largest tensors are told.
+/// How many of the largest tensors are listed.
 const OWNERS: usize = 8;
-/// How many leaks are told in one line each.
+/// How many leaks are listed, in one line each.
 const LEAKS: usize = 5;
 
 /// What is known so far; the package says which part is looked at when, and whether there is time.

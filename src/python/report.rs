@@ -320,7 +320,10 @@ class! {
         get
             /// Hash that identifies this leak: stable across runs, processes and machines.
             signature: String,
-            /// The same hash without the lines of the program's functions; None if the signature has no lines.
+            /// The signature without the line numbers of the program's functions; None if it has none.
+            ///
+            /// :meth:`CycleReport.against` and ``cyclescope diff`` know a leak again by it when code above its functions
+            /// was added or removed.
             outline: Option<String>,
             /// Name of the recognised pattern, such as ``closure-captures-owner``; None if unknown.
             pattern: Option<String>,
@@ -328,7 +331,8 @@ class! {
             summary: String,
             /// Number of occurrences.
             count: u64,
-            /// How many of these no collection frees, since ``gc.freeze()`` excluded their keepers.
+            /// Number of occurrences that no collection frees, because objects that ``gc.freeze()`` excluded keep them
+            /// alive.
             frozen: u64,
             /// Number of objects in the cycles, over all occurrences.
             objects: u64,
@@ -355,7 +359,7 @@ class! {
             /// The program's own lines that make the reference to remove; None if they could not be read
             /// or do not fit what is known of the objects.
             source: Option<SourceLines>,
-            /// The change that removes it, if it is certain that the program then does the same.
+            /// The change that removes the reference, if it is certain to keep what the program does.
             patch: Option<Patch>;
 
         /// Signatures of the other leaks in :attr:`shared`.

@@ -27,7 +27,7 @@ class! {
             keepers: Vec<Keeper>,
             /// True if it is proven that the objects are freed once all ``keepers`` are removed.
             is_enough: bool,
-            /// True if it then takes a garbage collection, as a cycle or garbage leads to them too.
+            /// True if only a garbage collection frees them then, as a cycle or garbage holds them too.
             by_collection: bool,
             /// True if nothing holds the objects, but no collection frees them either.
             is_uncollectable: bool,
@@ -162,7 +162,15 @@ class! {
     }
 }
 
-/// What keeps some objects alive.
+/// Find the paths from GC roots that keep objects alive.
+///
+/// Args:
+///     objects: One or more tensors, arrays, containers or other objects that the garbage collector tracks.
+///     redact: See `warn_tensor_cycles`.
+///
+/// Raises:
+///     ValueError: If a setting is invalid.
+///     TypeError: If no object is given, or the collector does not track one, such as a number.
 #[pyfunction]
 #[pyo3(signature = (*objects, redact=false))]
 pub fn why_alive(

@@ -1,4 +1,4 @@
-//! What is told of the live heap in sentences.
+//! The sentences about the live heap.
 
 use crate::model::growth::{Growth, GrowthReport};
 use crate::model::heap::Device;

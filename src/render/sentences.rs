@@ -1,4 +1,4 @@
-//! What is told of a leak in sentences: what it held, what to change, whose it is.
+//! The sentences about a leak: what it held, what to change, whose it is.
 
 use std::collections::BTreeSet;
 

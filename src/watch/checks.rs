@@ -128,8 +128,8 @@ impl Watcher {
         Ok(Some(about(&self.collect(py, seen, started)?, devices)))
     }
 
-    /// Begins an epoch: see [`crate::collector::Epochs::begin`]. What the collections in it find is garbage of before,
-    /// and no watch is told of it.
+    /// Begins an epoch: see [`crate::collector::Epochs::begin`]. What the collections in it find is earlier garbage,
+    /// and no watch reports it.
     ///
     /// # Errors
     /// As [`crate::collector::Epochs::begin`].

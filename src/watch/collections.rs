@@ -36,7 +36,7 @@ struct Looked {
     left_out: usize,
     /// Unreachable objects.
     objects: usize,
-    /// What the allocator had before, if anybody is to be told.
+    /// What the allocator had before, if there is anything to report.
     before: Option<Counters>,
     /// A finalizer may free some of it, and save some.
     finalizer_due: bool,
@@ -212,7 +212,7 @@ impl Watcher {
         Ok((found, left_out))
     }
 
-    /// The collection has ended: tells of what went in it.
+    /// The collection has ended: reports what it freed.
     fn conclude(&self, py: Python<'_>, looked: Looked, info: CollectionInfo) {
         let pause = info.began.map(|began| began.elapsed().as_micros());
         let pause_us = pause.and_then(|it| u64::try_from(it).ok()).unwrap_or(0);

@@ -1,8 +1,8 @@
-//! The queue between the hook and whoever tells the user.
+//! The queue between the hook and whoever reports to the user.
 //!
 //! A collection can happen anywhere, also in the middle of code that holds a lock which a log handler
-//! or a callback wants. So nothing is told from within the hook, and the hook waits for nobody: a thread of its
-//! own takes deliveries from this queue, as soon as it gets to run.
+//! or a callback wants. So nothing is reported from within the hook, and the hook waits for nobody: a
+//! separate thread takes deliveries from this queue as soon as it gets to run.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -18,10 +18,9 @@ use crate::model::report::Report;
 const PATROL: Duration = Duration::from_secs(1);
 /// How often one who waits looks for signals.
 const SIGNALS: Duration = Duration::from_millis(50);
-/// While more reports than this are untold, those of watches that are told of every collection are not kept, but
-/// counted.
+/// While more reports than this are waiting, those for watches that report every collection are not kept, but counted.
 const QUEUE_LIMIT: usize = 256;
-/// More than this are not kept for anybody: twice as many as a watch tells distinct leaks.
+/// More than this are not kept for anybody: twice the number of distinct leaks that a watch reports.
 const KEPT_LIMIT: usize = 2048;
 
 /// Something to tell.
@@ -121,7 +120,7 @@ impl Deliveries {
 
     /// The next delivery, for the teller: blocks until there is one, or until `is_needed`, asked
     /// about once a second, says that the teller has other work. Asking for the next says that the
-    /// last one has been told.
+    /// last one has been delivered.
     pub fn next(&self, is_needed: impl Fn() -> bool) -> Next {
         let mut queue = self.queue();
         queue.teller = Some(std::thread::current().id());
@@ -150,7 +149,7 @@ impl Deliveries {
         }
     }
 
-    /// Waits until everything sent so far has been told; false if that took longer than `patience`.
+    /// Waits until everything sent so far has been delivered; false if that took longer than `patience`.
     ///
     /// # Errors
     /// What a signal handler of the program raises meanwhile, such as `KeyboardInterrupt`.

@@ -1,10 +1,10 @@
-//! Leaks that the program does not want to hear of.
+//! Leaks that the program wants to ignore.
 
 use crate::diagnose::known::{known, normal};
 use crate::diagnose::library::library;
 use crate::model::report::Leak;
 
-/// Leaks that a watch, or an explicit check, is not to tell of.
+/// Leaks that a watch, or an explicit check, ignores.
 #[derive(Clone, Debug, Default)]
 pub struct Ignored {
     /// Signatures, names of patterns or of known leaks, and libraries, the latter as the package

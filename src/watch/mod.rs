@@ -1,8 +1,8 @@
 //! The always-on watch: every collection is looked at, and what leaked is delivered.
 //!
-//! A [`Watcher`] has any number of watches, each for some devices
-//! and each either told of every collection that freed a leak or of each distinct leak once. What
-//! it finds goes into a queue, as plain data; see [`Deliveries`].
+//! A [`Watcher`] has any number of watches. Each is for some devices, and gets a report of either every collection that
+//! freed a leak or each distinct leak once. What the watcher finds goes into a queue, as plain data; see
+//! [`Deliveries`].
 
 mod checks;
 mod collections;
@@ -33,8 +33,8 @@ use crate::diagnose::known;
 use crate::model::counts::LeakTally;
 use crate::model::report::{Buffer, Collection, Leak, Occurrence, Report};
 
-/// A watch tells of, and remembers, at most so many distinct leaks: a program that makes classes without
-/// end must not make it remember without end.
+/// Maximum number of distinct leaks that a watch reports and remembers, so that a program that makes classes without
+/// end does not use memory without end.
 const LEAK_LIMIT: usize = 1000;
 
 /// Garbage of more objects than this goes unexamined, which is said once: it would take the program
@@ -44,14 +44,14 @@ const MOST: usize = 2_000_000;
 /// Names a watch.
 pub type WatchId = u64;
 
-/// Whether a watch is told of every leaking collection or of each distinct leak once.
+/// Whether a watch reports every leaking collection or each distinct leak once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Frequency {
     EveryCollection,
     OncePerLeak,
 }
 
-/// A leak is told of once it has held so many bytes in all.
+/// A leak is reported once it has held this many bytes in total.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Least {
     /// If all its memory is the host's.
@@ -80,9 +80,9 @@ pub struct Watcher {
     collections: Collections,
     /// When objects were made, for checks that ask for new ones only.
     epochs: Epochs,
-    /// An explicit check runs its own collection, and tells of it itself.
+    /// An explicit check runs its own collection, and reports on it itself.
     checking: Cell<bool>,
-    /// An error of our own has been told; one is enough.
+    /// An error of our own has been reported; one is enough.
     error_told: Cell<bool>,
     /// It has been said that there was more garbage than [`MOST`].
     too_many_told: Cell<bool>,
@@ -168,8 +168,8 @@ impl Watcher {
         id
     }
 
-    /// Changes what a watch tells of from now on. What it has counted stays, but for leaks that it has not told
-    /// and those to `forget`, by signature.
+    /// Changes what a watch reports from now on. Its counts stay, except those of leaks that it has not reported and
+    /// those to `forget`, by signature.
     pub fn change_watch(
         &self,
         id: WatchId,
@@ -319,7 +319,7 @@ impl Watcher {
         });
     }
 
-    /// True if all watches have told of the leak with this signature, and need not tell it again.
+    /// True if all watches have reported the leak with this signature, and need not report it again.
     fn is_told(&self, signature: &str) -> bool {
         let has_told = |watch: &Watch| {
             let tally = watch.tallies.get(signature);
@@ -329,7 +329,7 @@ impl Watcher {
         watches.is_ok_and(|watches| watches.iter().all(has_told))
     }
 
-    /// True if some watch may be to be told of a leak.
+    /// True if one of the leaks may be new to a watch.
     fn tells_any(&self, found: &[Found]) -> bool {
         let watches = self.watches.try_borrow();
         watches.is_ok_and(|watches| found.iter().any(|leak| !is_known(&watches, leak)))
@@ -380,7 +380,7 @@ impl Watcher {
     }
 }
 
-/// True if all watches that a leak concerns have told of it.
+/// True if all watches that a leak concerns have reported it.
 fn is_known(watches: &[Watch], leak: &Found) -> bool {
     let mut concerned = watches.iter().filter(|watch| watch.concerns(leak));
     concerned.all(|watch| watch.is_told(leak))
@@ -391,7 +391,7 @@ impl Watch {
         leak.buffers().any(|b| self.devices.contains(&b.device))
     }
 
-    /// True if the leak is known, and need not be told (again).
+    /// True if the leak is known, and need not be reported (again).
     fn is_told(&self, leak: &Found) -> bool {
         let is_told = |tally: &Tally| {
             let bytes = tally.sums.bytes.saturating_add(leak.bytes_held());
@@ -401,7 +401,7 @@ impl Watch {
             && self.tallies.get(leak.signature()).is_some_and(is_told)
     }
 
-    /// Counts a leak; true if the watch is to be told of it.
+    /// Counts a leak; true if the watch should report it.
     fn count(&mut self, leak: &Leak, time: f64) -> bool {
         let full = self.tallies.len() >= LEAK_LIMIT;
         match self.tallies.entry(leak.signature.clone()) {
@@ -427,7 +427,7 @@ impl Watch {
 }
 
 impl Least {
-    /// True if a leak of these buffers that has held so many bytes is to be told of.
+    /// True if a leak of these buffers that has held this many bytes should be reported.
     fn is_reached<'a>(self, bytes: u64, mut buffers: impl Iterator<Item = &'a Buffer>) -> bool {
         let least = match buffers.all(|buffer| is_host(&buffer.device)) {
             true => self.host,

@@ -434,8 +434,25 @@ mod tests {
         assert!(!text.contains("this frees the memory"), "{text}");
         let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(words(&text).contains("it is freed once all 3 are fixed."));
+        report.leaks[0].shared[0].others.pop();
+        assert!(words(&trace(&report)).contains(
+            "Also: leak 0123456789abcdef holds some of this memory too; it is freed once both are fixed."
+        ));
         report.leaks[0].cuts[0].proven = false;
         assert!(!words(&trace(&report)).contains("it is freed"));
+    }
+
+    #[test]
+    fn one_line_counts_the_references_to_cut() {
+        let mut leak = samples::callback().leaks.remove(0);
+        assert!(one_line(&leak).contains("; cut ._callback of "));
+        for index in 0..2 {
+            let mut other = leak.cuts[0].clone();
+            other.edge = format!("[{index}]");
+            other.owner = format!("list {index}");
+            leak.cuts.push(other);
+        }
+        assert!(one_line(&leak).contains("; cut 3 references, such as ._callback of "));
     }
 
     #[test]

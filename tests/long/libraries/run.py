@@ -42,7 +42,7 @@ Tiny random models on the CPU, of {libraries} libraries, in {programs} programs.
 under a watch of all memory, and computes the same to the last bit. "Cut frees" says whether the
 tensors are freed, with the garbage collector off, when the references that the report names are
 removed; "not claimed" stands where the report says itself that they are not proven to be enough.
-`torch.export` leaves one group of more than 32 cycles, of which eight are told. The module
+`torch.export` leaves one group of more than 32 cycles, of which eight are reported. The module
 `torch._dynamo` is imported beforehand, or whichever program makes the first optimizer would have
 the leak `torch-first-optimizer`, too.
 
