@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
+import threading
 from pathlib import Path
 
 
@@ -16,7 +17,7 @@ def reason(error: OSError) -> str:
 
 def write_whole(path: Path, text: str) -> None:
     """Write a file atomically: readers see the whole file or none of it."""
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}.part")
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.part")
     try:
         # Names of the program may contain lone surrogates.
         unfinished.write_text(text, encoding="utf-8", errors="backslashreplace")

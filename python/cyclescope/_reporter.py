@@ -28,6 +28,9 @@ class Reporter:
     def __init__(self, folder: StrPath | None) -> None:
         self._number = 0
         self._pages = 0
+        self._count = 0
+        self._last: CycleReport | None = None
+        """What the file of all leaks says in the end."""
         self._report: CycleReport | None = None
         self._written: list[tuple[Path, CycleReport]] = []
         self.move(folder)
@@ -87,11 +90,37 @@ class Reporter:
             self._complain(error)
             return None
 
-    def seen(self, tallies: list[LeakTally]) -> CycleReport | None:
-        """One report of all that was found, with its final counts; None if there was nothing."""
-        if self._report is None:
+    def seen(self, tallies: list[LeakTally], watch: int | None = None) -> CycleReport | None:
+        """One report of all that was found, with its counts; None if there was nothing.
+
+        Args:
+            tallies: What the watch has counted.
+            watch: The number of the watch while it runs, for each occurrence; else None.
+        """
+        report = self._report
+        if report is None:
             return None
-        return _native.with_counts(self._report, tallies)
+        if watch is not None:
+            report = _native.with_occurrences(report, watch)
+        return _native.with_counts(report, tallies)
+
+    def refresh(self, watch: int, tallies: list[LeakTally]) -> None:
+        """Bring the file of all leaks up to date while the program runs, if it was written."""
+        count = sum(tally.count for tally in tallies)
+        if self._file is None or self._failed or count == self._count:
+            return
+        self._count = count
+        report = self.seen(tallies, watch)
+        # Do not recreate a file that the user has removed or moved.
+        if report is None or not self._file.exists():
+            return
+        try:
+            self._write_file(report)
+            # The watch may have ended meanwhile, in another thread.
+            if self._last is not None:
+                self._write_file(self._last)
+        except (OSError, MemoryError) as error:
+            self._complain(error)
 
     def complete(self, watch: int) -> None:
         """Rewrite the pages of leaks that recurred, with all their occurrences."""
@@ -112,7 +141,7 @@ class Reporter:
 
     def finish(self, tallies: list[LeakTally]) -> None:
         """Bring the file of all leaks up to date."""
-        report = self.seen(tallies)
+        self._last = report = self.seen(tallies)
         if report is not None:
             try:
                 self._write_file(report)

@@ -23,7 +23,11 @@ Listener = Callable[[_native.CycleReport], None]
 EXIT_SECONDS = 5.0
 """How long the exit of the program waits for reports that are still being written."""
 
+REFRESH_SECONDS = 5.0
+"""How often the files of a watch that has found something are brought up to date."""
+
 _listeners: dict[int, Listener] = {}
+_refreshers: dict[int, Callable[[], None]] = {}
 _farewells: dict[int, Callable[[], None]] = {}
 _failed: set[int] = set()
 _thread: threading.Thread | None = None
@@ -46,8 +50,15 @@ def listen(watch: int, listener: Listener, farewell: Callable[[], None]) -> None
             _end_with_worker()
 
 
+def keep_fresh(watch: int, refresh: Callable[[], None]) -> None:
+    """Call ``refresh`` every few seconds while there is nothing to deliver."""
+    if watch in _listeners:
+        _refreshers[watch] = refresh
+
+
 def forget(watch: int) -> None:
     """Deliver no more reports of a watch."""
+    _refreshers.pop(watch, None)
     _listeners.pop(watch, None)
     _farewells.pop(watch, None)
     _failed.discard(watch)
@@ -77,7 +88,7 @@ def _tell_all(own: threading.Thread) -> None:
 
 def _tell_next(own: threading.Thread) -> bool:
     """Wait for the next report and deliver it. False at the end."""
-    delivery = _native.next_delivery()
+    delivery = _native.next_delivery(REFRESH_SECONDS if _refreshers else None)
     if delivery is None:
         return False
     watch, report, reason = delivery
@@ -87,8 +98,11 @@ def _tell_next(own: threading.Thread) -> bool:
             listener = _listeners.get(watch)
             if listener is not None:
                 listener(report)
-        else:
+        elif reason is not None:
             _log.error("cyclescope: %s", reason)
+        else:
+            for refresh in list(_refreshers.values()):
+                refresh()
     except BaseException:
         # SystemExit too: it would only end this thread, which other watches need.
         if watch not in _failed:
@@ -134,6 +148,7 @@ def _after_fork_in_child() -> None:
     _lock = threading.RLock()
     _thread = None
     _listeners.clear()
+    _refreshers.clear()
     _farewells.clear()
 
 

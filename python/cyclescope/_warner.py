@@ -7,7 +7,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 
-from cyclescope import _fields, _history, _log, _native
+from cyclescope import _fields, _history, _log, _native, _teller
 from cyclescope._devices import Devices
 from cyclescope._native import CycleReport
 from cyclescope._off import OFF
@@ -136,7 +136,7 @@ class Warner(Watch):
             options = " and ".join(f"--{name.replace('_', '-')}" for name in lost)
             apply = "apply" if len(lost) > 1 else "applies"
             self._say_once(
-                f"the command line of `cyclescope run` gives {options}, which {apply} instead of "
+                f"The command line of `cyclescope run` gives {options}, which {apply} instead of "
                 "what the program passes to warn_tensor_cycles()."
             )
         kept = {name: getattr(first, name) for name in [*lost, *(differing.difference(given))]}
@@ -165,11 +165,16 @@ class Warner(Watch):
 
     def _warn(self, report: CycleReport) -> None:
         page = self._folder.write(report)
+        _teller.keep_fresh(self._number, self._refresh)
         end = f"\n  Found during the import of {report.importing}." if report.importing else ""
         end += f"\n  Page: {page}" if page else ""
         for leak in report.leaks:
             facts = _fields.of_leak(leak, report, page)
             _log.warning("%s%s", leak.to_text(), end, fields=facts)
+
+    def _refresh(self) -> None:
+        if self.is_running:
+            self._folder.refresh(self._number, self.leaks)
 
 
 _current: Warner | None = None

@@ -78,7 +78,15 @@ class Watch:
 
         None if nothing leaked, and for :func:`observe_tensor_cycles`, which keeps no reports.
         """
-        return None if self._reporter is None else self._reporter.seen(self.leaks)
+        return (
+            None
+            if self._reporter is None
+            else self._reporter.seen(self.leaks, self._running_number)
+        )
+
+    @property
+    def _running_number(self) -> int | None:
+        return self._number if self._final is None else None
 
     def flush(self, timeout: float = 5.0) -> bool:
         """Wait until everything found so far has been reported.

@@ -23,7 +23,7 @@ mod values;
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pyo3::exceptions::{PyImportError, PyMemoryError, PyValueError};
 use pyo3::ffi;
@@ -322,18 +322,23 @@ fn strings(tuple: &Bound<'_, PyTuple>) -> PyResult<Vec<String>> {
     tuple.iter().map(|item| item.extract()).collect()
 }
 
-/// Waits for the next thing to tell; None at the end.
+/// Waits for the next report or trouble; None at the end. If there is none for so many seconds, a row of neither.
 #[pyfunction]
-fn next_delivery(py: Python<'_>) -> PyResult<Py<PyAny>> {
+fn next_delivery(py: Python<'_>, seconds: Option<f64>) -> PyResult<Py<PyAny>> {
     let state_of_process = state(py)?;
     let deliveries = state_of_process.watcher.deliveries();
+    let started = Instant::now();
+    let is_late = || seconds.is_some_and(|it| started.elapsed().as_secs_f64() >= it);
     let next = loop {
-        match py.detach(|| deliveries.next(may_need_mending)) {
+        match py.detach(|| deliveries.next(|| may_need_mending() || is_late())) {
             Next::Delivery(delivery) => break Some(delivery),
             Next::Closed => break None,
             Next::Elsewhere => {
                 if let Some(hook) = state(py)?.hook() {
                     hook.mend(py);
+                }
+                if is_late() {
+                    return news_row(py, 0, None, None);
                 }
             }
         }

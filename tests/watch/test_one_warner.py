@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import gc
+import json
 import logging
 import random
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import cyclescope
-from cyclescope import CycleReport, Watch
+from cyclescope import CycleReport, Watch, _teller
 from cyclescope._warner import running_warner
 from support.nodes import Node
 
@@ -230,3 +232,33 @@ def test_random_programs(
     if running is not None:
         assert running.flush(30)
     assert told(caplog) == expected, (seed, sys.version)
+
+
+def test_the_file_of_all_leaks_follows_the_counts_while_the_program_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_teller, "REFRESH_SECONDS", 0.0)
+    watch = warn(tmp_path)
+    leak(KINDS[0])
+    assert watch.flush()
+    (file,) = tmp_path.glob("*.json")
+    leak(*[KINDS[0]] * 3)
+    deadline = time.monotonic() + 60
+    while (counts := occurrences(file)) != [1] * 4:
+        assert time.monotonic() < deadline, counts
+        time.sleep(0.05)
+    assert watch.report is not None
+    assert [len(it["occurrences"]) for it in json.loads(watch.report.to_json())["leaks"]] == [4]
+    # A file that was moved away stays away, until the end.
+    file.unlink()
+    leak(KINDS[0])
+    time.sleep(2.5)
+    assert list(tmp_path.glob("*.json")) == []
+    watch.stop()
+    assert occurrences(file) == [1] * 5
+
+
+def occurrences(file: Path) -> list[int]:
+    """How many cycles each collection freed, of the only leak in a file."""
+    (found,) = json.loads(file.read_text("utf-8"))["leaks"]
+    return [each["count"] for each in found["occurrences"]]
