@@ -63,11 +63,10 @@ fn ranks(report: &Report, leak: &Leak) -> BTreeSet<u32> {
         .collect()
 }
 
-/// The list; nothing for a single leak.
-pub fn contents(leaks: &[Listed<'_>]) -> Markup {
-    let held = || leaks.iter().map(|it| it.leak.bytes_held);
-    let most = held().max().unwrap_or(0).max(1) as f64;
-    let all = held().fold(0, u64::saturating_add);
+/// The list; nothing for a single leak. `all` is what the leaks hold together.
+pub fn contents(leaks: &[Listed<'_>], all: u64) -> Markup {
+    let held = leaks.iter().map(|it| it.leak.bytes_held);
+    let most = held.max().unwrap_or(0).max(1) as f64;
     html! {
         @if leaks.len() > 1 {
             nav aria-label="Leaks" {
@@ -212,7 +211,7 @@ mod tests {
         let mut report = samples::linked_nodes_and_exception();
         report.leaks[0].known = Some(Default::default());
         let leaks: Vec<(usize, &Leak)> = report.leaks.iter().enumerate().collect();
-        let list = contents(&listed(&leaks, &report)).0;
+        let list = contents(&listed(&leaks, &report), report.bytes_held()).0;
         assert_eq!(list.matches("· library").count(), 1);
         assert!(
             list.contains("<i>3 ×</i><em>both-ways · library</em>"),
@@ -242,7 +241,7 @@ mod tests {
             ..leak
         });
         let leaks: Vec<(usize, &Leak)> = report.leaks.iter().enumerate().collect();
-        let list = contents(&listed(&leaks, &report)).0;
+        let list = contents(&listed(&leaks, &report), report.bytes_held()).0;
         let ranks = list.split("data-by=\"rank\"").nth(1).expect("a filter");
         let place = |rank: &str| ranks.find(&format!(">{rank}</option>")).expect(rank);
         assert!(place("2") < place("10") && place("All ranks") < place("0"));
@@ -256,7 +255,7 @@ mod tests {
         report.leaks[1].signature = "0123456789abcdef".to_owned();
         let report = report.against(&earlier);
         let leaks: Vec<(usize, &Leak)> = report.leaks.iter().enumerate().collect();
-        let list = contents(&listed(&leaks, &report)).0;
+        let list = contents(&listed(&leaks, &report), report.bytes_held()).0;
         assert_eq!(list.matches("<b class=\"change\">new</b>").count(), 1);
         assert!(list.contains("data-by=\"change\""));
         let gone_ones = gone(&report).0;

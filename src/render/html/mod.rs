@@ -80,7 +80,7 @@ fn body(report: &Report) -> Markup {
         (header::header(report))
         (processes::section(report, &leaks))
         div.split[leaks.len() > 1] {
-            (contents::contents(&leaks))
+            (contents::contents(&leaks, report.bytes_held()))
             main {
                 @if leaks.is_empty() { (header::nothing_found(report)) }
                 @for (rank, leak) in leaks.iter().enumerate() { (leak::section(rank, leak)) }

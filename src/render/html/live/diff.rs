@@ -66,8 +66,12 @@ fn answer(tree: &Tree) -> Markup {
         more if more > 0 => format!(", {buffers} more"),
         _ => format!(", {buffers} fewer"),
     };
+    let all = tree.nodes[0].change;
+    let is_part = node.change.signum() == all.signum() && node.change.abs() <= all.abs();
     html! {
-        b { (signed(node.change, human_bytes)) " of " (signed(tree.nodes[0].change, human_bytes)) } " is in " (with_code(&name(&steps.join(" → "), 400))) (verb) "."
+        b { (signed(node.change, human_bytes)) @if is_part { " of " (signed(all, human_bytes)) } }
+        " is in " (with_code(&name(&steps.join(" → "), 400))) (verb) "."
+        @if !is_part { " All changes add up to " (signed(all, human_bytes)) "." }
     }
 }
 

@@ -66,6 +66,13 @@ fn answer(heap: &Heap, icicle: &Icicle) -> Markup {
     {
         let all = icicle.blocks[0].bytes;
         let reference = name(&reference(&path), 200);
+        if reference.is_empty() {
+            // A module, which nobody deletes.
+            return html! {
+                b { (human_bytes(block.bytes)) " of " (human_bytes(all)) " is in " (name(&block.label, 80)) } ". "
+                @if above.bytes > block.bytes { (beside(icicle, above, block)) }
+            };
+        }
         return html! {
             b { (human_bytes(block.bytes)) " of " (human_bytes(all)) " is in " code { (reference) } }
             " (" (name(&block.label, 80)) "). "

@@ -12,6 +12,8 @@ use crate::render::text;
 
 /// How many objects that were asked about are named in the title.
 const NAMED: usize = 4;
+/// How many references the first sentence names.
+const KEEPERS: usize = 2;
 /// Names longer than this are shortened in their middle.
 const NAME: usize = 300;
 /// A wider drawing is scaled down, but no further than to this.
@@ -37,16 +39,36 @@ pub fn retention(retention: &Retention) -> String {
         );
         notes.push(format!("{more} not shown."));
     }
-    let lead = format!("{}.", sentence(&verdict(retention)));
+    let lead = sentence(&verdict(retention));
     Page {
         title,
-        lead: html! { b { (name(&lead, NAME)) } },
+        lead: html! { b { (name(&lead, NAME)) } (keepers(retention)) "." },
         facts: vec![("Pause", format!("{:.0} ms", retention.pause_ms))],
         body: body(retention),
         notes,
         ..Page::default()
     }
     .html()
+}
+
+/// The references that keep the objects alive, the first ones by name.
+fn keepers(retention: &Retention) -> Markup {
+    let all = match retention.loops.is_empty() {
+        true => &*retention.keepers,
+        false => &[],
+    };
+    let more = all.len().saturating_sub(KEEPERS) as u64;
+    html! {
+        @for (index, keeper) in all.iter().take(KEEPERS).enumerate() {
+            @match index {
+                0 => ": ",
+                _ if index + 1 == all.len() => " and ",
+                _ => ", ",
+            }
+            (with_code(&name(&keeper.words, NAME)))
+        }
+        @if more > 0 { " and " (grouped(more)) " more" }
+    }
 }
 
 fn body(retention: &Retention) -> Markup {
