@@ -116,10 +116,10 @@ pub fn without_middle(mut path: Vec<Step>) -> Vec<Step> {
     path.into_iter().chain(gap).chain(tail).collect()
 }
 
-/// What of the memory of a leak is drawn, and the rest in one box.
+/// The memory of a leak: the stacks that are drawn, and the other buffers.
 pub struct Memory<'a> {
     pub stacks: Vec<Stack<'a>>,
-    pub rest: Option<Rest>,
+    pub others: Vec<&'a Buffer>,
 }
 
 /// Buffers without a box of their own.
@@ -136,9 +136,8 @@ pub struct Rest {
     pub nodes: Vec<u32>,
 }
 
-/// The buffers by kind, the largest first as in the report. What of the rest an object of the report is known to hold is
-/// left out if `others_drawn`, as that object has a box.
-pub fn memory(leak: &Leak, others_drawn: bool) -> Memory<'_> {
+/// The buffers by kind, the largest first as in the report.
+pub fn memory(leak: &Leak) -> Memory<'_> {
     let mut stacks: Vec<Stack> = Vec::new();
     let mut places: HashMap<_, usize> = HashMap::new();
     for buffer in &leak.buffers {
@@ -157,20 +156,11 @@ pub fn memory(leak: &Leak, others_drawn: bool) -> Memory<'_> {
     let is_drawn = |stack: &Stack| stack.buffers[0].node.is_some();
     let (mut drawn, others): (Vec<_>, Vec<_>) = stacks.into_iter().partition(is_drawn);
     let late = drawn.split_off(drawn.len().min(STACKS));
-    let rest: Vec<&Buffer> = (late.into_iter().chain(others))
-        .flat_map(|stack| stack.buffers)
-        .filter(|buffer| !(others_drawn && buffer.node.is_some()))
-        .collect();
+    let others = late.into_iter().chain(others);
     Memory {
         stacks: drawn,
-        rest: rest_of(leak, &rest),
+        others: others.flat_map(|stack| stack.buffers).collect(),
     }
-}
-
-/// The buffers of which it is not known which object of the report holds them.
-pub fn unplaced(leak: &Leak) -> Option<Rest> {
-    let buffers = leak.buffers.iter().filter(|buffer| buffer.node.is_none());
-    rest_of(leak, &buffers.collect::<Vec<_>>())
 }
 
 /// What two buffers of a stack have in common. A path along a chain counts once, however long.
@@ -192,7 +182,8 @@ fn kind(buffer: &Buffer) -> impl std::hash::Hash + Eq {
     )
 }
 
-fn rest_of(leak: &Leak, listed: &[&Buffer]) -> Option<Rest> {
+/// These buffers, which no other box counts, and those that the report does not list, as one box.
+pub fn rest_of(leak: &Leak, listed: &[&Buffer]) -> Option<Rest> {
     let count = (listed.len() as u64).saturating_add(leak.buffers_omitted);
     if count == 0 {
         return None;
@@ -253,8 +244,8 @@ mod tests {
     #[test]
     fn buffers_that_are_alike_are_one_stack() {
         let report = samples::many_buffers(100);
-        let Memory { stacks, rest } = memory(&report.leaks[0], false);
-        assert_eq!((stacks.len(), rest), (1, None));
+        let Memory { stacks, others } = memory(&report.leaks[0]);
+        assert_eq!((stacks.len(), others.len()), (1, 0));
         assert_eq!(stacks[0].size(), "100 × 1.0 MiB = 100.0 MiB");
         let path = stacks[0].path();
         assert_eq!((path.len(), path[0].alike.len()), (1, 99));
@@ -267,8 +258,8 @@ mod tests {
         for buffer in &mut leak.buffers[..7] {
             (buffer.node, buffer.path_nodes) = (None, Vec::new());
         }
-        let Memory { stacks, rest } = memory(leak, false);
-        assert_eq!((stacks.len(), rest), (1, None));
+        let Memory { stacks, others } = memory(leak);
+        assert_eq!((stacks.len(), others.len()), (1, 0));
         assert_eq!(stacks[0].size(), "8 × 1.0 MiB = 8.0 MiB");
         assert_eq!(stacks[0].path(), [Step::of(9)]);
     }
@@ -280,14 +271,14 @@ mod tests {
         for buffer in &mut leak.buffers {
             (buffer.node, buffer.path_nodes) = (None, Vec::new());
         }
-        let Memory { stacks, rest } = memory(leak, false);
+        let Memory { stacks, others } = memory(leak);
         assert!(stacks.is_empty());
-        let rest = rest.expect("ten buffers");
+        let rest = rest_of(leak, &others).expect("ten buffers");
         assert_eq!(rest.size, "10 × 1.0 MiB = 10.0 MiB");
         assert_eq!(rest.path, ["[x]"]);
         leak.buffers_omitted = 90;
         leak.bytes_held = 50 << 20;
-        let rest = memory(leak, false).rest.expect("a hundred buffers");
+        let rest = rest_of(leak, &memory(leak).others).expect("a hundred buffers");
         assert_eq!((rest.count, &*rest.size), (100, "50.0 MiB"));
     }
 

@@ -1,10 +1,10 @@
 //! The part of a leak's graph that is drawn: which objects have a box of their own, and which are
 //! folded into one.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::clusters::clusters;
-use super::stacks::{Memory, Rest, Step, StepKind, memory, nodes, unplaced, without_middle};
+use super::stacks::{Memory, Rest, Step, StepKind, memory, nodes, rest_of, without_middle};
 use crate::model::report::{Leak, NodeKind};
 
 /// More boxes than this are not drawn.
@@ -78,14 +78,13 @@ pub fn subgraph(leak: &Leak, detail: Detail, ring: &HashMap<u32, usize>) -> Subg
             *drawn = true;
         }
     }
-    let Memory { stacks, mut rest } = memory(leak, detail.is_whole());
+    let Memory { stacks, others } = memory(leak);
     let mut sizes = HashMap::new();
     if detail.is_whole() && leak.graph.nodes.len() <= SEPARATE {
         let buffers = leak.buffers.iter().flat_map(nodes);
         for index in buffers.chain(0..leak.graph.nodes.len() as u32) {
             selection.take(Step::of(index));
         }
-        rest = unplaced(leak);
     } else {
         for stack in &stacks {
             if let Some(node) = stack.buffers[0].node {
@@ -109,6 +108,13 @@ pub fn subgraph(leak: &Leak, detail: Detail, ring: &HashMap<u32, usize>) -> Subg
     {
         folds = selection.open(number, &folds);
     }
+    let shown = folds.iter().filter(|fold| fold.at != u32::MAX);
+    let counted: HashSet<u32> = shown.flat_map(|fold| fold.nodes.iter().copied()).collect();
+    let is_drawn = |node: u32| selection.drawn.get(node as usize) == Some(&true);
+    let is_counted = |node: u32| counted.contains(&node) || is_drawn(node);
+    let uncounted = others.into_iter();
+    let uncounted = uncounted.filter(|buffer| !buffer.node.is_some_and(is_counted));
+    let rest = rest_of(leak, &uncounted.collect::<Vec<_>>());
     Subgraph {
         nodes: selection.nodes,
         sizes,
