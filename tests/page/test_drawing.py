@@ -210,11 +210,13 @@ def test_search_finds_an_object(report: cyclescope.CycleReport, open_page: Open)
     match = opened.drawing.locator(".node.match")
     expect(match).to_have_count(1)
     expect(match).to_have_class(re.compile(r"\bfunction\b"))
-    expect(opened.page.locator(".tools output")).to_have_text("1 of 4")
+    expect(opened.page.locator(".tools output")).to_have_text("1 of 4 boxes")
     field.press("Enter")
     expect(match).to_have_class(re.compile(r"\bselected\b"))
+    field.press("Escape")
     field.fill("no such thing")
-    expect(opened.page.locator(".tools output")).to_have_text("0 of 4")
+    expect(opened.page.locator(".tools output")).to_have_text("no match")
+    expect(opened.drawing.locator(".dim")).to_have_count(0)
 
 
 def test_filter_by_type(tree: cyclescope.CycleReport, open_page: Open) -> None:

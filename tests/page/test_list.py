@@ -55,6 +55,12 @@ def test_search_and_filters_narrow_the_list(many: cyclescope.CycleReport, open_p
     expect(opened.page.locator("nav output")).to_have_text(" · 1 listed")
     field.press("Escape")
     expect(listed(opened)).to_have_count(count)
+    none = opened.page.get_by_text("No leak matches.")
+    expect(none).to_be_hidden()
+    field.fill("zzzz")
+    expect(none).to_be_visible()
+    field.press("Escape")
+    expect(none).to_be_hidden()
     library = sum(leak.library is not None for leak in many.leaks)
     assert 0 < library < count
     opened.page.get_by_label("Whose").select_option("library")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import colorsys
 import json
 import re
 import sys
@@ -342,8 +343,52 @@ def test_a_chart_is_read_out_and_enlarged(pages: dict[str, str], open_page: Open
     opened.page.mouse.up()
     shown = dots.evaluate_all("all => all.filter(one => one.checkVisibility()).length")
     assert 5 < shown < 15
+    # The ends of what is shown, and the values as before.
+    ends = chart.locator("g > text")
+    expect(ends).to_have_text([re.compile(rf"step {each}0") for each in (r"2\d", "3[89]", r"3\d")])
+    for told, seen in (("200.0 MiB", True), ("by step", True), ("100", False), ("reported", False)):
+        expect(chart.get_by_text(told, exact=True)).to_be_visible(visible=seen)
     opened.page.mouse.dblclick(*right)
     assert dots.evaluate_all("all => all.every(one => one.checkVisibility())")
+    expect(ends).to_have_count(0)
+    assert float(opened.style("svg.chart", "outlineOffset").removesuffix("px")) < 0
+
+
+def test_on_a_phone_a_chart_shows_its_newest_part(pages: dict[str, str], open_page: Open) -> None:
+    opened = open_page(pages["growth"], viewport={"width": 390, "height": 800})
+    chart = opened.page.locator("svg.chart").first
+    for part in (chart.locator(".dot").last, chart.get_by_text("400.0 MiB", exact=True)):
+        opened.page.wait_for_timeout(200)
+        box = part.bounding_box()
+        assert box is not None
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= 390
+
+
+def test_on_a_phone_each_value_of_a_table_is_named(pages: dict[str, str], open_page: Open) -> None:
+    opened = open_page(pages["diff"], viewport={"width": 390, "height": 800})
+    cells = opened.page.locator(".figures tr").nth(1).locator("td")
+    named = cells.evaluate_all("all => all.map(it => getComputedStyle(it, '::before').content)")
+    assert named[:4] == ['"Change"', '"Before"', '"After"', '"Buffers"']
+    opened.page.set_viewport_size({"width": 1000, "height": 800})
+    assert cells.first.evaluate("it => getComputedStyle(it, '::before').content") == "none"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_red_is_for_cuts_only(pages: dict[str, str], open_page: Open, scheme: str) -> None:
+    opened = open_page(pages["post-mortem"], color_scheme=scheme)
+    colours = opened.page.evaluate(
+        """() => ["p3", "layer1"].map((name) => {
+          const probe = document.body.appendChild(document.createElement("i"));
+          probe.className = name;
+          if (name === "layer1") probe.style.color = "var(--tint)";
+          return getComputedStyle(probe).color;
+        })"""
+    )
+    colours.append(opened.style(".bars .asked rect", "fill"))
+    for colour in colours:
+        red, green, blue = (int(number) / 255 for number in re.findall(r"\d+", colour)[:3])
+        assert 20 < 360 * colorsys.rgb_to_hsv(red, green, blue)[0] < 330, colour
 
 
 def test_memory_is_stacked_by_what_grows(open_page: Open) -> None:

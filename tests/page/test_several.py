@@ -14,6 +14,7 @@ from playwright.sync_api import expect
 import common
 import cyclescope
 from cyclescope import _native
+from support import gallery
 from support.browser import Open
 from support.reports import leaked, repeated
 
@@ -111,6 +112,26 @@ def test_the_reports_of_several_ranks_make_one_page(
     shown = page.locator("section.leak:visible")
     expect(shown.locator(".timeline circle")).to_have_count(3)
     expect(shown.locator(".key li")).to_have_text(["rank 0", "rank 1", "rank 2"])
+
+
+def test_a_page_of_many_ranks_is_printed_with_those_that_hold_most(open_page: Open) -> None:
+    opened = open_page(gallery.of_ranks(64).to_html(), viewport={"width": 688, "height": 1000})
+    head = opened.page.locator("#ranks thead th")
+    note = opened.page.locator("#ranks .on-paper")
+    expect(head).to_have_count(66)
+    expect(note).to_be_hidden()
+    opened.page.emulate_media(media="print")
+    shown = opened.page.locator("#ranks thead th:visible")
+    expect(shown).to_have_count(8)
+    expect(shown.first).to_have_text("Leak")
+    expect(shown.last).to_have_text("All")
+    # The last rank has all three leaks.
+    expect(shown.nth(6)).to_contain_text("63")
+    expect(note).to_contain_text("the 6 ranks that hold most memory")
+    leak = opened.page.locator("#ranks tbody th").first.bounding_box()
+    assert leak is not None
+    assert leak["width"] >= 150
+    assert opened.page.evaluate("document.documentElement.scrollWidth") <= 688
 
 
 def test_a_leak_that_was_seen_once_has_no_timeline(

@@ -4,6 +4,10 @@
 /** The width of a chart, and where its curves begin and end; as in plot.rs. */
 const [WIDTH, LEFT, RIGHT] = [900, 92, 14];
 
+function set(element, attributes) {
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+}
+
 class Chart {
   constructor(svg) {
     this.svg = svg;
@@ -21,8 +25,18 @@ class Chart {
     this.at = null;
     this.said = make("output", HOW);
     this.said.className = "said";
-    svg.parentElement.append(this.said);
+    const plot = svg.parentElement;
+    plot.after(this.said);
     svg.tabIndex = 0;
+    this.places = this.add("g");
+    // Where the chart is wider than the window, its newest part is in sight, and what the values are.
+    const values = svg.querySelectorAll('text[x="84"]');
+    svg.append(...values);
+    plot.addEventListener("scroll", () => {
+      const shift = (plot.scrollLeft / svg.getBoundingClientRect().width) * WIDTH;
+      for (const text of values) text.setAttribute("transform", `translate(${shift})`);
+    });
+    new ResizeObserver(() => { plot.scrollLeft = plot.scrollWidth; }).observe(svg);
     this.line = this.add("path", "pointer");
     this.brush = this.add("rect", "brush");
     svg.addEventListener("pointermove", (event) => this.move(this.place(event)));
@@ -33,11 +47,9 @@ class Chart {
   }
 
   add(name, kind) {
-    const element = document.createElementNS("http://www.w3.org/2000/svg", name);
-    element.setAttribute("class", kind);
-    element.setAttribute("display", "none");
-    this.svg.append(element);
-    return element;
+    const element = document.createElementNS(this.svg.namespaceURI, name);
+    if (kind) set(element, { class: kind, display: "none" });
+    return this.svg.appendChild(element);
   }
 
   /** Where in the whole chart the pointer is. */
@@ -91,9 +103,7 @@ class Chart {
     const ends = (event) => [start, this.place(event)].sort((a, b) => a - b);
     const move = (event) => {
       const [from, to] = ends(event).map((x) => this.shown(x));
-      for (const [name, value] of Object.entries({ x: from, y: 14, width: to - from, height: this.floor - 14, display: "inline" })) {
-        this.brush.setAttribute(name, value);
-      }
+      set(this.brush, { x: from, y: 14, width: to - from, height: this.floor - 14, display: "inline" });
     };
     const release = (event) => {
       this.brush.setAttribute("display", "none");
@@ -107,9 +117,12 @@ class Chart {
 
   /** Shows this part of the chart only. */
   show([from, to]) {
-    this.view = [Math.max(from, LEFT), Math.min(to, WIDTH - RIGHT)];
+    const view = [Math.max(from, LEFT), Math.min(to, WIDTH - RIGHT)];
+    const isInside = ({ x }) => x >= view[0] && x <= view[1];
+    const all = this.curves.flatMap(({ points }) => points.filter(isInside));
+    if (!all.length) return;
+    this.view = view;
     for (const { group, points } of this.curves) {
-      const isInside = ({ x }) => x >= this.view[0] && x <= this.view[1];
       const inside = points.filter(isInside);
       const upper = inside.map(({ x, y }) => `${this.shown(x)} ${y}`);
       const lower = inside.map(({ x, base }) => `${this.shown(x)} ${base}`).reverse();
@@ -125,11 +138,25 @@ class Chart {
         dot.setAttribute("display", isInside(points[index]) ? "inline" : "none");
       });
     }
-    this.svg.classList.toggle("enlarged", this.view[1] - this.view[0] < WIDTH - RIGHT - LEFT - 1);
+    this.places.replaceChildren();
+    if (this.svg.classList.toggle("enlarged", view[1] - view[0] < WIDTH - RIGHT - LEFT - 1)) this.tell(all.sort((a, b) => a.x - b.x));
+  }
+
+  /** Says where the first, the last and the middle one of these points are, as far as there is room. */
+  tell(points) {
+    const taken = [];
+    for (const { x, words } of [points[0], points.at(-1), points[points.length >> 1]]) {
+      const at = this.shown(x);
+      if (taken.some((other) => Math.abs(other - at) < 220)) continue;
+      taken.push(at);
+      const text = this.places.appendChild(this.add("text"));
+      set(text, { x: at, y: this.floor + 18, "text-anchor": at < 250 ? "start" : at > 700 ? "end" : "middle" });
+      text.textContent = words.split(": ")[0];
+    }
   }
 
   key(event) {
-    const all = this.shownCurves.flatMap(({ points }) => points.map(({ x }) => x));
+    const all = this.shownCurves.flatMap(({ points }) => points.map(({ x }) => x)).filter((x) => x >= this.view[0] && x <= this.view[1]);
     const places = [...new Set(all)].sort((a, b) => a - b);
     const here = places.indexOf(this.at);
     if (event.key === "ArrowRight") this.move(places[Math.min(here + 1, places.length - 1)]);

@@ -16,6 +16,9 @@ class Contents {
     this.order = nav.querySelector("[data-order]");
     this.rest = nav.querySelector(".rest");
     this.all = false;
+    this.none = make("p", "No leak matches.");
+    this.none.className = "total";
+    this.list.after(this.none);
     nav.querySelector(".filters").hidden = false;
     nav.classList.add("live");
     this.input.addEventListener("input", () => this.update());
@@ -48,6 +51,7 @@ class Contents {
     const few = BESIDE.matches || this.all ? fitting : fitting.filter((item, index) => index < FEW || isCurrent(item));
     const shown = new Set(few);
     for (const item of this.items) item.hidden = !shown.has(item);
+    this.none.hidden = fitting.length > 0;
     const more = fitting.length - shown.size;
     this.rest.hidden = BESIDE.matches || (!more && !this.all) || fitting.length <= FEW;
     this.rest.textContent = this.all ? "Fewer" : `${more} more`;

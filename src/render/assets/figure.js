@@ -168,7 +168,8 @@ class Figure {
   find() {
     const letters = this.input.value.trim().toLowerCase();
     const count = this.selection.find(letters, this.select.value);
-    const said = letters || this.select.value ? `${count} of ${this.selection.boxes.length}` : "";
+    const found = count ? `${count} of ${this.selection.boxes.length} boxes` : "no match";
+    const said = letters || this.select.value ? found : "";
     this.element.querySelector("output").textContent = said;
   }
 

@@ -139,6 +139,12 @@ for (const details of document.querySelectorAll("details.raw")) {
   });
 }
 for (const element of document.querySelectorAll("[data-copy], .save, .share-it")) element.hidden = false;
+// Long paths break after a slash, not within file:line.
+for (const element of document.querySelectorAll(".fix dd, h4")) {
+  for (const text of [...element.childNodes]) {
+    if (text.nodeType === 3) text.replaceWith(...text.data.split(/(?<=\/)/).flatMap((part, at) => at ? [make("wbr"), part] : [part]));
+  }
+}
 window.addEventListener("hashchange", fromAddress);
 if (sections.length && sections[0].dataset.leak) fromAddress();
 
@@ -178,7 +184,7 @@ setEditor(ALLOWED.test(editor ?? "") ? editor : EDITORS["VS Code"]);
 
 // The key of a timeline shows and hides ranks.
 for (const key of document.querySelectorAll(".timeline-key")) {
-  const svg = key.previousElementSibling;
+  const svg = key.parentElement.querySelector(".timeline");
   [...key.children].forEach((item, index) => {
     const button = make("button", item.textContent);
     button.type = "button";

@@ -76,14 +76,14 @@ class Selection {
 
   /** Highlights the objects of a type whose text matches, and returns their number. */
   find(letters, type) {
-    this.searching = letters !== "" || type !== "";
     const { nodes } = this.leak.graph;
     const fits = (words, node) => words.includes(letters) && (!type || node?.type_name === type);
     // A box is found by the objects that it stands for too.
     const found = (box) => fits(box.words, box.node) ||
       box.hidden.some((number) => nodes[number] && fits(wordsOf(nodes[number]).toLowerCase(), nodes[number]));
-    this.matches = this.searching ? this.boxes.filter(found) : [];
-    this.svg.classList.toggle("searching", this.searching);
+    this.matches = letters || type ? this.boxes.filter(found) : [];
+    // Where nothing is found, the drawing stays as it is.
+    this.searching = this.matches.length > 0;
     this.mark();
     return this.matches.length;
   }

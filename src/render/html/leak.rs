@@ -259,7 +259,7 @@ fn advice(leak: &Leak) -> Markup {
                     div.code {
                         div.patch {
                             h4 { "The change" }
-                            pre tabindex="0" { (lines_of(changed_lines(patch))) }
+                            pre tabindex="0" { @for line in changed_lines(patch) { (changed(&name(&line, NAME))) "\n" } }
                         }
                     }
                     p { "As a patch: " code { (name(&fix_command(patch), NAME)) } }
@@ -281,6 +281,17 @@ fn example(class: &str, title: &str, code: &str) -> Markup {
     let lines = lines.map(|line| line.replace('\t', "    "));
     html! {
         div class=(class) { h4 { (title) } pre tabindex="0" { (lines_of(lines)) } }
+    }
+}
+
+/// A line of a diff.
+fn changed(line: &str) -> Markup {
+    html! {
+        @match line.as_bytes().first() {
+            Some(b'+') => ins { (line) },
+            Some(b'-') => del { (line) },
+            _ => (line),
+        }
     }
 }
 

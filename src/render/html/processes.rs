@@ -1,5 +1,7 @@
 //! Which process of a job held how much, as a table.
 
+use std::cmp::Reverse;
+
 use maud::{Markup, html};
 
 use crate::model::report::{Leak, ProcessShare, Report};
@@ -10,6 +12,8 @@ use crate::render::text::{mib, mib_of, process_name};
 
 /// How many processes have a column.
 const COLUMNS: usize = 512;
+/// How many are printed: as many as a sheet has room for.
+const PRINTED: usize = 6;
 
 /// The table, each leak with a link to its section; empty for a report that does not tell processes apart.
 pub fn section(report: &Report, leaks: &[Listed<'_>]) -> Markup {
@@ -23,6 +27,11 @@ pub fn section(report: &Report, leaks: &[Listed<'_>]) -> Markup {
         .iter()
         .flat_map(|share| leaks.iter().map(move |it| held(share, it.leak)));
     let most = each.max().unwrap_or(0);
+    let printed = printed(columns);
+    let on_paper = |index: usize| match printed.contains(&index) {
+        true => " printed",
+        false => "",
+    };
     html! {
         @if !all.is_empty() {
             section #ranks.sheet aria-label="Ranks" {
@@ -32,7 +41,9 @@ pub fn section(report: &Report, leaks: &[Listed<'_>]) -> Markup {
                         thead {
                             tr {
                                 th scope="col" { "Leak" }
-                                @for share in columns { th.number scope="col" { (process_name(share)) } }
+                                @for (index, share) in columns.iter().enumerate() {
+                                    th class={ "number" (on_paper(index)) } scope="col" { (process_name(share)) }
+                                }
                                 th.number scope="col" { "All" }
                             }
                         }
@@ -45,8 +56,8 @@ pub fn section(report: &Report, leaks: &[Listed<'_>]) -> Markup {
                                             small { (name(&short_location(&place), NAME)) }
                                         }
                                     }
-                                    @for share in columns {
-                                        td class={ "number heat" (heat(held(share, it.leak), most)) } {
+                                    @for (index, share) in columns.iter().enumerate() {
+                                        td class={ "number heat" (heat(held(share, it.leak), most)) (on_paper(index)) } {
                                             (mib_of(share, it.leak))
                                         }
                                     }
@@ -54,6 +65,11 @@ pub fn section(report: &Report, leaks: &[Listed<'_>]) -> Markup {
                                 }
                             }
                         }
+                    }
+                }
+                @if !printed.is_empty() {
+                    p.on-paper {
+                        "Printed: the " (PRINTED) " ranks that hold most memory, and what all hold. The page has all ranks."
                     }
                 }
                 @if !more.is_empty() {
@@ -65,6 +81,21 @@ pub fn section(report: &Report, leaks: &[Listed<'_>]) -> Markup {
             }
         }
     }
+}
+
+/// Where the columns are that are printed, if not all are.
+fn printed(columns: &[ProcessShare]) -> Vec<usize> {
+    if columns.len() <= PRINTED {
+        return Vec::new();
+    }
+    let sum = |share: &ProcessShare| {
+        let held = share.bytes_held.values();
+        held.fold(0u64, |sum, &bytes| sum.saturating_add(bytes))
+    };
+    let mut places: Vec<usize> = (0..columns.len()).collect();
+    places.sort_by_key(|&index| Reverse(sum(&columns[index])));
+    places.truncate(PRINTED);
+    places
 }
 
 /// How strongly a cell is tinted, from 0 to 4.
