@@ -32,22 +32,25 @@ impl Page<'_> {
     /// Characters that hide or turn what follows are written out, whatever brought them here: the
     /// type of markup says only that the text has no markup in it.
     pub fn html(&self) -> String {
+        let styles = self.styles.iter().map(|(id, style)| (*id, lean(style)));
+        let styles: Vec<(Option<&str>, String)> = styles.collect();
+        let code = self.script.as_ref().map(|script| lean(script.code));
         let page = html! {
             (DOCTYPE)
             html lang="en" {
                 head {
                     meta charset="utf-8";
-                    meta http-equiv="Content-Security-Policy" content=(self.policy());
+                    meta http-equiv="Content-Security-Policy" content=(policy(&styles, code.as_deref()));
                     meta name="viewport" content="width=device-width, initial-scale=1";
                     meta name="color-scheme" content="light dark";
                     title { (self.title) " · cyclescope" }
-                    @for &(id, style) in self.styles {
+                    @for (id, style) in &styles {
                         style id=[id] { (PreEscaped(style)) }
                     }
                 }
                 body {
                     (self.body)
-                    @if let Some(Script { code, data }) = &self.script {
+                    @if let (Some(Script { data, .. }), Some(code)) = (&self.script, &code) {
                         @match data {
                             Some(data) if data.len() > LARGE => template id="packed" { (packed(data)) },
                             Some(data) => script type="application/json" id="report" { (embedded(data)) },
@@ -61,19 +64,31 @@ impl Page<'_> {
         let lines: Vec<_> = page.0.lines().map(printable).collect();
         lines.join("\n") + "\n"
     }
+}
 
-    /// Allows the page's styles and script by their hashes, and nothing else. Not even a name that
-    /// slipped through the escaping could run.
-    fn policy(&self) -> String {
-        let hash = |text: &str| format!(" 'sha256-{}'", BASE64.encode(Sha256::digest(text)));
-        let styles: String = self.styles.iter().map(|(_, style)| hash(style)).collect();
-        let script = self.script.as_ref();
-        let script = script.map_or(" 'none'".to_owned(), |script| hash(script.code));
-        format!(
-            "default-src 'none'; style-src{styles}; script-src{script}; base-uri 'none'; \
-             form-action 'none'"
-        )
-    }
+/// Allows the page's styles and script by their hashes, and nothing else. Not even a name that
+/// slipped through the escaping could run.
+fn policy(styles: &[(Option<&str>, String)], code: Option<&str>) -> String {
+    let hash = |text: &str| format!(" 'sha256-{}'", BASE64.encode(Sha256::digest(text)));
+    let styles: String = styles.iter().map(|(_, style)| hash(style)).collect();
+    let script = code.map_or(" 'none'".to_owned(), hash);
+    format!(
+        "default-src 'none'; style-src{styles}; script-src{script}; base-uri 'none'; \
+         form-action 'none'"
+    )
+}
+
+/// A style or script without indentation, and without comments that have their lines to themselves: a seventh less.
+/// No text in the assets goes over several lines.
+fn lean(text: &str) -> String {
+    let mut is_comment = false;
+    let lines = text.lines().map(str::trim_start).filter(|line| {
+        let begins = line.starts_with("/*");
+        let is_left_out = is_comment || begins || line.starts_with("//");
+        is_comment = (is_comment || begins) && !line.ends_with("*/");
+        !is_left_out
+    });
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// What stands beside a frame, in the notebook.
