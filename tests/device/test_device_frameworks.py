@@ -151,7 +151,7 @@ def test_without_a_driver_it_is_said_once_what_is_watched(
         cyclescope.observe_tensor_cycles(print, devices=["cuda:0"]).stop()
     (line,) = said()
     assert "no CUDA driver" in line
-    assert "warn_tensor_cycles(devices='any')" in line
+    assert "Pass devices='any'" in line
 
 
 DEFAULTS: dict[str, Callable[[], object]] = {
