@@ -14,6 +14,9 @@ MAX_COMPLETED = 50
 """Maximum number of pages whose timeline is completed when a watch ends."""
 
 
+MAX_REFRESHED = 1 << 20
+"""A larger file of all leaks, in bytes, is brought up to date by new leaks and at the end only."""
+
 MAX_PAGES = 200
 """Maximum number of pages per watch, so that ever new leaks do not fill the disk."""
 
@@ -110,9 +113,14 @@ class Reporter:
         if self._file is None or self._failed or count == self._count:
             return
         self._count = count
+        try:
+            # A large report would hold the interpreter for long, and keep the disk busy.
+            if self._file.stat().st_size > MAX_REFRESHED:
+                return
+        except OSError:
+            return  # the user has removed or moved it
         report = self.seen(tallies, watch)
-        # Do not recreate a file that the user has removed or moved.
-        if report is None or not self._file.exists():
+        if report is None:
             return
         try:
             self._write_file(report)

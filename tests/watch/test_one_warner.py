@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import cyclescope
-from cyclescope import CycleReport, Watch, _teller
+from cyclescope import CycleReport, Watch, _reporter, _teller
 from cyclescope._warner import running_warner
 from support.nodes import Node
 
@@ -262,3 +262,19 @@ def occurrences(file: Path) -> list[int]:
     """How many cycles each collection freed, of the only leak in a file."""
     (found,) = json.loads(file.read_text("utf-8"))["leaks"]
     return [each["count"] for each in found["occurrences"]]
+
+
+def test_a_large_file_of_all_leaks_is_left_until_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_teller, "REFRESH_SECONDS", 0.0)
+    monkeypatch.setattr(_reporter, "MAX_REFRESHED", 0)
+    watch = warn(tmp_path)
+    leak(KINDS[0])
+    assert watch.flush()
+    (file,) = tmp_path.glob("*.json")
+    leak(KINDS[0])
+    time.sleep(2.5)
+    assert occurrences(file) == [1]
+    watch.stop()
+    assert occurrences(file) == [1, 1]

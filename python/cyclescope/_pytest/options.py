@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
-from cyclescope._files import check_writable
-
 if TYPE_CHECKING:
     from cyclescope._pytest.baseline import Baseline
 
@@ -41,7 +39,7 @@ class Choices:
         """The folder for HTML pages, created on first use; by default in pytest's cache."""
         if self._report_dir is None:
             if self.given_report_dir is not None:
-                check_writable(self.given_report_dir)
+                self.given_report_dir.mkdir(parents=True, exist_ok=True)
                 self._report_dir = self.given_report_dir
             elif (cache := getattr(self.config, "cache", None)) is not None:
                 self._report_dir = cache.mkdir("cyclescope")
