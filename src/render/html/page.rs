@@ -83,7 +83,8 @@ fn policy(styles: &[(Option<&str>, String)], code: Option<&str>) -> String {
 fn lean(text: &str) -> String {
     let mut is_comment = false;
     let lines = text.lines().map(str::trim_start).filter(|line| {
-        let begins = line.starts_with("/*");
+        // Code behind a comment stays.
+        let begins = line.starts_with("/*") && (line.ends_with("*/") || !line.contains("*/"));
         let is_left_out = is_comment || begins || line.starts_with("//");
         is_comment = (is_comment || begins) && !line.ends_with("*/");
         !is_left_out
@@ -121,4 +122,15 @@ fn embedded(json: &str) -> Markup {
         }
     }
     PreEscaped(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_out_is_comments_and_indentation() {
+        let text = "// a\n/** b\n * c */\n  x = 1;\n/* d */ y = 2;\n/* e */\nz; // f\n";
+        assert_eq!(lean(text), "x = 1;\n/* d */ y = 2;\nz; // f");
+    }
 }
