@@ -11,7 +11,9 @@ import pytest
 
 from support.imports import is_large
 
-pytest.register_assert_rewrite("support.hostile", "support.names", "support.random_programs")
+pytest.register_assert_rewrite(
+    "support.hostile", "support.names", "support.owners", "support.random_programs"
+)
 
 # Most tests leak a few bytes of host memory, and expect to be warned.
 os.environ["CYCLESCOPE_MIN_BYTES"] = "0"

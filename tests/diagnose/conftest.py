@@ -1,0 +1,32 @@
+"""Libraries that a test installs."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Any]]:
+    """Installs a stand-in for a library and imports it."""
+    folder = tmp_path / "lib" / "site-packages"
+    folder.mkdir(parents=True)
+    monkeypatch.syspath_prepend(folder)
+    names: list[str] = []
+
+    def write(name: str, text: str) -> Any:
+        (folder / name).mkdir()
+        (folder / name / "__init__.py").write_text(text)
+        (folder / f"{name}-1.0.dist-info").mkdir()
+        importlib.invalidate_caches()
+        names.append(name)
+        return importlib.import_module(name)
+
+    yield write
+    for name in names:
+        sys.modules.pop(name, None)
