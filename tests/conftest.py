@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -69,6 +70,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     ranks = {here / name: rank - len(SLOWEST) for rank, name in enumerate(SLOWEST)}
     ranks |= {here / name: 1 for name in LIBRARIES}
     items.sort(key=lambda item: ranks.get(item.path, 0))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def temporary_folders(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Reports that a program was given no folder for go where pytest cleans up."""
+    os.environ["TMPDIR"] = str(tmp_path_factory.mktemp("tmp"))
+    tempfile.tempdir = None
 
 
 @pytest.fixture(scope="module")

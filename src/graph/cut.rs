@@ -19,8 +19,6 @@ const CAUSE_LIMIT: usize = 32;
 const TOLD_LIMIT: usize = 8;
 /// Maximum number of references to try in a long cycle, best first.
 const CANDIDATE_LIMIT: usize = 64;
-/// Maximum number of similar references to cut together.
-const ALIKE_LIMIT: usize = 32;
 /// Added for a reference outside the cycle, which is cut only if the cycle is all plumbing.
 const OUTSIDE_CYCLE: u32 = 500;
 /// Added for a reference that libraries made, where what others set on their objects can be cut.
@@ -244,9 +242,6 @@ fn alike(graph: &LeakGraph, components: &[usize], edge: EdgeIndex) -> Vec<EdgeIn
                 .edge_indices()
                 .filter(|&other| other != edge && kind(other) == kind(edge) && in_a_cycle(other)),
         );
-    }
-    if all.len() > ALIKE_LIMIT {
-        all.truncate(1);
     }
     all
 }

@@ -18,6 +18,8 @@ const BUFFERS_WITH_PATH: usize = 4;
 const BUFFERS: usize = 16;
 /// How many frames of an allocation's stack are shown.
 const FRAMES: usize = 3;
+/// Number of kinds of other cuts that are written.
+const KINDS_OF_CUTS: usize = 16;
 /// How many references of a path to a buffer are shown.
 const PATH: usize = 12;
 
@@ -126,41 +128,70 @@ fn describe_step(step: &Step) -> String {
     shortened(&line, LABEL).into_owned()
 }
 
+/// The buffers, the first with the references from the cycle to each.
 fn draw_buffers(out: &mut Lines, leak: &Leak) {
-    let kinds = kinds_of_buffers(leak);
-    let mut is_behind = false;
-    for (index, &(buffer, count)) in kinds.iter().take(BUFFERS).enumerate() {
-        if buffer.kept_by.is_some() {
-            if !is_behind {
-                out.line("");
-                out.line("  Freed with the cycle");
-            }
-            is_behind = true;
-        } else if index < BUFFERS_WITH_PATH {
-            out.line("");
-            draw_path(out, leak, buffer, count > 1);
-        }
-        let mut what = describe(buffer);
-        if count > 1 {
-            what = format!("{} × {what}", grouped(count));
-        }
-        if buffer.confirmed {
-            what += " (confirmed by the CUDA driver)";
-        }
-        out.wrapped(Ink::Held, "    ■ ", &what);
-        let at = buffer.allocated_at.as_ref();
-        draw_allocation(out, "      ", at, &buffer.allocation);
+    let (behind, reached): (Vec<_>, Vec<_>) = kinds_of_buffers(leak)
+        .into_iter()
+        .partition(|(buffer, _)| buffer.kept_by.is_some());
+    let (shown, others) = reached.split_at(reached.len().min(BUFFERS_WITH_PATH));
+    for &(buffer, count) in shown {
+        out.line("");
+        draw_path(out, leak, buffer, count > 1);
+        draw_buffer(out, buffer, count);
+    }
+    draw_more_buffers(out, "Also held", &by_looks(others), leak.buffers_omitted);
+    draw_more_buffers(out, "Freed with the cycle", &by_looks(&behind), 0);
+}
+
+fn draw_more_buffers(out: &mut Lines, title: &str, kinds: &[(&Buffer, u64)], omitted: u64) {
+    if kinds.is_empty() && omitted == 0 {
+        return;
+    }
+    out.line("");
+    out.line(format!("  {title}"));
+    for &(buffer, count) in kinds.iter().take(BUFFERS) {
+        draw_buffer(out, buffer, count);
     }
     let more: u64 = kinds.iter().skip(BUFFERS).map(|(_, count)| count).sum();
-    let more = more.saturating_add(leak.buffers_omitted);
+    let more = more.saturating_add(omitted);
     if more > 0 {
+        let and = if kinds.is_empty() { "" } else { "and " };
         let more = counted(more, "more buffer", "more buffers");
-        out.wrapped(Ink::Held, "    ■ ", &format!("and {more}"));
+        out.wrapped(Ink::Held, "    ■ ", &format!("{and}{more}"));
     }
 }
 
-/// The buffers with how many others there are that look the same and are reached in the same way; those that C++ keeps
-/// come last.
+fn draw_buffer(out: &mut Lines, buffer: &Buffer, count: u64) {
+    let mut what = describe(buffer);
+    if count > 1 {
+        what = format!("{} × {what}", grouped(count));
+    }
+    if buffer.confirmed {
+        what += " (confirmed by the CUDA driver)";
+    }
+    out.wrapped(Ink::Held, "    ■ ", &what);
+    let at = buffer.allocated_at.as_ref();
+    draw_allocation(out, "      ", at, &buffer.allocation);
+}
+
+/// What looks the same and was allocated at the same place, however it is reached, with how many there are.
+fn by_looks<'a>(kinds: &[(&'a Buffer, u64)]) -> Vec<(&'a Buffer, u64)> {
+    let looks = |buffer: &Buffer| (describe(buffer), buffer.confirmed);
+    let place = |buffer: &Buffer| (buffer.allocated_at.clone(), buffer.allocation.clone());
+    let mut merged: Vec<(&Buffer, u64)> = Vec::new();
+    for &(buffer, count) in kinds {
+        let same = merged
+            .iter_mut()
+            .find(|(first, _)| looks(first) == looks(buffer) && place(first) == place(buffer));
+        match same {
+            Some((_, all)) => *all += count,
+            None => merged.push((buffer, count)),
+        }
+    }
+    merged
+}
+
+/// The buffers with how many others there are that look the same and are reached in the same way.
 fn kinds_of_buffers(leak: &Leak) -> Vec<(&Buffer, u64)> {
     let same = |a: &Buffer, b: &Buffer| {
         a.from_step == b.from_step
@@ -179,8 +210,6 @@ fn kinds_of_buffers(leak: &Leak) -> Vec<(&Buffer, u64)> {
             None => kinds.push((buffer, 1)),
         }
     }
-    // What the cycle refers to first.
-    kinds.sort_by_key(|(buffer, _)| buffer.kept_by.is_some());
     kinds
 }
 
@@ -255,37 +284,39 @@ fn path_cut<'a>(leak: &'a Leak, buffer: &Buffer, index: usize) -> Option<&'a Cut
 
 /// The references to remove that the diagram does not show.
 fn draw_other_cuts(out: &mut Lines, leak: &Leak) {
+    let kinds = kinds_of_buffers(leak);
     let shown = |cut: &Cut| {
         let step = |step: &Step| step.node == Some(cut.source) && step.edge == cut.edge;
         leak.cycle.iter().any(step)
-            || kinds_of_buffers(leak)
+            || kinds
                 .iter()
+                .filter(|(buffer, _)| buffer.kept_by.is_none())
                 .take(BUFFERS_WITH_PATH)
                 .any(|(buffer, _)| {
                     (0..buffer.path.len())
                         .any(|index| path_cut(leak, buffer, index).is_some_and(|c| c == cut))
                 })
     };
-    let hidden: Vec<&Cut> = leak
-        .cuts
-        .iter()
-        .filter(|cut| !shown(cut))
-        .take(16)
-        .collect();
+    // Each kind of cut, with how many there are of it.
+    let mut hidden: Vec<(&Cut, u64)> = Vec::new();
+    for cut in leak.cuts.iter().filter(|cut| !shown(cut)) {
+        match hidden.iter_mut().find(|(other, _)| other.is_like(cut)) {
+            Some((_, count)) => *count += 1,
+            None => hidden.push((cut, 1)),
+        }
+    }
     if !hidden.is_empty() {
         out.line("");
     }
-    for (index, cut) in hidden.iter().enumerate() {
-        if hidden[..index].iter().any(|other| other.is_like(cut)) {
-            continue;
-        }
-        let count = hidden.iter().filter(|other| other.is_like(cut)).count();
+    let more = hidden.iter().skip(KINDS_OF_CUTS);
+    let more: u64 = more.map(|(_, count)| count).sum();
+    for (cut, count) in hidden.into_iter().take(KINDS_OF_CUTS) {
         if leak
             .cuts
             .iter()
             .any(|other| shown(other) && other.is_like(cut))
         {
-            let others = counted(count as u64, "other object", "other objects");
+            let others = counted(count, "other object", "other objects");
             let verb = if cut.proven { "cut" } else { "look at" };
             let sentence = format!("also {verb} the same reference in {others} like it");
             out.wrapped(Ink::Suspect, "  ~ ", &sentence);
@@ -294,7 +325,7 @@ fn draw_other_cuts(out: &mut Lines, leak: &Leak) {
         let place = cut.location.as_ref().map(|at| format!(" at {}", place(at)));
         let times = match count {
             1 => String::new(),
-            _ => format!(", in {count} objects"),
+            _ => format!(", in {} objects", grouped(count)),
         };
         let also = if leak.cuts.len() > 1 { "also " } else { "" };
         let verb = if cut.proven { "cut" } else { "look at" };
@@ -304,5 +335,9 @@ fn draw_other_cuts(out: &mut Lines, leak: &Leak) {
             place.unwrap_or_default()
         );
         out.wrapped(Ink::Suspect, "  ~ ", &sentence);
+    }
+    if more > 0 {
+        let more = counted(more, "more reference", "more references");
+        out.wrapped(Ink::Suspect, "  ~ ", &format!("and {more}"));
     }
 }

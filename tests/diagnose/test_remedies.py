@@ -12,6 +12,7 @@ from collections import namedtuple
 from collections.abc import Callable
 from typing import Any
 
+import numpy
 import pytest
 
 import common
@@ -323,3 +324,30 @@ def test_all_references_of_a_leak_are_named_in_order() -> None:
     (leak,) = leaks_of(make)
     assert "apture the values" not in leak.advice
     assert "Thing.callback" in leak.advice
+
+
+class Part:
+    def __init__(self, whole: object) -> None:
+        self.parent = whole
+        self.weights = numpy.zeros(5000)
+
+
+@pytest.mark.parametrize("number", [3, 20, 40, 200])
+@pytest.mark.parametrize("named", [True, False], ids=["attributes", "list"])
+def test_what_one_line_made_is_one_leak_however_often_it_ran(number: int, named: bool) -> None:
+    def make() -> None:
+        whole = Thing()
+        parts = [Part(whole) for _ in range(number)]
+        if named:
+            for index, part in enumerate(parts):
+                setattr(whole, f"part{index}", part)
+        else:
+            whole.parts = parts
+
+    make()
+    report = cyclescope.find_tensor_cycles(devices="any")
+    (leak,) = report.leaks
+    assert {cut.edge for cut in leak.cuts} == {".parent"}
+    assert len(leak.cuts) == number
+    assert all(cut.proven for cut in leak.cuts)
+    assert f"also cut the same reference in {number - 1} other objects like it" in str(report)
