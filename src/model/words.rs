@@ -283,6 +283,23 @@ pub fn without_indices(text: &str) -> String {
     out + rest
 }
 
+/// As [`without_indices`], with each number in a name written `N`: `.layer1` and `.layer2` are `.layerN`.
+pub fn without_numbers(text: &str) -> String {
+    let text = without_indices(text);
+    let mut out = String::with_capacity(text.len());
+    let mut was_digit = false;
+    for character in text.chars() {
+        let is_digit = character.is_ascii_digit();
+        match is_digit {
+            true if !was_digit => out.push('N'),
+            true => {}
+            false => out.push(character),
+        }
+        was_digit = is_digit;
+    }
+    out
+}
+
 /// What a buffer is made of: `float32[4096, 4096]`, `raw storage`; and the size of that, if it is not the storage's:
 /// `float32[2048] (8.0 KiB)`.
 pub fn element_type(buffer: &Buffer) -> String {
@@ -322,6 +339,13 @@ pub fn steps_before_gap(leak: &Leak) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_in_names_are_written_alike() {
+        assert_eq!(without_numbers(".layer12.0"), ".layerN.N");
+        assert_eq!(without_numbers("['block7'][3]"), "['blockN'][x]");
+        assert_eq!(without_numbers(".head"), ".head");
+    }
 
     #[test]
     fn articles_go_by_sound() {

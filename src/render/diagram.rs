@@ -5,7 +5,7 @@ use super::sentences::{NAME, describe, place, reference};
 use crate::model::report::{Buffer, Cut, Leak, Location, Step};
 use crate::model::words::{
     columns, counted, cut_of, grouped, name, padded, place_within, shortened, steps_before_gap,
-    without_indices,
+    without_numbers,
 };
 
 /// Objects of the diagram get at most so much of a line, so that their places stand in a column.
@@ -201,7 +201,7 @@ fn kinds_of_buffers(leak: &Leak) -> Vec<(&Buffer, u64)> {
             && a.path
                 .iter()
                 .zip(&b.path)
-                .all(|(a, b)| without_indices(a) == without_indices(b))
+                .all(|(a, b)| without_numbers(a) == without_numbers(b))
     };
     let mut kinds: Vec<(&Buffer, u64)> = Vec::new();
     for buffer in &leak.buffers {
@@ -256,7 +256,7 @@ fn draw_path(out: &mut Lines, leak: &Leak, buffer: &Buffer, several: bool) {
         }
         let cut = path_cut(leak, buffer, index);
         match several {
-            true => draw_reference(out, "    ", &without_indices(edge), cut),
+            true => draw_reference(out, "    ", &without_numbers(edge), cut),
             false => draw_reference(out, "    ", edge, cut),
         }
         // Of a second occurrence only the references are known, not what lies between them.

@@ -8,10 +8,13 @@ use super::shape::{LABEL, Shape, ShapeKind, TITLE};
 use super::stacks::{Rest, StepKind};
 use super::subgraph::{Detail, Fold, Subgraph, subgraph};
 use crate::model::report::{Edge, EdgeRole, Leak, Step};
-use crate::model::words::{cut_of, grouped, name, steps_before_gap, without_indices};
+use crate::model::words::{cut_of, grouped, name, steps_before_gap, without_numbers};
 
 /// A longer cycle is drawn without its middle.
 const RING: usize = 24;
+/// Where only the leak itself is drawn, so many of it fit into the first view, if the cut and the ways to the memory
+/// are among them.
+const SHORT_RING: usize = 14;
 /// How many references are drawn.
 const LINKS: usize = 4000;
 
@@ -85,9 +88,10 @@ impl<'a> Builder<'a> {
     /// The cycle's steps as boxes, and the links between them.
     fn ring(&mut self) {
         let steps = &self.leak.cycle;
-        let before = steps_before_gap(self.leak).min(RING / 2);
-        let after = if steps.len() > RING {
-            RING / 2
+        let limit = self.ring_limit();
+        let before = steps_before_gap(self.leak).min(limit / 2);
+        let after = if steps.len() > limit {
+            limit / 2
         } else {
             steps.len() - before
         };
@@ -121,6 +125,21 @@ impl<'a> Builder<'a> {
         for (from, leaving) in leaving.into_iter().enumerate() {
             let to = (from + 1) % self.scene.ring;
             self.scene.links.push(leaving.link(from, to));
+        }
+    }
+
+    fn ring_limit(&self) -> usize {
+        let steps = self.leak.cycle.iter().enumerate();
+        let ends = SHORT_RING / 2;
+        let middle = ends..self.leak.cycle.len().saturating_sub(ends);
+        let is_told = |(index, step): (usize, &Step)| {
+            let mut starts = self.leak.buffers.iter().map(|it| it.from_step as usize);
+            cut_of(self.leak, step).is_some() || starts.any(|start| start == index)
+        };
+        let mut hidden = steps.filter(|(index, _)| middle.contains(index));
+        match self.detail.is_whole() || hidden.any(is_told) {
+            true => RING,
+            false => SHORT_RING,
         }
     }
 
@@ -256,13 +275,13 @@ impl<'a> Builder<'a> {
             }
             let is_cluster = |it: usize| self.scene.boxes[it].kind == ShapeKind::Cluster;
             if is_cluster(from) || is_cluster(to) {
-                bundles.add((from, to), index, edge.role, without_indices(&edge.name));
+                bundles.add((from, to), index, edge.role, without_numbers(&edge.name));
                 continue;
             }
             for (from, to, mut leaving) in self.parts(index, edge, from, to) {
                 let stands_for_several = |it: usize| !self.scene.boxes[it].hidden.is_empty();
                 if stands_for_several(from) || stands_for_several(to) {
-                    leaving.label = without_indices(&leaving.label);
+                    leaving.label = without_numbers(&leaving.label);
                 }
                 let place = self.scene.links.len();
                 match met.entry((from, to, leaving.label.clone())) {
@@ -514,12 +533,17 @@ mod tests {
         let leak = &mut report.leaks[0];
         leak.cycle_omitted = 0;
         leak.cycle = vec![leak.cycle[0].clone(); 300];
-        let scene = scene(leak, Detail::Leak);
-        assert_eq!(scene.ring, RING + 1);
-        let hidden = 300 - RING;
-        assert_eq!(
-            scene.boxes[RING / 2].name,
-            [format!("⋮ {hidden} more objects")]
-        );
+        for (detail, shown) in [(Detail::Leak, SHORT_RING), (Detail::All, RING)] {
+            let scene = scene(leak, detail);
+            assert_eq!(scene.ring, shown + 1);
+            assert_eq!(
+                scene.boxes[shown / 2].name,
+                [format!("⋮ {} more objects", 300 - shown)]
+            );
+        }
+        // The first view leaves out neither the cut nor where a way to the memory begins.
+        leak.cycle.truncate(RING);
+        leak.buffers[0].from_step = RING as u32 / 2;
+        assert_eq!(scene(leak, Detail::Leak).ring, RING);
     }
 }

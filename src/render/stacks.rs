@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::model::report::{Buffer, Leak};
-use crate::model::words::{element_type, human_bytes, without_indices};
+use crate::model::words::{element_type, human_bytes, without_numbers};
 
 /// So many stacks are drawn one by one where only the leak itself is.
 const STACKS: usize = 5;
@@ -168,7 +168,7 @@ fn kind(buffer: &Buffer) -> impl std::hash::Hash + Eq {
     let mut path: Vec<String> = buffer
         .path
         .iter()
-        .map(|edge| without_indices(edge))
+        .map(|edge| without_numbers(edge))
         .collect();
     path.dedup();
     let kept_by = buffer.kept_by.clone();
@@ -216,7 +216,7 @@ pub fn rest_of(leak: &Leak, listed: &[&Buffer]) -> Option<Rest> {
     }
     let path = |buffer: &Buffer| -> Vec<String> {
         let edges = buffer.path.iter();
-        edges.map(|edge| without_indices(edge)).collect()
+        edges.map(|edge| without_numbers(edge)).collect()
     };
     if all(&|other| path(other) == path(first)) {
         rest.path = path(first);

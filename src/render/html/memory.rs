@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use crate::model::report::{Buffer, GRADIENT, Leak};
 use crate::model::words::{
-    buffer_count, counted, element_type, grouped, human_bytes, name, without_indices,
+    buffer_count, counted, element_type, grouped, human_bytes, name, without_numbers,
 };
 use crate::render::html::parts::table;
 
@@ -45,7 +45,7 @@ pub fn buffers(leak: &Leak) -> Markup {
 fn are_alike(a: &Buffer, b: &Buffer) -> bool {
     // However long a chain is that leads to them.
     let of_path = |buffer: &Buffer| {
-        let mut edges: Vec<String> = buffer.path.iter().map(|it| without_indices(it)).collect();
+        let mut edges: Vec<String> = buffer.path.iter().map(|it| without_numbers(it)).collect();
         edges.dedup();
         edges
     };
@@ -111,7 +111,7 @@ fn row(leak: &Leak, alike: &[&Buffer]) -> Markup {
 fn path(alike: &[&Buffer]) -> Markup {
     let path = |edge: &String| match alike.len() {
         1 => edge.clone(),
-        _ => without_indices(edge),
+        _ => without_numbers(edge),
     };
     let edges: Vec<String> = alike[0].path.iter().map(path).collect();
     html! {
