@@ -1,5 +1,7 @@
 //! The containers that keep what was made over many steps: each step adds some to them.
 
+use std::collections::BTreeMap;
+
 use rustc_hash::FxHashSet;
 
 use super::Inspector;
@@ -106,27 +108,34 @@ impl Live<'_> {
                 !it.is_empty()
             });
             if reaching.is_empty() {
-                return accumulators;
+                break;
             }
         }
         accumulators.extend(self.common_origin(inspector, paths, &mut open));
         accumulators
     }
 
-    /// The last object on the way to all of the open members, such as the head of a chain.
+    /// The last object on the way to all of the open members that one variable leads to, such as the head of a chain.
     fn common_origin(
         &self,
         inspector: &Inspector,
         paths: &ShortestPaths,
         open: &mut Open<'_>,
     ) -> Option<Accumulator> {
-        let left: Vec<usize> = (0..open.members.len())
-            .filter(|&at| open.is_open[at])
-            .collect();
+        // By the first object on the way: the newest member may be another variable's too.
+        let mut ways: BTreeMap<u32, Vec<(usize, Vec<u32>)>> = BTreeMap::new();
+        for at in (0..open.members.len()).filter(|&at| open.is_open[at]) {
+            let way = paths.path_to(open.members[at].0);
+            if let Some(&first) = way.iter().find(|&&node| self.can_hold(inspector, node)) {
+                ways.entry(first).or_default().push((at, way));
+            }
+        }
+        let (left, ways): (Vec<usize>, Vec<Vec<u32>>) =
+            ways.into_values().max_by_key(Vec::len)?.into_iter().unzip();
         if !open.are_of_most_ages(&left) {
             return None;
         }
-        let mut ways = left.iter().map(|&at| paths.path_to(open.members[at].0));
+        let mut ways = ways.into_iter();
         let mut common = ways.next()?;
         for way in ways {
             let same = common.iter().zip(&way).take_while(|(a, b)| a == b).count();

@@ -15,8 +15,8 @@ use super::busy::busy;
 use super::found::{Behind, Detail, Found, Held, Occurrence, say_shared};
 use super::room::{MANY, ROOM_FOR_BUFFER, ask_for_room};
 use crate::capture::{
-    AllocationTraces, Description, ReferenceName, Snapshot, capture, describe, name_references,
-    shape_of,
+    AllocationTraces, Description, ReferenceName, Snapshot, SnapshotObject, capture, describe,
+    name_references, shape_of,
 };
 use crate::cpython::ObjectKind;
 use crate::device::{DeviceBuffer, DeviceSelection, Frameworks};
@@ -274,7 +274,8 @@ impl Inspector {
         unsafe { shape_of(&self.builtins, &self.layouts, snapshot, &group.nodes) }
     }
 
-    /// What each object of a snapshot holds, if that is not kept alive by others too.
+    /// What each object of a snapshot holds, if that is not kept alive by others too; or if what is not kept alive by
+    /// others shares the storage, as a view does.
     fn buffers_in(
         &self,
         py: Python<'_>,
@@ -282,14 +283,34 @@ impl Inspector {
         frameworks: &Frameworks,
         devices: &DeviceSelection,
     ) -> Vec<Vec<DeviceBuffer>> {
-        let objects = snapshot.objects.iter();
-        let held = objects.map(|object| {
-            if object.verdict == 0 || (!object.in_garbage && object.outside_references > 0) {
-                return Vec::new();
-            }
+        let buffers = |object: &SnapshotObject| {
             frameworks.buffers(object.verdict, &self.object(py, object.address), devices)
+        };
+        let is_shared =
+            |object: &SnapshotObject| !object.in_garbage && object.outside_references > 0;
+        let objects = snapshot.objects.iter();
+        let held = objects.map(|object| match object.verdict != 0 && !is_shared(object) {
+            true => buffers(object),
+            false => Vec::new(),
         });
-        held.collect()
+        let mut held: Vec<Vec<DeviceBuffer>> = held.collect();
+        let storage = |buffer: &DeviceBuffer| (buffer.device.clone(), buffer.pointer);
+        let going: FxHashSet<(String, u64)> = held.iter().flatten().map(storage).collect();
+        if going.is_empty() {
+            return held;
+        }
+        for (object, held) in snapshot.objects.iter().zip(&mut held) {
+            let verdict = object.verdict;
+            if (Frameworks::is_tensor(verdict) || Frameworks::is_storage(verdict))
+                && is_shared(object)
+            {
+                let all = buffers(object);
+                if all.iter().all(|it| going.contains(&storage(it))) {
+                    *held = all;
+                }
+            }
+        }
+        held
     }
 
     /// The leaks of one group.

@@ -11,9 +11,10 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::Inspector;
 use super::graphs::Graphs;
 use super::holding::Reaching;
+use super::keepers::Search;
 use super::live::{Live, Root};
 use super::purpose::Classes;
-use crate::capture::{AllocationTraces, who_passes_argument};
+use crate::capture::{AllocationTraces, may_fill, who_passes_argument};
 use crate::cpython::instances::{attribute, attributes};
 use crate::cpython::{Builtins, ObjectKind, dict_items, find_item, int_value};
 use crate::device::{DeviceBuffer, DeviceSelection, Frameworks};
@@ -202,18 +203,44 @@ impl<'a, 'py> Look<'a, 'py> {
                 let nodes: Vec<u32> = accumulator.members.iter().map(|&at| aged[at].0).collect();
                 let (hidden, kept) = self.memory_of(&nodes);
                 let ages = accumulator.members.iter().map(|&at| aged[at].1).max();
+                let mut about = self.diagnose_accumulator(kind, accumulator.node, &nodes);
+                if let Some(other) = self.also_held_by(accumulator.node, &nodes) {
+                    let before = match about.evidence.is_empty() {
+                        true => String::new(),
+                        false => format!("{}; ", about.evidence),
+                    };
+                    about.evidence = format!("{before}{other} holds them too");
+                }
                 Diagnosis {
                     tensors: nodes.len(),
                     members: accumulator.members.iter().map(|&at| found[at].2).collect(),
                     ages: ages.unwrap_or_default(),
                     bytes: kept,
                     hidden,
-                    ..self.diagnose_accumulator(kind, accumulator.node, &nodes)
+                    ..about
                 }
             })
             .collect();
         all.sort_by_key(|found| Reverse(found.bytes));
         all
+    }
+
+    /// What holds the oldest of some members beside what accumulates them, and the youngest but one.
+    fn also_held_by(&self, accumulator: u32, members: &[u32]) -> Option<String> {
+        let others = |member: u32| {
+            let search = Search {
+                inspector: self.inspector,
+                frameworks: self.frameworks,
+                live: self.live,
+            };
+            let keepers = search.keepers(&[member], &[]).found.into_iter();
+            keepers
+                .filter(|it| it.at > 0 && !it.nodes.contains(&accumulator))
+                .map(|it| it.holder())
+        };
+        let of_young: FxHashSet<u32> = others(*members.get(1)?).collect();
+        let mut of_both = others(*members.last()?).filter(|it| of_young.contains(it));
+        of_both.next().map(|holder| self.owner(holder))
     }
 
     /// True for a deque with `maxlen`: it fills, and does not grow.
@@ -277,11 +304,11 @@ impl<'a, 'py> Look<'a, 'py> {
         members: &[u32],
     ) -> Diagnosis {
         let owner = self.owner(accumulator);
-        let about = |pattern| self.about(pattern, owner, members[0]);
+        let about = |pattern| self.about(pattern, owner.clone(), members[0]);
         if kind == GroupKind::Function {
             return about(growth::GRAD_FN_KEPT);
         }
-        if let Some(hook) = self.module_whose_hook_fills(accumulator) {
+        if let Some(hook) = self.module_whose_hook_fills(accumulator, &owner) {
             let found = about(growth::ACTIVATIONS_KEPT_BY_HOOK);
             return Diagnosis { hook, ..found };
         }
@@ -460,8 +487,9 @@ impl<'a, 'py> Look<'a, 'py> {
             })
     }
 
-    /// The class of the module one of whose hooks has a container at hand, or what holds that.
-    fn module_whose_hook_fills(&self, container: u32) -> Option<String> {
+    /// The class of the module one of whose hooks has a container at hand, or what holds that, and in its code the
+    /// name of it and something that adds to a container.
+    fn module_whose_hook_fills(&self, container: u32, owner: &str) -> Option<String> {
         let mut hooks: Vec<(&Module<'py>, u32)> = Vec::new();
         for module in self.modules() {
             let attributes = attributes(&self.inspector.builtins.instances, &module.object);
@@ -486,9 +514,12 @@ impl<'a, 'py> Look<'a, 'py> {
             .filter(|&node| self.live.can_hold(self.inspector, node))
             .collect();
         wanted.insert(container);
-        let (module, _) = hooks
-            .into_iter()
-            .find(|(_, hook)| self.live.has_at_hand(self.inspector, *hook, &wanted))?;
+        let names = last_names(owner);
+        let (module, _) = hooks.into_iter().find(|&(_, hook)| {
+            let callable = self.live.object(hook);
+            callable.is_some_and(|it| may_fill(&self.inspector.builtins, &it, &names))
+                && self.live.has_at_hand(self.inspector, hook, &wanted)
+        })?;
         Some(self.inspector.type_name(&module.object))
     }
 
@@ -542,6 +573,24 @@ impl<'a, 'py> Look<'a, 'py> {
     }
 }
 
+/// The names under which the program has an owner and what that is in: `module `train` → `net` (Net) → .seen` has
+/// `net` and `seen`.
+fn last_names(owner: &str) -> Vec<String> {
+    let parts = owner
+        .split(" → ")
+        .filter(|part| !part.starts_with("module "));
+    let first_word = |part: &str| {
+        let name = part.trim_start_matches("local ");
+        let name: String = name
+            .trim_start_matches(['`', '.', '[', '\''])
+            .chars()
+            .take_while(|it| it.is_alphanumeric() || *it == '_')
+            .collect();
+        (!name.is_empty()).then_some(name)
+    };
+    parts.filter_map(first_word).collect()
+}
+
 /// The parameters among the attributes of a module.
 pub(super) fn parameters_of<'py>(
     builtins: &Builtins,
@@ -557,4 +606,20 @@ pub(super) fn parameters_of<'py>(
         });
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::last_names;
+
+    #[test]
+    fn an_owner_has_the_names_of_its_path() {
+        let names = |owner| last_names(owner).join(" ");
+        assert_eq!(names("module `train` → `net` (Net) → .seen"), "net seen");
+        assert_eq!(names("local `kept` in `fit`, train.py:3"), "kept");
+        assert_eq!(
+            names("module `__main__` → `by_name` (dict) → ['conv1']"),
+            "by_name conv1"
+        );
+    }
 }

@@ -16,7 +16,7 @@ use crate::capture::{AllocationTraces, Place};
 use crate::device::is_host;
 use crate::device::{Frameworks, allocator_bytes};
 use crate::diagnose::{Branches, NamedPath, NamedRoot};
-use crate::graph::{Bridges, Dominators, ShortestPaths, freed_at_once};
+use crate::graph::{Bridges, Dominators, ShortestPaths, freed_at_once, never_freed};
 use crate::model::heap::{Branch, Buffer, Category, Class, Device, Heap, SCHEMA};
 use crate::model::redact::{NOTE, shorten};
 use crate::model::report::{Extents, Location, Process, Step};
@@ -146,7 +146,11 @@ impl Inspector {
         let bridges = Bridges::new(live.graph(), dominators, owning.iter().flatten().copied());
         let owners: FxHashSet<(u32, u32)> = owning.iter().flatten().copied().collect();
         let owners = owners.into_iter().filter(|it| bridges.contains(*it));
-        let freed_at_once = freed_at_once(live.graph(), dominators, owners);
+        let owners: Vec<(u32, u32)> = owners.collect();
+        let freed_at_once = freed_at_once(live.graph(), dominators, owners.iter().copied());
+        let held = owners.iter().map(|&(_, held)| held);
+        let hidden = live.unknown_to_collector();
+        let never_freed = never_freed(live.graph(), dominators, held, &freed_at_once, hidden);
         let traces = AllocationTraces::new(live.py());
         let mut branches = Branches::default();
         let buffers = order
@@ -164,7 +168,9 @@ impl Inspector {
                 let keepers: FxHashSet<u32> = dominators.above(known.node).take(CHAIN).collect();
                 row.alone = match owning.get(rank).copied().flatten() {
                     Some(reference) => {
-                        bridges.contains(reference) && keepers.contains(&reference.1)
+                        bridges.contains(reference)
+                            && keepers.contains(&reference.1)
+                            && !never_freed[known.node as usize]
                     }
                     None => nodes.first().is_some_and(|first| keepers.contains(first)),
                 };

@@ -57,6 +57,16 @@ pub(super) struct Keepers {
     pub in_cycle: bool,
 }
 
+impl Keepers {
+    /// The references themselves: who has each, and what it refers to.
+    pub fn references(&self) -> FxHashSet<(u32, u32)> {
+        let found = self.found.iter();
+        found
+            .map(|keeper| (keeper.holder(), keeper.held()))
+            .collect()
+    }
+}
+
 /// What is asked: who looks, and where.
 #[derive(Clone, Copy)]
 pub(super) struct Search<'a, 'py> {
@@ -157,8 +167,9 @@ impl Search<'_, '_> {
         let ends = onwards.keys().copied().chain(beyond.iter().copied());
         let paths = live.shortest_paths_to(&wanted, ends);
         let below = |node: u32| way_down(&onwards, node);
-        let in_cycle = is_cyclic_directed(&DiGraphMap::<u32, ()>::from_edges(inside))
-            || references.iter().any(|(from, ..)| !paths.reaches(*from));
+        let unreached = references.iter().filter(|(from, ..)| !paths.reaches(*from));
+        let unreached: Vec<(u32, u32)> = unreached.map(|&(from, to, _)| (from, to)).collect();
+        let in_cycle = self.in_cycle(inside, &unreached, &onwards);
         let reached = references
             .into_iter()
             .filter(|(from, ..)| paths.reaches(*from));
@@ -185,6 +196,37 @@ impl Search<'_, '_> {
             is_complete,
             in_cycle,
         }
+    }
+
+    /// True if a cycle leads to objects that go together. `unreached` are references to them of what no root leads to:
+    /// garbage, or what only these objects hold, such as a list among the variables of a generator.
+    fn in_cycle(
+        self,
+        inside: Vec<(u32, u32)>,
+        unreached: &[(u32, u32)],
+        together: &FxHashMap<u32, u32>,
+    ) -> bool {
+        let mut edges = DiGraphMap::<u32, ()>::from_edges(inside);
+        let mut level: Vec<u32> = unreached.iter().map(|&(from, _)| from).collect();
+        let mut seen: FxHashSet<u32> = level.iter().chain(together.keys()).copied().collect();
+        edges.extend(unreached);
+        while !level.is_empty() {
+            if seen.len() > INSEPARABLE {
+                return true;
+            }
+            let holders = self.referrers(&level, &mut true);
+            level.clear();
+            for (from, tos) in holders {
+                if self.live.is_own(from) {
+                    continue;
+                }
+                edges.extend(tos.into_iter().map(|to| (from, to)));
+                if seen.insert(from) {
+                    level.push(from);
+                }
+            }
+        }
+        is_cyclic_directed(&edges)
     }
 
     /// What refers to some objects, with them in order, each as often as it does.

@@ -156,7 +156,25 @@ impl<'a, 'py> Naming<'a, 'py> {
 
     /// The last object of a path as the program writes it: `trainer.caches['loss']`.
     pub fn expression(&self, nodes: &[u32]) -> Option<String> {
-        self.path(nodes, &self.root(nodes)).expression
+        let is_kind = |node: u32, kind: ObjectKind| {
+            let description = self.descriptions.get(&node);
+            description.is_some_and(|it| it.kind == kind)
+        };
+        // A function of a class is the function itself; what another descriptor answers is not what the class has.
+        let before_last = &nodes[..nodes.len().saturating_sub(1)];
+        let passes_descriptor = (1..before_last.len()).any(|at| {
+            let owner = match at.checked_sub(2) {
+                Some(owner) if is_kind(nodes[at - 1], ObjectKind::Dict) => owner,
+                _ => at - 1,
+            };
+            is_kind(nodes[owner], ObjectKind::Class)
+                && !is_kind(nodes[at], ObjectKind::Function)
+                && self
+                    .live
+                    .object(nodes[at])
+                    .is_some_and(|it| is_descriptor(&it))
+        });
+        (!passes_descriptor).then(|| self.path(nodes, &self.root(nodes)).expression)?
     }
 
     /// Where the program has the last object of a path; `None` for an empty one.
@@ -209,6 +227,14 @@ impl<'a, 'py> Naming<'a, 'py> {
         }
         named
     }
+}
+
+/// True for an object with a `__get__`.
+fn is_descriptor(object: &Bound<'_, PyAny>) -> bool {
+    let ty = object.get_type().as_type_ptr();
+    // SAFETY: attached; the type is alive.
+    let get = unsafe { ffi::PyType_GetSlot(ty, ffi::Py_tp_descr_get) };
+    !get.is_null()
 }
 
 /// The names of the references from one node to others, in their order: to an object that it refers to twice,

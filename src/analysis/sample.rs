@@ -254,6 +254,8 @@ impl Inspector {
         };
         let mut roots = Vec::new();
         let mut places: FxHashMap<(String, u64), usize> = FxHashMap::default();
+        // The tensor that each piece is named by.
+        let mut named: Vec<&Bound<'py, PyAny>> = Vec::new();
         // The program sees no more than before a look.
         let made = self.made.take();
         let mut left = FxHashMap::default();
@@ -297,14 +299,20 @@ impl Inspector {
                 None => {
                     places.insert((device, pointer), sample.pieces.len());
                     sample.pieces.push(piece);
+                    named.push(tensor);
                 }
-                Some(&place) if kind == GroupKind::Graph => {
+                Some(&place) => {
                     let known = &mut sample.pieces[place];
-                    if known.kind != GroupKind::Graph {
-                        *known = piece;
+                    let is_first_graph = kind == GroupKind::Graph && known.kind != GroupKind::Graph;
+                    // The program holds the view, not what it is a view of.
+                    let holds_view = is_held_once(named[place])
+                        && frameworks.is_view_of(*verdict, tensor, named[place]);
+                    if is_first_graph || holds_view {
+                        let kind = known.kind.min(piece.kind);
+                        *known = Piece { kind, ..piece };
+                        named[place] = tensor;
                     }
                 }
-                Some(_) => {}
             }
         }
         self.made.replace(left);

@@ -37,6 +37,12 @@ pub(super) enum Uncollected {
 }
 
 impl Live<'_> {
+    /// The references that only C++ knows: no collection frees a cycle that passes one.
+    pub(super) fn unknown_to_collector(&self) -> impl Iterator<Item = (u32, u32)> {
+        let hidden = self.hidden.keys().copied();
+        hidden.filter(|&(from, _)| !self.is_frame(from))
+    }
+
     /// Why no collection will free `targets` once some references are removed, after which nothing in use
     /// leads to them; `None` if one will.
     ///
@@ -54,10 +60,8 @@ impl Live<'_> {
             .into_iter()
             .filter_map(|object| self.objects.number_at(object as usize))
             .collect();
-        let hidden = self.hidden.keys().copied();
-        let mut within: Vec<(u32, u32)> = hidden
-            .filter(|reference| !self.is_frame(reference.0) && !removed.contains(reference))
-            .collect();
+        let hidden = self.unknown_to_collector();
+        let mut within: Vec<(u32, u32)> = hidden.filter(|it| !removed.contains(it)).collect();
         if frozen.is_empty() && within.is_empty() {
             return None;
         }

@@ -93,7 +93,7 @@ impl Inspector {
         let keepers = search.few_keepers(&targets, nearest, KEEPERS);
         let reversed = Reversed::of(live.graph());
         let uncollected = self.uncollected_without(&live, &targets, &keepers, &reversed);
-        let loops = loops(&live, &targets, &reversed, uncollected.as_ref());
+        let loops = search.loops(&targets, &reversed, uncollected.as_ref());
         let keeping = keepers.found.iter().map(|keeper| keeper.nodes.clone());
         let all: Vec<Vec<u32>> = paths
             .iter()
@@ -197,9 +197,7 @@ impl Inspector {
         if !keepers.fixed.is_empty() || !keepers.is_complete {
             return None;
         }
-        let removed = keepers.found.iter();
-        let removed = removed.map(|keeper| (keeper.holder(), keeper.held()));
-        live.uncollected(self, targets, &removed.collect(), reversed)
+        live.uncollected(self, targets, &keepers.references(), reversed)
     }
 
     /// The nodes of some objects, each once.
@@ -463,18 +461,66 @@ fn garbage_paths(live: &Live<'_>, suffix: &[u32], target: u32) -> Vec<PathTo> {
         .collect()
 }
 
-/// Loops through the targets that no collection frees.
-fn loops(
-    live: &Live<'_>,
-    targets: &[u32],
-    reversed: &Reversed<'_>,
-    uncollected: Option<&Uncollected>,
-) -> Vec<Vec<u32>> {
-    let through = |&target| loop_through_outside(live, target, reversed);
-    let found: Vec<Vec<u32>> = targets.iter().filter_map(through).collect();
-    match uncollected {
-        Some(Uncollected::Loop(nodes)) if found.is_empty() => vec![nodes.clone()],
-        _ => found,
+impl Search<'_, '_> {
+    /// Loops through the targets that no collection frees.
+    fn loops(
+        self,
+        targets: &[u32],
+        reversed: &Reversed<'_>,
+        uncollected: Option<&Uncollected>,
+    ) -> Vec<Vec<u32>> {
+        let variables = self.variables();
+        let through = |&target| self.loop_through_outside(target, &variables, reversed);
+        let found: Vec<Vec<u32>> = targets.iter().filter_map(through).collect();
+        match uncollected {
+            Some(Uncollected::Loop(nodes)) if found.is_empty() => vec![nodes.clone()],
+            _ => found,
+        }
+    }
+
+    /// What has the variables of modules and of running functions.
+    fn variables(self) -> FxHashSet<u32> {
+        let live = self.live;
+        let roots = live.roots().into_iter();
+        let namespaces = roots.filter(|&root| {
+            live.is_frame(root) || matches!(live.root(root), Root::Module(_) | Root::Frame(_))
+        });
+        let is_dict = |node: &u32| live.is_kind(self.inspector, *node, ObjectKind::Dict);
+        let mut found: FxHashSet<u32> = FxHashSet::default();
+        for namespace in namespaces {
+            found.insert(namespace);
+            if matches!(live.root(namespace), Root::Module(_)) {
+                let targets = live.graph().targets(namespace).iter().copied();
+                found.extend(targets.filter(is_dict));
+            }
+        }
+        found
+    }
+
+    /// A shortest path from an object back to itself that uses a reference which only C++ knows, and no variable of a
+    /// module or a running function: what holds only by that goes with the variable. The collector takes an object
+    /// with such a reference for one in use, so it never frees the loop.
+    fn loop_through_outside(
+        self,
+        target: u32,
+        variables: &FxHashSet<u32>,
+        reversed: &Reversed<'_>,
+    ) -> Option<Vec<u32>> {
+        let live = self.live;
+        let hidden: Vec<(u32, u32)> = live.unknown_to_collector().collect();
+        if hidden.is_empty() {
+            return None;
+        }
+        let graph = live.graph();
+        let passes = |from: u32, to: u32| {
+            !live.objects.is_type_reference(from, to) && !variables.contains(&from)
+        };
+        let mut forth = ShortestPaths::new(graph.node_count());
+        forth.extend(graph, [target], passes);
+        let mut back = ShortestPaths::new(graph.node_count());
+        back.extend(reversed.get(), [target], |to, from| passes(from, to));
+        shortest_loop(&forth, &back, hidden.into_iter())
+            .or_else(|| supposed_loop(live, &forth, &back))
     }
 }
 
@@ -484,30 +530,6 @@ fn named_loop(nodes: &[u32], targets: &[u32], naming: &Naming<'_, '_>) -> Path {
         leads_to: passed.map(|(index, _)| index).collect(),
         ..naming.path(nodes, &NamedRoot::Itself).path
     }
-}
-
-/// A shortest path from an object back to itself that uses a reference which only C++ knows. The
-/// collector takes an object with such a reference for one in use, so it never frees the loop.
-fn loop_through_outside(live: &Live<'_>, target: u32, reversed: &Reversed<'_>) -> Option<Vec<u32>> {
-    let hidden: Vec<(u32, u32)> = live
-        .hidden
-        .keys()
-        .copied()
-        .filter(|(from, _)| !live.is_frame(*from))
-        .collect();
-    if hidden.is_empty() {
-        return None;
-    }
-    let graph = live.graph();
-    let mut forth = ShortestPaths::new(graph.node_count());
-    forth.extend(graph, [target], |from, to| {
-        !live.objects.is_type_reference(from, to)
-    });
-    let mut back = ShortestPaths::new(graph.node_count());
-    back.extend(reversed.get(), [target], |to, from| {
-        !live.objects.is_type_reference(from, to)
-    });
-    shortest_loop(&forth, &back, hidden.into_iter()).or_else(|| supposed_loop(live, &forth, &back))
 }
 
 /// The shortest path out and back that uses one of some references and passes no node twice.

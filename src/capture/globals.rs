@@ -5,8 +5,9 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use super::places::function_code;
+use crate::cpython::instructions::{Instruction, Instructions, decode};
 use crate::cpython::read::texts_of;
-use crate::cpython::{Builtins, ObjectKind, dict_items, items, text_of};
+use crate::cpython::{Builtins, ObjectKind, class_items, dict_items, items, text_of};
 
 /// The variables of its module that a function's code names; none for anything else.
 pub fn globals_used<'py>(
@@ -39,24 +40,109 @@ pub(super) fn globals_named<'py>(
     found
 }
 
+/// Methods that add to a container.
+const ADDING: [&str; 9] = [
+    "add",
+    "append",
+    "appendleft",
+    "extend",
+    "insert",
+    "put",
+    "put_nowait",
+    "setdefault",
+    "update",
+];
+
+/// True if the code of a function or callable object has one of some names, of variables or attributes, and adds to
+/// something. False where that is not to be seen.
+pub fn may_fill(builtins: &Builtins, callable: &Bound<'_, PyAny>, names: &[String]) -> bool {
+    let mut function = callable.clone();
+    for part in [&builtins.partial_function, &builtins.method_function] {
+        function = part.get(&function).unwrap_or(function);
+    }
+    let code = function_code(builtins, &function).or_else(|| {
+        let mro = builtins.type_mro.get(function.get_type().as_any());
+        let classes = mro.iter().flat_map(items);
+        let mut call = classes.filter_map(|class| class_item(builtins, &class, "__call__"));
+        function_code(builtins, &call.next()?)
+    });
+    let Some(code) = code else { return false };
+    with_inner(builtins, code).iter().any(|code| {
+        let attributes = builtins.code_names.get(code);
+        let attributes = attributes.map_or_else(Vec::new, |names| texts_of(&names));
+        decode(builtins, code).is_some_and(|code| adds_to(&code, &attributes, names))
+    })
+}
+
+/// True if code calls a method that adds to what has one of some names, or to an item of that, or sets an item.
+fn adds_to(code: &Instructions, attributes: &[String], names: &[String]) -> bool {
+    let is_named = |instruction: &Instruction| {
+        let name = match *instruction {
+            Instruction::Load(index) => code.variables.get(index),
+            Instruction::Global(index) => attributes.get(index),
+            Instruction::Attribute { name, .. } => attributes.get(name),
+            _ => None,
+        };
+        name.is_some_and(|name| names.contains(name))
+    };
+    code.all.iter().enumerate().any(|(at, instruction)| {
+        let before = &code.all[at.saturating_sub(3)..at];
+        let is_item = || before.iter().any(is_named);
+        match *instruction {
+            Instruction::SetItem => is_item(),
+            Instruction::Attribute { name, called: true } => {
+                let adds = attributes.get(name);
+                adds.is_some_and(|name| ADDING.contains(&&**name))
+                    && match before.last() {
+                        Some(Instruction::Other) => is_item(),
+                        Some(last) => is_named(last),
+                        None => false,
+                    }
+            }
+            _ => false,
+        }
+    })
+}
+
+/// What a class itself has under a name.
+fn class_item<'py>(
+    builtins: &Builtins,
+    class: &Bound<'py, PyAny>,
+    wanted: &str,
+) -> Option<Bound<'py, PyAny>> {
+    let mut found = None;
+    class_items(builtins, class, &mut |name, value| {
+        if text_of(name).as_deref() == Some(wanted) {
+            found = Some(value.clone());
+        }
+        found.is_none()
+    });
+    found
+}
+
+/// Code, and that of all functions within it.
+fn with_inner<'py>(builtins: &Builtins, code: Bound<'py, PyAny>) -> Vec<Bound<'py, PyAny>> {
+    let mut all = vec![code];
+    let mut next = 0;
+    while let Some(code) = all.get(next) {
+        next += 1;
+        let constants = builtins.code_consts.get(code);
+        // SAFETY: attached, the object and its type are alive.
+        let is_code = |it: &Bound<'_, PyAny>| unsafe {
+            builtins.kind(ffi::Py_TYPE(it.as_ptr())) == ObjectKind::Code
+        };
+        all.extend(constants.iter().flat_map(items).filter(is_code));
+    }
+    all
+}
+
 /// True if code, or that of a function within it, passes an argument of some name.
 pub(super) fn passes_argument(builtins: &Builtins, code: &Bound<'_, PyAny>, word: &str) -> bool {
-    let mut pending = vec![code.clone()];
-    while let Some(code) = pending.pop() {
-        let constants = builtins.code_consts.get(&code);
-        for constant in constants.iter().flat_map(items) {
-            if constant.is_exact_instance_of::<PyTuple>() {
-                if texts_of(&constant).iter().any(|text| text == word) {
-                    return true;
-                }
-                continue;
-            }
-            // SAFETY: attached, the object and its type are alive.
-            let kind = unsafe { builtins.kind(ffi::Py_TYPE(constant.as_ptr())) };
-            if kind == ObjectKind::Code {
-                pending.push(constant);
-            }
-        }
-    }
-    false
+    with_inner(builtins, code.clone()).iter().any(|code| {
+        let constants = builtins.code_consts.get(code);
+        let mut tuples = constants.iter().flat_map(items);
+        tuples.any(|it| {
+            it.is_exact_instance_of::<PyTuple>() && texts_of(&it).iter().any(|text| text == word)
+        })
+    })
 }

@@ -50,7 +50,7 @@ pub(crate) use {
     clearing::may_clear_gradients,
     describe::describe,
     evidence::{Locals, Wanted},
-    globals::globals_used,
+    globals::{globals_used, may_fill},
     live::{Ask, LiveObjects, NotTaken},
     makers::{Makers, method_locals},
     names::name_references,

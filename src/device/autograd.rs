@@ -104,6 +104,11 @@ impl Autograd {
             .collect()
     }
 
+    /// What a tensor is a view of. As for [`Autograd::of_tensor`].
+    pub fn base_of<'py>(&self, tensor: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
+        self.base.as_ref()?.get(tensor)
+    }
+
     /// What an autograd function owns, as `grad_fn` and `next_functions` give it.
     pub fn of_function<'py>(
         &self,

@@ -423,6 +423,19 @@ impl Frameworks {
         }
     }
 
+    /// As [`Torch::is_view_of`].
+    pub fn is_view_of(
+        &self,
+        verdict: Verdict,
+        view: &Bound<'_, PyAny>,
+        base: &Bound<'_, PyAny>,
+    ) -> bool {
+        match (verdict, &self.torch) {
+            (TENSOR, Some(torch)) => torch.is_view_of(view, base),
+            _ => false,
+        }
+    }
+
     /// What an autograd function of PyTorch's owns in C++.
     pub fn function_parts<'py>(
         &self,

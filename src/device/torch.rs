@@ -17,6 +17,10 @@ use super::storage_watch::{StorageWatch, WeakStorage};
 use crate::cpython::instances::attributes;
 use crate::cpython::{Builtins, Descriptor, Instances, int_value, new_text};
 
+/// The first version of PyTorch that was seen to count the reference of C++ to a Python object
+/// (`c10/core/impl/PyObjectSlot.h`).
+const COUNTED: (u64, u64) = (2, 11);
+
 /// The parts of PyTorch that are needed, looked up once in a module that the program has imported.
 ///
 /// Everything is read through methods and descriptors of the C++ base classes. With
@@ -56,6 +60,8 @@ pub struct Torch {
     autograd: Autograd,
     sparse: Sparse,
     instances: Rc<Instances>,
+    /// What C++ refers to keeps its Python object by a reference that is counted.
+    counts_references: bool,
     /// The build runs on AMD devices, whose pointers the CUDA driver does not know.
     pub hip: bool,
 }
@@ -109,6 +115,7 @@ impl Torch {
             is_in_bad_fork: function("_cuda_isInBadFork").ok(),
             autograd: Autograd::new(&tensor)?,
             instances: Rc::clone(instances),
+            counts_references: numbers_of(&version) >= Some(COUNTED),
             sparse: Sparse::new(native, &tensor),
             hip: part(&version, "hip").is_ok_and(|hip| !hip.is_none()),
             tensor: tensor.unbind(),
@@ -300,6 +307,17 @@ impl Torch {
         owned
     }
 
+    /// True if a tensor is a view of another, and C++ counts as one reference to the Python object of that.
+    ///
+    /// Older versions than [`COUNTED`] have no such reference: theirs alone cannot be told from one of Python's.
+    pub fn is_view_of(&self, view: &Bound<'_, PyAny>, base: &Bound<'_, PyAny>) -> bool {
+        if !self.counts_references {
+            return false;
+        }
+        let _guard = self.without_torch_function(view);
+        self.autograd.base_of(view).is_some_and(|it| it.is(base))
+    }
+
     /// What an autograd function owns in C++.
     pub fn function_parts<'py>(
         &self,
@@ -376,6 +394,13 @@ impl Torch {
         let needed = !self.is_plain(tensor) || says_yes(py, Some(&self.mode_enabled), ());
         needed.then(|| Quiet::new(self.disable_torch_function.bind(py)))
     }
+}
+
+/// Major and minor version, as `torch.version` has them.
+fn numbers_of(version: &Bound<'_, PyDict>) -> Option<(u64, u64)> {
+    let text: String = part(version, "__version__").ok()?.extract().ok()?;
+    let mut numbers = text.split('.').map(|number| number.parse().ok());
+    Some((numbers.next()??, numbers.next()??))
 }
 
 impl Imported for Torch {

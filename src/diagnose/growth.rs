@@ -104,14 +104,15 @@ pub const KEPT_WITH_GRAPH: GrowthPattern = GrowthPattern {
 pub const EVALUATION_WITH_GRAPH: GrowthPattern = GrowthPattern {
     name: "evaluation-with-graph",
     what: "{owner} accumulates outputs of a model in evaluation mode together with their graphs",
-    advice: "Evaluate under `with torch.no_grad():` or `torch.inference_mode()`; `model.eval()` \
-             alone does not stop autograd from recording.",
+    advice: "Unless they are trained on, compute them under `with torch.no_grad():` or \
+             `torch.inference_mode()`; `model.eval()` alone does not stop autograd from recording.",
     keeps_graphs: true,
 };
 
 /// # Graphs kept by `retain_graph=True`
 ///
-/// A container accumulates tensors whose graphs still have what was saved for the backward pass.
+/// A container accumulates tensors whose graphs still have what was saved for the backward pass, and some
+/// running code passes `retain_graph`.
 ///
 /// **Why it grows.** `backward()` frees the saved tensors of a graph. With `retain_graph=True` they stay as
 /// long as any tensor of the graph is alive.
@@ -129,9 +130,10 @@ pub const EVALUATION_WITH_GRAPH: GrowthPattern = GrowthPattern {
 /// ```
 pub const GRAPH_RETAINED: GrowthPattern = GrowthPattern {
     name: "graph-retained",
-    what: "{owner} accumulates tensors whose graphs `retain_graph=True` kept",
-    advice: "Remove `retain_graph=True`, or drop the tensors before the next step: each graph \
-             keeps all tensors saved for the backward pass while any of its tensors is alive.",
+    what: "{owner} accumulates tensors with graphs that no backward pass has freed",
+    advice: "If a backward pass ran through them, `retain_graph=True` kept them: remove it. If none did, \
+             store numbers or `.detach()` the tensors. Each graph keeps all tensors saved for the backward \
+             pass while any of its tensors is alive.",
     keeps_graphs: true,
 };
 
@@ -183,9 +185,9 @@ pub const STATE_NOT_DETACHED: GrowthPattern = GrowthPattern {
 /// ```
 pub const GRADIENTS_NEVER_CLEARED: GrowthPattern = GrowthPattern {
     name: "gradients-never-cleared",
-    what: "the gradients of {owner} accumulate in every step and are never cleared",
-    advice: "Call `optimizer.zero_grad()` once per step. Without it, each step trains with the \
-             sum of all earlier gradients, and the gradients stay allocated during the forward \
+    what: "the gradients of {owner} accumulate from step to step and are not cleared",
+    advice: "Call `optimizer.zero_grad()` after each `optimizer.step()`. Without it, each step trains \
+             with the sum of all earlier gradients, and the gradients stay allocated during the forward \
              pass.",
     keeps_graphs: false,
 };
@@ -276,7 +278,8 @@ pub const GRAD_FN_KEPT: GrowthPattern = GrowthPattern {
 
 /// # Copies of a model
 ///
-/// A container accumulates copies of a model's parameters.
+/// A container accumulates tensors that require gradients as parameters do, or the values of state
+/// dictionaries: copies of a model, as a rule.
 ///
 /// **Why it grows.** `copy.deepcopy(model)` and clones of a `state_dict()` copy all parameters, on the same
 /// device. Each copy that is kept takes as much memory as the model.
@@ -296,9 +299,9 @@ pub const GRAD_FN_KEPT: GrowthPattern = GrowthPattern {
 /// Move a copy that must stay to the CPU.
 pub const MODEL_COPIES: GrowthPattern = GrowthPattern {
     name: "model-copies",
-    what: "{owner} accumulates copies of a model's parameters",
-    advice: "Keep one copy and overwrite it with `copy_`, or write checkpoints to disk. Move a \
-             copy that must stay to the CPU.",
+    what: "{owner} accumulates tensors like the parameters of a model",
+    advice: "If they are copies of a model, keep one and overwrite it with `copy_`, or write \
+             checkpoints to disk. Move what must stay to the CPU, and remove the rest.",
     keeps_graphs: false,
 };
 
@@ -521,7 +524,7 @@ mod tests {
     fn names_of_classes_are_marked_and_the_evidence_follows() {
         assert_eq!(
             GRADIENTS_NEVER_CLEARED.summary("Linear", "", "in 100 steps"),
-            "the gradients of `Linear` accumulate in every step and are never cleared (in 100 steps)"
+            "the gradients of `Linear` accumulate from step to step and are not cleared (in 100 steps)"
         );
         let told = ACTIVATIONS_KEPT_BY_HOOK.summary("local `kept` in `fit`", "Net", "");
         assert!(told.starts_with("local `kept` in `fit`, which is filled by a hook of `Net`,"));

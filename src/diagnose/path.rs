@@ -175,6 +175,8 @@ fn expression(root: &NamedRoot, edges: &[&ReferenceName]) -> Option<String> {
     };
     for edge in rest {
         match edge {
+            // A key that is no literal.
+            ReferenceName::Key(key) if key.starts_with('<') => return None,
             ReferenceName::Attribute(_) | ReferenceName::Key(_) | ReferenceName::Index(_) => {
                 written += &edge.to_string();
             }

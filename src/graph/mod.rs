@@ -36,6 +36,6 @@ pub use leak_graph::{Hop, LeakEdge, LeakGraph, LeakNode};
 pub use links::frees_group;
 pub use preference::{cannot_be_assigned, is_content, points_back, registers_submodule};
 pub use redact::{hide_unless_code, hide_values};
-pub use refcounts::freed_at_once;
+pub use refcounts::{freed_at_once, never_freed};
 pub use selection::{NODE_LIMIT, Selection, select};
 pub use shortest_paths::ShortestPaths;

@@ -1,5 +1,9 @@
 //! What goes by reference counts alone when references are removed, and what waits for the garbage collector.
 
+use petgraph::algo::tarjan_scc;
+use petgraph::graphmap::DiGraphMap;
+use rustc_hash::FxHashSet;
+
 use super::dominators::Dominators;
 use crate::capture::Csr;
 
@@ -41,9 +45,93 @@ pub fn freed_at_once(
     freed
 }
 
+/// For each node whether it stays for ever if the references to `objects`, each the only way to its object, are removed:
+/// it is in a cycle that passes one of the `hidden` references, which the collector does not know, or such a cycle leads
+/// to it. `freed` is what [`freed_at_once`] says.
+pub fn never_freed(
+    graph: &Csr,
+    dominators: &Dominators,
+    objects: impl IntoIterator<Item = u32>,
+    freed: &[bool],
+    hidden: impl IntoIterator<Item = (u32, u32)>,
+) -> Vec<bool> {
+    let mut never = vec![false; graph.node_count()];
+    // Of each node, as far as known, whether one of the objects dominates it.
+    let mut under: Vec<Option<bool>> = vec![None; graph.node_count()];
+    for object in objects {
+        under[object as usize] = Some(true);
+    }
+    let mut waits = |node: u32| {
+        let mut way = vec![node];
+        let mut found = under[node as usize];
+        for above in dominators.above(node) {
+            if found.is_some() {
+                break;
+            }
+            found = under[above as usize];
+            way.push(above);
+        }
+        let found = found.unwrap_or_default();
+        way.into_iter()
+            .for_each(|it| under[it as usize] = Some(found));
+        found && !freed[node as usize]
+    };
+    let hidden = hidden.into_iter();
+    let hidden: Vec<(u32, u32)> = hidden.filter(|&(a, b)| waits(a) && waits(b)).collect();
+    // Where the two are in one component, the reference is in a cycle.
+    let mut reached: FxHashSet<u32> = hidden.iter().map(|&(_, to)| to).collect();
+    let mut pending: Vec<u32> = reached.iter().copied().collect();
+    let mut references = DiGraphMap::<u32, ()>::new();
+    while let Some(node) = pending.pop() {
+        for &target in graph.targets(node) {
+            if waits(target) {
+                references.add_edge(node, target, ());
+                if reached.insert(target) {
+                    pending.push(target);
+                }
+            }
+        }
+    }
+    for component in tarjan_scc(&references) {
+        let component: FxHashSet<u32> = component.into_iter().collect();
+        let is_within =
+            |&(from, to): &(u32, u32)| component.contains(&from) && component.contains(&to);
+        if hidden.iter().any(is_within) {
+            pending.extend(component);
+        }
+    }
+    while let Some(node) = pending.pop() {
+        if !std::mem::replace(&mut never[node as usize], true) {
+            pending.extend(graph.targets(node).iter().copied().filter(|&it| waits(it)));
+        }
+    }
+    never
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_cycle_by_a_hidden_reference_stays() {
+        // Node 1 leads to a cycle of 2 and 3, and to one of 4 and 5; only 3 -> 2 is hidden, and 3 leads to 6.
+        let edges = [
+            (0, 1),
+            (1, 2),
+            (2, 3),
+            (3, 2),
+            (3, 6),
+            (1, 4),
+            (4, 5),
+            (5, 4),
+        ];
+        let graph = Csr::from_edges(8, &edges);
+        let dominators = Dominators::new(&graph, &[0]);
+        let freed = freed_at_once(&graph, &dominators, [(0, 1)]);
+        let never = never_freed(&graph, &dominators, [1], &freed, [(3, 2), (0, 1), (1, 4)]);
+        let never: Vec<u32> = (0..8).filter(|&node| never[node as usize]).collect();
+        assert_eq!(never, [2, 3, 6]);
+    }
 
     fn freed(edges: &[(u32, u32)], reference: (u32, u32)) -> Vec<u32> {
         let graph = Csr::from_edges(8, edges);

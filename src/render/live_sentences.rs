@@ -1,6 +1,6 @@
 //! The sentences about the live heap.
 
-use crate::model::growth::{Growth, GrowthReport};
+use crate::model::growth::{Grown, Growth, GrowthReport};
 use crate::model::heap::Device;
 use crate::model::retention::{Keeper, Kept, Retention, RootKind};
 use crate::model::words::{counted, grouped, human_bytes};
@@ -161,7 +161,7 @@ fn of_tensors(report: &GrowthReport) -> String {
     let samples = counted(report.samples, "sample", "samples");
     let grown = u64::try_from(report.grown).unwrap_or_default();
     if grown == 0 {
-        return format!("memory did not grow in {steps} ({samples})");
+        return format!("tensor memory did not grow in {steps} ({samples})");
     }
     let headline = format!("memory +{} in {steps}", human_bytes(grown));
     let mut left = 100.0;
@@ -177,8 +177,18 @@ fn of_tensors(report: &GrowthReport) -> String {
         }
     }
     if parts.is_empty() {
+        let keeps_graphs = |it: &Grown| {
+            matches!(
+                it.growth.pattern.as_str(),
+                "grad-fn-kept" | "state-not-detached"
+            )
+        };
         let groups = match report.found.is_empty() {
             true => "no group of tensors that grows steadily was found",
+            // What C++ keeps behind them is not all to be seen.
+            false if report.found.iter().any(keeps_graphs) => {
+                "how much of it the graphs of what grows below keep is not known"
+            }
             false => "what grows below is less than 1 % of it",
         };
         return format!("{headline}, not explained: {groups} ({samples})");
@@ -315,7 +325,7 @@ mod tests {
         report.since = 30;
         assert_eq!(
             growth_headline(&report),
-            "memory did not grow in 170 steps (20 samples)"
+            "tensor memory did not grow in 170 steps (20 samples)"
         );
         let events = Growth {
             objects: 6_400,
@@ -335,7 +345,7 @@ mod tests {
             .to_vec();
         assert_eq!(
             growth_headline(&report),
-            "memory did not grow in 170 steps (20 samples); 6,400 objects in `Trainer.events`; 70 more threads"
+            "tensor memory did not grow in 170 steps (20 samples); 6,400 objects in `Trainer.events`; 70 more threads"
         );
         report.found.clear();
         report.grown = 1000 << 10;

@@ -133,7 +133,7 @@ def test_the_readme_is_read_in_five_minutes() -> None:
 def test_outputs_are_what_is_printed(page: Path) -> None:
     text = page.read_text("utf-8")
     # A folder with a short path, as a trace cuts off the beginning of long ones.
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         outputs = list(shown.outputs(text, Path(folder)))
     if os.environ.get("APPROVE_DOCS"):
         page.write_text(shown.with_outputs(text, outputs), "utf-8")

@@ -13,6 +13,7 @@ from cyclescope import CycleReport
 from support.nodes import SOURCE
 
 pytest_plugins = ["pytester"]
+pytestmark = pytest.mark.usefixtures("few_plugins")
 
 # As a module, so that these tests are about this package whatever else is installed.
 PLUGIN = ("-p", "no:cyclescope", "-p", "cyclescope.pytest_plugin")
@@ -329,7 +330,8 @@ def test_leaks_later(tensor_cycles):
     run(pytester, "--tensor-cycles=error").assert_outcomes(passed=1, failed=1)
 
 
-def test_async_tests(pytester: pytest.Pytester) -> None:
+def test_async_tests(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTEST_PLUGINS", "pytest_asyncio.plugin")
     suite(
         pytester,
         LEAKY

@@ -12,6 +12,7 @@ from cyclescope import _native
 from support.random_suites import Suite, make_suite
 
 pytest_plugins = ["pytester"]
+pytestmark = pytest.mark.usefixtures("few_plugins")
 
 PLUGIN = ("-p", "no:cyclescope", "-p", "cyclescope.pytest_plugin", "-p", "no:cacheprovider")
 

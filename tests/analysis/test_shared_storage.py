@@ -1,0 +1,63 @@
+"""Memory that two cycles hold, one of them by a view: both are told, and neither alone frees it."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import cyclescope
+
+torch = pytest.importorskip("torch")
+
+pytestmark = pytest.mark.usefixtures("small_heap", "collector_paused")
+
+
+class Holder:
+    def __init__(self, kept: Any) -> None:
+        self.kept = kept
+        self.me: Any = self
+
+
+class Other(Holder):
+    pass
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda tensor: tensor[0],
+        lambda tensor: tensor.view(-1),
+        lambda tensor: tensor[1:][0],
+        lambda tensor: tensor.split(2)[1],
+        lambda tensor: tensor.untyped_storage(),
+    ],
+    ids=["row", "flat", "view of a view", "split", "storage"],
+)
+def test_a_view_in_another_cycle_is_a_second_leak(view: Callable[[Any], Any]) -> None:
+    def make(*cut: str) -> None:
+        tensor = torch.ones(4, 1000)
+        holders = [Holder(tensor), Other(view(tensor))]
+        for holder in holders:
+            if type(holder).__name__ in cut:
+                del holder.me
+
+    make()
+    leaks = cyclescope.find_tensor_cycles(devices="any", frozen=False).leaks
+    assert sorted(leak.cuts[0].owner.rpartition(".")[2] for leak in leaks) == ["Holder", "Other"]
+    assert all(leak.bytes_held == 16_000 and leak.shared for leak in leaks)
+    gc.collect()
+    make("Holder", "Other")
+    assert cyclescope.find_tensor_cycles(devices="any", frozen=False).leaks == []
+
+
+def test_a_view_that_lives_on_keeps_the_memory() -> None:
+    tensor = torch.ones(4, 1000)
+    view = tensor[0]
+    Holder(tensor)
+    Other(tensor.detach())
+    del tensor
+    assert cyclescope.find_tensor_cycles(devices="any", frozen=False).leaks == []
+    del view
