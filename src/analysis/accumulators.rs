@@ -132,7 +132,9 @@ impl Live<'_> {
         }
         let (left, ways): (Vec<usize>, Vec<Vec<u32>>) =
             ways.into_values().max_by_key(Vec::len)?.into_iter().unzip();
-        if !open.are_of_most_ages(&left) {
+        // In a chain each is further away than the one before; what is replaced is not.
+        let lengths: FxHashSet<usize> = ways.iter().map(Vec::len).collect();
+        if !open.are_of_most_ages(&left) || lengths.len() < open.wanted {
             return None;
         }
         let mut ways = ways.into_iter();

@@ -123,7 +123,7 @@ def test_nothing_that_grows_is_a_page_too() -> None:
             assert f"{said} from step {NEEDED} on." in monitor.to_text()
             assert monitor.headline.startswith("too early to tell")
             monitor.step()
-        assert monitor.headline.startswith("memory ")
+        assert monitor.headline.startswith("tensor memory ")
         assert "Nothing grows" in monitor.to_html()
         assert "Nothing grows" in monitor.to_text()
 
