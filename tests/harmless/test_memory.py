@@ -12,7 +12,7 @@ import pytest
 from support.marks import HAS_TORCH
 
 MEMORY = Path(__file__).with_name("memory.py")
-NEW = int(os.environ.get("TEST_CASES", "5000"))
+NEW = int(os.environ.get("TEST_CASES", "3000"))
 HOST = ["array", "view", "bytearray", "unpickled", "subclass"]
 TENSORS = ["tensor", "tensor-view", "parameter", "graph", "storage"]
 
@@ -56,7 +56,7 @@ def test_leaks_of_new_classes_take_no_memory() -> None:
 def test_ever_new_leaks_take_little_memory() -> None:
     """Pages, tallies and queues have limits; the bound is for what fills up to them.
 
-    ``TEST_CASES`` says of how many (default: 5000).
+    ``TEST_CASES`` says of how many (default: 3000).
     """
     done = leak("distinct", f"--count={NEW}", "--allowed=6")
     assert done.returncode == 0, done.stdout + done.stderr

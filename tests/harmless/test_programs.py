@@ -1,6 +1,6 @@
 """Random programs do under a watch what they do without, to the last event.
 
-``TEST_CASES`` says how many (default: 200); see ``compare.py`` for more of them, and for what
+``TEST_CASES`` says how many (default: 150); see ``compare.py`` for more of them, and for what
 differs.
 """
 
@@ -16,7 +16,7 @@ import pytest
 from support.marks import needs_torch
 
 COMPARE = Path(__file__).with_name("compare.py")
-CASES = int(os.environ.get("TEST_CASES", "200"))
+CASES = int(os.environ.get("TEST_CASES", "150"))
 
 
 def compare(mode: str, cases: int, *more: str) -> subprocess.CompletedProcess[str]:
