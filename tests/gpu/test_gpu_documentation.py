@@ -15,8 +15,8 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 
 def plain(text: str) -> str:
-    """The words, whatever the numbers and the breaks of lines."""
-    return re.sub(r"\d[\d,.]*", "0", " ".join(text.split()))
+    """The words, whatever the numbers, their units and the breaks of lines."""
+    return re.sub(r"\d[\d,.]*( bytes| [KMG]iB)?", "0", " ".join(text.split()))
 
 
 def test_the_rows_of_memory_are_printed_as_shown() -> None:
