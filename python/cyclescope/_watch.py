@@ -31,7 +31,7 @@ class Watch:
 
     def __init__(
         self,
-        devices: list[str],
+        devices: str | Sequence[str],
         listener: _teller.Listener,
         *,
         once_per_leak: bool,
@@ -48,8 +48,9 @@ class Watch:
             self._final = []
             return
         self._history = _history.start() if record_history else None
+        names = (devices,) if isinstance(devices, str) else tuple(devices)
         self._number = _native.start_watch(
-            tuple(devices), once_per_leak, tuple(ignore), keep_all, *min_bytes
+            names, once_per_leak, tuple(ignore), keep_all, *min_bytes
         )
         self._farewell = farewell
         self._closing = closing

@@ -210,7 +210,7 @@ impl<'py> Live<'py> {
                     is_shown: false,
                     is_gradient: false,
                     is_saved: false,
-                    is_plain_leaf: false,
+                    is_leaf: false,
                     is_result: false,
                 });
                 index

@@ -451,7 +451,7 @@ fn first_owner(path: &Path) -> String {
 }
 
 fn category(known: &LiveBuffer) -> Category {
-    match (known.is_saved, known.is_plain_leaf && !known.is_result) {
+    match (known.is_saved, known.is_leaf && !known.is_result) {
         (true, true) => Category::Input,
         (true, false) => Category::Activation,
         _ => Category::Other,

@@ -51,8 +51,8 @@ pub struct LiveBuffer {
     pub is_gradient: bool,
     /// Autograd keeps it for a backward pass.
     pub is_saved: bool,
-    /// Some tensor on it is a leaf that needs no gradient: nothing computed it.
-    pub is_plain_leaf: bool,
+    /// Some tensor on it is a leaf: nothing computed it.
+    pub is_leaf: bool,
     /// An autograd function has saved it as its own result, which it detaches: so it looks like a leaf.
     pub is_result: bool,
 }

@@ -75,11 +75,8 @@ impl<'py> Live<'py> {
         for ((node, verdict, tensor), owned) in tensors.into_iter().zip(&owned) {
             let mut function = None;
             let is_leaf = !frameworks.has_grad_fn(verdict, &tensor);
-            if is_leaf
-                && !frameworks.requires_grad(verdict, &tensor)
-                && let Some(&index) = edges.memory_of.get(&node)
-            {
-                self.buffers[index].is_plain_leaf = true;
+            if is_leaf && let Some(&index) = edges.memory_of.get(&node) {
+                self.buffers[index].is_leaf = true;
             }
             for (name, target) in owned {
                 let target = if *name == "grad_fn" {

@@ -278,3 +278,10 @@ def test_a_large_file_of_all_leaks_is_left_until_the_end(
     assert occurrences(file) == [1]
     watch.stop()
     assert occurrences(file) == [1, 1]
+
+
+def test_a_watch_takes_the_name_of_one_device() -> None:
+    with cyclescope.Watch("any", lambda report: None, once_per_leak=True) as watch:
+        assert watch.is_running
+    with pytest.raises(ValueError, match="'any' for all memory"):
+        cyclescope.Watch("anything", lambda report: None, once_per_leak=True)
