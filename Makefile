@@ -188,6 +188,7 @@ bench: $(VENV)/.tested-with $(VENV)/.optimized ## what cyclescope costs, measure
 	$(PY) benches/import_time.py
 	$(PY) benches/growth_cost.py
 	$(PY) benches/heap.py
+	$(PY) benches/jax_step.py
 	@if command -v valgrind >/dev/null; then $(PY) benches/instructions.py; \
 	else echo "Not counted: instructions, as there is no valgrind (Debian: apt-get install valgrind)."; fi
 	@if compgen -G '.wheel/*.whl' >/dev/null; then du -h .wheel/*.whl; \

@@ -34,4 +34,5 @@ for kind in tensor tensor-view parameter graph storage; do
 done
 "$python" tests/harmless/memory.py --kind cupy --count 50000 || status=$?
 "$python" benches/gpu_step.py || status=$?
+"$python" benches/jax_step.py || status=$?
 exit $status
