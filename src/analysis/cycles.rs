@@ -15,8 +15,8 @@ use super::busy::busy;
 use super::found::{Behind, Detail, Found, Held, Occurrence, say_shared};
 use super::room::{MANY, ROOM_FOR_BUFFER, ask_for_room};
 use crate::capture::{
-    AllocationTraces, Description, ReferenceName, Snapshot, SnapshotObject, capture, describe,
-    name_references, shape_of,
+    AllocationTraces, Description, ReferenceName, Snapshot, capture, describe, name_references,
+    shape_of,
 };
 use crate::cpython::ObjectKind;
 use crate::device::{DeviceBuffer, DeviceSelection, Frameworks};
@@ -272,45 +272,6 @@ impl Inspector {
     fn shape_of(&self, snapshot: &Snapshot, group: &Group) -> Option<u64> {
         // SAFETY: attached, as the inspector examines garbage, whose objects are alive.
         unsafe { shape_of(&self.builtins, &self.layouts, snapshot, &group.nodes) }
-    }
-
-    /// What each object of a snapshot holds, if that is not kept alive by others too; or if what is not kept alive by
-    /// others shares the storage, as a view does.
-    fn buffers_in(
-        &self,
-        py: Python<'_>,
-        snapshot: &Snapshot,
-        frameworks: &Frameworks,
-        devices: &DeviceSelection,
-    ) -> Vec<Vec<DeviceBuffer>> {
-        let buffers = |object: &SnapshotObject| {
-            frameworks.buffers(object.verdict, &self.object(py, object.address), devices)
-        };
-        let is_shared =
-            |object: &SnapshotObject| !object.in_garbage && object.outside_references > 0;
-        let objects = snapshot.objects.iter();
-        let held = objects.map(|object| match object.verdict != 0 && !is_shared(object) {
-            true => buffers(object),
-            false => Vec::new(),
-        });
-        let mut held: Vec<Vec<DeviceBuffer>> = held.collect();
-        let storage = |buffer: &DeviceBuffer| (buffer.device.clone(), buffer.pointer);
-        let going: FxHashSet<(String, u64)> = held.iter().flatten().map(storage).collect();
-        if going.is_empty() {
-            return held;
-        }
-        for (object, held) in snapshot.objects.iter().zip(&mut held) {
-            let verdict = object.verdict;
-            if (Frameworks::is_tensor(verdict) || Frameworks::is_storage(verdict))
-                && is_shared(object)
-            {
-                let all = buffers(object);
-                if all.iter().all(|it| going.contains(&storage(it))) {
-                    *held = all;
-                }
-            }
-        }
-        held
     }
 
     /// The leaks of one group.

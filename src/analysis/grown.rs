@@ -14,8 +14,8 @@ use super::holding::Reaching;
 use super::keepers::Search;
 use super::live::{Live, Root};
 use super::purpose::Classes;
-use crate::capture::{AllocationTraces, may_fill, who_passes_argument};
-use crate::cpython::instances::{attribute, attributes};
+use crate::capture::{AllocationTraces, who_passes_argument};
+use crate::cpython::instances::attribute;
 use crate::cpython::{Builtins, ObjectKind, dict_items, find_item, int_value};
 use crate::device::{DeviceBuffer, DeviceSelection, Frameworks};
 use crate::diagnose::growth::{self, GrowthPattern};
@@ -28,13 +28,6 @@ use crate::model::redact::shorten;
 const MAX_FUNCTIONS: usize = 20_000;
 /// How many tensors may carry a state from step to step: the last ones that were made.
 const MAX_CARRIERS: usize = 64;
-
-const HOOKS: [&str; 4] = [
-    "_forward_hooks",
-    "_forward_pre_hooks",
-    "_backward_hooks",
-    "_backward_pre_hooks",
-];
 
 /// A tensor or an autograd function at a sample: its address, and its memory's, which tells whether
 /// another has taken its place; 0 for a function.
@@ -113,8 +106,8 @@ struct Carrier {
 }
 
 /// A module of PyTorch's and what it has.
-struct Module<'py> {
-    object: Bound<'py, PyAny>,
+pub(super) struct Module<'py> {
+    pub object: Bound<'py, PyAny>,
     parameters: Vec<Bound<'py, PyAny>>,
 }
 
@@ -209,7 +202,7 @@ impl<'a, 'py> Look<'a, 'py> {
                         true => String::new(),
                         false => format!("{}; ", about.evidence),
                     };
-                    about.evidence = format!("{before}{other} holds them too");
+                    about.evidence = format!("{before}{other} holds some of them too");
                 }
                 Diagnosis {
                     tensors: nodes.len(),
@@ -404,7 +397,7 @@ impl<'a, 'py> Look<'a, 'py> {
         bytes.sum()
     }
 
-    fn modules(&self) -> &[Module<'py>] {
+    pub fn modules(&self) -> &[Module<'py>] {
         self.modules.get_or_init(|| {
             let Some(classes) = Classes::imported(self.live.py()) else {
                 return Vec::new();
@@ -487,42 +480,6 @@ impl<'a, 'py> Look<'a, 'py> {
             })
     }
 
-    /// The class of the module one of whose hooks has a container at hand, or what holds that, and in its code the
-    /// name of it and something that adds to a container.
-    fn module_whose_hook_fills(&self, container: u32, owner: &str) -> Option<String> {
-        let mut hooks: Vec<(&Module<'py>, u32)> = Vec::new();
-        for module in self.modules() {
-            let attributes = attributes(&self.inspector.builtins.instances, &module.object);
-            for (_, registry) in attributes
-                .iter()
-                .filter(|(name, _)| HOOKS.contains(&name.as_str()))
-            {
-                dict_items(registry, &mut |_, hook| {
-                    hooks.extend(self.live.objects.number_of(hook).map(|it| (module, it)));
-                    true
-                });
-            }
-        }
-        if hooks.is_empty() {
-            return None;
-        }
-        let above = self
-            .live
-            .referrers(&self.ways, &FxHashMap::from_iter([(container, vec![0])]));
-        let mut wanted: FxHashSet<u32> = above
-            .into_keys()
-            .filter(|&node| self.live.can_hold(self.inspector, node))
-            .collect();
-        wanted.insert(container);
-        let names = last_names(owner);
-        let (module, _) = hooks.into_iter().find(|&(_, hook)| {
-            let callable = self.live.object(hook);
-            callable.is_some_and(|it| may_fill(&self.inspector.builtins, &it, &names))
-                && self.live.has_at_hand(self.inspector, hook, &wanted)
-        })?;
-        Some(self.inspector.type_name(&module.object))
-    }
-
     pub fn diagnose_state(&self, roots: &[(Name, bool)], mark: u64) -> Option<Diagnosis> {
         let last = &roots[roots.len().saturating_sub(MAX_CARRIERS)..];
         let mut carriers: Vec<Carrier> = last
@@ -573,24 +530,6 @@ impl<'a, 'py> Look<'a, 'py> {
     }
 }
 
-/// The names under which the program has an owner and what that is in: `module `train` → `net` (Net) → .seen` has
-/// `net` and `seen`.
-fn last_names(owner: &str) -> Vec<String> {
-    let parts = owner
-        .split(" → ")
-        .filter(|part| !part.starts_with("module "));
-    let first_word = |part: &str| {
-        let name = part.trim_start_matches("local ");
-        let name: String = name
-            .trim_start_matches(['`', '.', '[', '\''])
-            .chars()
-            .take_while(|it| it.is_alphanumeric() || *it == '_')
-            .collect();
-        (!name.is_empty()).then_some(name)
-    };
-    parts.filter_map(first_word).collect()
-}
-
 /// The parameters among the attributes of a module.
 pub(super) fn parameters_of<'py>(
     builtins: &Builtins,
@@ -606,20 +545,4 @@ pub(super) fn parameters_of<'py>(
         });
     }
     found
-}
-
-#[cfg(test)]
-mod tests {
-    use super::last_names;
-
-    #[test]
-    fn an_owner_has_the_names_of_its_path() {
-        let names = |owner| last_names(owner).join(" ");
-        assert_eq!(names("module `train` → `net` (Net) → .seen"), "net seen");
-        assert_eq!(names("local `kept` in `fit`, train.py:3"), "kept");
-        assert_eq!(
-            names("module `__main__` → `by_name` (dict) → ['conv1']"),
-            "by_name conv1"
-        );
-    }
 }

@@ -423,6 +423,14 @@ impl Frameworks {
         }
     }
 
+    /// True for a storage of PyTorch's, and for a tensor as [`Torch::may_be_held_by_cpp`] has it.
+    pub fn may_be_held_by_cpp(&self, verdict: Verdict, object: &Bound<'_, PyAny>) -> bool {
+        match (verdict, &self.torch) {
+            (TENSOR, Some(torch)) => torch.may_be_held_by_cpp(object),
+            _ => verdict == STORAGE,
+        }
+    }
+
     /// As [`Torch::is_view_of`].
     pub fn is_view_of(
         &self,

@@ -32,7 +32,6 @@ pub struct Torch {
     is_cpu: Descriptor,
     is_leaf: Descriptor,
     requires_grad: Descriptor,
-    /// How many references C++ has to a tensor, one of which is that of its Python object.
     use_count: Option<Py<PyAny>>,
     dtype: Descriptor,
     shape: Descriptor,
@@ -182,15 +181,9 @@ impl Torch {
         if self.is_plain(tensor) {
             return Vec::new();
         }
-        let py = tensor.py();
         let values = attributes(&self.instances, tensor).into_iter();
         let tensors = values.filter(|(_, value)| self.is_tensor(value));
-        let shared = tensors.filter(|(_, part)| {
-            let _guard = self.without_torch_function(part);
-            let count = self.use_count.as_ref();
-            let count = count.and_then(|count| int_value(&count.bind(py).call1((part,)).ok()?));
-            count > Some(1)
-        });
+        let shared = tensors.filter(|(_, part)| self.uses(part) > Some(1));
         shared.map(|(_, part)| part).collect()
     }
 
@@ -307,11 +300,24 @@ impl Torch {
         owned
     }
 
+    /// How many references C++ has to a tensor, one of which is that of its Python object.
+    fn uses(&self, tensor: &Bound<'_, PyAny>) -> Option<i64> {
+        let _guard = self.without_torch_function(tensor);
+        let count = self.use_count.as_ref()?.bind(tensor.py()).call1((tensor,));
+        int_value(&count.ok()?)
+    }
+
+    /// False for a tensor to which only Python refers. Versions before [`COUNTED`] do not tell.
+    pub fn may_be_held_by_cpp(&self, tensor: &Bound<'_, PyAny>) -> bool {
+        !self.counts_references || self.uses(tensor) != Some(1)
+    }
+
     /// True if a tensor is a view of another, and C++ counts as one reference to the Python object of that.
     ///
-    /// Older versions than [`COUNTED`] have no such reference: theirs alone cannot be told from one of Python's.
+    /// Versions before [`COUNTED`] have no such reference: there one that C++ holds cannot be told from one that
+    /// Python does.
     pub fn is_view_of(&self, view: &Bound<'_, PyAny>, base: &Bound<'_, PyAny>) -> bool {
-        if !self.counts_references {
+        if !self.counts_references || self.uses(base) == Some(1) {
             return false;
         }
         let _guard = self.without_torch_function(view);
@@ -341,15 +347,10 @@ impl Torch {
         tensor: &Bound<'py, PyAny>,
         shared: bool,
     ) -> Option<Bound<'py, PyAny>> {
-        let py = tensor.py();
-        let _guard = self.without_torch_function(tensor);
-        let uses = || {
-            let count = self.use_count.as_ref()?.bind(py).call1((tensor,));
-            int_value(&count.ok()?)
-        };
-        if !shared && uses() != Some(1) {
+        if !shared && self.uses(tensor) != Some(1) {
             return None;
         }
+        let _guard = self.without_torch_function(tensor);
         self.autograd.gradient_of(tensor)
     }
 

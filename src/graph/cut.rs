@@ -19,6 +19,8 @@ const CAUSE_LIMIT: usize = 32;
 const TOLD_LIMIT: usize = 8;
 /// Maximum number of references to try in a long cycle, best first.
 const CANDIDATE_LIMIT: usize = 64;
+/// Of more cuts of one cause than these, which one line makes, it is not tried whether each is needed, but all.
+const TRIED_LIMIT: usize = 32;
 /// Added for a reference outside the cycle, which is cut only if the cycle is all plumbing.
 const OUTSIDE_CYCLE: u32 = 500;
 /// Added for a reference that libraries made, where what others set on their objects can be cut.
@@ -277,21 +279,20 @@ fn is_way_back(graph: &LeakGraph, edge: EdgeIndex) -> bool {
 /// Drops unnecessary cuts, last first: those without which the others still free every buffer. A cause whose
 /// cycle is no longer cut gets one through a cut that is left.
 fn drop_needless(graph: &LeakGraph, causes: &mut Vec<Cause>) {
-    let all: Vec<EdgeIndex> = causes
-        .iter()
-        .flat_map(|cause| &cause.cuts)
-        .copied()
-        .collect();
     let links = Links::of(graph);
-    let mut needed = all.clone();
-    for &cut in all.iter().rev() {
-        let others: Vec<EdgeIndex> = needed
-            .iter()
-            .copied()
-            .filter(|&other| other != cut)
-            .collect();
-        if !others.is_empty() && links.are_freed_without(&others) {
-            needed = others;
+    let all = causes.iter().flat_map(|cause| &cause.cuts);
+    let mut needed: Vec<EdgeIndex> = all.copied().collect();
+    for cause in causes.iter().rev() {
+        let size = match cause.cuts.len() {
+            ..=TRIED_LIMIT => 1,
+            many => many,
+        };
+        for part in cause.cuts.chunks(size).rev() {
+            let others = needed.iter().filter(|cut| !part.contains(cut));
+            let others: Vec<EdgeIndex> = others.copied().collect();
+            if !others.is_empty() && links.are_freed_without(&others) {
+                needed = others;
+            }
         }
     }
     for cause in causes.iter_mut() {

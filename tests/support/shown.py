@@ -77,9 +77,6 @@ class Folder:
             "PATH": f"{programs}{os.pathsep}{Path(sys.executable).parent}{os.pathsep}{os.defpath}",
             "PYTHONPATH": str(ROOT / "python"),
             "PYTHONHASHSEED": "0",
-            # Other plugins that are installed, such as Playwright's, take a second to import.
-            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-            "PYTEST_PLUGINS": "cyclescope.pytest_plugin,xdist.plugin",
             "PYTHONDONTWRITEBYTECODE": "1",
             "COLUMNS": "80",
             "OMP_NUM_THREADS": "1",
