@@ -53,8 +53,8 @@ const ADDING: [&str; 9] = [
     "update",
 ];
 
-/// True if the code of a function or callable object has one of some names, of variables or attributes, and adds to
-/// something. False where that is not to be seen.
+/// True if the code of a function or callable object adds to a variable or attribute with one of some names, or to an
+/// item of it. False where that is not to be seen, as where it calls what does so.
 pub fn may_fill(builtins: &Builtins, callable: &Bound<'_, PyAny>, names: &[String]) -> bool {
     let mut function = callable.clone();
     for part in [&builtins.partial_function, &builtins.method_function] {

@@ -2,7 +2,7 @@
 
 use petgraph::algo::tarjan_scc;
 use petgraph::graphmap::DiGraphMap;
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::dominators::Dominators;
 use crate::capture::Csr;
@@ -92,14 +92,17 @@ pub fn never_freed(
             }
         }
     }
-    for component in tarjan_scc(&references) {
-        let component: FxHashSet<u32> = component.into_iter().collect();
-        let is_within =
-            |&(from, to): &(u32, u32)| component.contains(&from) && component.contains(&to);
-        if hidden.iter().any(is_within) {
-            pending.extend(component);
-        }
+    let components = tarjan_scc(&references);
+    let mut component_of: FxHashMap<u32, usize> = FxHashMap::default();
+    for (number, component) in components.iter().enumerate() {
+        component_of.extend(component.iter().map(|&node| (node, number)));
     }
+    let stuck = hidden.iter().filter_map(|(from, to)| {
+        let number = *component_of.get(from)?;
+        (component_of.get(to) == Some(&number)).then_some(number)
+    });
+    let stuck: FxHashSet<usize> = stuck.collect();
+    pending.extend(stuck.into_iter().flat_map(|number| &components[number]));
     while let Some(node) = pending.pop() {
         if !std::mem::replace(&mut never[node as usize], true) {
             pending.extend(graph.targets(node).iter().copied().filter(|&it| waits(it)));
