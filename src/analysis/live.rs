@@ -156,7 +156,7 @@ impl<'py> Live<'py> {
         inspector.refresh(py);
         let frameworks = inspector.frameworks.try_borrow().map_err(|_| busy())?;
         // SAFETY: attached; the types that are classified are alive.
-        let classify = |ty| unsafe { frameworks.classify_with_exporters(ty) };
+        let classify = |ty| unsafe { frameworks.classify_all(ty) };
         let mut table = TypeTable::new();
         let builtins = &inspector.builtins;
         let own = OwnObjects::of(py, builtins);
@@ -480,6 +480,10 @@ impl<'py> Live<'py> {
                     || is_of_threading(frame)
                         && (self.is_own_thread(frame.thread) || self.runs_thread(frame))
             });
+            if let Some(generator) = self.objects.number_at(frame.suspended) {
+                self.objects.release(generator);
+            }
+            let frame = &self.frames[index];
             let known = self.objects.number_at(frame.address);
             let node = known.unwrap_or(self.next());
             // The frame of a generator on 3.10, say.

@@ -106,6 +106,9 @@ impl<'py> Live<'py> {
                 self.add_attributes(&inspector.builtins, node, &tensor, edges);
             }
         }
+        if !elsewhere && depth == Depth::Graphs {
+            self.add_stored_functions(edges, &mut functions);
+        }
         // Another pass may have begun meanwhile; this thread's, if it is in one, has the devices it had.
         if elsewhere || self.is_autograd_at_work_elsewhere(inspector, || false) {
             self.notes.push(
@@ -120,6 +123,18 @@ impl<'py> Live<'py> {
         }
         if !self.functions.is_empty() {
             self.find_hook_dictionaries(self.objects.py());
+        }
+    }
+
+    /// Adds the functions that the program itself refers to, such as a `grad_fn` that outlives its tensor.
+    fn add_stored_functions(&mut self, edges: &mut Edges, functions: &mut Vec<u32>) {
+        let stored = self.objects.holders.iter();
+        let stored = stored.filter(|(_, verdict)| Frameworks::is_function(*verdict));
+        let stored: Vec<_> = stored
+            .filter_map(|&(node, _)| self.objects.object(node))
+            .collect();
+        for function in stored {
+            self.function_node(&function, edges, functions);
         }
     }
 

@@ -118,6 +118,17 @@ impl Csr {
         size_of::<u32>() * (self.first.capacity() + self.targets.capacity())
     }
 
+    /// Removes the references of a node.
+    pub fn clear(&mut self, node: u32) {
+        let (start, end) = self.span(node);
+        let removed = end - start;
+        self.targets.copy_within(end as usize.., start as usize);
+        self.targets.truncate(self.targets.len() - removed as usize);
+        for first in &mut self.first[node as usize + 1..] {
+            *first -= removed;
+        }
+    }
+
     /// Adds `nodes` nodes at the end and these references, behind those that their sources have, in
     /// place.
     pub fn insert(&mut self, nodes: usize, edges: &[(u32, u32)]) {

@@ -145,6 +145,17 @@ impl<'py> LiveObjects<'py> {
     }
 
     /// As [`LiveObjects::number_of`], by address.
+    /// Takes the references of an object for nobody's: as those of a generator that runs, which are its frame's.
+    pub fn release(&mut self, number: u32) {
+        for &target in self.graph.targets(number) {
+            let left = &mut self.unaccounted[target as usize];
+            if *left != Self::UNCOUNTED {
+                *left += 1;
+            }
+        }
+        self.graph.clear(number);
+    }
+
     pub fn number_at(&self, address: usize) -> Option<u32> {
         self.marks.get(address)
     }

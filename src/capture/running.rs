@@ -20,6 +20,8 @@ pub struct RunningFrame {
     pub place: Option<Place>,
     /// Address of the frame object, which may be a part of the heap already.
     pub address: usize,
+    /// The address of the generator or coroutine that runs, if it is one: nothing else that is an object lies there.
+    pub suspended: usize,
     /// The variables and what they hold, by address; those of inner functions too are cells.
     pub variables: Variables,
     /// What else the frame holds, with what it is called: its function, its namespaces.
@@ -73,6 +75,7 @@ fn read(builtins: &Builtins, frame: &Bound<'_, PyAny>, thread: u64) -> RunningFr
         function,
         place,
         address: frame.as_ptr() as usize,
+        suspended: inner.suspended,
         variables: inner.variables,
         parts: parts
             .into_iter()

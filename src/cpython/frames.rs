@@ -21,6 +21,8 @@ pub struct InnerFrame {
     pub frame_object: usize,
     /// The calling frame, if the frame object refers to it.
     pub back: usize,
+    /// Of the generator or coroutine that the structure is a part of, if it is one's.
+    pub suspended: usize,
     pub variables: Variables,
 }
 
@@ -128,6 +130,7 @@ impl FrameLayout {
                 locals: part(self.locals),
                 frame_object: part(self.frame_object),
                 back: 0,
+                suspended: (inner as usize).wrapping_sub(self.in_suspended * size_of::<usize>()),
                 variables: variable_names(builtins, &code)
                     .into_iter()
                     .enumerate()

@@ -1,13 +1,16 @@
 //! What PyTorch's tensors and autograd functions own in C++, where `tp_traverse` does not go.
 
 use std::cell::RefCell;
+use std::ffi::c_void;
+use std::ptr::null_mut;
 use std::rc::Rc;
 
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyCFunction, PyTuple, PyType};
+use pyo3::types::{PyCFunction, PyDict, PyTuple, PyType};
 use rustc_hash::FxHashMap;
 
+use super::modules::{class, part};
 use crate::cpython::{Builtins, Descriptor, class_items, imported, int_value, items, text_of};
 
 /// The descriptors of `torch._C.TensorBase` that lead on in C++, and those of the function types met.
@@ -18,6 +21,10 @@ pub struct Autograd {
     grad_fn: Option<Descriptor>,
     base: Option<Descriptor>,
     version: Option<Descriptor>,
+    /// The base of the functions that are written in Python.
+    python_function: Option<Py<PyType>>,
+    /// The `tp_traverse` of all functions in C++.
+    traverse: *mut c_void,
     /// By address of the type, for those that are part of PyTorch: others may die.
     functions: RefCell<FxHashMap<usize, Rc<FunctionType>>>,
 }
@@ -64,19 +71,28 @@ impl Autograd {
     /// The sequence number of functions that accumulate gradients.
     pub const LEAF: u64 = u64::MAX;
 
-    /// The descriptors of `torch._C.TensorBase`.
+    /// The descriptors of `torch._C.TensorBase`, given that and `torch._C`.
     ///
     /// # Errors
     /// If the version of PyTorch has no `is_leaf`.
-    pub fn new(tensor: &Bound<'_, PyType>) -> PyResult<Self> {
-        let part = |name: &str| Descriptor::of(tensor, name).ok();
+    pub fn new(native: &Bound<'_, PyDict>, tensor: &Bound<'_, PyType>) -> PyResult<Self> {
+        let descriptor = |name: &str| Descriptor::of(tensor, name).ok();
+        let functions = part(native, "_functions").ok();
+        let functions = functions.and_then(|it| it.cast_into::<PyModule>().ok());
+        let accumulate = functions.and_then(|it| class(&it.dict(), "AccumulateGrad").ok());
+        // SAFETY: attached, and the type is alive; the slot of a type without it is null.
+        let traverse = accumulate.map_or(null_mut(), |ty| unsafe {
+            ffi::PyType_GetSlot(ty.as_type_ptr(), ffi::Py_tp_traverse)
+        });
         Ok(Self {
+            python_function: class(native, "_FunctionBase").ok().map(Bound::unbind),
+            traverse,
             is_leaf: Descriptor::of(tensor, "is_leaf")?,
-            retains_grad: part("retains_grad"),
-            grad: part("grad"),
-            grad_fn: part("grad_fn"),
-            base: part("_base"),
-            version: part("_version"),
+            retains_grad: descriptor("retains_grad"),
+            grad: descriptor("grad"),
+            grad_fn: descriptor("grad_fn"),
+            base: descriptor("_base"),
+            version: descriptor("_version"),
             functions: RefCell::default(),
         })
     }
@@ -84,23 +100,20 @@ impl Autograd {
     /// What a tensor owns: its gradient, its function, the tensor that it is a view of. The caller
     /// sees to it that PyTorch calls no `__torch_function__`.
     ///
-    /// The gradient of a leaf only: to ask another for it warns.
+    /// The gradient of a leaf, and of another that retains it: to ask any other for it warns.
     pub fn of_tensor<'py>(
         &self,
         tensor: &Bound<'py, PyAny>,
     ) -> Vec<(&'static str, Bound<'py, PyAny>)> {
-        let is_leaf = self
-            .is_leaf
-            .get(tensor)
-            .is_some_and(|answer| int_value(&answer) == Some(1));
-        let first = if is_leaf {
-            ("grad", &self.grad)
-        } else {
-            ("grad_fn", &self.grad_fn)
-        };
-        [first, ("_base", &self.base)]
+        let part = |part: &Option<Descriptor>| part.as_ref()?.get(tensor);
+        let owned = [
+            ("grad", self.gradient_of(tensor)),
+            ("grad_fn", part(&self.grad_fn)),
+            ("_base", part(&self.base)),
+        ];
+        owned
             .into_iter()
-            .filter_map(|(name, part)| Some((name, part.as_ref()?.get(tensor)?)))
+            .filter_map(|(name, value)| Some((name, value?)))
             .collect()
     }
 
@@ -169,6 +182,24 @@ impl Autograd {
         let gradient = self.grad.as_ref()?.get(leaf)?;
         let version = self.version.as_ref()?.get(&gradient)?;
         Some((gradient, int_value(&version)?))
+    }
+
+    /// True for the types of autograd functions. Those in C++ have one `tp_traverse`
+    /// (`_initFunctionPyTypeObject` in torch/csrc/autograd/python_cpp_function.cpp), those in Python one base.
+    ///
+    /// # Safety
+    /// `ty` is a live type and the caller is attached to the interpreter.
+    pub unsafe fn is_function_type(&self, ty: *mut ffi::PyTypeObject) -> bool {
+        // SAFETY: by this function's contract.
+        unsafe {
+            if !self.traverse.is_null()
+                && ffi::PyType_GetSlot(ty, ffi::Py_tp_traverse) == self.traverse
+            {
+                return true;
+            }
+            let base = self.python_function.as_ref();
+            base.is_some_and(|base| ffi::PyType_IsSubtype(ty, base.as_ptr().cast()) != 0)
+        }
     }
 
     /// True for an autograd function in C++ that PyTorch brings.

@@ -31,6 +31,7 @@ const STORAGE: Verdict = 2;
 /// The first of the other frameworks; the number of each follows from its place in [`OTHERS`].
 const OTHER: Verdict = 3;
 const EXPORTER: Verdict = Verdict::MAX;
+const FUNCTION: Verdict = EXPORTER - 1;
 
 /// The first of those that the program registered.
 const REGISTERED: Verdict = OTHER + OTHERS.len() as Verdict;
@@ -205,7 +206,7 @@ impl Frameworks {
                     return verdict;
                 }
             }
-            for (verdict, adapter) in (REGISTERED..EXPORTER).zip(&self.registered) {
+            for (verdict, adapter) in (REGISTERED..FUNCTION).zip(&self.registered) {
                 if adapter.as_ref().is_some_and(|it| it.knows(ty)) {
                     return verdict;
                 }
@@ -215,17 +216,19 @@ impl Frameworks {
     }
 
     /// As [`Frameworks::classify`], with the types that lend their memory by the buffer protocol, on which arrays and
-    /// tensors may be.
+    /// tensors may be, and PyTorch's autograd functions, which save tensors.
     ///
     /// # Safety
     /// As for [`Frameworks::classify`].
-    pub unsafe fn classify_with_exporters(&self, ty: *mut ffi::PyTypeObject) -> Verdict {
+    pub unsafe fn classify_all(&self, ty: *mut ffi::PyTypeObject) -> Verdict {
+        let torch = self.torch.as_ref();
         // SAFETY: by this function's contract.
         unsafe {
             match self.classify(ty) {
                 0 if Exporters::is_exporter(ty) && !self.others().any(|it| it.is_small(ty)) => {
                     EXPORTER
                 }
+                0 if torch.is_some_and(|torch| torch.autograd().is_function_type(ty)) => FUNCTION,
                 verdict => verdict,
             }
         }
@@ -249,7 +252,7 @@ impl Frameworks {
     }
 
     /// The memory that an object uses or lends, and whether it is all of an allocation, for
-    /// [`Frameworks::classify_with_exporters`].
+    /// [`Frameworks::classify_all`].
     pub fn extents(
         &self,
         exporters: &Exporters,
@@ -517,6 +520,11 @@ impl Frameworks {
     /// True for what lends memory and is no array or tensor, by its verdict.
     pub fn is_exporter(verdict: Verdict) -> bool {
         verdict == EXPORTER
+    }
+
+    /// True for what is an autograd function of PyTorch's, by its verdict.
+    pub fn is_function(verdict: Verdict) -> bool {
+        verdict == FUNCTION
     }
 
     /// True for what is a storage of PyTorch's by its verdict.

@@ -112,7 +112,7 @@ impl Torch {
                 .map(|name| (name, Descriptor::of(&tensor, name).ok())),
             is_lazy_clone: function("_is_cow_tensor").ok(),
             is_in_bad_fork: function("_cuda_isInBadFork").ok(),
-            autograd: Autograd::new(&tensor)?,
+            autograd: Autograd::new(native, &tensor)?,
             instances: Rc::clone(instances),
             counts_references: numbers_of(&version) >= Some(COUNTED),
             sparse: Sparse::new(native, &tensor),

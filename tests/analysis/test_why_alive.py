@@ -549,6 +549,41 @@ def test_the_autograd_graph_is_part_of_the_way(torch: Any) -> None:
     assert any("`history`" in it and ".grad_fn" in it for it in found), found
 
 
+@needs_torch
+@pytest.mark.parametrize("place", ["variable", "attribute", "item", "behind another"])
+def test_a_stored_function_keeps_what_it_saved(torch: Any, place: str) -> None:
+    x = leaf(torch)
+    function = ((x * x).exp() if place == "behind another" else x * x).grad_fn
+    seen = weakref.ref(x)
+    if place == "attribute":
+        cache["stats"] = Owner(last=function)
+    else:
+        cache["stats"] = [function] if place == "item" else function
+    del x, function
+    report = cyclescope.why_alive(seen())
+    [keeper] = report.keepers
+    assert report.is_enough, report
+    assert "`cache`" in keeper.words and "stats" in keeper.words
+    cache.clear()
+    assert seen() is None
+
+
+@needs_torch
+def test_a_tensor_that_retains_its_gradient_keeps_it(torch: Any) -> None:
+    y = leaf(torch).exp()
+    y.retain_grad()
+    y.sum().backward()
+    seen = weakref.ref(y.grad)
+    cache["activation"] = y
+    del y
+    report = cyclescope.why_alive(seen())
+    [keeper] = report.keepers
+    assert keeper.words.endswith("['activation'] (Tensor) → .grad"), report
+    assert report.is_enough, report
+    cache.clear()
+    assert seen() is None
+
+
 def function_hook(torch: Any) -> Any:
     y = leaf(torch) * 2
     owner = Owner(y=y)
