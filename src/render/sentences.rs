@@ -42,16 +42,22 @@ pub fn size_and_device(leak: &Leak) -> String {
     }
 }
 
-/// Bytes and number of cycles: `64.0 MiB held by a reference cycle of 2 objects`.
+/// Bytes and cycles: `64.0 MiB held by a reference cycle of 2 objects`.
 pub fn size_and_cycle(leak: &Leak) -> String {
     let bytes = human_bytes(leak.bytes_held);
     let objects = counted(leak.objects, "object", "objects");
-    match leak.count {
-        0 | 1 => format!("{bytes} held by a reference cycle of {objects}"),
-        count => format!(
-            "{bytes} held by {} similar reference cycles ({objects})",
-            grouped(count)
-        ),
+    // What takes several cuts is more than one cycle.
+    match (leak.count, leak.cuts.len()) {
+        (0 | 1, 0 | 1) => format!("{bytes} held by a reference cycle of {objects}"),
+        (0 | 1, _) => format!("{bytes} held by reference cycles of {objects}"),
+        (count, 0 | 1) => {
+            let count = grouped(count);
+            format!("{bytes} held by {count} similar reference cycles ({objects})")
+        }
+        (count, _) => {
+            let count = grouped(count);
+            format!("{bytes} held by {count} similar groups of reference cycles ({objects})")
+        }
     }
 }
 

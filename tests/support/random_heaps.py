@@ -83,7 +83,9 @@ class Heaps:
         random = self.random
         size = random.choice(SIZES) + 64 * len(self.made)
         self.made.append(size)
-        kind = random.choice(["array", "view", "lent", "lent", "tensor", "graph", "sparse", "csr"])
+        kinds = ["array", "view", "lent", "lent", "tensor", "sparse", "csr"]
+        graphs = ["graph", "function", "retained"]
+        kind = random.choice(kinds + graphs)
         if kind == "lent":
             return self.lent(size)
         if kind in ("array", "view") or not self.with_torch:
@@ -93,10 +95,16 @@ class Heaps:
 
         if kind == "tensor":
             return [self.watched_tensor(torch.zeros(size))]
-        if kind == "graph":
+        if kind in graphs:
             weight = self.watched_tensor(torch.ones(size, requires_grad=True))
             result = self.watched_tensor((weight * 2).exp())
-            return [result.sum()]
+            if kind == "retained":
+                result.retain_grad()
+                result.sum().backward()
+                self.watched_tensor(weight.grad)
+                self.watched_tensor(result.grad)
+                return [random.choice([result, result.grad])]
+            return [result.sum() if kind == "graph" else result.sum().grad_fn]
         dense = torch.zeros(64, size // 64)
         dense[0] = 1
         if kind == "sparse":
