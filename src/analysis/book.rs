@@ -22,6 +22,9 @@ const FOLLOWED: usize = 256;
 /// Who has given back this part of them has cleared the suspicion.
 const GIVEN_BACK: f64 = 0.5;
 
+/// An owner with this part of a group has all of it, but for what other owners hold for a step.
+const ALL: f64 = 0.95;
+
 /// What was withdrawn is told again once its group has grown by so many times what it gave back.
 const BEYOND: f64 = 1.5;
 
@@ -130,10 +133,18 @@ impl Book {
                 share,
                 bytes,
                 hidden,
+                mean,
                 ..
             } => {
-                let group = self.group_of(&told.followed);
-                let owned = group.map_or(0.0, |group| share * group.came() as f64);
+                let Some(group) = self.group_of(&told.followed) else {
+                    return (0, 0);
+                };
+                // Of a group that is all the owner's, the members may have become larger.
+                let larger = match *share >= ALL && *mean > 0.0 {
+                    true => group.mean_came() / mean,
+                    false => 1.0,
+                };
+                let owned = share * group.came() as f64 * larger;
                 ((owned * bytes) as u64, (owned * hidden) as u64)
             }
             Followed::Longer(family) => (self.lengths.get(family).map_or(0, Line::grown), 0),
@@ -512,6 +523,7 @@ impl Book {
                 Origin::Group(due) => {
                     let group = self.groups.groups.get(&due.key);
                     let came = group.map_or(1, |group| group.came().max(1));
+                    let mean = group.map_or(0.0, |it| self.groups.mean_in_window(it, due.length));
                     Followed::Group {
                         key: due.key,
                         length: due.length,
@@ -519,6 +531,7 @@ impl Book {
                         share: tensors as f64 / came as f64,
                         bytes: diagnosis.bytes as f64 * each,
                         hidden: diagnosis.hidden as f64 * each,
+                        mean,
                     }
                 }
                 Origin::Longer(family) => Followed::Longer(family),

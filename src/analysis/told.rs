@@ -51,6 +51,8 @@ pub(super) enum Followed {
         /// Bytes that one of them keeps, and how many of these no tensor of Python's shows.
         bytes: f64,
         hidden: f64,
+        /// Bytes of one member of the window in which the group was then seen to grow, in the mean.
+        mean: f64,
     },
     /// The family of a tensor that becomes longer.
     Longer(u64),

@@ -87,6 +87,19 @@ impl<N: Copy + Eq + Hash> Group<N> {
         let came = self.alive.iter().filter(|(_, born)| *born > WARM_UP);
         came.count() as u64
     }
+
+    /// Bytes of one of those, in the mean; 0 if there are none.
+    pub fn mean_came(&self) -> f64 {
+        self.mean(WARM_UP, self.totals.len().saturating_sub(1))
+    }
+
+    /// Bytes of one of those by which the group has grown between two samples, in the mean.
+    fn mean(&self, first: usize, last: usize) -> f64 {
+        let at = |sample| self.totals.get(sample).copied().unwrap_or_default();
+        let (first, last): ((u64, u64), (u64, u64)) = (at(first), at(last));
+        let count = last.0.saturating_sub(first.0);
+        last.1.saturating_sub(first.1) as f64 / count.max(1) as f64
+    }
 }
 
 /// Counts what is alive, sample by sample.
@@ -169,6 +182,12 @@ impl<K: Ord + Clone, N: Copy + Eq + Hash> Cohorts<K, N> {
         let first = last.saturating_sub((age + 1) * length);
         let step = |at: usize| self.steps.get(at).copied().unwrap_or_default();
         step(last).saturating_sub(step(first)).max(1)
+    }
+
+    /// Bytes of one of the members of a group's window, in the mean.
+    pub fn mean_in_window(&self, group: &Group<N>, length: usize) -> f64 {
+        let window = self.window(length);
+        group.mean(window.start() - 1, *window.end())
     }
 
     /// The numbers of the samples at which the members of a window were first seen.

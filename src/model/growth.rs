@@ -136,6 +136,7 @@ impl Growth {
         match self.pattern.as_str() {
             "threads-grow" => counted(self.objects, "more thread", "more threads"),
             "files-grow" => counted(self.objects, "more open file", "more open files"),
+            "grad-fn-kept" => counted(self.tensors, "autograd node", "autograd nodes"),
             _ if self.objects > 0 => counted(self.objects, "object", "objects"),
             _ => counted(self.tensors, "tensor", "tensors"),
         }

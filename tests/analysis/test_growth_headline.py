@@ -150,3 +150,26 @@ def test_what_only_graphs_keep_counts_once_however_often_it_is_looked_at(
     true = bytes_of(losses) / steps * int(number)
     assert float(told) * UNITS[unit] == pytest.approx(true, rel=0.03), monitor.headline
     assert "100 % explained by `losses`" in monitor.headline
+
+
+@pytest.mark.parametrize("larger_by", [0, 8, 64])
+def test_tensors_that_become_larger_are_explained_by_their_owner(larger_by: int) -> None:
+    cache: dict[int, torch.Tensor] = {}
+    with cyclescope.watch_growth(devices="any", max_share=float("inf")) as monitor:
+        for step in range(160):
+            cache[step] = torch.ones(256 + larger_by * step, 64)
+            monitor.step()
+    assert re.search(r": (99|100) % explained by `cache`", monitor.headline), monitor.headline
+
+
+def test_stored_functions_explain_what_they_keep() -> None:
+    layer = torch.nn.Linear(512, 64)
+    functions: list[Any] = []
+    with cyclescope.watch_growth(devices="any", max_share=float("inf")) as monitor:
+        for _ in range(160):
+            functions.append(layer(torch.randn(128, 512)).pow(2).grad_fn)
+            monitor.step()
+    (found,) = monitor.found
+    assert found.pattern == "grad-fn-kept"
+    assert "autograd nodes such as PowBackward0" in str(found)
+    assert "100 % explained by `functions`" in monitor.headline, monitor.headline
