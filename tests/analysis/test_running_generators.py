@@ -1,4 +1,4 @@
-"""A generator or coroutine that runs: what its variables keep is kept by its frame, and goes when they do."""
+"""A generator or coroutine that runs: its frame keeps what its variables keep, until they go."""
 
 from __future__ import annotations
 

@@ -563,7 +563,8 @@ def test_a_stored_function_keeps_what_it_saved(torch: Any, place: str) -> None:
     report = cyclescope.why_alive(seen())
     [keeper] = report.keepers
     assert report.is_enough, report
-    assert "`cache`" in keeper.words and "stats" in keeper.words
+    assert "`cache`" in keeper.words
+    assert "stats" in keeper.words
     cache.clear()
     assert seen() is None
 

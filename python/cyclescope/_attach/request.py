@@ -110,7 +110,10 @@ def _script(folder: Path, request: dict[str, Any]) -> Path:
     path, rest = folder / "script.py", folder / "injected.py"
     rest.write_text(f"{source}\n\nanswer({request!r})\n", "utf-8")
     # The main thread compiles and runs as little as can be.
-    read = f"try:\n exec(open({str(rest)!r}).read(), {{}})\nexcept OSError:\n pass"
+    read = (
+        f"try:\n with open({str(rest)!r}) as file: source = file.read()\n"
+        " exec(source, {})\nexcept OSError:\n pass"
+    )
     path.write_text(f"import _thread\n_thread.start_new_thread(exec, ({read!r}, {{}}))\n", "utf-8")
     for each in path, rest:
         each.chmod(0o644)
