@@ -47,9 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     program that it ran.
     """
     try:
-        status = _run(list(sys.argv[1:] if argv is None else argv))
-        sys.stdout.flush()
-        return status
+        return _run(list(sys.argv[1:] if argv is None else argv))
     except KeyboardInterrupt:
         if (progress := sys.modules.get("cyclescope._cli.progress")) is not None:
             progress.done()
@@ -81,6 +79,9 @@ def _run(arguments: list[str]) -> int:
     if parsed.command is None:
         parser.error(f"a command is required: {', '.join(COMMANDS)}")
     status: int = parsed.run(parsed)
+    # A program that was run may have closed it.
+    if parsed.command != "run":
+        sys.stdout.flush()
     return status
 
 

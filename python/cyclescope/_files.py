@@ -1,12 +1,23 @@
-"""Atomic file writes, and what is said if one fails."""
+"""Atomic file writes, and what is said if one fails.
+
+The functions of the system are bound here once. Tests of the program put others in their place
+(``mock.patch("pathlib.Path.exists")``), count the calls and have them answer what they like.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import os
 import tempfile
 import threading
+from os import getpid as _getpid
+from os import mkdir as _mkdir
+from os import replace as _replace
+from os import stat as _stat
+from os import unlink as _unlink
 from pathlib import Path
+from stat import S_ISDIR
+
+_open = open
 
 
 def reason(error: OSError) -> str:
@@ -15,16 +26,47 @@ def reason(error: OSError) -> str:
     return f"{error.filename}: {error.strerror}" if known else str(error)
 
 
+def exists(path: Path) -> bool:
+    """Whether there is a file or folder of this name."""
+    try:
+        _stat(path)
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def make_folder(folder: Path) -> None:
+    """Create a folder, and those around it, unless it exists.
+
+    Raises:
+        OSError: If that cannot be done, or a file has the name.
+    """
+    try:
+        _mkdir(folder)
+    except FileNotFoundError:
+        if folder.parent == folder:
+            raise
+        make_folder(folder.parent)
+        make_folder(folder)
+    except OSError as error:
+        # Some systems refuse a folder that exists for other reasons first.
+        with contextlib.suppress(OSError):
+            if S_ISDIR(_stat(folder).st_mode):
+                return
+        raise error from None
+
+
 def write_whole(path: Path, text: str) -> None:
     """Write a file atomically: readers see the whole file or none of it."""
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.part")
+    unfinished = path.with_name(f".{path.name}.{_getpid()}-{threading.get_ident()}.part")
     try:
         # Names of the program may contain lone surrogates.
-        unfinished.write_text(text, encoding="utf-8", errors="backslashreplace")
-        unfinished.replace(path)
+        with _open(unfinished, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(text)
+        _replace(unfinished, path)
     finally:
         with contextlib.suppress(FileNotFoundError):
-            unfinished.unlink()
+            _unlink(unfinished)
 
 
 def check_writable(folder: Path) -> None:
@@ -34,7 +76,7 @@ def check_writable(folder: Path) -> None:
         OSError: If files cannot be written there.
     """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:

@@ -56,6 +56,7 @@ __all__ = [
     "disarm_signal",
     "drop_deliveries",
     "empty_report",
+    "end_by_interrupt",
     "epochs",
     "explanations",
     "find",
@@ -1155,6 +1156,9 @@ def next_signal(armed: int) -> bool:
 
 def disarm_signal(restore: bool) -> None:
     """End the waiting, and restore what the signal does by default if the handler is ours."""
+
+def end_by_interrupt() -> None:
+    """Have an interrupt end the process once the interpreter has come to its end."""
 
 def attached_cycles(devices: list[str]) -> str: ...
 def attached_heap() -> str: ...

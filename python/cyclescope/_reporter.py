@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 from cyclescope import _log, _native, _ranks
-from cyclescope._files import check_writable, write_whole
+from cyclescope._files import check_writable, exists, make_folder, write_whole
 from cyclescope._native import CycleReport, LeakTally
 from cyclescope._selection import StrPath
 
@@ -140,7 +140,7 @@ class Reporter:
                 continue
             try:
                 # Do not recreate a page that the user has removed or moved.
-                if page.exists():
+                if exists(page):
                     write_whole(page, complete.to_html())
             except OSError as error:
                 _log.error("cyclescope could not complete %s: %s", page, error)
@@ -159,7 +159,7 @@ class Reporter:
     def _ready(self) -> Path:
         if self._folder is None:
             self._folder = Path(tempfile.mkdtemp(prefix="cyclescope-"))
-        self._folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self._folder)
         return self._folder
 
     def _write_file(self, report: CycleReport) -> None:
@@ -172,7 +172,7 @@ class Reporter:
         while True:
             path = folder / f"{stem}-{self._number}.{suffix}"
             self._number += 1
-            if not path.exists():
+            if not exists(path):
                 return path
 
     def _complain(self, error: OSError | MemoryError) -> None:

@@ -14,9 +14,12 @@ import threading
 import time
 from collections.abc import Callable
 
+# The program's own, even if it has another in its place later.
+from os import getpid
+
 from cyclescope import _log, _native
 from cyclescope._off import OFF
-from cyclescope._threads import list_thread, signals_blocked
+from cyclescope._threads import Helper, signals_blocked
 
 Listener = Callable[[_native.CycleReport], None]
 
@@ -30,7 +33,7 @@ _listeners: dict[int, Listener] = {}
 _refreshers: dict[int, Callable[[], None]] = {}
 _farewells: dict[int, Callable[[], None]] = {}
 _failed: set[int] = set()
-_thread: threading.Thread | None = None
+_thread: Helper | None = None
 # Reentrant: a finalizer may start a watch in the middle of starting one.
 _lock = threading.RLock()
 
@@ -41,8 +44,8 @@ def listen(watch: int, listener: Listener, farewell: Callable[[], None]) -> None
     with _lock:
         _listeners[watch] = listener
         _farewells[watch] = farewell
-        if _thread is None or not _thread.is_alive():
-            thread = threading.Thread(target=_tell, name="cyclescope", daemon=True)
+        if _thread is None or _thread.has_ended:
+            thread = Helper(_tell_all, "cyclescope")
             # While the interpreter shuts down, no thread can start, and nothing is watched.
             with contextlib.suppress(RuntimeError), signals_blocked():
                 thread.start()
@@ -64,52 +67,42 @@ def forget(watch: int) -> None:
     _failed.discard(watch)
 
 
-def _tell() -> None:
-    own = threading.current_thread()
-    try:
-        list_thread(None)
-        _tell_all(own)
-    finally:
-        # `threading` expects to find the thread in its list when it ends.
-        list_thread(own)
-
-
-def _tell_all(own: threading.Thread) -> None:
-    process = os.getpid()
+def _tell_all(own: Helper) -> None:
+    process = getpid()
     while True:
         try:
             # A callback may fork. The child returns here and has nothing to deliver.
-            if os.getpid() != process or not _tell_next(own):
+            if getpid() != process or not _tell_next(own):
                 return
         except BaseException:
             # Not even logging was possible, for lack of memory. Later reports may succeed.
             pass
 
 
-def _tell_next(own: threading.Thread) -> bool:
+def _tell_next(own: Helper) -> bool:
     """Wait for the next report and deliver it. False at the end."""
     delivery = _native.next_delivery(REFRESH_SECONDS if _refreshers else None)
     if delivery is None:
         return False
     watch, report, reason = delivery
-    list_thread(own)
-    try:
-        if report is not None:
-            listener = _listeners.get(watch)
-            if listener is not None:
-                listener(report)
-        elif reason is not None:
-            _log.error("cyclescope: %s", reason)
-        else:
-            for refresh in list(_refreshers.values()):
-                refresh()
-    except BaseException:
-        # SystemExit too: it would only end this thread, which other watches need.
-        if watch not in _failed:
-            _failed.add(watch)
-            _complain("cyclescope: the callback of a watch raised an exception; the watch goes on")
-    finally:
-        list_thread(None)
+    with own.at_work():
+        try:
+            if report is not None:
+                listener = _listeners.get(watch)
+                if listener is not None:
+                    listener(report)
+            elif reason is not None:
+                _log.error("cyclescope: %s", reason)
+            else:
+                for refresh in list(_refreshers.values()):
+                    refresh()
+        except BaseException:
+            # SystemExit too: it would only end this thread, which other watches need.
+            if watch not in _failed:
+                _failed.add(watch)
+                _complain(
+                    "cyclescope: the callback of a watch raised an exception; the watch goes on"
+                )
     return True
 
 
@@ -139,7 +132,7 @@ def _at_exit() -> None:
     except Exception:
         _complain("cyclescope: the summary at exit failed")
     if thread is not None:
-        thread.join(max(0.0, deadline - time.monotonic()))
+        thread.join_end(max(0.0, deadline - time.monotonic()))
         _native.drop_deliveries()
 
 

@@ -2,9 +2,9 @@
 
 use std::hash::{Hash, Hasher};
 
-use petgraph::graph::NodeIndex;
+use petgraph::graph::{EdgeIndex, NodeIndex};
 use pyo3::prelude::*;
-use rustc_hash::{FxHashSet, FxHasher};
+use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 
 use super::Inspector;
 use crate::capture::{
@@ -18,6 +18,8 @@ use crate::graph::{Cycle, LeakGraph, LeakNode, cycle_through};
 const NEAR_LIMIT: usize = 8;
 /// Of the objects that those of a cycle refer to, so many are asked what their classes make.
 const PART_LIMIT: usize = 64;
+/// Of the references that one line has made, the cycles of so many are asked about.
+const ALIKE_LIMIT: usize = 8;
 /// Cycles longer than this are not asked about.
 const LENGTH_LIMIT: usize = 64;
 
@@ -67,10 +69,19 @@ impl Inspector {
         graph: &LeakGraph,
         leak: &Diagnosis,
     ) -> Option<Place> {
-        let is_in = |cycle: &Cycle, cut| cycle.edges.contains(cut);
-        let others = leak.cuts.iter().filter(|cut| !is_in(&leak.cycle, cut));
+        let mut others: Vec<EdgeIndex> = leak.cuts.clone();
+        others.retain(|cut| !leak.cycle.edges.contains(cut));
+        // Of those that one line has made, some tell as much as all.
+        let mut alike: FxHashMap<_, usize> = FxHashMap::default();
+        others.retain(|&cut| {
+            let owner = graph.edge_endpoints(cut).map(|(from, _)| &graph[from]);
+            let owner = owner.map(|it| (&it.description.label, &it.description.place));
+            let count = alike.entry((owner, &graph[cut].name)).or_default();
+            *count += 1;
+            *count <= ALIKE_LIMIT
+        });
         let mut cycles = vec![leak.cycle.clone()];
-        cycles.extend(others.filter_map(|&cut| cycle_through(graph, cut)));
+        cycles.extend(others.iter().filter_map(|&cut| cycle_through(graph, cut)));
         let made = self.makers(py, snapshot, graph, &cycles, |asked| {
             let steps = cycles.iter().flat_map(|cycle| {
                 let steps = 0..cycle.nodes.len();

@@ -1,5 +1,6 @@
 //! What this room hands to the next ones: objects and references as plain data.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use crate::cpython::ObjectKind;
@@ -61,7 +62,10 @@ pub struct Place {
 
 /// True for files of installed packages and of the standard library.
 pub fn is_library_file(file: &str) -> bool {
-    let file = file.replace('\\', "/");
+    let file = match file.contains('\\') {
+        true => Cow::Owned(file.replace('\\', "/")),
+        false => Cow::Borrowed(file),
+    };
     file.contains("/site-packages/")
         || file.contains("/dist-packages/")
         || file.contains("/lib/python3.")

@@ -1,6 +1,7 @@
 //! Advice: what a pattern says of a leak, and those of its remedies of which the graph shows that they are enough.
 
 use petgraph::graph::EdgeIndex;
+use rustc_hash::FxHashSet;
 
 use super::case::{Case, at, noun, short, spoken};
 use crate::capture::ReferenceName;
@@ -266,15 +267,14 @@ pub fn also(case: &Case<'_>, cuts: &[EdgeIndex], advice: &mut Advice) {
     if advice.is_whole {
         return;
     }
-    for &cut in cuts {
+    let told = case
+        .cut
+        .map_or_else(Vec::new, |first| of_same_line(case.graph, first));
+    let told: FxHashSet<EdgeIndex> = told.into_iter().chain(case.cut).collect();
+    for &cut in cuts.iter().filter(|cut| !told.contains(cut)) {
         let removal = case.removal(cut);
-        let sentence = format!(" Also {removal}.");
-        let is_told = Some(cut) == case.cut
-            || case
-                .cut
-                .is_some_and(|first| of_same_line(case.graph, first).contains(&cut));
-        if !is_told && !advice.text.contains(&removal) {
-            advice.text += &sentence;
+        if !advice.text.contains(&removal) {
+            advice.text += &format!(" Also {removal}.");
         }
     }
 }

@@ -21,6 +21,11 @@ const TOLD_LIMIT: usize = 8;
 const CANDIDATE_LIMIT: usize = 64;
 /// Of more cuts of one cause than these, which one line makes, it is not tried whether each is needed, but all.
 const TRIED_LIMIT: usize = 32;
+/// So many objects and references are visited in search of the cuts, in all trials together. Where everything refers to
+/// everything, no few cuts free anything, and each trial is long.
+const VISIT_LIMIT: usize = 4_000_000;
+/// To find the next cycle, and what to cut of it, visits the graph so often.
+const PASSES: usize = 16;
 /// Added for a reference outside the cycle, which is cut only if the cycle is all plumbing.
 const OUTSIDE_CYCLE: u32 = 500;
 /// Added for a reference that libraries made, where what others set on their objects can be cut.
@@ -52,6 +57,22 @@ pub struct Causes {
     pub frees: bool,
 }
 
+/// How many trials are left, each a visit of the whole graph.
+struct Trials(usize);
+
+impl Trials {
+    fn of(graph: &LeakGraph) -> Self {
+        Self(VISIT_LIMIT / (graph.node_count() + graph.edge_count()).max(1))
+    }
+
+    /// False if there are not so many left to take.
+    fn take(&mut self, count: usize) -> bool {
+        let left = self.0.checked_sub(count);
+        self.0 = left.unwrap_or_default();
+        left.is_some()
+    }
+}
+
 /// The cycles that keep a buffer, each with the references to remove from it.
 ///
 /// From the nearest cycle removes one reference: the best, in the order of `preference`, after which no cycle
@@ -67,9 +88,11 @@ pub fn find_causes(graph: &LeakGraph, made_by_library: &MadeByLibrary<'_>) -> Ca
         causes: Vec::new(),
         frees: true,
     };
+    let mut trials = Trials::of(graph);
     while let Some(cycle) = first_cycle(&rest) {
-        let best =
-            (found.causes.len() < CAUSE_LIMIT).then(|| best_cuts(&rest, &cycle, made_by_library));
+        let goes_on =
+            found.causes.is_empty() || found.causes.len() < CAUSE_LIMIT && trials.take(PASSES);
+        let best = goes_on.then(|| best_cuts(&rest, &cycle, made_by_library, &mut trials));
         let Some((is_own, cuts)) = best.flatten() else {
             found.frees = false;
             found.causes.truncate(TOLD_LIMIT);
@@ -88,7 +111,7 @@ pub fn find_causes(graph: &LeakGraph, made_by_library: &MadeByLibrary<'_>) -> Ca
         });
     }
     if found.frees {
-        drop_needless(graph, &mut found.causes);
+        found.frees = drop_needless(graph, &mut found.causes, &mut trials);
     }
     for cause in &mut found.causes {
         let Cause { cycle, cuts, .. } = cause;
@@ -109,6 +132,7 @@ fn best_cuts(
     graph: &LeakGraph,
     cycle: &Cycle,
     made_by_library: &MadeByLibrary<'_>,
+    trials: &mut Trials,
 ) -> Option<(bool, Vec<EdgeIndex>)> {
     let candidates = candidates(graph, cycle, made_by_library);
     let &(lowest, ..) = candidates.first()?;
@@ -118,7 +142,7 @@ fn best_cuts(
     let mut left: Vec<Vec<EdgeIndex>> = Vec::new();
     let mut frees = |cuts: &[EdgeIndex]| {
         let cuts_it = |cycle: &Vec<EdgeIndex>| cuts.iter().any(|cut| cycle.contains(cut));
-        if !left.iter().all(cuts_it) {
+        if !left.iter().all(cuts_it) || !trials.take(1) {
             return false;
         }
         let cycle = links.without(cuts).cycle_to_buffer();
@@ -136,7 +160,10 @@ fn best_cuts(
     let cuts = enough.or_else(|| {
         let equal = candidates.iter().filter(|&&(rank, ..)| rank == lowest);
         let all = equal.map(|&(.., edge)| alike(graph, &components, edge));
-        all.min_by_key(|cuts| links.without(cuts).in_cycles_to_buffers())
+        all.min_by_key(|cuts| match trials.take(1) {
+            true => links.without(cuts).in_cycles_to_buffers(),
+            false => usize::MAX,
+        })
     })?;
     let is_own = cuts
         .first()
@@ -277,8 +304,8 @@ fn is_way_back(graph: &LeakGraph, edge: EdgeIndex) -> bool {
 }
 
 /// Drops unnecessary cuts, last first: those without which the others still free every buffer. A cause whose
-/// cycle is no longer cut gets one through a cut that is left.
-fn drop_needless(graph: &LeakGraph, causes: &mut Vec<Cause>) {
+/// cycle is no longer cut gets one through a cut that is left. False if it was not tried of all.
+fn drop_needless(graph: &LeakGraph, causes: &mut Vec<Cause>, trials: &mut Trials) -> bool {
     let links = Links::of(graph);
     let all = causes.iter().flat_map(|cause| &cause.cuts);
     let mut needed: Vec<EdgeIndex> = all.copied().collect();
@@ -290,7 +317,13 @@ fn drop_needless(graph: &LeakGraph, causes: &mut Vec<Cause>) {
         for part in cause.cuts.chunks(size).rev() {
             let others = needed.iter().filter(|cut| !part.contains(cut));
             let others: Vec<EdgeIndex> = others.copied().collect();
-            if !others.is_empty() && links.are_freed_without(&others) {
+            if others.is_empty() {
+                continue;
+            }
+            if !trials.take(1) {
+                return false;
+            }
+            if links.are_freed_without(&others) {
                 needed = others;
             }
         }
@@ -306,4 +339,5 @@ fn drop_needless(graph: &LeakGraph, causes: &mut Vec<Cause>) {
             *cycle = other;
         }
     }
+    true
 }

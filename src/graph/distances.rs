@@ -67,8 +67,13 @@ pub(super) fn distances(
                 Direction::Outgoing => edge.target(),
                 Direction::Incoming => edge.source(),
             };
+            let is_nearer = |total: u32| distance[next.index()].is_none_or(|best| total < best);
+            // What even the cheapest reference does not bring nearer needs no look at this one.
+            if !is_nearer(so_far.saturating_add(STEP)) || !inside(next) {
+                continue;
+            }
             let total = so_far.saturating_add(cost(graph, edge.id()));
-            if inside(next) && distance[next.index()].is_none_or(|best| total < best) {
+            if is_nearer(total) {
                 distance[next.index()] = Some(total);
                 last_edge[next.index()] = Some(edge.id());
                 queue.push(Reverse((total, next)));

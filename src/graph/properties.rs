@@ -354,6 +354,28 @@ fn a_ring_of_a_million_objects_is_one_group() {
 }
 
 #[test]
+fn where_everything_refers_to_everything_the_search_ends() {
+    const COUNT: usize = if cfg!(miri) { 10 } else { 600 };
+    let mut graph = LeakGraph::default();
+    for i in 0..COUNT {
+        graph.add_node(node(i, ObjectKind::List, i == 0));
+    }
+    for (from, to) in (0..COUNT).flat_map(|from| (0..COUNT).map(move |to| (from, to))) {
+        let edge = LeakEdge::new(ReferenceName::Index(to));
+        graph.add_edge(NodeIndex::new(from), NodeIndex::new(to), edge);
+    }
+    let found = find_causes(&graph, &|_| Vec::new());
+    assert!(!found.frees);
+    if cfg!(not(miri)) {
+        assert_eq!(
+            found.causes.len(),
+            1,
+            "one visit of the graph is long already"
+        );
+    }
+}
+
+#[test]
 fn a_long_described_ring_is_analysed() {
     on_a_small_stack(|| {
         const COUNT: usize = if cfg!(miri) { 30 } else { 10_000 };

@@ -113,6 +113,7 @@ fn add_functions(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(retention::why_alive, module)?)?;
     module.add_function(wrap_pyfunction!(signals::arm_signal, module)?)?;
     module.add_function(wrap_pyfunction!(signals::disarm_signal, module)?)?;
+    module.add_function(wrap_pyfunction!(signals::end_by_interrupt, module)?)?;
     module.add_function(wrap_pyfunction!(signals::next_signal, module)?)?;
     module.add_function(wrap_pyfunction!(check_devices, module)?)?;
     module.add_function(wrap_pyfunction!(close, module)?)?;

@@ -21,6 +21,24 @@ pub fn arm_signal(number: i32) -> PyResult<u64> {
     system::arm(number).map_err(PyValueError::new_err)
 }
 
+/// Has an interrupt end the process, by its default action, once the interpreter has come to its end. So Python itself ends a
+/// program that does not handle `KeyboardInterrupt` (`exit_sigint` in Modules/main.c).
+#[pyfunction]
+pub fn end_by_interrupt() {
+    #[cfg(unix)]
+    {
+        extern "C" fn end() {
+            // SAFETY: the interpreter has ended, and with it all that handled signals.
+            unsafe {
+                libc::signal(libc::SIGINT, libc::SIG_DFL);
+                libc::kill(libc::getpid(), libc::SIGINT);
+            }
+        }
+        // SAFETY: attached. The function calls nothing of Python's.
+        unsafe { pyo3::ffi::Py_AtExit(Some(end)) };
+    }
+}
+
 /// Waits until the signal has come since the last call. False once it was disarmed.
 #[pyfunction]
 pub fn next_signal(py: Python<'_>, armed: u64) -> bool {

@@ -22,7 +22,7 @@ class Process:
         """False once it has ended, also if nobody has asked for its exit status yet."""
         try:
             os.kill(self.pid, 0)
-        except ProcessLookupError:
+        except (ProcessLookupError, OverflowError):
             return False
         except PermissionError:
             return True

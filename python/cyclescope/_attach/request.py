@@ -59,6 +59,8 @@ def _check(process: Process) -> None:
     """Refuse what cannot succeed, before anything is done."""
     if not sys.platform.startswith("linux"):
         raise AttachError("attach works on Linux only")
+    if process.pid <= 0:
+        raise AttachError(f"{process.pid} is no process ID")
     if process.pid == os.getpid():
         raise AttachError("a process cannot attach to itself: call cyclescope.heap()")
     if not process.is_alive:

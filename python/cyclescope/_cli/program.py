@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import builtins
+import contextlib
 import importlib.util
 import os
 import sys
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from importlib.machinery import BuiltinImporter, ModuleSpec
+from importlib.machinery import BuiltinImporter, ModuleSpec, SourceFileLoader
 from inspect import CO_COROUTINE
 from pathlib import Path
 from types import CodeType, ModuleType, TracebackType
-from typing import Any
+from typing import Any, TextIO, cast
 
+from cyclescope import _native
 from cyclescope._cli.notebook import Notebook, NotebookError
 
 INTERRUPTED = 130
@@ -79,8 +81,11 @@ class Program:
             __package__=None if self.spec is None else self.spec.parent,
             __loader__=None if self.search_path else BuiltinImporter,
         )
+        if sys.version_info < (3, 14):
+            main.__dict__.update(__annotations__={})
         if self.file is not None:
             main.__dict__["__file__"] = self.file
+            main.__dict__["__loader__"] = SourceFileLoader("__main__", self.file)
         if self.file is not None and sys.version_info < (3, 15):
             main.__dict__["__cached__"] = None if self.spec is None else self.spec.cached
         if self.spec is not None:
@@ -96,15 +101,18 @@ class Program:
             else:
                 for code in self.codes:
                     exec(code, main.__dict__)
+            return 0
         except SystemExit as end:
             return _status(end)
-        except KeyboardInterrupt as error:
-            _show(error)
+        except BaseException as raised:
+            error = _trimmed(raised)
+        # Not within the handler: what the program's own hook raises has no context then.
+        status = _show(error)
+        if isinstance(error, KeyboardInterrupt):
+            # Who has started this program is to see that it was interrupted.
+            _native.end_by_interrupt()
             return INTERRUPTED
-        except BaseException as error:
-            _show(error)
-            return 1
-        return 0
+        return status
 
 
 def _script(name: str, arguments: list[str]) -> Program:
@@ -207,14 +215,57 @@ def _status(end: SystemExit) -> int:
         return 0
     if isinstance(end.code, int):
         return end.code
-    print(end.code, file=sys.stderr)
+    try:
+        message = str(end.code)
+    except BaseException:
+        message = ""
+    _complain(f"{message}\n")
     return 1
 
 
-def _show(error: BaseException) -> None:
-    """Show an exception as Python does, without the frame of this file."""
+def _complain(message: str) -> None:
+    """Write to standard error, wherever that is, as far as it can be."""
+    for stream in sys.stderr, sys.__stderr__:
+        if stream is not None:
+            with contextlib.suppress(Exception):
+                stream.write(message)
+            return
+    with contextlib.suppress(OSError):
+        os.write(2, message.encode(errors="backslashreplace"))
+
+
+def flush(stream: TextIO | None) -> None:
+    """Flush a stream of the program's, which may have closed it or put anything in its place."""
+    with contextlib.suppress(Exception):
+        cast(TextIO, stream).flush()
+
+
+def _show(error: BaseException) -> int:
+    """Show an exception as Python does, without the frames of this file; the exit status.
+
+    ``_PyErr_PrintEx`` in Python/pythonrun.c has what is done if ``sys.excepthook`` fails.
+    """
+    flush(sys.stdout)
+    hook = getattr(sys, "excepthook", None)
+    if hook is None:
+        _complain("sys.excepthook is missing\n")
+        hook = sys.__excepthook__
+    try:
+        hook(type(error), error, error.__traceback__)
+    except SystemExit as end:
+        return _status(end)
+    except BaseException as raised:
+        second = _trimmed(raised)
+        _complain("Error in sys.excepthook:\n")
+        sys.__excepthook__(type(second), second, second.__traceback__)
+        _complain("\nOriginal exception was:\n")
+        sys.__excepthook__(type(error), error, error.__traceback__)
+    return 1
+
+
+def _trimmed(error: BaseException) -> BaseException:
+    """An exception without the frames of this file in its traceback."""
     trace: TracebackType | None = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
         trace = trace.tb_next
-    sys.stdout.flush()
-    sys.excepthook(type(error), error.with_traceback(trace), trace)
+    return error.with_traceback(trace)

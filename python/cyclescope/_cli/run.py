@@ -9,6 +9,7 @@ import sys
 import tempfile
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import cyclescope
 from cyclescope import _native, _ranks
@@ -21,9 +22,9 @@ from cyclescope._cli.common import (
     rendered,
     write,
 )
-from cyclescope._cli.program import Program, ProgramError
+from cyclescope._cli.program import Program, ProgramError, flush
 from cyclescope._devices import blindness
-from cyclescope._files import reason, write_whole
+from cyclescope._files import exists, make_folder, reason, write_whole
 from cyclescope._live.automatic import AutomaticSteps
 from cyclescope._live.device_memory import gpus_in_use
 from cyclescope._off import OFF, VARIABLE
@@ -273,7 +274,7 @@ def _tell_memory(parsed: argparse.Namespace) -> None:
         try:
             memory = cyclescope.memory(number)
             print(f"cyclescope: memory: {memory.to_text().splitlines()[0]}", file=sys.stderr)
-            folder.mkdir(parents=True, exist_ok=True)
+            make_folder(folder)
             page = _free_name(folder, f"memory-{_ranks.stem()}-cuda{number}".replace(".", "_"))
             write_whole(page, memory.to_html())
             print(f"cyclescope: memory report: {page}", file=sys.stderr)
@@ -284,7 +285,7 @@ def _tell_memory(parsed: argparse.Namespace) -> None:
 def _free_name(folder: Path, stem: str) -> Path:
     """A page that does not exist yet."""
     page, number = folder / f"{stem}.html", 0
-    while page.exists():
+    while exists(page):
         number += 1
         page = folder / f"{stem}-{number}.html"
     return page
@@ -301,8 +302,22 @@ def _look(watch: cyclescope.Watch) -> None:
 
 
 def _wait_for_threads() -> None:
-    """Wait for non-daemon threads, as the interpreter does at exit: their leaks count too."""
-    for thread in threading.enumerate():
-        if thread is not threading.main_thread() and not thread.daemon:
-            thread.join()
-    sys.stdout.flush()
+    """Wait for threads as the interpreter does at exit: their leaks count too.
+
+    That is more than to join them: executors are told to end theirs, and the main thread counts as
+    ended (``wait_for_thread_shutdown`` in Python/pylifecycle.c). At exit nothing is left to do.
+    """
+    try:
+        threading._shutdown()  # type: ignore[attr-defined]
+    except BaseException as error:
+        # The interpreter goes on, too.
+        sys.unraisablehook(
+            SimpleNamespace(
+                exc_type=type(error),
+                exc_value=error,
+                exc_traceback=error.__traceback__,
+                err_msg="Exception ignored on threading shutdown",
+                object=threading,
+            )
+        )
+    flush(sys.stdout)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cyclescope import _fields, _log, _native, _ranks
 from cyclescope._devices import Devices
-from cyclescope._files import write_whole
+from cyclescope._files import exists, make_folder, write_whole
 from cyclescope._live import reading
 from cyclescope._live.allocator import line_of_block, pinned_bytes
 from cyclescope._live.reading import Torch
@@ -195,11 +195,11 @@ class LeakMonitor:
             OSError: If the folder is not writable.
         """
         path = Path(folder)
-        path.mkdir(parents=True, exist_ok=True)
+        make_folder(path)
         # Host names may contain dots, which `with_suffix` would take for a suffix.
         stem = f"growth-{_ranks.stem()}".replace(".", "_")
         page, number = path / f"{stem}.html", 0
-        while page.exists():
+        while exists(page):
             number += 1
             page = path / f"{stem}-{number}.html"
         write_whole(page.with_suffix(".json"), self.to_json())

@@ -13,13 +13,13 @@ from pathlib import Path
 
 from cyclescope import _log, _native, _ranks
 from cyclescope._devices import Devices
-from cyclescope._files import write_whole
+from cyclescope._files import exists, make_folder, write_whole
 from cyclescope._live.growth import running_report
 from cyclescope._live.redaction import shown_error
 from cyclescope._off import OFF
 from cyclescope._selection import StrPath
 from cyclescope._settings import settings
-from cyclescope._threads import list_thread, signals_blocked
+from cyclescope._threads import Helper, signals_blocked
 
 VARIABLE = "CYCLESCOPE_SIGNAL"
 
@@ -73,7 +73,7 @@ class SignalWatch:
 
     def _start(self, number: int) -> None:
         self._armed = _native.arm_signal(number)
-        self._thread = threading.Thread(target=self._run, name="cyclescope-signal", daemon=True)
+        self._thread = Helper(self._run, "cyclescope-signal")
         try:
             # The thread must not be the one that the signal interrupts.
             with signals_blocked():
@@ -82,21 +82,14 @@ class SignalWatch:
             _native.disarm_signal(True)
             raise
 
-    def _run(self) -> None:
-        own = threading.current_thread()
+    def _run(self, own: Helper) -> None:
         process = os.getpid()
-        list_thread(None)
-        try:
-            # A log handler may fork. The child comes here too, and has nothing to answer.
-            while os.getpid() == process and self._armed is not None:
-                if not _native.next_signal(self._armed):
-                    return
-                list_thread(own)
+        # A log handler may fork. The child comes here too, and has nothing to answer.
+        while os.getpid() == process and self._armed is not None:
+            if not _native.next_signal(self._armed):
+                return
+            with own.at_work():
                 self._answer()
-                list_thread(None)
-        finally:
-            # `threading` expects to find the thread in its list when it ends.
-            list_thread(own)
 
     def _answer(self) -> None:
         if len(self.reports) >= MAX_REPORTS:
@@ -124,7 +117,7 @@ class SignalWatch:
     def _folder(self) -> Path:
         if self._report_dir is None:
             self._report_dir = Path(tempfile.mkdtemp(prefix="cyclescope-"))
-        self._report_dir.mkdir(parents=True, exist_ok=True)
+        make_folder(self._report_dir)
         return self._report_dir
 
 
@@ -133,7 +126,7 @@ class _Answer:
 
     def __init__(self, folder: Path) -> None:
         stem, number = f"signal-{_ranks.stem()}", 0
-        while (folder / f"{stem}-{number}.txt").exists():
+        while exists(folder / f"{stem}-{number}.txt"):
             number += 1
         self.path = folder / f"{stem}-{number}.txt"
         self.heap: _native.Heap | None = None

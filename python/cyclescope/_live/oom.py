@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from cyclescope import _log, _native, _ranks
-from cyclescope._files import check_writable, write_whole
+from cyclescope._files import check_writable, exists, make_folder, write_whole
 from cyclescope._live import reading
 from cyclescope._live.imports import Waiting
 from cyclescope._live.postmortem import Examiner
@@ -133,13 +133,13 @@ class OomWatch:
     def _free_path(self) -> Path:
         if self.report_dir is None:
             self.report_dir = Path(tempfile.mkdtemp(prefix="cyclescope-"))
-        self.report_dir.mkdir(parents=True, exist_ok=True)
+        make_folder(self.report_dir)
         number = self.errors
         while True:
             # Host names may contain dots, which `with_suffix` would take for a suffix.
             stem = f"oom-{_ranks.stem()}-{number}".replace(".", "_")
             path = self.report_dir / f"{stem}.txt"
-            if not path.exists():
+            if not exists(path):
                 return path
             number += 1
 

@@ -1,0 +1,107 @@
+"""However a program ends, it ends the same under ``cyclescope run``: status, output and errors."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SECONDS = 120
+"""A program that does not end is a failure, and not one that is waited for."""
+
+POOL = "from concurrent.futures import ThreadPoolExecutor as Pool\n"
+OBJECT = "class Odd:\n def __str__(self): raise ValueError\n"
+
+PROGRAMS = {
+    "an executor that nobody shuts down": POOL + "print(Pool().submit(str, 5).result())",
+    "an executor and an exception": POOL
+    + "Pool().submit(str, 5).result()\nraise ValueError('boom')",
+    "an executor of processes": """
+        from concurrent.futures import ProcessPoolExecutor
+        if __name__ == "__main__":
+            print(ProcessPoolExecutor(1).submit(str, 5).result())
+    """,
+    "a thread that goes on as long as the main thread": """
+        import threading, time
+        def beat():
+            while threading.main_thread().is_alive():
+                time.sleep(0.01)
+            print("over")
+        threading.Thread(target=beat).start()
+    """,
+    "a thread that joins the main thread": """
+        import threading
+        main = threading.main_thread()
+        threading.Thread(target=lambda: (main.join(), print("joined"))).start()
+    """,
+    "what is registered for the end of threads": """
+        import atexit, threading
+        threading._register_atexit(print, "threads")
+        atexit.register(print, "exit")
+    """,
+    "no standard output": "import sys\nsys.stdout = None",
+    "a closed standard output": "import sys\nsys.stdout.close()",
+    "a standard output that cannot be flushed": """
+        import sys
+        class Broken:
+            def write(self, text): pass
+            def flush(self): raise OSError("broken")
+        sys.stdout = Broken()
+        1 / 0
+    """,
+    "no streams": "import sys\nsys.stdout = sys.stderr = None\n1 / 0",
+    "a message without standard error": "import sys\nsys.stderr = None\nsys.exit('message')",
+    "a message that has no text": "import sys\n" + OBJECT + "sys.exit(Odd())",
+    "a hook that raises": """
+        import sys
+        def hook(*error): raise ValueError
+        sys.excepthook = hook
+        1 / 0
+    """,
+    "a hook that exits": "import sys\nsys.excepthook = lambda *error: sys.exit(9)\n1 / 0",
+    "no hook": "import sys\ndel sys.excepthook\n1 / 0",
+    "an interrupt": "raise KeyboardInterrupt",
+    "an interrupt by a signal": """
+        import os, signal, time
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(60)
+    """,
+    "an interrupt, and what is done at exit": """
+        import atexit
+        class Late:
+            def __del__(self): print("gone")
+        late = Late()
+        atexit.register(print, "exit")
+        raise KeyboardInterrupt
+    """,
+    "its loader and annotations": """
+        print(type(__loader__).__name__, __loader__.name, "__annotations__" in globals())
+    """,
+}
+
+
+def ended(*command: str) -> tuple[int, str, str]:
+    done = subprocess.run(
+        [sys.executable, *command],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    errors = re.sub(r"^cyclescope: .*\n", "", done.stderr, flags=re.MULTILINE)
+    return done.returncode, done.stdout, re.sub("0x[0-9a-f]+", "", errors)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_program_ends_as_without_us(name: str, tmp_path: Path) -> None:
+    source = PROGRAMS[name]
+    lines = source.strip("\n").splitlines()
+    indent = min(len(line) - len(line.lstrip()) for line in lines if line.strip())
+    program = tmp_path / "program.py"
+    program.write_text("\n".join(line[indent:] for line in lines) + "\n", "utf-8")
+    bare = ended(str(program))
+    assert ended("-m", "cyclescope", "run", str(program)) == bare
