@@ -92,7 +92,7 @@ def test_without_a_driver_host_memory_is_watched(command: Command, tmp_path: Pat
         ("sys.exit()", 0),
         ("sys.exit('a sentence')", 1),
         ("raise ValueError('its own error')", 1),
-        ("raise KeyboardInterrupt", 130),
+        ("raise KeyboardInterrupt", -signal.SIGINT),
     ],
 )
 def test_the_status_is_the_programs_own(
@@ -347,7 +347,7 @@ def test_nothing_is_lost_on_ctrl_c(tmp_path: Path) -> None:
     time.sleep(0.2)
     running.send_signal(signal.SIGINT)
     _, errors = running.communicate(timeout=60)
-    assert running.returncode == 130
+    assert running.returncode == -signal.SIGINT
     assert "KeyboardInterrupt" in errors
     assert "1 × Node.me → Node" in errors
     (leak,) = CycleReport.from_json((tmp_path / "r.json").read_text(encoding="utf-8")).leaks

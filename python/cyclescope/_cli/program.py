@@ -85,7 +85,8 @@ class Program:
             main.__dict__.update(__annotations__={})
         if self.file is not None:
             main.__dict__["__file__"] = self.file
-            main.__dict__["__loader__"] = SourceFileLoader("__main__", self.file)
+            if self.search_path:
+                main.__dict__["__loader__"] = SourceFileLoader("__main__", self.file)
         if self.file is not None and sys.version_info < (3, 15):
             main.__dict__["__cached__"] = None if self.spec is None else self.spec.cached
         if self.spec is not None:
