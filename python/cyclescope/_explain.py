@@ -16,8 +16,11 @@ def explain(name: str) -> str:
             post-mortem, such as ``fragmentation``.
 
     Raises:
+        TypeError: If the name is no string.
         ValueError: If there is no such page. The message suggests a similar name.
     """
+    if not isinstance(name, str):
+        raise TypeError(f"explain() takes the name of a page as a string, not {name!r}")
     pages = _pages()
     try:
         return pages[name]

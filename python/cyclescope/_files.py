@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import tempfile
 import threading
+from os import PathLike, fsencode, fspath
 from os import getpid as _getpid
 from os import mkdir as _mkdir
 from os import replace as _replace
@@ -24,6 +25,29 @@ def reason(error: OSError) -> str:
     """Why a file could not be read or written, with its name: ``leaks: Permission denied``."""
     known = error.strerror is not None and error.filename is not None
     return f"{error.filename}: {error.strerror}" if known else str(error)
+
+
+def folder_named(report_dir: object) -> Path:
+    """The folder that a caller names as ``report_dir``.
+
+    Raises:
+        TypeError: If that is no path.
+        ValueError: If no folder can have that name.
+    """
+    if not isinstance(report_dir, str | PathLike):
+        raise TypeError(f"report_dir must be the path of a folder, not {report_dir!r}")
+    path = fspath(report_dir)
+    if not isinstance(path, str):
+        raise TypeError(f"report_dir must be a path of text, not {path!r}")
+    if not path:
+        raise ValueError("report_dir is empty: name a folder ('.' is the current one), or none")
+    try:
+        usable = b"\0" not in fsencode(path)
+    except UnicodeError:
+        usable = False
+    if not usable:
+        raise ValueError(f"report_dir must be a name that a folder can have, not {path!r}")
+    return Path(path)
 
 
 def exists(path: Path) -> bool:

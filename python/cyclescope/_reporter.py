@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 from cyclescope import _log, _native, _ranks
-from cyclescope._files import check_writable, exists, make_folder, write_whole
+from cyclescope._files import check_writable, exists, folder_named, make_folder, write_whole
 from cyclescope._native import CycleReport, LeakTally
 from cyclescope._selection import StrPath
 
@@ -44,7 +44,7 @@ class Reporter:
         Raises:
             OSError: If the folder is not writable.
         """
-        path = None if folder is None else Path(folder)
+        path = None if folder is None else folder_named(folder)
         if path is not None:
             check_writable(path)
         self._folder = path

@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields, replace
 
 from cyclescope import _fields, _history, _log, _native, _teller
 from cyclescope._devices import Devices
+from cyclescope._files import folder_named
 from cyclescope._native import CycleReport
 from cyclescope._off import OFF
 from cyclescope._selection import StrPath
@@ -243,11 +244,13 @@ def warn_tensor_cycles(
     names, ignored = selected(devices, ignore)
     least = configured.min_bytes if min_bytes is None else check_min_bytes(min_bytes)
     folder = configured.report_dir if report_dir is None else report_dir
+    if not isinstance(record_history, bool | None):
+        raise TypeError(f"record_history must be True, False or None, not {record_history!r}")
     recorded = configured.record_history if record_history is None else record_history
     wanted = Arguments(
         devices=frozenset(names),
         ignore=frozenset(ignored),
-        report_dir=None if folder is None else os.path.abspath(folder),
+        report_dir=None if folder is None else os.path.abspath(folder_named(folder)),
         record_history=bool(recorded),
         min_bytes=least,
     )

@@ -316,3 +316,17 @@ print(len(gc.garbage), gc.get_debug())
     assert end.stdout.splitlines()[-1] == "0 0"
     assert end.stdout.count("LEAK 1 of 1") == 3
     assert end.stderr == ""
+
+
+@pytest.mark.parametrize("name", ["", "\0", "a\ud800", b"folder", 5])
+@pytest.mark.parametrize(
+    "function", [cyclescope.warn_tensor_cycles, cyclescope.on_oom, cyclescope.on_signal]
+)
+def test_what_is_no_folder_is_refused(function: Any, name: object) -> None:
+    with pytest.raises((TypeError, ValueError), match="report_dir"):
+        function(report_dir=name)
+
+
+def test_what_is_no_name_of_a_page_is_refused() -> None:
+    with pytest.raises(TypeError, match="as a string, not 5"):
+        cyclescope.explain(5)  # type: ignore[arg-type]

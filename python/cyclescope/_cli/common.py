@@ -47,6 +47,8 @@ STANDARD = "-"
 def _files(parsed: argparse.Namespace, name: str) -> list[Path]:
     if name == STANDARD:
         return [Path(STANDARD)]
+    if not name:
+        fail(parsed, "the name of a report is empty: name a file or folder (. is the current one)")
     if Path(name).is_dir():
         name = str(Path(name) / "*.json")
     if not glob.has_magic(name):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from cyclescope import _log, _native, _ranks
 from cyclescope._devices import Devices
-from cyclescope._files import exists, make_folder, write_whole
+from cyclescope._files import exists, folder_named, make_folder, write_whole
 from cyclescope._live.growth import running_report
 from cyclescope._live.redaction import shown_error
 from cyclescope._off import OFF
@@ -215,7 +215,7 @@ def on_signal(
     global _current
     number = _number(signal)
     configured = settings()
-    chosen = configured.report_dir if report_dir is None else Path(report_dir)
+    chosen = configured.report_dir if report_dir is None else folder_named(report_dir)
     names = configured.devices_or(devices)
     if redact:
         _native.redact()

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from cyclescope import _log, _native, _ranks
-from cyclescope._files import check_writable, exists, make_folder, write_whole
+from cyclescope._files import check_writable, exists, folder_named, make_folder, write_whole
 from cyclescope._live import reading
 from cyclescope._live.imports import Waiting
 from cyclescope._live.postmortem import Examiner
@@ -175,7 +175,7 @@ def on_oom(
     configured = settings()
     if redact:
         _native.redact()
-    chosen = configured.report_dir if report_dir is None else Path(report_dir)
+    chosen = configured.report_dir if report_dir is None else folder_named(report_dir)
     if OFF or chosen is None:
         return OomWatch(None, seconds)
     check_writable(chosen)
