@@ -11,6 +11,7 @@ import textwrap
 import threading
 import xml.etree.ElementTree
 from pathlib import Path
+from typing import Any
 
 import pytest
 
