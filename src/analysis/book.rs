@@ -477,7 +477,11 @@ impl Book {
         let (steps, rate) = match &from {
             Origin::Group(due) => {
                 let steps = self.groups.steps_since(diagnosis.ages, due.length);
-                (steps, diagnosis.bytes)
+                let stays = self.groups.groups.get(&due.key).map_or(1.0, |group| {
+                    self.groups
+                        .part_that_stays(group, due.length, diagnosis.ages)
+                });
+                (steps, (diagnosis.bytes as f64 * stays) as u64)
             }
             Origin::Longer(family) => (since(self.lengths.get(family)), diagnosis.bytes),
             Origin::Arrays(address) => {

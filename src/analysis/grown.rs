@@ -28,6 +28,8 @@ use crate::model::redact::shorten;
 const MAX_FUNCTIONS: usize = 20_000;
 /// How many tensors may carry a state from step to step: the last ones that were made.
 const MAX_CARRIERS: usize = 64;
+/// So many other tensors with such a graph are named.
+const NAMED_TOO: usize = 2;
 
 /// A tensor or an autograd function at a sample: its address, and its memory's, which tells whether
 /// another has taken its place; 0 for a function.
@@ -62,7 +64,7 @@ pub struct Diagnosis {
     pub device: String,
     pub pointer: u64,
     pub bytes: u64,
-    /// What the graph of one interval keeps.
+    /// What the graph of one interval adds.
     pub bytes_per_sample: u64,
     /// How many there are: tensors, or other objects.
     pub tensors: usize,
@@ -102,6 +104,8 @@ struct Carrier {
     may_be_state: bool,
     /// How many functions of its graph are older than the last sample.
     older: usize,
+    /// One of these is like the tensor's own.
+    before: bool,
     behind: Vec<u32>,
 }
 
@@ -488,41 +492,81 @@ impl<'a, 'py> Look<'a, 'py> {
                 let node = self.node(name)?;
                 let behind = self.behind(node);
                 let older = behind.iter().filter(|&&it| self.is_older(it, mark)).count();
-                (older > 0).then_some(Carrier {
+                (older > 0).then(|| Carrier {
                     node,
                     may_be_state,
                     older,
+                    before: self.like_before(node, &behind, mark),
                     behind,
                 })
             })
             .collect();
-        carriers.sort_by_key(|it| Reverse((it.may_be_state, it.older, Reverse(it.behind.len()))));
+        carriers.sort_by_key(|it| {
+            let size = Reverse(it.behind.len());
+            Reverse((it.may_be_state, it.older, it.before, size))
+        });
         // What only C++ holds is part of the graph.
         let nodes: Vec<u32> = carriers.iter().map(|it| it.node).collect();
         let held = self.live.held_by_python(&self.ways, &nodes);
+        let first = &carriers[*held.first()?];
         let Carrier {
             node,
             older,
             behind,
             ..
-        } = &carriers[*held.first()?];
-        let new: FxHashSet<usize> = behind
+        } = first;
+        let numbered = behind
             .iter()
-            .filter(|&&it| self.graphs.number(it).is_some() && !self.is_older(it, mark))
-            .flat_map(|&function| self.graphs.saved(function))
-            .collect();
-        let kept = self.live.memory_only_of(&self.ways, [*node]);
+            .filter(|&&it| self.graphs.number(it).is_some());
+        let (old, new): (Vec<u32>, Vec<u32>) = numbered.partition(|&&it| self.is_older(it, mark));
+        let saved = |functions: Vec<u32>| -> FxHashSet<usize> {
+            let saved = functions.into_iter().flat_map(|it| self.graphs.saved(it));
+            saved.collect()
+        };
+        // Weights are saved in each step, and are the same memory.
+        let (old, mut new) = (saved(old), saved(new));
+        new.retain(|index| !old.contains(index));
+        let owner = self.owner(*node);
+        let alike = held.iter().skip(1).map(|&at| &carriers[at]);
+        let alike = alike
+            .filter(|other| (other.may_be_state, other.older) == (first.may_be_state, first.older));
+        let alike: Vec<u32> = alike.map(|other| other.node).collect();
+        let mut others: Vec<String> = Vec::new();
+        for name in alike.iter().map(|&node| self.owner(node)) {
+            if name != owner && !others.contains(&name) && others.len() < NAMED_TOO {
+                others.push(name);
+            }
+        }
+        let too = match others.is_empty() {
+            true => String::new(),
+            false => format!(", and so are as many of {}", others.join(" and of ")),
+        };
+        // They share a graph, which none of them keeps alone.
+        let sharing = std::iter::once(*node).chain(alike);
+        let kept = self.live.memory_only_of(&self.ways, sharing);
         let kept: FxHashSet<usize> = kept.into_iter().collect();
         Some(Diagnosis {
             bytes_per_sample: self.bytes_of(&new),
             hidden: self.hidden_bytes(&kept),
             kept: self.bytes_of(&kept),
             evidence: format!(
-                "{older} of its {} autograd nodes are from earlier steps",
+                "{older} of its {} autograd nodes are from earlier steps{too}",
                 behind.len()
             ),
-            ..self.about(growth::STATE_NOT_DETACHED, self.owner(*node), *node)
+            ..self.about(growth::STATE_NOT_DETACHED, owner, *node)
         })
+    }
+
+    /// Whether there is, among the functions of earlier steps, one like that of a tensor: such as made what the tensor was
+    /// computed from, if it is what is carried on.
+    fn like_before(&self, tensor: u32, behind: &[u32], mark: u64) -> bool {
+        let kind = |function: u32| {
+            let class = self.live.object(function)?.get_type();
+            Some((class.as_ptr(), self.graphs.next(function).count()))
+        };
+        let own = self.graphs.function_of(tensor).and_then(kind);
+        let mut older = behind.iter().filter(|&&it| self.is_older(it, mark));
+        own.is_some() && older.any(|&it| kind(it) == own)
     }
 
     fn is_older(&self, function: u32, mark: u64) -> bool {

@@ -540,8 +540,11 @@ impl Inspector {
         uncleared: Uncleared,
     ) -> PyResult<Option<Diagnosis>> {
         let and_what = match uncleared {
+            Uncleared::AddedToOnly if self.some_code_clears_gradients(py, true)? => {
+                return Ok(None);
+            }
             Uncleared::AddedToOnly => "and nothing else changed them",
-            Uncleared::Perhaps if self.some_code_clears_gradients(py)? => return Ok(None),
+            Uncleared::Perhaps if self.some_code_clears_gradients(py, false)? => return Ok(None),
             Uncleared::Perhaps => "and the running code calls nothing that clears gradients",
         };
         let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
@@ -580,7 +583,7 @@ impl Inspector {
         }))
     }
 
-    fn some_code_clears_gradients(&self, py: Python<'_>) -> PyResult<bool> {
+    fn some_code_clears_gradients(&self, py: Python<'_>, aside: bool) -> PyResult<bool> {
         let listed = self.gc.listed(py, None)?;
         let frozen = self.gc.frozen(py).into_iter();
         // SAFETY: attached; what is frozen is alive.
@@ -591,6 +594,7 @@ impl Inspector {
             &self.builtins,
             &self.current_frames,
             all,
+            aside,
         ))
     }
 }

@@ -17,18 +17,24 @@ use crate::cpython::{Builtins, CurrentFrames, ObjectKind, items};
 
 /// What clears gradients, or whatever it is called for.
 const CLEARING: [&str; 3] = ["zero_grad", "zero_", "_foreach_zero_"];
+/// What may clear a gradient in a function that names it.
+const WRITING: [&str; 5] = ["data", "fill_", "copy_", "mul_", "set_"];
+/// By these a gradient is written to and its version does not show it.
+const ASIDE: [&str; 2] = ["data", "detach_"];
 /// They offer it, and call it for nobody.
 const OFFERING: [&str; 2] = ["torch", "triton"];
 
 /// Code, with the library that it is from; the program's own has none.
 type Code<'py> = (Option<String>, Bound<'py, PyAny>);
 
-/// True if the running code may clear gradients, or any of `functions` that it may call.
+/// True if the running code may clear gradients, or any of `functions` that it may call; with `aside`, only in ways that do
+/// not show in a gradient's version.
 pub fn may_clear_gradients<'py>(
     py: Python<'py>,
     builtins: &Builtins,
     current_frames: &CurrentFrames,
     functions: impl Iterator<Item = Bound<'py, PyAny>>,
+    aside: bool,
 ) -> bool {
     let own = package_folder(py);
     let known = |code: Bound<'py, PyAny>| -> Option<Code<'py>> {
@@ -61,7 +67,11 @@ pub fn may_clear_gradients<'py>(
         }
         let names = builtins.code_names.get(&code);
         let names = names.map_or_else(Vec::new, |names| texts_of(&names));
-        if clears_gradients(builtins, &code, &names) {
+        let clears = match aside {
+            true => clears_aside(&names),
+            false => clears_gradients(builtins, &code, &names),
+        };
+        if clears {
             return true;
         }
         let named = names.iter().filter_map(|name| by_name.get(name)).flatten();
@@ -112,8 +122,16 @@ fn clears_gradients(builtins: &Builtins, code: &Bound<'_, PyAny>, names: &[Strin
     let Some(grad) = names.iter().position(|name| name == "grad") else {
         return false;
     };
-    let sets = Instruction::SetAttribute(grad);
-    decode(builtins, code).is_none_or(|read| read.all.contains(&sets))
+    if names.iter().any(|name| WRITING.contains(&name.as_str())) {
+        return true;
+    }
+    let sets = [Instruction::SetAttribute(grad), Instruction::SetItem];
+    decode(builtins, code).is_none_or(|read| read.all.iter().any(|it| sets.contains(it)))
+}
+
+fn clears_aside(names: &[String]) -> bool {
+    let has = |names: &[String], name: &str| names.iter().any(|it| it == name);
+    has(names, "grad") && ASIDE.iter().any(|name| has(names, name))
 }
 
 #[cfg(test)]

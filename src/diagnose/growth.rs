@@ -186,9 +186,9 @@ pub const STATE_NOT_DETACHED: GrowthPattern = GrowthPattern {
 pub const GRADIENTS_NEVER_CLEARED: GrowthPattern = GrowthPattern {
     name: "gradients-never-cleared",
     what: "the gradients of {owner} accumulate from step to step and are not cleared",
-    advice: "Call `optimizer.zero_grad()` after each `optimizer.step()`. Without it, each step trains \
-             with the sum of all earlier gradients, and the gradients stay allocated during the forward \
-             pass.",
+    advice: "Call `optimizer.zero_grad()` after each `optimizer.step()`, with the optimizer that has these \
+             parameters. If none has, call `requires_grad_(False)` on the module. Otherwise each step trains \
+             with the sum of all earlier gradients, or computes gradients that nobody uses.",
     keeps_graphs: false,
 };
 
@@ -307,7 +307,7 @@ pub const MODEL_COPIES: GrowthPattern = GrowthPattern {
 
 /// # A container that only grows
 ///
-/// A list, dictionary or other container accumulates tensors or arrays and releases none.
+/// A list, dictionary or other container accumulates more and more tensors or arrays.
 ///
 /// **Why it grows.** The container is alive as long as its owner, a module or a trainer for example, and
 /// nothing removes from it.
@@ -328,7 +328,7 @@ pub const MODEL_COPIES: GrowthPattern = GrowthPattern {
 /// report is withdrawn.
 pub const CONTAINER_GROWS: GrowthPattern = GrowthPattern {
     name: "container-grows",
-    what: "{owner} accumulates tensors and releases none",
+    what: "{owner} accumulates tensors",
     advice: "Limit its size (`collections.deque(maxlen=...)`), clear it, or move the tensors to \
              the host with `.cpu()`.",
     keeps_graphs: false,
@@ -365,7 +365,7 @@ pub const EXCEPTIONS_KEPT: GrowthPattern = GrowthPattern {
 /// As [`CONTAINER_GROWS`], of arrays.
 pub const ARRAYS_ACCUMULATE: GrowthPattern = GrowthPattern {
     name: "container-grows",
-    what: "{owner} accumulates arrays and releases none",
+    what: "{owner} accumulates arrays",
     advice: "Limit its size (`collections.deque(maxlen=...)`), clear it, or write the arrays to disk.",
     keeps_graphs: false,
 };
@@ -407,7 +407,7 @@ pub const ARRAY_GROWS: GrowthPattern = GrowthPattern {
 
 /// # Objects that accumulate
 ///
-/// A container accumulates Python objects that are not tensors, and releases none. They take host memory only, but
+/// A container accumulates more and more Python objects that are not tensors. They take host memory only, but
 /// more in every step, and the garbage collector passes over all of them again and again.
 ///
 /// **Why it grows.** The container is alive as long as its owner, and nothing removes from it: a log of all
@@ -430,7 +430,7 @@ pub const ARRAY_GROWS: GrowthPattern = GrowthPattern {
 /// growing.
 pub const OBJECTS_ACCUMULATE: GrowthPattern = GrowthPattern {
     name: "objects-accumulate",
-    what: "{owner} accumulates objects and releases none",
+    what: "{owner} accumulates objects",
     advice: "Limit its size (`collections.deque(maxlen=...)`), delete entries that are no longer \
              needed, or hold the objects weakly (`weakref.WeakValueDictionary`).",
     keeps_graphs: false,

@@ -105,7 +105,7 @@ pub struct Growth {
     /// Bytes that only the group keeps: storages, and what their autograd graphs keep; of objects, the Python objects
     /// that only they keep.
     pub bytes: u64,
-    /// Growth per step; for ``state-not-detached``, what the graph of one step keeps.
+    /// Growth per step; for ``state-not-detached``, what the graph of one step adds.
     pub bytes_per_step: f64,
     /// One of the tensors: ``float32[64, 128] on cuda:0``; of objects, their type.
     pub example: String,

@@ -136,10 +136,13 @@ pub fn growth_headline(report: &GrowthReport) -> String {
     let mut headline = of_tensors(report);
     for grown in objects.take(NAMED) {
         let growth = &grown.growth;
-        headline += &match growth.is_of_process() {
-            true => format!("; {}", growth.count()),
-            false => format!("; {} in {}", growth.count(), growth.short_owner()),
+        let place = match growth.is_of_process() {
+            true => String::new(),
+            false => format!(" in {}", growth.short_owner()),
         };
+        // They were counted then, and not since.
+        let (count, step) = (growth.count(), grouped(growth.step));
+        headline += &format!("; {count}{place} at step {step}");
     }
     headline
 }
