@@ -528,8 +528,7 @@ impl<'a, 'py> Look<'a, 'py> {
         new.retain(|index| !old.contains(index));
         let owner = self.owner(*node);
         let alike = held.iter().skip(1).map(|&at| &carriers[at]);
-        let alike = alike
-            .filter(|other| (other.may_be_state, other.older) == (first.may_be_state, first.older));
+        let alike = alike.filter(|other| other.older * 10 >= first.older * 9);
         let alike: Vec<u32> = alike.map(|other| other.node).collect();
         let mut others: Vec<String> = Vec::new();
         for name in alike.iter().map(|&node| self.owner(node)) {
@@ -539,10 +538,9 @@ impl<'a, 'py> Look<'a, 'py> {
         }
         let too = match others.is_empty() {
             true => String::new(),
-            false => format!(", and so are as many of {}", others.join(" and of ")),
+            false => format!(", as are nodes of {}", others.join(" and ")),
         };
-        // They share a graph, which none of them keeps alone.
-        let sharing = std::iter::once(*node).chain(alike);
+        let sharing = self.sharing(*node, behind, mark);
         let kept = self.live.memory_only_of(&self.ways, sharing);
         let kept: FxHashSet<usize> = kept.into_iter().collect();
         Some(Diagnosis {
@@ -555,6 +553,27 @@ impl<'a, 'py> Look<'a, 'py> {
             ),
             ..self.about(growth::STATE_NOT_DETACHED, owner, *node)
         })
+    }
+
+    /// A tensor and others that lead to functions of earlier steps that it leads to. They share a graph, which none of them
+    /// keeps alone.
+    fn sharing(&self, tensor: u32, behind: &[u32], mark: u64) -> Vec<u32> {
+        let older = behind.iter().copied().filter(|&it| self.is_older(it, mark));
+        let older: FxHashSet<u32> = older.collect();
+        let tensors = self.live.tensors().into_iter().map(|(node, ..)| node);
+        let with_graphs = tensors
+            .filter(|it| *it != tensor && !self.live.made.contains(it))
+            .filter(|&it| self.graphs.function_of(it).is_some());
+        let with_graphs: Vec<u32> = with_graphs.collect();
+        let held = self.live.held_by_python(&self.ways, &with_graphs);
+        let others = held
+            .into_iter()
+            .map(|at| with_graphs[at])
+            .take(MAX_CARRIERS);
+        let leads = |other: &u32| self.behind(*other).iter().any(|it| older.contains(it));
+        std::iter::once(tensor)
+            .chain(others.filter(leads))
+            .collect()
     }
 
     /// Whether there is, among the functions of earlier steps, one like that of a tensor: such as made what the tensor was

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import random
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -173,3 +173,56 @@ def test_stored_functions_explain_what_they_keep() -> None:
     assert found.pattern == "grad-fn-kept"
     assert "autograd nodes such as PowBackward0" in str(found)
     assert "100 % explained by `functions`" in monitor.headline, monitor.headline
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+def test_the_state_of_a_network_is_named_and_explains_what_its_graph_keeps(kind: str) -> None:
+    network = getattr(torch.nn, kind)(64, 64)
+    hidden: Any = None
+    with cyclescope.watch_growth(devices="any", max_share=float("inf")) as monitor:
+        for _ in range(160):
+            output, hidden = network(torch.randn(5, 2, 64), hidden)
+            monitor.step()
+    (found,) = monitor.found
+    assert found.pattern == "state-not-detached"
+    assert "local `hidden`" in found.owner
+    assert "nodes of local `output`" not in found.owner
+    assert "100 % explained by" in monitor.headline, monitor.headline
+    assert output.requires_grad
+
+
+def test_a_backlog_grows_by_what_stays() -> None:
+    backlog: list[torch.Tensor] = []
+    with cyclescope.watch_growth(devices="any", max_share=float("inf")) as monitor:
+        for _ in range(300):
+            backlog.extend(torch.zeros(16384) for _ in range(3))
+            del backlog[:2]
+            monitor.step()
+    (found,) = monitor.found
+    assert found.bytes_per_step == pytest.approx(65536, rel=0.02)
+    assert "releases none" not in str(found)
+
+
+CLEARED: dict[str, Callable[[Any], object]] = {
+    "data.zero_": lambda weight: weight.grad.data.zero_(),
+    "data.fill_": lambda weight: weight.grad.data.fill_(0),
+    "fill_": lambda weight: weight.grad.fill_(0),
+    "copy_": lambda weight: weight.grad.copy_(torch.zeros_like(weight)),
+    "mul_": lambda weight: weight.grad.mul_(0),
+    "item": lambda weight: weight.grad.__setitem__(..., 0),
+}
+
+
+@pytest.mark.parametrize("way", CLEARED)
+def test_gradients_that_are_cleared_by_hand_are_not_told_of(way: str) -> None:
+    weight: Any = torch.nn.Parameter(torch.zeros(64, 64))
+    module = torch.nn.Module()
+    module.weight = weight
+    clear = CLEARED[way]
+    with cyclescope.watch_growth(devices="any", max_share=float("inf")) as monitor:
+        for _ in range(240):
+            (weight * torch.ones(64, 64)).sum().backward()
+            with torch.no_grad():
+                clear(weight)
+            monitor.step()
+    assert monitor.found == []
