@@ -348,7 +348,7 @@ mod tests {
             .to_vec();
         assert_eq!(
             growth_headline(&report),
-            "tensor memory did not grow in 170 steps (20 samples); 6,400 objects in `Trainer.events`; 70 more threads"
+            "tensor memory did not grow in 170 steps (20 samples); 6,400 objects in `Trainer.events` at step 0; 70 more threads at step 0"
         );
         report.found.clear();
         report.grown = 1000 << 10;

@@ -475,6 +475,25 @@ UNCERTAIN = [
         ),
         "slots",
     ),
+    Uncertain(
+        "no weak references by a decorator",
+        _owner(CALLBACK, before="def define(**_):\n    return lambda it: it\n").replace(
+            "class Owner", "@define(weakref_slot=False)\nclass Owner"
+        ),
+        "slots",
+    ),
+    Uncertain(
+        "copied with what it has",
+        _owner(CALLBACK, before="from dataclasses import dataclass, replace\n").replace(
+            "class Owner", "@dataclass(init=False)\nclass Owner"
+        ),
+        "copy",
+    ),
+    Uncertain(
+        "derived from a tuple too",
+        _owner(CALLBACK) + "\n\nclass Both(Owner, tuple):\n    pass\n",
+        "weak",
+    ),
     Uncertain("a tuple", _owner(CALLBACK, base="(tuple)").replace("Owner()", "Owner([])"), "weak"),
     Uncertain("finalizer", _owner(CALLBACK) + "\nclass X:\n    def __del__(self): pass\n", "final"),
     Uncertain(
@@ -565,6 +584,11 @@ UNCERTAIN = [
     ),
     Uncertain("an exception in a closure", _work(KEEP + "f = lambda: error\nprint(f())"), "alone"),
     Uncertain("an exception in a generator", _work(KEEP + "yield 1"), "generator"),
+    Uncertain(
+        "an exception in an expression that runs later",
+        _work(KEEP + "return (len(repr(error)) for _ in '1')"),
+        "generator",
+    ),
     Uncertain("an exception among all", _work(KEEP + "print(sorted(locals()))"), "locals"),
     Uncertain("a global exception", _work("global error\n" + KEEP), "local variable"),
     Uncertain("an unpacked exception", _work(KEEP.replace("error = e ", "error, x = e, 1 ")), "no"),

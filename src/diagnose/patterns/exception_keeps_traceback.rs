@@ -56,6 +56,6 @@ fn recognise(case: &Case<'_>) -> Option<Finding> {
     }
     Some(finding.remedy(
         exception.edge,
-        "keep the exception without its traceback (`error.with_traceback(None)`)",
+        "keep the exception without its traceback (`error.with_traceback(None)`), if it is not raised again",
     ))
 }

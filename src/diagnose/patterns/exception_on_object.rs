@@ -52,7 +52,10 @@ fn recognise(case: &Case<'_>) -> Option<Finding> {
     if !keeper.is_own() {
         return Some(finding.remedy(keeper.edge, case.removal(keeper.edge)));
     }
-    let mut finding = finding.remedy(step.edge, "store the exception without its traceback");
+    let mut finding = finding.remedy(
+        step.edge,
+        "store the exception without its traceback, if it is not raised again",
+    );
     if keeper.plainly {
         let attribute = keeper.attribute;
         finding = finding.code(

@@ -132,6 +132,10 @@ fn not_local(syntax: &Syntax, function: Node<'_>, name: &str) -> Result<(), Stri
                 "`{name}` is not of this function alone (line {line})"
             ));
         }
+        let later = around(node, &["generator_expression"]);
+        if later.is_some_and(|it| functions_around(it).first() == Some(&function)) {
+            return Err(format!("a generator uses `{name}` in line {line}"));
+        }
         if node.parent().is_some_and(|parent| {
             matches!(parent.kind(), "global_statement" | "nonlocal_statement")
         }) {

@@ -400,6 +400,20 @@ impl<'a> Store<'a> {
             .collect()
     }
 
+    /// The classes of this file that name a class among their bases.
+    fn derived_from(&self, class: Node<'a>) -> impl Iterator<Item = Node<'a>> {
+        let name = class.child_by_field_name("name");
+        let name = name.map_or("", |name| self.syntax.of(name));
+        let classes = all(self.syntax.root()).into_iter();
+        classes
+            .filter(|node| node.kind() == "class_definition")
+            .filter(move |node| {
+                let bases = node.child_by_field_name("superclasses").map(children);
+                let mut names = bases.into_iter().flatten();
+                names.any(|base| self.syntax.of(base).rsplit('.').next() == Some(name))
+            })
+    }
+
     /// Refuses classes whose instances may not be weakly referable.
     fn refuse_class(&self, class: Node<'a>) -> Result<(), String> {
         let syntax = self.syntax;
@@ -411,10 +425,17 @@ impl<'a> Store<'a> {
             }
             seen.push(class);
             let slots = !syntax.bindings(class, "__slots__").is_empty()
-                || self.decorators(class).any(|text| text.contains("slots"));
+                || self.decorators(class).any(|text| text.contains("slot"));
             if slots {
                 return Err("a class with `__slots__` may have no room for weak references".into());
             }
+            let is_copied = ["replace", "evolve"]
+                .iter()
+                .any(|word| syntax.has_word(word));
+            if is_copied && self.decorators(class).next().is_some() {
+                return Err("a copy of an object would share what refers to it weakly".into());
+            }
+            pending.extend(self.derived_from(class));
             let Some(bases) = class.child_by_field_name("superclasses") else {
                 continue;
             };
