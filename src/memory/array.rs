@@ -153,7 +153,6 @@ impl<T: Pod> Growing<T> {
         self.len = len;
     }
 
-    #[cfg(any(feature = "python", test))]
     pub fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
     }
