@@ -7,7 +7,6 @@ The functions of the system are bound here once. Tests of the program put others
 from __future__ import annotations
 
 import contextlib
-import tempfile
 import threading
 from os import PathLike, fsencode, fspath
 from os import getpid as _getpid
@@ -99,6 +98,9 @@ def check_writable(folder: Path) -> None:
     Raises:
         OSError: If files cannot be written there.
     """
+    # It imports much, which few programs need.
+    import tempfile
+
     try:
         make_folder(folder)
         with tempfile.TemporaryFile(dir=folder):

@@ -85,24 +85,24 @@ def _tell_next(own: Helper) -> bool:
     if delivery is None:
         return False
     watch, report, reason = delivery
-    with own.at_work():
-        try:
-            if report is not None:
-                listener = _listeners.get(watch)
-                if listener is not None:
-                    listener(report)
-            elif reason is not None:
-                _log.error("cyclescope: %s", reason)
-            else:
-                for refresh in list(_refreshers.values()):
-                    refresh()
-        except BaseException:
-            # SystemExit too: it would only end this thread, which other watches need.
-            if watch not in _failed:
-                _failed.add(watch)
-                _complain(
-                    "cyclescope: the callback of a watch raised an exception; the watch goes on"
-                )
+    own.begin()
+    try:
+        if report is not None:
+            listener = _listeners.get(watch)
+            if listener is not None:
+                listener(report)
+        elif reason is not None:
+            _log.error("cyclescope: %s", reason)
+        else:
+            for refresh in list(_refreshers.values()):
+                refresh()
+    except BaseException:
+        # SystemExit too: it would only end this thread, which other watches need.
+        if watch not in _failed:
+            _failed.add(watch)
+            _complain("cyclescope: the callback of a watch raised an exception; the watch goes on")
+    finally:
+        own.end()
     return True
 
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
+
+POLL_SECONDS = 0.002
 
 
 @contextlib.contextmanager
@@ -30,29 +33,33 @@ class Helper(threading.Thread):
 
     def __init__(self, run: Callable[[Helper], None], name: str) -> None:
         super().__init__(target=self._run_unlisted, args=(run,), name=name, daemon=True)
-        self._is_idle = threading.Event()
-        self._is_idle.set()
+        self._is_at_work = False
 
-    @contextlib.contextmanager
-    def at_work(self) -> Iterator[None]:
-        """List this thread, which is the current one, meanwhile."""
-        self._is_idle.clear()
+    def begin(self) -> None:
+        """List this thread, which is the current one, until :meth:`end`."""
+        self._is_at_work = True
         _list(self)
-        try:
-            yield
-        finally:
-            _list(None)
-            self._is_idle.set()
+
+    def end(self) -> None:
+        """List it no longer."""
+        self._is_at_work = False
+        _list(None)
 
     def join(self, timeout: float | None = None) -> None:
-        """Wait until there is nothing to do."""
+        """Wait until there is nothing to do.
+
+        No lock is waited for: one that is written in Python stays locked for ever if there is no
+        memory for the call that unlocks it.
+        """
         if threading.get_ident() == self.ident:
             super().join(timeout)  # which raises an error
-        self._is_idle.wait(timeout)
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while self.is_alive() and (deadline is None or time.monotonic() < deadline):
+            time.sleep(POLL_SECONDS)
 
     def is_alive(self) -> bool:
         """Whether it is at work."""
-        return not self._is_idle.is_set() and super().is_alive()
+        return self._is_at_work and super().is_alive()
 
     @property
     def has_ended(self) -> bool:

@@ -88,8 +88,9 @@ class SignalWatch:
         while os.getpid() == process and self._armed is not None:
             if not _native.next_signal(self._armed):
                 return
-            with own.at_work():
-                self._answer()
+            own.begin()
+            self._answer()
+            own.end()
 
     def _answer(self) -> None:
         if len(self.reports) >= MAX_REPORTS:
