@@ -1,6 +1,6 @@
 //! Whether the running code clears gradients, or a function that it may call.
 //!
-//! Which functions these are goes by names: the program's code may call each of its lambdas and every function
+//! Which functions these are goes by names: the program's code may call each lambda of its file and every function
 //! that it names, and a library's code those of the same library. That is more than is called, so what is not found here is not
 //! done, unless by a function that is looked up by a string or was given to a library.
 
@@ -60,9 +60,13 @@ pub fn may_clear_gradients<'py>(
     }
     let running = running_codes(py, builtins, current_frames).into_iter();
     let mut pending: Vec<Code<'py>> = running.filter_map(known).collect();
-    // Those that have no name may be called by any.
+    // Those that have no name may be called by any function of their file.
+    let file = |code: &Bound<'py, PyAny>| code_place(builtins, code).map(|place| place.file);
+    let files: FxHashSet<String> = pending.iter().filter_map(|(_, code)| file(code)).collect();
     let nameless = by_name.get("<lambda>").into_iter().flatten();
-    pending.extend(nameless.filter(|(library, _)| library.is_none()).cloned());
+    let nameless = nameless.filter(|(library, _)| library.is_none());
+    let near = nameless.filter(|(_, code)| file(code).is_some_and(|it| files.contains(&it)));
+    pending.extend(near.cloned());
     let mut seen: FxHashSet<usize> = FxHashSet::default();
     while let Some((library, code)) = pending.pop() {
         if !seen.insert(code.as_ptr() as usize) {

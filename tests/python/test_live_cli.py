@@ -117,7 +117,7 @@ def test_objects_that_grow_are_told_in_the_headline(
     monkeypatch.setenv("CYCLESCOPE_GROWTH_EVERY", "1")
     done = run(tmp_path, "--growth", source=PROGRAM.replace(*EVENTS))
     assert done.returncode == 0, done.stderr
-    assert re.search(r"; [\d,]+ objects in `outputs`$", done.stderr, re.MULTILINE)
+    assert re.search(r"; [\d,]+ objects in `outputs` at step \d+$", done.stderr, re.MULTILINE)
 
 
 EVENTS = ("outputs.append(output)", "outputs.extend([1, []] for _ in range(2_000))")
