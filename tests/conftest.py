@@ -35,6 +35,7 @@ SLOWEST = (
     "render/test_growth_examples.py",
     "analysis/test_heap.py",
     "analysis/test_why_alive.py",
+    "analysis/test_why_alive_torch.py",
     "analysis/test_keepers.py",
     "python/test_command_line.py",
     "python/test_pytest_plugin.py",

@@ -65,18 +65,23 @@ def make_folder(folder: Path) -> None:
         OSError: If that cannot be done, or a file has the name.
     """
     try:
-        _mkdir(folder)
+        _make(folder)
     except FileNotFoundError:
         if folder.parent == folder:
             raise
         make_folder(folder.parent)
-        make_folder(folder)
-    except OSError as error:
+        _make(folder)
+
+
+def _make(folder: Path) -> None:
+    try:
+        _mkdir(folder)
+    except OSError:
         # Some systems refuse a folder that exists for other reasons first.
         with contextlib.suppress(OSError):
             if S_ISDIR(_stat(folder).st_mode):
                 return
-        raise error from None
+        raise
 
 
 def write_whole(path: Path, text: str) -> None:

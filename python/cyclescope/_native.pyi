@@ -66,6 +66,7 @@ __all__ = [
     "forget_epochs",
     "framed",
     "heap",
+    "ignore",
     "ignored",
     "is_backward_running",
     "is_distributed",
@@ -1159,6 +1160,9 @@ def disarm_signal(restore: bool) -> None:
 
 def end_by_interrupt() -> None:
     """Have an interrupt end the process once the interpreter has come to its end."""
+
+def ignore(error: BaseException, where: object) -> None:
+    """Say that an exception is ignored, by ``sys.unraisablehook``."""
 
 def attached_cycles(devices: list[str]) -> str: ...
 def attached_heap() -> str: ...

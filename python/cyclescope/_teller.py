@@ -85,8 +85,8 @@ def _tell_next(own: Helper) -> bool:
     if delivery is None:
         return False
     watch, report, reason = delivery
-    own.begin()
     try:
+        own.begin()
         if report is not None:
             listener = _listeners.get(watch)
             if listener is not None:

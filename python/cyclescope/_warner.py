@@ -235,7 +235,9 @@ def warn_tensor_cycles(
 
     Raises:
         ValueError: If ``devices`` names no device, ``ignore`` is not a list of names,
-            ``min_bytes`` is not a number of bytes, or a setting is invalid.
+            ``min_bytes`` is not a number of bytes, ``report_dir`` cannot be a folder's name, or a
+            setting is invalid.
+        TypeError: If ``report_dir`` is no path, or ``record_history`` neither true nor false.
         OSError: If ``report_dir`` is not writable.
     """
     configured = settings()

@@ -477,10 +477,15 @@ impl Book {
         let (steps, rate) = match &from {
             Origin::Group(due) => {
                 let steps = self.groups.steps_since(diagnosis.ages, due.length);
-                let stays = self.groups.groups.get(&due.key).map_or(1.0, |group| {
-                    self.groups
-                        .part_that_stays(group, due.length, diagnosis.ages)
-                });
+                let group = self.groups.groups.get(&due.key);
+                let turnover = group.map(|it| self.groups.turnover(it, due.length, diagnosis.ages));
+                let stays = match turnover {
+                    // What goes is the owner's if what comes is.
+                    Some((came, grown)) if grown < came && tensors as f64 >= ALL * came as f64 => {
+                        grown as f64 / came as f64
+                    }
+                    _ => 1.0,
+                };
                 (steps, (diagnosis.bytes as f64 * stays) as u64)
             }
             Origin::Longer(family) => (since(self.lengths.get(family)), diagnosis.bytes),

@@ -2,18 +2,24 @@
 
 use pyo3::prelude::*;
 use pyo3::types::{PyWeakrefMethods, PyWeakrefReference};
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Inspector;
-use super::grown::parameters_of;
+use super::busy::busy;
+use super::grown::{Diagnosis, example_of, parameters_of};
+use crate::capture::may_clear_gradients;
 use crate::cpython::Builtins;
 use crate::device::{DeviceBuffer, DeviceSelection, Frameworks};
+use crate::diagnose::growth;
 
 /// How many parameters are watched for gradients that are never cleared.
 const WATCHED: usize = 4;
 /// In how many steps in a row a gradient must have been added to once, and nothing else done to it: more
 /// than are made where gradients are accumulated on purpose.
-pub(super) const STEPS: u32 = 100;
+const STEPS: u32 = 100;
+
+/// How many classes of modules are named.
+const NAMED: usize = 3;
 
 /// What is known of gradients that seem never to be cleared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,10 +31,7 @@ pub enum Uncleared {
 }
 
 /// The memory of a parameter's gradient.
-pub(super) fn gradient_memory(
-    frameworks: &Frameworks,
-    parameter: &Bound<'_, PyAny>,
-) -> Option<DeviceBuffer> {
+fn gradient_memory(frameworks: &Frameworks, parameter: &Bound<'_, PyAny>) -> Option<DeviceBuffer> {
     let (gradient, _) = frameworks.gradient(parameter)?;
     let verdict = frameworks.verdict_of(&gradient);
     frameworks.buffer(verdict, &gradient, &DeviceSelection::Any)
@@ -113,5 +116,75 @@ impl GradientWatch {
             true => Uncleared::AddedToOnly,
             false => Uncleared::Perhaps,
         })
+    }
+}
+
+impl Inspector {
+    /// What is said of gradients that are never cleared.
+    ///
+    /// # Errors
+    /// As [`Inspector::sample`].
+    pub fn uncleared_gradients(
+        &self,
+        py: Python<'_>,
+        uncleared: Uncleared,
+    ) -> PyResult<Option<Diagnosis>> {
+        let and_what = match uncleared {
+            Uncleared::AddedToOnly if self.some_code_clears_gradients(py, true)? => {
+                return Ok(None);
+            }
+            Uncleared::AddedToOnly => "and nothing else changed them",
+            Uncleared::Perhaps if self.some_code_clears_gradients(py, false)? => return Ok(None),
+            Uncleared::Perhaps => "and the running code calls nothing that clears gradients",
+        };
+        let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
+        let mut seen: FxHashSet<usize> = FxHashSet::default();
+        let mut gradients: Vec<DeviceBuffer> = Vec::new();
+        let mut owners: Vec<String> = Vec::new();
+        for module in self
+            .torch_objects(py, &frameworks, &FxHashMap::default())?
+            .modules
+        {
+            for parameter in parameters_of(&self.builtins, &module) {
+                let Some(buffer) = gradient_memory(&frameworks, &parameter) else {
+                    continue;
+                };
+                owners.push(self.type_name(&module));
+                if seen.insert(parameter.as_ptr() as usize) {
+                    gradients.push(buffer);
+                }
+            }
+        }
+        owners.sort_unstable();
+        owners.dedup();
+        owners.truncate(NAMED);
+        if owners.is_empty() {
+            owners.push("parameters".to_owned());
+        }
+        let largest = gradients.iter().max_by_key(|buffer| buffer.bytes);
+        Ok(Some(Diagnosis {
+            pattern: growth::GRADIENTS_NEVER_CLEARED,
+            owner: owners.join(" and "),
+            tensors: gradients.len(),
+            bytes: gradients.iter().map(|buffer| buffer.bytes).sum(),
+            example: largest.map(example_of).unwrap_or_default(),
+            evidence: format!("{STEPS} steps in a row added to each, {and_what}"),
+            ..Diagnosis::default()
+        }))
+    }
+
+    fn some_code_clears_gradients(&self, py: Python<'_>, aside: bool) -> PyResult<bool> {
+        let listed = self.gc.listed(py, None)?;
+        let frozen = self.gc.frozen(py).into_iter();
+        // SAFETY: attached; what is frozen is alive.
+        let frozen = frozen.map(|it| unsafe { Bound::from_borrowed_ptr(py, it) });
+        let all = listed.iter().chain(frozen);
+        Ok(may_clear_gradients(
+            py,
+            &self.builtins,
+            &self.current_frames,
+            all,
+            aside,
+        ))
     }
 }

@@ -26,10 +26,6 @@ use crate::model::redact::shorten;
 
 /// How many autograd functions are walked behind one tensor.
 const MAX_FUNCTIONS: usize = 20_000;
-/// How many tensors may carry a state from step to step: the last ones that were made.
-const MAX_CARRIERS: usize = 64;
-/// So many other tensors with such a graph are named.
-const NAMED_TOO: usize = 2;
 
 /// A tensor or an autograd function at a sample: its address, and its memory's, which tells whether
 /// another has taken its place; 0 for a function.
@@ -92,21 +88,10 @@ pub(super) struct Look<'a, 'py> {
     pub inspector: &'a Inspector,
     frameworks: &'a Frameworks,
     pub live: &'a Live<'py>,
-    graphs: Graphs<'a, 'py>,
+    pub(super) graphs: Graphs<'a, 'py>,
     pub ways: ShortestPaths,
     traces: AllocationTraces<'py>,
     modules: OnceCell<Vec<Module<'py>>>,
-}
-
-/// A tensor with a graph that reaches back to earlier steps.
-struct Carrier {
-    node: u32,
-    may_be_state: bool,
-    /// How many functions of its graph are older than the last sample.
-    older: usize,
-    /// One of these is like the tensor's own.
-    before: bool,
-    behind: Vec<u32>,
 }
 
 /// A module of PyTorch's and what it has.
@@ -129,7 +114,7 @@ impl<'a, 'py> Look<'a, 'py> {
     }
 
     /// The node of what was at an address at the sample; `None` if it has gone.
-    fn node(&self, (address, pointer): Name) -> Option<u32> {
+    pub(super) fn node(&self, (address, pointer): Name) -> Option<u32> {
         let node = self.live.objects.number_at(address)?;
         let same = match self.buffer(node) {
             Some(buffer) => buffer.pointer == pointer,
@@ -288,7 +273,7 @@ impl<'a, 'py> Look<'a, 'py> {
     }
 
     /// The bytes of those of some buffers that only C++ holds.
-    fn hidden_bytes(&self, buffers: &FxHashSet<usize>) -> u64 {
+    pub(super) fn hidden_bytes(&self, buffers: &FxHashSet<usize>) -> u64 {
         let is_hidden = |index: &&usize| !self.live.buffers[**index].is_shown;
         self.bytes_of(&buffers.iter().filter(is_hidden).copied().collect())
     }
@@ -391,12 +376,12 @@ impl<'a, 'py> Look<'a, 'py> {
         (growth::KEPT_WITH_GRAPH, evidence)
     }
 
-    fn behind(&self, tensor: u32) -> Vec<u32> {
+    pub(super) fn behind(&self, tensor: u32) -> Vec<u32> {
         let function = self.graphs.function_of(tensor);
         self.graphs.behind(function, MAX_FUNCTIONS)
     }
 
-    fn bytes_of(&self, buffers: &FxHashSet<usize>) -> u64 {
+    pub(super) fn bytes_of(&self, buffers: &FxHashSet<usize>) -> u64 {
         let bytes = buffers.iter().map(|&it| self.live.buffers[it].buffer.bytes);
         bytes.sum()
     }
@@ -482,114 +467,6 @@ impl<'a, 'py> Look<'a, 'py> {
                     find_item("_metadata", |f| dict_items(&names, f)).is_some()
                 })
             })
-    }
-
-    pub fn diagnose_state(&self, roots: &[(Name, bool)], mark: u64) -> Option<Diagnosis> {
-        let last = &roots[roots.len().saturating_sub(MAX_CARRIERS)..];
-        let mut carriers: Vec<Carrier> = last
-            .iter()
-            .filter_map(|&(name, may_be_state)| {
-                let node = self.node(name)?;
-                let behind = self.behind(node);
-                let older = behind.iter().filter(|&&it| self.is_older(it, mark)).count();
-                (older > 0).then(|| Carrier {
-                    node,
-                    may_be_state,
-                    older,
-                    before: self.like_before(node, &behind, mark),
-                    behind,
-                })
-            })
-            .collect();
-        carriers.sort_by_key(|it| {
-            let size = Reverse(it.behind.len());
-            Reverse((it.may_be_state, it.older, it.before, size))
-        });
-        // What only C++ holds is part of the graph.
-        let nodes: Vec<u32> = carriers.iter().map(|it| it.node).collect();
-        let held = self.live.held_by_python(&self.ways, &nodes);
-        let first = &carriers[*held.first()?];
-        let Carrier {
-            node,
-            older,
-            behind,
-            ..
-        } = first;
-        let numbered = behind
-            .iter()
-            .filter(|&&it| self.graphs.number(it).is_some());
-        let (old, new): (Vec<u32>, Vec<u32>) = numbered.partition(|&&it| self.is_older(it, mark));
-        let saved = |functions: Vec<u32>| -> FxHashSet<usize> {
-            let saved = functions.into_iter().flat_map(|it| self.graphs.saved(it));
-            saved.collect()
-        };
-        // Weights are saved in each step, and are the same memory.
-        let (old, mut new) = (saved(old), saved(new));
-        new.retain(|index| !old.contains(index));
-        let owner = self.owner(*node);
-        let alike = held.iter().skip(1).map(|&at| &carriers[at]);
-        let alike = alike.filter(|other| other.older * 10 >= first.older * 9);
-        let alike: Vec<u32> = alike.map(|other| other.node).collect();
-        let mut others: Vec<String> = Vec::new();
-        for name in alike.iter().map(|&node| self.owner(node)) {
-            if name != owner && !others.contains(&name) && others.len() < NAMED_TOO {
-                others.push(name);
-            }
-        }
-        let too = match others.is_empty() {
-            true => String::new(),
-            false => format!(", as are nodes of {}", others.join(" and ")),
-        };
-        let sharing = self.sharing(*node, behind, mark);
-        let kept = self.live.memory_only_of(&self.ways, sharing);
-        let kept: FxHashSet<usize> = kept.into_iter().collect();
-        Some(Diagnosis {
-            bytes_per_sample: self.bytes_of(&new),
-            hidden: self.hidden_bytes(&kept),
-            kept: self.bytes_of(&kept),
-            evidence: format!(
-                "{older} of its {} autograd nodes are from earlier steps{too}",
-                behind.len()
-            ),
-            ..self.about(growth::STATE_NOT_DETACHED, owner, *node)
-        })
-    }
-
-    /// A tensor and others that lead to functions of earlier steps that it leads to. They share a graph, which none of them
-    /// keeps alone.
-    fn sharing(&self, tensor: u32, behind: &[u32], mark: u64) -> Vec<u32> {
-        let older = behind.iter().copied().filter(|&it| self.is_older(it, mark));
-        let older: FxHashSet<u32> = older.collect();
-        let tensors = self.live.tensors().into_iter().map(|(node, ..)| node);
-        let with_graphs = tensors
-            .filter(|it| *it != tensor && !self.live.made.contains(it))
-            .filter(|&it| self.graphs.function_of(it).is_some());
-        let with_graphs: Vec<u32> = with_graphs.collect();
-        let held = self.live.held_by_python(&self.ways, &with_graphs);
-        let others = held
-            .into_iter()
-            .map(|at| with_graphs[at])
-            .take(MAX_CARRIERS);
-        let leads = |other: &u32| self.behind(*other).iter().any(|it| older.contains(it));
-        std::iter::once(tensor)
-            .chain(others.filter(leads))
-            .collect()
-    }
-
-    /// Whether there is, among the functions of earlier steps, one like that of a tensor: such as made what the tensor was
-    /// computed from, if it is what is carried on.
-    fn like_before(&self, tensor: u32, behind: &[u32], mark: u64) -> bool {
-        let kind = |function: u32| {
-            let class = self.live.object(function)?.get_type();
-            Some((class.as_ptr(), self.graphs.next(function).count()))
-        };
-        let own = self.graphs.function_of(tensor).and_then(kind);
-        let mut older = behind.iter().filter(|&&it| self.is_older(it, mark));
-        own.is_some() && older.any(|&it| kind(it) == own)
-    }
-
-    fn is_older(&self, function: u32, mark: u64) -> bool {
-        self.graphs.number(function).is_some_and(|it| it <= mark)
     }
 }
 

@@ -19,7 +19,9 @@ use crate::capture::{
 };
 use crate::cpython::instances::attribute;
 use crate::cpython::read::printable;
-use crate::cpython::{Builtins, TypeTable, dict_items, find_item, imported, int_value, text_of};
+use crate::cpython::{
+    Builtins, ObjectKind, TypeTable, dict_items, find_item, imported, int_value, text_of,
+};
 use crate::device::DeviceBuffer;
 use crate::graph::ShortestPaths;
 
@@ -228,7 +230,7 @@ impl<'py> Live<'py> {
         live.find_modules(py);
         live.find_threads(py, builtins);
         let mut edges = Edges::default();
-        live.find_frames(py, &mut edges);
+        live.find_frames(py, builtins, &mut edges);
         live.find_buffers(&frameworks, &mut edges);
         live.find_owned(inspector, &frameworks, depth, &mut edges);
         live.give_lenders_to_tensors(&frameworks, &mut edges);
@@ -472,7 +474,8 @@ impl<'py> Live<'py> {
         self.library.push((node, words));
     }
 
-    fn find_frames(&mut self, py: Python<'py>, edges: &mut Edges) {
+    fn find_frames(&mut self, py: Python<'py>, builtins: &Builtins, edges: &mut Edges) {
+        self.give_generators_to_frames(builtins);
         for index in 0..self.frames.len() {
             let frame = &self.frames[index];
             let is_own = frame.place.as_ref().is_some_and(|place| {
@@ -480,10 +483,6 @@ impl<'py> Live<'py> {
                     || is_of_threading(frame)
                         && (self.is_own_thread(frame.thread) || self.runs_thread(frame))
             });
-            if let Some(generator) = self.objects.number_at(frame.suspended) {
-                self.objects.release(generator);
-            }
-            let frame = &self.frames[index];
             let known = self.objects.number_at(frame.address);
             let node = known.unwrap_or(self.next());
             // The frame of a generator on 3.10, say.
@@ -516,6 +515,25 @@ impl<'py> Live<'py> {
                 self.frame_nodes.push((node, index));
             }
         }
+    }
+
+    /// Takes what generators and coroutines that run refer to from them: these are the variables of their frames and go
+    /// with them, whatever refers to the generator. Their `tp_traverse` shows the frame's references as theirs, if only
+    /// while they call something (`gen_traverse` in Objects/genobject.c).
+    fn give_generators_to_frames(&mut self, builtins: &Builtins) {
+        let is_generator = |&node: &u32| {
+            let object = self.objects.object(node);
+            object.is_some_and(|object| {
+                use ObjectKind::{AsyncGenerator, Coroutine, Generator};
+                // SAFETY: attached, the object and its type are alive.
+                let kind = unsafe { builtins.kind(ffi::Py_TYPE(object.as_ptr())) };
+                matches!(kind, Generator | Coroutine | AsyncGenerator)
+            })
+        };
+        let frames = self.frames.iter();
+        let running = frames.filter_map(|frame| self.objects.number_at(frame.suspended));
+        let running: FxHashSet<u32> = running.filter(is_generator).collect();
+        self.objects.release(&running);
     }
 
     /// True for a call in which `threading` runs a thread that is a root by itself.

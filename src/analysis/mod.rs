@@ -6,6 +6,7 @@ mod behind;
 mod book;
 mod buffers;
 mod busy;
+mod carried;
 mod counters;
 mod cycles;
 mod device_memory;

@@ -8,16 +8,14 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Inspector;
 use super::busy::busy;
-use super::gradient_watch::{GradientWatch, STEPS, Uncleared, gradient_memory};
-use super::grown::{Diagnosis, GroupKind, Name, example_of, parameters_of};
+use super::gradient_watch::GradientWatch;
+use super::grown::{GroupKind, Name, example_of};
 use super::purpose::Classes;
-use crate::capture::may_clear_gradients;
 use crate::cpython::instances::attributes;
 use crate::cpython::read::referents;
 use crate::cpython::{ObjectKind, Verdict, dict_items, text_of};
 use crate::device::{Autograd, DeviceBuffer, DeviceSelection, Frameworks, autograd_sequence_now};
 use crate::diagnose::census::is_chosen;
-use crate::diagnose::growth;
 
 /// How many autograd functions are walked in a sample, and for how long.
 const MAX_FUNCTIONS: usize = 50_000;
@@ -31,8 +29,6 @@ const MANY: u64 = 16;
 /// How many types are found without a look-up; all addresses are multiples of this.
 const RECENT: usize = 256;
 const ALIGNED: usize = 16;
-/// How many classes of modules are named.
-const NAMED: usize = 3;
 
 /// A piece of memory, with the kind of the first tensor on it that has a graph, if any has.
 pub struct Piece {
@@ -82,9 +78,9 @@ pub struct Sample<'py> {
 /// The tensors, modules, autograd functions and large containers among the collector's objects, and how many
 /// others there are.
 #[derive(Default)]
-struct TorchObjects<'py> {
+pub(super) struct TorchObjects<'py> {
     tensors: Vec<(Verdict, Bound<'py, PyAny>)>,
-    modules: Vec<Bound<'py, PyAny>>,
+    pub(super) modules: Vec<Bound<'py, PyAny>>,
     functions: Vec<Bound<'py, PyAny>>,
     containers: Vec<(Bound<'py, PyAny>, u64)>,
     types: Vec<(usize, u64)>,
@@ -333,7 +329,7 @@ impl Inspector {
         Ok(sample)
     }
 
-    fn torch_objects<'py>(
+    pub(super) fn torch_objects<'py>(
         &self,
         py: Python<'py>,
         frameworks: &Frameworks,
@@ -528,74 +524,6 @@ impl Inspector {
                 });
             }
         }
-    }
-
-    /// What is said of gradients that are never cleared.
-    ///
-    /// # Errors
-    /// As [`Inspector::sample`].
-    pub fn uncleared_gradients(
-        &self,
-        py: Python<'_>,
-        uncleared: Uncleared,
-    ) -> PyResult<Option<Diagnosis>> {
-        let and_what = match uncleared {
-            Uncleared::AddedToOnly if self.some_code_clears_gradients(py, true)? => {
-                return Ok(None);
-            }
-            Uncleared::AddedToOnly => "and nothing else changed them",
-            Uncleared::Perhaps if self.some_code_clears_gradients(py, false)? => return Ok(None),
-            Uncleared::Perhaps => "and the running code calls nothing that clears gradients",
-        };
-        let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
-        let mut seen: FxHashSet<usize> = FxHashSet::default();
-        let mut gradients: Vec<DeviceBuffer> = Vec::new();
-        let mut owners: Vec<String> = Vec::new();
-        for module in self
-            .torch_objects(py, &frameworks, &FxHashMap::default())?
-            .modules
-        {
-            for parameter in parameters_of(&self.builtins, &module) {
-                let Some(buffer) = gradient_memory(&frameworks, &parameter) else {
-                    continue;
-                };
-                owners.push(self.type_name(&module));
-                if seen.insert(parameter.as_ptr() as usize) {
-                    gradients.push(buffer);
-                }
-            }
-        }
-        owners.sort_unstable();
-        owners.dedup();
-        owners.truncate(NAMED);
-        if owners.is_empty() {
-            owners.push("parameters".to_owned());
-        }
-        let largest = gradients.iter().max_by_key(|buffer| buffer.bytes);
-        Ok(Some(Diagnosis {
-            pattern: growth::GRADIENTS_NEVER_CLEARED,
-            owner: owners.join(" and "),
-            tensors: gradients.len(),
-            bytes: gradients.iter().map(|buffer| buffer.bytes).sum(),
-            example: largest.map(example_of).unwrap_or_default(),
-            evidence: format!("{STEPS} steps in a row added to each, {and_what}"),
-            ..Diagnosis::default()
-        }))
-    }
-
-    fn some_code_clears_gradients(&self, py: Python<'_>, aside: bool) -> PyResult<bool> {
-        let listed = self.gc.listed(py, None)?;
-        let frozen = self.gc.frozen(py).into_iter();
-        // SAFETY: attached; what is frozen is alive.
-        let frozen = frozen.map(|it| unsafe { Bound::from_borrowed_ptr(py, it) });
-        let all = listed.iter().chain(frozen);
-        Ok(may_clear_gradients(
-            py,
-            &self.builtins,
-            &self.current_frames,
-            all,
-            aside,
-        ))
     }
 }
 

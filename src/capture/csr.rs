@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use rustc_hash::FxHashSet;
+
 use crate::memory::array::{Growing, prefetch};
 
 /// Number of references to scan at once.
@@ -118,14 +120,24 @@ impl Csr {
         size_of::<u32>() * (self.first.capacity() + self.targets.capacity())
     }
 
-    /// Removes the references of a node.
-    pub fn clear(&mut self, node: u32) {
-        let (start, end) = self.span(node);
-        let removed = end - start;
-        self.targets.copy_within(end as usize.., start as usize);
-        self.targets.truncate(self.targets.len() - removed as usize);
-        for first in &mut self.first[node as usize + 1..] {
-            *first -= removed;
+    /// Removes the references of some nodes, in place.
+    pub fn clear(&mut self, nodes: &FxHashSet<u32>) {
+        if nodes.is_empty() {
+            return;
+        }
+        let mut end = 0;
+        for node in 0..self.node_count() as u32 {
+            let (from, to) = self.span(node);
+            self.first[node as usize] = end;
+            if !nodes.contains(&node) {
+                let (from, to) = (from as usize, to as usize);
+                self.targets.copy_within(from..to, end as usize);
+                end += (to - from) as u32;
+            }
+        }
+        self.targets.truncate(end as usize);
+        if let Some(last) = self.first.last_mut() {
+            *last = end;
         }
     }
 

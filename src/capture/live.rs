@@ -4,6 +4,7 @@
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
+use rustc_hash::FxHashSet;
 
 use super::Csr;
 use crate::cpython::{
@@ -145,15 +146,15 @@ impl<'py> LiveObjects<'py> {
     }
 
     /// As [`LiveObjects::number_of`], by address.
-    /// Takes the references of an object for nobody's: as those of a generator that runs, which are its frame's.
-    pub fn release(&mut self, number: u32) {
-        for &target in self.graph.targets(number) {
+    /// Takes the references of some objects for nobody's.
+    pub fn release(&mut self, numbers: &FxHashSet<u32>) {
+        for &target in numbers.iter().flat_map(|&it| self.graph.targets(it)) {
             let left = &mut self.unaccounted[target as usize];
             if *left != Self::UNCOUNTED {
                 *left += 1;
             }
         }
-        self.graph.clear(number);
+        self.graph.clear(numbers);
     }
 
     pub fn number_at(&self, address: usize) -> Option<u32> {

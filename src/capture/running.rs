@@ -20,7 +20,7 @@ pub struct RunningFrame {
     pub place: Option<Place>,
     /// Address of the frame object, which may be a part of the heap already.
     pub address: usize,
-    /// The address of the generator or coroutine that runs, if it is one: nothing else that is an object lies there.
+    /// The address of the generator or coroutine that runs, if it is one.
     pub suspended: usize,
     /// The variables and what they hold, by address; those of inner functions too are cells.
     pub variables: Variables,

@@ -11,6 +11,7 @@ use pyo3::types::{PyCFunction, PyDict, PyTuple, PyType};
 use rustc_hash::FxHashMap;
 
 use super::modules::{class, part};
+use crate::cpython::types::is_heap_type;
 use crate::cpython::{Builtins, Descriptor, class_items, imported, int_value, items, text_of};
 
 /// The descriptors of `torch._C.TensorBase` that lead on in C++, and those of the function types met.
@@ -185,17 +186,16 @@ impl Autograd {
     }
 
     /// True for the types of autograd functions. Those in C++ have one `tp_traverse`
-    /// (`_initFunctionPyTypeObject` in torch/csrc/autograd/python_cpp_function.cpp), those in Python one base.
+    /// (`_initFunctionPyTypeObject` in torch/csrc/autograd/python_cpp_function.cpp) and are part of a library, those in
+    /// Python have one base.
     ///
     /// # Safety
     /// `ty` is a live type and the caller is attached to the interpreter.
     pub unsafe fn is_function_type(&self, ty: *mut ffi::PyTypeObject) -> bool {
         // SAFETY: by this function's contract.
         unsafe {
-            if !self.traverse.is_null()
-                && ffi::PyType_GetSlot(ty, ffi::Py_tp_traverse) == self.traverse
-            {
-                return true;
+            if !self.traverse.is_null() && !is_heap_type(ty) {
+                return ffi::PyType_GetSlot(ty, ffi::Py_tp_traverse) == self.traverse;
             }
             let base = self.python_function.as_ref();
             base.is_some_and(|base| ffi::PyType_IsSubtype(ty, base.as_ptr().cast()) != 0)
@@ -205,8 +205,8 @@ impl Autograd {
     /// True for an autograd function in C++ that PyTorch brings.
     pub fn is_builtin_function(&self, builtins: &Builtins, object: &Bound<'_, PyAny>) -> bool {
         // SAFETY: attached, and the type is alive.
-        let flags = unsafe { ffi::PyType_GetFlags(object.get_type().as_type_ptr()) };
-        flags & ffi::Py_TPFLAGS_HEAPTYPE == 0 && self.type_of(builtins, object).next.is_some()
+        let is_heap_type = unsafe { is_heap_type(object.get_type().as_type_ptr()) };
+        !is_heap_type && self.type_of(builtins, object).next.is_some()
     }
 
     fn type_of(&self, builtins: &Builtins, function: &Bound<'_, PyAny>) -> Rc<FunctionType> {

@@ -184,16 +184,15 @@ impl<K: Ord + Clone, N: Copy + Eq + Hash> Cohorts<K, N> {
         step(last).saturating_sub(step(first)).max(1)
     }
 
-    /// Which part of the members of an interval and of all younger ones the group has grown by since: the rest came in
-    /// place of others that went.
-    pub fn part_that_stays(&self, group: &Group<N>, length: usize, age: usize) -> f64 {
+    /// How many members an interval and all younger ones have, and by how many the group has grown since: the others
+    /// came in place of some that went.
+    pub fn turnover(&self, group: &Group<N>, length: usize, age: usize) -> (u64, u64) {
         let last = self.steps.len().saturating_sub(2);
         let first = last.saturating_sub((age + 1) * length);
         let at = |sample: usize| group.totals.get(sample).map_or(0, |total| total.0);
         let came = group.alive.iter();
         let came = came.filter(|(_, born)| (first + 1..=last).contains(born));
-        let grown = at(last).saturating_sub(at(first));
-        (grown as f64 / came.count().max(1) as f64).min(1.0)
+        (came.count() as u64, at(last).saturating_sub(at(first)))
     }
 
     /// Bytes of one of the members of a group's window, in the mean.

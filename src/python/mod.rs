@@ -114,6 +114,7 @@ fn add_functions(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(signals::arm_signal, module)?)?;
     module.add_function(wrap_pyfunction!(signals::disarm_signal, module)?)?;
     module.add_function(wrap_pyfunction!(signals::end_by_interrupt, module)?)?;
+    module.add_function(wrap_pyfunction!(signals::ignore, module)?)?;
     module.add_function(wrap_pyfunction!(signals::next_signal, module)?)?;
     module.add_function(wrap_pyfunction!(check_devices, module)?)?;
     module.add_function(wrap_pyfunction!(close, module)?)?;

@@ -39,6 +39,13 @@ pub fn end_by_interrupt() {
     }
 }
 
+/// Says that an exception is ignored, by `sys.unraisablehook`, which takes no arguments that Python code has made.
+#[pyfunction]
+pub fn ignore(error: Bound<'_, PyAny>, r#where: &Bound<'_, PyAny>) {
+    let py = error.py();
+    PyErr::from_value(error).write_unraisable(py, Some(r#where));
+}
+
 /// Waits until the signal has come since the last call. False once it was disarmed.
 #[pyfunction]
 pub fn next_signal(py: Python<'_>, armed: u64) -> bool {

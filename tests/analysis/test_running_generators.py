@@ -75,6 +75,13 @@ def test_a_generator_that_another_runs(kind: str) -> None:
     assert len(list(around())) == 1
 
 
+def test_many_generators_that_run_each_other(kind: str) -> None:
+    def around(depth: int) -> Iterator[None]:
+        yield from around(depth - 1) if depth else steps(kind, ask)
+
+    assert len(list(around(50))) == 1
+
+
 def test_a_context_manager(kind: str) -> None:
     with contextlib.contextmanager(steps)(kind, ask):
         pass

@@ -21,6 +21,8 @@ from cyclescope._cli.notebook import Notebook, NotebookError
 
 INTERRUPTED = 130
 
+FOLDER = Path(__file__).parent
+
 
 class ProgramError(Exception):
     """The program does not exist or is not Python."""
@@ -106,7 +108,7 @@ class Program:
         except SystemExit as end:
             return _status(end)
         except BaseException as raised:
-            error = _trimmed(raised)
+            error = trimmed(raised)
         # Not within the handler: what the program's own hook raises has no context then.
         status = _show(error)
         if isinstance(error, KeyboardInterrupt):
@@ -256,7 +258,7 @@ def _show(error: BaseException) -> int:
     except SystemExit as end:
         return _status(end)
     except BaseException as raised:
-        second = _trimmed(raised)
+        second = trimmed(raised)
         _complain("Error in sys.excepthook:\n")
         sys.__excepthook__(type(second), second, second.__traceback__)
         _complain("\nOriginal exception was:\n")
@@ -264,9 +266,9 @@ def _show(error: BaseException) -> int:
     return 1
 
 
-def _trimmed(error: BaseException) -> BaseException:
-    """An exception without the frames of this file in its traceback."""
+def trimmed(error: BaseException) -> BaseException:
+    """An exception without the frames of this folder in its traceback, which come first."""
     trace: TracebackType | None = error.__traceback__
-    while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
+    while trace is not None and Path(trace.tb_frame.f_code.co_filename).parent == FOLDER:
         trace = trace.tb_next
     return error.with_traceback(trace)

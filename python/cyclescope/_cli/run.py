@@ -9,7 +9,6 @@ import sys
 import tempfile
 import threading
 from pathlib import Path
-from types import SimpleNamespace
 
 import cyclescope
 from cyclescope import _native, _ranks
@@ -22,7 +21,7 @@ from cyclescope._cli.common import (
     rendered,
     write,
 )
-from cyclescope._cli.program import Program, ProgramError, flush
+from cyclescope._cli.program import Program, ProgramError, flush, trimmed
 from cyclescope._devices import blindness
 from cyclescope._files import exists, make_folder, reason, write_whole
 from cyclescope._live.automatic import AutomaticSteps
@@ -310,14 +309,6 @@ def _wait_for_threads() -> None:
     try:
         threading._shutdown()  # type: ignore[attr-defined]
     except BaseException as error:
-        # The interpreter goes on, too.
-        sys.unraisablehook(
-            SimpleNamespace(
-                exc_type=type(error),
-                exc_value=error,
-                exc_traceback=error.__traceback__,
-                err_msg="Exception ignored on threading shutdown",
-                object=threading,
-            )
-        )
+        # Such as an interrupt. The interpreter says so and goes on, too.
+        _native.ignore(trimmed(error), threading)
     flush(sys.stdout)

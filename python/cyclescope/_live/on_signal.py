@@ -7,7 +7,6 @@ import contextlib
 import os
 import signal as signals
 import tempfile
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -44,7 +43,7 @@ class SignalWatch:
         self._report_dir = report_dir
         self._last: _native.Heap | None = None
         self._armed: int | None = None
-        self._thread: threading.Thread | None = None
+        self._thread: Helper | None = None
 
     @property
     def is_running(self) -> bool:
@@ -88,9 +87,11 @@ class SignalWatch:
         while os.getpid() == process and self._armed is not None:
             if not _native.next_signal(self._armed):
                 return
-            own.begin()
-            self._answer()
-            own.end()
+            try:
+                own.begin()
+                self._answer()
+            finally:
+                own.end()
 
     def _answer(self) -> None:
         if len(self.reports) >= MAX_REPORTS:
@@ -286,7 +287,7 @@ def _at_exit() -> None:
         # A signal on the way must not end the program now: the handler stays.
         _native.disarm_signal(False)
         if watch._thread is not None:
-            watch._thread.join(EXIT_SECONDS)
+            watch._thread.join_end(EXIT_SECONDS)
 
 
 def _after_fork_in_child() -> None:

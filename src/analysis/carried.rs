@@ -1,0 +1,137 @@
+//! Tensors that carry a graph from one step to the next, such as the state of a network that nobody detaches.
+
+use std::cmp::Reverse;
+
+use pyo3::prelude::*;
+use rustc_hash::FxHashSet;
+
+use super::grown::{Diagnosis, Look, Name};
+use crate::diagnose::growth;
+
+/// How many tensors may carry a state from step to step: the last ones that were made.
+const MAX_CARRIERS: usize = 64;
+/// So many other tensors with such a graph are named.
+const NAMED_TOO: usize = 2;
+
+/// A tensor with a graph that reaches back to earlier steps.
+struct Carrier {
+    node: u32,
+    may_be_state: bool,
+    /// How many functions of its graph are older than the last sample.
+    older: usize,
+    /// One of these is like the tensor's own.
+    has_earlier_like: bool,
+    behind: Vec<u32>,
+}
+
+impl Look<'_, '_> {
+    /// What is carried from step to step, if the graph of one of `roots` reaches back beyond the functions with numbers
+    /// above `mark`.
+    pub fn diagnose_state(&self, roots: &[(Name, bool)], mark: u64) -> Option<Diagnosis> {
+        let carriers = self.carriers(roots, mark);
+        let (first, others) = carriers.split_first()?;
+        let numbered = first.behind.iter().copied();
+        let numbered = numbered.filter(|&it| self.graphs.number(it).is_some());
+        let (old, new): (Vec<u32>, Vec<u32>) = numbered.partition(|&it| self.is_older(it, mark));
+        let saved = |functions: Vec<u32>| -> FxHashSet<usize> {
+            let saved = functions.into_iter().flat_map(|it| self.graphs.saved(it));
+            saved.collect()
+        };
+        // Weights are saved in each step, and are the same memory.
+        let (old, mut new) = (saved(old), saved(new));
+        new.retain(|index| !old.contains(index));
+        let sharing = self.sharing(first, mark);
+        let kept = self.live.memory_only_of(&self.ways, sharing);
+        let kept: FxHashSet<usize> = kept.into_iter().collect();
+        let owner = self.owner(first.node);
+        Some(Diagnosis {
+            bytes_per_sample: self.bytes_of(&new),
+            hidden: self.hidden_bytes(&kept),
+            kept: self.bytes_of(&kept),
+            evidence: format!(
+                "{} of its {} autograd nodes are from earlier steps{}",
+                first.older,
+                first.behind.len(),
+                self.as_are(first, others, &owner)
+            ),
+            ..self.about(growth::STATE_NOT_DETACHED, owner, first.node)
+        })
+    }
+
+    /// The tensors that may be carried on and that Python holds, the likeliest first. What only C++ holds is part of the
+    /// graph.
+    fn carriers(&self, roots: &[(Name, bool)], mark: u64) -> Vec<Carrier> {
+        let last = &roots[roots.len().saturating_sub(MAX_CARRIERS)..];
+        let found = last.iter().filter_map(|&(name, may_be_state)| {
+            let node = self.node(name)?;
+            let behind = self.behind(node);
+            let older = behind.iter().filter(|&&it| self.is_older(it, mark)).count();
+            (older > 0).then(|| Carrier {
+                node,
+                may_be_state,
+                older,
+                has_earlier_like: self.has_earlier_like(node, &behind, mark),
+                behind,
+            })
+        });
+        let found: Vec<Carrier> = found.collect();
+        let nodes: Vec<u32> = found.iter().map(|it| it.node).collect();
+        let held = self.live.held_by_python(&self.ways, &nodes);
+        let places = found.into_iter().zip(0..);
+        let held = places.filter(|(_, at)| held.binary_search(at).is_ok());
+        let mut held: Vec<Carrier> = held.map(|(carrier, _)| carrier).collect();
+        held.sort_by_key(|it| {
+            let size = Reverse(it.behind.len());
+            Reverse((it.may_be_state, it.older, it.has_earlier_like, size))
+        });
+        held
+    }
+
+    /// Names other tensors whose graphs reach back as far: which of them is carried on is not always to be told.
+    fn as_are(&self, first: &Carrier, others: &[Carrier], owner: &str) -> String {
+        let mut named: Vec<String> = Vec::new();
+        for other in others {
+            let name = self.owner(other.node);
+            if other.older * 10 >= first.older * 9 && name != owner && !named.contains(&name) {
+                named.push(name);
+            }
+        }
+        named.truncate(NAMED_TOO);
+        match named.is_empty() {
+            true => String::new(),
+            false => format!(", as are nodes of {}", named.join(" and ")),
+        }
+    }
+
+    /// A tensor and others that lead to functions of earlier steps that it leads to. They share a graph, which none of them
+    /// keeps alone.
+    fn sharing(&self, first: &Carrier, mark: u64) -> Vec<u32> {
+        let older = first.behind.iter().copied();
+        let older: FxHashSet<u32> = older.filter(|&it| self.is_older(it, mark)).collect();
+        let tensors = self.live.tensors().into_iter().map(|(node, ..)| node);
+        let with_graphs = tensors
+            .filter(|it| *it != first.node && !self.live.made.contains(it))
+            .filter(|&it| self.graphs.function_of(it).is_some());
+        let with_graphs: Vec<u32> = with_graphs.collect();
+        let held = self.live.held_by_python(&self.ways, &with_graphs);
+        let others = held.into_iter().map(|at| with_graphs[at]);
+        let leads = |other: &u32| self.behind(*other).iter().any(|it| older.contains(it));
+        let others = others.take(MAX_CARRIERS).filter(leads);
+        std::iter::once(first.node).chain(others).collect()
+    }
+
+    /// Whether some function of an earlier step is like that of a tensor: it made what is carried on, if that tensor is.
+    fn has_earlier_like(&self, tensor: u32, behind: &[u32], mark: u64) -> bool {
+        let kind = |function: u32| {
+            let class = self.live.object(function)?.get_type();
+            Some((class.as_ptr(), self.graphs.next(function).count()))
+        };
+        let own = self.graphs.function_of(tensor).and_then(kind);
+        let mut older = behind.iter().filter(|&&it| self.is_older(it, mark));
+        own.is_some() && older.any(|&it| kind(it) == own)
+    }
+
+    fn is_older(&self, function: u32, mark: u64) -> bool {
+        self.graphs.number(function).is_some_and(|it| it <= mark)
+    }
+}
