@@ -206,7 +206,8 @@ fn whole(report: &GrowthReport) -> Markup {
         name: "tensors visible from Python",
         samples: &report.all,
     };
-    let allocated = (!report.allocated.is_empty()).then_some(Curve {
+    let shows_all = !report.allocated.is_empty();
+    let allocated = shows_all.then_some(Curve {
         colour: 0,
         name: "allocated on all GPUs",
         samples: &report.allocated,
@@ -219,9 +220,28 @@ fn whole(report: &GrowthReport) -> Markup {
             curves(title, &all, Measure::Bytes, None)
         }
     };
+    let heading = match shows_all {
+        true => "All memory",
+        false => "Tensors visible from Python",
+    };
     html! {
-        @if let Some(chart) = chart { (section("All memory", &chart)) }
+        @if let Some(chart) = chart {
+            (section(heading, &html! {
+                (chart)
+                @if !shows_all && report.grown > drawn(report) {
+                    p { "Memory that only autograd graphs keep is counted above, and is not in this chart." }
+                }
+            }))
+        }
     }
+}
+
+/// By how many bytes the visible tensors have grown since growth is counted.
+fn drawn(report: &GrowthReport) -> i64 {
+    let mut counted = report.all.iter().filter(|sample| sample.0 >= report.since);
+    let first = counted.next().map_or(0, |sample| sample.2);
+    let last = report.all.last().map_or(0, |sample| sample.2);
+    last as i64 - first as i64
 }
 
 #[cfg(test)]
@@ -277,5 +297,29 @@ mod tests {
         let page = whole(&report(vec![grown("much", 20)])).0;
         assert!(page.contains("class=\"curve\"") && !page.contains("class=\"area\""));
         assert!(layers(&report(vec![])).is_none());
+    }
+
+    #[test]
+    fn the_chart_says_what_it_does_not_show() {
+        let all: Vec<Sample> = (0..20).map(|step| (step, 1, 100 * step)).collect();
+        let mut report = GrowthReport {
+            all,
+            grown: 5_000,
+            ..GrowthReport::default()
+        };
+        let shown = whole(&report).into_string();
+        assert!(shown.contains("Tensors visible from Python"));
+        assert!(shown.contains("is not in this chart"));
+        report.grown = drawn(&report);
+        assert!(
+            !whole(&report)
+                .into_string()
+                .contains("is not in this chart")
+        );
+        report.allocated = report.all.clone();
+        report.grown = 5_000;
+        let shown = whole(&report).into_string();
+        assert!(shown.contains("All memory"));
+        assert!(!shown.contains("is not in this chart"));
     }
 }
