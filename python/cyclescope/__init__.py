@@ -9,11 +9,6 @@ import _thread
 import os
 import sys
 
-if "free-threading" in sys.version:
-    raise ImportError(
-        "cyclescope does not support free-threaded Python yet, because objects have another memory "
-        "layout there. Use a Python with the GIL (python3.14, not python3.14t)."
-    )
 # Before Python 3.12, which knows no such function, the native module refuses on first use.
 if not getattr(_thread, "_is_main_interpreter", lambda: True)():
     raise ImportError(

@@ -8,7 +8,7 @@ use super::Inspector;
 use super::busy::busy;
 use super::grown::{Diagnosis, example_of, parameters_of};
 use crate::capture::may_clear_gradients;
-use crate::cpython::Builtins;
+use crate::cpython::{Builtins, StoppedWorld};
 use crate::device::{DeviceBuffer, DeviceSelection, Frameworks};
 use crate::diagnose::growth;
 
@@ -175,10 +175,9 @@ impl Inspector {
 
     fn some_code_clears_gradients(&self, py: Python<'_>, aside: bool) -> PyResult<bool> {
         let listed = self.gc.listed(py, None)?;
-        let frozen = self.gc.frozen(py).into_iter();
-        // SAFETY: attached; what is frozen is alive.
-        let frozen = frozen.map(|it| unsafe { Bound::from_borrowed_ptr(py, it) });
-        let all = listed.iter().chain(frozen);
+        let frozen = self.gc.frozen(py);
+        let _stopped = StoppedWorld::new(py);
+        let all = listed.iter().chain(frozen.iter().cloned());
         Ok(may_clear_gradients(
             py,
             &self.builtins,

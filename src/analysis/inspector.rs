@@ -194,16 +194,18 @@ impl Inspector {
         // Nobody knows which classes died since the last look.
         self.forget_classes();
         let garbage = self.unreachable_up_to(py, oldest)?;
-        if garbage.len() > most {
-            return Ok((Vec::new(), garbage.len()));
+        let count = garbage.objects.len();
+        if count > most {
+            return Ok((Vec::new(), count));
         }
         let described = if most == usize::MAX {
             usize::MAX
         } else {
             DESCRIBED
         };
-        let found = self.leaks_in(py, &garbage, devices, described, behind)?;
-        Ok((found, garbage.len()))
+        let own = garbage.own_references();
+        let found = self.leaks_in(py, &garbage.objects, own, devices, described, behind)?;
+        Ok((found, count))
     }
 
     /// As `look`, but only at the objects made since an epoch began, as far as these alone show what is garbage. Also
@@ -227,7 +229,7 @@ impl Inspector {
         ask_for_room(new.objects.len(), ROOM_FOR_OBJECT)?;
         // SAFETY: nothing that runs here destroys an object, and each is in one list, once.
         let garbage = unsafe { self.unreachable_among(&new.objects, 0)? };
-        let found = self.leaks_in(py, &garbage, devices, usize::MAX, behind)?;
+        let found = self.leaks_in(py, &garbage, 0, devices, usize::MAX, behind)?;
         // Unreachable objects are in the order of all.
         let mut young = new.objects[..new.young].iter();
         let is_young = |object| young.any(|other| other == object);
@@ -235,11 +237,12 @@ impl Inspector {
         Ok(Some((found, garbage.len(), is_any_old)))
     }
 
-    /// The leaks among unreachable objects. At most `described` groups of cycles are described.
-    fn leaks_in(
+    /// The leaks among unreachable objects, to each of which the caller has so many references. At most `described` groups of cycles are described.
+    pub(super) fn leaks_in(
         &self,
         py: Python<'_>,
         garbage: &[*mut ffi::PyObject],
+        own_references: i64,
         devices: &DeviceSelection,
         described: usize,
         behind: Behind,
@@ -252,7 +255,14 @@ impl Inspector {
         if !self.triage(py, in_turn(garbage), devices)?.holds_buffer {
             return Ok(Vec::new());
         }
-        let (found, _) = self.examine(py, garbage, 1, devices, Detail::of(described), behind)?;
+        let (found, _) = self.examine(
+            py,
+            garbage,
+            own_references + 1,
+            devices,
+            Detail::of(described),
+            behind,
+        )?;
         Ok(found)
     }
 

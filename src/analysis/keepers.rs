@@ -182,7 +182,10 @@ impl Search<'_, '_> {
         let mut found: Vec<Keeper> = found.collect();
         found.sort_by_key(|keeper| {
             let root = live.root(keeper.nodes[0]);
-            (matches!(root, Root::Outside), keeper.nodes.len())
+            (
+                matches!(root, Root::Outside | Root::Uncounted),
+                keeper.nodes.len(),
+            )
         });
         let mut fixed: Vec<u32> = onwards
             .keys()

@@ -20,7 +20,8 @@ use crate::capture::{
 use crate::cpython::instances::attribute;
 use crate::cpython::read::printable;
 use crate::cpython::{
-    Builtins, ObjectKind, TypeTable, dict_items, find_item, imported, int_value, text_of,
+    Builtins, ObjectKind, StoppedWorld, TypeTable, dict_items, find_item, imported, int_value,
+    text_of,
 };
 use crate::device::DeviceBuffer;
 use crate::graph::ShortestPaths;
@@ -80,12 +81,17 @@ pub enum Root {
     Library(String),
     /// Something outside of Python's objects.
     Outside,
+    /// On free-threaded builds, a class, a module or a function of one to which nothing else leads: something outside, or
+    /// nothing.
+    Uncounted,
     /// Nothing: the object is garbage, or kept by itself.
     Nothing,
 }
 
 /// The heap, held as long as this lives; automatic collection pauses meanwhile.
 pub struct Live<'py> {
+    /// Before all else, so that what is held is released when the others run again.
+    _stopped: StoppedWorld<'py>,
     pub objects: LiveObjects<'py>,
     /// Nodes from `objects.len()` on.
     pub extra: Vec<Extra<'py>>,
@@ -94,6 +100,8 @@ pub struct Live<'py> {
     pub buffers: Vec<LiveBuffer>,
     /// References that `tp_traverse` does not show, with their names.
     pub hidden: FxHashMap<(u32, u32), ReferenceName>,
+    /// Those of the permanent generation (`gc.freeze`), as far as that is known.
+    pub frozen: FxHashSet<u32>,
     modules: Vec<(u32, String)>,
     /// What the standard library keeps, with what it is.
     library: Vec<(u32, String)>,
@@ -171,13 +179,20 @@ impl<'py> Live<'py> {
                 frameworks.for_each_untraversed(verdict, &object, |_, target| f(target));
             },
         };
-        let (objects, frames, pause) = loop {
+        let (objects, frames, frozen, pause, stopped) = loop {
             let pause = CollectionPause::new(py);
             let tracked = inspector.gc.listed(py, None)?;
+            // `gc.get_objects()` leaves them out.
+            let frozen: Vec<usize> = inspector
+                .gc
+                .frozen(py)
+                .into_iter()
+                .map(|object| tracked.append(&object).map(|()| object.as_ptr() as usize))
+                .collect::<PyResult<_>>()?;
+            let kept = tracked.clone();
+            let stopped = StoppedWorld::new(py);
             let frames = running_frames(py, builtins, &inspector.current_frames)?;
             let held = frames.iter().flat_map(RunningFrame::held);
-            let frozen = inspector.gc.frozen(py).into_iter();
-            let held = held.chain(frozen.map(|object| object as usize));
             match LiveObjects::take(
                 tracked,
                 held,
@@ -186,20 +201,25 @@ impl<'py> Live<'py> {
                 &inspector.layouts,
                 &ask,
             ) {
-                Ok(objects) => break (objects, frames, pause),
+                Ok(objects) => break (objects, frames, frozen, pause, stopped),
                 Err(NotTaken::TooMany) => {
                     return Err(PyMemoryError::new_err(
                         "cyclescope: there are more than 4,294,967,295 objects, too many to number",
                     ));
                 }
                 Err(NotTaken::Interrupted) => {
+                    stopped.end();
+                    drop(kept);
                     drop(pause);
                     // The handler raises KeyboardInterrupt, unless the program has another.
                     py.check_signals()?;
                 }
             }
         };
+        let number_at = |&it: &usize| objects.number_at(it);
         let mut live = Self {
+            _stopped: stopped,
+            frozen: frozen.iter().filter_map(number_at).collect(),
             objects,
             extra: Vec::new(),
             frames,
@@ -296,10 +316,27 @@ impl<'py> Live<'py> {
     }
 
     /// All roots.
+    ///
+    /// On free-threaded builds nobody knows of classes, modules and their functions whether something outside refers to
+    /// them. They are roots if nothing else leads to them.
     pub fn roots(&self) -> Vec<u32> {
-        let mut roots: Vec<u32> = self.named_roots().chain(self.outside_roots()).collect();
+        let (uncounted, outside): (Vec<u32>, Vec<u32>) = self.outside_roots().partition(|&node| {
+            cfg!(Py_GIL_DISABLED)
+                && self.objects.unaccounted[node as usize] == LiveObjects::UNCOUNTED
+        });
+        let mut roots: Vec<u32> = self.named_roots().chain(outside).collect();
         let mut seen = FxHashSet::default();
         roots.retain(|&root| seen.insert(root));
+        if !uncounted.is_empty() {
+            let mut paths = ShortestPaths::new(self.graph().node_count());
+            paths.extend(self.graph(), roots.iter().copied(), |_, _| true);
+            for root in uncounted {
+                if !paths.reaches(root) {
+                    roots.push(root);
+                    paths.extend(self.graph(), [root], |_, _| true);
+                }
+            }
+        }
         roots
     }
 
@@ -351,6 +388,7 @@ impl<'py> Live<'py> {
             return Root::Library(words.clone());
         }
         match self.objects.unaccounted.get(first as usize) {
+            Some(&LiveObjects::UNCOUNTED) if cfg!(Py_GIL_DISABLED) => Root::Uncounted,
             Some(1..) => Root::Outside,
             _ => Root::Nothing,
         }

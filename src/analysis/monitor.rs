@@ -13,6 +13,7 @@ use super::gradient_watch::GradientWatch;
 use super::grown::{Diagnosis, GroupKind, Members, Name};
 use super::sample::KeptOnModule;
 use super::told::{Due, Finding, Followed, Origin, Told, other};
+use crate::cpython::StoppedWorld;
 use crate::cpython::sizes::Sizes;
 use crate::device::{DeviceBuffer, DeviceSelection};
 use crate::diagnose::cohorts::{NEEDED, WARM_UP};
@@ -279,6 +280,7 @@ impl Inspector {
         if due.is_empty() {
             return Ok((arrays, atoms));
         }
+        let _stopped = StoppedWorld::new(py);
         let steady = monitor.book().steady_containers(&due);
         let sizes = Sizes::new(py, &self.builtins)?;
         let is_enough = |bytes: u64| bytes as f64 >= monitor.min_bytes;

@@ -220,6 +220,7 @@ impl<'a, 'py> Naming<'a, 'py> {
             }
             Root::Library(words) => NamedRoot::Library(words),
             Root::Outside => NamedRoot::Outside,
+            Root::Uncounted => NamedRoot::Uncounted,
             Root::Nothing => NamedRoot::Garbage,
         };
         if self.redacts {
@@ -344,7 +345,7 @@ fn hide(root: &mut NamedRoot) {
             }
         }
         NamedRoot::Library(words) => words.truncate(words.find(" `").unwrap_or(words.len())),
-        NamedRoot::Outside | NamedRoot::Garbage | NamedRoot::Itself => {}
+        NamedRoot::Outside | NamedRoot::Uncounted | NamedRoot::Garbage | NamedRoot::Itself => {}
     }
 }
 

@@ -13,7 +13,7 @@ use super::grown::{GroupKind, Name, example_of};
 use super::purpose::Classes;
 use crate::cpython::instances::attributes;
 use crate::cpython::read::referents;
-use crate::cpython::{ObjectKind, Verdict, dict_items, text_of};
+use crate::cpython::{ObjectKind, StoppedWorld, Verdict, dict_items, text_of};
 use crate::device::{Autograd, DeviceBuffer, DeviceSelection, Frameworks, autograd_sequence_now};
 use crate::diagnose::census::is_chosen;
 
@@ -237,6 +237,7 @@ impl Inspector {
         self.refresh(py);
         let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
         let objects = self.torch_objects(py, &frameworks, followed)?;
+        let _stopped = StoppedWorld::new(py);
         let mut sample = Sample {
             functions: objects
                 .functions
@@ -351,7 +352,9 @@ impl Inspector {
             }
             None => {
                 pass = Pass::new(self, followed);
-                for object in self.gc.listed(py, None)? {
+                let listed = self.gc.listed(py, None)?;
+                let _stopped = StoppedWorld::new(py);
+                for object in &listed {
                     if pass.count(object.as_ptr()) {
                         self.sort(&mut found, frameworks, &classes, &mut pass, object);
                     }

@@ -4,7 +4,6 @@ use std::cell::OnceCell;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::Inspector;
 use super::live::Live;
 use crate::capture::Csr;
 
@@ -50,19 +49,13 @@ impl Live<'_> {
     /// with such a reference in it: without one, each is freed when its holder is.
     pub(super) fn uncollected(
         &self,
-        inspector: &Inspector,
         targets: &[u32],
         removed: &FxHashSet<(u32, u32)>,
         reversed: &Reversed<'_>,
     ) -> Option<Uncollected> {
-        let frozen = inspector.gc.frozen(self.py());
-        let frozen: FxHashSet<u32> = frozen
-            .into_iter()
-            .filter_map(|object| self.objects.number_at(object as usize))
-            .collect();
         let hidden = self.unknown_to_collector();
         let mut within: Vec<(u32, u32)> = hidden.filter(|it| !removed.contains(it)).collect();
-        if frozen.is_empty() && within.is_empty() {
+        if self.frozen.is_empty() && within.is_empty() {
             return None;
         }
         let leads = closure(reversed.get(), targets.iter().copied(), |to, from| {
@@ -73,7 +66,10 @@ impl Live<'_> {
             let mut targets = self.graph().targets(node).iter().copied();
             targets.any(|to| passes(node, to) && shortest(self.graph(), to, node, passes).is_some())
         };
-        let mut frozen = leads.iter().copied().filter(|node| frozen.contains(node));
+        let mut frozen = leads
+            .iter()
+            .copied()
+            .filter(|node| self.frozen.contains(node));
         if frozen.any(is_in_cycle) {
             return Some(Uncollected::Frozen);
         }

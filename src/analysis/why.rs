@@ -197,7 +197,7 @@ impl Inspector {
         if !keepers.fixed.is_empty() || !keepers.is_complete {
             return None;
         }
-        live.uncollected(self, targets, &keepers.references(), reversed)
+        live.uncollected(targets, &keepers.references(), reversed)
     }
 
     /// The nodes of some objects, each once.
@@ -379,7 +379,7 @@ fn find_paths(search: Search<'_, '_>, targets: &[u32], nearest: &Keepers) -> Vec
             .map_or(Root::Nothing, |&first| live.root(first));
         let rank = match root {
             Root::Module(_) | Root::Library(_) | Root::Frame(_) => 0,
-            Root::Outside => 1,
+            Root::Outside | Root::Uncounted => 1,
             Root::Nothing => 2,
         };
         (rank, path.nodes.len())

@@ -338,6 +338,10 @@ impl Shared {
 
     /// Has the handler do something. What it raises or panics with ends here. An exception that a finalizer in C
     /// left behind is put aside meanwhile.
+    #[cfg_attr(
+        Py_GIL_DISABLED,
+        expect(deprecated, reason = "3.10 and 3.11 have no other")
+    )]
     fn enter(&self, work: impl FnOnce(&Self, Python<'_>)) {
         // SAFETY: attached.
         unsafe {

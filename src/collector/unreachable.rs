@@ -1,6 +1,7 @@
 //! Which objects nothing but themselves refers to, found without collecting.
 
 use pyo3::ffi;
+use rustc_hash::FxHashMap;
 
 use crate::cpython::{
     Builtins, TypeTable, Verdict, counts_are_known, for_each_counted, for_each_referent,
@@ -92,7 +93,51 @@ pub unsafe fn unreachable(
         let mark = marks.get(object as usize);
         mark.is_some_and(|mark| mark & REACHED == 0)
     };
-    objects.iter().copied().filter(is_free).collect()
+    let free: Vec<_> = objects.iter().copied().filter(is_free).collect();
+    // Between the list and here, other threads went on.
+    if cfg!(Py_GIL_DISABLED) && own_references > 0 {
+        // SAFETY: live and attached, by this function's contract.
+        return unsafe { without_released(&mut walk, free) };
+    }
+    free
+}
+
+/// Unreachable objects without those that the program has released since they were listed: nothing refers to them but the
+/// list, or others of that kind.
+///
+/// # Safety
+/// As for [`unreachable`].
+unsafe fn without_released<C: Fn(*mut ffi::PyTypeObject) -> Verdict>(
+    walk: &mut Walk<'_, C>,
+    free: Vec<*mut ffi::PyObject>,
+) -> Vec<*mut ffi::PyObject> {
+    let mut references: FxHashMap<usize, usize> =
+        free.iter().map(|&object| (object as usize, 0)).collect();
+    let targets = |walk: &mut Walk<'_, C>, object| {
+        let mut targets = Vec::new();
+        // SAFETY: by this function's contract.
+        unsafe { walk.for_each_target(object, |target| targets.push(target)) };
+        targets
+    };
+    for &object in &free {
+        for target in targets(walk, object) {
+            references.entry(target).and_modify(|count| *count += 1);
+        }
+    }
+    let is_released = |object: &&*mut ffi::PyObject| references[&(**object as usize)] == 0;
+    let mut pending: Vec<_> = free.iter().filter(is_released).copied().collect();
+    while let Some(object) = pending.pop() {
+        for target in targets(walk, object) {
+            if let Some(count) = references.get_mut(&target) {
+                *count -= 1;
+                if *count == 0 {
+                    pending.push(target as *mut ffi::PyObject);
+                }
+            }
+        }
+    }
+    let is_referred_to = |object: &*mut ffi::PyObject| references[&(*object as usize)] > 0;
+    free.into_iter().filter(is_referred_to).collect()
 }
 
 /// What is needed to step from an object to its referents.

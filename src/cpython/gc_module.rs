@@ -6,6 +6,7 @@ use pyo3::types::PyList;
 
 use super::builtin_function::BuiltinFunction;
 use super::gc_state::GcState;
+use super::world::frozen;
 
 /// The program keeps all garbage in `gc.garbage` (`gc.DEBUG_SAVEALL`; Include/internal/pycore_gc.h).
 const DEBUG_SAVEALL: i64 = 1 << 5;
@@ -55,13 +56,21 @@ impl GcModule {
         })
     }
 
-    /// The objects of the permanent generation, which `gc.freeze()` excluded from collections; borrowed. None if it is
-    /// not known where they are, or there is no memory to list them.
-    pub fn frozen(&self, py: Python<'_>) -> Vec<*mut ffi::PyObject> {
-        match (&self.state, count_frozen(py, self.get_freeze_count)) {
-            (Some(state), count @ 1..) => state.frozen(py, count).unwrap_or_default(),
-            _ => Vec::new(),
+    /// The objects of the permanent generation, which `gc.freeze()` excluded from collections. None if it is not known
+    /// where they are, or there is no memory to list them.
+    pub fn frozen<'py>(&self, py: Python<'py>) -> Vec<Bound<'py, PyAny>> {
+        let count = count_frozen(py, self.get_freeze_count);
+        if count == 0 {
+            return Vec::new();
         }
+        let Some(state) = &self.state else {
+            return frozen(py, count);
+        };
+        let frozen = state.frozen(py, count).unwrap_or_default().into_iter();
+        // SAFETY: attached; what is frozen is alive.
+        frozen
+            .map(|it| unsafe { Bound::from_borrowed_ptr(py, it) })
+            .collect()
     }
 
     /// True if the program has garbage saved in place of destroyed.

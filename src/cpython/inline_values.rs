@@ -165,7 +165,9 @@ impl AttributeLayout {
             return Ok(None);
         };
         let class_words = words(&class)?;
-        let shared: Vec<usize> = (0..class_words.len())
+        // Behind the head: without the GIL that has a word for the thread, which is the same.
+        let head = size_of::<ffi::PyObject>() / size_of::<usize>();
+        let shared: Vec<usize> = (head..class_words.len())
             .filter(|&at| is_address(class_words[at]) && dict_words.contains(&class_words[at]))
             .collect();
         let &[keys] = shared.as_slice() else {

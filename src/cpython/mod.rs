@@ -55,6 +55,8 @@ mod threads;
 pub(crate) mod traverse;
 #[cfg(feature = "python")]
 pub(crate) mod types;
+#[cfg(feature = "python")]
+mod world;
 
 pub use kind::ObjectKind;
 #[cfg(feature = "python")]
@@ -77,6 +79,7 @@ pub(crate) use {
     threads::CurrentFrames,
     traverse::{for_each_referent, reference_count},
     types::{TypeFacts, TypeTable, Verdict},
+    world::StoppedWorld,
 };
 #[cfg(feature = "python")]
 pub use {

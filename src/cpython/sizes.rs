@@ -9,8 +9,9 @@ use pyo3::types::{
 
 use super::{Builtins, int_value};
 
-/// `PyGC_Head` of `Include/internal/pycore_gc.h`, which lies before each object that the collector tracks.
-const HEAD: u64 = 16;
+/// `PyGC_Head` of `Include/internal/pycore_gc.h`, which lies before each object that the collector tracks, but on
+/// free-threaded builds.
+const HEAD: u64 = if cfg!(Py_GIL_DISABLED) { 0 } else { 16 };
 
 /// The `__sizeof__` of built-in classes, which is C code. That of `object` is not asked: it believes a generator,
 /// say, to be as long as a word says that means something else.

@@ -1,8 +1,10 @@
 //! The threads of this interpreter, and the frames that they run.
 
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
+use super::StoppedWorld;
 use super::read::{dict_items, int_value};
 
 /// The innermost frame of each thread.
@@ -19,11 +21,17 @@ pub struct CurrentFrames {
 
 impl CurrentFrames {
     /// # Errors
-    /// If `sys` has no such function.
+    /// If `sys` has no such function, or CPython's library lacks one that is needed.
     pub fn new(py: Python<'_>) -> PyResult<Self> {
+        let states = ThreadStates::new(py);
+        if cfg!(Py_GIL_DISABLED) && states.is_none() {
+            return Err(PyRuntimeError::new_err(
+                "cyclescope: this Python does not export PyThreadState_Next, which is needed where there is no GIL",
+            ));
+        }
         Ok(Self {
             of_process: py.import("sys")?.getattr("_current_frames")?.unbind(),
-            states: ThreadStates::new(py),
+            states,
         })
     }
 
@@ -37,7 +45,10 @@ impl CurrentFrames {
         py: Python<'py>,
         visit: &mut dyn FnMut(u64, &Bound<'py, PyAny>) -> bool,
     ) -> PyResult<()> {
-        if let Some(states) = self.states.as_ref().filter(|it| it.has_subinterpreters()) {
+        // `sys._current_frames` stops the world itself, and has it go on before the frames are read.
+        let is_own = |states: &&ThreadStates| cfg!(Py_GIL_DISABLED) || states.has_subinterpreters();
+        let _stopped = StoppedWorld::new(py);
+        if let Some(states) = self.states.as_ref().filter(is_own) {
             for (thread, frame) in states.frames(py) {
                 if !visit(thread, &frame) {
                     break;

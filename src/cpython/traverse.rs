@@ -30,7 +30,9 @@ pub unsafe fn for_each_referent<F: FnMut(*mut ffi::PyObject)>(
     unsafe { traverse(object, visit::<F>, std::ptr::from_mut(f).cast()) };
 }
 
-/// The number of references to `object`; over four thousand million for an immortal one.
+/// The number of references to `object`; over four thousand million for an immortal one, and on free-threaded builds for
+/// one of which stacks have references that nobody counts: modules, classes, functions of modules
+/// (`_PyObject_SetDeferredRefcount` in Objects/object.c).
 ///
 /// # Safety
 /// `object` is a live object and the caller is attached to the interpreter.
@@ -39,5 +41,10 @@ pub unsafe fn reference_count(object: *mut ffi::PyObject) -> i64 {
     // The lower half is the count in every version from 3.10 on; 3.14 keeps flags in the upper
     // half (Include/refcount.h).
     // SAFETY: by this function's contract.
-    unsafe { ffi::Py_REFCNT(object) as i64 & 0xFFFF_FFFF }
+    let count = unsafe { ffi::Py_REFCNT(object) as i64 };
+    if cfg!(Py_GIL_DISABLED) {
+        count.clamp(0, 0xFFFF_FFFF)
+    } else {
+        count & 0xFFFF_FFFF
+    }
 }

@@ -44,9 +44,14 @@ pub enum NamedRoot {
     /// What the standard library keeps by itself, in words.
     Library(String),
     Outside,
+    /// On free-threaded builds: something outside, or nothing.
+    Uncounted,
     Garbage,
     Itself,
 }
+
+const OUTSIDE: &str = "referenced from C or C++";
+const UNCOUNTED: &str = "garbage, or referenced from C or C++";
 
 impl NamedPath {
     /// The path along a folded graph that is one chain, whose first node is the root's.
@@ -128,7 +133,7 @@ impl NamedRoot {
             Self::Module(_) => RootKind::Module,
             Self::Local { .. } => RootKind::Local,
             Self::Library(_) => RootKind::Library,
-            Self::Outside => RootKind::Outside,
+            Self::Outside | Self::Uncounted => RootKind::Outside,
             Self::Garbage => RootKind::Garbage,
             Self::Itself => RootKind::Itself,
         }
@@ -143,7 +148,8 @@ impl NamedRoot {
                 thread,
             } => format!("frame of {}", in_function(function, place.as_ref(), thread)),
             Self::Library(words) => words.clone(),
-            Self::Outside => "referenced from C or C++".to_owned(),
+            Self::Outside => OUTSIDE.to_owned(),
+            Self::Uncounted => UNCOUNTED.to_owned(),
             Self::Garbage => "unreachable objects".to_owned(),
             Self::Itself => "itself, through C or C++".to_owned(),
         }
@@ -207,7 +213,8 @@ fn words(root: &NamedRoot, nodes: &[&LeakNode], edges: &[&ReferenceName]) -> Str
             }
         }
         NamedRoot::Library(words) => parts.push(words.clone()),
-        NamedRoot::Outside => parts.push("referenced from C or C++".to_owned()),
+        NamedRoot::Outside => parts.push(OUTSIDE.to_owned()),
+        NamedRoot::Uncounted => parts.push(UNCOUNTED.to_owned()),
         NamedRoot::Garbage => parts.push("referenced by unreachable objects only".to_owned()),
         NamedRoot::Itself => parts.push("itself".to_owned()),
     }

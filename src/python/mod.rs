@@ -11,6 +11,7 @@ mod epochs;
 mod frameworks;
 mod heap;
 mod live;
+mod lock;
 mod pages;
 mod pending;
 mod post_mortem;
@@ -57,7 +58,7 @@ use crate::watch::{Frequency, Ignored, Least, News, Next, WatchId};
 ///
 /// A function that adds what there is, rather than a module of it, for which PyO3 adds all before it asks: the types
 /// would belong to a sub-interpreter that may end, and the main interpreter would then be given them.
-#[pymodule(gil_used = true)]
+#[pymodule(gil_used = false)]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     refuse_subinterpreters()?;
     source::remember_start();
@@ -327,8 +328,7 @@ fn strings(tuple: &Bound<'_, PyTuple>) -> PyResult<Vec<String>> {
 /// Waits for the next report or trouble; None at the end. If there is none for so many seconds, a row of neither.
 #[pyfunction]
 fn next_delivery(py: Python<'_>, seconds: Option<f64>) -> PyResult<Py<PyAny>> {
-    let state_of_process = state(py)?;
-    let deliveries = state_of_process.watcher.deliveries();
+    let deliveries = state(py)?.watcher.deliveries();
     let started = Instant::now();
     let is_late = || seconds.is_some_and(|it| started.elapsed().as_secs_f64() >= it);
     let next = loop {
@@ -350,7 +350,7 @@ fn next_delivery(py: Python<'_>, seconds: Option<f64>) -> PyResult<Py<PyAny>> {
     };
     match delivery.news {
         News::Report(report) => {
-            let redacted = state_of_process.watcher.inspector().redacts();
+            let redacted = state(py)?.watcher.inspector().redacts();
             let asked = Inspector::ask(py);
             let report = py.detach(|| {
                 let mut report = Arc::unwrap_or_clone(report);

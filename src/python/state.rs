@@ -1,10 +1,12 @@
 //! The one watcher of the process.
 
 use std::cell::RefCell;
+use std::ops::Deref;
 use std::rc::Rc;
 
 use pyo3::prelude::*;
 
+use super::lock::Locked;
 use crate::collector::Hook;
 use crate::cpython::fork_count;
 use crate::watch::Watcher;
@@ -16,11 +18,24 @@ pub struct State {
     forks: u32,
 }
 
+/// The state, for one thread at a time.
+pub struct Entered {
+    state: Rc<State>,
+    _locked: Locked,
+}
+
+impl Deref for Entered {
+    type Target = State;
+
+    fn deref(&self) -> &State {
+        &self.state
+    }
+}
+
 /// State that only a thread attached to the interpreter touches, one at a time.
 struct Attached<T>(T);
 // SAFETY: the field is reached through `state` alone, which asks for a `Python<'_>`: proof that
-// the thread holds the interpreter's lock, so no other is in there. (cyclescope refuses to load into
-// free-threaded builds: they have no such lock, and do not load abi3 modules.)
+// the thread holds the interpreter's lock, so no other is in there. On free-threaded builds it has `Locked`.
 unsafe impl<T> Sync for Attached<T> {}
 // SAFETY: as above.
 unsafe impl<T> Send for Attached<T> {}
@@ -33,7 +48,15 @@ static STATE: Attached<RefCell<Option<Rc<State>>>> = Attached(RefCell::new(None)
 ///
 /// # Errors
 /// If it cannot be made.
-pub fn state(py: Python<'_>) -> PyResult<Rc<State>> {
+pub fn state(py: Python<'_>) -> PyResult<Entered> {
+    let locked = Locked::take(py);
+    Ok(Entered {
+        state: of_process(py)?,
+        _locked: locked,
+    })
+}
+
+fn of_process(py: Python<'_>) -> PyResult<Rc<State>> {
     let forks = fork_count();
     let current = |state: &Rc<State>| state.forks == forks;
     if let Some(state) = STATE.0.borrow().clone().filter(current) {

@@ -54,7 +54,7 @@ pub fn verdict(retention: &Retention) -> String {
         (false, true) => match paths.first().map(|path| path.root) {
             None => "only this call keeps it alive".to_owned(),
             Some(RootKind::Garbage) => "garbage: only unreachable objects refer to it".to_owned(),
-            Some(_) => "referenced from C or C++ only".to_owned(),
+            Some(_) => format!("{} only", paths[0].root_words),
         },
         (true, true) => format!("kept alive by {number}"),
         (true, false) => format!(
