@@ -30,8 +30,11 @@ impl Inspector {
         let Some(kept) = self.unreachable_and_frozen(py)? else {
             return Ok(Vec::new());
         };
-        let own = kept.own_references();
-        self.leaks_in(py, &kept.objects, own, devices, usize::MAX, Behind::Ignored)
+        let (own, behind) = (kept.own_references(), Behind::Ignored);
+        let mut found = self.leaks_in(py, &kept.objects, own, devices, usize::MAX, behind)?;
+        drop(kept);
+        self.drop_in_use(py, &mut found)?;
+        Ok(found)
     }
 
     /// The unreachable objects, without those that a collection would find; `None` if nothing is frozen.

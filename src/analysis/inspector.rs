@@ -120,7 +120,8 @@ impl Inspector {
         oldest: Option<u32>,
     ) -> PyResult<Report> {
         let started = Instant::now();
-        let (found, count) = self.look(py, devices, oldest, usize::MAX, Behind::Ignored)?;
+        let (mut found, count) = self.look(py, devices, oldest, usize::MAX, Behind::Ignored)?;
+        self.drop_in_use(py, &mut found)?;
         let collection = Collection {
             trigger: "look".to_owned(),
             generation: oldest,

@@ -21,6 +21,7 @@ mod growth;
 mod heap;
 mod holding;
 mod hooked;
+mod in_use;
 mod inspector;
 mod keepers;
 mod live;

@@ -111,7 +111,7 @@ impl Inspector {
 }
 
 impl Inspector {
-    /// The memory of tensors and arrays that are garbage, on some devices.
+    /// The memory of tensors and arrays that are garbage, on some devices, and which nothing in use has.
     ///
     /// # Errors
     /// As [`Inspector::find`].
@@ -120,13 +120,16 @@ impl Inspector {
         py: Python<'_>,
         devices: &DeviceSelection,
     ) -> PyResult<Pieces> {
+        let used = self.in_use(py)?;
         let garbage = self.unreachable(py)?;
         let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
         let mut pieces = FxHashMap::default();
         for object in garbage.iter() {
             let verdict = frameworks.verdict_of(&object);
             for buffer in frameworks.buffers(verdict, &object, devices) {
-                pieces.insert(buffer.pointer, buffer.bytes);
+                if !used.has(&buffer.device, buffer.pointer) {
+                    pieces.insert(buffer.pointer, buffer.bytes);
+                }
             }
         }
         Ok(pieces.into_iter().collect())

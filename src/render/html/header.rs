@@ -53,10 +53,10 @@ pub fn header(report: &Report) -> Markup {
 fn checked(report: &Report) -> Markup {
     html! {
         @match report.collection.garbage_objects {
-            0 => "The check found no unreachable object, and so none that holds a tensor or other buffer.",
+            0 => "The check found no unreachable object, and so no leak.",
             objects => {
                 (counted(objects, "unreachable object was", "unreachable objects were"))
-                " examined. None of them held a tensor or other buffer."
+                " examined. No leak was among them."
             }
         }
     }

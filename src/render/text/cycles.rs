@@ -160,7 +160,7 @@ fn headline(report: &Report) -> String {
     let tool = name(&report.tool, NAME);
     match report.leaks.len() as u64 {
         0 => format!(
-            "{tool}: no leaks; none of {} held a tensor or other buffer.",
+            "{tool}: no leaks among {}.",
             counted(
                 report.collection.garbage_objects,
                 "unreachable object",
@@ -192,6 +192,7 @@ pub fn occasion(collection: &Collection) -> String {
     let trigger = match collection.trigger.as_str() {
         "watch" => "a garbage collection".to_owned(),
         "find" => "an explicit check".to_owned(),
+        "look" => "a check without a collection".to_owned(),
         "exit" => "the check at exit".to_owned(),
         other => name(other, NAME),
     };
