@@ -262,11 +262,15 @@ impl Look<'_, '_> {
         deadline: Instant,
         found: &mut MemoryInUse,
     ) {
-        let mut order = self.containers(ways, tensors);
+        let order = self.containers(ways, tensors);
         let mut taken: FxHashSet<u32> = FxHashSet::default();
-        let mut holders = Vec::new();
-        for (holder, members) in &mut order {
-            members.retain(|member| !taken.contains(member));
+        let mut holders: Vec<Vec<u32>> = Vec::new();
+        for (holder, members) in &order {
+            let members: Vec<u32> = members
+                .iter()
+                .copied()
+                .filter(|it| !taken.contains(it))
+                .collect();
             if members.len() < FEW {
                 continue;
             }
@@ -280,7 +284,11 @@ impl Look<'_, '_> {
                 members.iter().map(|&it| tensors[it as usize]).collect();
             going.sort_by_key(|(_, function)| self.graphs.number(*function));
             going.pop();
-            holders.push(*holder);
+            let together = self.holders_of(*holder, &mut going, &members, &order);
+            if going.is_empty() {
+                continue;
+            }
+            holders.push(together);
             found.graphs.push(KeptGraphs {
                 owner: String::new(),
                 tensors: members.len(),
@@ -290,16 +298,51 @@ impl Look<'_, '_> {
                 ),
             });
         }
-        let owners = self
+        let all: Vec<u32> = holders.iter().flatten().copied().collect();
+        let names = self
             .live
-            .owners(self.inspector, self.frameworks, ways, &holders);
-        for (kept, owner) in found.graphs.iter_mut().zip(owners) {
-            kept.owner = owner;
+            .owners(self.inspector, self.frameworks, ways, &all);
+        let mut names = names.into_iter();
+        for (kept, together) in found.graphs.iter_mut().zip(&holders) {
+            let names: Vec<String> = names.by_ref().take(together.len()).collect();
+            kept.owner = names.join(" and ");
         }
         let bytes = |kept: &KeptGraphs| kept.freed.iter().map(|(_, bytes)| bytes).sum::<u64>();
         found
             .graphs
             .sort_by_key(|kept| std::cmp::Reverse(bytes(kept)));
+    }
+
+    /// The containers that must let go of some tensors for those to be freed: `holder`, or it and others that hold them too.
+    /// Tensors that something else keeps are dropped from `going`.
+    fn holders_of(
+        &self,
+        holder: u32,
+        going: &mut Vec<(u32, u32)>,
+        members: &[u32],
+        order: &[(u32, Vec<u32>)],
+    ) -> Vec<u32> {
+        let tensors: Vec<u32> = going.iter().map(|(tensor, _)| *tensor).collect();
+        let kept_beside = |holders: &[u32]| {
+            let paths = self
+                .live
+                .shortest_paths_to(&tensors, holders.iter().copied());
+            move |tensor: u32| paths.reaches(tensor)
+        };
+        let is_kept = kept_beside(&[holder]);
+        if !tensors.iter().all(|&tensor| is_kept(tensor)) {
+            going.retain(|(tensor, _)| !is_kept(*tensor));
+            return vec![holder];
+        }
+        let has_some = |others: &[u32]| others.iter().filter(|it| members.contains(it)).count();
+        let others = order.iter().filter(|(node, _)| *node != holder);
+        let others = others.filter(|(_, others)| has_some(others) >= FEW);
+        let holders: Vec<u32> = std::iter::once(holder)
+            .chain(others.map(|(node, _)| *node))
+            .collect();
+        let is_kept = kept_beside(&holders);
+        going.retain(|(tensor, _)| !is_kept(*tensor));
+        holders
     }
 
     /// The objects that hold some of the tensors, directly or by way of small objects; those that hold most
