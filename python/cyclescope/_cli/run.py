@@ -123,8 +123,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "program",
         metavar="SCRIPT",
-        help="the program: a file, a folder with a __main__.py, a notebook (.ipynb), or - for "
-        "standard input",
+        help="the program: a file, a folder or archive with a __main__.py, a notebook (.ipynb), or "
+        "- for standard input",
     )
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
 
