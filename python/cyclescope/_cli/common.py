@@ -13,6 +13,7 @@ from typing import NoReturn
 
 from cyclescope import _native
 from cyclescope._cli import progress
+from cyclescope._cli.output import out
 from cyclescope._files import write_whole
 from cyclescope._native import CycleReport
 from cyclescope._results import to_sarif
@@ -69,6 +70,8 @@ MAX_BYTES = 64 << 20
 def _read(parsed: argparse.Namespace, file: Path) -> CycleReport:
     try:
         if file == Path(STANDARD):
+            if sys.stdin is None:
+                fail(parsed, "cannot read standard input: it is closed")
             content = sys.stdin.buffer.read(MAX_BYTES + 1)
         else:
             with file.open("rb") as stream:
@@ -114,7 +117,7 @@ def add_json(parser: argparse._ActionsContainer) -> None:
 def print_json(result: Mapping[str, object]) -> None:
     """Print a result as JSON, with the version of its form."""
     progress.done()
-    print(json.dumps({"schema": SCHEMA, **result}, indent=2))
+    out(json.dumps({"schema": SCHEMA, **result}, indent=2))
 
 
 def check_output(parsed: argparse.Namespace, output: str | None) -> None:
@@ -138,7 +141,7 @@ def write(parsed: argparse.Namespace, output: str, text: str) -> None:
     """Write a file atomically, or to standard output."""
     if output == STANDARD:
         progress.done()
-        sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
+        out(text.removesuffix("\n"))
         return
     progress.say(f"writing {output}")
     try:
@@ -166,7 +169,8 @@ def shows_color() -> bool:
     """True if standard output is a terminal, unless ``NO_COLOR`` or ``FORCE_COLOR`` is set."""
     if os.environ.get("NO_COLOR") or os.environ.get("FORCE_COLOR"):
         return not os.environ.get("NO_COLOR")
-    return os.environ.get("TERM", "dumb") != "dumb" and sys.stdout.isatty()
+    is_plain = sys.stdout is None or os.environ.get("TERM", "dumb") == "dumb"
+    return not is_plain and sys.stdout.isatty()
 
 
 def colored(text: str, code: str) -> str:

@@ -69,6 +69,8 @@ class Program:
         if kind == "code":
             return _code(name, "<string>", "-c", list(arguments))
         if name == "-":
+            if sys.stdin is None:
+                raise ProgramError("cannot run standard input: it is closed")
             stdin = _code(sys.stdin.buffer.read(), "<stdin>", name, list(arguments))
             # As `pymain_run_stdin` in CPython's Modules/main.c has it.
             return replace(stdin, file="<stdin>")
@@ -281,10 +283,18 @@ def _complain(message: str) -> None:
         os.write(2, message.encode(errors="backslashreplace"))
 
 
-def flush(stream: TextIO | None) -> None:
-    """Flush a stream of the program's, which may have closed it or put anything in its place."""
-    with contextlib.suppress(Exception):
+def flush(stream: TextIO | None) -> bool:
+    """Flush a stream of the program's, which may have closed it or put anything in its place.
+
+    False if what was printed cannot be written.
+    """
+    try:
         cast(TextIO, stream).flush()
+    except OSError:
+        return False
+    except Exception:
+        return True
+    return True
 
 
 def _show(error: BaseException) -> int:

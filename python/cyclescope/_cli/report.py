@@ -15,6 +15,7 @@ from cyclescope._cli.common import (
     rendered,
     write,
 )
+from cyclescope._cli.output import out
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
@@ -51,7 +52,7 @@ def run(parsed: argparse.Namespace) -> int:
     if parsed.output is None and parsed.format is None:
         text = report.to_text()
         progress.done()
-        print(text)
+        out(text)
     else:
         output = parsed.output or STANDARD
         write(parsed, output, rendered(parsed, output, report))
