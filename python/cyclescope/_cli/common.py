@@ -13,8 +13,9 @@ from typing import NoReturn
 
 from cyclescope import _native
 from cyclescope._cli import progress
-from cyclescope._cli.output import out
-from cyclescope._files import write_whole
+from cyclescope._cli.output import out, tell
+from cyclescope._cli.repeated import Content, distinct
+from cyclescope._files import exists, write_whole
 from cyclescope._native import CycleReport
 from cyclescope._results import to_sarif
 
@@ -31,33 +32,58 @@ def fail(parsed: argparse.Namespace, message: str) -> NoReturn:
     parser.exit(2, f"{parser.prog}: error: {message}\n")
 
 
-def read_reports(parsed: argparse.Namespace, names: Iterable[str]) -> list[CycleReport]:
-    """Read reports from files. A name may be a folder or a glob such as ``'reports/*.json'``."""
-    files = [file for name in names for file in _files(parsed, name)]
-    reports = []
+def read_reports(
+    parsed: argparse.Namespace, names: Iterable[str], output: str | None = None
+) -> list[CycleReport]:
+    """Read reports from files. A name may be a folder or a glob such as ``'reports/*.json'``.
+
+    Reports whose leaks others have too are left out, and so is, of a folder or a glob, the file
+    that the command is to write.
+    """
+    files = [file for name in names for file in _files(parsed, name, output)]
+    reports, contents = [], []
     for number, file in enumerate(files, 1):
         progress.say(f"reading {number} of {len(files)}: {file}")
-        reports.append(_read(parsed, file))
-    return reports
+        report, text = _read(parsed, file)
+        reports.append(report)
+        if len(files) > 1:
+            contents.append(Content(text))
+    if len(files) < 2:
+        return reports
+    kept, overlapping = distinct(contents)
+    if overlapping is not None:
+        progress.done()
+        one, other = (files[number] for number in overlapping)
+        tell(f"{one} and {other} have some of the same occurrences, which count twice")
+    return [reports[number] for number in kept]
 
 
 STANDARD = "-"
 """The name of standard input, or output, in place of a file's."""
 
 
-def _files(parsed: argparse.Namespace, name: str) -> list[Path]:
+def _files(parsed: argparse.Namespace, name: str, output: str | None) -> list[Path]:
     if name == STANDARD:
         return [Path(STANDARD)]
     if not name:
         fail(parsed, "the name of a report is empty: name a file or folder (. is the current one)")
+    pattern = name
     if Path(name).is_dir():
-        name = str(Path(name) / "*.json")
-    if not glob.has_magic(name):
+        pattern, name = str(Path(glob.escape(name)) / "*.json"), str(Path(name) / "*.json")
+    elif not glob.has_magic(name) or exists(Path(name)):
         return [Path(name)]
-    found = sorted(glob.glob(name, recursive=True))
+    found = [Path(file) for file in sorted(glob.glob(pattern, recursive=True))]
+    found = [file for file in found if output is None or not _same(file, output)]
     if not found:
         fail(parsed, f"no file matches {name}")
-    return [Path(file) for file in found]
+    return found
+
+
+def _same(file: Path, output: str) -> bool:
+    try:
+        return file.samefile(output)
+    except OSError:
+        return False
 
 
 SCHEMA = 1
@@ -67,7 +93,7 @@ MAX_BYTES = 64 << 20
 """The maximum size of a report (`MAX_BYTES` in the Rust reader); no more of a file is read."""
 
 
-def _read(parsed: argparse.Namespace, file: Path) -> CycleReport:
+def _read(parsed: argparse.Namespace, file: Path) -> tuple[CycleReport, str]:
     try:
         if file == Path(STANDARD):
             if sys.stdin is None:
@@ -76,7 +102,8 @@ def _read(parsed: argparse.Namespace, file: Path) -> CycleReport:
         else:
             with file.open("rb") as stream:
                 content = stream.read(MAX_BYTES + 1)
-        return CycleReport.from_json(content.decode())
+        text = content.decode()
+        return CycleReport.from_json(text), text
     except OSError as error:
         fail(parsed, f"cannot read {file}: {error.strerror}")
     except ValueError as error:

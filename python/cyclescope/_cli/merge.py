@@ -41,7 +41,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 def run(parsed: argparse.Namespace) -> int:
     """Merge the reports."""
     check_output(parsed, parsed.output)
-    reports = read_reports(parsed, parsed.files)
+    reports = read_reports(parsed, parsed.files, parsed.output)
     report = merged(parsed, reports, _native.merge_processes)
     if parsed.output is None and parsed.format is None:
         progress.done()

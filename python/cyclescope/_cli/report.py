@@ -45,7 +45,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 def run(parsed: argparse.Namespace) -> int:
     """Print the report, or convert it."""
     check_output(parsed, parsed.output)
-    report = merged(parsed, read_reports(parsed, parsed.files))
+    report = merged(parsed, read_reports(parsed, parsed.files, parsed.output))
     if parsed.against is not None:
         report = report.against(merged(parsed, read_reports(parsed, [parsed.against])))
     progress.say("rendering")
