@@ -31,11 +31,10 @@ SETTLE_SECONDS = 0.2
 """How long files stay for a process that may be about to read them."""
 
 NO_SAFE_POINT = (
-    "process {pid} did not take up the request within {seconds:g} s: its main thread did not reach "
-    "a safe point, as in C code (a collective, a data loader's wait, a sleep), or another debugger "
-    "put its own request in this one's place. Nothing has happened in the process, and nothing "
-    "will. Try again with a longer --timeout, or start it with CYCLESCOPE_SIGNAL=USR2 next time, "
-    "which does not need the main thread"
+    "process {pid} did not answer within {seconds:g} s. Its main thread did not reach a safe "
+    "point, as in C code (a collective, a sleep), or another debugger replaced the request. "
+    "Nothing happens there any longer. Try a longer --timeout, or start it with CYCLESCOPE_SIGNAL=USR2 "
+    "next time, which needs no main thread"
 )
 
 STOPPED = (
