@@ -86,6 +86,10 @@ if hasattr(signal, "SIGUSR2"):
     print(len(signals.reports), "answer")
 else:
     print("1 answer")
+for each in threading.enumerate():
+    if each.name.startswith("cyclescope"):
+        each.join(10)
+sleep(0.1)
 print(sorted(each.name for each in threading.enumerate()))
 """
 

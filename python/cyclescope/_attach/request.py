@@ -33,8 +33,8 @@ SETTLE_SECONDS = 0.2
 NO_SAFE_POINT = (
     "process {pid} did not answer within {seconds:g} s. Its main thread did not reach a safe "
     "point, as in C code (a collective, a sleep), or another debugger replaced the request. "
-    "Nothing happens there any longer. Try a longer --timeout, or start it with CYCLESCOPE_SIGNAL=USR2 "
-    "next time, which needs no main thread"
+    "Nothing happens there any longer. Try a longer --timeout, or start it with "
+    "CYCLESCOPE_SIGNAL=USR2 next time, which needs no main thread"
 )
 
 STOPPED = (
