@@ -29,7 +29,8 @@ def fail(parsed: argparse.Namespace, message: str) -> NoReturn:
     """Exit with status 2 and an error message."""
     parser: argparse.ArgumentParser = parsed.parser
     progress.done()
-    parser.exit(2, f"{parser.prog}: error: {message}\n")
+    tell(f"{parser.prog}: error: {message}")
+    parser.exit(2)
 
 
 def read_reports(
