@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from importlib import import_module
 from typing import NoReturn
+
+from cyclescope._cli.output import OutputError, drop, finish, out, tell
 
 COMMANDS = {
     "run": "run a program and report its leaks",
@@ -52,9 +53,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         if (progress := sys.modules.get("cyclescope._cli.progress")) is not None:
             progress.done()
         return INTERRUPTED
+    except OutputError as error:
+        tell(f"cyclescope: error: cannot write to standard output: {error}")
+        return 2
     except BrokenPipeError:
-        # The reader has closed the pipe. Keep the interpreter from flushing to it again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # As of a help text. Keep the interpreter from flushing to it again at exit.
+        drop()
         return 0
 
 
@@ -74,14 +78,15 @@ def _run(arguments: list[str]) -> int:
     if parsed.version:
         from cyclescope._cli.common import version
 
-        print(f"cyclescope {version()}")
+        out(f"cyclescope {version()}")
+        finish()
         return 0
     if parsed.command is None:
         parser.error(f"a command is required: {', '.join(COMMANDS)}")
     status: int = parsed.run(parsed)
     # A program that was run may have closed it.
     if parsed.command != "run":
-        sys.stdout.flush()
+        finish()
     return status
 
 

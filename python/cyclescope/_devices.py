@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Sequence
 from typing import Any, Protocol, TypeAlias, cast
 
 from cyclescope import _native
 from cyclescope._suggest import nearest
+
+SEPARATORS = re.compile(r"[\s,;|+]+")
 
 
 class TorchDevice(Protocol):
@@ -58,6 +61,7 @@ def device_names(devices: object) -> list[str]:
         _native.check_devices(names)
     except ValueError:
         for name in names:
+            _say_if_several(name)
             _say_if_misspelt(name)
         raise
     return names
@@ -122,6 +126,16 @@ def _name_of_jax(device: Any) -> str:
         brand = str(device).lower()
         kind = next((name for name in ("cuda", "rocm") if brand.startswith(name)), kind)
     return f"{kind}:{device.local_hardware_id}"
+
+
+def _say_if_several(name: str) -> None:
+    """Raise ValueError for the names of several devices in one string."""
+    parts = [part for part in SEPARATORS.split(name) if part]
+    known = ["any", *_native.device_kinds()]
+    if len(parts) > 1 and any(part.partition(":")[0] in known for part in parts):
+        raise ValueError(
+            f'devices: "{name}" is not a device; several devices are a list: {parts!r}'
+        ) from None
 
 
 def _say_if_misspelt(name: str) -> None:

@@ -80,6 +80,8 @@ def assert_no_tensor_cycles(
 ) -> None:
     """Collect garbage now and raise :class:`TensorCycleError` if cycles kept tensors alive.
 
+    Garbage that no collection frees, because ``gc.freeze()`` excluded it, counts too.
+
     Args:
         devices: Which memory to check; see :func:`forbid_tensor_cycles`.
         ignore: Leaks that are allowed; see :func:`warn_tensor_cycles`.
@@ -98,7 +100,7 @@ def assert_no_tensor_cycles(
 
         check_min_bytes(min_bytes)
         way_out = "Pass assert_no_tensor_cycles(devices='any')"
-        found = _native.find(*resolve(devices, ignore, way_out))
+        found = _native.find(*resolve(devices, ignore, way_out), True)
         report = at_least(min_bytes, found)
     if report.leaks:
         from cyclescope._forbid import TensorCycleError

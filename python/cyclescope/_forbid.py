@@ -163,7 +163,9 @@ def forbid_tensor_cycles(
     Use it with ``with`` or ``async with``, or as a decorator of functions and coroutine functions.
     Blocks may be nested. Garbage is collected before the block and at its end. Garbage from before
     the block does not count; leaks of other threads and tasks during the block do. If the block
-    raises an exception, it propagates unchanged and nothing is checked.
+    raises an exception, it propagates unchanged and nothing is checked. Garbage that
+    ``gc.freeze()`` excluded from collections may be older than the block, so it does not count
+    either: :func:`assert_no_tensor_cycles` finds it.
 
     Args:
         devices: Which memory to check. By default accelerators, or all memory if there are none,

@@ -52,7 +52,21 @@ def register_framework(
     """
     if not isinstance(type, _class):
         raise TypeError(f"register_framework needs a class, not {type!r}")
+    if isinstance(device, str) and not _is_kind(device):
+        raise ValueError(
+            f'device: "{device}" is not a kind of device: use "cuda", "cpu", or a name of your own '
+            "in lowercase; device_index names the attribute that has the number"
+        )
     _native.register_framework(type, device, pointer, nbytes, device_index, dtype, shape, owner)
 
 
 _class = type
+
+SEVERAL = ("any", "gpu", "meta")
+"""Names that stand for devices of several kinds, or for none."""
+
+
+def _is_kind(name: str) -> bool:
+    letters = name.replace("_", "a")
+    is_name = letters.isascii() and letters.isalnum() and letters == letters.lower()
+    return is_name and name[0].isalpha() and name not in SEVERAL

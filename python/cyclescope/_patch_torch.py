@@ -12,6 +12,9 @@ from cyclescope._native import CycleReport
 from cyclescope._off import OFF
 from cyclescope._selection import StrPath
 
+UNDONE = "_cyclescope_undone"
+"""The attribute in which a replacement that has ended keeps what it has replaced."""
+
 
 class TorchPatch:
     """The replacement; end it with :meth:`undo`, or use it as a context manager."""
@@ -24,10 +27,15 @@ class TorchPatch:
             setattr(module, name, function)
 
     def undo(self) -> None:
-        """Restore PyTorch's functions, unless other code has replaced them since."""
+        """Restore PyTorch's functions, unless other code has replaced them since.
+
+        If that was another :func:`patch_torch`, its end restores them.
+        """
         for name, original in self._originals.items():
-            if getattr(self._module, name) is self._replacements[name]:
-                setattr(self._module, name, original)
+            replacement = self._replacements[name]
+            vars(replacement)[UNDONE] = original
+            if getattr(self._module, name) is replacement:
+                setattr(self._module, name, _in_force(original))
         self._originals.clear()
 
     def __enter__(self) -> TorchPatch:
@@ -40,6 +48,13 @@ class TorchPatch:
         traceback: TracebackType | None,
     ) -> None:
         self.undo()
+
+
+def _in_force(function: Any) -> Any:
+    """What a function has replaced, if that replacement has ended meanwhile."""
+    while UNDONE in getattr(function, "__dict__", {}):
+        function = vars(function)[UNDONE]
+    return function
 
 
 def patch_torch(

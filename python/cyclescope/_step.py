@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from cyclescope import _log, _native, _warner
 from cyclescope._devices import Devices
@@ -81,12 +82,14 @@ class StepCollector:
         self._steps = 0
         self._collected_at = 0
         self._said_aged = False
-        # If the program has started a watch, that one already warns and counts.
-        running = _warner.running_warner()
-        self._own = running is None
-        self._watch = running or _warner.warn_tensor_cycles(
-            devices=self._devices, report_dir=report_dir, ignore=ignore
+        self._is_stopped = False
+        self._start = partial(
+            _warner.warn_tensor_cycles,
+            devices=self._devices,
+            report_dir=report_dir,
+            ignore=ignore,
         )
+        self._join()
         self._held = self._total()
         self._collections = _collections()
 
@@ -101,10 +104,27 @@ class StepCollector:
 
     def stop(self) -> None:
         """Stop the watch if this object started it."""
+        self._is_stopped = True
         if self._own:
             self._watch._release()
 
+    def _join(self) -> None:
+        """Count by the watch that runs, or by a new one."""
+        # If the program has started a watch, that one already warns and counts.
+        running = _warner.running_warner()
+        self._own = running is None
+        self._watch = running or self._start()
+
+    def _join_again(self) -> None:
+        """Go on with another watch if the program has stopped the one that counted."""
+        if self._watch.is_running or self._is_stopped:
+            return
+        # What that one has counted since the last collection still counts.
+        self._held -= self._total()
+        self._join()
+
     def _collect(self) -> StepReport:
+        self._join_again()
         started = time.perf_counter()
         aged = None
         if self._loop_collects_young_only():
@@ -119,7 +139,7 @@ class StepCollector:
             step=self._steps,
             since=self._collected_at,
             report=report,
-            bytes_held=total - self._held,
+            bytes_held=total - self._held if self._watch.is_running else report.bytes_held,
             bytes_aged=aged,
             seconds=seconds,
         )

@@ -19,7 +19,7 @@ from os import getpid
 
 from cyclescope import _log, _native
 from cyclescope._off import OFF
-from cyclescope._threads import Helper, signals_blocked
+from cyclescope._threads import POLL_SECONDS, Helper, is_cooperative, signals_blocked
 
 Listener = Callable[[_native.CycleReport], None]
 
@@ -65,6 +65,24 @@ def forget(watch: int) -> None:
     _listeners.pop(watch, None)
     _farewells.pop(watch, None)
     _failed.discard(watch)
+
+
+def flush(timeout: float) -> bool:
+    """Wait until everything found so far is delivered. False if that takes too long.
+
+    Where threads of the program take turns on one real thread, the others go on meanwhile: a log
+    handler that one of them has locked would otherwise be waited for in vain.
+    """
+    if not is_cooperative() or (_thread is not None and _thread.is_current):
+        return _native.flush(timeout)
+    deadline = time.monotonic() + timeout
+    while not _native.flush(min(timeout, POLL_SECONDS)):
+        if time.monotonic() >= deadline:
+            return False
+        # Where no other can have its turn, as in an event loop, sleeping is an error.
+        with contextlib.suppress(Exception):
+            time.sleep(POLL_SECONDS)
+    return True
 
 
 def _tell_all(own: Helper) -> None:

@@ -2,13 +2,81 @@
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 POLL_SECONDS = 0.002
+
+
+def original(name: str) -> Any | None:
+    """A function of ``_thread`` in whose place gevent or eventlet has put another; else None.
+
+    What they call a thread shares one real thread with the program, which stands still while
+    cyclescope waits in native code.
+    """
+    monkey = sys.modules.get("gevent.monkey")
+    is_patched = getattr(monkey, "is_object_patched", None)
+    if is_patched is not None and is_patched("_thread", name):
+        return monkey.get_original("_thread", name)  # type: ignore[union-attr]
+    is_patched = getattr(sys.modules.get("eventlet.patcher"), "is_monkey_patched", None)
+    if is_patched is not None and is_patched("thread"):
+        return getattr(sys.modules.get("__original_module__thread"), name, None)
+    return None
+
+
+def _real(name: str) -> Any:
+    """A function of ``_thread`` as the interpreter has it."""
+    return original(name) or getattr(_thread, name)
+
+
+def is_cooperative() -> bool:
+    """Whether the threads of the program take turns on one real thread (gevent, eventlet)."""
+    return original("start_new_thread") is not None
+
+
+def begin(run: Callable[[], object], name: str) -> None:
+    """Run a function on a real thread, for whose end the program does not wait.
+
+    Raises:
+        RuntimeError: If no thread can start.
+    """
+    start = original("start_new_thread")
+    if start is None:
+        threading.Thread(target=run, name=name, daemon=True).start()
+    else:
+        start(run, ())
+
+
+class Flag:
+    """Like ``threading.Event``, for real threads: the wait is not the program's to replace."""
+
+    def __init__(self) -> None:
+        self._is_set = False
+        self._lock = _real("allocate_lock")()
+        self._lock.acquire()
+
+    def is_set(self) -> bool:
+        """Whether it was set."""
+        return self._is_set
+
+    def set(self) -> None:
+        """End all waits. Setting it twice does nothing."""
+        if not self._is_set:
+            self._is_set = True
+            with contextlib.suppress(RuntimeError):
+                self._lock.release()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until it is set, for so many seconds at most; whether it is."""
+        if not self._is_set and self._lock.acquire(timeout=seconds):
+            self._lock.release()
+        return self._is_set
 
 
 @contextlib.contextmanager
@@ -32,8 +100,31 @@ class Helper(threading.Thread):
     """
 
     def __init__(self, run: Callable[[Helper], None], name: str) -> None:
-        super().__init__(target=self._run_unlisted, args=(run,), name=name, daemon=True)
+        super().__init__(target=self._run_unlisted, name=name, daemon=True)
+        self._work = run
         self._is_at_work = False
+        self._real_ident: int | None = None
+        self._end_alone: Flag | None = None
+        """Where ``threading`` would start no real thread: set when this one has ended."""
+
+    def start(self) -> None:
+        """Start a real thread.
+
+        Raises:
+            RuntimeError: If no thread can start.
+        """
+        start = original("start_new_thread")
+        if start is None:
+            super().start()
+            return
+        ended = Flag()
+        start(self._run_alone, (ended,))
+        self._end_alone = ended
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the caller is on this thread."""
+        return self._real_ident is not None and self._real_ident == int(_real("get_ident")())
 
     def begin(self) -> None:
         """List this thread, which is the current one, until :meth:`end`."""
@@ -51,37 +142,52 @@ class Helper(threading.Thread):
         No lock is waited for: one that is written in Python stays locked for ever if there is no
         memory for the call that unlocks it.
         """
-        if threading.get_ident() == self.ident:
-            super().join(timeout)  # which raises an error
+        if self.is_current:
+            raise RuntimeError("cannot join current thread")
         deadline = None if timeout is None else time.monotonic() + timeout
         while self.is_alive() and (deadline is None or time.monotonic() < deadline):
             time.sleep(POLL_SECONDS)
 
     def is_alive(self) -> bool:
         """Whether it is at work."""
-        return self._is_at_work and super().is_alive()
+        return self._is_at_work and not self.has_ended
 
     @property
     def has_ended(self) -> bool:
         """Whether the thread itself has come to its end, or has not begun."""
-        return not super().is_alive()
+        return not super().is_alive() if self._end_alone is None else self._end_alone.is_set()
 
     def join_end(self, timeout: float) -> None:
         """Wait for the end of the thread itself."""
-        super().join(timeout)
+        if self._end_alone is None:
+            super().join(timeout)
+        else:
+            self._end_alone.wait(timeout)
 
-    def _run_unlisted(self, run: Callable[[Helper], None]) -> None:
+    def _run_unlisted(self) -> None:
         try:
+            self._real_ident = _real("get_ident")()
             _list(None)
-            run(self)
+            self._work(self)
         finally:
             # `threading` expects to find the thread in its list when it ends.
             _list(self)
 
+    def _run_alone(self, ended: Flag) -> None:
+        try:
+            self._real_ident = _real("get_ident")()
+            self._ident = threading.get_ident()
+            self._work(self)
+        finally:
+            ended.set()
+
 
 def _list(thread: threading.Thread | None) -> None:
     """List this thread in ``threading.enumerate()`` or not."""
-    with threading._active_limbo_lock:  # type: ignore[attr-defined]
+    # A lock of gevent's or eventlet's has its waiters switch on the thread that holds it. Each step
+    # here is one operation of a dictionary, which needs none.
+    lock = contextlib.nullcontext() if is_cooperative() else threading._active_limbo_lock  # type: ignore[attr-defined]
+    with lock:
         threading._active.pop(threading.get_ident(), None)  # type: ignore[attr-defined]
         if thread is not None:
             threading._active[threading.get_ident()] = thread  # type: ignore[attr-defined]

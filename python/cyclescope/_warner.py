@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import os
 import threading
 from collections.abc import Sequence
@@ -19,6 +21,9 @@ from cyclescope._watch import STOP_SECONDS, Watch, say_what_is_checked, selected
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection
+
+HOST = ("cpu", "pinned", "shared")
+"""The devices that are host memory."""
 
 MIN_HOST_BYTES = 2**20
 """A leak of host memory is warned of once it has held this many bytes, if nothing else is said."""
@@ -163,6 +168,27 @@ class Warner(Watch):
         if sentence not in self._said:
             self._said.add(sentence)
             _log.warning("%s", sentence)
+
+    def look_at_frozen(self) -> None:
+        """Warn of garbage that no collection frees any more, because ``gc.freeze()`` excluded it.
+
+        To be called after a full collection: what that has freed is counted.
+        """
+        if not (self.is_running and gc.get_freeze_count()):
+            return
+        devices, ignore, (host, device) = self._now.native
+        found = _native.find(list(devices), list(ignore), True)
+        large = [
+            leak.signature
+            for leak in found.leaks
+            if leak.frozen
+            and leak.bytes_held
+            >= (host if all(it.device in HOST for it in leak.buffers) else device)
+        ]
+        if large:
+            # A log handler may raise, here as on the thread that delivers reports.
+            with contextlib.suppress(Exception):
+                self._warn(_native.select(found, large))
 
     def _warn(self, report: CycleReport) -> None:
         page = self._folder.write(report)

@@ -95,7 +95,7 @@ class Watch:
         Returns:
             False if it takes longer than ``timeout`` seconds.
         """
-        return OFF or _native.flush(timeout)
+        return OFF or _teller.flush(timeout)
 
     def stop(self) -> None:
         """Report what has been found and stop the watch. Stopping twice does nothing."""

@@ -220,6 +220,14 @@ def test_what_could_run_code_is_refused(name: str, kind: str) -> None:
         register_framework(Refused, device="cuda", pointer="address", nbytes="size", shape=name)
 
 
+@pytest.mark.parametrize(
+    "device", ["any", "gpu", "meta", "cuda:0", "Mine", "_mine", "1", "", "a b"]
+)
+def test_what_is_no_kind_of_device(device: str) -> None:
+    with pytest.raises(ValueError, match=f'"{device}" is not a kind of device: use "cuda", "cpu"'):
+        register_framework(Refused, device=device, pointer="address", nbytes="size")
+
+
 def test_a_class_that_cannot_have_the_attribute() -> None:
     with pytest.raises(TypeError, match=r"Empty\.address cannot be read: the class has no such"):
         register_framework(Empty, device="cuda", pointer="address", nbytes="size")

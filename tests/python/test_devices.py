@@ -96,3 +96,9 @@ def test_accelerators_are_not_host_memory() -> None:
     held.append(held)
     del held
     assert cyclescope.find_tensor_cycles(devices="gpu").leaks == []
+
+
+@pytest.mark.parametrize("several", ["any,cpu", "any, cpu", "any cpu", ["cuda", "any;cpu"]])
+def test_several_devices_are_a_list(several: Any) -> None:
+    with pytest.raises(ValueError, match=r"several devices are a list: \['any', 'cpu'\]"):
+        device_names(several)

@@ -166,9 +166,10 @@ def test_the_patch_applies_within_a_repository(
 
 
 def test_the_summary_comes_without_diff(
-    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     file, line = leaky(tmp_path)
+    monkeypatch.chdir(tmp_path)
     status, text, _ = fix(capfdbinary, f"{file}:{line}")
     assert status == 0
     assert text.startswith(b"Let the lambda in `self.cb` hold `self` through a weak reference.\n")
@@ -382,3 +383,39 @@ def test_the_patch_of_a_fixture_frees_its_memory(
     assert status == 0, why
     git(tmp_path, "apply", patch=patch)
     assert leaks() == []
+
+
+@pytest.mark.parametrize("here", [".", "libs", "libs/sub", "other"])
+@pytest.mark.parametrize("nested", [True, False])
+def test_a_patch_fits_the_folder_where_it_is_applied(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfdbinary: pytest.CaptureFixture[bytes],
+    here: str,
+    nested: bool,
+) -> None:
+    """The file may be in a repository within another, or outside of the current folder."""
+    git(tmp_path, "init", "--quiet")
+    for folder in "libs/sub", "other":
+        (tmp_path / folder).mkdir(parents=True)
+    file, line = leaky(tmp_path / "libs/sub")
+    if nested:
+        git(file.parent, "init", "--quiet")
+    before = file.read_bytes()
+    monkeypatch.chdir(tmp_path / here)
+    status, patch, told = fix(capfdbinary, f"{os.path.relpath(file)}:{line}", "--diff")
+    assert status == 0, told
+    where = tmp_path / here
+    if here == "other":
+        assert "is not in the current folder: apply the patch with git -C " in told
+        where = Path(told.rpartition("git -C ")[2].removesuffix(" apply\n"))
+    git(where, "apply", patch=patch)
+    assert file.read_bytes() != before
+
+
+def test_a_line_that_no_file_has_is_answered(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    file, _ = leaky(tmp_path)
+    status, _, why = fix(capfdbinary, f"{file}:{'9' * 30}")
+    assert (status, why.splitlines()[0].endswith("the file has no such line.")) == (1, True)

@@ -394,3 +394,17 @@ def test_a_check_that_can_find_something_says_nothing(
     assert_no_tensor_cycles(devices=["cuda", "cpu"])
     assert_no_tensor_cycles(devices="any")
     assert not caplog.messages
+
+
+def test_garbage_that_no_collection_frees_is_found_by_a_check() -> None:
+    """``gc.freeze()`` excludes it. A block may not have made it, and does not count it."""
+    node = Node()
+    gc.freeze()
+    try:
+        with forbid_tensor_cycles(devices="any"):
+            del node
+        with pytest.raises(TensorCycleError):
+            assert_no_tensor_cycles(devices="any")
+    finally:
+        gc.unfreeze()
+        gc.collect()

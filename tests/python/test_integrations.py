@@ -199,3 +199,18 @@ def test_undoing_leaves_what_others_have_put_there(monkeypatch: pytest.MonkeyPat
     patch.undo()
     assert _cycles.warn_tensor_cycles is original
     assert _cycles.observe_tensor_cycles is another
+
+
+def test_two_patches_end_in_either_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = _cycles.warn_tensor_cycles
+    monkeypatch.setattr(_cycles, "warn_tensor_cycles", original)
+    patches = [cyclescope.patch_torch() for _ in range(3)]
+    for number in (1, 0, 2):
+        assert _cycles.warn_tensor_cycles is not original
+        patches[number].undo()
+    assert _cycles.warn_tensor_cycles is original
+    patches = [cyclescope.patch_torch() for _ in range(2)]
+    patches[1].undo()
+    assert _cycles.warn_tensor_cycles is not original
+    patches[0].undo()
+    assert _cycles.warn_tensor_cycles is original

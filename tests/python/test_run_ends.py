@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -9,6 +10,8 @@ import textwrap
 from pathlib import Path
 
 import pytest
+
+from support.nodes import SOURCE
 
 SECONDS = 120
 """A program that does not end is a failure, and not one that is waited for."""
@@ -126,3 +129,46 @@ def test_a_program_ends_as_without_us(name: str, tmp_path: Path) -> None:
         # There the exception of `__str__` is shown after all, as one of the end of threads.
         errors = "\n"
     assert ended("-m", "cyclescope", "run", str(program)) == (status, output, errors)
+
+
+FROZEN = f"""
+import gc, numpy
+{SOURCE}
+nodes = [Node() for _ in range(3)]
+gc.freeze()
+del nodes
+"""
+
+
+def test_garbage_that_no_collection_frees_is_a_leak(tmp_path: Path) -> None:
+    run = ["-m", "cyclescope", "run", "--devices=any", "--fail-on-leak"]
+    done = subprocess.run(
+        [sys.executable, *run, "--output=report.json", "-c", FROZEN],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    assert done.returncode == 1, done.stderr
+    assert "3.0 MiB held by 3 similar reference cycles" in done.stderr
+    assert "no leaks" not in done.stderr
+    (leak,) = json.loads((tmp_path / "report.json").read_text("utf-8"))["leaks"]
+    assert (leak["count"], leak["frozen"]) == (3, 3)
+
+
+def test_what_is_frozen_and_small_is_no_leak() -> None:
+    small = FROZEN.replace("numpy.zeros(mib * 2**20", "numpy.zeros(mib * 2**10")
+    run = [
+        sys.executable,
+        "-m",
+        "cyclescope",
+        "run",
+        "--devices=any",
+        "--min-bytes=5000",
+        "-c",
+        small,
+    ]
+    done = subprocess.run(run, capture_output=True, text=True, timeout=SECONDS, check=False)
+    assert done.returncode == 0
+    assert "held by" not in done.stderr

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import cyclescope
-from cyclescope import StepCollector, _step
+from cyclescope import StepCollector, _step, _warner
 from support.marks import needs_fork
 from support.nodes import SOURCE, Node
 
@@ -177,3 +177,35 @@ assert mine.step == 2 and mine.bytes_held == 2**20, mine
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_it_goes_on_when_the_watch_is_stopped() -> None:
+    def held() -> int:
+        Node()
+        report = cyclescope.step(every=1, devices="any")
+        assert report is not None
+        return report.bytes_held // 2**20
+
+    with cyclescope.warn_tensor_cycles(devices="any"):
+        assert held() == 1
+        Node()
+        gc.collect()
+    # What the stopped watch has counted since is not lost.
+    assert held() == 2
+    assert [held() for _ in range(3)] == [1, 1, 1]
+    watch = cyclescope.warn_tensor_cycles(devices="any")
+    assert held() == 1
+    watch.stop()
+    with cyclescope.warn_tensor_cycles(devices="any"):
+        assert [held() for _ in range(2)] == [1, 1]
+    assert held() == 1
+
+
+def test_a_collector_that_was_stopped_starts_no_watch() -> None:
+    collector = StepCollector(every=1, devices="any")
+    collector.stop()
+    Node()
+    report = collector.step()
+    assert report is not None
+    assert report.bytes_held == 2**20
+    assert _warner.running_warner() is None

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
+
+POLL_SECONDS = 0.02
 
 VERSION = re.compile(r"/(?:lib)?python3\.(\d+)")
 
@@ -26,8 +31,12 @@ class Process:
             return False
         except PermissionError:
             return True
-        state = re.search(r"^State:\s+(\w)", self._read("status"), re.MULTILINE)
-        return state is None or state[1] not in "ZX"
+        return self._state not in ("Z", "X")
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether it is stopped, as by SIGSTOP or in a debugger, until someone has it go on."""
+        return self._state in ("T", "t")
 
     @property
     def minor_version(self) -> int | None:
@@ -71,6 +80,31 @@ class Process:
             return "it was started with -X disable-remote-debug"
         return None
 
+    @contextlib.contextmanager
+    def locked(self, seconds: float) -> Iterator[bool]:
+        """Have no other command ask it meanwhile. False if one still does after so many seconds.
+
+        The lock is on its folder of the system, so that nothing is left behind.
+        """
+        deadline = time.monotonic() + seconds
+        try:
+            folder = os.open(self._folder, os.O_RDONLY)
+        except OSError:
+            yield True  # it has ended, which the caller finds out
+            return
+        try:
+            while not _locked(folder) and time.monotonic() < deadline:
+                time.sleep(POLL_SECONDS)
+            yield _locked(folder)
+        finally:
+            os.close(folder)
+
+    @property
+    def _state(self) -> str | None:
+        """The letter by which the system calls its state."""
+        state = re.search(r"^State:\s+(\w)", self._read("status"), re.MULTILINE)
+        return None if state is None else state[1]
+
     def _read(self, name: str) -> str:
         try:
             return (self._folder / name).read_text("utf-8", errors="replace")
@@ -82,6 +116,20 @@ class Process:
             return os.readlink(self._folder / name)
         except OSError:
             return ""
+
+
+def _locked(folder: int) -> bool:
+    """Lock a folder, also if it is locked already by the same descriptor."""
+    # Not on all systems, and attaching is for Linux.
+    import fcntl
+
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True  # such locks are not known here
+    return True
 
 
 def may_trace() -> bool:

@@ -13,22 +13,50 @@ from pathlib import Path
 from typing import Any
 
 from cyclescope import _native
-from cyclescope._attach.process import Process, other_version, package_folder, why_refused
+from cyclescope._attach.process import (
+    POLL_SECONDS,
+    Process,
+    other_version,
+    package_folder,
+    why_refused,
+)
 
 SECONDS = 30.0
 """How long the process may take, by default."""
 
-POLL_SECONDS = 0.02
+LEAST_SECONDS = 0.1
+"""How long the process has at least if another command had its turn first."""
 
 SETTLE_SECONDS = 0.2
 """How long files stay for a process that may be about to read them."""
 
 NO_SAFE_POINT = (
-    "process {pid} did not reach a safe point within {seconds:g} s: its main thread is running C "
-    "code, such as a collective, a data loader's wait or a sleep. Nothing has happened in the "
-    "process, and nothing will. Try again with a longer --timeout, or start it with "
-    "CYCLESCOPE_SIGNAL=USR2 next time, which does not need the main thread"
+    "process {pid} did not answer within {seconds:g} s. Its main thread did not reach a safe "
+    "point, as in C code (a collective, a sleep), or another debugger replaced the request. "
+    "Nothing happens there any longer. Try a longer --timeout, or start it with "
+    "CYCLESCOPE_SIGNAL=USR2 next time, which needs no main thread"
 )
+
+STOPPED = (
+    "process {pid} is stopped, as by SIGSTOP, Ctrl-Z or a debugger, and cannot answer: have it go "
+    "on (kill -CONT {pid})"
+)
+
+BUSY = (
+    "another `cyclescope attach` was still asking process {pid} after {seconds:g} s: try again "
+    "when it has ended"
+)
+
+
+START = """\
+import _thread, sys
+start = getattr(sys.modules.get("__original_module__thread") or _thread, "start_new_thread")
+monkey = sys.modules.get("gevent.monkey")
+if monkey is not None:
+ start = monkey.get_original("_thread", "start_new_thread")
+start(exec, ({read!r}, {{}}))
+"""
+"""What starts a real thread, also where eventlet or gevent has put others in their place."""
 
 
 class AttachError(Exception):
@@ -43,6 +71,17 @@ def ask(pid: int, what: Sequence[str] | str, *, timeout: float, **request: Any) 
     """
     process = Process(pid)
     _check(process)
+    # There is room for one request: a second one would take the place of the first.
+    deadline = time.monotonic() + timeout
+    with process.locked(timeout) as is_ours:
+        if not is_ours:
+            raise AttachError(BUSY.format(pid=pid, seconds=timeout))
+        return _ask(process, what, max(deadline - time.monotonic(), LEAST_SECONDS), request)
+
+
+def _ask(
+    process: Process, what: Sequence[str] | str, timeout: float, request: dict[str, Any]
+) -> dict[str, str]:
     folder = Path(tempfile.mkdtemp(prefix="cyclescope-attach-"))
     try:
         _hand_over(folder, process)
@@ -75,6 +114,8 @@ def _check(process: Process) -> None:
             "start the program with CYCLESCOPE_SIGNAL=USR2 and `import "
             f"cyclescope` next time, and signal it: kill -USR2 {process.pid}"
         )
+    if process.is_stopped:
+        raise AttachError(STOPPED.format(pid=process.pid))
     if not process.is_readable:
         raise AttachError(why_refused(process))
     if (reason := process.refuses_debugging) is not None:
@@ -116,7 +157,7 @@ def _script(folder: Path, request: dict[str, Any]) -> Path:
         f"try:\n with open({str(rest)!r}) as file: source = file.read()\n"
         " exec(source, {})\nexcept OSError:\n pass"
     )
-    path.write_text(f"import _thread\n_thread.start_new_thread(exec, ({read!r}, {{}}))\n", "utf-8")
+    path.write_text(START.format(read=read), "utf-8")
     for each in path, rest:
         each.chmod(0o644)
     return path
@@ -182,4 +223,5 @@ def _give_up(process: Process, folder: Path, timeout: float) -> None:
         # Have it read an empty script instead: it would complain of one that is gone.
         _send(process, os.devnull)
     time.sleep(SETTLE_SECONDS)
-    raise AttachError(NO_SAFE_POINT.format(pid=process.pid, seconds=timeout))
+    reason = STOPPED if process.is_stopped else NO_SAFE_POINT
+    raise AttachError(reason.format(pid=process.pid, seconds=timeout))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import ast
 import json
-import sys
 import time
 from pathlib import Path
 from typing import TypeAlias
@@ -13,6 +12,7 @@ from typing import TypeAlias
 from cyclescope._attach.request import SECONDS, AttachError, ask
 from cyclescope._cli import progress
 from cyclescope._cli.common import fail
+from cyclescope._cli.output import out, tell
 from cyclescope._devices import device_names
 from cyclescope._native import CycleReport, Heap, HeapDiff, Retention
 from cyclescope._settings import check_number, settings
@@ -92,9 +92,9 @@ def run(parsed: argparse.Namespace) -> int:
         fail(parsed, str(error))
     progress.done()
     if parsed.json:
-        print(_json(results))
+        out(_json(results))
     else:
-        print("\n\n".join(each.to_text().rstrip() for each in results.values()))
+        out("\n\n".join(each.to_text().rstrip() for each in results.values()))
     return 0
 
 
@@ -142,10 +142,9 @@ def _watch(parsed: argparse.Namespace) -> int:
         report_dir=None if folder is None else str(Path(folder).absolute()),
         redact=parsed.redact or settings().redact,
     )
-    print(
+    tell(
         f"process {parsed.pid} is watched until it ends; it logs its leaks on the logger "
-        "`cyclescope`, or to standard error if it has configured no logging",
-        file=sys.stderr,
+        "`cyclescope`, or to standard error if it has configured no logging"
     )
     return 0
 

@@ -13,7 +13,9 @@ from typing import NoReturn
 
 from cyclescope import _native
 from cyclescope._cli import progress
-from cyclescope._files import write_whole
+from cyclescope._cli.output import out, tell
+from cyclescope._cli.repeated import Content, distinct
+from cyclescope._files import exists, write_whole
 from cyclescope._native import CycleReport
 from cyclescope._results import to_sarif
 
@@ -27,36 +29,62 @@ def fail(parsed: argparse.Namespace, message: str) -> NoReturn:
     """Exit with status 2 and an error message."""
     parser: argparse.ArgumentParser = parsed.parser
     progress.done()
-    parser.exit(2, f"{parser.prog}: error: {message}\n")
+    tell(f"{parser.prog}: error: {message}")
+    parser.exit(2)
 
 
-def read_reports(parsed: argparse.Namespace, names: Iterable[str]) -> list[CycleReport]:
-    """Read reports from files. A name may be a folder or a glob such as ``'reports/*.json'``."""
-    files = [file for name in names for file in _files(parsed, name)]
-    reports = []
+def read_reports(
+    parsed: argparse.Namespace, names: Iterable[str], output: str | None = None
+) -> list[CycleReport]:
+    """Read reports from files. A name may be a folder or a glob such as ``'reports/*.json'``.
+
+    Reports whose leaks others have too are left out, and so is, of a folder or a glob, the file
+    that the command is to write.
+    """
+    files = [file for name in names for file in _files(parsed, name, output)]
+    reports, contents = [], []
     for number, file in enumerate(files, 1):
         progress.say(f"reading {number} of {len(files)}: {file}")
-        reports.append(_read(parsed, file))
-    return reports
+        report, text = _read(parsed, file)
+        reports.append(report)
+        if len(files) > 1:
+            contents.append(Content(text))
+    if len(files) < 2:
+        return reports
+    kept, overlapping = distinct(contents)
+    if overlapping is not None:
+        progress.done()
+        one, other = (files[number] for number in overlapping)
+        tell(f"{one} and {other} have some of the same occurrences, which count twice")
+    return [reports[number] for number in kept]
 
 
 STANDARD = "-"
 """The name of standard input, or output, in place of a file's."""
 
 
-def _files(parsed: argparse.Namespace, name: str) -> list[Path]:
+def _files(parsed: argparse.Namespace, name: str, output: str | None) -> list[Path]:
     if name == STANDARD:
         return [Path(STANDARD)]
     if not name:
         fail(parsed, "the name of a report is empty: name a file or folder (. is the current one)")
+    pattern = name
     if Path(name).is_dir():
-        name = str(Path(name) / "*.json")
-    if not glob.has_magic(name):
+        pattern, name = str(Path(glob.escape(name)) / "*.json"), str(Path(name) / "*.json")
+    elif not glob.has_magic(name) or exists(Path(name)):
         return [Path(name)]
-    found = sorted(glob.glob(name, recursive=True))
+    found = [Path(file) for file in sorted(glob.glob(pattern, recursive=True))]
+    found = [file for file in found if output is None or not _same(file, output)]
     if not found:
         fail(parsed, f"no file matches {name}")
-    return [Path(file) for file in found]
+    return found
+
+
+def _same(file: Path, output: str) -> bool:
+    try:
+        return file.samefile(output)
+    except OSError:
+        return False
 
 
 SCHEMA = 1
@@ -66,14 +94,17 @@ MAX_BYTES = 64 << 20
 """The maximum size of a report (`MAX_BYTES` in the Rust reader); no more of a file is read."""
 
 
-def _read(parsed: argparse.Namespace, file: Path) -> CycleReport:
+def _read(parsed: argparse.Namespace, file: Path) -> tuple[CycleReport, str]:
     try:
         if file == Path(STANDARD):
+            if sys.stdin is None:
+                fail(parsed, "cannot read standard input: it is closed")
             content = sys.stdin.buffer.read(MAX_BYTES + 1)
         else:
             with file.open("rb") as stream:
                 content = stream.read(MAX_BYTES + 1)
-        return CycleReport.from_json(content.decode())
+        text = content.decode()
+        return CycleReport.from_json(text), text
     except OSError as error:
         fail(parsed, f"cannot read {file}: {error.strerror}")
     except ValueError as error:
@@ -114,7 +145,7 @@ def add_json(parser: argparse._ActionsContainer) -> None:
 def print_json(result: Mapping[str, object]) -> None:
     """Print a result as JSON, with the version of its form."""
     progress.done()
-    print(json.dumps({"schema": SCHEMA, **result}, indent=2))
+    out(json.dumps({"schema": SCHEMA, **result}, indent=2))
 
 
 def check_output(parsed: argparse.Namespace, output: str | None) -> None:
@@ -138,7 +169,7 @@ def write(parsed: argparse.Namespace, output: str, text: str) -> None:
     """Write a file atomically, or to standard output."""
     if output == STANDARD:
         progress.done()
-        sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
+        out(text.removesuffix("\n"))
         return
     progress.say(f"writing {output}")
     try:
@@ -166,7 +197,8 @@ def shows_color() -> bool:
     """True if standard output is a terminal, unless ``NO_COLOR`` or ``FORCE_COLOR`` is set."""
     if os.environ.get("NO_COLOR") or os.environ.get("FORCE_COLOR"):
         return not os.environ.get("NO_COLOR")
-    return os.environ.get("TERM", "dumb") != "dumb" and sys.stdout.isatty()
+    is_plain = sys.stdout is None or os.environ.get("TERM", "dumb") == "dumb"
+    return not is_plain and sys.stdout.isatty()
 
 
 def colored(text: str, code: str) -> str:

@@ -7,6 +7,7 @@ import argparse
 from cyclescope import __main__ as main
 from cyclescope import _native
 from cyclescope._cli.common import fail
+from cyclescope._cli.output import out
 
 SHELLS = ("bash", "zsh")
 FILES = ("FILE", "FILE:LINE", "SCRIPT", "OLD", "NEW")
@@ -36,7 +37,7 @@ def run(parsed: argparse.Namespace) -> int:
         fail(parsed, "shell completion needs shtab: pip install 'cyclescope[completion]'")
     parser = main.make_parser(list(main.COMMANDS))
     _complete_names(parser, shtab.FILE, shtab.DIRECTORY)
-    print(shtab.complete(parser, shell=parsed.shell))
+    out(shtab.complete(parser, shell=parsed.shell))
     return 0
 
 

@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 
 from cyclescope._cli.common import fail
+from cyclescope._cli.output import out
 
 PROGRAM = """\
 import {library}
@@ -45,9 +46,9 @@ def run(parsed: argparse.Namespace) -> int:
         program.write_text(PROGRAM.format(library=library, tensor=tensor), encoding="utf-8")
     except OSError as error:
         fail(parsed, f"cannot write to {folder}: {error.strerror}")
-    print(f"# {program}\n\n{program.read_text(encoding='utf-8')}")
+    out(f"# {program}\n\n{program.read_text(encoding='utf-8')}")
     command = ["run", "--devices=any", f"--report-dir={folder}", "--trace", str(program)]
-    print(f"$ cyclescope {' '.join(command)}\n", flush=True)
+    out(f"$ cyclescope {' '.join(command)}\n", flush=True)
     return subprocess.run([sys.executable, "-m", "cyclescope", *command], check=False).returncode
 
 

@@ -13,6 +13,7 @@ from cyclescope._cli.common import (
     print_json,
     read_reports,
 )
+from cyclescope._cli.output import out
 from cyclescope._native import CycleReport, Leak
 
 RED, YELLOW, GREEN = "31", "33", "32"
@@ -56,12 +57,12 @@ def run(parsed: argparse.Namespace) -> int:
         )
         return status
     for leak in appeared:
-        print(colored(f"new    {_line(leak)}", RED))
+        out(colored(f"new    {_line(leak)}", RED))
     for before, after in grown:
-        print(colored(f"grown  {_line(after)}, was {human_bytes(before.bytes_held)}", YELLOW))
+        out(colored(f"grown  {_line(after)}, was {human_bytes(before.bytes_held)}", YELLOW))
     for leak in gone:
-        print(colored(f"gone   {_line(leak)}", GREEN))
-    print(
+        out(colored(f"gone   {_line(leak)}", GREEN))
+    out(
         f"{len(appeared)} new, {len(grown)} grown, {len(gone)} gone, "
         f"{len(both) - len(grown)} unchanged or smaller"
     )

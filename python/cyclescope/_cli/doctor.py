@@ -7,7 +7,6 @@ import gc
 import importlib.util
 import os
 import platform
-import sys
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed
@@ -16,6 +15,7 @@ from typing import Any
 import cyclescope
 from cyclescope import _native
 from cyclescope._cli.common import add_json, colored, print_json, version
+from cyclescope._cli.output import out
 from cyclescope._off import OFF, VARIABLE
 from cyclescope._settings import settings
 
@@ -61,7 +61,7 @@ def run(parsed: argparse.Namespace) -> int:
     for state, thing, what in findings(gpu=not parsed.no_gpu):
         broken |= state == "no"
         mark = {"ok": colored("ok", "32"), "no": colored("no", "31")}.get(state, "  ")
-        print(f"{mark}  {thing:22}{what}", flush=True)
+        out(f"{mark}  {thing:22}{what}", flush=True)
     return 1 if broken else 0
 
 
@@ -147,4 +147,3 @@ def _settings() -> Iterator[Finding]:
         shown = ", ".join(value) if isinstance(value, tuple) else value
         origin = configured.origins.get(name, "default")
         yield "ok", name, f"{'-' if shown in (None, '') else shown} ({origin})"
-    sys.stdout.flush()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import sys
 
 from cyclescope._cli.common import add_json, print_json
+from cyclescope._cli.output import out
 from cyclescope._explain import explain, heading, overview, sections
 
 
@@ -30,7 +30,7 @@ def run(parsed: argparse.Namespace) -> int:
         page = overview() if parsed.name is None else explain(parsed.name)
     except ValueError as error:
         parsed.parser.error(str(error))
-    sys.stdout.write(page)
+    out(page, end="")
     return 0
 
 

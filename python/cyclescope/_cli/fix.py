@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
+import shlex
 import warnings
 from pathlib import Path
 
 from cyclescope import _native
 from cyclescope._cli.common import add_json, fail, merged, print_json, read_reports
+from cyclescope._cli.output import out, out_bytes, tell
 from cyclescope._native import Patch
 
 DESCRIPTION = """\
@@ -53,24 +54,41 @@ def run(parsed: argparse.Namespace) -> int:
     if not file.exists():
         fail(parsed, f"no such file: {file}")
     try:
-        patch = _native.fix(file.absolute(), int(number))
-        text = _checked(file, patch)
+        patch = _fix(file, number)
+        base = _base(file)
+        text = _checked(file, base, patch)
     except ValueError as reason:
         if parsed.json:
             print_json({"patch": None, "reason": str(reason)})
             return 1
-        print(f"No patch for {parsed.place}: {reason}.\n{_by_hand()}", file=sys.stderr)
+        tell(f"No patch for {parsed.place}: {reason}.\n{_by_hand()}")
         return 1
     if parsed.json:
         print_json({"patch": _facts(patch, text), "reason": None})
         return 0
     if not parsed.diff:
-        print(f"{patch.summary}\n\n{text.decode(errors='replace')}")
-        print(f"To apply it: cyclescope fix {parsed.place} --diff | git apply")
+        out(f"{patch.summary}\n\n{text.decode(errors='replace')}")
+        out(
+            f"To apply it: cyclescope fix {shlex.quote(parsed.place)} --diff | {_apply(file, base)}"
+        )
         return 0
+    if _apply(file, base) != GIT_APPLY:
+        tell(f"{file} is not in the current folder: apply the patch with {_apply(file, base)}")
     # As bytes: the line ends of the file have to stay as they are.
-    sys.stdout.buffer.write(text)
+    out_bytes(text)
     return 0
+
+
+MAX_DIGITS = 9
+"""A line with a longer number is in no file."""
+
+GIT_APPLY = "git apply"
+
+
+def _fix(file: Path, number: str) -> Patch:
+    if len(number.lstrip("0")) > MAX_DIGITS:
+        raise ValueError("the file has no such line")
+    return _native.fix(file.absolute(), int(number))
 
 
 def _list(parsed: argparse.Namespace) -> int:
@@ -90,10 +108,10 @@ def _list(parsed: argparse.Namespace) -> int:
         )
     for leak in [] if parsed.json else report.leaks:
         if leak.patch is None:
-            print(f"{leak.signature}: no patch is certain. {leak.advice}")
+            out(f"{leak.signature}: no patch is certain. {leak.advice}")
         else:
             place = f"{leak.patch.file}:{leak.patch.line}"
-            print(f"{leak.signature}: {leak.patch.summary}\n    cyclescope fix {place} --diff")
+            out(f"{leak.signature}: {leak.patch.summary}\n    cyclescope fix {place} --diff")
     return 0 if any(leak.patch is not None for leak in report.leaks) else 1
 
 
@@ -114,7 +132,7 @@ def _by_hand() -> str:
     )
 
 
-def _checked(file: Path, patch: Patch) -> bytes:
+def _checked(file: Path, base: Path, patch: Patch) -> bytes:
     """The patch with its file names, once the changed file compiles."""
     before = file.read_bytes()
     lines = before.split(b"\n")
@@ -129,19 +147,53 @@ def _checked(file: Path, patch: Patch) -> bytes:
                 compile(source, file, "exec", dont_inherit=True)
         except (SyntaxError, RecursionError, MemoryError) as error:
             raise ValueError(f"the file does not compile ({error})") from None
-    name = _name(file)
+    name = _name(file, base)
     old, new = _quoted(b"a/" + name), _quoted(b"b/" + name)
     header = b"diff --git %s %s\n--- %s\n+++ %s\n" % (old, new, old, new)
     return header + patch.diff.encode()
 
 
-def _name(file: Path) -> bytes:
-    """The path of a file from the root of its repository, or from the current folder."""
-    file = Path(os.path.abspath(file))
-    root = next((folder for folder in file.parents if (folder / ".git").exists()), None)
-    if root is None:
-        root = Path.cwd() if file.is_relative_to(Path.cwd()) else file.parent
-    return os.fsencode(file.relative_to(root).as_posix())
+def _base(file: Path) -> Path:
+    """The folder from which a patch names its file.
+
+    In the current folder, that is the root of the repository that this folder is in: `git apply`
+    reads names so, also where the file is in a repository within. Elsewhere it is the file's.
+    """
+    here = Path.cwd()
+    if _below(file, here) is not None:
+        return _repository(here) or here
+    folder = Path(os.path.realpath(file.parent))
+    return _repository(folder) or folder
+
+
+def _apply(file: Path, base: Path) -> str:
+    """The command that applies a patch: Git passes over files outside of the current folder."""
+    if _below(file, Path.cwd()) is not None:
+        return GIT_APPLY
+    return f"git -C {shlex.quote(str(base))} apply"
+
+
+def _name(file: Path, base: Path) -> bytes:
+    """The path of a file from a folder."""
+    return os.fsencode((_below(file, base) or Path(file.name)).as_posix())
+
+
+def _below(file: Path, folder: Path) -> Path | None:
+    """The path of a file from a folder that it is in."""
+    given = Path(os.path.abspath(file))
+    for path in given, Path(os.path.realpath(given.parent)) / given.name:
+        if path.is_relative_to(folder):
+            return path.relative_to(folder)
+    return None
+
+
+def _repository(folder: Path) -> Path | None:
+    """The root of the Git repository that a folder is in."""
+    for each in (folder, *folder.parents):
+        git = each / ".git"
+        if git.is_file() or (git / "HEAD").exists():
+            return each
+    return None
 
 
 def _quoted(name: bytes) -> bytes:

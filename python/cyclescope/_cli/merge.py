@@ -16,6 +16,7 @@ from cyclescope._cli.common import (
     rendered,
     write,
 )
+from cyclescope._cli.output import out
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
@@ -40,11 +41,11 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 def run(parsed: argparse.Namespace) -> int:
     """Merge the reports."""
     check_output(parsed, parsed.output)
-    reports = read_reports(parsed, parsed.files)
+    reports = read_reports(parsed, parsed.files, parsed.output)
     report = merged(parsed, reports, _native.merge_processes)
     if parsed.output is None and parsed.format is None:
         progress.done()
-        print(report.table_of_processes())
+        out(report.table_of_processes())
         return 0
     progress.say("rendering")
     output = parsed.output or STANDARD

@@ -6,11 +6,18 @@ import builtins
 import contextlib
 import importlib.util
 import os
+import pkgutil
 import sys
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from importlib.machinery import BuiltinImporter, ModuleSpec, SourceFileLoader
+from importlib.machinery import (
+    BuiltinImporter,
+    ModuleSpec,
+    PathFinder,
+    SourceFileLoader,
+    SourcelessFileLoader,
+)
 from inspect import CO_COROUTINE
 from pathlib import Path
 from types import CodeType, ModuleType, TracebackType
@@ -41,6 +48,7 @@ class Program:
     search_path: str
     """The first item of ``sys.path``."""
     spec: ModuleSpec | None
+    loader: object
     arguments: list[str]
     notebook: Notebook | None = None
 
@@ -61,6 +69,8 @@ class Program:
         if kind == "code":
             return _code(name, "<string>", "-c", list(arguments))
         if name == "-":
+            if sys.stdin is None:
+                raise ProgramError("cannot run standard input: it is closed")
             stdin = _code(sys.stdin.buffer.read(), "<stdin>", name, list(arguments))
             # As `pymain_run_stdin` in CPython's Modules/main.c has it.
             return replace(stdin, file="<stdin>")
@@ -69,7 +79,11 @@ class Program:
     def announce(self) -> None:
         """Set ``sys.argv`` and ``sys.path`` for this program."""
         sys.argv[:] = [self.name, *self.arguments]
-        sys.path[0] = self.search_path
+        if not _is_path_safe():
+            sys.path[0] = self.search_path
+        elif self.spec is not None and self.spec.name == "__main__":
+            # What is a folder or an archive is searched all the same (`pymain_run_python`).
+            sys.path.insert(0, self.search_path)
 
     def run(self) -> int:
         """Run the program as the module ``__main__`` and return its exit status.
@@ -81,18 +95,14 @@ class Program:
             __builtins__=builtins,
             __spec__=self.spec,
             __package__=None if self.spec is None else self.spec.parent,
-            __loader__=None if self.search_path else BuiltinImporter,
+            __loader__=self.loader,
         )
         if sys.version_info < (3, 14):
             main.__dict__.update(__annotations__={})
         if self.file is not None:
             main.__dict__["__file__"] = self.file
-            if self.search_path:
-                main.__dict__["__loader__"] = SourceFileLoader("__main__", self.file)
         if self.file is not None and sys.version_info < (3, 15):
             main.__dict__["__cached__"] = None if self.spec is None else self.spec.cached
-        if self.spec is not None:
-            main.__dict__["__loader__"] = self.spec.loader
         sys.modules["__main__"] = main
         if self.notebook is not None:
             self.notebook.prepare(main.__dict__)
@@ -118,23 +128,57 @@ class Program:
         return status
 
 
+def _is_path_safe() -> bool:
+    """Whether Python was told to put nothing before its search path (``-P``, ``-I``)."""
+    return bool(getattr(sys.flags, "safe_path", sys.flags.isolated))
+
+
 def _script(name: str, arguments: list[str]) -> Program:
     # As Python does it: `__file__` is absolute, and `sys.path[0]` follows symbolic links.
     path = Path(name).absolute()
-    if path.is_dir():
-        path = path / "__main__.py"
-        search_path = name
-        if not path.exists():
-            raise ProgramError(_no_main(name))
-    else:
-        search_path = str(path.resolve().parent)
+    if pkgutil.get_importer(str(path)) is not None:
+        return _folder(name, path, arguments)
+    search_path = str(path.resolve().parent)
     try:
         source = path.read_bytes()
     except OSError as error:
         raise ProgramError(f"cannot run {name}: {error.strerror}{_hint(name)}") from None
+    # As `maybe_pyc_file` in CPython's Python/pythonrun.c has it.
+    if path.suffix == ".pyc" or source[:2] == importlib.util.MAGIC_NUMBER[:2]:
+        compiled = SourcelessFileLoader("__main__", str(path))
+        code = _loaded(compiled, "__main__", name)
+        return Program([code], name, str(path), search_path, None, compiled, arguments)
     notebook = _notebook(path, source) if path.suffix == ".ipynb" else None
     codes = [_compile(source, str(path))] if notebook is None else notebook.codes
-    return Program(codes, name, str(path), search_path, None, arguments, notebook)
+    loader = SourceFileLoader("__main__", str(path))
+    return Program(codes, name, str(path), search_path, None, loader, arguments, notebook)
+
+
+def _folder(name: str, path: Path, arguments: list[str]) -> Program:
+    """The ``__main__`` of a folder or of an archive."""
+    spec = PathFinder.find_spec("__main__", [str(path)])
+    if spec is None or spec.loader is None:
+        without = _no_main(name) if path.is_dir() else f"cannot run {name}: it has no __main__.py"
+        raise ProgramError(without)
+    code = _loaded(spec.loader, spec.name, name)
+    return Program([code], name, spec.origin, str(path), spec, spec.loader, arguments)
+
+
+def _loaded(loader: object, module: str, name: str) -> CodeType:
+    """The code of a module.
+
+    Raises:
+        ProgramError: If it has none.
+    """
+    try:
+        code = getattr(loader, "get_code", lambda _: None)(module)
+    except SyntaxError as error:
+        raise ProgramError(_not_python(error.filename or name, error)) from None
+    except (ImportError, ValueError, EOFError, OSError) as error:
+        raise ProgramError(f"cannot run {name}: {error}") from None
+    if not isinstance(code, CodeType):
+        raise ProgramError(f"cannot run {name}: it has no code of Python")
+    return code
 
 
 def _no_main(folder: str) -> str:
@@ -171,7 +215,8 @@ def _notebook(path: Path, content: bytes) -> Notebook:
 
 
 def _code(source: str | bytes, file: str, name: str, arguments: list[str]) -> Program:
-    return Program([_compile(source, file)], name, None, "", None, arguments)
+    code = _compile(source, file)
+    return Program([code], name, None, "", None, BuiltinImporter, arguments)
 
 
 async def _awaiting(codes: Sequence[CodeType], namespace: dict[str, Any]) -> None:
@@ -197,20 +242,21 @@ def _not_python(file: str, error: Exception) -> str:
 
 def _module(name: str, arguments: list[str]) -> Program:
     here = os.getcwd()
-    sys.path[0] = here
+    if not _is_path_safe():
+        sys.path[0] = here
     try:
         spec = importlib.util.find_spec(name)
         if spec is not None and spec.submodule_search_locations is not None:
             spec = importlib.util.find_spec(f"{name}.__main__")
             if spec is None:
                 raise ProgramError(f"{name} is a package without a __main__ module")
-        code = getattr(spec.loader, "get_code", lambda _: None)(spec.name) if spec else None
     except (ImportError, ValueError, AttributeError) as error:
         raise ProgramError(f"cannot run the module {name}: {error}") from None
-    if spec is None or not isinstance(code, CodeType):
+    if spec is None or not hasattr(spec.loader, "get_code"):
         raise ProgramError(f"no module named {name}")
+    code = _loaded(spec.loader, spec.name, f"the module {name}")
     file = spec.origin or name
-    return Program([code], file, file, here, spec, arguments)
+    return Program([code], file, file, here, spec, spec.loader, arguments)
 
 
 def _status(end: SystemExit) -> int:
@@ -237,10 +283,18 @@ def _complain(message: str) -> None:
         os.write(2, message.encode(errors="backslashreplace"))
 
 
-def flush(stream: TextIO | None) -> None:
-    """Flush a stream of the program's, which may have closed it or put anything in its place."""
-    with contextlib.suppress(Exception):
+def flush(stream: TextIO | None) -> bool:
+    """Flush a stream of the program's, which may have closed it or put anything in its place.
+
+    False if what was printed cannot be written.
+    """
+    try:
         cast(TextIO, stream).flush()
+    except OSError:
+        return False
+    except Exception:
+        return True
+    return True
 
 
 def _show(error: BaseException) -> int:

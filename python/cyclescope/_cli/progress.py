@@ -11,7 +11,7 @@ _shown = False
 def say(text: str) -> None:
     """Replace the progress line. Does nothing if standard error is not a terminal."""
     global _shown
-    if not sys.stderr.isatty() or os.environ.get("TERM", "dumb") == "dumb":
+    if sys.stderr is None or not sys.stderr.isatty() or os.environ.get("TERM", "dumb") == "dumb":
         return
     try:
         width = os.get_terminal_size(sys.stderr.fileno()).columns or 80

@@ -15,6 +15,7 @@ from cyclescope._cli.common import (
     rendered,
     write,
 )
+from cyclescope._cli.output import out
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
@@ -44,14 +45,14 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 def run(parsed: argparse.Namespace) -> int:
     """Print the report, or convert it."""
     check_output(parsed, parsed.output)
-    report = merged(parsed, read_reports(parsed, parsed.files))
+    report = merged(parsed, read_reports(parsed, parsed.files, parsed.output))
     if parsed.against is not None:
         report = report.against(merged(parsed, read_reports(parsed, [parsed.against])))
     progress.say("rendering")
     if parsed.output is None and parsed.format is None:
         text = report.to_text()
         progress.done()
-        print(text)
+        out(text)
     else:
         output = parsed.output or STANDARD
         write(parsed, output, rendered(parsed, output, report))

@@ -21,14 +21,19 @@ from cyclescope._cli.common import (
     rendered,
     write,
 )
+from cyclescope._cli.output import OutputError, finish, out, tell
 from cyclescope._cli.program import Program, ProgramError, flush, trimmed
 from cyclescope._devices import blindness
 from cyclescope._files import exists, make_folder, reason, write_whole
 from cyclescope._live.automatic import AutomaticSteps
 from cyclescope._live.device_memory import gpus_in_use
+from cyclescope._native import CycleReport
 from cyclescope._off import OFF, VARIABLE
 from cyclescope._settings import settings
 from cyclescope._warner import Warner
+
+FLUSH_SECONDS = 5.0
+"""How long the end of the program waits for reports that are still being written."""
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
@@ -123,8 +128,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "program",
         metavar="SCRIPT",
-        help="the program: a file, a folder with a __main__.py, a notebook (.ipynb), or - for "
-        "standard input",
+        help="the program: a file, a folder or archive with a __main__.py, a notebook (.ipynb), or "
+        "- for standard input",
     )
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
 
@@ -155,10 +160,7 @@ def run(parsed: argparse.Namespace) -> int:
     except (ProgramError, ValueError, OSError) as error:
         fail(parsed, str(error))
     if OFF:
-        print(
-            f"cyclescope is off ({VARIABLE} is set): nothing is watched or written",
-            file=sys.stderr,
-        )
+        tell(f"cyclescope is off ({VARIABLE} is set): nothing is watched or written")
         return program.run()
     try:
         watch = cyclescope.warn_tensor_cycles(
@@ -175,9 +177,10 @@ def run(parsed: argparse.Namespace) -> int:
         growth = _growth(parsed) if parsed.growth else None
     except (ValueError, OSError) as error:
         fail(parsed, str(error))
+    is_flushed = True
     try:
         status = program.run()
-        _wait_for_threads()
+        is_flushed = _wait_for_threads()
         if parsed.memory:
             _tell_memory(parsed)
     finally:
@@ -191,18 +194,40 @@ def run(parsed: argparse.Namespace) -> int:
         _tell_success(watch)
     _tell_pages(parsed, oom, growth)
     report = watch.report
-    if report is not None:
-        if os.environ.get("GITHUB_ACTIONS") == "true":
-            print("\n".join(cyclescope.to_github_annotations(report)))
-        if parsed.trace:
-            print(report.to_text())
-    for output in map(_of_this_rank, parsed.output):
-        # That there was nothing is a result too, and what an earlier run has left is none.
-        write(parsed, output, rendered(parsed, output, report or _native.empty_report()))
+    _write_files(parsed, report)
+    # What a reader no longer takes stays in the buffer, and ends the program as it does without us.
+    if is_flushed:
+        _print(parsed, report)
     grew = growth is not None and growth.found
-    if status == 0 and parsed.fail_on_leak and (watch.leaks or grew):
+    leaked = watch.leaks or (report is not None and report.leaks)
+    if status == 0 and parsed.fail_on_leak and (leaked or grew):
         return 1
     return status
+
+
+def _write_files(parsed: argparse.Namespace, report: CycleReport | None) -> None:
+    for output in map(_of_this_rank, parsed.output):
+        if output != STANDARD:
+            # That there was nothing is a result too, and what an earlier run has left is none.
+            write(parsed, output, rendered(parsed, output, report or _native.empty_report()))
+
+
+def _print(parsed: argparse.Namespace, report: CycleReport | None) -> None:
+    """Print what was asked for. The status is the program's even if that is not possible."""
+    texts = []
+    if report is not None and os.environ.get("GITHUB_ACTIONS") == "true":
+        texts += cyclescope.to_github_annotations(report)
+    if report is not None and parsed.trace:
+        texts.append(report.to_text())
+    if STANDARD in parsed.output:
+        text = rendered(parsed, STANDARD, report or _native.empty_report())
+        texts.append(text.removesuffix("\n"))
+    try:
+        if texts:
+            out(*texts)
+            finish()
+    except OutputError as error:
+        tell(f"cyclescope: cannot write to standard output: {error}")
 
 
 def _tell_success(watch: cyclescope.Watch) -> None:
@@ -210,13 +235,15 @@ def _tell_success(watch: cyclescope.Watch) -> None:
     leaks = watch.leaks
     if not isinstance(watch, Warner) or any(leak.reported for leak in leaks):
         return
+    if watch.report is not None and watch.report.leaks:
+        return  # garbage that no collection frees
     # Without our hook, collections came and went unseen.
     is_watched = any(type(it).__module__ == "cyclescope" for it in gc.callbacks)
     if not is_watched or blindness(watch.devices) is not None:
         return
     where = "" if "any" in watch.devices else f" on {', '.join(watch.devices)}"
     ignored = f" (ignored: {', '.join(watch.ignored)})" if watch.ignored else ""
-    print(f"cyclescope: no leaks{where}{_small(leaks)}{ignored}", file=sys.stderr)
+    tell(f"cyclescope: no leaks{where}{_small(leaks)}{ignored}")
 
 
 def _small(leaks: list[cyclescope.LeakTally]) -> str:
@@ -249,36 +276,36 @@ def _tell_pages(
 ) -> None:
     """Say whether memory grew, write its page, and print where it and the post-mortems are."""
     if growth is not None:
-        print(f"cyclescope: growth: {growth.monitor.headline}", file=sys.stderr)
+        tell(f"cyclescope: growth: {growth.monitor.headline}")
     if growth is not None and growth.found:
         try:
             page = growth.monitor.write(_folder(parsed))
-            print(f"cyclescope: growth report: {page}", file=sys.stderr)
+            tell(f"cyclescope: growth report: {page}")
         except OSError as error:
-            print(f"cyclescope: cannot write the growth report: {reason(error)}", file=sys.stderr)
+            tell(f"cyclescope: cannot write the growth report: {reason(error)}")
     for report in oom.reports if oom is not None else ():
         page = report.with_suffix(".html")
         where = page if page.exists() else report
-        print(f"cyclescope: out-of-memory report: {where}", file=sys.stderr)
+        tell(f"cyclescope: out-of-memory report: {where}")
 
 
 def _tell_memory(parsed: argparse.Namespace) -> None:
     """Divide the memory of each GPU in use, write its page, and print where that is."""
     gpus = gpus_in_use()
     if not gpus:
-        print("cyclescope: memory: PyTorch uses no GPU in this process", file=sys.stderr)
+        tell("cyclescope: memory: PyTorch uses no GPU in this process")
         return
     folder = Path(_folder(parsed))
     for number in gpus:
         try:
             memory = cyclescope.memory(number)
-            print(f"cyclescope: memory: {memory.to_text().splitlines()[0]}", file=sys.stderr)
+            tell(f"cyclescope: memory: {memory.to_text().splitlines()[0]}")
             make_folder(folder)
             page = _free_name(folder, f"memory-{_ranks.stem()}-cuda{number}".replace(".", "_"))
             write_whole(page, memory.to_html())
-            print(f"cyclescope: memory report: {page}", file=sys.stderr)
+            tell(f"cyclescope: memory report: {page}")
         except (OSError, RuntimeError) as error:
-            print(f"cyclescope: memory of cuda:{number}: {error}", file=sys.stderr)
+            tell(f"cyclescope: memory of cuda:{number}: {error}")
 
 
 def _free_name(folder: Path, stem: str) -> Path:
@@ -297,18 +324,22 @@ def _folder(parsed: argparse.Namespace) -> str:
 
 def _look(watch: cyclescope.Watch) -> None:
     _native.find(["any"], [])
-    watch.flush()
+    # No greenlet of the program has another turn: without us it would have none.
+    _native.flush(FLUSH_SECONDS)
+    if isinstance(watch, Warner):
+        watch.look_at_frozen()
 
 
-def _wait_for_threads() -> None:
+def _wait_for_threads() -> bool:
     """Wait for threads as the interpreter does at exit: their leaks count too.
 
     That is more than to join them: executors are told to end theirs, and the main thread counts as
     ended (``wait_for_thread_shutdown`` in Python/pylifecycle.c). At exit nothing is left to do.
+    False if what the program has printed cannot be written.
     """
     try:
         threading._shutdown()  # type: ignore[attr-defined]
     except BaseException as error:
         # Such as an interrupt. The interpreter says so and goes on, too.
         _native.ignore(trimmed(error), threading)
-    flush(sys.stdout)
+    return flush(sys.stdout)

@@ -7,6 +7,7 @@ import webbrowser
 from pathlib import Path
 
 from cyclescope._cli.common import fail
+from cyclescope._cli.output import out
 from cyclescope._server import Server
 
 
@@ -31,8 +32,8 @@ def run(parsed: argparse.Namespace) -> int:
     except (OSError, OverflowError) as error:
         fail(parsed, f"cannot listen on port {parsed.port}: {error}")
     with server:
-        print(f"Reports of {folder}: {server.address}", flush=True)
-        print("It can be opened on this machine only. Press Ctrl-C to stop.", flush=True)
+        out(f"Reports of {folder}: {server.address}", flush=True)
+        out("It can be opened on this machine only. Press Ctrl-C to stop.", flush=True)
         if parsed.open:
             webbrowser.open(server.address)
         server.serve_forever()

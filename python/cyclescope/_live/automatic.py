@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import threading
 import time
 from typing import Any
 
@@ -11,6 +10,7 @@ from cyclescope import _log, _native
 from cyclescope._live.growth import Growth, LeakMonitor, running_beside
 from cyclescope._live.imports import Waiting
 from cyclescope._live.reading import Torch
+from cyclescope._threads import Flag, begin
 
 PATIENCE = 1.0
 """A program in which no optimizer has made a step for so many seconds is looked at once in so long:
@@ -27,7 +27,7 @@ class AutomaticSteps:
         self._monitor = monitor
         self._is_own = True
         self._stepped = time.monotonic()
-        self._stopped = threading.Event()
+        self._stopped = Flag()
         self._hook: Any = None
         self._waiting = Waiting(self._begin)
 
@@ -56,7 +56,7 @@ class AutomaticSteps:
         register = getattr(optimizers, "register_optimizer_step_post_hook", None)
         if register is not None:
             self._hook = register(self._after_step)
-        threading.Thread(target=self._tick, name="cyclescope-growth", daemon=True).start()
+        begin(self._tick, "cyclescope-growth")
 
     def _after_step(self, *_: object) -> None:
         self._stepped = time.monotonic()

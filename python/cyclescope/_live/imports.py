@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 
 from cyclescope._live.reading import Torch, imported_torch
 from cyclescope._off import OFF
+from cyclescope._threads import Flag, begin
 
 INTERVAL = 0.05
 """Seconds between looks."""
@@ -20,14 +20,14 @@ class Waiting:
 
     def __init__(self, then: Callable[[Torch], None]) -> None:
         self._then = then
-        self._stopped = threading.Event()
+        self._stopped = Flag()
         if OFF:
             return
         torch = imported_torch()
         if torch is not None:
             then(torch)
         else:
-            threading.Thread(target=self._wait, name="cyclescope-import", daemon=True).start()
+            begin(self._wait, "cyclescope-import")
 
     def stop(self) -> None:
         """Wait no longer."""

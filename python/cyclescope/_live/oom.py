@@ -8,7 +8,6 @@ import os
 import pickle
 import sys
 import tempfile
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from cyclescope._native import PostMortem as PostMortem
 from cyclescope._off import OFF
 from cyclescope._selection import StrPath
 from cyclescope._settings import check_number, settings
+from cyclescope._threads import Flag, begin
 
 SECONDS = 10.0
 """How long a post-mortem may take; the parts that do not fit are listed as not examined."""
@@ -257,16 +257,17 @@ def _dump(torch: Torch, path: Path) -> None:
 
 def _tell(message: str, facts: dict[str, str] | None = None) -> None:
     """Log on another thread, because a log handler of the program may block."""
+    logged = Flag()
+
+    def log() -> None:
+        try:
+            _log.error("%s", message, fields=facts)
+        finally:
+            logged.set()
+
     try:
-        thread = threading.Thread(
-            target=_log.error,
-            args=("%s", message),
-            kwargs={"fields": facts},
-            name="cyclescope-oom",
-            daemon=True,
-        )
-        thread.start()
-        thread.join(LOG_SECONDS)
+        begin(log, "cyclescope-oom")
+        logged.wait(LOG_SECONDS)
     except RuntimeError:
         pass  # the program is ending
 

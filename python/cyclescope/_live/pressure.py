@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import gc
 import os
-import threading
 import time
 from dataclasses import dataclass
 
@@ -20,6 +19,7 @@ from cyclescope._live.reading import Torch
 from cyclescope._live.redaction import shown_error
 from cyclescope._off import OFF
 from cyclescope._settings import check_number
+from cyclescope._threads import Flag, begin
 
 INTERVAL = 0.1
 """Seconds between two reads of the allocator's counters."""
@@ -73,7 +73,7 @@ class PressureRelief:
         self._next_look = 0.0
         self._rest = REST
         self._scheduled = False
-        self._stopped = threading.Event()
+        self._stopped = Flag()
         self._waiting = Waiting(self._begin)
         _handles.append(self)
 
@@ -111,9 +111,7 @@ class PressureRelief:
         if not reading.has_cuda(torch):
             _log.warning("collect_on_pressure has no effect: this PyTorch is built without CUDA")
             return
-        threading.Thread(
-            target=self._watch, args=(torch,), name="cyclescope-pressure", daemon=True
-        ).start()
+        begin(lambda: self._watch(torch), "cyclescope-pressure")
 
     def _watch(self, torch: Torch) -> None:
         while not self._stopped.wait(INTERVAL):

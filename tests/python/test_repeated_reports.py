@@ -1,0 +1,87 @@
+"""Each leak counts once, however many files tell of it."""
+
+from __future__ import annotations
+
+import gc
+from pathlib import Path
+
+import pytest
+
+import cyclescope
+from cyclescope import CycleReport, _native
+from cyclescope.__main__ import main
+from support.nodes import Holder, Node
+
+pytestmark = pytest.mark.usefixtures("small_heap", "collector_paused")
+
+MIB = 2**20
+
+
+def found(kind: type = Node) -> CycleReport:
+    """A leak of 1 MiB, of its own time."""
+    Node() if kind is Node else Holder(Node().array)
+    return cyclescope.find_tensor_cycles(devices="any", frozen=False)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    gc.collect()
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "reports").mkdir()
+    for name in "one", "two":
+        (tmp_path / f"reports/{name}.json").write_text(found().to_json(), "utf-8")
+    return tmp_path
+
+
+def held(*arguments: str) -> int:
+    """What all leaks of these reports held, in MiB."""
+    assert main(["report", *arguments, "-o", "sum.json"]) == 0
+    return CycleReport.from_json(Path("sum.json").read_text("utf-8")).bytes_held // MIB
+
+
+def test_what_another_file_says_too_counts_once(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert held("reports") == 2
+    (folder / "reports/again.json").write_bytes((folder / "reports/one.json").read_bytes())
+    assert held("reports") == held("reports/one.json", "reports") == 2
+    for _ in range(2):
+        assert main(["merge", "reports/*.json", "-o", "reports/all.json"]) == 0
+        assert held("reports") == held("reports/all.json") == 2
+    (folder / "reports/other.json").write_text(found(Holder).to_json(), "utf-8")
+    assert held("reports") == 3
+    assert capsys.readouterr().err == ""
+
+
+def test_files_that_have_some_in_common_are_named(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = CycleReport.from_json((folder / "reports/one.json").read_text("utf-8"))
+    merged = _native.merge([one, found(Holder)])
+    other = _native.merge([one, found()])
+    for name, report in {"a": merged, "b": other}.items():
+        (folder / f"{name}.json").write_text(report.to_json(), "utf-8")
+    assert held("a.json", "b.json") == 4
+    said = "a.json and b.json have some of the same occurrences, which count twice\n"
+    assert capsys.readouterr().err == said
+
+
+def test_a_file_of_a_watch_and_that_of_run_count_once(folder: Path) -> None:
+    with cyclescope.warn_tensor_cycles(devices="any", min_bytes=0, report_dir="watch") as watch:
+        for _ in range(300):
+            Node()
+            gc.collect()
+        watch.flush(60)
+    report = watch.report
+    assert report is not None
+    (folder / "watch/run.json").write_text(report.to_json(), "utf-8")
+    assert held("watch") == 300
+
+
+def test_an_existing_file_is_no_pattern(folder: Path) -> None:
+    (folder / "rank [0]").mkdir()
+    for name in "rank [0]/a.json", "a[1].json":
+        (folder / "reports/one.json").rename(folder / name)
+        assert held(name) == held(str(Path(name).parent)) if "/" in name else held(name) == 1
+        (folder / name).rename(folder / "reports/one.json")
+    assert held("reports/[!x]*.json") == 2

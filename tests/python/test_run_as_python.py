@@ -1,0 +1,92 @@
+"""``cyclescope run`` starts whatever Python starts, and in the same way."""
+
+from __future__ import annotations
+
+import os
+import py_compile
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import cyclescope
+
+PACKAGES = str(Path(cyclescope.__file__).parents[1])
+
+SHOW = """
+import sys
+print(sys.path[:3], sys.argv, __spec__ and (__spec__.name, __spec__.origin), repr(__package__))
+print(type(__loader__).__name__, globals().get("__file__"), globals().get("__cached__"))
+print(sorted(name for name in globals() if name.startswith("__")))
+"""
+
+COMMANDS = {
+    "a file": ["proj/main.py"],
+    "a folder": ["proj/folder"],
+    "an archive": ["proj/packed.pyz"],
+    "a compiled file": ["proj/compiled.pyc"],
+    "a compiled file by another name": ["proj/compiled.bin"],
+    "a module": ["-m", "there"],
+    "a package": ["-m", "packed"],
+    "code": ["-c", SHOW],
+    "standard input": ["-"],
+}
+
+FLAGS = [[]] if sys.version_info < (3, 11) else [[], ["-P"]]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name in "proj/main.py", "proj/folder/__main__.py", "lib/there.py", "lib/packed/__main__.py":
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(SHOW, "utf-8")
+    (tmp_path / "lib/packed/__init__.py").touch()
+    with zipfile.ZipFile(tmp_path / "proj/packed.pyz", "w") as archive:
+        archive.writestr("__main__.py", SHOW)
+    for name in "compiled.pyc", "compiled.bin":
+        py_compile.compile(str(tmp_path / "proj/main.py"), str(tmp_path / "proj" / name))
+    return tmp_path
+
+
+def ended(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    paths = os.pathsep.join([str(folder / "lib"), PACKAGES])
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": paths},
+        input=SHOW,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("flags", FLAGS, ids=" ".join)
+@pytest.mark.parametrize("kind", COMMANDS)
+def test_it_sees_the_same(folder: Path, kind: str, flags: list[str]) -> None:
+    command = [*COMMANDS[kind], "argument"]
+    plain = ended(folder, *flags, *command)
+    watched = ended(folder, *flags, "-m", "cyclescope", "run", *command)
+    assert plain.returncode == 0, plain.stderr
+    assert (watched.returncode, watched.stdout) == (0, plain.stdout), watched.stderr
+
+
+def test_what_cannot_run_is_said(folder: Path) -> None:
+    (folder / "broken.pyc").write_bytes(b"\0" * 20)
+    (folder / "folder").mkdir()
+    (folder / "folder/__main__.py").write_text("a b\n", "utf-8")
+    with zipfile.ZipFile(folder / "empty.pyz", "w") as archive:
+        archive.writestr("other.py", "")
+    said = {
+        "broken.pyc": "cannot run broken.pyc: bad magic number",
+        "folder": "__main__.py is not a Python program\n",
+        "empty.pyz": "cannot run empty.pyz: it has no __main__.py",
+    }
+    for name, expected in said.items():
+        done = ended(folder, "-m", "cyclescope", "run", name)
+        assert done.returncode == 2
+        assert expected in done.stderr
+        assert "Traceback" not in done.stderr
