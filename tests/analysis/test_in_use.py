@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from support.marks import needs_torch
 
 from cyclescope import _native
+from support.marks import needs_torch
 
 numpy = pytest.importorskip("numpy")
 SIZE = 1 << 20

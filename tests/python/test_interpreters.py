@@ -184,17 +184,3 @@ with InterpreterPoolExecutor(2) as executor:
     print(watch())
 """
     assert check(program) == "40"
-
-
-def test_without_the_gil_the_import_is_refused() -> None:
-    """As such a Python says of itself; ``tests/long/free_threaded.py`` tries real ones."""
-    program = """
-sys.version = sys.version.replace(" (", " free-threading build (", 1)
-try:
-    import cyclescope
-except ImportError as error:
-    print(error)
-"""
-    said = check(program)
-    assert said.startswith("cyclescope does not support free-threaded Python yet")
-    assert "python3.14, not python3.14t" in said
