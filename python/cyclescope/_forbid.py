@@ -68,6 +68,11 @@ class Recorder:
         others = [report for report in seen if report.time not in self._answered]
         return _native.merge([found, *others])
 
+    def discard(self) -> None:
+        """Free all garbage, and forget what leaked until now."""
+        gc.collect()
+        self.take()
+
     def stop(self) -> None:
         """Stop recording."""
         self._watch.stop()
