@@ -83,7 +83,8 @@ class Recorder:
     def discard(self) -> None:
         """Free all garbage, and forget what leaked until now."""
         gc.collect()
-        self.take()
+        self._watch.flush()
+        self._seen.clear()
 
     def stop(self) -> None:
         """Stop recording."""

@@ -48,6 +48,8 @@ class Check:
         """Known from the teardown on."""
         self.raised = False
         """There was an exception, such as that of a skip. pytest holds it, and it has cycles."""
+        self.is_idle = True
+        """Nothing of the test has run, not even a fixture: it is marked as skipped."""
         self.failed_by_itself = False
         self.found: CycleReport | None = None
         """The leaks of the current phase."""

@@ -48,6 +48,8 @@ class Checker:
         self._told: set[str] = set()
         self._series: Series | None = None
         self._recorder: Recorder | None = None
+        self._check: Check | None = None
+        """Of the current test."""
 
     def _begin(self, item: pytest.Item, alike: Alike) -> None:
         """Start to record the leaks of a test."""
@@ -63,7 +65,10 @@ class Checker:
         if of is None:
             self._stop_series()
             of = self._recorder = Recorder(alike.devices, alike.ignore)
-        item.stash[CHECK] = Check(of, fails=alike.fails, blind=blind)
+        self._check = Check(of, fails=alike.fails, blind=blind)
+        # Other kinds of items have no fixtures.
+        self._check.is_idle = isinstance(item, pytest.Function)
+        item.stash[CHECK] = self._check
 
     def _stop_series(self) -> None:
         if self._series is not None:
@@ -124,7 +129,7 @@ class Checker:
             # Set up first, so that teardown has what it needs.
             result = yield
         except BaseException:
-            if (check := item.stash.get(CHECK, None)) is not None:
+            if (check := item.stash.get(CHECK, None)) is not None and not check.is_idle:
                 self._look(item, check, Reach.TEST)
             raise
         if wrong is not None:
@@ -132,12 +137,20 @@ class Checker:
             raise pytest.fail.Exception(str(wrong), pytrace=False)
         return result
 
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_fixture_setup(self) -> None:
+        if self._check is not None:
+            self._check.is_idle = False
+
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, Any, Any]:
+        check = item.stash.get(CHECK, None)
+        if check is not None:
+            check.is_idle = False
         try:
             return (yield)
         finally:
-            if (check := item.stash.get(CHECK, None)) is not None:
+            if check is not None:
                 self._look(item, check, Reach.TEST)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -146,7 +159,7 @@ class Checker:
     ) -> Generator[None, Any, Any]:
         if (check := item.stash.get(CHECK, None)) is not None:
             check.nextitem = nextitem
-            if check.raised:
+            if check.raised and not check.is_idle and not hasattr(sys, "last_value"):
                 # pytest held the exception until now. What fixtures leave after this is a leak.
                 check.discard()
         return (yield)
@@ -160,7 +173,7 @@ class Checker:
             reach = Reach.HEAP
         elif series is not None and _module(item) is not _module(nextitem):
             reach = Reach.SERIES
-        elif _tears_down(item, nextitem):
+        elif not check.is_idle and _tears_down(item, nextitem):
             reach = Reach.TEST
         else:
             return

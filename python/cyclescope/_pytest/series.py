@@ -108,7 +108,8 @@ class Series:
 
     def begin(self, test: str) -> bool:
         """A test begins. False if this interpreter cannot tell new objects from others."""
-        if self._has_failed:
+        raised = self._has_failed
+        if raised:
             self.discard()
         self._note_thaw()
         begun = _native.begin_epoch()
@@ -117,7 +118,7 @@ class Series:
         self._watch.flush()
         for report in self._take_seen():
             # As far as it is the last test's own, pytest held it.
-            self._divide(report, drops=self._has_failed)
+            self._divide(report, drops=raised)
         self._is_clean = not self._test
         self._test = test
         self._has_failed = False
@@ -156,6 +157,7 @@ class Series:
         # A look frees leaks. What holds no tensor yet would, once fixtures let go of theirs.
         gc.collect(1 if _collections() == self._collections else 2)
         self._take(Reach.TEST, drops=True)
+        self._has_failed = False
 
     def take_late(self) -> list[LateLeak]:
         """The leaks of earlier tests found so far."""
