@@ -85,13 +85,19 @@ def _make(folder: Path) -> None:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a file atomically: readers see the whole file or none of it."""
+    """Write a file atomically: readers see the whole file or none of it.
+
+    Raises:
+        OSError: If that cannot be done. It names this file.
+    """
     unfinished = path.with_name(f".{path.name}.{_getpid()}-{threading.get_ident()}.part")
     try:
         # Names of the program may contain lone surrogates.
         with _open(unfinished, "w", encoding="utf-8", errors="backslashreplace") as file:
             file.write(text)
         _replace(unfinished, path)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None
     finally:
         with contextlib.suppress(FileNotFoundError):
             _unlink(unfinished)

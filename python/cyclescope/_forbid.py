@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import gc
-from collections.abc import Callable, Sequence
-from types import TracebackType
+from collections.abc import Callable, Coroutine, Sequence
+from types import CoroutineType, FunctionType, MethodType, TracebackType
 from typing import Any, TypeVar
 
 from cyclescope import _native
@@ -32,8 +32,20 @@ class TensorCycleError(AssertionError):
         self.report = report
         """The leaks that were found."""
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For pools of processes: the report travels as JSON."""
+        rest = {name: value for name, value in vars(self).items() if name != "report"}
+        return _from_json, (type(self), self.report.to_json()), rest
+
     def __str__(self) -> str:
         return f"tensors were kept alive by reference cycles\n\n{self.report}"
+
+
+def _from_json(kind: type[TensorCycleError], json: str) -> TensorCycleError:
+    report = CycleReport.from_json(json)
+    error = kind.__new__(kind, report)
+    error.report = report
+    return error
 
 
 class Recorder:
@@ -67,6 +79,12 @@ class Recorder:
         del self._seen[: len(seen)]
         others = [report for report in seen if report.time not in self._answered]
         return _native.merge([found, *others])
+
+    def discard(self) -> None:
+        """Free all garbage, and forget what leaked until now."""
+        gc.collect()
+        self._watch.flush()
+        self._seen.clear()
 
     def stop(self) -> None:
         """Stop recording."""
@@ -126,13 +144,17 @@ class ForbiddenCycles:
         # Imported here because only decorators need it.
         import inspect
 
-        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        if isinstance(function, (staticmethod, classmethod)):
+            return type(function)(self(function.__func__))
+        called = _called(function)
+        if inspect.isgeneratorfunction(called) or inspect.isasyncgenfunction(called):
             raise TypeError(
-                f"{function.__qualname__} is a generator function, whose body runs after the call "
-                "returns: use `with forbid_tensor_cycles():` around the loop instead"
+                f"{getattr(called, '__qualname__', called)} is a generator function, whose body "
+                "runs after the call returns: use `with forbid_tensor_cycles():` around the loop "
+                "instead"
             )
 
-        if inspect.iscoroutinefunction(function):
+        if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(called):
 
             @functools.wraps(function)
             async def checked(*args: Any, **kwargs: Any) -> Any:
@@ -146,13 +168,35 @@ class ForbiddenCycles:
             def checked(*args: Any, **kwargs: Any) -> Any:
                 __tracebackhide__ = True
                 with self._another():
-                    return function(*args, **kwargs)
+                    result = function(*args, **kwargs)
+                return self._awaited(result) if isinstance(result, CoroutineType) else result
 
         return checked  # type: ignore[return-value]
+
+    def _awaited(self, coroutine: CoroutineType[Any, Any, Any]) -> Coroutine[Any, Any, Any]:
+        """A coroutine that checks what another does, in its name."""
+
+        async def checked() -> Any:
+            __tracebackhide__ = True
+            with self._another():
+                return await coroutine
+
+        checked.__name__, checked.__qualname__ = coroutine.__name__, coroutine.__qualname__
+        return checked()
 
     def _another(self) -> ForbiddenCycles:
         """A separate object for each call, because calls may run concurrently."""
         return ForbiddenCycles(self._devices, self._ignore, self._min_bytes)
+
+
+def _called(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function that runs where an object is called, if it is written in Python."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    if isinstance(function, (FunctionType, MethodType, type)):
+        return function
+    own = type(function).__call__
+    return own if isinstance(own, FunctionType) else function
 
 
 def forbid_tensor_cycles(
@@ -161,6 +205,7 @@ def forbid_tensor_cycles(
     """Raise :class:`TensorCycleError` if a block or function leaks a tensor through a cycle.
 
     Use it with ``with`` or ``async with``, or as a decorator of functions and coroutine functions.
+    A coroutine that a function returns is checked when it is awaited.
     Blocks may be nested. Garbage is collected before the block and at its end. Garbage from before
     the block does not count; leaks of other threads and tasks during the block do. If the block
     raises an exception, it propagates unchanged and nothing is checked. Garbage that

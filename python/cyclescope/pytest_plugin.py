@@ -41,11 +41,11 @@ def pytest_configure(config: pytest.Config) -> None:
     if OFF:
         return
     # Imported here to keep `pytest --help` fast.
-    from cyclescope._pytest.checker import Checker
+    from cyclescope._pytest.checker import NAME, Checker
     from cyclescope._pytest.summary import Summary
 
     choices = options.read(config)
-    config.pluginmanager.register(Checker(choices), "cyclescope-checker")
+    config.pluginmanager.register(Checker(choices), NAME)
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Summary(choices), "cyclescope-summary")
 

@@ -1,4 +1,4 @@
-"""Explicit checks on a free-threaded Python while other threads go on; `free_threaded.py` runs it."""
+"""Explicit checks on a free-threaded Python while other threads go on; for `free_threaded.py`."""
 
 from __future__ import annotations
 

@@ -6,17 +6,24 @@
 from __future__ import annotations
 
 import asyncio
+import copy
+import functools
 import gc
+import multiprocessing
+import pickle
 import sys
 import threading
 import types
 import unittest
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent import futures
+from typing import Any
 
 import pytest
 
 import cyclescope
 from cyclescope import (
+    CycleReport,
     TensorCycleError,
     _devices,
     _native,
@@ -204,8 +211,13 @@ def test_generators_are_refused_as_their_code_would_not_be_checked() -> None:
     def batches() -> Iterator[int]:
         yield 1
 
-    with pytest.raises(TypeError, match="batches is a generator"):
-        forbid_tensor_cycles()(batches)
+    class Batches:
+        def __call__(self) -> Iterator[int]:
+            yield 1
+
+    for function in (batches, functools.partial(batches), Batches(), staticmethod(batches)):
+        with pytest.raises(TypeError, match=r"(?i)batches.* is a generator"):
+            forbid_tensor_cycles()(function)
 
 
 def test_coroutines_are_checked_when_they_are_awaited() -> None:
@@ -229,6 +241,83 @@ def test_coroutines_are_checked_when_they_are_awaited() -> None:
             await asyncio.sleep(0)
 
     asyncio.run(program())
+
+
+class Served:
+    async def __call__(self) -> str:
+        await asyncio.sleep(0)
+        Node()
+        return "served"
+
+
+def serves() -> Coroutine[None, None, str]:
+    return Served()()
+
+
+@pytest.mark.parametrize(
+    "function",
+    [Served(), serves, functools.partial(Served())],
+    ids=["object", "function", "partial"],
+)
+def test_so_are_coroutines_of_other_callables(function: Callable[..., Any]) -> None:
+    checked = forbid_tensor_cycles()(function)
+
+    async def program() -> None:
+        task = asyncio.ensure_future(checked())
+        with pytest.raises(TensorCycleError):
+            await task
+
+    asyncio.run(program())
+    assert asyncio.run(forbid_tensor_cycles()(lambda: asyncio.sleep(0, "slept"))()) == "slept"
+
+
+def test_the_methods_of_a_class_may_be_decorated() -> None:
+    class Trainer:
+        @forbid_tensor_cycles()
+        @staticmethod
+        def static(number: int) -> int:
+            return number
+
+        @forbid_tensor_cycles()
+        @classmethod
+        def of_class(cls) -> str:
+            Node()
+            return cls.__name__
+
+    assert Trainer().static(3) == Trainer.static(3) == 3
+    with pytest.raises(TensorCycleError):
+        Trainer.of_class()
+
+
+def leaks_elsewhere(_: int) -> None:
+    with forbid_tensor_cycles(devices="cpu"):
+        Node()
+
+
+class Own(TensorCycleError):
+    def __init__(self, report: CycleReport, more: str) -> None:
+        super().__init__(report)
+        self.more = more
+
+
+def test_the_error_comes_back_from_another_process() -> None:
+    with (
+        pytest.raises(TensorCycleError) as raised,
+        futures.ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool,
+    ):
+        pool.submit(leaks_elsewhere, 1).result()
+    assert summaries(raised.value) == ["Node.me → Node"]
+
+
+def test_the_error_is_copied_and_pickled_with_what_was_added() -> None:
+    with pytest.raises(TensorCycleError) as raised, forbid_tensor_cycles():
+        Node()
+    error = Own(raised.value.report, "more")
+    for again in (copy.copy(error), pickle.loads(pickle.dumps(error))):
+        assert type(again) is Own
+        assert str(again) == str(error)
+        assert summaries(again) == ["Node.me → Node"]
+        assert again.more == "more"
 
 
 def test_the_assertion_alone() -> None:

@@ -149,6 +149,66 @@ def test_what_is_not_known_is_not_said(pytester: pytest.Pytester) -> None:
     )
 
 
+THAWED = """
+import gc, numpy, pytest
+
+class Node:
+    def __init__(self):
+        self.me = self
+        self.array = numpy.zeros(1000)
+
+{before}
+def test_makes():
+    node = Node()
+    gc.freeze()
+    del node
+
+def test_between():
+    pass
+
+def test_innocent():
+    gc.unfreeze(){after}
+
+def test_other():
+    pass
+"""
+
+
+@needs_lists
+def test_whoever_brings_back_frozen_garbage_is_not_accused(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_a=THAWED.format(before="", after=""))
+    result = pytester.runpytest_subprocess(*PLUGIN, "--tensor-cycles=error")
+    result.assert_outcomes(passed=4, errors=1)
+    result.stdout.fnmatch_lines(
+        [
+            "*ERROR at teardown of test_other*",
+            "*made by one of these tests or before them: test_a.py::test_makes, *test_between, "
+            "test_a.py::test_innocent",
+        ]
+    )
+
+
+@needs_lists
+def test_nor_is_the_first_test(pytester: pytest.Pytester) -> None:
+    before = "node = Node()\ngc.freeze()\ndel node\ndef test_first():\n    gc.unfreeze()\n"
+    pytester.makepyfile(test_a=THAWED.format(before=before, after=""))
+    result = pytester.runpytest_subprocess(*PLUGIN, "--tensor-cycles=error", "-k", "first or other")
+    result.assert_outcomes(passed=2, errors=1)
+    result.stdout.fnmatch_lines(["*made by one of these tests or before them: *test_first"])
+
+
+@needs_lists
+def test_exceptions_after_objects_are_brought_back(pytester: pytest.Pytester) -> None:
+    """Whose garbage has no known order either."""
+    makes_nothing = "import gc, numpy\ngc.freeze()\n"
+    after = "\n    array = numpy.ones(10)\n    pytest.skip('no GPU')"
+    pytester.makepyfile(test_a=THAWED.format(before=makes_nothing, after=after))
+    result = pytester.runpytest_subprocess(
+        *PLUGIN, "--tensor-cycles=error", "-k", "between or innocent or other"
+    )
+    result.assert_outcomes(passed=2, skipped=1)
+
+
 @needs_lists
 def test_tests_that_collect_are_checked_themselves(pytester: pytest.Pytester) -> None:
     source = """

@@ -7,12 +7,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cyclescope._files import write_whole
+from cyclescope._files import make_folder, write_whole
 
 if TYPE_CHECKING:
     from cyclescope._native import Leak
 
 SCHEMA = 1
+CREATE = "create one with --tensor-cycles-update-baseline"
 
 
 class Baseline:
@@ -26,33 +27,31 @@ class Baseline:
         """The outline of each leak, by signature; None if it has none."""
 
     @classmethod
-    def read(cls, file: Path, *, may_be_missing: bool) -> Baseline:
-        """Read a baseline file.
+    def read(cls, file: Path, *, updates: bool) -> Baseline:
+        """Read a baseline file. If it is to be updated, it may be missing or empty.
 
         Raises:
-            FileNotFoundError: If the file does not exist and ``may_be_missing`` is false.
+            FileNotFoundError: If the file does not exist and is not to be updated.
             ValueError: If the file is not a baseline.
         """
         try:
-            content = file.read_text(encoding="utf-8")
+            content = file.read_bytes()
         except FileNotFoundError:
-            if may_be_missing:
+            if updates:
                 return cls(file, {}, {})
-            raise FileNotFoundError(
-                f"no baseline file {file}; create one with --tensor-cycles-update-baseline"
-            ) from None
+            raise FileNotFoundError(f"no baseline file {file}; {CREATE}") from None
+        if updates and not content.strip():
+            return cls(file, {}, {})
         try:
-            found = json.loads(content)
-            if found["schema"] > SCHEMA:
-                raise ValueError(
-                    f"the baseline {file} was written by a newer version of cyclescope; "
-                    "upgrade cyclescope"
-                )
-            return cls(file, _texts(found["leaks"]), _texts(found.get("outlines", {})))
-        except (KeyError, TypeError, AttributeError, json.JSONDecodeError):
-            raise ValueError(
-                f"{file} is not a baseline; create one with --tensor-cycles-update-baseline"
-            ) from None
+            found = json.loads(content.decode("utf-8"))
+            if found["schema"] <= SCHEMA:
+                return cls(file, _texts(found["leaks"]), _texts(found.get("outlines", {})))
+        except (LookupError, TypeError, AttributeError, ValueError, RecursionError):
+            way_out = "name another file, or delete this one" if updates else CREATE
+            raise ValueError(f"{file} is not a baseline; {way_out}") from None
+        raise ValueError(
+            f"the baseline {file} was written by a newer version of cyclescope; upgrade cyclescope"
+        )
 
     def __contains__(self, signature: str) -> bool:
         return signature in self.leaks
@@ -80,23 +79,26 @@ class Baseline:
         return pairs
 
     def update(self, leaks: Iterable[Leak]) -> int:
-        """Add leaks, in place of those that have moved, and return how many were new."""
+        """Add leaks, in place of those that have moved, and return how many were new.
+
+        Raises:
+            OSError: If the file cannot be written. The baseline is as before.
+        """
         found = list(leaks)
         moved = self.moved(found)
         new = {leak.signature for leak in found} - self.leaks.keys() - moved.keys()
-        for before in moved.values():
-            del self.leaks[before]
-        for leak in found:
-            self.leaks[leak.signature] = leak.summary
-            self._outlines[leak.signature] = leak.outline
-        outlines = {it: self._outlines[it] for it in sorted(self.leaks) if self._outlines[it]}
+        gone = set(moved.values())
+        listed = {it: line for it, line in self.leaks.items() if it not in gone}
+        listed |= {leak.signature: leak.summary for leak in found}
+        outlines = self._outlines | {leak.signature: leak.outline for leak in found}
         content = {
             "schema": SCHEMA,
-            "leaks": dict(sorted(self.leaks.items())),
-            "outlines": outlines,
+            "leaks": dict(sorted(listed.items())),
+            "outlines": {it: outlines[it] for it in sorted(listed) if outlines[it]},
         }
-        self.file.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(self.file.parent)
         write_whole(self.file, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+        self.leaks, self._outlines = listed, outlines
         return len(new)
 
 

@@ -10,13 +10,16 @@ import pytest
 
 from cyclescope import _native
 from cyclescope._devices import blindness, device_names
-from cyclescope._files import reason, write_whole
 from cyclescope._forbid import Recorder
 from cyclescope._native import CycleReport
+from cyclescope._pytest.check import CHECK, SECTION, Check, Owed, shorten
 from cyclescope._pytest.options import Choices
 from cyclescope._pytest.series import Alike, LateLeak, Reach, Series
 from cyclescope._selection import ignored_names
 from cyclescope._suggest import did_you_mean
+
+NAME = "cyclescope-checker"
+"""Of the plugin, in pytest."""
 
 ATTRIBUTE = "tensor_cycles"
 """Where a test's report carries the leaks, as JSON; pytest-xdist brings it from its workers."""
@@ -24,46 +27,11 @@ LATE = "tensor_cycles_late"
 """Where it carries the leaks of earlier tests: rows of JSON and which tests made the leak."""
 BLIND = "tensor_cycles_blind"
 """The attribute that holds the reason why nothing could be found, if there is one."""
-
-SECTION = "tensor cycles"
-KEPT = "tensors were kept alive by reference cycles"
+CHECKED = "tensor_cycles_checked"
+"""It is there if the test function was called, and leaks could be found."""
 
 ARGUMENTS = ("devices", "ignore")
 """Of the marker ``no_tensor_cycles``."""
-
-
-class Check:
-    """The check of a running test."""
-
-    def __init__(self, of: Recorder | Series, *, fails: bool, blind: str | None) -> None:
-        self.of = of
-        """The recorder of this test, or the series that it belongs to."""
-        self.fails = fails
-        self.blind = blind
-        """Why nothing can be found; None if leaks can be found."""
-        self.failed = False
-        """The test has failed, by itself or because of a leak; do not fail it again."""
-        self.found: CycleReport | None = None
-        """The leaks of the current phase."""
-        self.late: list[LateLeak] = []
-        """The leaks of earlier tests that were found after this one."""
-
-    def take(self, reach: Reach) -> CycleReport:
-        """What the test leaked since it began, or since the previous call."""
-        return self.of.take(reach) if isinstance(self.of, Series) else self.of.take()
-
-    def take_all(self) -> CycleReport:
-        """The same, for sure: a look at the whole heap."""
-        return self.take(Reach.HEAP)
-
-    def fail_by_itself(self) -> None:
-        """The test has failed, and not because of a leak."""
-        self.failed = True
-        if isinstance(self.of, Series):
-            self.of.fail()
-
-
-CHECK = pytest.StashKey[Check]()
 
 
 class Checker:
@@ -79,9 +47,13 @@ class Checker:
         self._choices = choices
         self._told: set[str] = set()
         self._series: Series | None = None
+        self._recorder: Recorder | None = None
+        self._check: Check | None = None
+        """Of the current test."""
 
     def _begin(self, item: pytest.Item, alike: Alike) -> None:
         """Start to record the leaks of a test."""
+        self._stop_recorder()
         blind = blindness(list(alike.devices))
         of: Recorder | Series | None = None
         if not alike.whole:
@@ -92,13 +64,21 @@ class Checker:
                 of = self._series
         if of is None:
             self._stop_series()
-            of = Recorder(alike.devices, alike.ignore)
-        item.stash[CHECK] = Check(of, fails=alike.fails, blind=blind)
+            of = self._recorder = Recorder(alike.devices, alike.ignore)
+        self._check = Check(of, fails=alike.fails, blind=blind)
+        # Other kinds of items have no fixtures.
+        self._check.is_idle = isinstance(item, pytest.Function)
+        item.stash[CHECK] = self._check
 
     def _stop_series(self) -> None:
         if self._series is not None:
             self._series.stop()
             self._series = None
+
+    def _stop_recorder(self) -> None:
+        if self._recorder is not None:
+            self._recorder.stop()
+            self._recorder = None
 
     def _alike(self, item: pytest.Item) -> Alike | None:
         """How to check a test; None if it is not to be checked."""
@@ -149,82 +129,60 @@ class Checker:
             # Set up first, so that teardown has what it needs.
             result = yield
         except BaseException:
-            if (check := item.stash.get(CHECK, None)) is not None:
-                check.fail_by_itself()
+            if (check := item.stash.get(CHECK, None)) is not None and not check.is_idle:
+                self._look(item, check, Reach.TEST)
             raise
         if wrong is not None:
             # Without a traceback, which would show this plugin.
             raise pytest.fail.Exception(str(wrong), pytrace=False)
         return result
 
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_fixture_setup(self) -> None:
+        if self._check is not None:
+            self._check.is_idle = False
+
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, Any, Any]:
         check = item.stash.get(CHECK, None)
-        try:
-            result = yield
-        except BaseException:
-            if check is not None:
-                report = self._look(item, check, Reach.TEST)
-                if report is not None:
-                    item.add_report_section("call", SECTION, str(report))
-                check.fail_by_itself()
-            raise
         if check is not None:
-            sentences, found = self._check(item, check, "call", Reach.TEST)
-            _fail(sentences, found, late=False)
-        return result
+            check.is_idle = False
+        try:
+            return (yield)
+        finally:
+            if check is not None:
+                self._look(item, check, Reach.TEST)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_teardown(
         self, item: pytest.Item, nextitem: pytest.Item | None
     ) -> Generator[None, Any, Any]:
-        check = item.stash.get(CHECK, None)
-        try:
-            try:
-                result = yield
-            except BaseException:
-                if check is not None:
-                    check.fail_by_itself()
-                    self._check_after(item, nextitem, check)
-                raise
-            if check is not None:
-                # pytest keeps the fixtures' values until just after this.
-                if isinstance(getattr(item, "funcargs", None), dict):
-                    item.funcargs.clear()  # type: ignore[attr-defined]
-                sentences, found, late = self._check_after(item, nextitem, check)
-                _fail(sentences, found, late=late)
-            return result
-        finally:
-            if check is not None and isinstance(check.of, Recorder):
-                check.of.stop()
+        if (check := item.stash.get(CHECK, None)) is not None:
+            check.nextitem = nextitem
+            if check.raised and not check.is_idle and not hasattr(sys, "last_value"):
+                # pytest held the exception until now. What fixtures leave after this is a leak.
+                check.discard()
+        return (yield)
 
-    def _check_after(
-        self, item: pytest.Item, nextitem: pytest.Item | None, check: Check
-    ) -> tuple[list[str], list[CycleReport], bool]:
-        """Check after teardown; and if a series or a module of it ends, earlier tests too.
-
-        Returns:
-            As :meth:`_check`, and whether there are only leaks of earlier tests.
-        """
+    def _check_after(self, item: pytest.Item, check: Check) -> None:
+        """Check after teardown; and if a series or a module of it ends, earlier tests too."""
+        nextitem = check.nextitem
         series = check.of if isinstance(check.of, Series) else None
         ends = series is not None and self._ends(series, nextitem)
         if ends:
             reach = Reach.HEAP
         elif series is not None and _module(item) is not _module(nextitem):
             reach = Reach.SERIES
-        elif not check.failed and _tears_down(item, nextitem):
+        elif not check.is_idle and _tears_down(item, nextitem):
             reach = Reach.TEST
         else:
-            return [], [], False
-        sentences, found = self._check(item, check, "teardown", reach)
-        only_late = not found
+            return
+        self._look(item, check, reach)
         if series is not None:
-            late = self._check_late(item, check, series.take_late())
-            sentences += late[0]
-            found += late[1]
+            for late in series.take_late():
+                self._take_late(item, check, late)
         if ends:
             self._stop_series()
-        return sentences, found, only_late
 
     def _ends(self, series: Series, nextitem: pytest.Item | None) -> bool:
         try:
@@ -232,85 +190,81 @@ class Checker:
         except pytest.UsageError:
             return True
 
-    def _check(
-        self, item: pytest.Item, check: Check, when: str, reach: Reach
-    ) -> tuple[list[str], list[CycleReport]]:
-        """Check for leaks of the test; what to fail it with, if there are new ones."""
-        if when == "teardown" and check.failed:
-            # The exception of a failed test, which pytest held until now, contains cycles.
-            if isinstance(check.of, Series):
-                check.take(reach)
-            return [], []
-        report = self._look(item, check, reach)
-        if report is None:
-            return [], []
+    def _look(self, item: pytest.Item, check: Check, reach: Reach) -> None:
+        """Look for leaks of the test."""
+        report = check.take(reach)
+        if not report.leaks:
+            return
+        check.found = report
+        for leak in report.leaks:
+            item.user_properties.append((ATTRIBUTE, f"{leak.signature} {leak}"))
         new = [leak.signature for leak in report.leaks if self._is_new(leak.signature)]
-        if check.fails and new:
-            check.failed = True
-            found = _native.select(report, new)
-            return [KEPT, f"{found}\n{self._page(found)}"], [found]
-        item.add_report_section(when, SECTION, str(report))
-        return [], []
+        if check.fails and new and not check.failed_by_itself:
+            check.owed.append(Owed(_native.select(report, new)))
+        else:
+            check.sections.append(str(report))
 
-    def _check_late(
-        self, item: pytest.Item, check: Check, late: list[LateLeak]
-    ) -> tuple[list[str], list[CycleReport]]:
-        """What to fail the teardown with because of leaks of earlier tests."""
-        sentences: list[str] = []
-        found: list[CycleReport] = []
-        for one in late:
-            (leak,) = one.report.leaks
-            item.user_properties.append((ATTRIBUTE, f"{leak.signature} {leak}; {one}"))
-            if check.fails and self._is_new(leak.signature):
-                sentences += [
-                    f"{KEPT}, {one}",
-                    f"{one.report}\n{self._page(one.report)}",
-                ]
-                found.append(one.report)
-            else:
-                item.add_report_section("teardown", SECTION, f"{one}\n{one.report}")
-        check.late += late
-        return sentences, found
+    def _take_late(self, item: pytest.Item, check: Check, late: LateLeak) -> None:
+        """A leak of an earlier test fails the teardown of this one."""
+        (leak,) = late.report.leaks
+        item.user_properties.append((ATTRIBUTE, f"{leak.signature} {leak}; {late}"))
+        check.late.append(late)
+        owed = Owed(late.report, late)
+        if check.fails and self._is_new(leak.signature):
+            check.owed.append(owed)
+        else:
+            check.sections.append(str(owed))
 
     def _is_new(self, signature: str) -> bool:
         return self._choices.baseline is None or signature not in self._choices.baseline
 
-    def _look(self, item: pytest.Item, check: Check, reach: Reach) -> CycleReport | None:
-        report = check.take(reach)
-        if not report.leaks:
-            return None
-        check.found = report
-        for leak in report.leaks:
-            item.user_properties.append((ATTRIBUTE, f"{leak.signature} {leak}"))
-        return report
-
-    def _page(self, report: CycleReport) -> str:
-        try:
-            page = self._choices.report_dir / f"{report.leaks[0].signature}.html"
-            write_whole(page, report.to_html())
-            return f"Page: {page}"
-        except OSError as error:
-            return f"Page not written: {reason(error)}"
-
-    @pytest.hookimpl(wrapper=True)
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         report = yield
-        _shorten_in_summary(report, call)
         check = item.stash.get(CHECK, None)
-        if check is not None and check.blind is not None:
-            setattr(report, BLIND, check.blind)
-        if check is not None and check.found is not None:
-            found, check.found = check.found, None
-            setattr(report, ATTRIBUTE, self._carried(found))
-        if check is not None and check.late:
-            late, check.late = check.late, []
-            rows = [
-                [self._carried(it.report), it.tests if it.certain else [str(it)]] for it in late
-            ]
-            setattr(report, LATE, rows)
+        if check is not None:
+            if report.when == "teardown":
+                self._end(item, call, check)
+            check.settle(report, call, self._choices)
+            self._attach(item, report, check)
+        found = getattr(call.excinfo and call.excinfo.value, "report", None)
+        if isinstance(found, CycleReport):
+            shorten(report, found, late=False)
         return report
+
+    def _end(self, item: pytest.Item, call: pytest.CallInfo[None], check: Check) -> None:
+        """The last check of a test, when all hooks of other plugins that get the test have run."""
+        if call.excinfo is None and isinstance(getattr(item, "funcargs", None), dict):
+            # pytest keeps the fixtures' values until just after this. After an exception there are
+            # further hooks, which may read them.
+            item.funcargs = {}  # type: ignore[attr-defined]
+        try:
+            self._check_after(item, check)
+        finally:
+            self._stop_recorder()
+
+    def _attach(self, item: pytest.Item, report: pytest.TestReport, check: Check) -> None:
+        """Add to a report what was found, for people and for the summary."""
+        title = f"Captured {SECTION} {report.when}"
+        report.sections += [(title, section) for section in check.sections]
+        check.sections.clear()
+        report.user_properties = list(item.user_properties)
+        if check.blind is not None:
+            setattr(report, BLIND, check.blind)
+        elif report.when == "call":
+            setattr(report, CHECKED, True)
+        if check.found is not None:
+            setattr(report, ATTRIBUTE, self._carried(check.found))
+            check.found = None
+        if check.late:
+            rows = [
+                [self._carried(it.report), it.tests if it.certain else [str(it)]]
+                for it in check.late
+            ]
+            check.late.clear()
+            setattr(report, LATE, rows)
 
     def _carried(self, report: CycleReport) -> str:
         """The report for the summary, which has each leak once: all would fill the memory."""
@@ -318,33 +272,21 @@ class Checker:
         self._told.update(leak.signature for leak in report.leaks)
         return carried.to_json()
 
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Be the last plugin that is registered, later than all ``conftest.py``.
+
+        So the hooks of others run inside the ones here: they see tests, fixtures and reports as
+        they are without this plugin, and have let go of them before a check.
+        """
+        plugins = session.config.pluginmanager
+        plugins.unregister(self, NAME)
+        plugins.register(self, NAME)
+
     def pytest_sessionfinish(self) -> None:
         """End what an interrupt left."""
         self._stop_series()
-
-
-def _fail(sentences: list[str], found: list[CycleReport], *, late: bool) -> None:
-    """Fail the phase, if there are leaks to fail it with."""
-    if found:
-        failure = pytest.fail.Exception("\n\n".join(sentences), pytrace=False)
-        failure.report = _native.merge(found)  # type: ignore[attr-defined]
-        failure.made_earlier = late  # type: ignore[attr-defined]
-        raise failure
-
-
-def _shorten_in_summary(report: pytest.TestReport, call: pytest.CallInfo[None]) -> None:
-    """Shorten a leak trace to one line in pytest's short summary.
-
-    On CI services the summary repeats whole messages, and the trace is already in the failure.
-    """
-    failure = call.excinfo and call.excinfo.value
-    found = getattr(failure, "report", None)
-    crash = getattr(report.longrepr, "reprcrash", None)
-    if isinstance(found, CycleReport) and found.leaks and crash is not None:
-        others = len(found.leaks) - 1
-        whose = "of earlier tests: " if getattr(failure, "made_earlier", False) else ""
-        more = f" (and {others} more)" if others else ""
-        crash.message = f"{whose}{found.leaks[0]}{more}"
+        self._stop_recorder()
 
 
 def _meant(argument: str) -> str:

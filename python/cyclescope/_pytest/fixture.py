@@ -10,7 +10,8 @@ import pytest
 from cyclescope._forbid import Recorder, TensorCycleError
 from cyclescope._native import CycleReport
 from cyclescope._off import OFF
-from cyclescope._pytest.checker import CHECK, Checker
+from cyclescope._pytest.check import CHECK
+from cyclescope._pytest.checker import NAME, Checker
 
 
 class TensorCycles:
@@ -46,7 +47,7 @@ def opened(request: pytest.FixtureRequest) -> Iterator[TensorCycles]:
     if check is not None:
         yield TensorCycles(check.take_all)
         return
-    checker = request.config.pluginmanager.get_plugin("cyclescope-checker")
+    checker = request.config.pluginmanager.get_plugin(NAME)
     if not isinstance(checker, Checker):
         raise pytest.UsageError("the fixture tensor_cycles requires pytest 8 or later")
     recorder = Recorder(*checker.what_to_look_for(item))

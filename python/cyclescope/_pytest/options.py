@@ -149,7 +149,7 @@ def read(config: pytest.Config) -> Choices:
             devices=device_names(configured.devices_or(chosen)),
             ignore=[*configured.ignore, *ignored_names(ignore)],
             whole=scope == "whole",
-            baseline=None if file is None else Baseline.read(file, may_be_missing=update),
+            baseline=None if file is None else Baseline.read(file, updates=update),
             update_baseline=update,
             json=_path(config, "-json"),
             sarif=_path(config, "-sarif"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import gc
 from dataclasses import dataclass
 
 from cyclescope import _native
@@ -69,8 +70,9 @@ class Series:
     meanwhile. What a test makes and a later one drops is found at the latest when the series ends,
     and the order of the objects still says who made it.
 
-    If something in a test makes that order unknown, such as ``gc.unfreeze()``, its check looks at
-    the whole heap. What it finds counts as this test's, which has dropped it.
+    If something in a test makes that order unknown, such as ``gc.freeze()``, its check looks at the
+    whole heap. What ``gc.unfreeze()`` brings back lies among the objects of the current test. In
+    both cases, any test until then may have made what is found, unless this is the first one.
     """
 
     def __init__(self, alike: Alike) -> None:
@@ -88,7 +90,13 @@ class Series:
         self._epoch = self._first = 0
         self._is_clean = True
         """No test but the current one has run since the whole heap was free of garbage."""
+        self._frozen = 0
+        """How many objects ``gc.freeze()`` hid by then; some may have been garbage."""
+        self._thawed: set[int] = set()
+        """Epochs in which ``gc.unfreeze()`` has brought back objects."""
         self._has_failed = False
+        self._collections = 0
+        """How many collections made objects old, when the test began."""
         clean_up()
         self._watch = Watch(
             self._devices,
@@ -100,19 +108,22 @@ class Series:
 
     def begin(self, test: str) -> bool:
         """A test begins. False if this interpreter cannot tell new objects from others."""
-        if self._has_failed:
-            # What its exception held is garbage now, and no leak of the test.
-            self.take()
+        raised = self._has_failed
+        if raised:
+            self.discard()
+        self._note_thaw()
         begun = _native.begin_epoch()
         if begun is None:
             return False
         self._watch.flush()
         for report in self._take_seen():
             # As far as it is the last test's own, pytest held it.
-            self._divide(report)
+            self._divide(report, drops=raised)
         self._is_clean = not self._test
         self._test = test
         self._has_failed = False
+        self._collections = _collections()
+        self._frozen = gc.get_freeze_count()
         self._note(*begun)
         return True
 
@@ -122,6 +133,10 @@ class Series:
 
     def take(self, reach: Reach = Reach.TEST) -> CycleReport:
         """What the current test leaked since it began, or since the previous call."""
+        return self._take(reach, drops=False)
+
+    def _take(self, reach: Reach, *, drops: bool) -> CycleReport:
+        self._note_thaw()
         since = {Reach.TEST: self._epoch, Reach.SERIES: self._first, Reach.HEAP: 0}[reach]
         looked = _native.find_new(self._devices, self._ignore, since)
         whole = looked is None
@@ -130,12 +145,19 @@ class Series:
         self._watch.flush()
         # The watch reports the collection of the check too, now or a little later.
         self._answered.add(looked.time)
-        own = [self._divide(report) for report in (looked, *self._take_seen())]
+        own = [self._divide(report, drops=drops) for report in (looked, *self._take_seen())]
         if whole and (begun := _native.begin_epoch()) is not None:
             if begun[1]:
                 self._is_clean = True
             self._note(*begun)
         return _native.merge(own)
+
+    def discard(self) -> None:
+        """Free what only the exception of the test has held. That is no leak of the test."""
+        # A look frees leaks. What holds no tensor yet would, once fixtures let go of theirs.
+        gc.collect(1 if _collections() == self._collections else 2)
+        self._take(Reach.TEST, drops=True)
+        self._has_failed = False
 
     def take_late(self) -> list[LateLeak]:
         """The leaks of earlier tests found so far."""
@@ -155,33 +177,54 @@ class Series:
         self._epoch = epoch
         self._tests[epoch] = self._test
 
+    def _note_thaw(self) -> None:
+        if self._frozen and not gc.get_freeze_count():
+            self._thawed.add(self._epoch)
+
     def _take_seen(self) -> list[CycleReport]:
         seen = self._seen.copy()
         del self._seen[: len(seen)]
         return [report for report in seen if report.time not in self._answered]
 
-    def _divide(self, report: CycleReport) -> CycleReport:
-        """The part of a report that is about the current test. The rest is kept for later."""
+    def _divide(self, report: CycleReport, *, drops: bool) -> CycleReport:
+        """The part of a report that is about the current test. The rest is kept for later.
+
+        With ``drops``, that part is of the test's exception, and so is what has no known order.
+        """
         if not report.leaks:
             return report
         own = []
         epochs = _native.epochs(report)
         for leak in report.leaks:
-            makers = {self._maker(epoch) for epoch in epochs.get(leak.signature, [None])}
-            if self._test in makers:
+            made = [
+                None if epoch in self._thawed else epoch
+                for epoch in epochs.get(leak.signature, [None])
+            ]
+            makers = {self._maker(epoch) for epoch in made}
+            is_ordered = None not in made
+            if self._test in makers or (drops and not is_ordered):
                 own.append(leak.signature)
             else:
-                self._keep(_native.select(report, [leak.signature]), makers)
+                part = _native.select(report, [leak.signature])
+                self._keep(part, makers, is_ordered=is_ordered)
         return _native.select(report, own)
 
     def _maker(self, epoch: int | None) -> str | None:
         """The test that an epoch belongs to; None if it is not known."""
-        if epoch is None or self._is_clean:
+        if self._is_clean and not (epoch is None and self._frozen):
             return self._test
-        return self._tests.get(epoch)
+        return None if epoch is None else self._tests.get(epoch)
 
-    def _keep(self, report: CycleReport, makers: set[str | None]) -> None:
+    def _keep(self, report: CycleReport, makers: set[str | None], *, is_ordered: bool) -> None:
         certain = None not in makers
-        begun = dict.fromkeys([*self._unordered, *self._tests.values()])
-        tests = [name for name in begun if name in makers] if certain else self._unordered
-        self._late.append(LateLeak(report, tests, certain, next(iter(begun))))
+        begun = list(dict.fromkeys([*self._unordered, *self._tests.values()]))
+        if certain:
+            tests = [name for name in begun if name in makers]
+        else:
+            tests = self._unordered if is_ordered else begun
+        self._late.append(LateLeak(report, tests, certain, begun[0]))
+
+
+def _collections() -> int:
+    """How many collections there were that make objects old."""
+    return sum(generation["collections"] for generation in gc.get_stats()[1:])

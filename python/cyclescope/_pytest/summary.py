@@ -11,7 +11,7 @@ import pytest
 from cyclescope import _native
 from cyclescope._files import reason, write_whole
 from cyclescope._native import CycleReport
-from cyclescope._pytest.checker import ATTRIBUTE, BLIND, LATE
+from cyclescope._pytest.checker import ATTRIBUTE, BLIND, CHECKED, LATE
 from cyclescope._pytest.options import Choices
 
 TESTS_SHOWN = 5
@@ -28,8 +28,14 @@ class Summary:
         self._said: list[str] = []
         self._merged: CycleReport | None = None
         self._blind: dict[str, set[str]] = {}
+        self._has_checked = False
+        self._has_uncollected = False
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        self._has_uncollected |= report.failed
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._has_checked |= hasattr(report, CHECKED)
         if (reason := getattr(report, BLIND, None)) is not None:
             self._blind.setdefault(reason, set()).add(report.nodeid)
         carried = getattr(report, ATTRIBUTE, None)
@@ -54,19 +60,35 @@ class Summary:
         return self._merged
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_sessionfinish(self) -> None:
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         report = self.merged()
         self._say_what_was_not_seen()
-        if self._choices.mode == "off":
-            self._say_what_is_not_written()
+        unknown = self._why_unknown(exitstatus) if report is None else None
+        if unknown is not None:
+            self._say_what_is_not_written(unknown)
             return
         self._write_results(report)
-        self._update_baseline(report)
+        if not self._update_baseline(report) and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
-    def _say_what_is_not_written(self) -> None:
-        """A file that says "no leaks", where no test was checked, would be false."""
-        for file in filter(None, (self._choices.json, self._choices.sarif)):
-            self._said.append(f"{file} not written: --tensor-cycles=off checks no test")
+    def _why_unknown(self, exitstatus: int) -> str | None:
+        """Why nothing is known of leaks where none was found; None if there are none."""
+        if self._choices.mode == "off":
+            return "--tensor-cycles=off checks no test"
+        if not self._has_checked:
+            return "no test was checked"
+        if self._has_uncollected:
+            return "not all tests could be collected"
+        if exitstatus in (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.INTERNAL_ERROR):
+            return "the run was interrupted"
+        return None
+
+    def _say_what_is_not_written(self, why: str) -> None:
+        """A file that says "no leaks", where that is not known, would be false."""
+        baseline = self._choices.baseline if self._choices.update_baseline else None
+        updated = None if baseline is None else baseline.file
+        for file in filter(None, (self._choices.json, self._choices.sarif, updated)):
+            self._said.append(f"{file} not written: {why}")
 
     def _say_what_was_not_seen(self) -> None:
         for why, tests in self._blind.items():
@@ -100,10 +122,11 @@ class Summary:
         except OSError as error:
             self._said.append(f"{what} not written: {reason(error)}")
 
-    def _update_baseline(self, report: CycleReport | None) -> None:
+    def _update_baseline(self, report: CycleReport | None) -> bool:
+        """Update the baseline if asked to. False if that cannot be done."""
         baseline = self._choices.baseline
         if baseline is None:
-            return
+            return True
         leaks = [] if report is None else report.leaks
         moved = baseline.moved(leaks)
         if self._choices.update_baseline:
@@ -111,7 +134,11 @@ class Summary:
                 new = baseline.update(leaks)
                 self._said.append(f"baseline: added {_counted(new, 'leak')} to {baseline.file}")
             except OSError as error:
-                self._said.append(f"baseline not written: {reason(error)}")
+                self._said.append(
+                    f"baseline not written: {baseline.file}: {error.strerror or error}. The run "
+                    "fails, because no test fails for a leak while the baseline is updated"
+                )
+                return False
         elif moved:
             pairs = ", ".join(f"{now} for {before}" for now, before in moved.items())
             self._said.append(
@@ -125,6 +152,7 @@ class Summary:
                 f"baseline: {len(unseen)} of {len(baseline.leaks)} leaks did not occur in this "
                 f"run; remove those that are fixed from {baseline.file}: {', '.join(unseen)}"
             )
+        return True
 
     @pytest.hookimpl
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
