@@ -91,7 +91,16 @@ def build(make: Any, seed: int) -> tuple[dict[int, Names], int]:
     return expected, id(hub)
 
 
-@pytest.mark.usefixtures("small_heap", "collector_paused")
+@pytest.fixture
+def other_threads_wait() -> Iterator[None]:
+    """Those of pytest-xdist make objects when a message comes."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(60)
+    yield
+    sys.setswitchinterval(interval)
+
+
+@pytest.mark.usefixtures("small_heap", "collector_paused", "other_threads_wait")
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("make", MAKERS, ids=lambda make: make.__name__)
 def test_naming_touches_nothing(make: Any, seed: int) -> None:
