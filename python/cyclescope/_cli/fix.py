@@ -15,12 +15,20 @@ from cyclescope._native import Patch
 DESCRIPTION = """\
 Print a patch that removes a reference cycle. No file is changed: pipe the patch to `git apply`.
 
-There is a patch only if it is certain that the program then does the same and frees the memory:
+There is a patch for:
 
 - a lambda, an inner function or a bound method that is an attribute of its own object and is only
   called there
 - a caught exception, sys.exc_info() or a frame in a local variable
 - `with pytest.raises(...) as e`
+
+The first three hold their object weakly afterwards. This is noticed where the object is gone before
+the call, or where it is copied, pickled or has all its attributes read. So all Python files of the
+project are read, and there is no patch if one of them may do so: it uses the attribute as a value,
+calls it on an object that nothing may hold, names it in a string or a pattern, or has a word such
+as `deepcopy`, `vars` or, for a bound method, `pickle`. There is none for a bound method of a class
+that is derived from a library's. What runs outside these files is not seen: a library that copies
+or inspects the object, a plugin, a notebook, a configuration file.
 
 Otherwise the exit status is 1, and the message says why.
 """
@@ -53,7 +61,7 @@ def run(parsed: argparse.Namespace) -> int:
     if not file.exists():
         fail(parsed, f"no such file: {file}")
     try:
-        patch = _native.fix(file.absolute(), int(number))
+        patch = _native.fix(file.absolute(), min(int(number), sys.maxsize))
         text = _checked(file, patch)
     except ValueError as reason:
         if parsed.json:
@@ -90,7 +98,7 @@ def _list(parsed: argparse.Namespace) -> int:
         )
     for leak in [] if parsed.json else report.leaks:
         if leak.patch is None:
-            print(f"{leak.signature}: no patch is certain. {leak.advice}")
+            print(f"{leak.signature}: there is no patch. {leak.advice}")
         else:
             place = f"{leak.patch.file}:{leak.patch.line}"
             print(f"{leak.signature}: {leak.patch.summary}\n    cyclescope fix {place} --diff")
