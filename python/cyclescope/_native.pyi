@@ -565,7 +565,7 @@ class Leak:
         or do not fit what is known of the objects."""
     @property
     def patch(self) -> Patch | None:
-        """The change that removes the reference, if no Python file of the project can notice it."""
+        """The change that removes the reference, if nothing is found that could notice it."""
     @property
     def known(self) -> Known | None:
         """The known library leak that this leak matches; None if there is none."""

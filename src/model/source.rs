@@ -57,7 +57,7 @@ pub struct SourceLines {
     pub end: u32,
 }
 
-/// A change of a source file that removes the reference, and that no Python file of the project can notice.
+/// A change of a source file that removes the reference; nothing was found in the project that could notice it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(

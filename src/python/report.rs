@@ -359,7 +359,7 @@ class! {
             /// The program's own lines that make the reference to remove; None if they could not be read
             /// or do not fit what is known of the objects.
             source: Option<SourceLines>,
-            /// The change that removes the reference, if no Python file of the project can notice it.
+            /// The change that removes the reference, if nothing is found that could notice it.
             patch: Option<Patch>;
 
         /// Signatures of the other leaks in :attr:`shared`.

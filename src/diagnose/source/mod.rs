@@ -1,7 +1,7 @@
 //! The program's own source: the lines that make a reference, and the change that removes it.
 //!
 //! Source is read and parsed, never imported or run. What does not fit what is known of the objects, by name and
-//! line, is not shown; a change is offered only if it keeps what the program does and frees the memory.
+//! line, is not shown; a change is offered only if nothing is found in the project that could notice it.
 
 mod attribute;
 mod change;
@@ -46,7 +46,7 @@ pub fn remember_start() {
     LOADED.get_or_init(SystemTime::now);
 }
 
-/// Adds to the leaks of a report the program's own lines, and the change of them that nothing in the project can notice.
+/// Adds to the leaks of a report the program's own lines, and the change of them if nothing is found that could notice it.
 ///
 /// Reads files, which may take a while: never call it while the program waits for a collection.
 pub fn show_source(report: &mut Report) {
@@ -122,7 +122,7 @@ fn unchanged(file: &str) -> Option<Syntax> {
     Syntax::parse(read(Path::new(file))?)
 }
 
-/// The patch for a line of a file: the change that nothing in the project can notice.
+/// The patch for a line of a file: the change, if nothing is found that could notice it.
 ///
 /// # Errors
 /// Why there is none, as a clause.
