@@ -2,23 +2,11 @@
 
 use tree_sitter::Node;
 
-use super::change::Subject;
+use super::change::{Place, Subject};
 use super::held::{Link, last_part, way};
 use super::signs::{is_no_object, sign};
 use super::syntax::{Syntax, all, children, is_field, lines};
 use super::uses::is_tested;
-
-/// Which file is read.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Place {
-    /// The one that defines the class.
-    Own,
-    /// Another of the project.
-    Other {
-        /// True if it has the name of the attribute, the class or its module.
-        is_related: bool,
-    },
-}
 
 /// What a file does with an attribute that it only calls.
 #[derive(Default)]

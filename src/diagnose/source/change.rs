@@ -36,6 +36,18 @@ impl Subject {
     }
 }
 
+/// Which file is read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// The one that defines the class.
+    Own,
+    /// Another of the project.
+    Other {
+        /// True if it has the name of the attribute, the class or its module.
+        is_related: bool,
+    },
+}
+
 /// A reference that a file makes and that closes a cycle.
 pub struct Candidate {
     /// The attribute or local variable that holds it.

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use tree_sitter::Node;
 
-use super::attribute::{Place, only_called};
-use super::change::Subject;
+use super::attribute::only_called;
+use super::change::{Place, Subject};
 use super::family::{NOT_REFERABLE, bases, defined};
 use super::files::{module_name, project, read, read_bytes, words};
 use super::held::{Facts, Link, last_part};

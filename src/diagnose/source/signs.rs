@@ -2,8 +2,7 @@
 
 use tree_sitter::Node;
 
-use super::attribute::Place;
-use super::change::Subject;
+use super::change::{Place, Subject};
 use super::held::{in_import, is_imported, last_part};
 use super::syntax::{Syntax, all, children, functions_around, is_field, lines, statement};
 

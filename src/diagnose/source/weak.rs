@@ -2,8 +2,8 @@
 
 use tree_sitter::Node;
 
-use super::attribute::{Place, is_called, only_called};
-use super::change::{Candidate, Change, Subject};
+use super::attribute::{is_called, only_called};
+use super::change::{Candidate, Change, Place, Subject};
 use super::edit::Edit;
 use super::family::{Family, decorators};
 use super::held::is_first;
