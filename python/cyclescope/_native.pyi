@@ -546,7 +546,7 @@ class Leak:
         """The references to remove, best first; see :attr:`also_held_by`."""
     @property
     def command(self) -> str | None:
-        """The command that prints the patch or, where none is certain, explains the pattern."""
+        """The command that prints the patch or, where there is none, explains the pattern."""
     @property
     def advice(self) -> str:
         """What to change, as text."""
@@ -565,7 +565,7 @@ class Leak:
         or do not fit what is known of the objects."""
     @property
     def patch(self) -> Patch | None:
-        """The change that removes the reference, if it is certain to keep what the program does."""
+        """The change that removes the reference, if nothing is found that could notice it."""
     @property
     def known(self) -> Known | None:
         """The known library leak that this leak matches; None if there is none."""

@@ -155,7 +155,7 @@ pub struct Leak {
     /// The program's own lines that make the reference to remove, if they could be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<SourceLines>,
-    /// The change of the program that removes it, if that is certain.
+    /// The change of the program that removes it, if nothing is found that could notice it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub patch: Option<Patch>,
     /// The part of the object graph that is drawn.

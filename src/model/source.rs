@@ -57,7 +57,7 @@ pub struct SourceLines {
     pub end: u32,
 }
 
-/// A change of a source file, certain to keep what the program does and to remove the reference.
+/// A change of a source file that removes the reference; nothing was found in the project that could notice it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(

@@ -359,7 +359,7 @@ class! {
             /// The program's own lines that make the reference to remove; None if they could not be read
             /// or do not fit what is known of the objects.
             source: Option<SourceLines>,
-            /// The change that removes the reference, if it is certain to keep what the program does.
+            /// The change that removes the reference, if nothing is found that could notice it.
             patch: Option<Patch>;
 
         /// Signatures of the other leaks in :attr:`shared`.
@@ -368,7 +368,7 @@ class! {
             model::Leak::also_held_by(self)
         }
 
-        /// The command that prints the patch or, where none is certain, explains the pattern.
+        /// The command that prints the patch or, where there is none, explains the pattern.
         #[getter]
         fn command(&self) -> Option<String> {
             text::command(self)

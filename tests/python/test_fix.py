@@ -138,7 +138,7 @@ def test_what_another_file_does_with_it_counts(
     other: str, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     file, line = leaky(tmp_path)
-    (tmp_path / "unlike.py").write_text("f = Other().cb\n")
+    (tmp_path / "unlike.py").write_text("f = Other().cbs\n")
     assert fix(capfdbinary, f"{file}:{line}", "--diff")[0] == 0
     (tmp_path / "main.py").write_text(f"from program import Owner\n{other}\n")
     status, patch, why = fix(capfdbinary, f"{file}:{line}", "--diff")
@@ -350,7 +350,9 @@ made["main"]()
     assert done.returncode == 0, done.stderr
 
 
-PATCHED = sorted(
+# In this project, other files read all attributes of what they get.
+ALONE = ["awaitable_leak"]
+PATCHED = ALONE + sorted(
     file.stem
     for file in (HERE.parent / "render/traces").glob("*.txt")
     if "  Patch: " in file.read_text(encoding="utf-8")

@@ -383,7 +383,7 @@ def styled(text: str, style: str) -> bytes:
 
 @dataclass(frozen=True)
 class Uncertain:
-    """A program in which no patch is certain, with its line marked, and a word of the reason."""
+    """A program for which there is no patch, with its line marked, and a word of the reason."""
 
     name: str
     source: str

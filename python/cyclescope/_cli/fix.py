@@ -16,12 +16,21 @@ from cyclescope._native import Patch
 DESCRIPTION = """\
 Print a patch that removes a reference cycle. No file is changed: pipe the patch to `git apply`.
 
-There is a patch only if it is certain that the program then does the same and frees the memory:
+There is a patch for:
 
 - a lambda, an inner function or a bound method that is an attribute of its own object and is only
   called there
 - a caught exception, sys.exc_info() or a frame in a local variable
 - `with pytest.raises(...) as e`
+
+A lambda, function or method then holds its object weakly. This is noticed where the object is gone
+before the call, or where it is copied, pickled or has all its attributes read. So the file is read,
+and those of the project that are connected with it by imports. There is no patch if one of them may
+do so: it uses the attribute as a value, calls it on an object that nothing may hold, names it in a
+string or a pattern, or has a word such as `deepcopy`, `vars` or, for a bound method, `pickle`. There
+is none for a bound method of a class that is derived from a library's. What runs outside these
+files is not seen: a library that copies or inspects the object, a plugin, a notebook, a
+configuration file.
 
 Otherwise the exit status is 1, and the message says why.
 """
@@ -108,7 +117,7 @@ def _list(parsed: argparse.Namespace) -> int:
         )
     for leak in [] if parsed.json else report.leaks:
         if leak.patch is None:
-            out(f"{leak.signature}: no patch is certain. {leak.advice}")
+            out(f"{leak.signature}: there is no patch. {leak.advice}")
         else:
             place = f"{leak.patch.file}:{leak.patch.line}"
             out(f"{leak.signature}: {leak.patch.summary}\n    cyclescope fix {place} --diff")

@@ -1,11 +1,10 @@
-//! Reading source files, whatever a path turns out to be; and which other files may know a class.
+//! Reading source files, whatever a path turns out to be; and which others belong to the same project.
 
 use std::fs::{File, metadata, read_dir};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use super::syntax::{SIZE_LIMIT, Syntax};
-use super::uses::not_only_called;
+use super::syntax::SIZE_LIMIT;
 
 /// Files that mark the root of a project.
 const ROOTS: [&str; 4] = [".git", "pyproject.toml", "setup.py", "setup.cfg"];
@@ -36,6 +35,16 @@ pub fn read(path: &Path) -> Option<String> {
     (text.len() <= SIZE_LIMIT && !has_other_encoding(&text)).then_some(text)
 }
 
+/// What a file has that is too large or of another encoding, as far as it is UTF-8.
+pub fn read_bytes(path: &Path) -> Option<String> {
+    let facts = metadata(path).ok()?;
+    if !facts.is_file() || facts.len() > BYTES {
+        return None;
+    }
+    let bytes = std::fs::read(path).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
 /// True if one of the first two lines declares another encoding than UTF-8 (PEP 263).
 fn has_other_encoding(text: &str) -> bool {
     text.lines().take(2).any(|line| {
@@ -51,33 +60,8 @@ fn has_other_encoding(text: &str) -> bool {
     })
 }
 
-/// Why files of the same project may do more with an attribute of a class than call it; `None` if none does.
-pub fn others_use(file: &Path, attribute: &str, classes: &[String]) -> Option<String> {
-    let stem = module_name(file);
-    for other in match project(file) {
-        Ok(files) => files,
-        Err(why) => return Some(why),
-    } {
-        let Some(text) = read(&other) else {
-            continue;
-        };
-        if !has_attribute(&text, attribute)
-            || !(has_word(&text, &stem) || classes.iter().any(|class| has_word(&text, class)))
-        {
-            continue;
-        }
-        let Some(syntax) = Syntax::parse(text) else {
-            return Some(format!("{} could not be parsed", other.display()));
-        };
-        if let Some(why) = not_only_called(&syntax, attribute) {
-            return Some(format!("in {}, {why}", other.display()));
-        }
-    }
-    None
-}
-
 /// The name by which other files import one.
-fn module_name(file: &Path) -> String {
+pub fn module_name(file: &Path) -> String {
     let stem = |path: &Path| {
         path.file_stem()
             .map(|stem| stem.to_string_lossy().into_owned())
@@ -89,7 +73,7 @@ fn module_name(file: &Path) -> String {
 }
 
 /// The other Python files of a project; of the folder alone if nothing marks a project.
-fn project(file: &Path) -> Result<Vec<PathBuf>, String> {
+pub fn project(file: &Path) -> Result<Vec<PathBuf>, String> {
     let folder = file.parent().filter(|folder| folder.is_dir());
     let Some(folder) = folder else {
         return Ok(Vec::new());
@@ -126,21 +110,11 @@ fn project(file: &Path) -> Result<Vec<PathBuf>, String> {
     Ok(found)
 }
 
-fn has_attribute(text: &str, attribute: &str) -> bool {
-    word_positions(text, attribute).any(|at| text[..at].ends_with('.'))
-}
-
-fn has_word(text: &str, word: &str) -> bool {
-    !word.is_empty() && word_positions(text, word).next().is_some()
-}
-
-fn word_positions<'a>(text: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
+/// The words of a text: names, keywords and those of its strings.
+pub fn words(text: &str) -> impl Iterator<Item = &str> {
     let is_part = |c: char| c.is_alphanumeric() || c == '_';
-    text.match_indices(word)
-        .map(|(at, _)| at)
-        .filter(move |&at| {
-            !text[..at].ends_with(is_part) && !text[at + word.len()..].starts_with(is_part)
-        })
+    text.split(move |c| !is_part(c))
+        .filter(|word| !word.is_empty())
 }
 
 #[cfg(test)]
@@ -159,7 +133,7 @@ mod tests {
 
     #[test]
     fn words_are_whole() {
-        assert!(has_attribute("x.cb(1)", "cb") && !has_attribute("x.cb2 = cb", "cb"));
-        assert!(has_word("import view", "view") && !has_word("import views", "view"));
+        let found: Vec<&str> = words("import view2; x.cb_(1) + 'é'").collect();
+        assert_eq!(found, ["import", "view2", "x", "cb_", "1", "é"]);
     }
 }

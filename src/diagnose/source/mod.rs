@@ -1,14 +1,21 @@
 //! The program's own source: the lines that make a reference, and the change that removes it.
 //!
 //! Source is read and parsed, never imported or run. What does not fit what is known of the objects, by name and
-//! line, is not shown; a change is offered only if it keeps what the program does and frees the memory.
+//! line, is not shown; a change is offered only if nothing is found in the project that could notice it.
 
+mod attribute;
 mod change;
 mod container;
 mod edit;
+mod family;
 mod files;
+mod held;
+mod import;
+mod program;
+mod project;
 mod reference;
 mod release;
+mod signs;
 mod syntax;
 mod uses;
 mod weak;
@@ -22,7 +29,8 @@ use std::time::SystemTime;
 use self::change::{Candidate, Change};
 use self::container::put_into;
 use self::edit::{line_edits, unified};
-use self::files::{others_use, read};
+use self::files::read;
+use self::project::others_allow;
 use self::reference::{Reference, shown};
 use self::syntax::Syntax;
 use crate::capture::is_library_file;
@@ -39,7 +47,7 @@ pub fn remember_start() {
     LOADED.get_or_init(SystemTime::now);
 }
 
-/// Adds to the leaks of a report the program's own lines, and the change of them that is certain.
+/// Adds to the leaks of a report the program's own lines, and the change of them if nothing is found that could notice it.
 ///
 /// Reads files, which may take a while: never call it while the program waits for a collection.
 pub fn show_source(report: &mut Report) {
@@ -115,7 +123,7 @@ fn unchanged(file: &str) -> Option<Syntax> {
     Syntax::parse(read(Path::new(file))?)
 }
 
-/// The patch for a line of a file: the change that is certain.
+/// The patch for a line of a file: the change, if nothing is found that could notice it.
 ///
 /// # Errors
 /// Why there is none, as a clause.
@@ -132,10 +140,8 @@ fn patch(syntax: &Syntax, file: &Path, line: usize, name: Option<&str>) -> Resul
     }
     let candidate = candidate(syntax, line, name)?;
     let change = candidate.change?;
-    if let Some((attribute, classes)) = &change.shared
-        && let Some(why) = others_use(file, attribute, classes)
-    {
-        return Err(why);
+    if let Some(subject) = &change.subject {
+        others_allow(syntax, file, subject)?;
     }
     Ok(written(syntax, file, candidate.line, &change))
 }

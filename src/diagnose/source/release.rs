@@ -63,7 +63,7 @@ fn assigned(syntax: &Syntax, assignment: Node<'_>) -> Option<Candidate> {
     let change = released(syntax, function, name, caught, value).map(|edits| Change {
         summary: format!("Clear `{name}` when the function ends: it keeps the {what}."),
         edits,
-        shared: None,
+        subject: None,
     });
     Some(candidate(name, assignment, function, change))
 }
@@ -87,7 +87,7 @@ fn raised(syntax: &Syntax, pattern: Node<'_>) -> Option<Candidate> {
             "Delete `{name}` after its last use: it keeps the exception and its traceback."
         ),
         edits,
-        shared: None,
+        subject: None,
     });
     Some(candidate(name, block, function, change))
 }

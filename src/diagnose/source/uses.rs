@@ -1,20 +1,8 @@
-//! How a file uses an attribute or a variable, and whether a change of it could be noticed.
+//! How a file uses a variable, and whether a change of it could be noticed.
 
 use tree_sitter::Node;
 
 use super::syntax::{Syntax, all, children, is_field, lines, scope};
-
-/// Names by which a program may reach an attribute, or a copy of an object, without naming it.
-const INDIRECT: [&str; 8] = [
-    "__dict__",
-    "vars",
-    "deepcopy",
-    "copy",
-    "pickle",
-    "__getattr__",
-    "__getattribute__",
-    "__setattr__",
-];
 
 /// Functions that keep no argument.
 const PLAIN_FUNCTIONS: [&str; 10] = [
@@ -59,85 +47,8 @@ const LEADING: [&str; 8] = [
     "add_note",
 ];
 
-/// Why an attribute may be more than called on an object that is alive; `None` if it is only called.
-///
-/// A weak reference to the object is then as good as a strong one: whoever calls holds the object by a variable.
-pub fn not_only_called(syntax: &Syntax, attribute: &str) -> Option<String> {
-    for node in all(syntax.root()) {
-        let line = lines(node).0;
-        match node.kind() {
-            "attribute" => {
-                let name = node.child_by_field_name("attribute");
-                if name.is_some_and(|name| syntax.of(name) == attribute)
-                    && !is_stored_or_called(node)
-                {
-                    return Some(format!(
-                        "`{attribute}` is used as a value in line {line}, and may be called when its object is gone"
-                    ));
-                }
-            }
-            "string_content" if syntax.of(node) == attribute => {
-                return Some(format!(
-                    "line {line} has the string '{attribute}', which may name the attribute"
-                ));
-            }
-            "identifier" if INDIRECT.contains(&syntax.of(node)) => {
-                return Some(format!(
-                    "line {line} uses `{}`, which may reach the attribute",
-                    syntax.of(node)
-                ));
-            }
-            "call" if is_dynamic_getattr(syntax, node) => {
-                return Some(format!(
-                    "line {line} gets an attribute whose name is not known"
-                ));
-            }
-            _ => {}
-        }
-    }
-    None
-}
-
-/// True if the file calls an attribute of this name.
-pub fn is_called(syntax: &Syntax, attribute: &str) -> bool {
-    all(syntax.root()).into_iter().any(|node| {
-        let function = node.child_by_field_name("function");
-        let name = function.and_then(|function| function.child_by_field_name("attribute"));
-        node.kind() == "call" && name.is_some_and(|name| syntax.of(name) == attribute)
-    })
-}
-
-fn is_stored_or_called(attribute: Node<'_>) -> bool {
-    let Some(parent) = attribute.parent() else {
-        return false;
-    };
-    match parent.kind() {
-        "assignment" => is_field(parent, "left", attribute),
-        "delete_statement" => true,
-        "call" => {
-            let object = attribute.child_by_field_name("object");
-            is_field(parent, "function", attribute) && object.is_some_and(is_held)
-        }
-        _ => is_tested(attribute),
-    }
-}
-
-/// True for what a variable holds while the expression is evaluated: `a`, `a.b`, `a[0]`.
-fn is_held(object: Node<'_>) -> bool {
-    let mut at = Some(object);
-    while let Some(node) = at {
-        at = match node.kind() {
-            "identifier" => return true,
-            "attribute" => node.child_by_field_name("object"),
-            "subscript" => node.child_by_field_name("value"),
-            _ => return false,
-        };
-    }
-    false
-}
-
 /// True for the condition of a statement and for comparisons: nothing is kept.
-fn is_tested(node: Node<'_>) -> bool {
+pub fn is_tested(node: Node<'_>) -> bool {
     let Some(parent) = node.parent() else {
         return false;
     };
@@ -149,22 +60,6 @@ fn is_tested(node: Node<'_>) -> bool {
         "parenthesized_expression" => is_tested(parent),
         _ => false,
     }
-}
-
-fn is_dynamic_getattr(syntax: &Syntax, call: Node<'_>) -> bool {
-    let function = call.child_by_field_name("function");
-    let is_getattr = function.is_some_and(|name| {
-        matches!(
-            syntax.of(name),
-            "getattr" | "setattr" | "delattr" | "attrgetter"
-        )
-    });
-    let arguments = call.child_by_field_name("arguments");
-    is_getattr
-        && arguments.is_none_or(|arguments| {
-            let named = children(arguments);
-            named.get(1).is_none_or(|name| name.kind() != "string")
-        })
 }
 
 /// Where an exception is handed on, or part of it kept, in a place that may keep it longer than the function runs; the

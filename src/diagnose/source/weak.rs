@@ -2,13 +2,17 @@
 
 use tree_sitter::Node;
 
-use super::change::{Candidate, Change};
+use super::attribute::{is_called, only_called};
+use super::change::{Candidate, Change, Place, Subject};
 use super::edit::Edit;
-use super::syntax::{Syntax, all, around, children, is_field, lines, scope};
-use super::uses::{also_captured, is_called, not_only_called};
+use super::family::{Family, decorators};
+use super::held::is_first;
+use super::import::weakref_ref;
+use super::syntax::{
+    Syntax, all, around, children, is_field, line_indentation, lines, scope, statement,
+};
+use super::uses::also_captured;
 
-/// Bases whose instances cannot be referred to weakly.
-const NOT_REFERABLE: [&str; 6] = ["int", "tuple", "bytes", "IntEnum", "IntFlag", "NamedTuple"];
 /// Methods whose first parameter is a class.
 const OF_CLASSES: [&str; 3] = ["__new__", "__init_subclass__", "__class_getitem__"];
 /// Parts of a function that run later than the function itself.
@@ -68,6 +72,7 @@ impl<'a> Store<'a> {
 
     fn candidate(&self) -> Option<Candidate> {
         let mut kept = Vec::new();
+        let mut bound = None;
         let (what, change) = match self.value.kind() {
             "lambda" => {
                 let body = self.value.child_by_field_name("body")?;
@@ -81,7 +86,7 @@ impl<'a> Store<'a> {
                 } else if uses.is_empty() || parameters.is_some_and(|list| bound(list) > 0) {
                     return None;
                 } else {
-                    ("the lambda", self.in_lambda(&uses))
+                    ("the lambda", self.in_lambda(body, &uses))
                 }
             }
             "identifier" => {
@@ -97,19 +102,20 @@ impl<'a> Store<'a> {
                     return None;
                 }
                 kept.push((lines(method).0, lines(method).0));
+                bound = Some(self.syntax.of(name).to_owned());
                 ("the method", self.in_bound_method(self.syntax.of(name)))
             }
             _ => return None,
         };
         let change = change
-            .and_then(|edits| self.checked(edits))
-            .map(|edits| Change {
+            .and_then(|edits| Ok((edits, self.checked(bound)?)))
+            .map(|(edits, subject)| Change {
                 summary: format!(
                     "Let {what} in `{}.{}` hold `{}` through a weak reference.",
                     self.owner, self.attribute, self.owner
                 ),
                 edits,
-                shared: Some((self.attribute.to_owned(), self.family())),
+                subject: Some(subject),
             });
         Some(Candidate {
             name: self.attribute.to_owned(),
@@ -132,11 +138,6 @@ impl<'a> Store<'a> {
             .chain([self.class])
             .map(|node| (lines(node).0, lines(node).0))
             .collect()
-    }
-
-    fn class_name(&self) -> &'a str {
-        let name = self.class.child_by_field_name("name");
-        name.map_or("", |name| self.syntax.of(name))
     }
 
     /// The inner function that is assigned and uses the owner.
@@ -180,21 +181,11 @@ impl<'a> Store<'a> {
                 .iter()
                 .any(|kind| decorator.contains(kind))
         };
-        let of_instances = !self.decorators(method).any(makes_no_bound_method);
+        let of_instances = !decorators(self.syntax, method).any(makes_no_bound_method);
         of_instances.then_some(method)
     }
 
-    fn decorators(&self, definition: Node<'a>) -> impl Iterator<Item = &'a str> {
-        let around = definition.parent();
-        let decorated = around.filter(|node| node.kind() == "decorated_definition");
-        let found = decorated.map(children).unwrap_or_default();
-        found
-            .into_iter()
-            .filter(|node| node.kind() == "decorator")
-            .map(|node| self.syntax.of(node))
-    }
-
-    fn in_lambda(&self, uses: &[Node<'a>]) -> Result<Vec<Edit>, String> {
+    fn in_lambda(&self, body: Node<'a>, uses: &[Node<'a>]) -> Result<Vec<Edit>, String> {
         let inner = |node: &Node<'a>| {
             node.is_named() && LATER.contains(&node.kind()) && *node != self.value
         };
@@ -217,12 +208,73 @@ impl<'a> Store<'a> {
             return Err("an f-string shows the text of the expression".into());
         }
         self.refuse_captured(self.value)?;
+        if let [only] = uses
+            && is_first(body, *only)
+        {
+            let (reference, mut edits) = self.reference(self.assignment)?;
+            edits.push(Edit {
+                range: only.byte_range(),
+                text: format!("{reference}()"),
+            });
+            return Ok(edits);
+        }
+        self.as_function()
+    }
+
+    /// The lambda as a function that holds its owner while it runs.
+    fn as_function(&self) -> Result<Vec<Edit>, String> {
+        let syntax = self.syntax;
+        let body = self.value.child_by_field_name("body");
+        let body = body.ok_or("the lambda has no body")?;
+        let is_enclosed = matches!(body.kind(), "parenthesized_expression" | "tuple");
+        let body = syntax.of(body);
+        let parameters = self.value.child_by_field_name("parameters");
+        let parameters = parameters.map_or("", |list| syntax.of(list));
         let (reference, mut edits) = self.reference(self.assignment)?;
-        edits.extend(uses.iter().map(|node| Edit {
-            range: node.byte_range(),
-            text: format!("{reference}()"),
-        }));
+        let place = statement(self.assignment);
+        let indentation = syntax.indentation(place).unwrap_or_default();
+        let inner = format!("{indentation}{}", self.indentation_unit());
+        let name = self.function_name();
+        let end = syntax.newline();
+        let (open, close) = match body.contains('\n') && !is_enclosed {
+            true => ("(", ")"),
+            false => ("", ""),
+        };
+        edits.push(Edit::insert(
+            syntax.line_start(place.start_byte()),
+            format!(
+                "{end}{indentation}def {name}({parameters}):{end}{inner}{owner} = {reference}(){end}{inner}return \
+                 {open}{body}{close}{end}{end}",
+                owner = self.owner,
+            ),
+        ));
+        edits.push(Edit {
+            range: self.value.byte_range(),
+            text: name,
+        });
         Ok(edits)
+    }
+
+    /// By how much a block is indented more than the one around.
+    fn indentation_unit(&self) -> &'a str {
+        let outer = line_indentation(self.syntax, self.class);
+        let inner = line_indentation(self.syntax, self.method);
+        inner
+            .strip_prefix(outer)
+            .filter(|unit| !unit.is_empty())
+            .unwrap_or("    ")
+    }
+
+    /// A name for the function: that of the attribute, if it is free.
+    fn function_name(&self) -> String {
+        let name = self.attribute;
+        let is_free =
+            self.syntax.variables(self.syntax.root(), name).is_empty() && !name.starts_with("__");
+        if is_free {
+            return name.to_owned();
+        }
+        self.syntax
+            .new_name(&format!("call_{}", name.trim_start_matches('_')))
     }
 
     fn in_function(&self, function: Node<'a>) -> Result<Vec<Edit>, String> {
@@ -285,19 +337,6 @@ impl<'a> Store<'a> {
     }
 
     fn in_bound_method(&self, method: &str) -> Result<Vec<Edit>, String> {
-        let replaced = all(self.syntax.root()).into_iter().any(|node| {
-            node.kind() == "string_content" && self.syntax.of(node) == method
-                || node.kind() == "attribute"
-                    && node
-                        .child_by_field_name("attribute")
-                        .is_some_and(|name| self.syntax.of(name) == method)
-                    && node.parent().is_some_and(|parent| {
-                        is_field(parent, "left", node) && parent.kind() == "assignment"
-                    })
-        });
-        if replaced {
-            return Err(format!("`{method}` is itself replaced"));
-        }
         let (reference, mut edits) = self.reference(self.assignment)?;
         edits.push(Edit {
             range: self.value.byte_range(),
@@ -323,7 +362,7 @@ impl<'a> Store<'a> {
     /// The name of the weak reference, and the edits that make it before a statement.
     fn reference(&self, before: Node<'a>) -> Result<(String, Vec<Edit>), String> {
         let syntax = self.syntax;
-        let place = super::syntax::statement(before);
+        let place = statement(before);
         let indentation = syntax
             .indentation(place)
             .ok_or("the statement shares its line with another")?;
@@ -341,13 +380,39 @@ impl<'a> Store<'a> {
         Ok((name, edits))
     }
 
-    /// The edits, unless somebody could notice them.
-    fn checked(&self, edits: Vec<Edit>) -> Result<Vec<Edit>, String> {
+    /// What others must do no more with than call it, unless somebody could notice the change.
+    fn checked(&self, method: Option<String>) -> Result<Subject, String> {
+        let family = Family::of(self.syntax, self.class)?;
+        self.refuse_place()?;
+        let attribute = self.attribute;
+        let mut subject = Subject {
+            attribute: attribute.to_owned(),
+            classes: family.names,
+            bases: family.bases,
+            is_decorated: family.is_decorated,
+            method,
+            links: Vec::new(),
+        };
+        subject.links = only_called(self.syntax, &subject, Place::Own)?.links;
+        if !is_called(self.syntax, attribute) {
+            return Err(format!("nothing in this file calls `{attribute}`"));
+        }
+        Ok(subject)
+    }
+
+    /// Refuses a store that is more than an assignment to an attribute of an instance.
+    fn refuse_place(&self) -> Result<(), String> {
         let syntax = self.syntax;
-        self.refuse_class(self.class)?;
+        let is_chained = |node: Node<'a>| {
+            node.parent()
+                .is_some_and(|parent| parent.kind() == "assignment")
+        };
+        if is_chained(self.assignment) {
+            return Err("the statement assigns it to something else too".into());
+        }
         let method = self.method.child_by_field_name("name");
         let of_class = method.is_some_and(|name| OF_CLASSES.contains(&syntax.of(name)))
-            || self.decorators(self.method).any(|decorator| {
+            || decorators(syntax, self.method).any(|decorator| {
                 ["staticmethod", "classmethod"]
                     .iter()
                     .any(|kind| decorator.contains(kind))
@@ -363,9 +428,6 @@ impl<'a> Store<'a> {
         if rebound.iter().any(elsewhere) {
             return Err(format!("`{}` is assigned again", self.owner));
         }
-        if !syntax.bindings(syntax.root(), "__del__").is_empty() || syntax.has_word("finalize") {
-            return Err("a finalizer in this file would run earlier".into());
-        }
         let is_definition = |node: &Node<'a>| {
             node.parent().is_some_and(|parent| {
                 parent.kind() == "function_definition" && is_field(parent, "name", *node)
@@ -379,142 +441,6 @@ impl<'a> Store<'a> {
         {
             return Err(format!("`{attribute}` is also a function or property"));
         }
-        if let Some(why) = not_only_called(syntax, attribute) {
-            return Err(why);
-        }
-        if !is_called(syntax, attribute) {
-            return Err(format!("nothing in this file calls `{attribute}`"));
-        }
-        Ok(edits)
-    }
-
-    /// The class and those that it is derived from, by the last parts of their names.
-    fn family(&self) -> Vec<String> {
-        let bases = self.class.child_by_field_name("superclasses").map(children);
-        let bases = bases.unwrap_or_default().into_iter();
-        let names = bases.map(|base| self.syntax.of(base).rsplit('.').next().unwrap_or_default());
-        names
-            .filter(|name| *name != "object")
-            .chain([self.class_name()])
-            .map(str::to_owned)
-            .collect()
-    }
-
-    /// The classes of this file that name a class among their bases.
-    fn derived_from(&self, class: Node<'a>) -> impl Iterator<Item = Node<'a>> {
-        let name = class.child_by_field_name("name");
-        let name = name.map_or("", |name| self.syntax.of(name));
-        let classes = all(self.syntax.root()).into_iter();
-        classes
-            .filter(|node| node.kind() == "class_definition")
-            .filter(move |node| {
-                let bases = node.child_by_field_name("superclasses").map(children);
-                let mut names = bases.into_iter().flatten();
-                names.any(|base| self.syntax.of(base).rsplit('.').next() == Some(name))
-            })
-    }
-
-    /// Refuses classes whose instances may not be weakly referable.
-    fn refuse_class(&self, class: Node<'a>) -> Result<(), String> {
-        let syntax = self.syntax;
-        let mut pending = vec![class];
-        let mut seen: Vec<Node<'a>> = Vec::new();
-        while let Some(class) = pending.pop() {
-            if seen.contains(&class) {
-                continue;
-            }
-            seen.push(class);
-            let slots = !syntax.bindings(class, "__slots__").is_empty()
-                || self.decorators(class).any(|text| text.contains("slot"));
-            if slots {
-                return Err("a class with `__slots__` may have no room for weak references".into());
-            }
-            let is_copied = ["replace", "evolve"]
-                .iter()
-                .any(|word| syntax.has_word(word));
-            if is_copied && self.decorators(class).next().is_some() {
-                return Err("a copy of an object would share what refers to it weakly".into());
-            }
-            pending.extend(self.derived_from(class));
-            let Some(bases) = class.child_by_field_name("superclasses") else {
-                continue;
-            };
-            for base in children(bases) {
-                let name = syntax.of(base).rsplit('.').next().unwrap_or_default();
-                if base.kind() == "call" || NOT_REFERABLE.contains(&name) {
-                    return Err(format!(
-                        "instances of `{}` take no weak references",
-                        syntax.of(base)
-                    ));
-                }
-                let own = syntax.bindings(syntax.root(), name).into_iter();
-                pending.extend(
-                    own.filter_map(|node| node.parent())
-                        .filter(|node| node.kind() == "class_definition"),
-                );
-            }
-        }
         Ok(())
     }
-}
-
-/// What to call for a weak reference, and the import of it if the file has none.
-fn weakref_ref(syntax: &Syntax, class: Node<'_>) -> Result<(String, Option<Edit>), String> {
-    let statements = children(syntax.root());
-    let before = class.start_byte();
-    for &statement in statements
-        .iter()
-        .take_while(|node| node.start_byte() < before)
-    {
-        let from = statement.child_by_field_name("module_name");
-        for name in children(statement) {
-            let (module, bound) = match name.kind() {
-                "aliased_import" => (
-                    name.child_by_field_name("name"),
-                    name.child_by_field_name("alias"),
-                ),
-                _ => (Some(name), Some(name)),
-            };
-            let (Some(module), Some(bound)) = (module, bound) else {
-                continue;
-            };
-            let (module, bound_name) = (syntax.of(module), syntax.of(bound));
-            let callable = match (statement.kind(), from.map(|node| syntax.of(node))) {
-                ("import_statement", _) if module == "weakref" => format!("{bound_name}.ref"),
-                ("import_from_statement", Some("weakref")) if module == "ref" => {
-                    bound_name.to_owned()
-                }
-                _ => continue,
-            };
-            if syntax.bindings(syntax.root(), bound_name).len() == 1 {
-                return Ok((callable, None));
-            }
-        }
-    }
-    if !syntax.bindings(syntax.root(), "weakref").is_empty() {
-        return Err("`weakref` has another meaning in this file".into());
-    }
-    let is_header = |node: &&Node<'_>| {
-        let is_text = node.kind() == "expression_statement"
-            && node
-                .named_child(0)
-                .is_some_and(|text| text.kind() == "string");
-        is_text || node.kind() == "future_import_statement"
-    };
-    let header: Vec<&Node<'_>> = statements.iter().take_while(is_header).collect();
-    let next = statements.get(header.len()).ok_or("the file is empty")?;
-    let newline = syntax.newline();
-    if syntax.indentation(*next).is_none() {
-        return Err("the first statement shares its line with another".into());
-    }
-    let is_import = next.kind().starts_with("import");
-    let text = match is_import {
-        true => format!("import weakref{newline}"),
-        false => format!("import weakref{newline}{newline}"),
-    };
-    let mut at = syntax.line_start(next.start_byte());
-    if syntax.text()[at..].starts_with('\u{feff}') {
-        at += '\u{feff}'.len_utf8();
-    }
-    Ok(("weakref.ref".into(), Some(Edit::insert(at, text))))
 }

@@ -139,7 +139,7 @@ pub fn warning(leak: &Leak) -> String {
     out.into_text().trim_end().to_owned()
 }
 
-/// The command that says more of a leak: it prints the patch or, where none is certain, explains the pattern.
+/// The command that says more of a leak: it prints the patch or, where there is none, explains the pattern.
 pub fn command(leak: &Leak) -> Option<String> {
     let patch = leak.patch.as_ref().map(fix_command);
     patch.or_else(|| explained(leak).map(explain_command))

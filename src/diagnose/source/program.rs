@@ -1,0 +1,106 @@
+//! Which files of a project belong to one program: those that import each other, in whatever direction.
+
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
+
+use super::files::{module_name, read_bytes, words};
+
+/// What imports modules by the names in strings.
+const BY_NAME: [&str; 5] = [
+    "import_module",
+    "__import__",
+    "spec_from_file_location",
+    "runpy",
+    "pkgutil",
+];
+
+/// Those of the other files that a file leads to, or that lead to it, by way of imports.
+pub fn connected(file: &Path, others: Vec<PathBuf>) -> Vec<PathBuf> {
+    let names = |path: &Path| {
+        let text = read_bytes(path).unwrap_or_default();
+        imported(&text)
+    };
+    let files: Vec<&Path> = std::iter::once(file)
+        .chain(others.iter().map(PathBuf::as_path))
+        .collect();
+    let mut by_module: HashMap<String, Vec<usize>> = HashMap::new();
+    for (number, path) in files.iter().enumerate() {
+        by_module.entry(module_name(path)).or_default().push(number);
+    }
+    let mut neighbours: Vec<Vec<usize>> = vec![Vec::new(); files.len()];
+    for (number, path) in files.iter().enumerate() {
+        for name in names(path) {
+            for &other in by_module.get(&name).into_iter().flatten() {
+                neighbours[number].push(other);
+                neighbours[other].push(number);
+            }
+        }
+    }
+    let mut reached = vec![false; files.len()];
+    let mut pending = vec![0];
+    while let Some(number) = pending.pop() {
+        if !std::mem::replace(&mut reached[number], true) {
+            pending.extend(&neighbours[number]);
+        }
+    }
+    let mut reached = reached.into_iter().skip(1);
+    let mut others = others;
+    others.retain(|_| reached.next().unwrap_or_default());
+    others
+}
+
+/// The names in the import statements of a file; all of its words if it imports by the names in strings.
+fn imported(text: &str) -> HashSet<String> {
+    if words(text).any(|word| BY_NAME.contains(&word)) {
+        return words(text).map(str::to_owned).collect();
+    }
+    let mut found = HashSet::new();
+    let (mut is_open, mut goes_on) = (false, false);
+    for line in text.lines() {
+        let line = line.split('#').next().unwrap_or_default();
+        // A statement may follow another, or the colon of one.
+        let is_import = words(line).any(|word| matches!(word, "import" | "from"));
+        let is_part = is_import || is_open || goes_on;
+        if is_part {
+            found.extend(words(line).map(str::to_owned));
+        }
+        is_open = is_part && !line.contains(')') && (is_open || line.contains('('));
+        goes_on = is_part && line.trim_end().ends_with('\\');
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn imports_are_found_wherever_they_stand() {
+        let text = "import a.b as c\nif x: from .d import (\n    e,\n    f)\ng = 1\nfrom h import \\\n    i\nj()";
+        let found = imported(text);
+        for name in ["a", "b", "d", "e", "f", "h", "i"] {
+            assert!(found.contains(name), "{name}");
+        }
+        assert!(!found.contains("g") && !found.contains("j"));
+        assert!(imported("importlib.import_module('k' + name)").contains("k"));
+    }
+
+    #[test]
+    fn files_are_connected_in_either_direction() {
+        let folder = std::env::temp_dir().join(format!("imports-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("it can be made");
+        let write = |name: &str, text: &str| {
+            let path = folder.join(name);
+            std::fs::write(&path, text).expect("it can be written");
+            path
+        };
+        let file = write("model.py", "import helper\n");
+        let helper = write("helper.py", "");
+        let main = write("main.py", "from model import Model\nimport other\n");
+        let other = write("other.py", "");
+        let apart = write("apart.py", "import copy\n");
+        let others = vec![apart, helper.clone(), main.clone(), other.clone()];
+        assert_eq!(connected(&file, others), [helper, main, other]);
+        std::fs::remove_dir_all(&folder).expect("it can be removed");
+    }
+}

@@ -1,0 +1,417 @@
+//! Words by which a program may copy an object, pickle it, or read all its attributes.
+
+use tree_sitter::Node;
+
+use super::change::{Place, Subject};
+use super::held::{in_import, is_imported, last_part};
+use super::syntax::{Syntax, all, children, functions_around, is_field, lines, statement};
+
+/// Names by which a program may reach an attribute without naming it.
+const READING: [&str; 6] = [
+    "dir",
+    "__dict__",
+    "vars",
+    "getmembers",
+    "getmembers_static",
+    "get_referrers",
+];
+/// Methods by which a class does more than have attributes.
+const HOOKS: [&str; 3] = ["__getattr__", "__getattribute__", "__setattr__"];
+/// Functions that copy or replace what a dataclass has.
+const OF_FIELDS: [&str; 5] = ["astuple", "asdict", "fields", "replace", "evolve"];
+/// What copies an object with all that it has.
+const COPYING: [&str; 12] = [
+    "deepcopy",
+    "AveragedModel",
+    "StochasticWeightAveraging",
+    "swa_utils",
+    "_get_clones",
+    "TransformerEncoder",
+    "TransformerDecoder",
+    "ModelEma",
+    "ModelEmaV2",
+    "ModelEmaV3",
+    "ModelEMA",
+    "model_copy",
+];
+/// What pickles functions too.
+const PICKLING_ALL: [&str; 8] = [
+    "cloudpickle",
+    "dill",
+    "joblib",
+    "ray",
+    "pathos",
+    "loky",
+    "submitit",
+    "pyspark",
+];
+/// What pickles an object, or sends it to another process.
+const PICKLING: [&str; 19] = [
+    "pickle",
+    "cPickle",
+    "multiprocessing",
+    "ProcessPoolExecutor",
+    "shelve",
+    "copyreg",
+    "spawn",
+    "all_gather_object",
+    "gather_object",
+    "broadcast_object_list",
+    "scatter_object_list",
+    "send_object_list",
+    "rpc_sync",
+    "rpc_async",
+    "__reduce__",
+    "__reduce_ex__",
+    "__getstate__",
+    "__setstate__",
+    "__getnewargs__",
+];
+/// What the module `pickle` has that writes nothing.
+const UNPICKLING: [&str; 5] = [
+    "load",
+    "loads",
+    "Unpickler",
+    "UnpicklingError",
+    "HIGHEST_PROTOCOL",
+];
+/// Containers from which an object is gone when it is freed.
+const WEAK: [&str; 3] = ["WeakValueDictionary", "WeakKeyDictionary", "WeakSet"];
+
+/// Words of a file that make it worth parsing, besides the names of what is looked for.
+pub fn words() -> impl Iterator<Item = &'static str> {
+    let others = [
+        "copy",
+        "getattr",
+        "attrgetter",
+        "setattr",
+        "delattr",
+        "save",
+        "num_workers",
+        "ref",
+        "proxy",
+    ];
+    let lists: [&[&str]; 8] = [
+        &READING,
+        &HOOKS,
+        &OF_FIELDS,
+        &COPYING,
+        &PICKLING_ALL,
+        &PICKLING,
+        &WEAK,
+        &["__del__", "finalize"],
+    ];
+    lists.into_iter().flatten().copied().chain(others)
+}
+
+/// Why a node is a sign that the program does more with an object than call its methods.
+pub fn sign(syntax: &Syntax, node: Node<'_>, subject: &Subject, place: Place) -> Option<String> {
+    if node.kind() != "identifier" {
+        return None;
+    }
+    let (word, line) = (syntax.of(node), lines(node).0);
+    let says = |what: &str| Some(format!("line {line} uses `{word}`, which may {what}"));
+    if reads_all(syntax, node, word, place) {
+        return says("reach the attribute");
+    }
+    if is_of_fields(syntax, node, word, subject) || copies(syntax, node, word) {
+        return says("copy the object with what it has");
+    }
+    if pickles(syntax, node, word, subject) {
+        return says("write the object to a file or another process");
+    }
+    if WEAK.contains(&word) && !in_import(node) || refers_weakly(syntax, node, word) {
+        return says("notice when the object is freed");
+    }
+    finalizes(syntax, node, word, place)
+        .then(|| format!("a finalizer in line {line} would run earlier"))
+}
+
+fn reads_all(syntax: &Syntax, node: Node<'_>, word: &str, place: Place) -> bool {
+    let parent = node.parent();
+    if HOOKS.contains(&word) {
+        let defines = parent.is_some_and(|parent| is_field(parent, "name", node));
+        return place == Place::Own || defines && word != "__getattr__";
+    }
+    if !READING.contains(&word) || in_import(node) {
+        return false;
+    }
+    let Some(parent) = parent else { return true };
+    match (word, parent.kind()) {
+        ("vars" | "dir", "call") => {
+            let arguments = parent.child_by_field_name("arguments").map(children);
+            let argument = arguments.and_then(|list| list.first().copied());
+            argument.is_some_and(|argument| !is_no_object(syntax, argument))
+        }
+        ("__dict__", "attribute") => {
+            let object = parent.child_by_field_name("object");
+            object.is_none_or(|object| !is_no_object(syntax, object))
+        }
+        // A variable may have this name.
+        ("dir", _) => false,
+        _ => true,
+    }
+}
+
+/// True for a module, and for what a parser of arguments has returned.
+pub fn is_no_object(syntax: &Syntax, value: Node<'_>) -> bool {
+    match value.kind() {
+        "attribute" => value
+            .child_by_field_name("object")
+            .is_some_and(|object| is_no_object(syntax, object)),
+        "identifier" => {
+            let name = syntax.of(value);
+            is_module(syntax, name) || is_parsed(syntax, name)
+        }
+        "call" => {
+            let function = value.child_by_field_name("function");
+            let name = function.map_or("", |function| last_part(syntax.of(function)));
+            matches!(name, "import_module" | "parse_args")
+        }
+        _ => false,
+    }
+}
+
+/// True for a name that only `import …` binds, or `from torch import …`.
+fn is_module(syntax: &Syntax, name: &str) -> bool {
+    let is_of_module = |node: &Node<'_>| {
+        let statement = statement(*node);
+        let module = statement.child_by_field_name("module_name");
+        let root = module.map(|module| syntax.of(module).split('.').next().unwrap_or_default());
+        matches!(root, None | Some("torch" | "torchvision" | "torchaudio"))
+    };
+    is_imported(syntax, name)
+        && syntax
+            .bindings(syntax.root(), name)
+            .iter()
+            .all(is_of_module)
+}
+
+/// True for a variable that only `….parse_args(…)` gives its value.
+fn is_parsed(syntax: &Syntax, name: &str) -> bool {
+    let bindings = syntax.bindings(syntax.root(), name);
+    let parses = |node: &Node<'_>| {
+        let assignment = node.parent().filter(|parent| parent.kind() == "assignment");
+        let value = assignment.and_then(|assignment| assignment.child_by_field_name("right"));
+        value.is_some_and(|value| value.kind() == "call" && is_no_object(syntax, value))
+    };
+    !bindings.is_empty() && bindings.iter().all(parses)
+}
+
+/// True for a function of the module `dataclasses` or `attrs` that copies fields.
+fn is_of_fields(syntax: &Syntax, node: Node<'_>, word: &str, subject: &Subject) -> bool {
+    let may_have_fields = subject.is_decorated || subject.has_bases();
+    if !may_have_fields || !OF_FIELDS.contains(&word) {
+        return false;
+    }
+    matches!(word, "astuple" | "asdict" | "evolve")
+        || is_from(syntax, node, &["dataclasses", "attr", "attrs", "copy"])
+}
+
+/// True for `module.name` of one of some modules, and for the name in `from module import name`.
+fn is_from(syntax: &Syntax, node: Node<'_>, modules: &[&str]) -> bool {
+    if in_import(node) {
+        let module = statement(node).child_by_field_name("module_name");
+        return module.is_some_and(|module| modules.contains(&syntax.of(module)));
+    }
+    let parent = node
+        .parent()
+        .filter(|parent| is_field(*parent, "attribute", node));
+    let object = parent.and_then(|parent| parent.child_by_field_name("object"));
+    object.is_some_and(|object| {
+        modules
+            .iter()
+            .any(|module| is_module_named(syntax, object, module))
+    })
+}
+
+/// True for a variable to which `import` binds a module.
+fn is_module_named(syntax: &Syntax, variable: Node<'_>, module: &str) -> bool {
+    let bindings = syntax.bindings(syntax.root(), syntax.of(variable));
+    bindings.iter().any(|&node| {
+        let parent = node.parent().filter(|_| in_import(node));
+        let name = parent.and_then(|parent| match parent.kind() {
+            "aliased_import" => parent.child_by_field_name("name"),
+            _ => Some(parent),
+        });
+        name.is_some_and(|name| syntax.of(name) == module)
+    })
+}
+
+fn copies(syntax: &Syntax, node: Node<'_>, word: &str) -> bool {
+    if word == "copy" {
+        return copies_by_module(syntax, node);
+    }
+    if !COPYING.contains(&word) {
+        return false;
+    }
+    if in_import(node) {
+        return is_renamed(node);
+    }
+    let argument = argument_of(node);
+    !argument.is_some_and(|argument| {
+        is_own_data(syntax, argument)
+            || word.starts_with("Transformer") && is_layer(syntax, argument)
+    })
+}
+
+/// `copy` as the module or its function; the method of an object is found by what it does.
+fn copies_by_module(syntax: &Syntax, node: Node<'_>) -> bool {
+    if in_import(node) {
+        let imported = all(statement(node));
+        let is_all = is_from(syntax, node, &["copy"])
+            && imported.iter().any(|it| it.kind() == "wildcard_import");
+        return is_renamed(node) || is_all;
+    }
+    if !syntax.is_variable(node) {
+        return is_from(syntax, node, &["copy"]) && !is_own_data_of(syntax, node);
+    }
+    // What is taken from the module is found by its own name.
+    let is_object = node
+        .parent()
+        .is_some_and(|parent| is_field(parent, "object", node));
+    !is_object && is_imported(syntax, "copy") && !is_own_data_of(syntax, node)
+}
+
+fn is_own_data_of(syntax: &Syntax, function: Node<'_>) -> bool {
+    argument_of(function).is_some_and(|argument| is_own_data(syntax, argument))
+}
+
+/// `import copy as c`.
+fn is_renamed(node: Node<'_>) -> bool {
+    let mut at = node.parent();
+    while let Some(parent) = at {
+        if parent.kind() == "aliased_import" {
+            return true;
+        }
+        at = parent.parent().filter(|_| parent.kind() == "dotted_name");
+    }
+    false
+}
+
+/// The first argument of the call of a function with this name, `f(x)` or `m.f(x)`.
+fn argument_of<'a>(name: Node<'a>) -> Option<Node<'a>> {
+    let parent = name.parent()?;
+    let function = match is_field(parent, "attribute", name) {
+        true => parent,
+        false => name,
+    };
+    let call = function
+        .parent()
+        .filter(|call| call.kind() == "call" && is_field(*call, "function", function))?;
+    children(call.child_by_field_name("arguments")?)
+        .first()
+        .copied()
+}
+
+/// True for `….state_dict()`, constants and displays of them: the object is not among it.
+fn is_own_data(syntax: &Syntax, value: Node<'_>) -> bool {
+    let is_own = |value: &Node<'_>| is_own_data(syntax, *value);
+    match value.kind() {
+        "call" => {
+            let function = value.child_by_field_name("function");
+            function.is_some_and(|function| {
+                function.kind() == "attribute" && last_part(syntax.of(function)) == "state_dict"
+            })
+        }
+        "dictionary" | "list" | "tuple" => children(value).iter().all(is_own),
+        "pair" => value
+            .child_by_field_name("value")
+            .is_some_and(|value| is_own(&value)),
+        "binary_operator" => children(value).iter().any(|side| side.kind() == "integer"),
+        "integer" | "float" | "string" | "true" | "false" | "none" => true,
+        _ => false,
+    }
+}
+
+/// True for a layer of PyTorch's own, or a variable that only such a layer is assigned to.
+fn is_layer(syntax: &Syntax, value: Node<'_>) -> bool {
+    let makes = |value: Node<'_>| {
+        let function = value.child_by_field_name("function");
+        let name = function.map_or("", |function| last_part(syntax.of(function)));
+        matches!(name, "TransformerEncoderLayer" | "TransformerDecoderLayer")
+    };
+    if value.kind() != "identifier" {
+        return makes(value);
+    }
+    let bindings = syntax.bindings(syntax.root(), syntax.of(value));
+    let is_made = |node: &Node<'_>| {
+        let assigned = node
+            .parent()
+            .and_then(|parent| parent.child_by_field_name("right"));
+        assigned.is_some_and(makes)
+    };
+    !bindings.is_empty() && bindings.iter().all(is_made)
+}
+
+fn pickles(syntax: &Syntax, node: Node<'_>, word: &str, subject: &Subject) -> bool {
+    let of_module = node.parent().filter(|parent| parent.kind() == "attribute");
+    if PICKLING_ALL.contains(&word) {
+        return in_import(node) || is_imported(syntax, word);
+    }
+    // A function cannot be pickled, whatever it holds.
+    if subject.method.is_none() {
+        return false;
+    }
+    match word {
+        "pickle" => {
+            let function = of_module.and_then(|parent| parent.child_by_field_name("attribute"));
+            let only_reads =
+                function.is_some_and(|function| UNPICKLING.contains(&syntax.of(function)));
+            match in_import(node) {
+                true => is_renamed(node) || imports_more(syntax, node),
+                false => is_imported(syntax, word) && !only_reads,
+            }
+        }
+        "save" => is_from(syntax, node, &["torch"]) && !is_own_data_of(syntax, node),
+        "num_workers" => starts_workers(syntax, node),
+        _ => PICKLING.contains(&word),
+    }
+}
+
+/// `from pickle import dump`.
+fn imports_more(syntax: &Syntax, node: Node<'_>) -> bool {
+    let statement = statement(node);
+    let is_module = statement
+        .child_by_field_name("module_name")
+        .is_some_and(|module| syntax.of(module) == "pickle");
+    let mut cursor = statement.walk();
+    is_module
+        && statement
+            .children_by_field_name("name", &mut cursor)
+            .any(|name| !UNPICKLING.contains(&syntax.of(name)))
+}
+
+/// `num_workers=…` of a call, unless it is 0.
+fn starts_workers(syntax: &Syntax, node: Node<'_>) -> bool {
+    let keyword = node
+        .parent()
+        .filter(|parent| parent.kind() == "keyword_argument" && is_field(*parent, "name", node));
+    let value = keyword.and_then(|keyword| keyword.child_by_field_name("value"));
+    value.is_some_and(|value| syntax.of(value) != "0")
+}
+
+/// `weakref.ref(x)` and `weakref.proxy(x)`, unless `x` is what a method is called on: that is the change itself.
+fn refers_weakly(syntax: &Syntax, node: Node<'_>, word: &str) -> bool {
+    let is_known = match syntax.is_variable(node) {
+        true => matches!(word, "ref" | "proxy") && is_imported(syntax, word) && !in_import(node),
+        false => matches!(word, "ref" | "proxy") && is_from(syntax, node, &["weakref"]),
+    };
+    let argument = argument_of(node).filter(|_| is_known && !in_import(node));
+    argument.is_some_and(|argument| {
+        let method = functions_around(argument).into_iter().next_back();
+        let parameters = method.and_then(|method| method.child_by_field_name("parameters"));
+        let first = parameters.and_then(|list| children(list).first().copied());
+        word == "proxy" || first.is_none_or(|first| syntax.of(first) != syntax.of(argument))
+    })
+}
+
+fn finalizes(syntax: &Syntax, node: Node<'_>, word: &str, place: Place) -> bool {
+    match word {
+        "__del__" => node
+            .parent()
+            .is_some_and(|parent| is_field(parent, "name", node)),
+        "finalize" => place == Place::Own || is_from(syntax, node, &["weakref"]),
+        _ => false,
+    }
+}
