@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -41,9 +40,8 @@ def test_there_is_one() -> None:
     assert PYTHONS, "Name one in CYCLESCOPE_PYTHONS: no python3.14t or python3.15t is in PATH."
 
 
-def run(*command: str | Path) -> None:
-    # An editable install beside it would be found first.
-    environment = {name: it for name, it in os.environ.items() if name != "PYTHONPATH"}
+def run(*command: str | Path, path: Path) -> None:
+    environment = os.environ | {"PYTHONPATH": str(path)}
     environment.pop("PYO3_PYTHON", None)
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, (done.stdout + done.stderr)[-6000:]
@@ -52,14 +50,13 @@ def run(*command: str | Path) -> None:
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("python", PYTHONS)
 def test_it_works_there(python: str, tmp_path: Path) -> None:
-    run(python, "-m", "venv", "--without-pip", tmp_path / "venv")
-    own = tmp_path / "venv" / "bin" / "python"
-    pip = (sys.executable, "-m", "pip", "--python", own, "install", "--quiet")
-    run(*pip, "-r", "requirements/matrix.txt")
-    run(*pip, "--no-deps", ROOT)
+    pip = (python, "-m", "pip", "install", "--quiet", "--target", tmp_path)
+    run(*pip, "-r", "requirements/matrix.txt", path=tmp_path)
+    run(*pip, "--no-deps", ROOT, path=tmp_path)
     # Not every version of Hypothesis has a wheel for these.
     without = ("-p", "no:cacheprovider", "-p", "no:hypothesispytest")
-    pytest_there = (own, "-m", "pytest", "-q", *without)
-    checks = "tests/long/free_threaded_checks.py"
-    run(*pytest_there, "--noconftest", "-c", os.devnull, "--rootdir", tmp_path, checks)
-    run(*pytest_there, "-m", "not gpu and not long", "-k", f"not {LEFT_OUT}", *SUITES)
+    pytest_there = (python, "-m", "pytest", "-q", *without)
+    apart = ("--noconftest", "-c", os.devnull, "--rootdir", tmp_path)
+    run(*pytest_there, *apart, "tests/long/free_threaded_checks.py", path=tmp_path)
+    chosen = ("-m", "not gpu and not long", "-k", f"not {LEFT_OUT}")
+    run(*pytest_there, *chosen, *SUITES, path=tmp_path)

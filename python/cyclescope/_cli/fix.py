@@ -27,9 +27,9 @@ A lambda, function or method then holds its object weakly. This is noticed where
 before the call, or where it is copied, pickled or has all its attributes read. So the file is read,
 and those of the project that are connected with it by imports. There is no patch if one of them may
 do so: it uses the attribute as a value, calls it on an object that nothing may hold, names it in a
-string or a pattern, or has a word such as `deepcopy`, `vars` or, for a bound method, `pickle`. There
-is none for a bound method of a class that is derived from a library's. What runs outside these
-files is not seen: a library that copies or inspects the object, a plugin, a notebook, a
+string or a pattern, or has a word such as `deepcopy`, `vars` or, for a bound method, `pickle`.
+There is none for a bound method of a class that is derived from a library's. What runs outside
+these files is not seen: a library that copies or inspects the object, a plugin, a notebook, a
 configuration file.
 
 Otherwise the exit status is 1, and the message says why.
