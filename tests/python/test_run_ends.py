@@ -26,7 +26,9 @@ PROGRAMS = {
     "an executor of processes": """
         from concurrent.futures import ProcessPoolExecutor
         if __name__ == "__main__":
-            print(ProcessPoolExecutor(1).submit(str, 5).result())
+            # Kept: one that is freed now may still be ending when Python wakes its thread at the end.
+            pool = ProcessPoolExecutor(1)
+            print(pool.submit(str, 5).result())
     """,
     "a thread that goes on as long as the main thread": """
         import threading, time
