@@ -26,7 +26,7 @@ PROGRAMS = {
     "an executor of processes": """
         from concurrent.futures import ProcessPoolExecutor
         if __name__ == "__main__":
-            # Kept: one that is freed now may still be ending when Python wakes its thread at the end.
+            # Kept: one that is freed here may still be ending when Python wakes its thread.
             pool = ProcessPoolExecutor(1)
             print(pool.submit(str, 5).result())
     """,
