@@ -12,6 +12,7 @@ from cyclescope import _native
 from cyclescope._suggest import nearest
 
 SEPARATORS = re.compile(r"[\s,;|+]+")
+DEVICE = re.compile(r"[a-z]+(:\d+)?")
 
 
 class TorchDevice(Protocol):
@@ -132,7 +133,9 @@ def _say_if_several(name: str) -> None:
     """Raise ValueError for the names of several devices in one string."""
     parts = [part for part in SEPARATORS.split(name) if part]
     known = ["any", *_native.device_kinds()]
-    if len(parts) > 1 and any(part.partition(":")[0] in known for part in parts):
+    if len(parts) > 1 and all(
+        DEVICE.fullmatch(part) and part.partition(":")[0] in known for part in parts
+    ):
         raise ValueError(
             f'devices: "{name}" is not a device; several devices are a list: {parts!r}'
         ) from None
