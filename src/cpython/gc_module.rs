@@ -59,18 +59,28 @@ impl GcModule {
     /// The objects of the permanent generation, which `gc.freeze()` excluded from collections. None if it is not known
     /// where they are, or there is no memory to list them.
     pub fn frozen<'py>(&self, py: Python<'py>) -> Vec<Bound<'py, PyAny>> {
-        let count = count_frozen(py, self.get_freeze_count);
-        if count == 0 {
-            return Vec::new();
+        if self.state.is_none() {
+            let count = count_frozen(py, self.get_freeze_count);
+            return if count > 0 {
+                frozen(py, count)
+            } else {
+                Vec::new()
+            };
         }
-        let Some(state) = &self.state else {
-            return frozen(py, count);
-        };
-        let frozen = state.frozen(py, count).unwrap_or_default().into_iter();
+        let borrowed = self.frozen_in_place(py).into_iter();
         // SAFETY: attached; what is frozen is alive.
-        frozen
+        borrowed
             .map(|it| unsafe { Bound::from_borrowed_ptr(py, it) })
             .collect()
+    }
+
+    /// As [`GcModule::frozen`], borrowed, and none where there are no lists of generations. A reference to an object
+    /// writes to its memory, which processes share that were forked after `gc.freeze()`.
+    pub fn frozen_in_place(&self, py: Python<'_>) -> Vec<*mut ffi::PyObject> {
+        match (&self.state, count_frozen(py, self.get_freeze_count)) {
+            (Some(state), count @ 1..) => state.frozen(py, count).unwrap_or_default(),
+            _ => Vec::new(),
+        }
     }
 
     /// True if the program has garbage saved in place of destroyed.

@@ -52,7 +52,7 @@ mod free_threaded {
     /// The bit of `ob_gc_bits` that `gc.freeze()` sets (`_PyGC_BITS_FROZEN` in Include/internal/pycore_gc.h).
     const FROZEN: u8 = 1 << 3;
 
-    // Include/internal/pycore_pystate.h; exported by 3.14 and 3.15, where Cython and NumPy rely on it.
+    // Include/internal/pycore_pystate.h and Include/cpython/objimpl.h; 3.14 and 3.15 export them.
     unsafe extern "C" {
         #[link_name = "_PyEval_StopTheWorld"]
         fn stop_the_world(interpreter: *mut ffi::PyInterpreterState);

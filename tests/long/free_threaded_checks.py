@@ -86,6 +86,18 @@ def test_what_keeps_an_array_is_named() -> None:
         kept.clear()
 
 
+def test_what_grows_is_named() -> None:
+    monitor = cyclescope.watch_growth(devices="any", every=5)
+    try:
+        for _ in range(100):
+            kept.append(array())
+            monitor.step()
+        assert any("`kept`" in growth.owner for growth in monitor.found)
+    finally:
+        monitor.stop()
+        kept.clear()
+
+
 def test_a_variable_of_another_thread_is_named() -> None:
     ready, done = threading.Event(), threading.Event()
 
