@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 import torch
 
 import cyclescope
+from support import debug_server
 
 pytestmark = pytest.mark.gpu
 
@@ -55,10 +57,14 @@ dist.destroy_process_group()
 """
 
 
-def test_two_gpus_gather_over_nccl(tmp_path: Path) -> None:
+@pytest.fixture(autouse=True)
+def _two_gpus() -> None:
     count = torch.cuda.device_count()
     if count < 2:
         pytest.skip(f"needs two GPUs, and there is {count}")
+
+
+def test_two_gpus_gather_over_nccl(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(PROGRAM, encoding="utf-8")
     done = subprocess.run(
         [
@@ -87,3 +93,18 @@ def test_two_gpus_gather_over_nccl(tmp_path: Path) -> None:
     for file, leaked in zip(files, (4, 8), strict=True):
         report = cyclescope.CycleReport.from_json(file.read_text(encoding="utf-8"))
         assert [leak.count for leak in report.leaks] == [leaked]
+
+
+def test_the_debug_server_shows_both_gpus_while_nccl_waits(tmp_path: Path) -> None:
+    pytest.importorskip("jinja2")
+    pytest.importorskip("aiohttp")
+    pytest.importorskip("tabulate")
+    pages = debug_server.ask(tmp_path, 2, "nccl")
+    assert pages.totals == ["total 1.0 True True"] * 2
+    lines = re.findall(r"<summary>Rank \d: (.*)</summary>", pages.memory)
+    assert [line.partition(" on devices")[0] for line in lines] == ["7.0 MiB", "8.0 MiB"]
+    assert "no leaks" in lines[0]
+    assert "1 leak holds 1.0 MiB in cycles" in lines[1]
+    assert "self.on_step = lambda: self" in pages.memory
+    assert "on_step" in pages.leaks
+    assert "cuda:1" in pages.leaks

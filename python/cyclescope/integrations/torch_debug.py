@@ -108,7 +108,8 @@ def summary(answer: dict[str, Any]) -> str:
     """A line about a rank."""
     if not answer["cycles"]:
         return "not available"
-    cycles = f"{answer['leaks']} leaks hold {answer['in_cycles'] / MIB:,.1f} MiB in cycles"
+    leaks = "1 leak holds" if answer["leaks"] == 1 else f"{answer['leaks']} leaks hold"
+    cycles = f"{leaks} {answer['in_cycles'] / MIB:,.1f} MiB in cycles"
     return (
         f"{answer['device_bytes'] / MIB:,.1f} MiB on devices, "
         f"{answer['host_bytes'] / MIB:,.1f} MiB in host memory; "
