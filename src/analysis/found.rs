@@ -9,7 +9,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::assemble;
 use super::assemble::Described;
 use crate::collector::Epoch;
-use crate::device::StorageWatch;
+use crate::device::{Depth, StorageWatch};
 use crate::model::report::{Buffer, Leak};
 use crate::model::shared;
 use crate::model::shared::{OTHERS, Shared};
@@ -196,15 +196,18 @@ pub(crate) struct Detail<'a> {
     pub first: usize,
     /// True for leaks, by signature, that are only to be counted.
     pub is_known: &'a dyn Fn(&str) -> bool,
+    /// How far tensors are read.
+    pub depth: Depth,
 }
 
 impl Detail<'_> {
-    /// At most so many, whether or not they are known.
+    /// At most so many, whether or not they are known, outside of a collection.
     pub const fn of(most: usize) -> Self {
         Self {
             most,
             first: 0,
             is_known: &|_| false,
+            depth: Depth::Inside,
         }
     }
 }

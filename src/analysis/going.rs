@@ -5,7 +5,7 @@ use rustc_hash::FxHashSet;
 
 use super::Inspector;
 use crate::capture::{Snapshot, SnapshotObject};
-use crate::device::{DeviceBuffer, DeviceSelection, Frameworks};
+use crate::device::{Depth, DeviceBuffer, DeviceSelection, Frameworks};
 
 impl Inspector {
     /// What each object of a snapshot holds, if nothing else keeps the object alive; or if C++ does, and the storage is
@@ -15,10 +15,12 @@ impl Inspector {
         py: Python<'_>,
         snapshot: &Snapshot,
         frameworks: &Frameworks,
+        depth: Depth,
         devices: &DeviceSelection,
     ) -> Vec<Vec<DeviceBuffer>> {
         let buffers = |object: &SnapshotObject| {
-            frameworks.buffers(object.verdict, &self.object(py, object.address), devices)
+            let held = self.object(py, object.address);
+            frameworks.buffers_to(depth, object.verdict, &held, devices)
         };
         let is_shared =
             |object: &SnapshotObject| !object.in_garbage && object.outside_references > 0;

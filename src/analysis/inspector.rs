@@ -16,7 +16,7 @@ use crate::collector::{Epoch, Epochs};
 use crate::cpython::{
     Builtins, CurrentFrames, GcModule, HeadLayout, Layouts, TypeTable, module_count,
 };
-use crate::device::{DeviceSelection, Frameworks, gpu_names};
+use crate::device::{Depth, DeviceSelection, Frameworks, gpu_names};
 use crate::diagnose::Diagnoses;
 use crate::diagnose::library::say_whose;
 use crate::diagnose::source::show_source;
@@ -253,7 +253,10 @@ impl Inspector {
             .iter()
             .map(|&object| self.object(py, object as usize))
             .collect();
-        if !self.triage(py, in_turn(garbage), devices)?.holds_buffer {
+        if !self
+            .triage(py, in_turn(garbage), Depth::Inside, devices)?
+            .holds_buffer
+        {
             return Ok(Vec::new());
         }
         let (found, _) = self.examine(

@@ -14,7 +14,7 @@ use crate::cpython::{
     Builtins, Form, FunctionLayout, HeadLayout, Layouts, ObjectKind, TypeFacts, TypeTable, Verdict,
     reference_count,
 };
-use crate::device::DeviceSelection;
+use crate::device::{Depth, DeviceSelection};
 
 /// What triage says of garbage.
 #[derive(Clone, Copy, Debug, Default)]
@@ -224,6 +224,7 @@ impl Inspector {
         &self,
         py: Python<'_>,
         mut garbage: impl Iterator<Item = *mut ffi::PyObject>,
+        depth: Depth,
         devices: &DeviceSelection,
     ) -> PyResult<Triage> {
         let mut table = self.table.try_borrow_mut().map_err(|_| busy())?;
@@ -267,7 +268,9 @@ impl Inspector {
         let holds_buffer = candidates.iter().any(|&(verdict, address)| {
             // SAFETY: attached; the candidates are held by the garbage.
             let object = unsafe { Bound::from_borrowed_ptr(py, address as *mut ffi::PyObject) };
-            !frameworks.buffers(verdict, &object, devices).is_empty()
+            !frameworks
+                .buffers_to(depth, verdict, &object, devices)
+                .is_empty()
         });
         Ok(Triage {
             holds_buffer,

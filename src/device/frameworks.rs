@@ -61,6 +61,16 @@ pub struct Frameworks {
     modules: usize,
 }
 
+/// How far a tensor is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Depth {
+    /// Its own memory, which nothing of the program notices.
+    Itself,
+    /// That of the tensors inside as well, where it has none of its own: see [`Torch::dense_parts`]. Not in a collection,
+    /// as other threads may run meanwhile.
+    Inside,
+}
+
 /// What is known of a framework.
 enum Adapter {
     NotImported,
@@ -313,6 +323,25 @@ impl Frameworks {
             .filter_map(|proposal| self.confirm(object.py(), proposal.buffer));
         confirmed
             .filter(|buffer| devices.contains(&buffer.device))
+            .collect()
+    }
+
+    /// As [`Frameworks::buffers`], to a depth.
+    pub fn buffers_to(
+        &self,
+        depth: Depth,
+        verdict: Verdict,
+        object: &Bound<'_, PyAny>,
+        devices: &DeviceSelection,
+    ) -> Vec<DeviceBuffer> {
+        let own = self.buffers(verdict, object, devices);
+        if depth == Depth::Itself || verdict != TENSOR || !own.is_empty() {
+            return own;
+        }
+        let parts = self.dense_parts(object).into_iter();
+        let parts = parts.filter(|part| !part.is(object));
+        parts
+            .flat_map(|part| self.buffers(TENSOR, &part, devices))
             .collect()
     }
 

@@ -61,7 +61,7 @@ pub(crate) use {
     described::Described,
     driver::{driver_present, gpu_names},
     framework::ArrayReference,
-    frameworks::Frameworks,
+    frameworks::{Depth, Frameworks},
     modules::class,
     registered::{MOST as MOST_REGISTERED, Registration, add as register},
     storage_watch::StorageWatch,

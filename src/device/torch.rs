@@ -21,6 +21,9 @@ use crate::cpython::{Builtins, Descriptor, Instances, int_value, new_text};
 /// (`c10/core/impl/PyObjectSlot.h`).
 const COUNTED: (u64, u64) = (2, 11);
 
+/// Transforms of `torch.func` may be nested; so many are unwrapped at most.
+const TRANSFORMS: usize = 16;
+
 /// The parts of PyTorch that are needed, looked up once in a module that the program has imported.
 ///
 /// Everything is read through methods and descriptors of the C++ base classes. With
@@ -58,6 +61,8 @@ pub struct Torch {
     is_in_bad_fork: Option<Py<PyAny>>,
     autograd: Autograd,
     sparse: Sparse,
+    /// Whether a transform of `torch.func` has wrapped a tensor, and which.
+    unwrap: Option<[Py<PyAny>; 2]>,
     instances: Rc<Instances>,
     /// What C++ refers to keeps its Python object by a reference that is counted.
     counts_references: bool,
@@ -116,6 +121,11 @@ impl Torch {
             instances: Rc::clone(instances),
             counts_references: numbers_of(&version) >= Some(COUNTED),
             sparse: Sparse::new(native, &tensor),
+            unwrap: part(native, "_functorch").ok().and_then(|functorch| {
+                let question = functorch.getattr("is_functorch_wrapped_tensor").ok()?;
+                let unwrap = functorch.getattr("get_unwrapped").ok()?;
+                Some([question.unbind(), unwrap.unbind()])
+            }),
             hip: part(&version, "hip").is_ok_and(|hip| !hip.is_none()),
             tensor: tensor.unbind(),
             storage: storage.unbind(),
@@ -203,7 +213,9 @@ impl Torch {
             let address = self.data_ptr.bind(py).call1((&storage,)).ok()?;
             (address.extract::<u64>().ok()? == pointer).then_some(storage)
         };
-        storage(object).or_else(|| self.wrapped(object).iter().find_map(storage))
+        storage(object)
+            .or_else(|| self.wrapped(object).iter().find_map(storage))
+            .or_else(|| self.dense_parts(object).iter().find_map(storage))
     }
 
     /// The address of the storage of a tensor in C++.
@@ -354,14 +366,32 @@ impl Torch {
         self.autograd.gradient_of(tensor)
     }
 
-    /// The tensors with the memory of one: its parts if it is sparse, or else itself.
+    /// The tensors with the memory of one: its parts if it is sparse, what is inside if a transform of `torch.func` has
+    /// wrapped it, or else itself. To read them may run operators, which let other threads run.
     pub fn dense_parts<'py>(&self, tensor: &Bound<'py, PyAny>) -> Vec<Bound<'py, PyAny>> {
         let _guard = self.without_torch_function(tensor);
-        let parts = self.sparse.parts(tensor, self.is_plain(tensor));
+        let mut inside = tensor.clone();
+        for _ in 0..TRANSFORMS {
+            let Some(unwrapped) = self.unwrapped(&inside) else {
+                break;
+            };
+            inside = unwrapped;
+        }
+        let parts = self.sparse.parts(&inside, self.is_plain(&inside));
         match parts.is_empty() {
-            true => vec![tensor.clone()],
+            true => vec![inside],
             false => parts.into_iter().map(|(_, part)| part).collect(),
         }
+    }
+
+    /// What a transform of `torch.func` has wrapped.
+    fn unwrapped<'py>(&self, tensor: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
+        let py = tensor.py();
+        let [is_wrapped, unwrap] = self.unwrap.as_ref()?;
+        if !self.is_plain(tensor) || !says_yes(py, Some(is_wrapped), (tensor,)) {
+            return None;
+        }
+        unwrap.bind(py).call1((tensor,)).ok()
     }
 
     /// As [`Autograd::gradient`].

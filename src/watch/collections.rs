@@ -11,7 +11,7 @@ use super::freed::Counters;
 use super::{MOST, Watcher};
 use crate::analysis::{Behind, DESCRIBED, Detail, Fate, Found, confirm_gone, date};
 use crate::collector::{CollectionInfo, Handler, Unreachable};
-use crate::device::DeviceSelection;
+use crate::device::{Depth, DeviceSelection};
 use crate::model::report::Collection;
 
 /// After so many collections in a row that could not be seen, that is said.
@@ -141,7 +141,10 @@ impl Watcher {
         if !self.inspector.frameworks_known() {
             return None;
         }
-        let triage = match self.inspector.triage(py, garbage.clone(), &devices) {
+        let triage = match self
+            .inspector
+            .triage(py, garbage.clone(), Depth::Itself, &devices)
+        {
             Ok(triage) => triage,
             Err(error) => {
                 self.inspector.forget_classes();
@@ -200,6 +203,7 @@ impl Watcher {
             most: DESCRIBED,
             first: self.collections.first.get(),
             is_known: &is_known,
+            depth: Depth::Itself,
         };
         let (found, left_out) = self
             .inspector

@@ -102,6 +102,21 @@ def test_a_storage_that_a_live_tensor_shares_is_not_claimed(
     assert float(alive.sum()) == 0
 
 
+def wrapped_by_grad(tensor: torch.Tensor) -> torch.Tensor:
+    """What a function that `torch.func.grad` transforms has kept of its argument's double."""
+    kept: list[torch.Tensor] = []
+    torch.func.grad(torch.func.grad(lambda it: (kept.append(it * 2), it.sum())[1]))(tensor.sum())
+    torch.func.grad(lambda it: (kept.append(it * 2), it.sum())[1])(tensor)
+    return kept[-1]
+
+
+def wrapped_by_vmap(tensor: torch.Tensor) -> torch.Tensor:
+    """What a function that `torch.func.vmap` transforms has kept of its argument."""
+    kept: list[torch.Tensor] = []
+    torch.func.vmap(lambda it: (kept.append(it), it)[1])(tensor)
+    return kept[0]
+
+
 @pytest.mark.parametrize(
     ("make", "found"),
     [
@@ -122,9 +137,13 @@ def test_a_storage_that_a_live_tensor_shares_is_not_claimed(
             lambda: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=torch.jagged),
             [(24, "int64", (3,)), (20, "float32", (5,))],
         ),
-        # What these hold is out of reach: PyTorch shows it through operators only.
-        (lambda: torch.eye(30).to_sparse(), []),
-        (lambda: torch.eye(30).to_sparse_csr(), []),
+        (lambda: torch.eye(30).to_sparse(), [(480, "int64", (2, 30)), (120, "float32", (30,))]),
+        (
+            lambda: torch.eye(30).to_sparse_csr(),
+            [(480, "int64", (30,)), (248, "int64", (31,)), (120, "float32", (30,))],
+        ),
+        (lambda: wrapped_by_grad(torch.ones(3)), [(12, "float32", (3,))]),
+        (lambda: wrapped_by_vmap(torch.ones(3, 2)), [(24, "float32", (3, 2))]),
     ],
     ids=[
         "complex",
@@ -137,6 +156,8 @@ def test_a_storage_that_a_live_tensor_shares_is_not_claimed(
         "jagged",
         "coo",
         "csr",
+        "func.grad",
+        "func.vmap",
     ],
 )
 def test_kinds_of_tensors(make: Callable[[], torch.Tensor], found: list[object]) -> None:
@@ -144,6 +165,18 @@ def test_kinds_of_tensors(make: Callable[[], torch.Tensor], found: list[object])
     make()
     gc.collect()
     assert shapes(held(make)) == found
+
+
+def test_a_watch_does_not_look_inside_a_sparse_tensor() -> None:
+    """PyTorch's operators would let other threads run in the middle of a collection."""
+    reports: list[cyclescope.CycleReport] = []
+    with cyclescope.observe_tensor_cycles(reports.append, devices="any") as watch:
+        Holder(torch.eye(30).to_sparse())
+        gc.collect()
+        Holder(torch.eye(30))
+        gc.collect()
+        watch.flush()
+    assert [leak.bytes_held for report in reports for leak in report.leaks] == [3600]
 
 
 def test_fake_tensors_are_silent_whatever_they_claim() -> None:

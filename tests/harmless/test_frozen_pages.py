@@ -15,7 +15,7 @@ heap = [[number] for number in range(100_000)]
 pages = sorted({id(it) // os.sysconf("SC_PAGE_SIZE") for it in heap})
 
 def copied():
-    \"\"\"How many of those pages are this process's alone (Documentation/admin-guide/mm/pagemap.rst).\"\"\"
+    # Bit 56: mapped by this process alone (Documentation/admin-guide/mm/pagemap.rst of Linux).
     with open("/proc/self/pagemap", "rb") as file:
         def is_own(page):
             file.seek(page * 8)
