@@ -59,7 +59,8 @@ impl Counters {
         if let [only] = leaks.as_mut_slice()
             && !counted(only).iter().any(|&(.., early)| early)
         {
-            only.freed = Some(blocks);
+            // Less, and some of it was not of this allocator: an array of CuPy's, or memory lent to a tensor.
+            only.freed = (blocks >= own(only)).then_some(blocks);
             return None;
         }
         let mut seen = FxHashSet::default();

@@ -24,12 +24,15 @@ def test_cupy_arrays() -> None:
         Holder([array, array[3:5], array.reshape(-1)])
         return array.data.mem.ptr, array.data.mem.size
 
+    # What PyTorch's allocator counts says nothing of CuPy's.
+    torch.zeros(1, device="cuda:0")
     pool = cupy.get_default_memory_pool()
     used = pool.used_bytes()
     pointer, size = leak()
     assert pool.used_bytes() > used
     (found,) = cyclescope.find_tensor_cycles().leaks
     assert pool.used_bytes() == used
+    assert found.bytes_freed is None
     (buffer,) = found.buffers
     assert (buffer.device, buffer.confirmed) == ("cuda:0", True)
     assert (buffer.pointer, buffer.bytes) == (pointer, size)
