@@ -39,6 +39,7 @@ mod releases;
 mod removable;
 mod room;
 mod sample;
+mod states;
 mod told;
 mod tracers;
 mod triage;
