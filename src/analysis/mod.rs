@@ -32,6 +32,7 @@ mod objects;
 mod out_of_memory;
 mod own;
 mod owned;
+mod packed;
 mod process;
 mod purpose;
 mod registries;

@@ -6,11 +6,12 @@ use pyo3::types::PyCFunction;
 use super::Inspector;
 use super::edges::Edges;
 use super::live::{Extra, Live};
+use super::packed::UnpackHooks;
 use crate::analysis::live::Depth;
 use crate::capture::{ReferenceName, RunningFrame, running_frames};
 use crate::cpython::instances::{attributes, instance_dict};
 use crate::cpython::{Builtins, dict_items, imported, int_value};
-use crate::device::{DeviceSelection, Frameworks, class};
+use crate::device::{DeviceSelection, Frameworks, UNPACK_HOOK, class};
 
 /// So many autograd functions are walked through; in longer graphs the rest is left out.
 const AUTOGRAD_LIMIT: usize = 200_000;
@@ -228,6 +229,7 @@ impl<'py> Live<'py> {
         mut functions: Vec<u32>,
         edges: &mut Edges,
     ) {
+        let mut unpack = UnpackHooks::default();
         let mut next = 0;
         while let Some(&node) = functions.get(next) {
             next += 1;
@@ -267,8 +269,13 @@ impl<'py> Live<'py> {
                     buffer.is_result |= is_result(name);
                 }
                 self.add_hidden(node, target, ReferenceName::Attribute(name.clone()), edges);
+                if let Some(saved) = name.strip_prefix(UNPACK_HOOK) {
+                    let savers = unpack.entry(target).or_default();
+                    savers.push((node, saved.to_owned()));
+                }
             }
         }
+        self.add_pack_hooks(inspector, unpack, edges);
         self.functions = functions;
         if edges.some_hidden {
             self.functions_are_complete = false;
