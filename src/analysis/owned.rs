@@ -153,7 +153,8 @@ impl<'py> Live<'py> {
         on_several_devices: impl FnOnce() -> bool,
     ) -> bool {
         let py = self.objects.py();
-        let Ok(frames) = running_frames(py, &inspector.builtins, &inspector.current_frames) else {
+        let Ok(frames) = running_frames(py, &inspector.builtins, &inspector.current_frames, false)
+        else {
             return true;
         };
         if frames.iter().any(|frame| frame.sets_attribute) {
@@ -402,7 +403,7 @@ impl<'py> Live<'py> {
 impl Inspector {
     /// True if some thread is in a backward pass, or is setting an attribute, such as a gradient.
     pub(super) fn are_gradients_in_use(&self, py: Python<'_>) -> bool {
-        let frames = running_frames(py, &self.builtins, &self.current_frames);
+        let frames = running_frames(py, &self.builtins, &self.current_frames, false);
         let sets = frames.map_or(true, |frames| {
             frames.iter().any(|frame| frame.sets_attribute)
         });
@@ -415,7 +416,7 @@ impl Inspector {
         if backward_task(py).is_some_and(|task| task != NO_TASK) {
             return true;
         }
-        let frames = running_frames(py, &self.builtins, &self.current_frames);
+        let frames = running_frames(py, &self.builtins, &self.current_frames, false);
         frames.map_or(true, |frames| frames.iter().any(runs_engine))
     }
 }
