@@ -128,7 +128,7 @@ impl<'a, 'py> Look<'a, 'py> {
         let verdict = self.frameworks.verdict_of(&object);
         let buffer = self
             .frameworks
-            .buffer(verdict, &object, &DeviceSelection::Any)?;
+            .whole_buffer(verdict, &object, &DeviceSelection::Any)?;
         Some(buffer)
     }
 

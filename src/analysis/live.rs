@@ -15,7 +15,7 @@ use super::process::is_library_module;
 use super::turn::Turn;
 use crate::capture::{
     Ask, Csr, LiveObjects, NotTaken, ReferenceName, RunningFrame, is_in_package, running_frames,
-    thread_names,
+    suspended_frames, thread_names,
 };
 use crate::cpython::instances::attribute;
 use crate::cpython::read::printable;
@@ -28,7 +28,7 @@ use crate::graph::ShortestPaths;
 
 /// A node of the graph that is no object of the heap.
 pub enum Extra<'py> {
-    /// A call that a thread is in the midst of, by index in [`Live::frames`].
+    /// A call that a thread or a greenlet is in the midst of, by index in [`Live::frames`].
     Frame(usize),
     /// An autograd function in C++.
     Function(Bound<'py, PyAny>),
@@ -75,7 +75,7 @@ pub enum Depth {
 pub enum Root {
     /// An imported module, under the name that it has in `sys.modules`.
     Module(String),
-    /// A call that a thread is in the midst of, by index in [`Live::frames`].
+    /// A call that a thread or a greenlet is in the midst of, by index in [`Live::frames`].
     Frame(usize),
     /// What the standard library keeps by itself, in words: a thread, a timer, a context.
     Library(String),
@@ -191,7 +191,8 @@ impl<'py> Live<'py> {
                 .collect::<PyResult<_>>()?;
             let kept = tracked.clone();
             let stopped = StoppedWorld::new(py);
-            let frames = running_frames(py, builtins, &inspector.current_frames)?;
+            let mut frames = running_frames(py, builtins, &inspector.current_frames, true)?;
+            frames.extend(suspended_frames(builtins, &tracked));
             let held = frames.iter().flat_map(RunningFrame::held);
             match LiveObjects::take(
                 tracked,
@@ -501,7 +502,7 @@ impl<'py> Live<'py> {
                 let object = address as *mut ffi::PyObject;
                 // SAFETY: attached; the object is held.
                 if unsafe { ffi::Py_TYPE(object).cast() } == context.as_ptr() {
-                    self.library.push((node, "current context".to_owned()));
+                    self.library.push((node, "context of a thread".to_owned()));
                 }
             }
         }
@@ -529,10 +530,7 @@ impl<'py> Live<'py> {
                 .variables
                 .iter()
                 .map(|(name, address)| (ReferenceName::Local(name.clone()), *address));
-            let parts = frame
-                .parts
-                .iter()
-                .map(|(name, address)| (ReferenceName::Attribute((*name).to_owned()), *address));
+            let parts = frame.parts.iter().cloned();
             let held: Vec<(ReferenceName, u32)> = variables
                 .chain(parts)
                 .filter_map(|(name, address)| Some((name, self.objects.number_at(address)?)))
@@ -553,6 +551,22 @@ impl<'py> Live<'py> {
                 self.frame_nodes.push((node, index));
             }
         }
+        self.give_frames_to_greenlets(edges);
+    }
+
+    /// Takes the frames of suspended greenlets for a part of these, with which they go, unless C holds those too.
+    fn give_frames_to_greenlets(&mut self, edges: &mut Edges) {
+        let mut running = Vec::new();
+        for (node, index) in std::mem::take(&mut self.frame_nodes) {
+            match self.objects.number_at(self.frames[index].greenlet) {
+                Some(greenlet) if self.unaccounted(greenlet) == 0 => {
+                    let name = ReferenceName::Attribute("gr_frame".to_owned());
+                    self.add_hidden(greenlet, node, name, edges);
+                }
+                _ => running.push((node, index)),
+            }
+        }
+        self.frame_nodes = running;
     }
 
     /// Takes what generators and coroutines that run refer to from them: these are the variables of their frames and go

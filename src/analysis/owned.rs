@@ -6,11 +6,12 @@ use pyo3::types::PyCFunction;
 use super::Inspector;
 use super::edges::Edges;
 use super::live::{Extra, Live};
+use super::packed::UnpackHooks;
 use crate::analysis::live::Depth;
 use crate::capture::{ReferenceName, RunningFrame, running_frames};
 use crate::cpython::instances::{attributes, instance_dict};
 use crate::cpython::{Builtins, dict_items, imported, int_value};
-use crate::device::{DeviceSelection, Frameworks, class};
+use crate::device::{DeviceSelection, Frameworks, UNPACK_HOOK, class};
 
 /// So many autograd functions are walked through; in longer graphs the rest is left out.
 const AUTOGRAD_LIMIT: usize = 200_000;
@@ -152,7 +153,8 @@ impl<'py> Live<'py> {
         on_several_devices: impl FnOnce() -> bool,
     ) -> bool {
         let py = self.objects.py();
-        let Ok(frames) = running_frames(py, &inspector.builtins, &inspector.current_frames) else {
+        let Ok(frames) = running_frames(py, &inspector.builtins, &inspector.current_frames, false)
+        else {
             return true;
         };
         if frames.iter().any(|frame| frame.sets_attribute) {
@@ -228,6 +230,7 @@ impl<'py> Live<'py> {
         mut functions: Vec<u32>,
         edges: &mut Edges,
     ) {
+        let mut unpack = UnpackHooks::default();
         let mut next = 0;
         while let Some(&node) = functions.get(next) {
             next += 1;
@@ -267,8 +270,13 @@ impl<'py> Live<'py> {
                     buffer.is_result |= is_result(name);
                 }
                 self.add_hidden(node, target, ReferenceName::Attribute(name.clone()), edges);
+                if let Some(saved) = name.strip_prefix(UNPACK_HOOK) {
+                    let savers = unpack.entry(target).or_default();
+                    savers.push((node, saved.to_owned()));
+                }
             }
         }
+        self.add_pack_hooks(inspector, unpack, edges);
         self.functions = functions;
         if edges.some_hidden {
             self.functions_are_complete = false;
@@ -395,7 +403,7 @@ impl<'py> Live<'py> {
 impl Inspector {
     /// True if some thread is in a backward pass, or is setting an attribute, such as a gradient.
     pub(super) fn are_gradients_in_use(&self, py: Python<'_>) -> bool {
-        let frames = running_frames(py, &self.builtins, &self.current_frames);
+        let frames = running_frames(py, &self.builtins, &self.current_frames, false);
         let sets = frames.map_or(true, |frames| {
             frames.iter().any(|frame| frame.sets_attribute)
         });
@@ -408,7 +416,7 @@ impl Inspector {
         if backward_task(py).is_some_and(|task| task != NO_TASK) {
             return true;
         }
-        let frames = running_frames(py, &self.builtins, &self.current_frames);
+        let frames = running_frames(py, &self.builtins, &self.current_frames, false);
         frames.map_or(true, |frames| frames.iter().any(runs_engine))
     }
 }

@@ -1,6 +1,7 @@
 //! What C keeps for the standard library and for PyTorch, where a function of theirs tells what that is: signal
-//! handlers, modes, saved-tensor hooks; and finalizers, which are in a registry of a class of the library's.
+//! handlers, modes, saved-tensor hooks, the exception that is being handled; and finalizers, which are in a registry of a class of the library's.
 
+use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyDict, PyList, PyTuple, PyWeakrefReference};
 
@@ -15,6 +16,8 @@ pub(super) const SIGNALS: &str = "signal handlers";
 pub(super) const MODES: &str = "modes in force";
 pub(super) const SAVED_TENSOR_HOOKS: &str = "saved-tensor hooks in force";
 pub(super) const AT_EXIT: &str = "functions registered with atexit";
+/// Follows the class of an exception.
+pub(super) const HANDLED: &str = " that is being handled";
 pub(super) const FINALIZER: &str = "finalizer `weakref.finalize`";
 
 /// What a registry in C holds, each with the name that it has there.
@@ -29,6 +32,21 @@ impl<'py> Live<'py> {
         self.add_registry(SAVED_TENSOR_HOOKS, saved_tensor_hooks(py), edges);
         self.find_functions_at_exit();
         self.find_finalizers(inspector);
+        self.find_handled_exception(inspector);
+    }
+
+    /// The exception that this thread handles, which needs no variable: the one of `sys.exc_info()`.
+    fn find_handled_exception(&mut self, inspector: &Inspector) {
+        let Some(exception) = handled_exception(self.py()) else {
+            return;
+        };
+        if let Some(node) = self.objects.number_of(&exception)
+            && self.unaccounted(node) > 0
+        {
+            self.account_for(node, 1);
+            let class = inspector.type_name(&exception);
+            self.add_library_root(node, format!("{class}{HANDLED}"));
+        }
     }
 
     fn add_registry(&mut self, words: &str, held: Registered<'py>, edges: &mut Edges) {
@@ -106,6 +124,18 @@ impl<'py> Live<'py> {
     }
 }
 
+/// The exception of the innermost `except` or `finally` block that this thread is in.
+fn handled_exception(py: Python<'_>) -> Option<Bound<'_, PyAny>> {
+    let mut parts = [std::ptr::null_mut(); 3];
+    let [class, value, traceback] = &mut parts;
+    // SAFETY: attached; the call sets each to null or a new reference.
+    let [_, value, _] = unsafe {
+        ffi::PyErr_GetExcInfo(class, value, traceback);
+        parts.map(|part| Bound::from_owned_ptr_or_opt(py, part))
+    };
+    value
+}
+
 /// How many functions `atexit` has; `None` if the program has not imported it.
 pub(super) fn functions_at_exit(py: Python<'_>) -> Option<usize> {
     let module = imported(intern!(py, "atexit"))?;
@@ -179,8 +209,7 @@ fn saved_tensor_hooks(py: Python<'_>) -> Registered<'_> {
 pub(super) fn awaited<'py>(info: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
     referents(info).into_iter().find_map(|address| {
         // SAFETY: attached; the object refers to it and so keeps it alive.
-        let part =
-            unsafe { Bound::from_borrowed_ptr(info.py(), address as *mut pyo3::ffi::PyObject) };
+        let part = unsafe { Bound::from_borrowed_ptr(info.py(), address as *mut ffi::PyObject) };
         part.cast_into_exact::<PyWeakrefReference>().ok()?.upgrade()
     })
 }

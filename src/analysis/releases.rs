@@ -6,7 +6,7 @@ use rustc_hash::FxHashSet;
 use super::keepers::{Keeper, Search};
 use super::live::Live;
 use super::naming::{Naming, reference_names};
-use super::registries::{AT_EXIT, FINALIZER, MODES, SAVED_TENSOR_HOOKS, SIGNALS};
+use super::registries::{AT_EXIT, FINALIZER, HANDLED, MODES, SAVED_TENSOR_HOOKS, SIGNALS};
 use crate::analysis::live::Root;
 use crate::capture::{ReferenceName, class_name};
 use crate::cpython::{ObjectKind, items};
@@ -39,6 +39,7 @@ const MANAGERS: [&str; 3] = [
     "torch.utils._python_dispatch.TorchDispatchMode",
 ];
 const LEAVE: &str = "leave its `with` block";
+const LEAVE_HANDLER: &str = "leave the block that handles it";
 
 /// What makes a holder let go, and the references that are gone then.
 struct Release {
@@ -126,11 +127,16 @@ impl Search<'_, '_> {
         let release = |words: &str| {
             Some(Release {
                 words: words.to_owned(),
-                removes: vec![entry],
+                removes: match words {
+                    LEAVE => [vec![entry], self.kept_on_stacks(nodes)].concat(),
+                    LEAVE_HANDLER => Vec::new(),
+                    _ => vec![entry],
+                },
                 // The cache of a compiled function has its backend.
                 frees: match words {
                     RESET => self.backends(nodes),
                     LEAVE => self.kept_by_block(nodes),
+                    LEAVE_HANDLER => vec![nodes[0]],
                     _ => Vec::new(),
                 },
             })
@@ -144,16 +150,14 @@ impl Search<'_, '_> {
                 }
                 (MODES | SAVED_TENSOR_HOOKS, _) => release(LEAVE),
                 (AT_EXIT, _) => release("call `atexit.unregister()` with the function"),
+                (handled, _) if handled.ends_with(HANDLED) => release(LEAVE_HANDLER),
                 (finalizer, _) if finalizer.starts_with(FINALIZER) => {
                     release("call `detach()` on what `weakref.finalize()` returned")
                 }
                 _ => None,
             };
         }
-        if at == 0
-            && self.live.root(nodes[0]) == Root::Outside
-            && !self.kept_by_block(nodes).is_empty()
-        {
+        if at == 0 && self.is_block(keeper, naming) {
             return release(LEAVE);
         }
         if self.is_of(
@@ -208,8 +212,42 @@ impl Search<'_, '_> {
         })
     }
 
-    /// The managers on a path and their methods: a `with` statement keeps both, where C alone knows.
+    /// True if a `with` statement of a manager begins a path: on the stack of a frame, or where C alone knows.
+    fn is_block(self, keeper: &Keeper, naming: &Naming<'_, '_>) -> bool {
+        let nodes = &keeper.nodes;
+        match self.live.root(nodes[0]) {
+            Root::Frame(_) => {
+                self.name(keeper, 0, naming) == Some(ReferenceName::Stack)
+                    && nodes[1..]
+                        .iter()
+                        .take(2)
+                        .any(|&node| self.is_of(node, &MANAGERS))
+            }
+            Root::Outside => !self.kept_by_block(nodes).is_empty(),
+            _ => false,
+        }
+    }
+
+    /// What C alone knows of the managers on a path and their methods: a `with` statement keeps both.
     fn kept_by_block(self, nodes: &[u32]) -> Vec<u32> {
+        let mut found = self.managers(nodes);
+        found.retain(|&node| self.live.unaccounted(node) > 0);
+        found
+    }
+
+    /// The references of running functions by which `with` statements keep the managers on a path.
+    fn kept_on_stacks(self, nodes: &[u32]) -> Vec<(u32, u32)> {
+        let managers = self.managers(nodes).into_iter();
+        let references = managers.flat_map(|node| {
+            let sources = self.live.graph().sources(node).into_iter();
+            sources.map(move |from| (from, node))
+        });
+        let is_on_stack = |it: &(u32, u32)| self.live.hidden.get(it) == Some(&ReferenceName::Stack);
+        references.filter(is_on_stack).collect()
+    }
+
+    /// The managers on a path and their methods.
+    fn managers(self, nodes: &[u32]) -> Vec<u32> {
         let managers = nodes.iter().copied();
         let managers = managers.filter(|&node| self.is_of(node, &MANAGERS));
         let mut found: Vec<u32> = managers.collect();
@@ -220,7 +258,6 @@ impl Search<'_, '_> {
                 object.is_some_and(|it| self.inspector.kind(&it) == ObjectKind::Method)
             }));
         }
-        found.retain(|&node| self.live.unaccounted(node) > 0);
         found
     }
 

@@ -19,6 +19,9 @@ const OF_TENSOR: [&str; 6] = [
     "untyped_storage()",
 ];
 
+/// What an array is a view of, and the frames of a greenlet.
+const OF_OTHERS: [&str; 2] = ["base", "gr_frame"];
+
 impl Live<'_> {
     /// True if a program can remove this reference and keep the object that has it: a key, an item, an
     /// attribute, a variable. Not so what a tuple, a function or a bound method holds.
@@ -43,7 +46,7 @@ impl Live<'_> {
             self.hidden.get(&(from, to)),
             matches!(name, Index(_) | Member),
         ) {
-            return hidden != "base" && !OF_TENSOR.contains(&hidden.as_str());
+            return !OF_OTHERS.contains(&hidden.as_str()) && !OF_TENSOR.contains(&hidden.as_str());
         }
         if matches!(name, ContextVariable(_)) {
             return true;

@@ -257,7 +257,7 @@ impl Inspector {
         let made = self.made.take();
         let mut left = FxHashMap::default();
         for (verdict, tensor) in &objects.tensors {
-            let Some(buffer) = frameworks.buffer(*verdict, tensor, devices) else {
+            let Some(buffer) = frameworks.whole_buffer(*verdict, tensor, devices) else {
                 continue;
             };
             let kind = if frameworks.has_grad_fn(*verdict, tensor) {

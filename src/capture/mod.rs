@@ -54,7 +54,10 @@ pub(crate) use {
     live::{Ask, LiveObjects, NotTaken},
     makers::{Makers, method_locals},
     names::name_references,
-    running::{RunningFrame, is_in_package, running_frames, thread_names, who_passes_argument},
+    running::{
+        RunningFrame, is_in_package, running_frames, suspended_frames, thread_names,
+        who_passes_argument,
+    },
     shape::shape_of,
     snapshot::capture,
 };

@@ -134,6 +134,10 @@ pub enum ReferenceName {
     ContextVariable(String),
     /// What a `functools.lru_cache` keeps of a call.
     Cached,
+    /// The function that a frame runs.
+    Function,
+    /// What a frame has on its stack: an iterator, the end of a `with` block, a part of an expression.
+    Stack,
     /// The type of an object.
     Type,
     /// A reference that exists but has no name in Python.
@@ -156,6 +160,8 @@ impl fmt::Display for ReferenceName {
             Self::Local(name) => write!(f, "local '{name}'"),
             Self::ContextVariable(name) => write!(f, "context variable '{name}'"),
             Self::Cached => f.write_str("a cached call"),
+            Self::Function => f.write_str("its function"),
+            Self::Stack => f.write_str("a running `for`, `with` or expression"),
             Self::Type => f.write_str(".__class__"),
             Self::Unnamed => f.write_str("an internal reference"),
             Self::Omitted => f.write_str("…"),

@@ -1,15 +1,17 @@
-//! The frames that threads are in the midst of.
+//! The frames that threads and greenlets are in the midst of.
 
+use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyList, PyType};
 
 use super::globals::{globals_named, passes_argument};
 use super::places::{code_place, frame_facts, function_code, qualname};
-use super::{Place, is_library_file};
-use crate::cpython::frames::{Parts, Variables, code_of_frame, inner_frame};
+use super::{Place, ReferenceName, is_library_file};
+use crate::cpython::frames::{Variables, code_of_frame, inner_frame};
 use crate::cpython::instances::attribute;
 use crate::cpython::read::{dict_items, find_item, imported, int_value, printable, text_of};
-use crate::cpython::{Builtins, CurrentFrames};
+use crate::cpython::stack::{KnownStacks, kept_on_stack};
+use crate::cpython::{Builtins, CurrentFrames, Descriptor, class_items};
 
 /// A function call that a thread is running.
 pub struct RunningFrame {
@@ -22,10 +24,12 @@ pub struct RunningFrame {
     pub address: usize,
     /// The address of the generator or coroutine that runs, if it is one.
     pub suspended: usize,
+    /// The address of the greenlet that is suspended in the call, if one is.
+    pub greenlet: usize,
     /// The variables and what they hold, by address; those of inner functions too are cells.
     pub variables: Variables,
-    /// What else the frame holds, with what it is called: its function, its namespaces.
-    pub parts: Parts,
+    /// What else the frame holds, with what it is called: its function, its namespaces, what is on its stack.
+    pub parts: Vec<(ReferenceName, usize)>,
     /// The call is the innermost of its thread and sets or deletes an attribute. A thread stops only
     /// between such instructions, so what it is in the midst of is C that lets others run.
     pub sets_attribute: bool,
@@ -42,17 +46,22 @@ impl RunningFrame {
 /// The frames of all threads, the innermost of each thread first.
 ///
 /// No frame is changed: the variables are read where the
-/// interpreter has them.
+/// interpreter has them. What is on the stacks takes a moment more.
 pub fn running_frames(
     py: Python<'_>,
     builtins: &Builtins,
     current_frames: &CurrentFrames,
+    with_stacks: bool,
 ) -> PyResult<Vec<RunningFrame>> {
     let mut frames = Vec::new();
+    let mut known = KnownStacks::default();
     current_frames.for_each(py, &mut |thread, top| {
         let mut frame = Some(top.clone());
         while let Some(current) = frame {
             let mut read = read(builtins, &current, thread);
+            if with_stacks {
+                read.parts.extend(stack(builtins, &current, &mut known));
+            }
             read.sets_attribute = current.is(top) && sets_attribute(builtins, top);
             frames.push(read);
             frame = builtins.frame_back.get(&current);
@@ -62,13 +71,23 @@ pub fn running_frames(
     Ok(frames)
 }
 
+fn stack(
+    builtins: &Builtins,
+    frame: &Bound<'_, PyAny>,
+    known: &mut KnownStacks,
+) -> impl Iterator<Item = (ReferenceName, usize)> + use<> {
+    let kept = kept_on_stack(builtins, frame, known).into_iter();
+    kept.map(|address| (ReferenceName::Stack, address))
+}
+
 fn read(builtins: &Builtins, frame: &Bound<'_, PyAny>, thread: u64) -> RunningFrame {
     let (function, place) = frame_facts(builtins, frame);
     let inner = inner_frame(builtins, frame).unwrap_or_default();
+    let attribute = |name: &str| ReferenceName::Attribute(name.to_owned());
     let parts = [
-        ("f_locals", inner.locals),
-        ("f_globals", inner.globals),
-        ("f_func", inner.function),
+        (attribute("f_locals"), inner.locals),
+        (attribute("f_globals"), inner.globals),
+        (ReferenceName::Function, inner.function),
     ];
     RunningFrame {
         thread,
@@ -76,6 +95,7 @@ fn read(builtins: &Builtins, frame: &Bound<'_, PyAny>, thread: u64) -> RunningFr
         place,
         address: frame.as_ptr() as usize,
         suspended: inner.suspended,
+        greenlet: 0,
         variables: inner.variables,
         parts: parts
             .into_iter()
@@ -83,6 +103,51 @@ fn read(builtins: &Builtins, frame: &Bound<'_, PyAny>, thread: u64) -> RunningFr
             .collect(),
         sets_attribute: false,
     }
+}
+
+/// The calls in which greenlets are suspended, the innermost of each first. `objects` are those that the collector
+/// tracks.
+pub fn suspended_frames(builtins: &Builtins, objects: &Bound<'_, PyList>) -> Vec<RunningFrame> {
+    let mut frames = Vec::new();
+    let mut known = KnownStacks::default();
+    let Some((class, frame_of)) = greenlets(builtins, objects.py()) else {
+        return frames;
+    };
+    let class = class.as_ptr().cast();
+    // SAFETY: attached; the type of a live object is alive, and so is the class.
+    let is_greenlet = |object: &Bound<'_, PyAny>| unsafe {
+        ffi::PyType_IsSubtype(ffi::Py_TYPE(object.as_ptr()), class) != 0
+    };
+    for greenlet in objects.iter().filter(is_greenlet) {
+        let mut frame = frame_of.get(&greenlet);
+        while let Some(current) = frame {
+            let mut read = read(builtins, &current, 0);
+            read.parts.extend(stack(builtins, &current, &mut known));
+            read.greenlet = greenlet.as_ptr() as usize;
+            frames.push(read);
+            frame = builtins.frame_back.get(&current);
+        }
+    }
+    frames
+}
+
+/// The class of greenlets, and how the innermost frame of one is read, if the program has imported it.
+fn greenlets<'py>(builtins: &Builtins, py: Python<'py>) -> Option<(Bound<'py, PyAny>, Descriptor)> {
+    let module = imported(intern!(py, "greenlet"))?;
+    let part = |name: &str| find_item(name, |f| dict_items(module.as_any(), f));
+    let version = text_of(&part("__version__")?)?;
+    let mut numbers = version.split('.').map_while(|number| number.parse().ok());
+    let version: (u32, u32) = (numbers.next()?, numbers.next()?);
+    // From CPython 3.12 on, earlier ones have calling frames that are gone.
+    if py.version_info() >= (3, 12) && version < (3, 1) {
+        return None;
+    }
+    let class = part("greenlet").filter(|class| class.is_instance_of::<PyType>())?;
+    let frame = find_item("gr_frame", |f| class_items(builtins, &class, f))?;
+    // In C, and so none of the program's own.
+    let is_native = frame.get_type().as_type_ptr() == &raw mut ffi::PyGetSetDescr_Type;
+    let frame = is_native.then(|| Descriptor::new(&frame))??;
+    Some((class, frame))
 }
 
 /// True if the instruction that a frame runs is `STORE_ATTR` or `DELETE_ATTR` (Include/opcode.h, from 3.14 on

@@ -7,6 +7,7 @@ use super::ObjectKind;
 use super::builtins::Builtins;
 use super::frame_layout::{FrameLayout, TAG};
 use super::frames::{code_of_frame, variable_names};
+use super::stack::{KnownStacks, entries_kept};
 use super::traverse::for_each_referent;
 
 /// The tag of a `_PyStackRef` that no reference count has (`Py_TAG_REFCNT` in Include/internal/pycore_stackref.h).
@@ -51,8 +52,8 @@ pub fn counts_are_known(builtins: &Builtins, kind: ObjectKind) -> bool {
     !builtins.frames_borrow || reads_stack || !has_frame(kind)
 }
 
-/// The references that the Python code which called into this module has on its stack, its arguments among them: those that
-/// are counted, as addresses. `None` if that is not known.
+/// The references that the Python code which called into this module has on its stack for this call, its arguments: those
+/// that are counted, as addresses. `None` if that is not known.
 ///
 /// Before 3.14 all are counted; from then on, one to a variable is not (`LOAD_FAST_BORROW`).
 pub fn counted_by_caller(builtins: &Builtins, py: Python<'_>) -> Option<Vec<usize>> {
@@ -68,7 +69,8 @@ pub fn counted_by_caller(builtins: &Builtins, py: Python<'_>) -> Option<Vec<usiz
     // (`_PyFrame_SetStackPointer` in Include/internal/pycore_interpframe.h), and null when that returns.
     let entries = unsafe { layout.entries(inner)? };
     let is_counted = |word: &usize| word & TAG == 0 && *word != 0;
-    let stack = entries.into_iter().skip(variables);
+    let kept = entries_kept(builtins, &frame, &mut KnownStacks::default()).unwrap_or(0);
+    let stack = entries.into_iter().skip(variables + kept);
     Some(stack.filter(is_counted).collect())
 }
 

@@ -13,6 +13,7 @@ use super::fields::MemberLayout;
 use super::frame_layout::{FrameLayout, VariableNames};
 use super::instances::Instances;
 use super::operations::Operations;
+use super::stack::StackEffects;
 
 /// Built-in types by kind, and the C descriptors through which their parts are read.
 ///
@@ -33,6 +34,8 @@ pub struct Builtins {
     pub variable_names: VariableNames,
     /// What the instructions of code mean; `None` where the interpreter does not say.
     pub operations: Option<Operations>,
+    /// What they do to the stack; `None` as for those.
+    pub stack_effects: Option<StackEffects>,
     pub type_qualname: Descriptor,
     pub type_module: Descriptor,
     pub type_mro: Descriptor,
@@ -57,6 +60,9 @@ pub struct Builtins {
     pub code_nlocals: Descriptor,
     pub code_bytes: Descriptor,
     pub code_flags: Descriptor,
+    pub code_stacksize: Descriptor,
+    /// From 3.11 on.
+    pub code_exception_table: Option<Descriptor>,
     pub cell_contents: Descriptor,
     pub method_function: Descriptor,
     pub frame_code: Descriptor,
@@ -244,6 +250,8 @@ impl Builtins {
             code_nlocals: of(&types.code, "co_nlocals")?,
             code_bytes: of(&types.code, "co_code")?,
             code_flags: of(&types.code, "co_flags")?,
+            code_stacksize: of(&types.code, "co_stacksize")?,
+            code_exception_table: of(&types.code, "co_exceptiontable").ok(),
             cell_contents: of(&types.cell, "cell_contents")?,
             method_function: of(&types.method, "__func__")?,
             frame_code: of(&types.frame, "f_code")?,
@@ -278,6 +286,7 @@ impl Builtins {
             frames: FrameLayout::known(py)?,
             variable_names: VariableNames::known(py)?,
             operations: Operations::known(py).ok(),
+            stack_effects: StackEffects::known(py).ok().flatten(),
             kinds: all
                 .iter()
                 .map(|(ty, kind)| (ty.as_ptr() as usize, *kind))

@@ -10,7 +10,6 @@ use super::frame_layout::{FrameLayout, TAG, VariableNames};
 use super::read::{referents, texts_of};
 
 pub type Variables = Vec<(String, usize)>;
-pub type Parts = Vec<(&'static str, usize)>;
 
 /// Addresses of what a frame refers to, zero for what it has not got.
 #[derive(Default)]
@@ -83,6 +82,23 @@ impl FrameLayout {
             let is_it = linked && *inner.add(self.globals) == globals.as_ptr() as usize;
             is_it.then(|| (*inner.add(self.code) & !TAG, inner))
         }
+    }
+
+    /// The addresses of the first entries of a frame's stack, which follows its variables: those that are counted.
+    pub(super) fn stack(
+        &self,
+        builtins: &Builtins,
+        frame: &Bound<'_, PyAny>,
+        variables: usize,
+        entries: usize,
+    ) -> Option<Vec<usize>> {
+        let (_, inner) = self.checked(builtins, frame)?;
+        let entry = |place: usize| {
+            // SAFETY: the structure has been checked; the stack has room for these entries.
+            unsafe { *inner.add(self.variables + variables + place) }
+        };
+        let is_counted = |word: &usize| *word != 0 && word & TAG == 0;
+        Some((0..entries).map(entry).filter(is_counted).collect())
     }
 
     fn of_frame(&self, builtins: &Builtins, frame: &Bound<'_, PyAny>) -> Option<InnerFrame> {

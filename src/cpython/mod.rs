@@ -50,6 +50,8 @@ pub(crate) mod sizes;
 #[cfg(feature = "python")]
 pub(crate) mod slots;
 #[cfg(feature = "python")]
+pub(crate) mod stack;
+#[cfg(feature = "python")]
 mod threads;
 #[cfg(feature = "python")]
 pub(crate) mod traverse;

@@ -57,6 +57,9 @@ pub struct FunctionParts<'py> {
     pub hidden: bool,
 }
 
+/// What the name of a hook begins with that unpacks what an autograd function saved.
+pub const UNPACK_HOOK: &str = "unpack hook of saved ";
+
 impl FunctionType {
     fn next_of<'py>(&self, function: &Bound<'py, PyAny>) -> Vec<Bound<'py, PyAny>> {
         let next = self.next.as_ref().and_then(|next| next.get(function));
@@ -266,8 +269,7 @@ impl<'py> FunctionParts<'py> {
                 if let Ok(hook) = saved.getattr("unpack_hook")
                     && !hook.is_none()
                 {
-                    self.saved
-                        .push((format!("unpack hook of saved {name}"), hook));
+                    self.saved.push((format!("{UNPACK_HOOK}{name}"), hook));
                 }
             }
             // Older versions have no such property; that of newer ones fails once it is freed.

@@ -355,6 +355,30 @@ impl Frameworks {
         self.buffers(verdict, object, devices).into_iter().next()
     }
 
+    /// As [`Frameworks::buffer`]; that of a sparse tensor is at the place of its values, with the bytes of all its parts.
+    pub fn whole_buffer(
+        &self,
+        verdict: Verdict,
+        object: &Bound<'_, PyAny>,
+        devices: &DeviceSelection,
+    ) -> Option<DeviceBuffer> {
+        let of_parts = || {
+            let parts = match Self::is_tensor(verdict) {
+                true => self.dense_parts(object),
+                false => Vec::new(),
+            };
+            let buffers = parts
+                .into_iter()
+                .filter(|part| !part.is(object))
+                .filter_map(|part| self.buffer(self.verdict_of(&part), &part, devices));
+            buffers.reduce(|before, last| DeviceBuffer {
+                bytes: before.bytes + last.bytes,
+                ..last
+            })
+        };
+        self.buffer(verdict, object, devices).or_else(of_parts)
+    }
+
     /// What memory an object has, of its own or of the array that it looks into.
     fn memory(
         &self,

@@ -180,29 +180,43 @@ impl Numpy {
         }
         // SAFETY: as above; it has a dtype.
         let dtype = unsafe { Bound::from_borrowed_ptr_or_opt(array.py(), fields.dtype) };
-        let kind = dtype.and_then(|dtype| text_of(&self.dtypes.kind(&dtype)?));
-        if kind.as_deref() != Some("O") || fields.data.is_null() {
-            return;
-        }
-        let Ok(dimensions) = usize::try_from(fields.dimensions) else {
+        let Some(dtype) = dtype.filter(|_| !fields.data.is_null()) else {
             return;
         };
-        // SAFETY: as above; it has as many extents as dimensions. An array that is no view has its elements in one piece
-        // of memory: pointers to objects that it holds, or null in place of None.
-        let objects = unsafe {
-            let extents = (0..dimensions).map(|i| *fields.extents.add(i));
-            let count = extents.fold(1, |count: usize, extent| {
-                count.saturating_mul(usize::try_from(extent).unwrap_or(0))
-            });
-            std::slice::from_raw_parts(fields.data.cast::<*mut ffi::PyObject>(), count)
+        let kind = self.dtypes.kind(&dtype).and_then(|kind| text_of(&kind));
+        let is_structured = match kind.as_deref() {
+            Some("O") => false,
+            Some("V") => true,
+            _ => return,
         };
-        for (index, &object) in objects.iter().enumerate() {
-            if !object.is_null() {
-                let reference = match dimensions {
-                    1 => ArrayReference::Index(index),
-                    _ => ArrayReference::Element,
+        let places = self.dtypes.objects(&dtype);
+        let (Ok(dimensions), Some(size), false) = (
+            usize::try_from(fields.dimensions),
+            self.dtypes.item_size(&dtype),
+            places.is_empty(),
+        ) else {
+            return;
+        };
+        // SAFETY: as above; it has as many extents as dimensions.
+        let extents = (0..dimensions).map(|i| unsafe { *fields.extents.add(i) });
+        let count = extents.fold(1, |count: usize, extent| {
+            count.saturating_mul(usize::try_from(extent).unwrap_or(0))
+        });
+        for index in 0..count {
+            for place in &places {
+                // SAFETY: as above. An array that is no view has its elements in one piece of memory, each with pointers to
+                // objects at these places that it holds, or null in place of None.
+                let object = unsafe {
+                    let element = fields.data.byte_add(index * size as usize + place);
+                    element.cast::<*mut ffi::PyObject>().read_unaligned()
                 };
-                f(reference, object);
+                if !object.is_null() {
+                    let reference = match dimensions {
+                        1 if !is_structured => ArrayReference::Index(index),
+                        _ => ArrayReference::Element,
+                    };
+                    f(reference, object);
+                }
             }
         }
     }

@@ -238,6 +238,11 @@ fn words(root: &NamedRoot, nodes: &[&LeakNode], edges: &[&ReferenceName]) -> Str
                     ReferenceName::Attribute(name) => format!("`{module}.{name}`"),
                     _ => parts.join(" → "),
                 },
+                (NamedRoot::Library(exception), 1)
+                    if *edges[from] == ReferenceName::Attribute("__traceback__".to_owned()) =>
+                {
+                    exception.clone()
+                }
                 _ => format!("{} → {}", parts.join(" → "), edge_words(edges[from], false)),
             };
             parts = vec![format!("{local}, kept by the traceback in {holder}")];

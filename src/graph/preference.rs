@@ -57,6 +57,8 @@ pub fn preference(graph: &LeakGraph, edge: EdgeIndex) -> u32 {
         | ReferenceName::Type
         | ReferenceName::ContextVariable(_)
         | ReferenceName::Cached
+        | ReferenceName::Function
+        | ReferenceName::Stack
         | ReferenceName::Unnamed
         | ReferenceName::Omitted => PLUMBING,
     };

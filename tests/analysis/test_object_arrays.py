@@ -85,3 +85,34 @@ def test_frozen_garbage_is_not_said_to_be_freed() -> None:
         assert "C++" not in text
     finally:
         gc.unfreeze()
+
+
+FIELDS: dict[str, Any] = {
+    "field": [("key", "i4"), ("item", object)],
+    "aligned": numpy.dtype([("key", "i1"), ("item", object)], align=True),
+    "field of a field": [("key", "i1"), ("row", [("at", "f8"), ("item", object)])],
+    "array in a field": [("key", "i1"), ("item", object, (2, 2))],
+    "two": [("other", object), ("item", object)],
+    "title": [(("the item", "item"), object), ("key", "i4")],
+}
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_what_is_in_a_field_of_objects_is_kept_by_the_array(name: str) -> None:
+    array = numpy.zeros(3, FIELDS[name])
+    field = array["row"]["item"] if "of a field" in name else array["item"]
+    holder = Holder()
+    field[1] = holder
+    seen = weakref.ref(holder)
+    count = numpy.count_nonzero(field == holder)
+    del holder, field
+    kept.append(array)
+    del array
+    report = cyclescope.why_alive(seen())
+    assert report.is_enough, str(report)
+    assert [keeper.words.split("[0]")[0] for keeper in report.keepers] == [
+        f"module `{__name__}` → `kept` (list, 1 item) → "
+    ] * count, str(report)
+    assert "C or C++" not in str(report)
+    kept.clear()
+    assert seen() is None

@@ -326,6 +326,15 @@ def arrays_over_tensors(steps: int, on_step: OnStep) -> None:
         on_step()
 
 
+def sparse_in_list(steps: int, on_step: OnStep) -> None:
+    """Sparse tensors, whose values C++ alone holds."""
+    frequencies = []
+    places = torch.arange(1024).view(1, -1)
+    for _ in range(steps):
+        frequencies.append(torch.sparse_coo_tensor(places, torch.ones(1024, 4), (2048, 4)))
+        on_step()
+
+
 def half_evicted(steps: int, on_step: OnStep) -> None:
     """A memory that loses the oldest entry in every other step only."""
     memory: dict[int, Tensor] = {}
@@ -677,6 +686,7 @@ LEAKS: dict[Program, tuple[str, str]] = {
     objects_in_array: ("container-grows", "`table`"),
     objects_in_matrix: ("container-grows", ".table"),
     arrays_over_tensors: ("container-grows", "`predictions`"),
+    sparse_in_list: ("container-grows", "`frequencies`"),
     half_evicted: ("container-grows", "`memory`"),
     some_evicted: ("container-grows", ".cache"),
     once_withdrawn: ("container-grows", ".cache"),
