@@ -452,8 +452,14 @@ impl Inspector {
             .flatten()
             .map(|&object| snapshot.objects[object as usize].address)
             .collect();
+        let prints = group.component_prints(snapshot);
+        let of_leak: Vec<&u64> = components.iter().filter_map(|&i| prints.get(i)).collect();
+        let alike = of_leak
+            .iter()
+            .filter(|print| Some(*print) == of_leak.first());
         Occurrence {
             addresses,
+            cycles: alike.count().max(1) as u64,
             epoch: None,
             buffers: held,
         }
