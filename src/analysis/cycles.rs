@@ -15,8 +15,8 @@ use super::busy::busy;
 use super::found::{Behind, Detail, Found, Held, Occurrence, say_shared};
 use super::room::{MANY, ROOM_FOR_BUFFER, ask_for_room};
 use crate::capture::{
-    AllocationTraces, Description, ReferenceName, Snapshot, capture, describe, name_references,
-    shape_of,
+    AllocationTraces, Description, ReferenceName, Snapshot, WeakReferences, capture, describe,
+    name_references, shape_of,
 };
 use crate::cpython::ObjectKind;
 use crate::device::{DeviceBuffer, DeviceSelection, Frameworks};
@@ -558,7 +558,7 @@ fn add_gap(graph: &mut LeakGraph, selection: &Selection, place: &FxHashMap<u32, 
                 unplaced_class: None,
                 free_variables: Vec::new(),
                 default_arguments: Vec::new(),
-                weakly_referable: false,
+                weak_references: WeakReferences::Never,
                 frozen: false,
                 details: Vec::new(),
             },

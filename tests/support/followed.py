@@ -351,7 +351,7 @@ class Once(Thing):
 
 @of("exception-keeps-traceback")
 def exception_in_local(make: Make, followed: bool) -> None:
-    """Delete ``failure`` before the function returns."""
+    """Delete ``failure`` before the function ends."""
     tensor = make()
     try:
         raise ValueError(tensor is None)
@@ -360,6 +360,26 @@ def exception_in_local(make: Make, followed: bool) -> None:
     assert failure
     if followed:
         del failure
+
+
+@of("exception-keeps-traceback")
+def exception_in_abandoned_generator(make: Make, followed: bool) -> None:
+    """Delete ``failure`` before the generator ends, which is when it is closed."""
+
+    def rows() -> Iterator[int]:
+        tensor = make()
+        try:
+            try:
+                raise ValueError(tensor is None)
+            except ValueError as error:
+                failure = error
+            yield 1
+            assert failure
+        finally:
+            if followed:
+                del failure
+
+    next(rows())
 
 
 @of("exception-keeps-traceback")
@@ -411,7 +431,7 @@ def exception_chain(make: Make, followed: bool) -> None:
 
 @of("exc-info-kept")
 def exc_info_in_local(make: Make, followed: bool) -> None:
-    """Delete ``info`` before the function returns."""
+    """Delete ``info`` before the function ends."""
     tensor = make()
     try:
         raise ValueError(tensor is None)
@@ -434,7 +454,7 @@ def exc_info_on_object(make: Make, followed: bool) -> None:
 
 @of("frame-in-local")
 def frame(make: Make, followed: bool) -> None:
-    """Delete ``here`` before the function returns."""
+    """Delete ``here`` before the function ends."""
     tensor = make()
     here = sys._getframe()
     assert here
@@ -445,7 +465,7 @@ def frame(make: Make, followed: bool) -> None:
 
 @of("future-keeps-exception")
 def future(make: Make, followed: bool) -> None:
-    """Delete ``result`` before the function returns."""
+    """Delete ``result`` before the function ends."""
     tensor = make()
     result: concurrent.futures.Future[Any] = concurrent.futures.Future()
     try:
@@ -458,7 +478,7 @@ def future(make: Make, followed: bool) -> None:
 
 @of("future-keeps-exception")
 def task(make: Make, followed: bool) -> None:
-    """Delete ``job`` before the function returns."""
+    """Delete ``job`` before the function ends."""
 
     async def fail() -> None:
         raise ValueError

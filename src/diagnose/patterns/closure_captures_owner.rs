@@ -73,8 +73,12 @@ fn recognise(case: &Case<'_>) -> Option<Finding> {
         } else {
             "which leads back to its owner"
         },
-    ))
-    .remedy(
+    ));
+    // A library's function captures what it needs.
+    if function.object.is_library() {
+        return Some(finding.remedy(keeper.edge, case.removal(keeper.edge)));
+    }
+    let finding = finding.remedy(
         function.edge,
         format!(
             "{capture} the values that the function needs, not `{variable}`{}",
