@@ -251,6 +251,13 @@ def call(callback, name, owner):
     return getattr(callback, name)(owner)
 """
 
+ORDER = """
+class Ordered(Owner):
+    def order(self, values):
+        return sorted(values, key=self.cb), max(values, key=self.cb)
+
+"""
+
 MENDED = """
 class Two:
     def __init__(self):
@@ -354,6 +361,14 @@ PATCHED = [
         owner("print(call(Callback(), 'on_' + 'end', Owner(3))); " + USE, after=EVENTS),
     ),
     Project("asked for", owner("o = Owner(3); print(o.run(1) if hasattr(o, 'cb') else 0)")),
+    Project(
+        "a key to sort by", owner("print(Ordered(3).order([2, 1]), Owner(3).run(1))", after=ORDER)
+    ),
+    Project(
+        "a condition",
+        owner("o = Owner(3); print(o.cb and o.cb(1), callable(o.cb) and o.cb(2))"),
+    ),
+    Project("an exception in a text", KEPT.replace("print(error,", "print('{}'.format(error),")),
     Project(
         "counts processors",
         bound("print(multiprocessing.cpu_count() > 0); " + USE, before="import multiprocessing"),
@@ -661,6 +676,41 @@ REFUSED = [
         {"b.py": "import torch.multiprocessing\nf = torch.multiprocessing.spawn\n"},
         "multiprocessing",
     ),
+    Project(
+        "a key to sort by, of a temporary",
+        owner("print(sorted([1], key=Owner(3).cb))"),
+        {},
+        "value",
+    ),
+    Project(
+        "a key for whatever",
+        owner(
+            "o = Owner(3); print(sorted([1], key=o.cb)(1))",
+            after="def sorted(values, key):\n    return key\n",
+        ),
+        {},
+        "value",
+    ),
+    Project(
+        "a key that is kept",
+        owner(
+            "o = Owner(3); f = keep(key=o.cb); print(f(1))",
+            after="def keep(key):\n    return key\n",
+        ),
+        {},
+        "value",
+    ),
+    Project(
+        "a key of a global",
+        owner(
+            "global o; o = Owner(3); print(sorted([Drops(), Drops()], key=o.cb))",
+            after="class Drops:\n    def __add__(self, n):\n        global o\n        o = None\n"
+            "        return n\n",
+        ),
+        {},
+        "value",
+    ),
+    Project("one of two", owner("f = Owner(3).cb or print; f(1)"), {}, "value"),
     Project("a file of another encoding", owner(), {"b.py": UNREADABLE}, "b.py"),
     Project(
         "a property by call",

@@ -3,7 +3,7 @@
 use tree_sitter::Node;
 
 use super::change::{Place, Subject};
-use super::held::{Link, last_part, way};
+use super::held::{Link, is_shared, last_part, way};
 use super::signs::{is_no_object, sign};
 use super::syntax::{Syntax, all, around, children, is_field, lines};
 use super::unlike::{Unlike, about_self};
@@ -116,9 +116,41 @@ fn used(syntax: &Syntax, node: Node<'_>, attribute: &str) -> Result<Vec<Link>, S
                 )
             });
         }
+        "keyword_argument" => is_lent_as_key(syntax, node, parent),
+        "argument_list" => calls_builtin(syntax, parent.parent(), &["callable", "bool"]),
+        // A function is true, so the value is that of the other side.
+        "boolean_operator" if is_field(parent, "left", node) => {
+            let operator = parent.child_by_field_name("operator");
+            operator.is_some_and(|operator| syntax.of(operator) == "and") || is_tested(node)
+        }
         _ => is_tested(node),
     };
     is_plain.then(Vec::new).ok_or(as_value)
+}
+
+/// True for `sorted(…, key=variable.attribute)`, which calls the attribute and does not keep it: nobody assigns the
+/// variable meanwhile.
+fn is_lent_as_key(syntax: &Syntax, node: Node<'_>, keyword: Node<'_>) -> bool {
+    let is_key = is_field(keyword, "value", node)
+        && keyword
+            .child_by_field_name("name")
+            .is_some_and(|name| syntax.of(name) == "key");
+    let call = keyword.parent().and_then(|list| list.parent());
+    let object = node.child_by_field_name("object");
+    is_key
+        && calls_builtin(syntax, call, &["sorted", "min", "max"])
+        && object.is_some_and(|object| {
+            object.kind() == "identifier" && !is_shared(syntax, syntax.of(object))
+        })
+}
+
+/// True for the call of one of some functions that the file does not define.
+fn calls_builtin(syntax: &Syntax, call: Option<Node<'_>>, names: &[&str]) -> bool {
+    let function = call.and_then(|call| call.child_by_field_name("function"));
+    function.is_some_and(|function| {
+        let name = syntax.of(function);
+        names.contains(&name) && syntax.bindings(syntax.root(), name).is_empty()
+    })
 }
 
 /// Why a bound method may be another by the time of the call.
@@ -154,9 +186,7 @@ fn by_name(syntax: &Syntax, node: Node<'_>, subject: &Subject) -> Option<String>
 /// True for the name in `hasattr(object, 'name')`.
 fn is_asked_for(syntax: &Syntax, content: Node<'_>) -> bool {
     let call = around(content, &["call", "subscript", "lambda"]);
-    let function = call.and_then(|call| call.child_by_field_name("function"));
-    let is_own = !syntax.bindings(syntax.root(), "hasattr").is_empty();
-    function.is_some_and(|name| syntax.of(name) == "hasattr" && !is_own)
+    calls_builtin(syntax, call, &["hasattr"])
 }
 
 /// True for a string that is the key of an item, or compared.

@@ -134,7 +134,12 @@ fn is_plain_call(syntax: &Syntax, call: Node<'_>) -> bool {
         }
         "attribute" => {
             let name = function.child_by_field_name("attribute");
-            name.is_some_and(|name| PLAIN_METHODS.contains(&syntax.of(name)))
+            let object = function.child_by_field_name("object");
+            let is_text = object.is_some_and(|object| object.kind() == "string");
+            name.is_some_and(|name| {
+                let name = syntax.of(name);
+                PLAIN_METHODS.contains(&name) || is_text && name == "format"
+            })
         }
         _ => false,
     }
