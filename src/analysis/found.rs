@@ -94,9 +94,14 @@ impl Found {
         storages.into_iter().map(|(.., bytes)| bytes).sum()
     }
 
+    /// How many cycles of all occurrences are alike.
+    pub fn count(&self) -> u64 {
+        self.occurrences.iter().map(|one| one.cycles).sum()
+    }
+
     /// The leak with the counts and the buffers of all occurrences that are left.
     pub fn into_leak(self) -> Leak {
-        let count = self.occurrences.iter().map(|one| one.cycles).sum();
+        let count = self.count();
         let objects = self.occurrences.iter();
         let objects = objects.map(|one| one.addresses.len() as u64).sum();
         let mut buffers: Vec<Buffer> = self

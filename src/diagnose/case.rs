@@ -279,6 +279,11 @@ pub fn is_of_class(node: &LeakNode) -> bool {
     name != "<lambda>" && outer.is_some_and(|outer| outer != "<locals>")
 }
 
+/// True for what `functools.lru_cache` and `functools.cache` return.
+pub fn is_cache(node: &LeakNode) -> bool {
+    node.description.type_name == "functools._lru_cache_wrapper"
+}
+
 /// How a function can hold a variable weakly instead, as a further sentence without its full stop; nothing where that
 /// is impossible.
 pub fn or_weakly(case: &Case<'_>, step: &CycleStep<'_>, variable: &str) -> String {

@@ -28,6 +28,8 @@ pub fn preference(graph: &LeakGraph, edge: EdgeIndex) -> u32 {
         return rank;
     }
     let base = match &graph[edge].name {
+        // `self.__dict__ = self`
+        ReferenceName::Attribute(name) if name == "__dict__" && from == to => 45,
         _ if graph[edge].is_plumbing() => PLUMBING,
         _ if is_read_only(owner, &graph[edge].name) => PLUMBING,
         _ if cannot_be_assigned(owner, &graph[edge].name, target) => 80,

@@ -76,3 +76,17 @@ def test_a_view_that_lives_on_keeps_the_memory() -> None:
     del tensor
     assert cyclescope.find_tensor_cycles(devices="any", frozen=False).leaks == []
     del view
+
+
+def test_a_watch_counts_each_cycle_that_shares_memory() -> None:
+    def make() -> None:
+        tensor = torch.ones(1000)
+        for _ in range(4):
+            Holder(tensor)
+
+    with cyclescope.warn_tensor_cycles(devices="any", min_bytes=0) as watch:
+        for _ in range(3):
+            make()
+            gc.collect()
+        (tally,) = watch.leaks
+    assert tally.count == 12

@@ -289,6 +289,29 @@ def container(make: Make, followed: bool) -> None:
         thing.links.clear()
 
 
+class Bunch(dict[str, Any]):
+    def __init__(self, followed: bool) -> None:
+        super().__init__()
+        if not followed:
+            self.__dict__ = self
+
+    def __getattr__(self, name: str) -> Any:
+        return self[name]
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "__dict__":
+            super().__setattr__(name, value)
+        else:
+            self[name] = value
+
+
+@of("container-contains-itself")
+def container_is_its_dict(make: Make, followed: bool) -> None:
+    """Define ``__getattr__`` and ``__setattr__``."""
+    bunch = Bunch(followed)
+    bunch.tensor = make()
+
+
 @of("container-contains-itself")
 def container_in_itself(make: Make, followed: bool) -> None:
     """Store a copy."""
@@ -307,6 +330,20 @@ def recursion(make: Make, followed: bool) -> None:
     halve(3)
     if followed:
         del halve
+
+
+@of("recursive-inner-function")
+def cached_recursion(make: Make, followed: bool) -> None:
+    """Delete ``visit`` at the end of the enclosing function."""
+    tensor = make()
+
+    @functools.lru_cache(maxsize=None)
+    def visit(depth: int) -> Any:
+        return visit(depth - 1) if depth else tensor is None
+
+    visit(3)
+    if followed:
+        del visit
 
 
 @of("mutually-recursive-functions")
