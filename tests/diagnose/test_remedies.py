@@ -199,9 +199,9 @@ def test_a_callback_that_somebody_unknown_calls_stays_one() -> None:
 
     def make() -> None:
         thing = Thing(tensor=common.tensor("cpu", 1))
-        kind = type("Mock", (), {})
-        thing.mock = kind()
-        thing.mock.side_effect = thing.work
+        mock: Any = type("Mock", (), {})()
+        thing.mock = mock
+        mock.side_effect = thing.work
 
     (leak,) = leaks_of(make)
     assert "WeakMethod" not in leak.advice

@@ -337,7 +337,7 @@ def cached_recursion(make: Make, followed: bool) -> None:
     """Delete ``visit`` at the end of the enclosing function."""
     tensor = make()
 
-    @functools.lru_cache(maxsize=None)
+    @functools.cache
     def visit(depth: int) -> Any:
         return visit(depth - 1) if depth else tensor is None
 
