@@ -15,8 +15,8 @@ use super::busy::busy;
 use super::found::{Behind, Detail, Found, Held, Occurrence, say_shared};
 use super::room::{MANY, ROOM_FOR_BUFFER, ask_for_room};
 use crate::capture::{
-    AllocationTraces, Description, ReferenceName, Snapshot, capture, describe, name_references,
-    shape_of,
+    AllocationTraces, Description, ReferenceName, Snapshot, WeakReferences, capture, describe,
+    name_references, shape_of,
 };
 use crate::cpython::ObjectKind;
 use crate::device::{DeviceBuffer, DeviceSelection, Frameworks};
@@ -452,8 +452,14 @@ impl Inspector {
             .flatten()
             .map(|&object| snapshot.objects[object as usize].address)
             .collect();
+        let prints = group.component_prints(snapshot);
+        let of_leak: Vec<&u64> = components.iter().filter_map(|&i| prints.get(i)).collect();
+        let alike = of_leak
+            .iter()
+            .filter(|print| Some(*print) == of_leak.first());
         Occurrence {
             addresses,
+            cycles: alike.count().max(1) as u64,
             epoch: None,
             buffers: held,
         }
@@ -552,7 +558,7 @@ fn add_gap(graph: &mut LeakGraph, selection: &Selection, place: &FxHashMap<u32, 
                 unplaced_class: None,
                 free_variables: Vec::new(),
                 default_arguments: Vec::new(),
-                weakly_referable: false,
+                weak_references: WeakReferences::Never,
                 frozen: false,
                 details: Vec::new(),
             },

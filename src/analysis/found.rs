@@ -29,7 +29,10 @@ pub(crate) struct Found {
 pub(crate) struct Occurrence {
     /// Addresses of the objects in cycles.
     pub addresses: Vec<usize>,
-    /// When the youngest of them was made, if that is known.
+    /// How many of the group's cycles are of this leak and no part of each other: those of separate objects that share
+    /// a buffer.
+    pub cycles: u64,
+    /// When the youngest of the objects was made, if that is known.
     pub epoch: Option<Epoch>,
     pub buffers: Vec<Held>,
 }
@@ -91,9 +94,14 @@ impl Found {
         storages.into_iter().map(|(.., bytes)| bytes).sum()
     }
 
+    /// How many cycles of all occurrences are alike.
+    pub fn count(&self) -> u64 {
+        self.occurrences.iter().map(|one| one.cycles).sum()
+    }
+
     /// The leak with the counts and the buffers of all occurrences that are left.
     pub fn into_leak(self) -> Leak {
-        let count = self.occurrences.len() as u64;
+        let count = self.count();
         let objects = self.occurrences.iter();
         let objects = objects.map(|one| one.addresses.len() as u64).sum();
         let mut buffers: Vec<Buffer> = self

@@ -383,10 +383,9 @@ impl Inspector {
 
     /// That a leak was seen just now.
     pub(crate) fn occurrence_of(&self, leak: &Found) -> SeenAt {
-        let count = leak.occurrences.len() as u64;
         SeenAt {
             pid: std::process::id(),
-            ..occurrences::of(&self.process, now(), count, leak.bytes_held())
+            ..occurrences::of(&self.process, now(), leak.count(), leak.bytes_held())
         }
     }
 

@@ -7,7 +7,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Inspector;
 use super::live::{Extra, Live, Root};
-use crate::capture::{Classes, Description, ReferenceName, describe};
+use crate::capture::{Classes, Description, ReferenceName, WeakReferences, describe};
 use crate::cpython::read::{printable, referents};
 use crate::cpython::{Descriptor, ObjectKind, class_items, text_of};
 use crate::device::{ArrayReference, Frameworks};
@@ -364,7 +364,7 @@ fn blank(kind: ObjectKind, label: String) -> Description {
         label,
         place: None,
         unplaced_class: None,
-        weakly_referable: false,
+        weak_references: WeakReferences::Never,
         frozen: false,
         free_variables: Vec::new(),
         default_arguments: Vec::new(),

@@ -4,17 +4,18 @@ use std::rc::Rc;
 
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyDict};
 use rustc_hash::FxHashMap;
 
-use super::Place;
 use super::places::{code_place, function_code, function_place, qualname};
+use super::{Place, WeakReferences};
 use crate::cpython::attributes::{class_items, first_of_kind};
 use crate::cpython::frames::variable_names;
 use crate::cpython::read::{
     dict_items, find_item, imported, int_value, items, module_named, printable, referents, text_of,
 };
 use crate::cpython::types::is_heap_type;
-use crate::cpython::{Builtins, ObjectKind};
+use crate::cpython::{Builtins, Descriptor, ObjectKind};
 
 /// How to present a class to a person.
 #[derive(Debug)]
@@ -25,8 +26,8 @@ pub struct ClassFacts {
     pub place: Option<Place>,
     /// As [`Description::unplaced_class`](crate::capture::Description::unplaced_class).
     pub in_file: Option<String>,
-    /// As [`Description::weakly_referable`](crate::capture::Description::weakly_referable).
-    pub weakly_referable: bool,
+    /// As [`Description::weak_references`](crate::capture::Description::weak_references).
+    pub weak_references: WeakReferences,
     /// As [`Description::frozen`](crate::capture::Description::frozen), of its instances.
     pub frozen: bool,
 }
@@ -58,8 +59,8 @@ impl Classes {
             // What is part of the interpreter or of a library has no function written in Python.
             place: mortal.then(|| class_place(builtins, class)).flatten(),
             in_file: class_in_file(builtins, class),
-            weakly_referable: is_weakly_referable(builtins, class),
-            frozen: mortal && is_frozen(builtins, class),
+            weak_references: weak_references(builtins, class),
+            frozen: mortal && (is_frozen(builtins, class) || is_frozen_model(builtins, class)),
         });
         if self.by_address.len() >= LIMIT {
             self.by_address.clear();
@@ -118,13 +119,17 @@ pub(super) fn class_module(builtins: &Builtins, class: &Bound<'_, PyAny>) -> Opt
     module.and_then(|module| text_of(&module))
 }
 
-/// True if the objects of a class have room for a list of weak references.
-fn is_weakly_referable(builtins: &Builtins, class: &Bound<'_, PyAny>) -> bool {
-    builtins
-        .type_weakrefoffset
-        .get(class)
-        .and_then(|offset| int_value(&offset))
-        .is_some_and(|offset| offset != 0)
+/// Whether the objects of a class have room for a list of weak references, or could have. Those of varying size, such as
+/// an `int`, could not (`type_new_slots_impl` in Objects/typeobject.c).
+fn weak_references(builtins: &Builtins, class: &Bound<'_, PyAny>) -> WeakReferences {
+    let number = |field: &Descriptor| field.get(class).and_then(|value| int_value(&value));
+    if number(&builtins.type_weakrefoffset).is_some_and(|offset| offset != 0) {
+        return WeakReferences::Taken;
+    }
+    match number(&builtins.type_itemsize) {
+        Some(0) => WeakReferences::WithSlot,
+        _ => WeakReferences::Never,
+    }
 }
 
 /// True if the `__setattr__` of a class is that of a frozen data class: it raises `FrozenInstanceError`
@@ -143,6 +148,16 @@ fn is_frozen(builtins: &Builtins, class: &Bound<'_, PyAny>) -> bool {
     names
         .chain(variable_names(builtins, &code))
         .any(|name| name == "FrozenInstanceError")
+}
+
+/// True for a model of Pydantic that is configured so (`ModelMetaclass.__new__` in
+/// pydantic/_internal/_model_construction.py gives each model the whole configuration).
+fn is_frozen_model(builtins: &Builtins, class: &Bound<'_, PyAny>) -> bool {
+    let own = |name| find_item(name, |f| class_items(builtins, class, f));
+    let config = own("__pydantic_fields__").and(own("model_config"));
+    let config = config.filter(|config| config.is_exact_instance_of::<PyDict>());
+    let frozen = config.and_then(|config| find_item("frozen", |f| dict_items(&config, f)));
+    frozen.is_some_and(|frozen| frozen.is(&*PyBool::new(frozen.py(), true)))
 }
 
 /// Where a class is written: the first line of its first method, which is as near as every version

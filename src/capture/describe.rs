@@ -47,7 +47,7 @@ pub fn describe(
         label,
         place,
         unplaced_class,
-        weakly_referable: class.weakly_referable,
+        weak_references: class.weak_references,
         frozen: kind == ObjectKind::Instance && class.frozen,
         free_variables,
         default_arguments,

@@ -41,7 +41,8 @@ mod variables;
 
 pub use csr::Csr;
 pub use object::{
-    Description, Made, Place, ReferenceName, Snapshot, SnapshotObject, is_library_file,
+    Description, Made, Place, ReferenceName, Snapshot, SnapshotObject, WeakReferences,
+    is_library_file,
 };
 #[cfg(feature = "python")]
 pub(crate) use {

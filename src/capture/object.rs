@@ -85,6 +85,16 @@ pub enum Made {
     By(Place),
 }
 
+/// Whether `weakref.ref` takes an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum WeakReferences {
+    Taken,
+    /// If its class had `__weakref__` in its `__slots__`.
+    WithSlot,
+    /// Not an `int` or another object of varying size, whatever its class has.
+    Never,
+}
+
 /// How to present one object to a person.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Description {
@@ -98,9 +108,7 @@ pub struct Description {
     /// Of an instance or a class that has no place: the class, after the last part of its module's
     /// name, or for `__main__` the script's, so that it is equal in a file that is run and imported.
     pub unplaced_class: Option<String>,
-    /// True if `weakref.ref` takes it: not so containers, and instances of a class whose `__slots__`
-    /// leave out `__weakref__`.
-    pub weakly_referable: bool,
+    pub weak_references: WeakReferences,
     /// True for an instance of a frozen data class, whose attributes cannot be assigned.
     pub frozen: bool,
     /// Of a function: the names of its closure variables, in the order of `__closure__`.

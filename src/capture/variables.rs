@@ -58,13 +58,18 @@ pub(super) fn name_suspended(
 ) {
     let parts = suspended(builtins, kind);
     let (awaited, name) = &parts.awaited;
+    let frame = match kind {
+        ObjectKind::Coroutine => "cr_frame",
+        ObjectKind::AsyncGenerator => "ag_frame",
+        _ => "gi_frame",
+    };
     if builtins.frames_await {
-        names.attribute(&parts.frame, object, "frame");
+        names.attribute(&parts.frame, object, frame);
     } else if let Some(inner) = builtins
         .frames
         .and_then(|frames| frames.of_suspended(builtins, object))
     {
-        names.claim(inner.frame_object, || attribute("frame"));
+        names.claim(inner.frame_object, || attribute(frame));
         name_variables(inner, names);
     }
     names.attribute(awaited, object, name);

@@ -56,6 +56,25 @@ pub fn callback<'a>(case: &Case<'a>, steps: &[CycleStep<'a>]) -> Option<Callback
             (ObjectKind::Partial, ReferenceName::Attribute(name)) if name == "func" => {
                 partial = "a `functools.partial` of ";
             }
+            // It captures what it needs.
+            (
+                ObjectKind::Function,
+                ReferenceName::Closure(variable) | ReferenceName::Default(variable),
+            ) if node.is_library() => {
+                let class = short(&step.next.description.type_name);
+                return Some(Callback {
+                    text: format!(
+                        "{partial}{}{} that keeps `{variable}`",
+                        spoken(node),
+                        at(node)
+                    ),
+                    remedy: format!("use a function that does not need the {class}"),
+                    removes: kept_by.clone(),
+                    kept_by,
+                    keeps: step.next,
+                    variable: None,
+                });
+            }
             (ObjectKind::Function, ReferenceName::Closure(variable)) => {
                 return Some(Callback {
                     text: format!(

@@ -5,9 +5,9 @@ use petgraph::graph::{EdgeIndex, NodeIndex};
 use petgraph::visit::EdgeRef;
 use rustc_hash::FxHashSet;
 
-use crate::capture::ReferenceName;
+use crate::capture::{ReferenceName, WeakReferences};
 use crate::cpython::ObjectKind;
-use crate::graph::{Cycle, LeakGraph, LeakNode, of_same_line};
+use crate::graph::{Cycle, LeakGraph, LeakNode, of_same_line, points_back};
 use crate::model::words::a;
 
 /// One leak, ready to be recognised: its graph, the cycle that is shown and the best cut.
@@ -159,12 +159,15 @@ impl<'a> Case<'a> {
     /// True if what a reference leads to has a further strong one, which stays: then the reference can be weak.
     ///
     /// The other is followed back to an object that nothing holds any more after the cuts, other than through the
-    /// reference itself. Of such an object the program was the holder. But one that a cut took from its holder goes.
+    /// reference itself if that by its name points back. Of such an object the program was the holder. But one that a
+    /// cut took from its holder goes.
     pub fn is_kept_otherwise(&self, edge: EdgeIndex) -> bool {
         let Some((_, to)) = self.graph.edge_endpoints(edge) else {
             return false;
         };
         let weak = of_same_line(self.graph, edge);
+        let is_back =
+            matches!(&self.graph[edge].name, ReferenceName::Attribute(name) if points_back(name));
         let is_cut = |edge: &EdgeIndex| self.others.contains(edge) || Some(*edge) == self.cut;
         let holders = |node: NodeIndex| {
             let edges = self.graph.edges_directed(node, Direction::Incoming);
@@ -176,7 +179,10 @@ impl<'a> Case<'a> {
             let left = holders(node).filter(|(edge, _)| !weak.contains(edge) && !is_cut(edge));
             let left: Vec<NodeIndex> = left.map(|(_, holder)| holder).collect();
             let is_object = self.graph[node].description.kind == ObjectKind::Instance;
-            let is_taken = holders(node).any(|(edge, _)| is_cut(&edge) && !weak.contains(&edge));
+            let is_taken = holders(node).any(|(edge, _)| match weak.contains(&edge) {
+                true => !is_back,
+                false => is_cut(&edge),
+            });
             if node != to && left.is_empty() && is_object && !is_taken {
                 return true;
             }
@@ -192,12 +198,12 @@ impl<'a> Case<'a> {
         let node = &self.graph[to];
         let class = short(&node.description.type_name);
         let is_program = node.description.place.is_some() && !node.is_library();
-        let slots = match node.description.weakly_referable {
-            true => String::new(),
-            false if is_program && node.description.kind == ObjectKind::Instance => {
+        let slots = match node.description.weak_references {
+            WeakReferences::Taken => String::new(),
+            WeakReferences::WithSlot if is_program => {
                 format!(" (for which `{class}` needs `__weakref__` in its `__slots__`)")
             }
-            false => return None,
+            _ => return None,
         };
         let kept = match self.is_kept_otherwise(edge) {
             true => String::new(),
@@ -263,6 +269,19 @@ pub fn bare_name(node: &LeakNode) -> &str {
         .iter()
         .find_map(|what| label.strip_prefix(what));
     short(name.unwrap_or(label))
+}
+
+/// True for a function or bound method that stands in a class under its name, so that an object of it finds it there.
+pub fn is_of_class(node: &LeakNode) -> bool {
+    let mut parts = node.description.label.rsplit('.');
+    let name = parts.next().unwrap_or_default();
+    let outer = parts.next();
+    name != "<lambda>" && outer.is_some_and(|outer| outer != "<locals>")
+}
+
+/// True for what `functools.lru_cache` and `functools.cache` return.
+pub fn is_cache(node: &LeakNode) -> bool {
+    node.description.type_name == "functools._lru_cache_wrapper"
 }
 
 /// How a function can hold a variable weakly instead, as a further sentence without its full stop; nothing where that

@@ -182,7 +182,7 @@ impl Case<'_> {
             (Kind::Frame, Name::Local(variable)) => {
                 let label = owner.description.label.as_str();
                 let function = label.strip_prefix("frame of ").unwrap_or(label);
-                format!("delete the local variable `{variable}` before `{function}` returns")
+                format!("delete the local variable `{variable}` before `{function}` ends")
             }
             (_, Name::Closure(variable)) => {
                 format!(

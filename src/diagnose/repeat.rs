@@ -59,7 +59,7 @@ fn content(graph: &LeakGraph, bases: u64) -> u64 {
         description.label.hash(&mut hasher);
         description.place.hash(&mut hasher);
         description.unplaced_class.hash(&mut hasher);
-        (description.weakly_referable, description.frozen).hash(&mut hasher);
+        (description.weak_references, description.frozen).hash(&mut hasher);
         description.free_variables.hash(&mut hasher);
         description.default_arguments.hash(&mut hasher);
         (node.is_buffer, node.is_tensor, node.stands_for).hash(&mut hasher);
@@ -76,7 +76,7 @@ mod tests {
     use std::rc::Rc;
 
     use super::Diagnoses;
-    use crate::capture::{Description, ReferenceName};
+    use crate::capture::{Description, ReferenceName, WeakReferences};
     use crate::cpython::ObjectKind;
     use crate::graph::{LeakEdge, LeakGraph, LeakNode};
 
@@ -88,7 +88,7 @@ mod tests {
                 label: label.to_owned(),
                 place: None,
                 unplaced_class: None,
-                weakly_referable: true,
+                weak_references: WeakReferences::Taken,
                 frozen: false,
                 free_variables: Vec::new(),
                 default_arguments: Vec::new(),

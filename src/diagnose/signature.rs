@@ -211,7 +211,7 @@ fn normal(name: &ReferenceName) -> String {
 #[cfg(test)]
 mod tests {
     use super::{file_name, normal, signature, within, without_generated};
-    use crate::capture::{Description, ReferenceName};
+    use crate::capture::{Description, ReferenceName, WeakReferences};
     use crate::cpython::ObjectKind;
     use crate::graph::{Cycle, LeakEdge, LeakGraph, LeakNode};
 
@@ -228,7 +228,7 @@ mod tests {
                         label: (*type_name).to_owned(),
                         place: None,
                         unplaced_class: Some((*in_file).to_owned()),
-                        weakly_referable: true,
+                        weak_references: WeakReferences::Taken,
                         frozen: false,
                         free_variables: Vec::new(),
                         default_arguments: Vec::new(),

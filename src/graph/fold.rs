@@ -183,7 +183,7 @@ fn combined(
         }),
         (
             ObjectKind::Generator | ObjectKind::Coroutine | ObjectKind::AsyncGenerator,
-            "frame",
+            "gi_frame" | "cr_frame" | "ag_frame",
             ObjectKind::Frame,
         ) => Some(second.clone()),
         // `nn.Module` keeps what is assigned to an attribute in one of these.

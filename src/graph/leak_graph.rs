@@ -71,7 +71,9 @@ impl LeakEdge {
                         | "f_locals"
                         | "__objclass__"
                         | "__weakref__"
-                        | "frame"
+                        | "gi_frame"
+                        | "cr_frame"
+                        | "ag_frame"
                 )
             }
             ReferenceName::Type

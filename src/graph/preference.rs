@@ -28,7 +28,10 @@ pub fn preference(graph: &LeakGraph, edge: EdgeIndex) -> u32 {
         return rank;
     }
     let base = match &graph[edge].name {
+        // `self.__dict__ = self`
+        ReferenceName::Attribute(name) if name == "__dict__" && from == to => 45,
         _ if graph[edge].is_plumbing() => PLUMBING,
+        _ if is_read_only(owner, &graph[edge].name) => PLUMBING,
         _ if cannot_be_assigned(owner, &graph[edge].name, target) => 80,
         ReferenceName::Attribute(name) if owner.description.frozen => match points_back(name) {
             true => 45,
@@ -65,6 +68,16 @@ pub fn preference(graph: &LeakGraph, edge: EdgeIndex) -> u32 {
     // A reference between a library's object and the program's own is the program's making.
     let library = owner.is_library() && (target.is_library() || target.description.place.is_none());
     base + if library { LIBRARY } else { 0 } + if target.stands_for > 0 { 2000 } else { 0 }
+}
+
+/// True for the reference of a traceback to its frame, and of a frame to the one that called it.
+fn is_read_only(owner: &LeakNode, name: &ReferenceName) -> bool {
+    let attribute = match owner.description.kind {
+        ObjectKind::Traceback => "tb_frame",
+        ObjectKind::Frame => "f_back",
+        _ => return false,
+    };
+    matches!(name, ReferenceName::Attribute(name) if name == attribute)
 }
 
 /// True for a reference that no assignment of the program can change: an item of a tuple, a variable of a

@@ -11,7 +11,7 @@ use super::{
     Cycle, LeakEdge, LeakGraph, LeakNode, find_causes, find_groups, first_cycle, fold,
     paths_to_buffers,
 };
-use crate::capture::{Description, ReferenceName, Snapshot, SnapshotObject};
+use crate::capture::{Description, ReferenceName, Snapshot, SnapshotObject, WeakReferences};
 use crate::cpython::ObjectKind;
 
 /// A graph of few nodes: its edges, and which nodes are buffers.
@@ -102,7 +102,7 @@ fn node(number: usize, kind: ObjectKind, is_buffer: bool) -> LeakNode {
             label: number.to_string(),
             place: None,
             unplaced_class: None,
-            weakly_referable: true,
+            weak_references: WeakReferences::Taken,
             frozen: false,
             free_variables: vec!["x".to_owned()],
             default_arguments: Vec::new(),
@@ -138,7 +138,7 @@ fn leak_graph() -> impl Strategy<Value = LeakGraph> {
         attribute("__defaults__"),
         attribute("__mro__"),
         attribute("args"),
-        attribute("frame"),
+        attribute("gi_frame"),
         attribute("_modules"),
         ReferenceName::Closure("x".to_owned()),
         ReferenceName::Closure("x".to_owned()),

@@ -263,7 +263,7 @@ impl Leak {
         self.library.is_some() || self.known.is_some()
     }
 
-    /// True if the objects of the cycle are libraries', but whose code made the cycle is not known.
+    /// True if the objects of the cycle whose code is known are libraries', but whose code made the cycle is not known.
     pub fn is_of_unknown_code(&self) -> bool {
         let mut located = self.cycle.iter().filter_map(|step| step.location.as_ref());
         let all_of_libraries = located.clone().all(|at| is_library_file(&at.file));

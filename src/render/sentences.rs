@@ -56,7 +56,7 @@ pub fn size_and_cycle(leak: &Leak) -> String {
         }
         (count, _) => {
             let count = grouped(count);
-            format!("{bytes} held by {count} similar groups of reference cycles ({objects})")
+            format!("{bytes} held by reference cycles, seen {count} times ({objects})")
         }
     }
 }
@@ -203,8 +203,8 @@ pub fn whose(leak: &Leak) -> Vec<String> {
     }
     if leak.is_of_unknown_code() {
         lines.push(
-            "The objects of the cycle are of libraries, but the code that made it could not be \
-             determined."
+            "Of the cycle's objects, those whose code is known are of libraries, but the code that made it could not \
+             be determined."
                 .to_owned(),
         );
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -53,6 +54,20 @@ def test_a_view_in_another_cycle_is_a_second_leak(view: Callable[[Any], Any]) ->
     assert cyclescope.find_tensor_cycles(devices="any", frozen=False).leaks == []
 
 
+@pytest.mark.parametrize("linked", [False, True])
+def test_each_cycle_that_shares_memory_counts(linked: bool) -> None:
+    def make() -> None:
+        tensor = torch.ones(1000)
+        holders = [Holder(tensor) for _ in range(4)]
+        if linked:
+            for one, following in pairwise([*holders, holders[0]]):
+                one.me = following
+
+    make()
+    (leak,) = cyclescope.find_tensor_cycles(devices="any", frozen=False).leaks
+    assert (leak.count, leak.bytes_held) == (1 if linked else 4, 4000)
+
+
 def test_a_view_that_lives_on_keeps_the_memory() -> None:
     tensor = torch.ones(4, 1000)
     view = tensor[0]
@@ -61,3 +76,17 @@ def test_a_view_that_lives_on_keeps_the_memory() -> None:
     del tensor
     assert cyclescope.find_tensor_cycles(devices="any", frozen=False).leaks == []
     del view
+
+
+def test_a_watch_counts_each_cycle_that_shares_memory() -> None:
+    def make() -> None:
+        tensor = torch.ones(1000)
+        for _ in range(4):
+            Holder(tensor)
+
+    with cyclescope.warn_tensor_cycles(devices="any", min_bytes=0) as watch:
+        for _ in range(3):
+            make()
+            gc.collect()
+        (tally,) = watch.leaks
+    assert tally.count == 12

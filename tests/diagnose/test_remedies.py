@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import builtins
 import dataclasses
+import functools
 import gc
 import logging
 import sys
+import types
 from collections import namedtuple
 from collections.abc import Callable
 from typing import Any
@@ -109,6 +111,102 @@ def test_a_weak_reference_without_condition_has_another_that_stays() -> None:
     assert "weak" in leak.advice
 
 
+def test_what_goes_with_a_weak_reference_keeps_nothing() -> None:
+    """Only by its name does a reference point to what the program holds."""
+
+    def make(name: str = "scope") -> None:
+        first, second = Thing(tensor=common.tensor("cpu", 1)), Thing()
+        for thing in first, second:
+            setattr(thing, name, Thing(me=thing))
+        vars(second)[name].up = vars(first)[name]
+
+    for leak in leaks_of(make):
+        assert "weak" not in leak.advice or "if something else keeps" in leak.advice
+
+
+class Number(int):
+    tensor: Any
+    child: Any
+    call: Any
+
+
+def test_what_can_have_no_slot_is_not_to_be_weakly_referable() -> None:
+    def child() -> None:
+        number = Number(1)
+        number.tensor = common.tensor("cpu", 1)
+        number.child = Thing(parent=number)
+
+    def closure() -> None:
+        number = Number(1)
+        number.tensor = common.tensor("cpu", 1)
+        number.call = lambda: number
+
+    def partial() -> None:
+        number = Number(1)
+        number.tensor = common.tensor("cpu", 1)
+        number.call = functools.partial(print, number)
+
+    for make in child, closure, partial:
+        (leak,) = leaks_of(make)
+        assert "weak" not in leak.advice
+
+
+class Encoder(Thing):
+    @functools.singledispatchmethod
+    def encode(self, value: object) -> None:
+        pass
+
+
+def test_a_function_of_a_library_is_not_to_be_changed() -> None:
+    def stored() -> None:
+        thing = Encoder(tensor=common.tensor("cpu", 1))
+        thing.call = thing.encode
+
+    def contained() -> None:
+        thing = Encoder(tensor=common.tensor("cpu", 1))
+        thing.calls = [thing.encode]
+
+    for make in stored, contained:
+        (leak,) = leaks_of(make)
+        assert "Encoder.call" in leak.advice
+        assert "apture the values" not in leak.advice
+        assert leak.after is None
+
+
+def step(self: Thing) -> Thing:
+    return self
+
+
+@pytest.mark.parametrize("function", [step, lambda self: self, Thing.work])
+def test_a_method_that_no_class_has_is_not_looked_up(function: Any) -> None:
+    """And a `WeakMethod` of it may be dead at once."""
+
+    def make(wrap: Callable[[Any], Any]) -> None:
+        thing = Thing(tensor=common.tensor("cpu", 1))
+        thing.call = wrap(types.MethodType(function, thing))
+
+    for wrap in (lambda it: it), functools.partial, (lambda it: lambda: it()):
+        (leak,) = leaks_of(lambda wrap=wrap: make(wrap))  # type: ignore[misc]
+        if function is not Thing.work:
+            assert leak.after is None
+            assert "WeakMethod" not in leak.advice
+            assert "by its name" not in leak.advice
+            assert "in the class" not in leak.advice
+
+
+def test_a_callback_that_somebody_unknown_calls_stays_one() -> None:
+    """The class of a mock is made for it, and nothing in it is written in Python."""
+
+    def make() -> None:
+        thing = Thing(tensor=common.tensor("cpu", 1))
+        mock: Any = type("Mock", (), {})()
+        thing.mock = mock
+        mock.side_effect = thing.work
+
+    (leak,) = leaks_of(make)
+    assert "WeakMethod" not in leak.advice
+
+
 def test_a_callback_that_goes_with_its_holder_keeps_nothing() -> None:
     def make() -> None:
         thing = Thing(tensor=common.tensor("cpu", 1))
@@ -170,6 +268,16 @@ class FrozenSlots:
     parent: Any
 
 
+class FrozenModel:
+    """As a model of Pydantic is."""
+
+    __pydantic_fields__: dict[str, Any] = {}  # noqa: RUF012
+    model_config = {"frozen": True}  # noqa: RUF012
+
+    def __init__(self, tensor: Any, kept: Any, parent: Any) -> None:
+        vars(self).update(tensor=tensor, kept=kept, parent=parent)
+
+
 def frozen_in_list(kind: Any, tensor: Any) -> None:
     box: list[Any] = []
     box.append(kind(tensor, box, None))
@@ -197,7 +305,7 @@ def frozen_parent(kind: Any, tensor: Any) -> None:
     parent.kept.append(kind(None, None, parent))
 
 
-@pytest.mark.parametrize("kind", [Frozen, FrozenSlots])
+@pytest.mark.parametrize("kind", [Frozen, FrozenSlots, FrozenModel])
 @pytest.mark.parametrize(
     "program",
     [frozen_in_list, frozen_in_dict, frozen_function, frozen_itself, frozen_parent],

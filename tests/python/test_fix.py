@@ -293,7 +293,7 @@ def test_one_change_removes_what_one_line_makes_in_several_calls(
     warned = leak.to_text()
     assert "more" not in str(leak)
     assert f"\n  Patch: python -m cyclescope fix {file}:{leak.patch.line} --diff" in warned
-    assert "Delete `problem` before `retry` returns" in " ".join(warned.split())
+    assert "Delete `problem` before `retry` ends" in " ".join(warned.split())
     status, patch, why = fix(capfdbinary, f"{file}:{leak.patch.line}", "--diff")
     assert status == 0, why
     git(tmp_path, "apply", "--whitespace=nowarn", patch=patch)

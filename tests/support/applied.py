@@ -148,7 +148,7 @@ KNOWN = """
     shutdown DataLoader Tensor Thread Timer ThreadPoolExecutor _lru_cache_wrapper
     __cause__ __context__ __traceback__ gc collect torch nn utils parametrize
     remove_parametrizations LambdaLR SGD lr_lambdas register_load_state_dict_pre_hook
-    __mro__ keywords args exceptions lambda parameters state_dict
+    __mro__ __dict__ __getattr__ __setattr__ keywords args exceptions lambda parameters state_dict
 """
 
 

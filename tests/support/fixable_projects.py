@@ -227,6 +227,37 @@ def save(net, n):
 CONFIGURED = "def option(config, name):\n    return getattr(config, name)\n"
 OPTIONS = 'def option(config):\n    return config["cb"], {"cb": 1}\n'
 
+APART = """
+class Settings(dict):
+    def __init__(self, **options):
+        for name in options:
+            setattr(self, name, options[name])
+
+    def __getattr__(self, name):
+        return self[name]
+
+    @property
+    def all(self):
+        return dict(vars(self)), self.__dict__, [getattr(self, name) for name in vars(self)]
+"""
+BOTH = "class Both(Owner, Settings):\n    pass\n"
+EVENTS = """
+class Callback:
+    def on_end(self, owner):
+        return owner.dim
+
+
+def call(callback, name, owner):
+    return getattr(callback, name)(owner)
+"""
+
+ORDER = """
+class Ordered(Owner):
+    def order(self, values):
+        return sorted(values, key=self.cb), max(values, key=self.cb)
+
+"""
+
 MENDED = """
 class Two:
     def __init__(self):
@@ -320,6 +351,35 @@ PATCHED = [
     Project("an exception, whatever is copied", KEPT, {"b.py": "import copy\nf = copy.deepcopy\n"}),
     Project(
         "with raises, whatever is pickled", RAISES, {"b.py": "import pickle\nf = pickle.dumps\n"}
+    ),
+    Project(
+        "what a class does with its own", owner("print(Settings(a=1).all); " + USE, after=APART)
+    ),
+    Project("what a class elsewhere does", owner(), {"b.py": "import program\n" + APART}),
+    Project(
+        "called by any name",
+        owner("print(call(Callback(), 'on_' + 'end', Owner(3))); " + USE, after=EVENTS),
+    ),
+    Project("asked for", owner("o = Owner(3); print(o.run(1) if hasattr(o, 'cb') else 0)")),
+    Project(
+        "a key to sort by", owner("print(Ordered(3).order([2, 1]), Owner(3).run(1))", after=ORDER)
+    ),
+    Project(
+        "a condition",
+        owner("o = Owner(3); print(o.cb and o.cb(1), callable(o.cb) and o.cb(2))"),
+    ),
+    Project("an exception in a text", KEPT.replace("print(error,", "print('{}'.format(error),")),
+    Project(
+        "counts processors",
+        bound("print(multiprocessing.cpu_count() > 0); " + USE, before="import multiprocessing"),
+    ),
+    Project(
+        "a traceback is formatted",
+        KEPT.replace(
+            "    print(error,",
+            "    import traceback\n    print(len(traceback.format_tb(error.__traceback__)))\n"
+            "    print(error,",
+        ),
     ),
     Project("a layer with a lambda", MODULE.replace("VALUE", "lambda x: self.leaky(x)")),
 ]
@@ -535,6 +595,122 @@ REFUSED = [
     Project(
         "another class", bound("o = Owner(3); o.__class__ = Owner; print(o.cb(1))"), {}, "replaced"
     ),
+    Project("its own dictionary", owner("print(vars(Owner(3))['c' + 'b'](1))"), {}, "vars"),
+    Project(
+        "its own dictionary in a method",
+        owner(
+            "print(Owner(3).find('c')(1))",
+            before="class Base:\n    def find(self, n):\n        return vars(self)[n + 'b']\n",
+            base="(Base)",
+        ),
+        {},
+        "vars",
+    ),
+    Project(
+        "of both classes",
+        owner(after=APART + BOTH),
+        {},
+        "name is not known",
+    ),
+    Project(
+        "of both classes elsewhere",
+        owner(after=APART),
+        {"b.py": "from program import *\n" + BOTH},
+        "attribute",
+    ),
+    Project(
+        "of both classes by other names",
+        owner(after=APART),
+        {
+            "b.py": "from program import Settings as S, Owner\nclass Mixed(S):\n    pass\n",
+            "c.py": "from b import *\nclass Both(Mixed, Owner):\n    pass\n",
+        },
+        "attribute",
+    ),
+    Project(
+        "of both classes at run time",
+        owner(after=APART + "Both = type('Both', (Owner, Settings), {})\n"),
+        {},
+        "run time",
+    ),
+    Project(
+        "a method of another class",
+        owner("print(Settings.all.fget(Owner(3))[0]['c' + 'b'](1))", after=APART),
+        {},
+        "any object",
+    ),
+    Project(
+        "becomes of another class",
+        owner("o = Owner(3); o.__class__ = Settings; print(o.dim)", after=APART),
+        {},
+        "another class",
+    ),
+    Project(
+        "another's object in a method",
+        owner(
+            "print(Settings().of(Owner(3), 'c')(1))",
+            after="class Settings:\n    def of(self, it, n):\n        self = it\n"
+            "        return getattr(self, n + 'b')\n",
+        ),
+        {},
+        "name is not known",
+    ),
+    Project(
+        "taken by any name",
+        owner(
+            "print(attrgetter('c' + name)(Owner(3))(1))",
+            before="from operator import attrgetter\nname = 'b'\n",
+        ),
+        {},
+        "name is not known",
+    ),
+    Project(
+        "processors are used",
+        bound(before="import multiprocessing\npool = multiprocessing.Pool"),
+        {},
+        "multiprocessing",
+    ),
+    Project(
+        "processors of PyTorch",
+        bound(),
+        {"b.py": "import torch.multiprocessing\nf = torch.multiprocessing.spawn\n"},
+        "multiprocessing",
+    ),
+    Project(
+        "a key to sort by, of a temporary",
+        owner("print(sorted([1], key=Owner(3).cb))"),
+        {},
+        "value",
+    ),
+    Project(
+        "a key for whatever",
+        owner(
+            "o = Owner(3); print(sorted([1], key=o.cb)(1))",
+            after="def sorted(values, key):\n    return key\n",
+        ),
+        {},
+        "value",
+    ),
+    Project(
+        "a key that is kept",
+        owner(
+            "o = Owner(3); f = keep(key=o.cb); print(f(1))",
+            after="def keep(key):\n    return key\n",
+        ),
+        {},
+        "value",
+    ),
+    Project(
+        "a key of a global",
+        owner(
+            "global o; o = Owner(3); print(sorted([Drops(), Drops()], key=o.cb))",
+            after="class Drops:\n    def __add__(self, n):\n        global o\n        o = None\n"
+            "        return n\n",
+        ),
+        {},
+        "value",
+    ),
+    Project("one of two", owner("f = Owner(3).cb or print; f(1)"), {}, "value"),
     Project("a file of another encoding", owner(), {"b.py": UNREADABLE}, "b.py"),
     Project(
         "a property by call",

@@ -289,6 +289,29 @@ def container(make: Make, followed: bool) -> None:
         thing.links.clear()
 
 
+class Bunch(dict[str, Any]):
+    def __init__(self, followed: bool) -> None:
+        super().__init__()
+        if not followed:
+            self.__dict__ = self
+
+    def __getattr__(self, name: str) -> Any:
+        return self[name]
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "__dict__":
+            super().__setattr__(name, value)
+        else:
+            self[name] = value
+
+
+@of("container-contains-itself")
+def container_is_its_dict(make: Make, followed: bool) -> None:
+    """Define ``__getattr__`` and ``__setattr__``."""
+    bunch = Bunch(followed)
+    bunch.tensor = make()
+
+
 @of("container-contains-itself")
 def container_in_itself(make: Make, followed: bool) -> None:
     """Store a copy."""
@@ -307,6 +330,20 @@ def recursion(make: Make, followed: bool) -> None:
     halve(3)
     if followed:
         del halve
+
+
+@of("recursive-inner-function")
+def cached_recursion(make: Make, followed: bool) -> None:
+    """Delete ``visit`` at the end of the enclosing function."""
+    tensor = make()
+
+    @functools.cache
+    def visit(depth: int) -> Any:
+        return visit(depth - 1) if depth else tensor is None
+
+    visit(3)
+    if followed:
+        del visit
 
 
 @of("mutually-recursive-functions")
@@ -351,7 +388,7 @@ class Once(Thing):
 
 @of("exception-keeps-traceback")
 def exception_in_local(make: Make, followed: bool) -> None:
-    """Delete ``failure`` before the function returns."""
+    """Delete ``failure`` before the function ends."""
     tensor = make()
     try:
         raise ValueError(tensor is None)
@@ -360,6 +397,26 @@ def exception_in_local(make: Make, followed: bool) -> None:
     assert failure
     if followed:
         del failure
+
+
+@of("exception-keeps-traceback")
+def exception_in_abandoned_generator(make: Make, followed: bool) -> None:
+    """Delete ``failure`` before the generator ends, which is when it is closed."""
+
+    def rows() -> Iterator[int]:
+        tensor = make()
+        try:
+            try:
+                raise ValueError(tensor is None)
+            except ValueError as error:
+                failure = error
+            yield 1
+            assert failure
+        finally:
+            if followed:
+                del failure
+
+    next(rows())
 
 
 @of("exception-keeps-traceback")
@@ -411,7 +468,7 @@ def exception_chain(make: Make, followed: bool) -> None:
 
 @of("exc-info-kept")
 def exc_info_in_local(make: Make, followed: bool) -> None:
-    """Delete ``info`` before the function returns."""
+    """Delete ``info`` before the function ends."""
     tensor = make()
     try:
         raise ValueError(tensor is None)
@@ -434,7 +491,7 @@ def exc_info_on_object(make: Make, followed: bool) -> None:
 
 @of("frame-in-local")
 def frame(make: Make, followed: bool) -> None:
-    """Delete ``here`` before the function returns."""
+    """Delete ``here`` before the function ends."""
     tensor = make()
     here = sys._getframe()
     assert here
@@ -445,7 +502,7 @@ def frame(make: Make, followed: bool) -> None:
 
 @of("future-keeps-exception")
 def future(make: Make, followed: bool) -> None:
-    """Delete ``result`` before the function returns."""
+    """Delete ``result`` before the function ends."""
     tensor = make()
     result: concurrent.futures.Future[Any] = concurrent.futures.Future()
     try:
@@ -458,7 +515,7 @@ def future(make: Make, followed: bool) -> None:
 
 @of("future-keeps-exception")
 def task(make: Make, followed: bool) -> None:
-    """Delete ``job`` before the function returns."""
+    """Delete ``job`` before the function ends."""
 
     async def fail() -> None:
         raise ValueError

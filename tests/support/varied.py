@@ -27,6 +27,8 @@ NAMES = [
     *("helper", "boss", "callback", "on_step", "link", "partner", "engine", "parent", "owner"),
     *("state", "item", "peer", "source", "target", "hook", "model", "view", "cursor", "big"),
     *("extra", "cache", "entry", "error_kept", "job", "task", "record", "handle", "step"),
+    # As a reference of a suspended generator is called.
+    "frame",
 ]
 
 SHAPES = {
@@ -456,6 +458,18 @@ SHAPES = {
             except ValueError:
                 {x} = sys.exc_info()
             return {v}
+        def leak():
+            {f}()
+        """,
+    "exc_info in three locals": """
+        def {f}():
+            {local_noise}
+            {v} = T()
+            try:
+                raise ValueError(1)
+            except ValueError:
+                {g}, {x}, {y} = sys.exc_info()
+            return {local_use}
         def leak():
             {f}()
         """,

@@ -16,7 +16,7 @@
 
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
-use crate::diagnose::case::{CONTAINERS, Case, bare_name, noun, short};
+use crate::diagnose::case::{CONTAINERS, Case, bare_name, is_of_class, noun, short};
 use crate::diagnose::patterns::Pattern;
 use crate::diagnose::remedy::Finding;
 
@@ -57,15 +57,15 @@ fn recognise(case: &Case<'_>) -> Option<Finding> {
         let remedy = "use a default factory that does not refer to the object";
         return Some(finding.remedy(factory.edge, remedy));
     }
-    if own && keeper.plainly && keeper.is_own() {
+    if own && keeper.plainly && keeper.is_own() && is_of_class(method.object) {
         let remedy = "look the method up when it is called, by its name";
         return Some(finding.remedy(keeper.edge, remedy).code(
             format!("self.{attribute} = self.{name}"),
             format!("def {attribute}(self, *args):\n    return self.{name}(*args)"),
         ));
     }
-    // What calls it is not the program's, so the callback has to stay one.
-    if keeper.object.is_library() && !own {
+    // What calls it is not known to be the program's, so the callback has to stay one.
+    if !keeper.is_own() && !own {
         let class = short(&method.next.description.type_name);
         let weakly = case
             .weakly(method.edge)
@@ -80,8 +80,10 @@ fn recognise(case: &Case<'_>) -> Option<Finding> {
             false => finding.remedy(case.edge_before(position), remedy),
         });
     }
+    // A `WeakMethod` holds the function weakly, too.
     let weakly = case
         .weakly(method.edge)
+        .filter(|_| is_of_class(method.object))
         .map_or_else(String::new, |(slots, kept)| {
             format!("; or store a `weakref.WeakMethod` of it, which returns the method when called{slots}{kept}")
         });

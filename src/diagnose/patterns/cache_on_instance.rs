@@ -24,7 +24,7 @@
 
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
-use crate::diagnose::case::{Case, at, bare_name, spoken};
+use crate::diagnose::case::{Case, at, bare_name, is_cache, is_of_class, spoken};
 use crate::diagnose::patterns::Pattern;
 use crate::diagnose::remedy::Finding;
 
@@ -34,8 +34,7 @@ pub const PATTERN: Pattern = Pattern {
 };
 
 fn recognise(case: &Case<'_>) -> Option<Finding> {
-    let (position, step) =
-        case.find(|step| step.object.description.type_name == "functools._lru_cache_wrapper")?;
+    let (position, step) = case.find(|step| is_cache(step.object))?;
     let keeper = case.keeper(position)?;
     if *step.name != ReferenceName::Attribute("__wrapped__".to_owned()) {
         return None;
@@ -57,6 +56,7 @@ fn recognise(case: &Case<'_>) -> Option<Finding> {
     let attribute = keeper.attribute;
     let name = bare_name(wrapped);
     let of_owner = wrapped.description.kind == ObjectKind::Method
+        && is_of_class(wrapped)
         && case
             .steps()
             .any(|step| std::ptr::eq(step.object, wrapped) && keeper.is(step.next));

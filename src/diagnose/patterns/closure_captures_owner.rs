@@ -33,7 +33,7 @@
 
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
-use crate::diagnose::case::{CONTAINERS, Case, at, bare_name, or_weakly, spoken};
+use crate::diagnose::case::{CONTAINERS, Case, at, bare_name, is_cache, or_weakly, spoken};
 use crate::diagnose::patterns::Pattern;
 use crate::diagnose::remedy::Finding;
 
@@ -59,7 +59,9 @@ fn recognise(case: &Case<'_>) -> Option<Finding> {
         ReferenceName::Default(variable) => (variable, "has the default argument", "pass"),
         _ => return None,
     };
-    let keeper = case.keeper(position)?;
+    let keeper = case
+        .keeper(position)
+        .filter(|keeper| !is_cache(keeper.object))?;
     let attribute = keeper.attribute;
     let own = keeper.is(function.next);
     let finding = Finding::new(format!(
@@ -73,8 +75,12 @@ fn recognise(case: &Case<'_>) -> Option<Finding> {
         } else {
             "which leads back to its owner"
         },
-    ))
-    .remedy(
+    ));
+    // A library's function captures what it needs.
+    if function.object.is_library() {
+        return Some(finding.remedy(keeper.edge, case.removal(keeper.edge)));
+    }
+    let finding = finding.remedy(
         function.edge,
         format!(
             "{capture} the values that the function needs, not `{variable}`{}",

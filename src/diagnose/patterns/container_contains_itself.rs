@@ -9,7 +9,8 @@
 //! state['initial'] = state      # state → state
 //! ```
 //!
-//! Instead, use a copy, a key or an index in place of the container, or remove it when done.
+//! Instead, use a copy, a key or an index in place of the container, or remove it when done. A dict with
+//! `self.__dict__ = self` is such a container, too: define `__getattr__` and `__setattr__` instead.
 
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
@@ -32,6 +33,12 @@ fn recognise(case: &Case<'_>) -> Option<Finding> {
         None => case.steps().last()?,
     };
     let (owner, item) = (noun(step.object), noun(step.next));
+    let is_own_dict = *step.name == ReferenceName::Attribute("__dict__".to_owned());
+    if is_own_dict && step.leads_to(step.object) {
+        let finding = Finding::new(format!("{} is its own `__dict__`.", capital_a(&owner)));
+        let remedy = "define `__getattr__` and `__setattr__` that read and set its items instead";
+        return Some(finding.remedy(step.edge, remedy));
+    }
     let what = match (step.leads_to(step.object), step.name) {
         (true, name) => format!("{} contains itself, at `{name}`.", capital_a(&owner)),
         (false, ReferenceName::Member) => {

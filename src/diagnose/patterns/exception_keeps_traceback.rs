@@ -46,7 +46,7 @@ fn recognise(case: &Case<'_>) -> Option<Finding> {
     ));
     let mut finding = finding.remedy(
         frame.edge,
-        format!("delete `{variable}` before `{function}` returns"),
+        format!("delete `{variable}` before `{function}` ends"),
     );
     if plainly {
         finding = finding.code(

@@ -44,8 +44,16 @@ fn recognise(case: &Case<'_>) -> Option<Finding> {
         capital_a(what),
         at(frame.object),
         if plainly { "is" } else { "leads back to" },
-    ))
-    .remedy(frame.edge, case.removal(frame.edge));
+    ));
+    // The variable is then often the `self` of a method.
+    let keeper = case
+        .keeper(position)
+        .filter(|keeper| !plainly && keeper.is_own());
+    let finding = match keeper {
+        Some(keeper) => finding.remedy(keeper.edge, case.removal(keeper.edge)),
+        None => finding,
+    };
+    let finding = finding.remedy(frame.edge, case.removal(frame.edge));
     Some(if plainly {
         finding.code(
             format!("{variable} = ...\n..."),

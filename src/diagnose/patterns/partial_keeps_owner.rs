@@ -21,7 +21,7 @@
 
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
-use crate::diagnose::case::{CONTAINERS, Case, bare_name};
+use crate::diagnose::case::{CONTAINERS, Case, bare_name, is_of_class};
 use crate::diagnose::patterns::Pattern;
 use crate::diagnose::remedy::Finding;
 
@@ -60,7 +60,8 @@ fn recognise(case: &Case<'_>) -> Option<Finding> {
                 ", and that leads back to the owner"
             },
         ));
-        return Some(if own && keeper.plainly && keeper.is_own() {
+        let is_method = is_of_class(step.next);
+        return Some(if own && is_method && keeper.plainly && keeper.is_own() {
             let remedy = format!("define a method that calls `{name}` with the arguments");
             finding.remedy(keeper.edge, remedy).code(
                 format!("self.{attribute} = partial(self.{name}, ...)"),

@@ -18,7 +18,7 @@
 
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
-use crate::diagnose::case::{Case, at, bare_name};
+use crate::diagnose::case::{Case, at, bare_name, is_cache};
 use crate::diagnose::patterns::Pattern;
 use crate::diagnose::remedy::Finding;
 
@@ -28,15 +28,18 @@ pub const PATTERN: Pattern = Pattern {
 };
 
 fn recognise(case: &Case<'_>) -> Option<Finding> {
-    if case.cycle.nodes.len() != 1 || !case.only(&[ObjectKind::Function]) {
-        return None;
-    }
-    let step = case.steps().next()?;
+    let (_, step) = case.find(|step| step.object.description.kind == ObjectKind::Function)?;
     let ReferenceName::Closure(variable) = step.name else {
         return None;
     };
+    // A decorated function is called by the name of what the decorator made.
+    let by_cache = match case.cycle.nodes.len() {
+        1 => "",
+        2 if is_cache(step.next) => " and its `lru_cache`",
+        _ => return None,
+    };
     let finding = Finding::new(format!(
-        "`{}`{} uses itself by {}, so it keeps itself and everything it captured.",
+        "`{}`{} uses itself by {}, so it keeps itself{by_cache} and everything it captured.",
         bare_name(step.object),
         at(step.object),
         if bare_name(step.object) == variable {

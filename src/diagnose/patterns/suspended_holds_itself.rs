@@ -60,6 +60,9 @@ fn recognise(case: &Case<'_>) -> Option<Finding> {
         "{}.{method}",
         short(&keeper.object.description.type_name)
     ));
+    if keeper.object.is_library() {
+        return Some(finding);
+    }
     let own = keeper.is(step.next) && variable == "self" && of_owner && keeper.is_own();
     Some(
         if keeper.plainly && own {

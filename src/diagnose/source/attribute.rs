@@ -3,9 +3,10 @@
 use tree_sitter::Node;
 
 use super::change::{Place, Subject};
-use super::held::{Link, last_part, way};
+use super::held::{Link, is_shared, last_part, way};
 use super::signs::{is_no_object, sign};
-use super::syntax::{Syntax, all, children, is_field, lines};
+use super::syntax::{Syntax, all, around, children, is_field, lines};
+use super::unlike::{Unlike, about_self};
 use super::uses::is_tested;
 
 /// What a file does with an attribute that it only calls.
@@ -17,6 +18,8 @@ pub struct Uses {
     pub key: Option<String>,
     /// Where it gets an attribute by a name from elsewhere.
     pub getter: Option<String>,
+    /// What it does with objects that must have nothing to do with the class.
+    pub unlike: Vec<Unlike>,
 }
 
 /// What a file does with an attribute, if it only calls it.
@@ -42,18 +45,41 @@ pub fn only_called(syntax: &Syntax, subject: &Subject, place: Place) -> Result<U
             }
             "keyword_pattern" | "class_pattern" => matched(syntax, node, subject),
             "call" => {
-                let found = by_any_name(syntax, node, subject, place);
+                let found = by_any_name(syntax, node, subject, place, &mut uses.links);
+                let found = uses.unless_unlike(syntax, node, found);
                 let unrelated = place == Place::Other { is_related: false };
                 uses.getter = uses.getter.or_else(|| found.clone());
                 found.filter(|_| !unrelated)
             }
             _ => None,
         };
-        if let Some(why) = why.or_else(|| sign(syntax, node, subject, place)) {
+        let why = why.or_else(|| {
+            let found = sign(syntax, node, subject, place);
+            uses.unless_unlike(syntax, node, found)
+        });
+        if let Some(why) = why {
             return Err(why);
         }
     }
     Ok(uses)
+}
+
+impl Uses {
+    /// Why a node may be more than a call; nothing if it is about an object of another class, which is to be checked
+    /// in all files together.
+    fn unless_unlike(
+        &mut self,
+        syntax: &Syntax,
+        node: Node<'_>,
+        why: Option<String>,
+    ) -> Option<String> {
+        let why = why?;
+        match about_self(syntax, node, &why) {
+            Some(unlike) => self.unlike.push(unlike),
+            None => return Some(why),
+        }
+        None
+    }
 }
 
 /// True if the file calls an attribute of this name.
@@ -90,9 +116,41 @@ fn used(syntax: &Syntax, node: Node<'_>, attribute: &str) -> Result<Vec<Link>, S
                 )
             });
         }
+        "keyword_argument" => is_lent_as_key(syntax, node, parent),
+        "argument_list" => calls_builtin(syntax, parent.parent(), &["callable", "bool"]),
+        // A function is true, so the value is that of the other side.
+        "boolean_operator" if is_field(parent, "left", node) => {
+            let operator = parent.child_by_field_name("operator");
+            operator.is_some_and(|operator| syntax.of(operator) == "and") || is_tested(node)
+        }
         _ => is_tested(node),
     };
     is_plain.then(Vec::new).ok_or(as_value)
+}
+
+/// True for `sorted(…, key=variable.attribute)`, which calls the attribute and does not keep it: nobody assigns the
+/// variable meanwhile.
+fn is_lent_as_key(syntax: &Syntax, node: Node<'_>, keyword: Node<'_>) -> bool {
+    let is_key = is_field(keyword, "value", node)
+        && keyword
+            .child_by_field_name("name")
+            .is_some_and(|name| syntax.of(name) == "key");
+    let call = keyword.parent().and_then(|list| list.parent());
+    let object = node.child_by_field_name("object");
+    is_key
+        && calls_builtin(syntax, call, &["sorted", "min", "max"])
+        && object.is_some_and(|object| {
+            object.kind() == "identifier" && !is_shared(syntax, syntax.of(object))
+        })
+}
+
+/// True for the call of one of some functions that the file does not define.
+fn calls_builtin(syntax: &Syntax, call: Option<Node<'_>>, names: &[&str]) -> bool {
+    let function = call.and_then(|call| call.child_by_field_name("function"));
+    function.is_some_and(|function| {
+        let name = syntax.of(function);
+        names.contains(&name) && syntax.bindings(syntax.root(), name).is_empty()
+    })
 }
 
 /// Why a bound method may be another by the time of the call.
@@ -112,7 +170,7 @@ fn replaced(syntax: &Syntax, node: Node<'_>, subject: &Subject) -> Option<String
 fn by_name(syntax: &Syntax, node: Node<'_>, subject: &Subject) -> Option<String> {
     let (text, line) = (syntax.of(node), lines(node).0);
     let is_method = subject.method.as_deref() == Some(text);
-    if !is_method && text != subject.attribute {
+    if !is_method && text != subject.attribute || is_asked_for(syntax, node) {
         return None;
     }
     if is_method {
@@ -123,6 +181,12 @@ fn by_name(syntax: &Syntax, node: Node<'_>, subject: &Subject) -> Option<String>
     Some(format!(
         "line {line} has the string '{text}', which may name the attribute"
     ))
+}
+
+/// True for the name in `hasattr(object, 'name')`.
+fn is_asked_for(syntax: &Syntax, content: Node<'_>) -> bool {
+    let call = around(content, &["call", "subscript", "lambda"]);
+    calls_builtin(syntax, call, &["hasattr"])
 }
 
 /// True for a string that is the key of an item, or compared.
@@ -166,7 +230,13 @@ fn matched(syntax: &Syntax, pattern: Node<'_>, subject: &Subject) -> Option<Stri
 }
 
 /// Why a call may get any attribute.
-fn by_any_name(syntax: &Syntax, call: Node<'_>, subject: &Subject, place: Place) -> Option<String> {
+fn by_any_name(
+    syntax: &Syntax,
+    call: Node<'_>,
+    subject: &Subject,
+    place: Place,
+    links: &mut Vec<Link>,
+) -> Option<String> {
     let function = call.child_by_field_name("function")?;
     let sets = match last_part(syntax.of(function)) {
         "getattr" | "attrgetter" | "getattr_static" => false,
@@ -182,22 +252,26 @@ fn by_any_name(syntax: &Syntax, call: Node<'_>, subject: &Subject, place: Place)
         && arguments
             .first()
             .is_some_and(|it| is_no_object(syntax, *it));
-    let is_harmless = place != Place::Own
-        && (sets && subject.method.is_none() || is_called_at_once(call, &arguments));
-    (!is_known && !is_elsewhere && !is_harmless).then(|| {
-        let line = lines(call).0;
-        format!("line {line} gets an attribute whose name is not known")
-    })
+    let is_harmless = place != Place::Own && sets && subject.method.is_none();
+    if is_known || is_elsewhere || is_harmless {
+        return None;
+    }
+    let at_once = called_at_once(syntax, call, &arguments).filter(|_| !is_getter);
+    if let Some(way) = at_once {
+        links.extend(way);
+        return None;
+    }
+    let line = lines(call).0;
+    Some(format!(
+        "line {line} gets an attribute whose name is not known"
+    ))
 }
 
-/// True for `getattr(o, name)(…)`.
-fn is_called_at_once(call: Node<'_>, arguments: &[Node<'_>]) -> bool {
-    let is_variable = arguments
-        .first()
-        .is_some_and(|it| it.kind() == "identifier");
-    let parent = call.parent();
-    is_variable
-        && parent.is_some_and(|outer| outer.kind() == "call" && is_field(outer, "function", call))
+/// The way to the object of `getattr(o, name)(…)`, which is held during the call.
+fn called_at_once(syntax: &Syntax, call: Node<'_>, arguments: &[Node<'_>]) -> Option<Vec<Link>> {
+    let outer = call.parent();
+    let outer = outer.filter(|outer| outer.kind() == "call" && is_field(*outer, "function", call));
+    way(syntax, *arguments.first()?, outer?)
 }
 
 /// True for a name that is written, or that begins otherwise than the attribute; a written name is found by itself.

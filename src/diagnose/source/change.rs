@@ -2,6 +2,7 @@
 
 use super::edit::Edit;
 use super::held::Link;
+use super::unlike::Unlike;
 
 /// A change that keeps what the program does and frees the memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +28,8 @@ pub struct Subject {
     pub method: Option<String>,
     /// The attributes by which this file reaches an object of which it calls the attribute.
     pub links: Vec<Link>,
+    /// What this file does with objects that must have nothing to do with the class.
+    pub unlike: Vec<Unlike>,
 }
 
 impl Subject {

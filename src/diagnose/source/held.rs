@@ -80,7 +80,7 @@ pub fn way(syntax: &Syntax, object: Node<'_>, call: Node<'_>) -> Option<Vec<Link
 }
 
 /// True for a variable that functions other than its own assign.
-fn is_shared(syntax: &Syntax, variable: &str) -> bool {
+pub fn is_shared(syntax: &Syntax, variable: &str) -> bool {
     let bindings = syntax.bindings(syntax.root(), variable);
     bindings.iter().any(|node| {
         node.parent().is_some_and(|parent| {

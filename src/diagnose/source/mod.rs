@@ -17,6 +17,7 @@ mod reference;
 mod release;
 mod signs;
 mod syntax;
+mod unlike;
 mod uses;
 mod weak;
 

@@ -13,6 +13,7 @@ use super::held::{Facts, Link, last_part};
 use super::program::connected;
 use super::signs;
 use super::syntax::{Syntax, all};
+use super::unlike::{Hierarchy, Unlike};
 
 /// Checks the other files of the project that are connected with it by imports, and what only all files together tell.
 ///
@@ -21,6 +22,7 @@ use super::syntax::{Syntax, all};
 pub fn others_allow(own: &Syntax, file: &Path, subject: &Subject) -> Result<(), String> {
     let others = connected(file, project(file)?);
     let mut links = subject.links.clone();
+    let mut unlike = subject.unlike.clone();
     let mut sought: HashSet<&str> = signs::words().collect();
     sought.insert(&subject.attribute);
     sought.extend(subject.method.as_deref());
@@ -37,6 +39,10 @@ pub fn others_allow(own: &Syntax, file: &Path, subject: &Subject) -> Result<(), 
         let is_related = has_any(syntax.text(), &close);
         let uses = only_called(&syntax, subject, Place::Other { is_related }).map_err(named)?;
         links.extend(uses.links);
+        unlike.extend(uses.unlike.into_iter().map(|one| Unlike {
+            why: named(one.why),
+            ..one
+        }));
         key = key.or(uses.key.map(named));
         getter = getter.or(uses.getter.map(named));
         refuse_derived(&syntax, subject).map_err(named)?;
@@ -45,6 +51,7 @@ pub fn others_allow(own: &Syntax, file: &Path, subject: &Subject) -> Result<(), 
     if let (Some(why), Some(_)) = (key, getter) {
         return Err(why);
     }
+    refuse_alike(own, &others, subject, &unlike)?;
     if subject.method.is_some() {
         refuse_foreign(&others, subject)?;
     }
@@ -109,6 +116,43 @@ fn refuse_derived(syntax: &Syntax, subject: &Subject) -> Result<(), String> {
     }
     Ok(())
 }
+
+/// Refuses what is done with objects of another class, if an object may be of both.
+fn refuse_alike(
+    own: &Syntax,
+    others: &[PathBuf],
+    subject: &Subject,
+    unlike: &[Unlike],
+) -> Result<(), String> {
+    let Some(first) = unlike.first() else {
+        return Ok(());
+    };
+    let sought: HashSet<&str> = HIERARCHY.into_iter().collect();
+    let mut classes = Hierarchy::default();
+    let refused = |why: &str| format!("{}, and {why}", first.why);
+    classes.add(own, unlike).map_err(refused)?;
+    for other in others {
+        if let Some(syntax) = having(other, &sought)? {
+            classes.add(&syntax, unlike).map_err(refused)?;
+        }
+    }
+    let mut related: Vec<String> = subject.classes.clone();
+    related.extend(subject.bases.iter().map(|base| last_part(base).to_owned()));
+    match unlike.iter().find(|one| classes.may_be_both(one, &related)) {
+        Some(one) => Err(one.why.clone()),
+        None => Ok(()),
+    }
+}
+
+/// Words of a file that says something about the classes of objects.
+const HIERARCHY: [&str; 6] = [
+    "class",
+    "__class__",
+    "__bases__",
+    "type",
+    "new_class",
+    "make_dataclass",
+];
 
 /// Refuses a bound method of a class that is derived from one outside the project.
 fn refuse_foreign(others: &[PathBuf], subject: &Subject) -> Result<(), String> {

@@ -75,6 +75,14 @@ const UNPICKLING: [&str; 5] = [
     "UnpicklingError",
     "HIGHEST_PROTOCOL",
 ];
+/// What the module `multiprocessing` has that sends no object.
+const COUNTING: [&str; 5] = [
+    "cpu_count",
+    "current_process",
+    "parent_process",
+    "active_children",
+    "get_start_method",
+];
 /// Containers from which an object is gone when it is freed.
 const WEAK: [&str; 3] = ["WeakValueDictionary", "WeakKeyDictionary", "WeakSet"];
 
@@ -353,15 +361,19 @@ fn pickles(syntax: &Syntax, node: Node<'_>, word: &str, subject: &Subject) -> bo
     if subject.method.is_none() {
         return false;
     }
+    let harmless: &[&str] = match word {
+        "pickle" => &UNPICKLING,
+        _ => &COUNTING,
+    };
     match word {
-        "pickle" => {
+        "pickle" | "multiprocessing" if in_import(node) => {
+            is_renamed(node) || imports_more(syntax, node, word, harmless)
+        }
+        "pickle" | "multiprocessing" => {
             let function = of_module.and_then(|parent| parent.child_by_field_name("attribute"));
-            let only_reads =
-                function.is_some_and(|function| UNPICKLING.contains(&syntax.of(function)));
-            match in_import(node) {
-                true => is_renamed(node) || imports_more(syntax, node),
-                false => is_imported(syntax, word) && !only_reads,
-            }
+            let is_harmless =
+                function.is_some_and(|function| harmless.contains(&syntax.of(function)));
+            !is_harmless && (word == "multiprocessing" || is_imported(syntax, word))
         }
         "save" => is_from(syntax, node, &["torch"]) && !is_own_data_of(syntax, node),
         "num_workers" => starts_workers(syntax, node),
@@ -369,17 +381,17 @@ fn pickles(syntax: &Syntax, node: Node<'_>, word: &str, subject: &Subject) -> bo
     }
 }
 
-/// `from pickle import dump`.
-fn imports_more(syntax: &Syntax, node: Node<'_>) -> bool {
+/// `from pickle import dump`: more than what is harmless.
+fn imports_more(syntax: &Syntax, node: Node<'_>, module: &str, harmless: &[&str]) -> bool {
     let statement = statement(node);
     let is_module = statement
         .child_by_field_name("module_name")
-        .is_some_and(|module| syntax.of(module) == "pickle");
+        .is_some_and(|name| last_part(syntax.of(name)) == module);
     let mut cursor = statement.walk();
     is_module
         && statement
             .children_by_field_name("name", &mut cursor)
-            .any(|name| !UNPICKLING.contains(&syntax.of(name)))
+            .any(|name| !harmless.contains(&syntax.of(name)))
 }
 
 /// `num_workers=…` of a call, unless it is 0.

@@ -2,6 +2,7 @@
 
 use tree_sitter::Node;
 
+use super::held::last_part;
 use super::syntax::{Syntax, all, children, is_field, lines, scope};
 
 /// Functions that keep no argument.
@@ -81,6 +82,7 @@ fn is_only_read(syntax: &Syntax, node: Node<'_>) -> bool {
                 .parent()
                 .is_some_and(|call| call.kind() == "call" && is_field(call, "function", parent));
             match (LEADING.contains(&name), is_call) {
+                (true, false) if name == "__traceback__" => is_formatted(syntax, parent),
                 (true, _) => false,
                 (false, true) => PLAIN_METHODS.contains(&name),
                 (false, false) => is_only_read(syntax, parent),
@@ -110,6 +112,17 @@ fn is_only_read(syntax: &Syntax, node: Node<'_>) -> bool {
     }
 }
 
+/// True for the argument of a function of the module `traceback`, which keeps none.
+fn is_formatted(syntax: &Syntax, value: Node<'_>) -> bool {
+    let call = value
+        .parent()
+        .filter(|list| list.kind() == "argument_list")
+        .and_then(|list| list.parent());
+    let function = call.and_then(|call| call.child_by_field_name("function"));
+    let name = function.map_or("", |function| last_part(syntax.of(function)));
+    name.starts_with("format_") || name.starts_with("print_")
+}
+
 fn is_plain_call(syntax: &Syntax, call: Node<'_>) -> bool {
     let Some(function) = call.child_by_field_name("function") else {
         return false;
@@ -121,7 +134,12 @@ fn is_plain_call(syntax: &Syntax, call: Node<'_>) -> bool {
         }
         "attribute" => {
             let name = function.child_by_field_name("attribute");
-            name.is_some_and(|name| PLAIN_METHODS.contains(&syntax.of(name)))
+            let object = function.child_by_field_name("object");
+            let is_text = object.is_some_and(|object| object.kind() == "string");
+            name.is_some_and(|name| {
+                let name = syntax.of(name);
+                PLAIN_METHODS.contains(&name) || is_text && name == "format"
+            })
         }
         _ => false,
     }

@@ -392,8 +392,10 @@ impl<'a> Store<'a> {
             is_decorated: family.is_decorated,
             method,
             links: Vec::new(),
+            unlike: Vec::new(),
         };
-        subject.links = only_called(self.syntax, &subject, Place::Own)?.links;
+        let uses = only_called(self.syntax, &subject, Place::Own)?;
+        (subject.links, subject.unlike) = (uses.links, uses.unlike);
         if !is_called(self.syntax, attribute) {
             return Err(format!("nothing in this file calls `{attribute}`"));
         }
