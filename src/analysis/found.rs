@@ -29,7 +29,10 @@ pub(crate) struct Found {
 pub(crate) struct Occurrence {
     /// Addresses of the objects in cycles.
     pub addresses: Vec<usize>,
-    /// When the youngest of them was made, if that is known.
+    /// Those that are the dictionary of another of them. Some Pythons make it, or have the collector track it, only when
+    /// an attribute is set, which may be long after the object was made.
+    pub own_dicts: FxHashSet<usize>,
+    /// When the youngest of the others was made, if that is known.
     pub epoch: Option<Epoch>,
     pub buffers: Vec<Held>,
 }
@@ -129,6 +132,7 @@ pub(crate) fn date(found: &mut [Found], epoch_of: impl Fn(usize) -> Option<Epoch
         let epochs: Option<Vec<Epoch>> = occurrence
             .addresses
             .iter()
+            .filter(|one| !occurrence.own_dicts.contains(one))
             .map(|&one| epoch_of(one))
             .collect();
         occurrence.epoch = epochs.and_then(|epochs| epochs.into_iter().max());
