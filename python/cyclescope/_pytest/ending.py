@@ -55,7 +55,7 @@ def release_instances(items: Iterable[pytest.Item]) -> bool:
     released = False
     for item in items:
         if isinstance(item, pytest.Function) and item.cls is not None and CHECK in item.stash:
-            fields = vars(item)
-            released |= fields.pop("_instance", None) is not None
-            fields.pop("_obj", None)
+            # Before pytest 8.2, only the method knows it.
+            for name in ("_instance", "_obj"):
+                released |= vars(item).pop(name, None) is not None
     return released
