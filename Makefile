@@ -245,7 +245,7 @@ lint-workflows: $(WORKFLOWS)/.made ## whether the workflows and the conda-forge 
 	actionlint
 	actionlint examples/*.yml
 
-test-no-gil: $(VENV)/.tested-with ## builds and tries cyclescope on python3.14t and python3.15t from PATH and CYCLESCOPE_PYTHONS
+test-no-gil: $(VENV)/.tested-with ## builds and tries cyclescope on python3.14t and python3.15t from PATH and PYTHONS
 	$(PY) -m pytest -p no:cacheprovider tests/long/free_threaded.py
 
 clean: ## remove all that was built or installed here

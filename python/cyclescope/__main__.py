@@ -68,6 +68,12 @@ def _run(arguments: list[str]) -> int:
         # As with other programs of many commands: `help`, `help COMMAND`.
         arguments = [*arguments[arguments.index("help") + 1 :][:1], "--help"]
         first = arguments[0]
+    if arguments[:1] in (["-V"], ["--version"]):
+        from cyclescope._cli.common import version
+
+        out(f"cyclescope {version()}")
+        finish()
+        return 0
     # Import only the command that was asked for.
     parser = make_parser([first] if first in COMMANDS else [])
     if first is not None and first not in COMMANDS and not first.startswith("-"):
@@ -75,12 +81,6 @@ def _run(arguments: list[str]) -> int:
     parsed, unknown = parser.parse_known_args(arguments)
     if unknown:
         _refuse(getattr(parsed, "parser", parser), unknown)
-    if parsed.version:
-        from cyclescope._cli.common import version
-
-        out(f"cyclescope {version()}")
-        finish()
-        return 0
     if parsed.command is None:
         parser.error(f"a command is required: {', '.join(COMMANDS)}")
     status: int = parsed.run(parsed)
@@ -99,8 +99,20 @@ class Parser(argparse.ArgumentParser):
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
         """Parse what is known."""
+        if args is not None and self._runs_program():
+            args = self._spaced(args)
         self._given = args or ()
         return super().parse_known_args(args, namespace)
+
+    def _spaced(self, given: Sequence[str]) -> list[str]:
+        """The arguments with ``-m MODULE`` for ``-mMODULE``, which Python takes too; and ``-c``."""
+        at = 0
+        while at < len(given) and given[at].startswith("-") and given[at] not in ("-", "--"):
+            if given[at][:2] in ("-m", "-c") and len(given[at]) > 2:
+                return [*given[:at], given[at][:2], given[at][2:], *given[at + 1 :]]
+            option = self._option_string_actions.get(given[at])
+            at += 2 if option is not None and option.nargs is None else 1
+        return list(given)
 
     def error(self, message: str) -> NoReturn:
         """Exit with status 2 and an error message."""

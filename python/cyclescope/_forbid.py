@@ -13,7 +13,7 @@ from cyclescope._devices import Devices
 from cyclescope._native import CycleReport
 from cyclescope._off import OFF
 from cyclescope._settings import check_min_bytes
-from cyclescope._watch import Watch, at_least, resolve
+from cyclescope._watch import Watch, at_least, resolve, say_unseen
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -126,6 +126,8 @@ class ForbiddenCycles:
             recorder.stop()
         if report is not None and report.leaks:
             raise TensorCycleError(report)
+        if not OFF:
+            say_unseen()
 
     async def __aenter__(self) -> ForbiddenCycles:
         return self.__enter__()

@@ -21,6 +21,9 @@ _sentinel = logging.getLogger("cyclescope.sentinel")
 FIELDS = "cyclescope"
 """The attribute of a log record that holds its fields."""
 
+CONTINUED = "\n" + " " * 8
+"""Between the lines of a paragraph of a warning."""
+
 _said = False
 
 
@@ -59,6 +62,17 @@ def why_unseen(level: int = logging.WARNING) -> str | None:
         "the configuration of logging disabled the logger `cyclescope`: set "
         "disable_existing_loggers to False there, or configure this logger too"
     )
+
+
+def fitting(text: str) -> str:
+    """The text, without line breaks in its paragraphs if a handler of rich breaks lines itself."""
+    source: logging.Logger | None = logger
+    while source is not None:
+        for handler in source.handlers:
+            if any(base.__module__ == "rich.logging" for base in type(handler).__mro__):
+                return text.replace(CONTINUED, " ")
+        source = source.parent if source.propagate else None
+    return text
 
 
 def _log(

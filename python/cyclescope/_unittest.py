@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from cyclescope._devices import Devices
 from cyclescope._forbid import Recorder, TensorCycleError
+from cyclescope._native import CycleReport
 from cyclescope._off import OFF
 from cyclescope._suggest import nearest
 from cyclescope._watch import resolve
@@ -27,8 +28,9 @@ SETTINGS = ("tensor_cycle_devices", "tensor_cycle_ignore")
 class NoTensorCycles(_Base):
     """Fails each test of a :class:`unittest.TestCase` that leaves a tensor in a reference cycle.
 
-    The check runs last, after ``tearDown`` and all clean-ups. It is skipped if the test itself
-    fails::
+    The check runs last, after ``tearDown`` and all clean-ups. If a test is skipped, or fails as
+    expected, it runs at that moment, and a leak is an error besides. If the test fails by itself,
+    nothing is checked::
 
         class TestTraining(cyclescope.NoTensorCycles, unittest.TestCase): ...
     """
@@ -68,27 +70,47 @@ class NoTensorCycles(_Base):
             # Reported as an error of this test, so that the run goes on.
             self.addCleanup(_raise, error)
             return super().run(result)
-        self._failed_by_itself = False
+        self._recorder = recorder
+        self._has_raised = False
+        self._owed: CycleReport | None = None
         # Clean-ups run in reverse order, so this one runs last.
-        self.addCleanup(self._check_tensor_cycles, recorder)
+        self.addCleanup(self._check_tensor_cycles)
         try:
             return super().run(result)
         finally:
             recorder.stop()
 
-    # unittest calls this for the test method; its `_outcome` is reset for clean-ups.
+    # unittest calls this before the test method, and the next for that; its `_outcome` is reset for
+    # clean-ups.
+    def _callSetUp(self) -> None:
+        try:
+            super()._callSetUp()  # type: ignore[misc]
+        except BaseException as error:
+            self._note(error, is_expected=False)
+            raise
+
     def _callTestMethod(self, method: Callable[[], object]) -> None:
         try:
             super()._callTestMethod(method)  # type: ignore[misc]
-        except BaseException:
-            self._failed_by_itself = True
+        except BaseException as error:
+            expecting = "__unittest_expecting_failure__"
+            is_expected = getattr(self, expecting, False) or getattr(method, expecting, False)
+            self._note(error, is_expected=is_expected)
             raise
 
-    def _check_tensor_cycles(self, recorder: Recorder) -> None:
-        if not self._failed_by_itself:
-            report = recorder.take()
-            if report.leaks:
-                raise TensorCycleError(report)
+    def _note(self, error: BaseException, *, is_expected: bool) -> None:
+        """Check a test that is skipped or fails as expected, while its exception holds its frames.
+
+        What only the exception holds is no leak: it may be in a cycle, such as that of a task.
+        """
+        self._has_raised = True
+        if is_expected or isinstance(error, sys.modules["unittest.case"].SkipTest):
+            self._owed = self._recorder.take()
+
+    def _check_tensor_cycles(self) -> None:
+        report = self._owed if self._has_raised else self._recorder.take()
+        if report is not None and report.leaks:
+            raise TensorCycleError(report)
 
 
 def _raise(error: Exception) -> None:

@@ -102,10 +102,12 @@ class Warner(Watch):
         """
         if self._command_line is not None:
             wanted = self._under_command_line(wanted, given)
+        # The first call of a program adds to the command line what that leaves open.
+        is_again = self._command_line is None or len(self._calls) > 1
         changed = self._now.differing(wanted)
         self._change(wanted)
         self._calls.append(wanted)
-        if changed:
+        if changed and is_again:
             self._say_once(
                 "warn_tensor_cycles() was called again with another value of "
                 f"{', '.join(changed)}, which applies from now on. There is one such watch in a "
@@ -197,7 +199,7 @@ class Warner(Watch):
         end += f"\n  Page: {page}" if page else ""
         for leak in report.leaks:
             facts = _fields.of_leak(leak, report, page)
-            _log.warning("%s%s", leak.to_text(), end, fields=facts)
+            _log.warning("%s%s", _log.fitting(leak.to_text()), end, fields=facts)
 
     def _refresh(self) -> None:
         if self.is_running:

@@ -44,6 +44,8 @@ class Watch:
         reporter: Reporter | None = None,
     ) -> None:
         self._reporter = reporter
+        # Checks say themselves what they have not seen.
+        self._says_unseen = not keep_all
         if OFF:
             self._final = []
             return
@@ -95,6 +97,8 @@ class Watch:
         Returns:
             False if it takes longer than ``timeout`` seconds.
         """
+        if not OFF and self._says_unseen:
+            say_unseen()
         return OFF or _teller.flush(timeout)
 
     def stop(self) -> None:
@@ -114,6 +118,8 @@ class Watch:
             if self._closing is not None:
                 self._closing(self._number)
             self._final = _native.stop_watch(self._number)
+            if self._says_unseen:
+                say_unseen()
             _teller.forget(self._number)
             if self._reporter is not None:
                 self._reporter.finish(self._final)
@@ -213,6 +219,37 @@ def at_least(min_bytes: int, report: CycleReport) -> CycleReport:
     """The report without leaks that held less."""
     large = [leak.signature for leak in report.leaks if leak.bytes_held >= min_bytes]
     return report if len(large) == len(report.leaks) else _native.select(report, large)
+
+
+def unseen() -> str | None:
+    """A sentence about collections that no watch has seen; None if there were none."""
+    number = _native.unseen_collections()
+    if not number:
+        return None
+    collections, they = ("collection was", "it") if number == 1 else ("collections were", "they")
+    return (
+        f"{number:,} garbage {collections} not seen, because another part of the program changed "
+        f"gc.callbacks, such as by gc.callbacks.clear(): leaks that {they} freed are not known"
+    )
+
+
+_unseen_said = False
+
+
+def say_unseen(say: Callable[[str], object] | None = None) -> bool:
+    """Say once that there were collections which no watch has seen, or by a function in any case.
+
+    Returns:
+        True if there were any.
+    """
+    global _unseen_said
+    sentence = unseen()
+    if sentence is not None and say is not None:
+        say(sentence)
+    elif sentence is not None and not _unseen_said:
+        _log.warning("%s", sentence)
+    _unseen_said |= sentence is not None
+    return sentence is not None
 
 
 _said = False

@@ -45,9 +45,10 @@ def pytest_configure(config: pytest.Config) -> None:
     from cyclescope._pytest.summary import Summary
 
     choices = options.read(config)
-    config.pluginmanager.register(Checker(choices), NAME)
+    checker = Checker(choices)
+    config.pluginmanager.register(checker, NAME)
     if not hasattr(config, "workerinput"):
-        config.pluginmanager.register(Summary(choices), "cyclescope-summary")
+        config.pluginmanager.register(Summary(choices, checker), "cyclescope-summary")
 
 
 def pytest_report_header() -> str | None:

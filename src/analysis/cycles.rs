@@ -19,6 +19,7 @@ use crate::capture::{
     name_references, shape_of,
 };
 use crate::cpython::ObjectKind;
+use crate::cpython::instances::instance_dict;
 use crate::device::{DeviceBuffer, DeviceSelection, Frameworks};
 use crate::graph::{
     Group, LeakEdge, LeakGraph, LeakNode, Selection, find_groups, fold, frees_group, hide_values,
@@ -33,6 +34,8 @@ const OMITTED_TYPES: usize = 6;
 /// Of the references from one object to another, such as a list that has it a million times, so many are
 /// shown. A cut counts for all of them: it is proven for the two objects.
 const PARALLEL: usize = 64;
+/// In cycles of up to so many objects, dictionaries of instances are told from others.
+const DATED: usize = 1000;
 
 /// What is known of garbage that is being examined.
 struct Looked<'a> {
@@ -448,7 +451,7 @@ impl Inspector {
         let mut held = storages.held;
         held.sort_by_key(|held| std::cmp::Reverse(held.buffer.bytes));
         let objects = components.iter().filter_map(|&i| group.components.get(i));
-        let addresses = objects
+        let addresses: Vec<usize> = objects
             .flatten()
             .map(|&object| snapshot.objects[object as usize].address)
             .collect();
@@ -458,11 +461,22 @@ impl Inspector {
             .iter()
             .filter(|print| Some(*print) == of_leak.first());
         Occurrence {
+            own_dicts: self.own_dicts(py, &addresses),
             addresses,
             cycles: alike.count().max(1) as u64,
             epoch: None,
             buffers: held,
         }
+    }
+
+    /// Those objects that are the dictionary of another of them; of large cycles none.
+    fn own_dicts(&self, py: Python<'_>, addresses: &[usize]) -> FxHashSet<usize> {
+        if addresses.len() > DATED {
+            return FxHashSet::default();
+        }
+        let dict_of =
+            |&address: &usize| instance_dict(&self.builtins.instances, &self.object(py, address));
+        addresses.iter().filter_map(dict_of).collect()
     }
 
     /// Adds an object that holds buffers, and their storages unless they are known.

@@ -32,7 +32,10 @@ pub(crate) struct Occurrence {
     /// How many of the group's cycles are of this leak and no part of each other: those of separate objects that share
     /// a buffer.
     pub cycles: u64,
-    /// When the youngest of the objects was made, if that is known.
+    /// Those that are the dictionary of another of them. Some Pythons make it, or have the collector track it, only when
+    /// an attribute is set, which may be long after the object was made.
+    pub own_dicts: FxHashSet<usize>,
+    /// When the youngest of the other objects was made, if that is known.
     pub epoch: Option<Epoch>,
     pub buffers: Vec<Held>,
 }
@@ -137,6 +140,7 @@ pub(crate) fn date(found: &mut [Found], epoch_of: impl Fn(usize) -> Option<Epoch
         let epochs: Option<Vec<Epoch>> = occurrence
             .addresses
             .iter()
+            .filter(|one| !occurrence.own_dicts.contains(one))
             .map(|&one| epoch_of(one))
             .collect();
         occurrence.epoch = epochs.and_then(|epochs| epochs.into_iter().max());

@@ -77,6 +77,18 @@ struct Shared {
     failed: Cell<bool>,
     forks: u32,
     busy: RefCell<()>,
+    tally: Tally,
+}
+
+/// Which collections came while the hook was to work, and which of them it was told of.
+#[derive(Default)]
+struct Tally {
+    /// How many collections there had been when the hook began to work.
+    earlier: Cell<u64>,
+    /// How many it was told of since.
+    told: Cell<u64>,
+    /// How many it was not told of before that.
+    untold: Cell<u64>,
 }
 
 /// A hook has something to put right that it could not in the middle of a collection.
@@ -111,6 +123,7 @@ impl Hook {
             failed: Cell::new(false),
             forks: fork_count(),
             busy: RefCell::new(()),
+            tally: Tally::default(),
         });
         let callable = make_callable(py, Rc::clone(&shared))?;
         Ok(Self { shared, callable })
@@ -128,8 +141,32 @@ impl Hook {
         if self.position(py).is_none() {
             shared.gc.callbacks.bind(py).append(&self.callable)?;
         }
+        shared.tally.untold.set(self.untold(py));
+        shared.tally.told.set(0);
+        // The one under way has been told to those in the list before.
+        let under_way = u64::from(shared.state.is_collecting(py));
+        let earlier = shared.gc.all_collections(py)? + under_way;
+        shared.tally.earlier.set(earlier);
         shared.active.set(true);
         Ok(())
+    }
+
+    /// How many collections came without a call of ours while the hook was to work: the program took the callable out
+    /// of `gc.callbacks`, or changed that list while CPython went through it. In the middle of a collection, those
+    /// until the hook last began to work.
+    pub fn untold(&self, py: Python<'_>) -> u64 {
+        let Shared { gc, tally, .. } = &*self.shared;
+        if !self.shared.active.get()
+            || self.shared.forks != fork_count()
+            || self.shared.state.is_collecting(py)
+        {
+            return tally.untold.get();
+        }
+        let Ok(all) = gc.all_collections(py) else {
+            return tally.untold.get();
+        };
+        let since = all.saturating_sub(tally.earlier.get());
+        tally.untold.get() + since.saturating_sub(tally.told.get())
     }
 
     /// True if the callable is in `gc.callbacks` of this process and working.
@@ -141,9 +178,20 @@ impl Hook {
             && self.position(py).is_some()
     }
 
+    /// Does what begins collections of our own, whose garbage it looks at itself: none of them counts as untold.
+    pub fn excusing<T>(&self, py: Python<'_>, work: impl FnOnce() -> T) -> T {
+        let before = self.untold(py);
+        let done = work();
+        let tally = &self.shared.tally;
+        let own = self.untold(py).saturating_sub(before);
+        tally.told.set(tally.told.get() + own);
+        done
+    }
+
     /// Ends its work. The callable leaves `gc.callbacks` now, or if a collection is under way after that: CPython
     /// goes through the list by index (`invoke_gc_callback`), and would pass over another's.
     pub fn remove(&self, py: Python<'_>) {
+        self.shared.tally.untold.set(self.untold(py));
         self.shared.active.set(false);
         self.mend(py);
     }
@@ -370,6 +418,9 @@ impl Shared {
         // A "stop" that never came.
         self.witness.leave(py);
         self.info.set(None);
+        if self.state.is_collecting(py) {
+            self.tally.told.set(self.tally.told.get() + 1);
+        }
         let Ok(_busy) = self.busy.try_borrow_mut() else {
             return;
         };

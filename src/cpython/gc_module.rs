@@ -113,6 +113,14 @@ impl GcModule {
         Ok(self.collections(py)?.last().copied().unwrap_or(0))
     }
 
+    /// How many collections there were, of all generations. None begins meanwhile.
+    ///
+    /// # Errors
+    /// If memory runs out.
+    pub fn all_collections(&self, py: Python<'_>) -> PyResult<u64> {
+        without_collections(py, || Ok(self.collections(py)?.iter().sum()))
+    }
+
     /// How many collections there were, by generation.
     fn collections(&self, py: Python<'_>) -> PyResult<Vec<u64>> {
         let generations = self.get_stats.bind(py).call0()?;

@@ -1,7 +1,9 @@
 //! The models as JSON, and the report back.
 
+use std::collections::HashMap;
 use std::fmt;
 
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -44,9 +46,44 @@ pub fn from_json(text: &str) -> Result<Report, ReadError> {
         return Err(ReadError::Newer(schema));
     }
     serde_json::from_str(text).map_err(|error| match error.classify() {
-        serde_json::error::Category::Data => ReadError::NotAReport(error.to_string()),
+        serde_json::error::Category::Data => ReadError::NotAReport(missing(&error)),
         _ => ReadError::NotJson(error.to_string()),
     })
+}
+
+/// Reads another model that [`to_json`] or [`versioned`] wrote; each has the field that it `needs`, if any.
+///
+/// # Errors
+/// A sentence that says what the text is in place of the JSON of a `class`.
+pub fn model_from_json<T: DeserializeOwned>(
+    text: &str,
+    class: &str,
+    needs: Option<&str>,
+) -> Result<T, String> {
+    let not = |why: String| format!("this is {why}: pass the text that {class}.to_json() returned");
+    let wrong = |error: serde_json::Error| match error.classify() {
+        serde_json::error::Category::Data => {
+            not(format!("JSON, but not of a {class}{}", missing(&error)))
+        }
+        _ => not(format!("not JSON ({error})")),
+    };
+    if let Some(field) = needs {
+        let fields: HashMap<String, IgnoredAny> = serde_json::from_str(text).map_err(wrong)?;
+        if !fields.contains_key(field) {
+            return Err(not(format!("JSON, but not of a {class}")));
+        }
+    }
+    serde_json::from_str(text).map_err(wrong)
+}
+
+/// Which field is missing, in brackets. Empty if all of it is something else, for which serde has only names of Rust.
+fn missing(error: &serde_json::Error) -> String {
+    let sentence = error.to_string();
+    let (what, _where) = sentence.split_once(" at line ").unwrap_or((&sentence, ""));
+    match what.starts_with("missing field") {
+        true => format!(" ({what})"),
+        false => String::new(),
+    }
 }
 
 /// The fields common to all versions of the report.
@@ -63,7 +100,7 @@ pub enum ReadError {
     TooLarge(usize),
     /// Not JSON at all; holds what is wrong where.
     NotJson(String),
-    /// JSON, but of something else; holds what is missing or of the wrong type.
+    /// JSON, but of something else; holds what is missing, in brackets, if only some fields are.
     NotAReport(String),
     /// Written by a later version of cyclescope; holds the version of its schema.
     Newer(u64),
@@ -84,7 +121,11 @@ impl fmt::Display for ReadError {
                 )
             }
             ReadError::NotAReport(why) => {
-                write!(f, "this is JSON, but not a cyclescope report ({why})")
+                write!(
+                    f,
+                    "this is JSON, but not a cyclescope report{why}: pass a .json file of reference cycles that \
+                     cyclescope wrote"
+                )
             }
             ReadError::Newer(schema) => write!(
                 f,
@@ -100,6 +141,7 @@ impl std::error::Error for ReadError {}
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::device_memory::DeviceMemory;
     use crate::render::samples;
 
     #[test]
@@ -145,6 +187,26 @@ mod tests {
                 sentence(other).contains("not a cyclescope report"),
                 "{other}"
             );
+        }
+    }
+
+    #[test]
+    fn another_model_says_what_it_is_not() {
+        let read = |text: &str| {
+            model_from_json::<DeviceMemory>(text, "DeviceMemory", Some("device")).map(drop)
+        };
+        let written = versioned("device-memory", &DeviceMemory::default());
+        assert_eq!(read(&written.to_string()), Ok(()));
+        let another = "this is JSON, but not of a DeviceMemory: pass";
+        for (text, what) in [
+            ("memory.json", "this is not JSON ("),
+            ("[1]", another),
+            ("{}", another),
+            (&to_json(&samples::callback()), another),
+        ] {
+            let error = read(text).expect_err("it is none");
+            assert!(error.starts_with(what), "{error}");
+            assert!(!error.contains("struct"), "{error}");
         }
     }
 

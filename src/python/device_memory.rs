@@ -9,7 +9,7 @@ use crate::diagnose::division::{Pool, divide, pinned_row};
 use crate::diagnose::segments::Segment;
 use crate::model::device_memory::{DeviceMemory, MemoryHolder, MemoryRow};
 use crate::model::human_bytes;
-use crate::model::json::versioned;
+use crate::model::json::{model_from_json, versioned};
 use crate::render::html::live;
 use crate::render::text;
 
@@ -59,11 +59,7 @@ impl DeviceMemory {
     /// Reads rows that :meth:`to_json` wrote.
     #[staticmethod]
     fn from_json(text: &str) -> PyResult<Self> {
-        serde_json::from_str(text).map_err(|error| {
-            PyValueError::new_err(format!(
-                "this is not the JSON of a DeviceMemory ({error}); pass the text that DeviceMemory.to_json() returned"
-            ))
-        })
+        model_from_json(text, "DeviceMemory", Some("device")).map_err(PyValueError::new_err)
     }
 
     /// The rows as JSON (`schema` 1).

@@ -22,10 +22,10 @@ pub fn find_new(
 ) -> PyResult<Option<CycleReport>> {
     let devices = selection(&devices)?;
     let state = state(py)?;
-    let found = match since {
-        0 => Some(state.watcher.find_if_any(py, &devices)?),
-        _ => state.watcher.find_new(py, &devices, since)?,
-    };
+    let found = state.check(py, |watcher| match since {
+        0 => watcher.find_if_any(py, &devices).map(Some),
+        _ => watcher.find_new(py, &devices, since),
+    })?;
     let Some(mut report) = found else {
         return Ok(None);
     };
@@ -40,10 +40,15 @@ pub fn find_new(
 }
 
 /// Begins an epoch: collects young garbage, and tells objects made from now on from earlier ones. Its number, and
-/// whether nothing is known of earlier epochs; None where objects cannot be told apart so.
+/// whether nothing is known of earlier epochs; None where objects cannot be told apart so. A watch sees the collections
+/// that follow, also if the program has cleared `gc.callbacks`.
 #[pyfunction]
 pub fn begin_epoch(py: Python<'_>) -> PyResult<Option<(u64, bool)>> {
-    state(py)?.watcher.begin_epoch(py)
+    let state = state(py)?;
+    if !state.watcher.is_idle() {
+        state.ensure_hook(py)?;
+    }
+    state.check(py, |watcher| watcher.begin_epoch(py))
 }
 
 /// Forgets all epochs.

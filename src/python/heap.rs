@@ -12,7 +12,8 @@ use super::values::{class, no_attribute};
 use crate::model::diff::Diff;
 use crate::model::heap::{Buffer, By, Heap, Row, Table};
 use crate::model::human_bytes;
-use crate::model::json::to_json;
+use crate::model::json::{model_from_json, to_json};
+use crate::model::words::counted;
 use crate::render::html::live;
 use crate::render::text;
 
@@ -84,12 +85,8 @@ class! {
         ///     ValueError: If ``text`` is not a snapshot.
         #[staticmethod]
         fn from_json(py: Python<'_>, text: &str) -> PyResult<Self> {
-            py.detach(|| serde_json::from_str(text))
-                .map_err(|error| {
-                    PyValueError::new_err(format!(
-                        "this is not the JSON of a Heap ({error}); pass the text that Heap.to_json() returned"
-                    ))
-                })
+            py.detach(|| model_from_json(text, "Heap", None))
+                .map_err(PyValueError::new_err)
         }
 
         /// The snapshot as JSON (``schema`` 1); :meth:`from_json` reads it back.
@@ -234,9 +231,9 @@ class! {
 
         fn __repr__(&self) -> String {
             format!(
-                "<HeapDiff: {} bytes, {} owners>",
+                "<HeapDiff: {} bytes, {}>",
                 self.bytes,
-                self.rows.len()
+                counted(self.rows.len() as u64, "owner", "owners")
             )
         }
     }

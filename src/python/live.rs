@@ -11,7 +11,7 @@ use super::state::state;
 use super::values::no_attribute;
 use crate::analysis::{Moment, Monitor};
 use crate::model::growth::{Growth, GrowthReport};
-use crate::model::json::{to_json, versioned};
+use crate::model::json::{model_from_json, to_json, versioned};
 use crate::render::html::live;
 use crate::render::text;
 
@@ -165,7 +165,7 @@ impl GrowthReport {
 
     #[staticmethod]
     fn from_json(text: &str) -> PyResult<Self> {
-        serde_json::from_str(text).map_err(|error| PyValueError::new_err(error.to_string()))
+        model_from_json(text, "GrowthReport", None).map_err(PyValueError::new_err)
     }
 }
 

@@ -149,6 +149,7 @@ fn add_functions(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(tallies, module)?)?;
     module.add_function(wrap_pyfunction!(total_bytes, module)?)?;
     module.add_function(wrap_pyfunction!(unreachable_objects, module)?)?;
+    module.add_function(wrap_pyfunction!(unseen_collections, module)?)?;
     module.add_function(wrap_pyfunction!(with_allocations, module)?)?;
     module.add_function(wrap_pyfunction!(with_counts, module)?)?;
     module.add_function(wrap_pyfunction!(with_occurrences, module)?)?;
@@ -304,6 +305,12 @@ fn stop_watch(py: Python<'_>, watch: WatchId) -> PyResult<Bound<'_, PyList>> {
     let tallies = state.watcher.remove_watch(watch);
     state.rest(py);
     without_collections(py, || PyList::new(py, tallies))
+}
+
+/// How many collections no watch was told of, because the program changed `gc.callbacks`; None if there was no watch.
+#[pyfunction]
+fn unseen_collections(py: Python<'_>) -> PyResult<Option<u64>> {
+    Ok(state(py)?.hook().map(|hook| hook.untold(py)))
 }
 
 /// What a watch has seen so far.
@@ -466,7 +473,7 @@ fn find(
     if let Some(note) = off(py)? {
         return Ok(nothing(py, &state, note));
     }
-    let mut report = state.watcher.find(py, &devices, frozen)?;
+    let mut report = state.check(py, |watcher| watcher.find(py, &devices, frozen))?;
     let ignored = Ignored::new(ignore);
     report.leaks.retain(|leak| !ignored.contains(leak));
     let redacted = state.watcher.inspector().redacts();

@@ -16,7 +16,7 @@ use crate::diagnose::segments::{Segment, count, would_fit, would_fit_beside};
 use crate::diagnose::verdict::{Needs, judge};
 use crate::model::growth::GrowthReport;
 use crate::model::heap::Heap;
-use crate::model::json::versioned;
+use crate::model::json::{model_from_json, versioned};
 use crate::model::post_mortem::{Finding, Numbers, PostMortem};
 use crate::model::report::Report;
 use crate::model::words::counted;
@@ -296,7 +296,7 @@ impl PostMortem {
 
     #[staticmethod]
     fn from_json(text: &str) -> PyResult<Self> {
-        serde_json::from_str(text).map_err(|error| PyValueError::new_err(error.to_string()))
+        model_from_json(text, "PostMortem", None).map_err(PyValueError::new_err)
     }
 
     /// The post-mortem as JSON (``schema`` 1).

@@ -11,10 +11,12 @@ use pyo3::prelude::*;
 use super::values::{class, no_attribute};
 use crate::capture::is_library_file;
 use crate::graph::hide_unless_code;
+use crate::model::counts::LeakTally;
 use crate::model::redact::without_folder;
 use crate::model::report::{Buffer, Cut, Known, Library, Report, Step};
 use crate::model::shared::Shared;
 use crate::model::source::{LineEdit, Patch, SourceLines};
+use crate::model::words::counted;
 use crate::model::{human_bytes, json, report as model};
 use crate::render::{dot, html, markdown, svg, text};
 
@@ -275,9 +277,9 @@ impl CycleReport {
     }
 
     fn __repr__(&self) -> String {
-        let leaks = self.report.leaks.len();
         format!(
-            "<CycleReport: {leaks} leaks, {}>",
+            "<CycleReport: {}, {}>",
+            counted(self.report.leaks.len() as u64, "leak", "leaks"),
             human_bytes(self.report.bytes_held())
         )
     }
@@ -296,6 +298,21 @@ impl CycleReport {
         py.detach(|| json::from_json(text))
             .map(|report| Self::new(Arc::new(report)))
             .map_err(|error| PyValueError::new_err(error.to_string()))
+    }
+}
+
+#[pymethods]
+impl LeakTally {
+    fn __getattr__(slf: &Bound<'_, Self>, name: &str) -> PyResult<()> {
+        Err(no_attribute(slf, name))
+    }
+
+    fn __repr__(&self) -> String {
+        let LeakTally {
+            signature, summary, ..
+        } = self;
+        let (count, bytes) = (self.count, human_bytes(self.bytes));
+        format!("<LeakTally {signature}: {count} × {summary}, {bytes}>")
     }
 }
 

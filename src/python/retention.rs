@@ -8,9 +8,10 @@ use super::heap::settle;
 use super::off;
 use super::state::state;
 use super::values::class;
-use crate::model::json::to_json;
+use crate::model::json::{model_from_json, to_json};
 use crate::model::report::Step;
 use crate::model::retention::{Keeper, Path, Retention, RootKind};
+use crate::model::words::counted;
 use crate::render::html::live;
 use crate::render::text;
 
@@ -44,11 +45,8 @@ class! {
         ///     ValueError: If ``text`` is not such a result.
         #[staticmethod]
         fn from_json(py: Python<'_>, text: &str) -> PyResult<Self> {
-            py.detach(|| serde_json::from_str(text)).map_err(|error| {
-                PyValueError::new_err(format!(
-                    "this is not the JSON of a Retention ({error}); pass the text that Retention.to_json() returned"
-                ))
-            })
+            py.detach(|| model_from_json(text, "Retention", None))
+                .map_err(PyValueError::new_err)
         }
 
         /// The result as JSON (``schema`` 1); :meth:`from_json` reads it back.
@@ -76,9 +74,9 @@ class! {
 
         fn __repr__(&self) -> String {
             format!(
-                "<Retention: {} paths, {} loops>",
-                self.paths.len(),
-                self.loops.len()
+                "<Retention: {}, {}>",
+                counted(self.paths.len() as u64, "path", "paths"),
+                counted(self.loops.len() as u64, "loop", "loops")
             )
         }
     }

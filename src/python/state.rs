@@ -109,6 +109,14 @@ impl State {
         hook.install(py)
     }
 
+    /// Does an explicit check, which sees what its own collections free.
+    pub fn check<T>(&self, py: Python<'_>, check: impl FnOnce(&Watcher) -> T) -> T {
+        match self.hook() {
+            Some(hook) => hook.excusing(py, || check(&self.watcher)),
+            None => check(&self.watcher),
+        }
+    }
+
     /// Ends the work of the hook if nobody needs it.
     pub fn rest(&self, py: Python<'_>) {
         if self.watcher.is_idle()

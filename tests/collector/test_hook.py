@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -25,6 +25,7 @@ import pytest
 import cyclescope
 from cyclescope import _native
 from support import hosts
+from support.nodes import Node
 
 
 @dataclass(frozen=True)
@@ -291,3 +292,71 @@ def test_the_hook_is_where_it_says() -> None:
     assert type(gc.callbacks[-1]).__name__ == "Hook"
     _native.stop_watch(watch)
     assert "Hook" not in [type(c).__name__ for c in gc.callbacks]
+
+
+def unseen(work: Callable[[], object]) -> int:
+    before = _native.unseen_collections()
+    work()
+    after = _native.unseen_collections()
+    assert before is not None
+    assert after is not None
+    return after - before
+
+
+@pytest.fixture
+def kept_callbacks() -> Iterator[list[Any]]:
+    kept = gc.callbacks[:]
+    yield gc.callbacks
+    gc.callbacks[:] = kept
+
+
+def test_collections_are_counted_that_the_hook_was_not_told_of(kept_callbacks: list[Any]) -> None:
+    reports: list[cyclescope.CycleReport] = []
+    with cyclescope.observe_tensor_cycles(reports.append, devices="any"):
+
+        def without(work: Callable[[], object]) -> None:
+            kept = gc.callbacks[:]
+            gc.callbacks.clear()
+            work()
+            gc.callbacks[:] = kept
+
+        assert unseen(gc.collect) == 0
+        assert unseen(lambda: [gc.collect(generation) for generation in (0, 1, 2)]) == 0
+        assert unseen(lambda: without(lambda: None)) == 0
+        assert unseen(lambda: without(gc.collect)) == 1
+        # What checks collect, they have looked at.
+        assert unseen(lambda: without(cyclescope.find_tensor_cycles)) == 0
+        kept_callbacks.clear()
+        assert unseen(lambda: [gc.collect(), cyclescope.find_tensor_cycles(), gc.collect()]) == 2
+    # Nobody watches.
+    assert unseen(gc.collect) == 0
+
+
+def test_a_further_watch_works_again(kept_callbacks: list[Any]) -> None:
+    reports: list[cyclescope.CycleReport] = []
+    with cyclescope.observe_tensor_cycles(lambda report: None, devices="any"):
+        kept_callbacks.clear()
+        gc.collect()
+        with cyclescope.observe_tensor_cycles(reports.append, devices="any") as watch:
+            assert unseen(gc.collect) == 0
+            Node()
+            gc.collect()
+            watch.flush()
+    assert len(reports) == 1
+
+
+def test_what_was_not_seen_is_said_once() -> None:
+    source = (
+        "import gc, cyclescope\nwatch = cyclescope.{watch}\ngc.callbacks.clear()\n{work}\n"
+        "watch.flush(); watch.flush(); watch.stop()"
+    )
+    said = "were not seen, because another part of the program changed gc.callbacks"
+    for watch in "warn_tensor_cycles()", "observe_tensor_cycles(print)":
+        for work, times in ("gc.collect(); gc.collect()", 1), ("", 0):
+            done = subprocess.run(
+                [sys.executable, "-c", source.format(watch=watch, work=work)],
+                capture_output=True,
+                text=True,
+                check=True,
+            )
+            assert done.stderr.count(said) == times, done.stderr

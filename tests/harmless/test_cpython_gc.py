@@ -27,7 +27,7 @@ def prove_that_it_watched():
     del ring
     gc.collect()
     watch.flush()
-    with open(os.environ["CYCLESCOPE_PROOF"], "w") as proof:
+    with open(os.environ["PROOF"], "w") as proof:
         proof.write(f"{len(reports)} reports, {type(gc.callbacks[0]).__name__}")
 
 
@@ -66,7 +66,7 @@ def test_cpythons_own_tests_of_its_collector(tmp_path: Path) -> None:
     (site / "sitecustomize.py").write_text(SITE)
     path = os.pathsep.join([str(site), *filter(None, sys.path)])
     proof = tmp_path / "proof"
-    watched = outcomes(tmp_path / "watched", {"PYTHONPATH": path, "CYCLESCOPE_PROOF": str(proof)})
+    watched = outcomes(tmp_path / "watched", {"PYTHONPATH": path, "PROOF": str(proof)})
 
     assert len(bare) > 30, f"only {len(bare)} tests ran"
     assert "passed" in bare.values()

@@ -1,6 +1,6 @@
 """cyclescope on Pythons without the GIL: built, installed, and tried there.
 
-Interpreters come from ``CYCLESCOPE_PYTHONS`` (separated as in PATH) and from PATH.
+Interpreters come from ``PYTHONS`` (separated as in PATH) and from PATH.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-NAMED = os.environ.get("CYCLESCOPE_PYTHONS", "").split(os.pathsep)
+NAMED = os.environ.get("PYTHONS", "").split(os.pathsep)
 # Those of the other tests that need neither a watch, which is not to be had there, nor classes
 # among garbage.
 SUITES = [
@@ -37,7 +37,7 @@ PYTHONS = [python for python in dict.fromkeys(filter(None, CANDIDATES)) if is_fr
 
 
 def test_there_is_one() -> None:
-    assert PYTHONS, "Name one in CYCLESCOPE_PYTHONS: no python3.14t or python3.15t is in PATH."
+    assert PYTHONS, "Name one in PYTHONS: no python3.14t or python3.15t is in PATH."
 
 
 def run(*command: str | Path, path: Path) -> None:

@@ -2,10 +2,10 @@
 # Runs the Python tests and the score over all fixtures on each CPython that the wheel is for, with
 # NumPy in place of PyTorch; with the newest PyTorch there is for each (several GB) if TORCH is set.
 #
-# Interpreters come from CYCLESCOPE_PYTHONS (separated as in PATH), the PATH, pyenv and uv. VERSIONS is which
+# Interpreters come from PYTHONS (separated as in PATH), the PATH, pyenv and uv. VERSIONS is which
 # to run on, all by default.
 #
-# usage: [TORCH=1] [VERSIONS="3.14 3.15"] [CYCLESCOPE_PYTHONS=...] tests/long/matrix.sh WHEEL
+# usage: [TORCH=1] [VERSIONS="3.14 3.15"] [PYTHONS=...] tests/long/matrix.sh WHEEL
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 wheel=$1
@@ -13,7 +13,7 @@ wheel=$1
 # The interpreters that there may be of one version, in the order in which they are tried.
 candidates() {
     local version
-    tr ':' '\n' <<<"${CYCLESCOPE_PYTHONS:-}"
+    tr ':' '\n' <<<"${PYTHONS:-}"
     echo "python$1"
     if command -v pyenv >/dev/null; then
         while read -r version; do

@@ -22,7 +22,8 @@ from cyclescope._attach import process
 from cyclescope._attach.request import AttachError
 from cyclescope._cli.attach import steps
 from cyclescope._native import CycleReport, Heap, Retention
-from support.attached import LEAKY, SECONDS, asked, attach, lets_in, program, refusal
+from support.attached import LEAKY, asked, attach, lets_in, program, refusal
+from support.started import SECONDS
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="attach works on Linux only")
 

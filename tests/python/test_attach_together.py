@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from cyclescope._attach import process
-from support.attached import LEAKY, SECONDS, asked, lets_in, program, refusal
+from support.attached import LEAKY, asked, lets_in, program, refusal
+from support.started import SECONDS
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="attach works on Linux only")
 

@@ -19,6 +19,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from concurrent import futures
 from typing import Any
 
+import numpy
 import pytest
 
 import cyclescope
@@ -352,6 +353,29 @@ class Cases(cyclescope.NoTensorCycles, unittest.TestCase):
     def test_skips(self) -> None:
         self.skipTest("no GPU")
 
+    def test_leaks_and_skips(self) -> None:
+        Node()
+        self.skipTest("no GPU")
+
+    @unittest.expectedFailure
+    def test_leaks_and_fails_as_expected(self) -> None:
+        Node()
+        self.fail("as expected")
+
+    @unittest.expectedFailure
+    def test_fails_as_expected(self) -> None:
+        self.fail("as expected")
+
+
+class LeaksInSetUp(cyclescope.NoTensorCycles, unittest.TestCase):
+    __test__ = False
+
+    def setUp(self) -> None:
+        Node()
+        self.skipTest("no GPU")
+
+    def test_nothing(self) -> None: ...
+
 
 class Allowed(cyclescope.NoTensorCycles, unittest.IsolatedAsyncioTestCase):
     __test__ = False
@@ -369,6 +393,20 @@ class Awaiting(cyclescope.NoTensorCycles, unittest.IsolatedAsyncioTestCase):
         await asyncio.sleep(0)
         Node()
 
+    async def test_leaks_and_skips(self) -> None:
+        Node()
+        self.skipTest("no GPU")
+
+    async def test_skips(self) -> None:
+        """Its task and the exception are in a cycle, which holds the frame."""
+        array = numpy.ones(9)
+        self.skipTest(f"no GPU {array}")
+
+    @unittest.expectedFailure
+    async def test_fails_as_expected(self) -> None:
+        array = numpy.ones(9)
+        self.fail(f"as expected {array}")
+
 
 def outcome(case: type[unittest.TestCase], name: str) -> str:
     result = unittest.TestResult()
@@ -385,6 +423,17 @@ def test_unittest_cases_fail_that_leak() -> None:
     assert "Other.me" in outcome(Cases, "test_leaks_what_its_fixture_held")
     assert outcome(Allowed, "test_leaks_what_is_allowed") == ""
     assert "LEAK 1 of 1" in outcome(Awaiting, "test_leaks")
+
+
+@pytest.mark.parametrize("case", [Cases, Awaiting, LeaksInSetUp])
+def test_unittest_cases_that_are_skipped_or_fail_as_expected_are_checked(
+    case: type[unittest.TestCase],
+) -> None:
+    leaky = [name for name in dir(case) if name.startswith("test_leaks_and")] or ["test_nothing"]
+    for name in leaky:
+        assert "LEAK 1 of 1" in outcome(case, name)
+    clean = {"test_skips", "test_fails_as_expected"}.intersection(dir(case))
+    assert not any(outcome(case, name) for name in clean)
 
 
 def test_a_unittest_case_that_fails_by_itself_shows_that_alone() -> None:

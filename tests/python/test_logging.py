@@ -315,3 +315,33 @@ def test_the_record_of_a_post_mortem_has_its_own(
     }
     fields = record.__dict__["cyclescope"].keys() - {"event"}
     assert documented("`event`", "out-of-memory") == fields
+
+
+RICH = f"""
+import gc, logging, numpy
+from rich.logging import RichHandler
+import cyclescope
+
+class Handler({{base}}):
+    def emit(self, record):
+        print(record.getMessage())
+
+logging.getLogger().addHandler(Handler())
+cyclescope.warn_tensor_cycles(devices="any", min_bytes=0)
+{SOURCE}
+Node()
+gc.collect()
+"""
+
+
+def test_rich_gets_paragraphs_without_line_breaks() -> None:
+    """It breaks lines itself, and ours in between."""
+    pytest.importorskip("rich")
+    plain, rich = (
+        run(RICH.format(base=base)).stdout for base in ("logging.Handler", "RichHandler")
+    )
+    lines = [line[:8].strip() for line in rich.splitlines()]
+    assert lines.count("") == 0, rich
+    assert {"Fix:", "Held:", "Why:", "Page:"} < set(lines)
+    assert any(len(line) > 100 for line in rich.splitlines())
+    assert not any(len(line) > 100 for line in plain.splitlines() if "Page:" not in line)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,11 +18,9 @@ import cyclescope
 from cyclescope._native import CycleReport, Heap
 from support.marks import needs_torch
 from support.nodes import SOURCE
+from support.started import SECONDS, Started
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="signals are handled on Linux only")
-
-SECONDS = 120
-"""How long a test waits for what comes at once on an idle machine."""
 
 HEAD = f"""
 import ctypes, gc, json, os, signal, subprocess, sys, threading, time
@@ -50,71 +47,30 @@ ctypes.CDLL(None).read(os.pipe()[0], ctypes.create_string_buffer(1), 1)
 """A call of C code that has released the interpreter's lock and does not return."""
 
 
-class Program:
-    """A program that runs, and that a test signals. It prints to a file, so it never waits."""
+class Program(Started):
+    """A program that a test signals."""
 
     def __init__(self, folder: Path, source: str, environment: Mapping[str, str]) -> None:
         self.answered = folder / "answers"
-        self._output, self._errors = folder / "output", folder / "errors"
-        self._read = 0
-        kept = {key: text for key, text in os.environ.items() if not key.startswith("CYCLESCOPE_")}
         paths = [str(Path(cyclescope.__path__[0]).parent), *filter(None, sys.path)]
-        with self._output.open("wb") as output, self._errors.open("wb") as errors:
-            self.process = subprocess.Popen(
-                [sys.executable, "-W", "ignore", "-c", HEAD + textwrap.dedent(source)],
-                env={
-                    **kept,
-                    "PYTHONPATH": os.pathsep.join(paths),
-                    "CYCLESCOPE_REPORT_DIR": str(self.answered),
-                    **environment,
-                },
-                stdin=subprocess.PIPE,
-                stdout=output,
-                stderr=errors,
-            )
-
-    @property
-    def errors(self) -> str:
-        """What it has written to standard error."""
-        return self._errors.read_text("utf-8")
-
-    def has_printed(self) -> bool:
-        """Whether there is another line."""
-        return "\n" in self._output.read_text("utf-8")[self._read :]
-
-    def line(self) -> str:
-        """The next line that it prints."""
-        self._wait(self.has_printed)
-        text = self._output.read_text("utf-8")[self._read :].partition("\n")[0]
-        self._read += len(text) + 1
-        return text
-
-    def go_on(self) -> None:
-        """Let it go on after ``pause()``."""
-        assert self.process.stdin is not None
-        self.process.stdin.write(b"\n")
-        self.process.stdin.flush()
+        environment = {
+            "PYTHONPATH": os.pathsep.join(paths),
+            "CYCLESCOPE_REPORT_DIR": str(self.answered),
+            **environment,
+        }
+        super().__init__(folder, HEAD + textwrap.dedent(source), environment, ["-W", "ignore"])
 
     def signal(self, number: int = signal.SIGUSR2) -> None:
         self.process.send_signal(number)
 
     def answers(self, count: int) -> list[Path]:
         """The texts of so many answers, once they are there."""
-        self._wait(lambda: len(list(self.answered.glob("signal-*.txt"))) >= count)
+        self.wait(lambda: len(list(self.answered.glob("signal-*.txt"))) >= count)
         return sorted(self.answered.glob("signal-*.txt"))
 
     def end(self) -> int:
         """Wait for its end; the exit status."""
         return self.process.wait(SECONDS)
-
-    def _wait(self, is_there: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + SECONDS
-        while not is_there():
-            # What it did last is there once it has ended.
-            if self.process.poll() is not None and not is_there():
-                raise AssertionError(f"it ended: {self.process.returncode} {self.errors}")
-            assert time.monotonic() < deadline, self.errors
-            time.sleep(0.01)
 
 
 @contextmanager
@@ -123,10 +79,7 @@ def program(tmp_path: Path, source: str, environment: Mapping[str, str] = {}) ->
     try:
         yield running
     finally:
-        running.process.kill()
-        running.process.wait()
-        assert running.process.stdin is not None
-        running.process.stdin.close()
+        running.kill()
 
 
 def beside(text: Path, kind: str) -> str:

@@ -128,9 +128,10 @@ def test_redacted_pages_name_neither_machine_nor_folder(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "null", '{"found": 1}', '{"steps": -1}'])
 def test_what_is_no_report_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="at line"):
+    what = "JSON, but not of a" if text else "not JSON"
+    with pytest.raises(ValueError, match=f"this is {what}.* pass the text that .*to_json"):
         _native.GrowthReport.from_json(text)
-    with pytest.raises(ValueError, match="at line"):
+    with pytest.raises(ValueError, match=f"this is {what}.* pass the text that .*to_json"):
         _native.PostMortem.from_json(text.replace("found", "owners").replace("steps", "cycles"))
 
 
@@ -156,3 +157,6 @@ def test_the_memory_of_a_device_comes_back_from_json() -> None:
     assert _native.DeviceMemory.from_json(memory.to_json()).to_json() == memory.to_json()
     with pytest.raises(ValueError, match="EOF"):
         _native.DeviceMemory.from_json("[")
+    for other in "{}", _native.empty_report().to_json():
+        with pytest.raises(ValueError, match="JSON, but not of a DeviceMemory: pass"):
+            _native.DeviceMemory.from_json(other)

@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import textwrap
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,13 +14,11 @@ import pytest
 
 from cyclescope._attach.request import AttachError, ask
 from support.nodes import SOURCE
+from support.started import SECONDS, Started
 
 lets_in = pytest.mark.skipif(
     sys.version_info < (3, 14), reason="Python 3.14 and later let another process in"
 )
-
-SECONDS = 60.0
-"""How long a test waits for what comes at once on an idle machine."""
 
 HEAD = f"""
 import ctypes, gc, os, select, signal, sys, threading, time
@@ -35,46 +32,15 @@ def wait():
 """
 
 
-class Program:
+class Program(Started):
     """A program that another process looks into."""
 
     def __init__(
         self, folder: Path, source: str, environment: Mapping[str, str], options: list[str]
     ) -> None:
-        self._output, self._errors = folder / "output", folder / "errors"
         paths = [each for each in sys.path if each and not (Path(each) / "cyclescope").exists()]
-        kept = {key: text for key, text in os.environ.items() if not key.startswith("CYCLESCOPE_")}
-        self._read = 0
-        with self._output.open("wb") as output, self._errors.open("wb") as errors:
-            self.process = subprocess.Popen(
-                [sys.executable, *options, "-c", HEAD + textwrap.dedent(source)],
-                env={**kept, "PYTHONPATH": os.pathsep.join(paths), **environment},
-                stdin=subprocess.PIPE,
-                stdout=output,
-                stderr=errors,
-                cwd=folder,
-            )
-        self.pid = self.process.pid
-
-    @property
-    def errors(self) -> str:
-        return self._errors.read_text("utf-8")
-
-    def line(self) -> str:
-        """The next line that it prints."""
-        deadline = time.monotonic() + SECONDS
-        while "\n" not in (rest := self._output.read_text("utf-8")[self._read :]):
-            assert self.process.poll() is None, self.errors
-            assert time.monotonic() < deadline, self.errors
-            time.sleep(0.01)
-        text = rest.partition("\n")[0]
-        self._read += len(text) + 1
-        return text
-
-    def go_on(self) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write(b"\n")
-        self.process.stdin.flush()
+        environment = {"PYTHONPATH": os.pathsep.join(paths), **environment}
+        super().__init__(folder, HEAD + textwrap.dedent(source), environment, options)
 
 
 @contextmanager
@@ -89,10 +55,7 @@ def program(
         assert running.line() == "ready"
         yield running
     finally:
-        running.process.kill()
-        running.process.wait()
-        assert running.process.stdin is not None
-        running.process.stdin.close()
+        running.kill()
 
 
 def attach(pid: int | str, *options: str) -> subprocess.CompletedProcess[str]:

@@ -110,6 +110,8 @@ def _read(parsed: argparse.Namespace, file: Path) -> tuple[CycleReport, str]:
     except ValueError as error:
         hint = ", not the page" if file.suffix == ".html" else ""
         name = "standard input" if file == Path(STANDARD) else file
+        if isinstance(error, UnicodeDecodeError):
+            fail(parsed, f"{name}: this is no text: pass the .json file of a cyclescope report")
         fail(parsed, f"{name}: {error}{hint}")
 
 
@@ -172,12 +174,20 @@ def write(parsed: argparse.Namespace, output: str, text: str) -> None:
         out(text.removesuffix("\n"))
         return
     progress.say(f"writing {output}")
+    why = try_to_write(output, text)
+    if why is not None:
+        fail(parsed, why)
+    progress.done()
+
+
+def try_to_write(output: str, text: str) -> str | None:
+    """Write a file atomically. A sentence if that cannot be done."""
     try:
         Path(output).parent.mkdir(parents=True, exist_ok=True)
         write_whole(Path(output), text)
     except OSError as error:
-        fail(parsed, f"cannot write {output}: {error.strerror}")
-    progress.done()
+        return f"cannot write {output}: {error.strerror}"
+    return None
 
 
 def merged(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import gc
 import os
 import sys
 import tempfile
@@ -19,7 +18,7 @@ from cyclescope._cli.common import (
     check_output,
     fail,
     rendered,
-    write,
+    try_to_write,
 )
 from cyclescope._cli.output import OutputError, finish, out, tell
 from cyclescope._cli.program import Program, ProgramError, flush, trimmed
@@ -31,6 +30,7 @@ from cyclescope._native import CycleReport
 from cyclescope._off import OFF, VARIABLE
 from cyclescope._settings import settings
 from cyclescope._warner import Warner
+from cyclescope._watch import say_unseen
 
 FLUSH_SECONDS = 5.0
 """How long the end of the program waits for reports that are still being written."""
@@ -175,8 +175,10 @@ def run(parsed: argparse.Namespace) -> int:
             watch.belong_to_command(_given(parsed))
         oom = cyclescope.on_oom(parsed.report_dir) if parsed.oom else None
         growth = _growth(parsed) if parsed.growth else None
-    except (ValueError, OSError) as error:
+    except ValueError as error:
         fail(parsed, str(error))
+    except OSError as error:
+        fail(parsed, reason(error))
     is_flushed = True
     try:
         status = program.run()
@@ -190,11 +192,12 @@ def run(parsed: argparse.Namespace) -> int:
             growth.stop()
         # However the program ended, the watch reports what leaked until then.
         _look(watch)
-    if status == 0:
+    # Not by the log alone, which may be off: whoever reads the status is to know.
+    if not say_unseen(lambda sentence: tell(f"cyclescope: {sentence}")) and status == 0:
         _tell_success(watch)
     _tell_pages(parsed, oom, growth)
     report = watch.report
-    _write_files(parsed, report)
+    is_written = _write_files(parsed, report)
     # What a reader no longer takes stays in the buffer, and ends the program as it does without us.
     if is_flushed:
         _print(parsed, report)
@@ -202,14 +205,20 @@ def run(parsed: argparse.Namespace) -> int:
     leaked = watch.leaks or (report is not None and report.leaks)
     if status == 0 and parsed.fail_on_leak and (leaked or grew):
         return 1
-    return status
+    return status if status or is_written else 2
 
 
-def _write_files(parsed: argparse.Namespace, report: CycleReport | None) -> None:
+def _write_files(parsed: argparse.Namespace, report: CycleReport | None) -> bool:
+    """Write the files of ``-o``. False if one cannot be written."""
+    is_written = True
     for output in map(_of_this_rank, parsed.output):
         if output != STANDARD:
             # That there was nothing is a result too, and what an earlier run has left is none.
-            write(parsed, output, rendered(parsed, output, report or _native.empty_report()))
+            text = rendered(parsed, output, report or _native.empty_report())
+            if (why := try_to_write(output, text)) is not None:
+                is_written = False
+                tell(f"cyclescope run: error: {why}")
+    return is_written
 
 
 def _print(parsed: argparse.Namespace, report: CycleReport | None) -> None:
@@ -237,8 +246,8 @@ def _tell_success(watch: cyclescope.Watch) -> None:
         return
     if watch.report is not None and watch.report.leaks:
         return  # garbage that no collection frees
-    # Without our hook, collections came and went unseen.
-    is_watched = any(type(it).__module__ == "cyclescope" for it in gc.callbacks)
+    # Some Pythons have collections that nobody can watch.
+    is_watched = _native.unseen_collections() is not None
     if not is_watched or blindness(watch.devices) is not None:
         return
     where = "" if "any" in watch.devices else f" on {', '.join(watch.devices)}"

@@ -11,7 +11,7 @@ from cyclescope._files import reason, write_whole
 from cyclescope._forbid import Recorder
 from cyclescope._native import CycleReport
 from cyclescope._pytest.options import Choices
-from cyclescope._pytest.series import LateLeak, Reach, Series
+from cyclescope._pytest.series import Alike, LateLeak, Reach, Series
 
 SECTION = "tensor cycles"
 KEPT = "tensors were kept alive by reference cycles"
@@ -38,10 +38,11 @@ class Owed:
 class Check:
     """The check of a running test."""
 
-    def __init__(self, of: Recorder | Series, *, fails: bool, blind: str | None) -> None:
+    def __init__(self, of: Recorder | Series, alike: Alike, *, blind: str | None) -> None:
         self.of = of
         """The recorder of this test, or the series that it belongs to."""
-        self.fails = fails
+        self.alike = alike
+        self.fails = alike.fails
         self.blind = blind
         """Why nothing can be found; None if leaks can be found."""
         self.nextitem: pytest.Item | None = None
@@ -59,6 +60,7 @@ class Check:
         """What the test has not failed for yet."""
         self.sections: list[str] = []
         """What the report of the current phase shows if it fails."""
+        self._unseen = _native.unseen_collections()
 
     def take(self, reach: Reach) -> CycleReport:
         """What the test leaked since it began, or since the previous call."""
@@ -67,6 +69,10 @@ class Check:
     def take_all(self) -> CycleReport:
         """The same, for sure: a look at the whole heap."""
         return self.take(Reach.HEAP)
+
+    def missed_collections(self) -> bool:
+        """True if the watch was not told of all collections, because the test changed the list."""
+        return _native.unseen_collections() != self._unseen
 
     def discard(self) -> None:
         """Free what only the exception of the test has held. That is no leak of the test."""

@@ -13,8 +13,9 @@ from cyclescope._devices import blindness, device_names
 from cyclescope._forbid import Recorder
 from cyclescope._native import CycleReport
 from cyclescope._pytest.check import CHECK, SECTION, Check, Owed, shorten
+from cyclescope._pytest.ending import OUTPUT, Ending, Found, release_instances
 from cyclescope._pytest.options import Choices
-from cyclescope._pytest.series import Alike, LateLeak, Reach, Series
+from cyclescope._pytest.series import Alike, LateLeak, Reach, Series, each_late
 from cyclescope._selection import ignored_names
 from cyclescope._suggest import did_you_mean
 
@@ -27,6 +28,8 @@ LATE = "tensor_cycles_late"
 """Where it carries the leaks of earlier tests: rows of JSON and which tests made the leak."""
 BLIND = "tensor_cycles_blind"
 """The attribute that holds the reason why nothing could be found, if there is one."""
+UNSEEN = "tensor_cycles_unseen"
+"""It is there if there were collections during the test that no watch has seen."""
 CHECKED = "tensor_cycles_checked"
 """It is there if the test function was called, and leaks could be found."""
 
@@ -50,6 +53,10 @@ class Checker:
         self._recorder: Recorder | None = None
         self._check: Check | None = None
         """Of the current test."""
+        self._last: Check | None = None
+        """Of the last test that has ended."""
+        self._checked: list[str] = []
+        self.ending = Ending()
 
     def _begin(self, item: pytest.Item, alike: Alike) -> None:
         """Start to record the leaks of a test."""
@@ -65,7 +72,8 @@ class Checker:
         if of is None:
             self._stop_series()
             of = self._recorder = Recorder(alike.devices, alike.ignore)
-        self._check = Check(of, fails=alike.fails, blind=blind)
+        self._check = Check(of, alike, blind=blind)
+        self._checked.append(item.nodeid)
         # Other kinds of items have no fixtures.
         self._check.is_idle = isinstance(item, pytest.Function)
         item.stash[CHECK] = self._check
@@ -181,7 +189,7 @@ class Checker:
         if series is not None:
             for late in series.take_late():
                 self._take_late(item, check, late)
-        if ends:
+        if ends and nextitem is not None:
             self._stop_series()
 
     def _ends(self, series: Series, nextitem: pytest.Item | None) -> bool:
@@ -244,6 +252,7 @@ class Checker:
             self._check_after(item, check)
         finally:
             self._stop_recorder()
+            self._check, self._last = None, check
 
     def _attach(self, item: pytest.Item, report: pytest.TestReport, check: Check) -> None:
         """Add to a report what was found, for people and for the summary."""
@@ -255,14 +264,13 @@ class Checker:
             setattr(report, BLIND, check.blind)
         elif report.when == "call":
             setattr(report, CHECKED, True)
+        if report.when == "teardown" and check.missed_collections():
+            setattr(report, UNSEEN, True)
         if check.found is not None:
             setattr(report, ATTRIBUTE, self._carried(check.found))
             check.found = None
         if check.late:
-            rows = [
-                [self._carried(it.report), it.tests if it.certain else [str(it)]]
-                for it in check.late
-            ]
+            rows = [[self._carried(it.report), it.makers] for it in check.late]
             check.late.clear()
             setattr(report, LATE, rows)
 
@@ -283,10 +291,41 @@ class Checker:
         plugins.unregister(self, NAME)
         plugins.register(self, NAME)
 
-    def pytest_sessionfinish(self) -> None:
-        """End what an interrupt left."""
-        self._stop_series()
-        self._stop_recorder()
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Look once more: fixtures that an early end had left are torn down only now."""
+        try:
+            if self._check is not None:
+                self.ending.is_missing = True
+            elif self._last is not None:
+                released = release_instances(session.items)
+                if released or self._last.nextitem is not None:
+                    self._look_at_the_end(self._last)
+        finally:
+            self._stop_series()
+            self._stop_recorder()
+        output = getattr(session.config, "workeroutput", None)
+        if output is not None:
+            output[OUTPUT] = self.ending.to_json()
+
+    def _look_at_the_end(self, last: Check) -> None:
+        alike = last.alike
+        if self._series is not None:
+            own = self._series.take(Reach.HEAP)
+            late = [*self._series.take_late(), *each_late(own, [self._checked[-1]], certain=True)]
+        else:
+            found = _native.find_new(list(alike.devices), list(alike.ignore), 0)
+            late = each_late(found, list(dict.fromkeys(self._checked)), certain=False)
+        for it in late:
+            (leak,) = it.report.leaks
+            self.ending.found.append(
+                Found(
+                    report=self._carried(it.report),
+                    tests=it.makers,
+                    message=Owed(it.report, it).message(self._choices),
+                    fails=alike.fails and self._is_new(leak.signature),
+                )
+            )
 
 
 def _meant(argument: str) -> str:

@@ -50,16 +50,29 @@ class LateLeak:
     first: str
     """The first test of the series."""
 
+    @property
+    def makers(self) -> list[str]:
+        """The tests that made it, or a clause in their place."""
+        return self.tests if self.certain else [str(self)]
+
     def __str__(self) -> str:
         """A clause that says which tests made it."""
         named = ", ".join(self.tests[:NAMED])
         if len(self.tests) > NAMED:
             named = f"{named} and {len(self.tests) - NAMED} more"
         if self.certain:
-            return f"made by {named}, and dropped after the check of that test"
+            checks = "the check of that test" if len(self.tests) == 1 else "their checks"
+            return f"made by {named}, and dropped after {checks}"
         if self.tests:
             return f"made by one of these tests or before them: {named}"
         return f"made before {self.first} began, and dropped since"
+
+
+def each_late(found: CycleReport | None, tests: list[str], *, certain: bool) -> list[LateLeak]:
+    """The leaks of a report, one by one, as leaks that these tests have made or may have made."""
+    leaks = [] if found is None else found.leaks
+    parts = [_native.select(found, [leak.signature]) for leak in leaks]  # type: ignore[arg-type]
+    return [LateLeak(part, tests, certain, tests[0]) for part in parts]
 
 
 class Series:
@@ -92,6 +105,8 @@ class Series:
         """No test but the current one has run since the whole heap was free of garbage."""
         self._frozen = 0
         """How many objects ``gc.freeze()`` hid by then; some may have been garbage."""
+        self._known_frozen: set[str] = set()
+        """Signatures of what was found among these. Brought back, it is the same once more."""
         self._thawed: set[int] = set()
         """Epochs in which ``gc.unfreeze()`` has brought back objects."""
         self._has_failed = False
@@ -112,6 +127,10 @@ class Series:
         if raised:
             self.discard()
         self._note_thaw()
+        if self._test and self._freezes:
+            # Between the tests.
+            own = self._take(Reach.HEAP, drops=False)
+            self._late += each_late(own, [self._test], certain=True)
         begun = _native.begin_epoch()
         if begun is None:
             return False
@@ -138,10 +157,11 @@ class Series:
     def _take(self, reach: Reach, *, drops: bool) -> CycleReport:
         self._note_thaw()
         since = {Reach.TEST: self._epoch, Reach.SERIES: self._first, Reach.HEAP: 0}[reach]
-        looked = _native.find_new(self._devices, self._ignore, since)
+        froze = self._freezes
+        looked = None if froze else _native.find_new(self._devices, self._ignore, since)
         whole = looked is None
         if looked is None:
-            looked = _native.find(self._devices, self._ignore)
+            looked = _native.find(self._devices, self._ignore, froze)
         self._watch.flush()
         # The watch reports the collection of the check too, now or a little later.
         self._answered.add(looked.time)
@@ -150,7 +170,15 @@ class Series:
             if begun[1]:
                 self._is_clean = True
             self._note(*begun)
+        if froze:
+            self._frozen = gc.get_freeze_count()
+            self._known_frozen |= {leak.signature for leak in looked.leaks if leak.frozen}
         return _native.merge(own)
+
+    @property
+    def _freezes(self) -> bool:
+        """True if more is frozen than before, and some of it may be garbage."""
+        return gc.get_freeze_count() > self._frozen
 
     def discard(self) -> None:
         """Free what only the exception of the test has held. That is no leak of the test."""
@@ -202,6 +230,8 @@ class Series:
             ]
             makers = {self._maker(epoch) for epoch in made}
             is_ordered = None not in made
+            if not is_ordered and leak.signature in self._known_frozen:
+                continue
             if self._test in makers or (drops and not is_ordered):
                 own.append(leak.signature)
             else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
@@ -11,7 +11,8 @@ import pytest
 from cyclescope import _native
 from cyclescope._files import reason, write_whole
 from cyclescope._native import CycleReport
-from cyclescope._pytest.checker import ATTRIBUTE, BLIND, CHECKED, LATE
+from cyclescope._pytest.checker import ATTRIBUTE, BLIND, CHECKED, LATE, UNSEEN, Checker
+from cyclescope._pytest.ending import OUTPUT, Ending
 from cyclescope._pytest.options import Choices
 
 TESTS_SHOWN = 5
@@ -21,13 +22,18 @@ PAGE = "tensor-cycles.html"
 class Summary:
     """Gathers the leaks of all tests, from one process or from the workers of pytest-xdist."""
 
-    def __init__(self, choices: Choices) -> None:
+    def __init__(self, choices: Choices, checker: Checker) -> None:
         self._choices = choices
+        self._checker = checker
         self._reports: list[CycleReport] = []
         self._tests: dict[str, list[str]] = {}
         self._said: list[str] = []
         self._merged: CycleReport | None = None
         self._blind: dict[str, set[str]] = {}
+        self._unseen: list[str] = []
+        self._endings: list[Ending] = []
+        self._workers = 0
+        """How many of pytest-xdist have begun."""
         self._has_checked = False
         self._has_uncollected = False
 
@@ -38,6 +44,8 @@ class Summary:
         self._has_checked |= hasattr(report, CHECKED)
         if (reason := getattr(report, BLIND, None)) is not None:
             self._blind.setdefault(reason, set()).add(report.nodeid)
+        if hasattr(report, UNSEEN):
+            self._unseen.append(report.nodeid)
         carried = getattr(report, ATTRIBUTE, None)
         if carried is not None:
             self._add(carried, [report.nodeid])
@@ -59,8 +67,38 @@ class Summary:
             self._reports.clear()
         return self._merged
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodeready(self) -> None:
+        """A worker of pytest-xdist begins."""
+        self._workers += 1
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: object) -> None:
+        """A worker of pytest-xdist has ended."""
+        carried = getattr(node, "workeroutput", {}).get(OUTPUT)
+        if carried is not None:
+            self._endings.append(Ending.from_json(carried))
+
+    # Within the wrappers of others, so that the terminal knows all when it prints.
+    @pytest.hookimpl(wrapper=True, trylast=True)
+    def pytest_sessionfinish(
+        self, session: pytest.Session, exitstatus: int
+    ) -> Generator[None, object, object]:
+        try:
+            return (yield)
+        finally:
+            self._finish(session, exitstatus)
+
+    def _finish(self, session: pytest.Session, exitstatus: int) -> None:
+        self._endings.append(self._checker.ending)
+        for ending in self._endings:
+            for found in ending.found:
+                self._add(found.report, found.tests)
+        late = [found for ending in self._endings for found in ending.found if found.fails]
+        if late:
+            leaks = "a leak was" if len(late) == 1 else f"{len(late)} leaks were"
+            self._said.append(f"The run fails, because {leaks} found after the last test.")
+            _fail(session)
         report = self.merged()
         self._say_what_was_not_seen()
         unknown = self._why_unknown(exitstatus) if report is None else None
@@ -68,8 +106,8 @@ class Summary:
             self._say_what_is_not_written(unknown)
             return
         self._write_results(report)
-        if not self._update_baseline(report) and session.exitstatus == pytest.ExitCode.OK:
-            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        if not self._update_baseline(report):
+            _fail(session)
 
     def _why_unknown(self, exitstatus: int) -> str | None:
         """Why nothing is known of leaks where none was found; None if there are none."""
@@ -79,6 +117,8 @@ class Summary:
             return "no test was checked"
         if self._has_uncollected:
             return "not all tests could be collected"
+        if self._unseen:
+            return "not all garbage collections were seen"
         if exitstatus in (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.INTERNAL_ERROR):
             return "the run was interrupted"
         return None
@@ -97,6 +137,22 @@ class Summary:
                 f"requested, but {why}. Use --tensor-cycles-devices=any, or devices='any' in "
                 "the marker."
             )
+        if self._unseen:
+            self._said.append(
+                f"{_counted(len(self._unseen), 'test')} changed gc.callbacks, so that garbage "
+                f"collections were not seen: {_listed(self._unseen)}. Leaks that these freed are "
+                "not known."
+            )
+        if self._has_checked and self._lacks_last_look():
+            self._said.append(
+                "The run ended early: leaks that show only at the end of a module or of the run "
+                "were not looked for."
+            )
+
+    def _lacks_last_look(self) -> bool:
+        # The checker of this process is there besides those of the workers.
+        ended = len(self._endings) > self._workers
+        return not ended or any(ending.is_missing for ending in self._endings)
 
     def _write_results(self, report: CycleReport | None) -> None:
         from cyclescope._results import to_sarif
@@ -175,6 +231,9 @@ class Summary:
             terminalreporter.write_line(
                 f"{_counted(len(leaks), 'distinct leak')} in {_counted(tested, 'test')}"
             )
+        for ending in self._endings:
+            for found in ending.found:
+                terminalreporter.write_line(f"\nFound at the end of the run: {found.message}\n")
         for sentence in self._said:
             terminalreporter.write_line(sentence)
         if report is not None and os.environ.get("GITHUB_ACTIONS") == "true":
@@ -183,6 +242,16 @@ class Summary:
             known_ones = set(baseline.leaks) if baseline else set()
             for line in to_github_annotations(report, base=self._base(), known=known_ones):
                 terminalreporter.write_line(line)
+
+
+def _fail(session: pytest.Session) -> None:
+    if session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def _listed(tests: list[str]) -> str:
+    more = f" and {len(tests) - TESTS_SHOWN} more" if len(tests) > TESTS_SHOWN else ""
+    return ", ".join(tests[:TESTS_SHOWN]) + more
 
 
 def _counted(number: int, what: str) -> str:
