@@ -56,60 +56,10 @@ pub fn callback<'a>(case: &Case<'a>, steps: &[CycleStep<'a>]) -> Option<Callback
             (ObjectKind::Partial, ReferenceName::Attribute(name)) if name == "func" => {
                 partial = "a `functools.partial` of ";
             }
-            // It captures what it needs.
             (
                 ObjectKind::Function,
                 ReferenceName::Closure(variable) | ReferenceName::Default(variable),
-            ) if node.is_library() => {
-                let class = short(&step.next.description.type_name);
-                return Some(Callback {
-                    text: format!(
-                        "{partial}{}{} that keeps `{variable}`",
-                        spoken(node),
-                        at(node)
-                    ),
-                    remedy: format!("use a function that does not need the {class}"),
-                    removes: kept_by.clone(),
-                    kept_by,
-                    keeps: step.next,
-                    variable: None,
-                });
-            }
-            (ObjectKind::Function, ReferenceName::Closure(variable)) => {
-                return Some(Callback {
-                    text: format!(
-                        "{partial}{}{} that captures `{variable}`",
-                        spoken(node),
-                        at(node)
-                    ),
-                    remedy: format!(
-                        "capture the values that it needs, not `{variable}`{}",
-                        or_weakly(case, step, variable)
-                    ),
-                    removes: vec![step.edge],
-                    kept_by,
-                    keeps: step.next,
-                    variable: (partial.is_empty() && bare_name(node) == "<lambda>")
-                        .then_some(variable.as_str()),
-                });
-            }
-            (ObjectKind::Function, ReferenceName::Default(variable)) => {
-                return Some(Callback {
-                    text: format!(
-                        "{partial}{}{} that has the default argument `{variable}`",
-                        spoken(node),
-                        at(node)
-                    ),
-                    remedy: format!(
-                        "pass the values that it needs, not `{variable}`{}",
-                        or_weakly(case, step, variable)
-                    ),
-                    removes: vec![step.edge],
-                    kept_by,
-                    keeps: step.next,
-                    variable: None,
-                });
-            }
+            ) => return Some(of_function(case, step, variable, partial, kept_by)),
             (ObjectKind::Method, ReferenceName::Attribute(name)) if name == "__self__" => {
                 let class = short(&step.next.description.type_name);
                 let weakly = case
@@ -134,6 +84,51 @@ pub fn callback<'a>(case: &Case<'a>, steps: &[CycleStep<'a>]) -> Option<Callback
         }
     }
     None
+}
+
+/// A function that captures a variable or has a default argument of its name.
+fn of_function<'a>(
+    case: &Case<'a>,
+    step: &CycleStep<'a>,
+    variable: &'a str,
+    partial: &str,
+    kept_by: Vec<EdgeIndex>,
+) -> Callback<'a> {
+    let node = step.object;
+    let (keeps, verb) = match step.name {
+        ReferenceName::Default(_) => ("has the default argument", "pass"),
+        _ => ("captures", "capture"),
+    };
+    let is_captured = matches!(step.name, ReferenceName::Closure(_));
+    let is_lambda = partial.is_empty() && bare_name(node) == "<lambda>";
+    // A library's function captures what it needs.
+    let (remedy, removes) = match node.is_library() {
+        true => {
+            let kept = match step.next.description.kind {
+                ObjectKind::Instance => format!("the {}", short(&step.next.description.type_name)),
+                _ => spoken(step.next),
+            };
+            let remedy = format!("use a function that does not need {kept}");
+            (remedy, kept_by.clone())
+        }
+        false => {
+            let weakly = or_weakly(case, step, variable);
+            let remedy = format!("{verb} the values that it needs, not `{variable}`{weakly}");
+            (remedy, vec![step.edge])
+        }
+    };
+    Callback {
+        text: format!(
+            "{partial}{}{} that {keeps} `{variable}`",
+            spoken(node),
+            at(node)
+        ),
+        remedy,
+        removes,
+        kept_by,
+        keeps: step.next,
+        variable: (is_captured && is_lambda && !node.is_library()).then_some(variable),
+    }
 }
 
 /// True for the object in which `nn.Module` keeps a load-state-dict hook.

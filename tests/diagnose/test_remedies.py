@@ -173,6 +173,17 @@ def test_a_function_of_a_library_is_not_to_be_changed() -> None:
         assert leak.after is None
 
 
+def test_a_hook_that_a_library_wraps_is_not_to_be_changed(torch: Any) -> None:
+    def make() -> None:
+        thing = Thing(layer=torch.nn.Linear(2, 2))
+        thing.layer.register_forward_hook(torch.no_grad()(thing.work))  # type: ignore[attr-defined]
+
+    (leak,) = leaks_of(make)
+    assert "apture the values" not in leak.advice
+    assert "does not need the bound method `work`" in leak.advice
+    assert "`.remove()`" in leak.advice
+
+
 def step(self: Thing) -> Thing:
     return self
 
