@@ -45,9 +45,9 @@ pub fn from_json(text: &str) -> Result<Report, ReadError> {
     {
         return Err(ReadError::Newer(schema));
     }
-    serde_json::from_str(text).map_err(|error| match error.classify() {
-        serde_json::error::Category::Data => ReadError::NotAReport(missing(&error)),
-        _ => ReadError::NotJson(error.to_string()),
+    serde_json::from_str(text).map_err(|error| match not_json(text) {
+        None => ReadError::NotAReport(missing(&error)),
+        Some(why) => ReadError::NotJson(why),
     })
 }
 
@@ -61,11 +61,9 @@ pub fn model_from_json<T: DeserializeOwned>(
     needs: Option<&str>,
 ) -> Result<T, String> {
     let not = |why: String| format!("this is {why}: pass the text that {class}.to_json() returned");
-    let wrong = |error: serde_json::Error| match error.classify() {
-        serde_json::error::Category::Data => {
-            not(format!("JSON, but not of a {class}{}", missing(&error)))
-        }
-        _ => not(format!("not JSON ({error})")),
+    let wrong = |error: serde_json::Error| match not_json(text) {
+        None => not(format!("JSON, but not of a {class}{}", missing(&error))),
+        Some(why) => not(format!("not JSON ({why})")),
     };
     if let Some(field) = needs {
         let fields: HashMap<String, IgnoredAny> = serde_json::from_str(text).map_err(wrong)?;
@@ -74,6 +72,12 @@ pub fn model_from_json<T: DeserializeOwned>(
         }
     }
     serde_json::from_str(text).map_err(wrong)
+}
+
+/// Why a text is not JSON at all; `None` if it is.
+fn not_json(text: &str) -> Option<String> {
+    let read = serde_json::from_str::<IgnoredAny>(text);
+    read.err().map(|error| error.to_string())
 }
 
 /// Which field is missing, in brackets. Empty if all of it is something else, for which serde has only names of Rust.
@@ -200,6 +204,7 @@ mod tests {
         let another = "this is JSON, but not of a DeviceMemory: pass";
         for (text, what) in [
             ("memory.json", "this is not JSON ("),
+            ("[", "this is not JSON ("),
             ("[1]", another),
             ("{}", another),
             (&to_json(&samples::callback()), another),
