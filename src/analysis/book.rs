@@ -5,7 +5,6 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::grown::{Diagnosis, GroupKind, Members, Name};
 use super::objects::Grouped;
 use super::sample::{KeptOnModule, Sample};
-use super::states::{States, by_shape};
 use super::told::{Counter, Due, DueObjects, Finding, Followed, Key, Origin, Told};
 use crate::diagnose::census::Census;
 use crate::diagnose::cohorts::{Cohorts, Group, WARM_UP, WINDOW, has_grown};
@@ -394,19 +393,21 @@ impl Book {
     pub fn states_that_grow(&mut self, sample: &Sample<'_>) -> Option<Vec<(Name, bool)>> {
         let older = sample.older?;
         let crossed: FxHashSet<u64> = sample.crossed.iter().copied().collect();
-        let before = std::mem::take(&mut self.roots);
+        let states: FxHashSet<Vec<u64>> = std::mem::take(&mut self.roots)
+            .into_iter()
+            .filter(|(number, _)| crossed.contains(number))
+            .map(|(_, shape)| shape)
+            .collect();
         let roots = sample.roots.iter();
         self.roots = roots.map(|(_, at, shape)| (*at, shape.clone())).collect();
-        let states = States::of(&before, &crossed);
         self.older.push(older);
         if !has_grown(&self.older) {
             return None;
         }
         self.older.clear();
-        let now = by_shape(&self.roots);
         let roots = sample.roots.iter();
         let mut roots: Vec<(bool, u64, Name)> = roots
-            .map(|(it, at, shape)| (states.may_be(&now, *at, shape), *at, *it))
+            .map(|(it, at, shape)| (states.contains(shape), *at, *it))
             .collect();
         roots.sort_unstable();
         let roots = roots.into_iter();

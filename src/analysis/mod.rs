@@ -40,7 +40,6 @@ mod releases;
 mod removable;
 mod room;
 mod sample;
-mod states;
 mod told;
 mod tracers;
 mod triage;
