@@ -13,7 +13,7 @@ use super::fields::MemberLayout;
 use super::frame_layout::{FrameLayout, VariableNames};
 use super::instances::Instances;
 use super::operations::Operations;
-use super::stack::StackEffects;
+use super::stack_effects::StackEffects;
 
 /// Built-in types by kind, and the C descriptors through which their parts are read.
 ///

@@ -52,6 +52,8 @@ pub(crate) mod slots;
 #[cfg(feature = "python")]
 pub(crate) mod stack;
 #[cfg(feature = "python")]
+mod stack_effects;
+#[cfg(feature = "python")]
 mod threads;
 #[cfg(feature = "python")]
 pub(crate) mod traverse;

@@ -105,15 +105,24 @@ def test_a_storage_that_a_live_tensor_shares_is_not_claimed(
 def wrapped_by_grad(tensor: torch.Tensor) -> torch.Tensor:
     """What a function that `torch.func.grad` transforms has kept of its argument's double."""
     kept: list[torch.Tensor] = []
-    torch.func.grad(torch.func.grad(lambda it: (kept.append(it * 2), it.sum())[1]))(tensor.sum())
-    torch.func.grad(lambda it: (kept.append(it * 2), it.sum())[1])(tensor)
-    return kept[-1]
+
+    def total(it: torch.Tensor) -> torch.Tensor:
+        kept.append(it * 2)
+        return it.sum()
+
+    torch.func.grad(total)(tensor)
+    return kept[0]
 
 
 def wrapped_by_vmap(tensor: torch.Tensor) -> torch.Tensor:
     """What a function that `torch.func.vmap` transforms has kept of its argument."""
     kept: list[torch.Tensor] = []
-    torch.func.vmap(lambda it: (kept.append(it), it)[1])(tensor)
+
+    def same(it: torch.Tensor) -> torch.Tensor:
+        kept.append(it)
+        return it
+
+    torch.func.vmap(same)(tensor)
     return kept[0]
 
 
