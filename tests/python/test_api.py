@@ -199,7 +199,7 @@ def test_renderings() -> None:
     again = cyclescope.CycleReport.from_json(report.to_json())
     assert again.to_json() == report.to_json()
     assert str(again) == str(report)
-    assert repr(report) == "<CycleReport: 1 leaks, 1.0 MiB>"
+    assert repr(report) == "<CycleReport: 1 leak, 1.0 MiB>"
 
 
 @pytest.mark.parametrize(
