@@ -154,7 +154,7 @@ impl Inspector {
                 )
             }
         };
-        let buffers = self.buffers_in(py, &snapshot, &frameworks, detail.depth, devices);
+        let buffers = self.buffers_in(py, &snapshot, &frameworks, detail.reading, devices);
         let is_buffer: Vec<bool> = buffers.iter().map(|held| !held.is_empty()).collect();
         let count = is_buffer.iter().filter(|&&is| is).count();
         if count > MANY {

@@ -9,7 +9,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::assemble;
 use super::assemble::Described;
 use crate::collector::Epoch;
-use crate::device::{Depth, StorageWatch};
+use crate::device::{Reading, StorageWatch};
 use crate::model::report::{Buffer, Leak};
 use crate::model::shared;
 use crate::model::shared::{OTHERS, Shared};
@@ -209,7 +209,7 @@ pub(crate) struct Detail<'a> {
     /// True for leaks, by signature, that are only to be counted.
     pub is_known: &'a dyn Fn(&str) -> bool,
     /// How far tensors are read.
-    pub depth: Depth,
+    pub reading: Reading,
 }
 
 impl Detail<'_> {
@@ -219,7 +219,7 @@ impl Detail<'_> {
             most,
             first: 0,
             is_known: &|_| false,
-            depth: Depth::Inside,
+            reading: Reading::Inside,
         }
     }
 }

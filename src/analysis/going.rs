@@ -5,7 +5,7 @@ use rustc_hash::FxHashSet;
 
 use super::Inspector;
 use crate::capture::{Snapshot, SnapshotObject};
-use crate::device::{Depth, DeviceBuffer, DeviceSelection, Frameworks};
+use crate::device::{DeviceBuffer, DeviceSelection, Frameworks, Reading};
 
 impl Inspector {
     /// What each object of a snapshot holds, if nothing else keeps the object alive; or if C++ does, and the storage is
@@ -15,12 +15,12 @@ impl Inspector {
         py: Python<'_>,
         snapshot: &Snapshot,
         frameworks: &Frameworks,
-        depth: Depth,
+        reading: Reading,
         devices: &DeviceSelection,
     ) -> Vec<Vec<DeviceBuffer>> {
         let buffers = |object: &SnapshotObject| {
             let held = self.object(py, object.address);
-            frameworks.buffers_to(depth, object.verdict, &held, devices)
+            frameworks.buffers_read(reading, object.verdict, &held, devices)
         };
         let is_shared =
             |object: &SnapshotObject| !object.in_garbage && object.outside_references > 0;

@@ -16,7 +16,7 @@ use crate::collector::{Epoch, Epochs};
 use crate::cpython::{
     Builtins, CurrentFrames, GcModule, HeadLayout, Layouts, TypeTable, module_count,
 };
-use crate::device::{Depth, DeviceSelection, Frameworks, gpu_names};
+use crate::device::{DeviceSelection, Frameworks, Reading, gpu_names};
 use crate::diagnose::Diagnoses;
 use crate::diagnose::library::say_whose;
 use crate::diagnose::source::show_source;
@@ -254,7 +254,7 @@ impl Inspector {
             .map(|&object| self.object(py, object as usize))
             .collect();
         if !self
-            .triage(py, in_turn(garbage), Depth::Inside, devices)?
+            .triage(py, in_turn(garbage), Reading::Inside, devices)?
             .holds_buffer
         {
             return Ok(Vec::new());

@@ -39,6 +39,7 @@ mod registries;
 mod releases;
 mod removable;
 mod room;
+mod roots;
 mod sample;
 mod told;
 mod tracers;

@@ -1,5 +1,6 @@
 //! What C keeps for the standard library and for PyTorch, where a function of theirs tells what that is: signal
-//! handlers, modes, saved-tensor hooks, the exception that is being handled; and finalizers, which are in a registry of a class of the library's.
+//! handlers, modes, saved-tensor hooks, the exception that is being handled; and finalizers, which are in a registry of
+//! a class of the library's.
 
 use pyo3::ffi;
 use pyo3::prelude::*;

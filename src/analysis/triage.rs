@@ -14,7 +14,7 @@ use crate::cpython::{
     Builtins, Form, FunctionLayout, HeadLayout, Layouts, ObjectKind, TypeFacts, TypeTable, Verdict,
     reference_count,
 };
-use crate::device::{Depth, DeviceSelection};
+use crate::device::{DeviceSelection, Reading};
 
 /// What triage says of garbage.
 #[derive(Clone, Copy, Debug, Default)]
@@ -224,7 +224,7 @@ impl Inspector {
         &self,
         py: Python<'_>,
         mut garbage: impl Iterator<Item = *mut ffi::PyObject>,
-        depth: Depth,
+        reading: Reading,
         devices: &DeviceSelection,
     ) -> PyResult<Triage> {
         let mut table = self.table.try_borrow_mut().map_err(|_| busy())?;
@@ -269,7 +269,7 @@ impl Inspector {
             // SAFETY: attached; the candidates are held by the garbage.
             let object = unsafe { Bound::from_borrowed_ptr(py, address as *mut ffi::PyObject) };
             !frameworks
-                .buffers_to(depth, verdict, &object, devices)
+                .buffers_read(reading, verdict, &object, devices)
                 .is_empty()
         });
         Ok(Triage {

@@ -28,6 +28,8 @@ mod framework;
 #[cfg(feature = "python")]
 mod frameworks;
 #[cfg(feature = "python")]
+mod held;
+#[cfg(feature = "python")]
 mod jax;
 #[cfg(feature = "python")]
 mod modules;
@@ -61,7 +63,8 @@ pub(crate) use {
     described::Described,
     driver::{driver_present, gpu_names},
     framework::ArrayReference,
-    frameworks::{Depth, Frameworks},
+    frameworks::Frameworks,
+    held::Reading,
     modules::class,
     registered::{MOST as MOST_REGISTERED, Registration, add as register},
     storage_watch::StorageWatch,

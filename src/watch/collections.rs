@@ -11,7 +11,7 @@ use super::freed::Counters;
 use super::{MOST, Watcher};
 use crate::analysis::{Behind, DESCRIBED, Detail, Fate, Found, confirm_gone, date};
 use crate::collector::{CollectionInfo, Handler, Unreachable};
-use crate::device::{Depth, DeviceSelection};
+use crate::device::{DeviceSelection, Reading};
 use crate::model::report::Collection;
 
 /// After so many collections in a row that could not be seen, that is said.
@@ -143,7 +143,7 @@ impl Watcher {
         }
         let triage = match self
             .inspector
-            .triage(py, garbage.clone(), Depth::Itself, &devices)
+            .triage(py, garbage.clone(), Reading::Itself, &devices)
         {
             Ok(triage) => triage,
             Err(error) => {
@@ -203,7 +203,7 @@ impl Watcher {
             most: DESCRIBED,
             first: self.collections.first.get(),
             is_known: &is_known,
-            depth: Depth::Itself,
+            reading: Reading::Itself,
         };
         let (found, left_out) = self
             .inspector

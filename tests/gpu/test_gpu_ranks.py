@@ -96,9 +96,6 @@ def test_two_gpus_gather_over_nccl(tmp_path: Path) -> None:
 
 
 def test_the_debug_server_shows_both_gpus_while_nccl_waits(tmp_path: Path) -> None:
-    pytest.importorskip("jinja2")
-    pytest.importorskip("aiohttp")
-    pytest.importorskip("tabulate")
     pages = debug_server.ask(tmp_path, 2, "nccl")
     assert pages.totals == ["total 1.0 True True"] * 2
     lines = re.findall(r"<summary>Rank \d: (.*)</summary>", pages.memory)
