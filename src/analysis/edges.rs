@@ -1,5 +1,7 @@
 //! References that only C++ knows, to be added to those of a heap.
 
+use std::collections::hash_map::Entry;
+
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::capture::ReferenceName;
@@ -34,8 +36,10 @@ impl Edges {
         self.regions.add(buffer.space(), start, bytes, is_whole)
     }
 
+    /// Adds a reference, which keeps its first name.
     pub fn add(&mut self, from: u32, to: u32, name: ReferenceName) {
-        if self.names.insert((from, to), name).is_none() {
+        if let Entry::Vacant(free) = self.names.entry((from, to)) {
+            free.insert(name);
             self.list.push((from, to));
         }
     }

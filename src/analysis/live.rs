@@ -334,8 +334,8 @@ impl<'py> Live<'py> {
         roots
     }
 
-    /// A shortest path to each node: from what has a name first, classes through their instances later,
-    /// from outside last.
+    /// A shortest path to each node: from what has a name first, classes through their instances and what
+    /// a running expression holds later, from outside last.
     pub fn shortest_paths(&self) -> ShortestPaths {
         let paths = ShortestPaths::new(self.graph().node_count());
         self.find(paths, |_| true)
@@ -359,8 +359,16 @@ impl<'py> Live<'py> {
     fn find(&self, mut paths: ShortestPaths, passes: impl Fn(u32) -> bool) -> ShortestPaths {
         let graph = self.graph();
         let is_type = |from, to| self.objects.is_type_reference(from, to);
+        let mut has_late = vec![false; graph.node_count()];
+        let stacks = self.hidden.iter();
+        let stacks = stacks.filter(|(_, name)| **name == ReferenceName::Stack);
+        for node in stacks.map(|((frame, _), _)| frame).chain(&self.late) {
+            has_late[*node as usize] = true;
+        }
         paths.extend(graph, self.named_roots(), |from, to| {
-            passes(from) && !is_type(from, to) && !self.late.contains(&from)
+            let waits = has_late[from as usize]
+                && (self.late.contains(&from) || self.is_on_stack(from, to));
+            passes(from) && !is_type(from, to) && !waits
         });
         paths.resume(graph, |from, _| passes(from));
         paths.extend(graph, self.outside_roots(), |from, to| {
@@ -368,6 +376,11 @@ impl<'py> Live<'py> {
         });
         paths.resume(graph, |from, _| passes(from));
         paths
+    }
+
+    /// True if a running frame has an object on its stack, and not in a variable as well.
+    pub fn is_on_stack(&self, from: u32, to: u32) -> bool {
+        self.hidden.get(&(from, to)) == Some(&ReferenceName::Stack)
     }
 
     /// What the first node of a path is.

@@ -242,8 +242,9 @@ impl Search<'_, '_> {
             let sources = self.live.graph().sources(node).into_iter();
             sources.map(move |from| (from, node))
         });
-        let is_on_stack = |it: &(u32, u32)| self.live.hidden.get(it) == Some(&ReferenceName::Stack);
-        references.filter(is_on_stack).collect()
+        references
+            .filter(|&(from, to)| self.live.is_on_stack(from, to))
+            .collect()
     }
 
     /// The managers on a path and their methods.

@@ -1,5 +1,6 @@
 //! Why are these objects alive?
 
+use std::cmp::Ordering;
 use std::time::Instant;
 
 use pyo3::exceptions::PyTypeError;
@@ -10,11 +11,10 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::Inspector;
 use super::busy::busy;
 use super::keepers::{Keeper, Keepers, Search};
-use super::live::{Live, Root};
+use super::live::{Depth, Live, Root};
 use super::naming::Naming;
 use super::registries::functions_at_exit;
 use super::uncollected::{Reversed, Uncollected};
-use crate::analysis::live::Depth;
 use crate::capture::ReferenceName;
 use crate::cpython::{Builtins, ObjectKind, counted_by_caller};
 use crate::device::{DeviceSelection, Frameworks};
@@ -106,7 +106,7 @@ impl Inspector {
         let mut distinct = distinct_paths(&paths, &targets, &naming);
         let omitted = distinct.len().saturating_sub(PATHS) + found.saturating_sub(NAMED);
         retention.paths_omitted = omitted as u64;
-        distinct.sort_by(|one, other| one.order().cmp(&other.order()));
+        distinct.sort_by(in_order);
         distinct.truncate(PATHS);
         retention.paths = distinct;
         let named = loops
@@ -133,7 +133,7 @@ impl Inspector {
                 .map(|(keeper, release)| describe(keeper, release, &live, &naming))
                 .collect();
             let by_path = |one: &Described, other: &Described| {
-                (one.path.order(), &one.words).cmp(&(other.path.order(), &other.words))
+                in_order(&one.path, &other.path).then_with(|| one.words.cmp(&other.words))
             };
             retention.keepers.sort_by(by_path);
         }
@@ -357,6 +357,13 @@ fn describe(
         goes_by_itself: live.is_frame(keeper.holder()),
         release,
     }
+}
+
+/// The order to show paths in: those through what a running expression holds come last.
+fn in_order(one: &Path, other: &Path) -> Ordering {
+    let stack = ReferenceName::Stack.to_string();
+    let by_stack = |path: &Path| path.steps.first().is_some_and(|step| step.edge == stack);
+    (by_stack(one), one.order()).cmp(&(by_stack(other), other.order()))
 }
 
 /// The paths to the targets, those from what has a name first, then the shortest.

@@ -11,14 +11,17 @@ import weakref
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
+import numpy
 import pytest
 
 import cyclescope
 
 pytestmark = pytest.mark.skipif(
-    sys.version_info < (3, 11), reason="locals of running functions are not told on 3.10"
+    sys.version_info < (3, 11), reason="operands of running functions are not told on 3.10"
 )
 
+MIB = 1 << 20
+program: dict[str, Any] = {}
 STACK = "a running `for`, `with` or expression"
 Seen = list["weakref.ref[Any]"]
 
@@ -280,3 +283,55 @@ def test_the_function_of_a_frame_has_a_name_that_people_know() -> None:
     assert seen() is None
     assert "f_func" not in str(report)
     assert any("its function" in keeper.words for keeper in report.keepers), str(report)
+
+
+class Trainer:
+    """Keeps what its method is about to append to."""
+
+    def __init__(self) -> None:
+        self.losses: list[Any] = []
+
+    def step(self) -> tuple[cyclescope.Heap, cyclescope.Retention]:
+        self.losses.append(numpy.ones(MIB, numpy.uint8))
+        looked: list[Any] = []
+        self.losses.append(looked.append((cyclescope.heap(), cyclescope.why_alive(self.losses[0]))))
+        (found,) = looked
+        return found
+
+
+def by_attribute(losses: list[Any]) -> tuple[Any, str]:
+    program["trainer"] = trainer = Trainer()
+    losses.append(None)
+    found = trainer.step()
+    return found, ".losses"
+
+
+def by_local(losses: list[Any]) -> tuple[Any, str]:
+    mine = losses
+    losses.append(numpy.ones(MIB, numpy.uint8))
+    looked: list[Any] = []
+    mine.append(looked.append((cyclescope.heap(), cyclescope.why_alive(losses[0]))))
+    return looked[0], "local `"
+
+
+def by_loop(losses: list[Any]) -> tuple[Any, str]:
+    program["losses"] = losses
+    losses.append(numpy.ones(MIB, numpy.uint8))
+    for loss in losses:
+        return (cyclescope.heap(), cyclescope.why_alive(loss)), "losses"
+    raise AssertionError
+
+
+@pytest.mark.parametrize("keep", [by_attribute, by_local, by_loop])
+def test_a_name_is_told_rather_than_an_operand(
+    keep: Callable[[list[Any]], tuple[Any, str]],
+) -> None:
+    losses: list[Any] = []
+    (heap, report), expected = keep(losses)
+    program.clear()
+    owners = [buffer.owner for buffer in heap.buffers if buffer.bytes == MIB]
+    assert owners, str(heap)
+    assert all(STACK not in owner for owner in owners), owners
+    assert any(expected in owner for owner in owners), owners
+    assert STACK not in report.keepers[0].words, str(report)
+    assert STACK not in report.paths[0].words, str(report)
