@@ -47,7 +47,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     )
     parser.epilog = (
         "The exit status is that of the program. With --fail-on-leak, it is 1 if the program "
-        "succeeds but leaks. For several GPUs: torchrun ... -m cyclescope run SCRIPT. If "
+        "succeeds but leaks, and 2 if it changed gc.callbacks, so that leaks may not have been "
+        "seen. For several GPUs: torchrun ... -m cyclescope run SCRIPT. If "
         "CYCLESCOPE_OFF is set, the program runs unwatched and nothing is written."
     )
     parser.add_argument(
@@ -193,7 +194,8 @@ def run(parsed: argparse.Namespace) -> int:
         # However the program ended, the watch reports what leaked until then.
         _look(watch)
     # Not by the log alone, which may be off: whoever reads the status is to know.
-    if not say_unseen(lambda sentence: tell(f"cyclescope: {sentence}")) and status == 0:
+    is_blind = say_unseen(lambda sentence: tell(f"cyclescope: {sentence}"))
+    if status == 0 and not is_blind:
         _tell_success(watch)
     _tell_pages(parsed, oom, growth)
     report = watch.report
@@ -205,7 +207,8 @@ def run(parsed: argparse.Namespace) -> int:
     leaked = watch.leaks or (report is not None and report.leaks)
     if status == 0 and parsed.fail_on_leak and (leaked or grew):
         return 1
-    return status if status or is_written else 2
+    is_known = is_written and not (is_blind and parsed.fail_on_leak)
+    return status if status or is_known else 2
 
 
 def _write_files(parsed: argparse.Namespace, report: CycleReport | None) -> bool:

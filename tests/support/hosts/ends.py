@@ -90,6 +90,11 @@ def threads_make_garbage() -> None:
         thread.join()
     gc.disable()
     gc.collect()
+    # It does nothing while another thread is in a collection, and that of the watch may be.
+    deadline = time.monotonic() + 60
+    while alive() and time.monotonic() < deadline:
+        time.sleep(0.01)
+        gc.collect()
     print(failures)
     state()
 
