@@ -74,7 +74,7 @@ def test_no_code_of_a_metaclass_runs() -> None:
     keeper.events = []
     asked.clear()
     with cyclescope.watch_growth(max_share=float("inf")) as monitor:
-        for step in range(STEPS):
+        for step in range(growing.STEPS["events_in_list"]):
             keeper.events += [growing.event(step) for _ in range(growing.EACH)]
             monitor.step()
     assert [each.owner for each in monitor.found if "keeper" in each.owner]

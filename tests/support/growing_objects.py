@@ -552,7 +552,10 @@ LEAKS: dict[Program, tuple[str, str, str]] = {
 }
 """The pattern, words of the owner, and of the type that must be told first."""
 
-STEPS = {"events_of_epochs": 700}
+# Objects are smaller from Python 3.12 on.
+STEPS = {"events_of_epochs": 700} | dict.fromkeys(
+    ["events_in_list", "lines_of_log", "seen_names"], 400
+)
 """Programs that are told after more than 300 steps."""
 
 LOOK_ALIKES: list[Program] = [
