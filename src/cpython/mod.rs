@@ -5,6 +5,7 @@
 //! here runs code of the program under observation: no `repr`, no comparison, no attribute look-up that a class
 //! could intercept.
 
+mod generators;
 mod kind;
 
 #[cfg(feature = "python")]
@@ -62,6 +63,7 @@ pub(crate) mod types;
 #[cfg(feature = "python")]
 mod world;
 
+pub(crate) use generators::close_drops_variables;
 pub use kind::ObjectKind;
 #[cfg(feature = "python")]
 pub(crate) use {

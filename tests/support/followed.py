@@ -17,6 +17,8 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from .marks import CLOSE_DROPS_VARIABLES
+
 Make = Callable[[], Any]
 Program = Callable[[Make, bool], object]
 
@@ -168,12 +170,15 @@ def iterator(make: Make, followed: bool) -> None:
 
 @of("suspended-holds-itself")
 def generator(make: Make, followed: bool) -> None:
-    """Run it to its end, or ``close()`` it."""
+    """Run it to its end, or ``close()`` it, where that drops its variables."""
     thing = Batches(tensor=make())
     thing.batches = thing.read()
     next(thing.batches)
     if followed:
-        thing.batches.close()
+        if CLOSE_DROPS_VARIABLES:
+            thing.batches.close()
+        else:
+            list(thing.batches)
 
 
 class Batches(Thing):

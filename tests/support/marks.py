@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import sys
 
 import pytest
+
+CLOSE_DROPS_VARIABLES = sys.version_info[:3] not in [(3, 12, 2), (3, 12, 3)]
+"""Those versions keep the variables of a generator that was closed until it goes (gh-118272)."""
 
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 

@@ -13,12 +13,13 @@
 //! ```
 //!
 //! Instead, call `close()` (for a coroutine: await or cancel it) when it is no longer needed, or do not
-//! pass the generator to its own body.
+//! pass the generator to its own body. Python 3.12.2 and 3.12.3 keep the variables of a generator that was closed: run
+//! it to its end there.
 
 use petgraph::visit::EdgeRef;
 
 use crate::capture::ReferenceName;
-use crate::cpython::ObjectKind;
+use crate::cpython::{ObjectKind, close_drops_variables};
 use crate::diagnose::case::{Case, at, short};
 use crate::diagnose::patterns::Pattern;
 use crate::diagnose::remedy::Finding;
@@ -42,7 +43,8 @@ fn recognise(case: &Case<'_>) -> Option<Finding> {
     let (end, call) = match step.object.description.kind {
         ObjectKind::Coroutine => ("await it to its end, or close it", ".close()"),
         ObjectKind::AsyncGenerator => ("finish it or `await` its `aclose()`", ".aclose()"),
-        _ => ("run it to its end, or `close()` it", ".close()"),
+        _ if close_drops_variables() => ("run it to its end, or `close()` it", ".close()"),
+        _ => ("run it to its end", ""),
     };
     let (generator, _) = case.graph.edge_endpoints(step.edge)?;
     let variables = case.graph.edges(generator).map(|edge| edge.id()).collect();
@@ -65,7 +67,7 @@ fn recognise(case: &Case<'_>) -> Option<Finding> {
     }
     let own = keeper.is(step.next) && variable == "self" && of_owner && keeper.is_own();
     Some(
-        if keeper.plainly && own {
+        if keeper.plainly && own && !call.is_empty() {
             let made = format!("self.{} = self.{method}(...)", keeper.attribute);
             let closed = format!("{made}\n...\n{wait}self.{}{call}", keeper.attribute);
             finding.code(made, closed)
