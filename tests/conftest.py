@@ -59,6 +59,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--frameworks", choices=["with", "without"], help="only files that import any")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """What these files start does not import PyTorch either, unless it is about that."""
+    if config.getoption("--frameworks") == "without":
+        os.environ["FIXTURES_WITHOUT_TORCH"] = "1"
+
+
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     wanted = config.getoption("--frameworks")
     if wanted is None or not collection_path.match("test_*.py"):

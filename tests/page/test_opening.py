@@ -33,9 +33,11 @@ def test_an_ordinary_page_is_small(report: cyclescope.CycleReport) -> None:
 def test_the_header_says_where_and_when(report: cyclescope.CycleReport, open_page: Open) -> None:
     data = json.loads(report.to_json())
     data["process"] |= {"rank": 5, "gpus": ["NVIDIA H200"] * 8, "host": "node17"}
+    frameworks = [f"{name} {version}" for name, version in data["process"]["frameworks"]]
+    assert frameworks
     header = open_page(cyclescope.CycleReport.from_json(json.dumps(data)).to_html())
     facts = header.page.locator("header .facts")
-    for told in ("node17", "5", "8 × NVIDIA H200", data["process"]["python"], "torch "):
+    for told in ("node17", "5", "8 × NVIDIA H200", data["process"]["python"], *frameworks):
         expect(facts).to_contain_text(told)
     expect(facts).to_contain_text(str(data["process"]["pid"]))
 
