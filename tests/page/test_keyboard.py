@@ -9,7 +9,6 @@ from playwright.sync_api import expect
 import cyclescope
 from support.browser import Open, Opened
 
-
 TENSOR = ("torch.Tensor", "numpy.ndarray")
 
 
