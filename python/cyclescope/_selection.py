@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import re
 import sys
+from collections.abc import Callable
 from typing import TypeAlias
 
 from cyclescope import _log, _native
@@ -20,8 +20,12 @@ ALIKE = 0.8
 """How alike the name of a leak and one to ignore must be, of 1, to be taken for a mistake."""
 
 
-def ignored_names(ignore: object) -> list[str]:
+def ignored_names(ignore: object, say: Callable[[str], object] = _log.warning) -> list[str]:
     """Validate ``ignore`` and return it as a list.
+
+    Args:
+        ignore: What the user has given.
+        say: Tells of a name that nothing has, once, if something has a similar one.
 
     Raises:
         ValueError: If ``ignore`` is not a list of names.
@@ -38,22 +42,26 @@ def ignored_names(ignore: object) -> list[str]:
                 "ignore must list signatures, patterns or libraries, such as 'torch' or "
                 f"'closure-captures-owner', not {name!r}"
             )
-        _say_if_misspelt(name)
+        near = None if name in _looked_up else _similar(name)
+        _looked_up.add(name)
+        if near is not None:
+            say(f"ignore names {name!r}, but nothing has that name; did you mean {near!r}?")
     return list(ignore)
 
 
-@functools.cache
-def _say_if_misspelt(name: str) -> None:
-    """Warn once of a name that nothing has, if something has a similar one."""
+_looked_up: set[str] = set()
+
+
+def _similar(name: str) -> str | None:
+    """A name that something has, if nothing has this one."""
     known = {*dict(_native.patterns()), *_native.known_leaks()}
     modules = {module.partition(".")[0] for module in sys.modules}
     if OFF or name in known or name in modules or SIGNATURE.fullmatch(name) is not None:
-        return
+        return None
     libraries = [each for each in modules if not each.startswith("_")]
     near = nearest(name, [*known], ALIKE) or nearest(name, libraries, ALIKE)
     # Libraries need not be imported yet, and may be named as the package index does.
-    if near is not None and not _is_installed(name):
-        _log.warning("ignore names %r, but nothing has that name; did you mean %r?", name, near)
+    return None if near is None or _is_installed(name) else near
 
 
 def _is_installed(name: str) -> bool:

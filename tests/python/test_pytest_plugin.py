@@ -302,6 +302,14 @@ def test_a_marker_that_is_wrong_says_so(
     result.stdout.fnmatch_lines([f"*{sentence}"])
 
 
+def test_a_misspelt_name_to_ignore_is_among_the_warnings(pytester: pytest.Pytester) -> None:
+    suite(pytester, "def test(): pass")
+    result = run(pytester, "--tensor-cycles-ignore=closure-capture-owner")
+    result.assert_outcomes(passed=1, warnings=1)
+    said = "*ignore names 'closure-capture-owner', *; did you mean 'closure-captures-owner'[?]"
+    result.stdout.fnmatch_lines([said])
+
+
 def test_the_fixture_collects_and_inspects(pytester: pytest.Pytester) -> None:
     suite(
         pytester,

@@ -194,7 +194,7 @@ def test_a_misspelt_variable(
 def test_a_misspelt_name_to_ignore(
     caplog: pytest.LogCaptureFixture, name: str, meant: str | None
 ) -> None:
-    _selection._say_if_misspelt.cache_clear()
+    _selection._looked_up.clear()
     for _ in range(2):
         cyclescope.find_tensor_cycles(devices="cpu", ignore=[name], frozen=False)
     said = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]

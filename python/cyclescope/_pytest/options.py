@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -147,7 +148,7 @@ def read(config: pytest.Config) -> Choices:
         return Choices(
             mode=mode,
             devices=device_names(configured.devices_or(chosen)),
-            ignore=[*configured.ignore, *ignored_names(ignore)],
+            ignore=[*configured.ignore, *ignored_names(ignore, partial(_warn, config))],
             whole=scope == "whole",
             baseline=None if file is None else Baseline.read(file, updates=update),
             update_baseline=update,
@@ -158,6 +159,12 @@ def read(config: pytest.Config) -> Choices:
         )
     except (ValueError, OSError) as error:
         raise pytest.UsageError(f"cyclescope: {error}") from None
+
+
+def _warn(config: pytest.Config, sentence: str) -> None:
+    """Put a sentence among pytest's warnings: it captures what is logged."""
+    warning = pytest.PytestConfigWarning(f"cyclescope: {sentence}")
+    config.issue_config_time_warning(warning, stacklevel=2)
 
 
 def given(config: pytest.Config) -> bool:
