@@ -99,6 +99,23 @@ struct Alike {
     leaks: Vec<(usize, Vec<u64>)>,
 }
 
+/// Adds to the leaks of a group of which only a part was described the components that look like theirs, unless two of
+/// the leaks look alike.
+fn add_alike(leaking: &mut [Leaking], prints: &[u64]) {
+    let of_leak = |components: &[usize]| -> FxHashSet<u64> {
+        components.iter().map(|&i| prints[i]).collect()
+    };
+    let own: Vec<FxHashSet<u64>> = leaking.iter().map(|it| of_leak(&it.1)).collect();
+    let mut seen = FxHashSet::default();
+    if own.iter().flatten().all(|print| seen.insert(print)) {
+        for ((_, components, _), own) in leaking.iter_mut().zip(&own) {
+            *components = (0..prints.len())
+                .filter(|&i| own.contains(&prints[i]))
+                .collect();
+        }
+    }
+}
+
 /// True if no two fingerprints are equal.
 fn are_distinct(prints: &[u64]) -> bool {
     let mut seen = FxHashSet::default();
@@ -240,10 +257,15 @@ impl Inspector {
         }
         leaks.described += 1;
         let mut leaking = Vec::new();
+        let mut is_part = false;
         for leak in self.describe_group(py, looked, group) {
+            is_part |= leak.omitted > 0;
             let components = leak.components_of(group);
             let buffers = leak.buffers(|object| looked.buffers(object));
             leaking.push((leaks.add(leak), components, buffers));
+        }
+        if is_part {
+            add_alike(&mut leaking, &prints);
         }
         let like = |(leak, components, _): &(usize, Vec<usize>, _)| {
             (*leak, components.iter().map(|&i| prints[i]).collect())

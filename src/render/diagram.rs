@@ -318,7 +318,12 @@ fn draw_other_cuts(out: &mut Lines, leak: &Leak) {
         {
             let others = counted(count, "other object", "other objects");
             let verb = if cut.proven { "cut" } else { "look at" };
-            let sentence = format!("also {verb} the same reference in {others} like it");
+            let least = if leak.graph.omitted > 0 {
+                "at least "
+            } else {
+                ""
+            };
+            let sentence = format!("also {verb} the same reference in {least}{others} like it");
             out.wrapped(Ink::Suspect, "  ~ ", &sentence);
             continue;
         }

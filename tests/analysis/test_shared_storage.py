@@ -68,6 +68,20 @@ def test_each_cycle_that_shares_memory_counts(linked: bool) -> None:
     assert (leak.count, leak.bytes_held) == (1 if linked else 4, 4000)
 
 
+def test_cycles_that_are_too_many_to_describe_are_counted() -> None:
+    def make() -> None:
+        tensor = torch.ones(1000)
+        for _ in range(1200):
+            holder = Holder(tensor)
+            holder.me = holder
+
+    make()
+    report = cyclescope.find_tensor_cycles(devices="any", frozen=False)
+    (leak,) = report.leaks
+    assert (leak.count, leak.bytes_held) == (1200, 4000)
+    assert "the same reference in at least 998 other objects like it" in str(report)
+
+
 def test_a_view_that_lives_on_keeps_the_memory() -> None:
     tensor = torch.ones(4, 1000)
     view = tensor[0]
