@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 import functools
 import gc
-import itertools
 import os
 import random
 import sys
 import threading
 import time
 import types
-import warnings
 import weakref
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
@@ -23,36 +21,9 @@ import pytest
 
 import cyclescope
 from cyclescope import _native
-from support.marks import HAS_TORCH, needs_torch
+from support.breakers import FRAMEWORKS, Owner, buffer, suspended_generator
 
-FRAMEWORKS = [
-    "numpy",
-    pytest.param("torch", marks=needs_torch),
-]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def small_heap() -> Iterator[None]:
-    """Leave the modules out of every look at the heap: it takes most of the time."""
-    if HAS_TORCH:
-        import torch  # noqa: F401
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
-
-
-@pytest.fixture(autouse=True)
-def paused(small_heap: None) -> Iterator[None]:
-    was_enabled = gc.isenabled()
-    gc.collect()
-    gc.disable()
-    yield
-    gc.set_debug(0)
-    gc.garbage.clear()
-    gc.collect()
-    if was_enabled:
-        gc.enable()
+pytestmark = pytest.mark.usefixtures("paused")
 
 
 def found() -> set[int]:
@@ -415,200 +386,6 @@ def test_in_a_comparison_and_a_sort_key() -> None:
     assert len(sorted([Key() for _ in range(5)])) == 5
 
 
-# Finalizers that break their own cycle.
-
-
-def buffer(framework: str) -> Any:
-    if framework == "numpy":
-        return numpy.zeros(1000, dtype=numpy.float64)
-    import torch
-
-    return torch.zeros(1000, dtype=torch.float64)
-
-
-class Owner:
-    """Owns something suspended that refers back to it."""
-
-    def __init__(self, tensor: Any) -> None:
-        self.tensor = tensor
-        self.suspended: Any = None
-
-    def generate(self) -> Iterator[int]:
-        yield len(self.tensor)
-
-    async def work(self) -> int:
-        await Never()
-        return len(self.tensor)
-
-    async def generate_async(self) -> AsyncIterator[int]:
-        yield len(self.tensor)
-
-
-class Never:
-    def __await__(self) -> Generator[None, None, None]:
-        yield
-
-
-def suspended_generator(tensor: Any) -> None:
-    owner = Owner(tensor)
-    owner.suspended = owner.generate()
-    next(owner.suspended)
-
-
-def suspended_coroutine(tensor: Any) -> None:
-    owner = Owner(tensor)
-    owner.suspended = owner.work()
-    owner.suspended.send(None)
-
-
-def suspended_async_generator(tensor: Any) -> None:
-    owner = Owner(tensor)
-    owner.suspended = owner.generate_async()
-    with pytest.raises(StopIteration):
-        owner.suspended.asend(None).send(None)
-
-
-class LetsGo(Owner):
-    """Its finalizer breaks the cycle."""
-
-    def __del__(self) -> None:
-        self.suspended = None
-
-
-def finalizer_lets_go_of_the_cycle(tensor: Any) -> None:
-    one, other = LetsGo(tensor), Owner(None)
-    one.suspended, other.suspended = other, one
-
-
-class Drops(Owner):
-    """Its finalizer leaves the cycle and drops what it held."""
-
-    def __del__(self) -> None:
-        self.tensor = None
-
-
-def finalizer_drops_the_buffer(tensor: Any) -> None:
-    one, other = Drops(tensor), Owner(None)
-    one.suspended, other.suspended = other, one
-
-
-BREAKERS = [
-    suspended_generator,
-    suspended_coroutine,
-    suspended_async_generator,
-    finalizer_lets_go_of_the_cycle,
-    finalizer_drops_the_buffer,
-]
-
-
-@pytest.mark.parametrize("framework", FRAMEWORKS)
-@pytest.mark.parametrize("leak", BREAKERS)
-def test_a_check_finds_what_a_finalizer_hides(leak: Callable[[Any], None], framework: str) -> None:
-    leak(buffer(framework))
-    leak(buffer(framework))
-    (found_leak,) = cyclescope.find_tensor_cycles(devices="any").leaks
-    assert found_leak.count == 2
-    assert found_leak.bytes_held == 16000
-    assert cyclescope.find_tensor_cycles(devices="any").leaks == []
-
-
-@pytest.mark.parametrize("framework", FRAMEWORKS)
-@pytest.mark.parametrize("leak", BREAKERS)
-@pytest.mark.parametrize("generation", [0, 2])
-def test_the_watch_finds_what_a_finalizer_hides(
-    leak: Callable[[Any], None], framework: str, generation: int
-) -> None:
-    """In each collection: it looks before any finalizer runs."""
-    reports: list[cyclescope.CycleReport] = []
-    with cyclescope.observe_tensor_cycles(reports.append, devices="any") as watch:
-        for _ in range(100):
-            leak(buffer(framework))
-            gc.collect(generation)
-        watch.flush()
-        (tally,) = watch.leaks
-    assert (tally.count, tally.largest) == (100, 8000)
-    assert [report.leaks[0].bytes_held for report in reports] == [8000] * 100
-
-
-RESURRECTED: list[Any] = []
-
-
-class Saves(Owner):
-    """Its finalizer saves what it held."""
-
-    def __del__(self) -> None:
-        RESURRECTED.append(self.tensor)
-
-
-class SavesItself(Owner):
-    def __del__(self) -> None:
-        RESURRECTED.append(self)
-
-
-@pytest.mark.parametrize("framework", FRAMEWORKS)
-@pytest.mark.parametrize("kind", [Saves, SavesItself])
-def test_what_is_resurrected_is_not_claimed(kind: type[Owner], framework: str) -> None:
-    def leak() -> None:
-        owner = kind(buffer(framework))
-        owner.suspended = owner
-
-    reports: list[cyclescope.CycleReport] = []
-    leak()
-    try:
-        assert cyclescope.find_tensor_cycles(devices="any").leaks == []
-        assert len(RESURRECTED) == 1
-        with cyclescope.observe_tensor_cycles(reports.append, devices="any"):
-            for _ in range(5):
-                leak()
-                gc.collect()
-        assert reports == []
-        assert len(RESURRECTED) == 6
-        assert all(float(getattr(t, "tensor", t).sum()) == 0.0 for t in RESURRECTED)
-    finally:
-        RESURRECTED.clear()
-    # Finalizers run once: what was resurrected as a cycle is now a leak like any other.
-    leaks = cyclescope.find_tensor_cycles(devices="any").leaks
-    assert [leak.count for leak in leaks] == ([6] if kind is SavesItself else [])
-
-
-class SavesTheLender(Owner):
-    """Its finalizer saves what lends its memory to the array, and maybe drops the array."""
-
-    def __init__(self, drops: bool) -> None:
-        super().__init__(numpy.frombuffer(bytes(8000)))
-        self.drops = drops
-
-    def __del__(self) -> None:
-        RESURRECTED.append(self.tensor.base)
-        if self.drops:
-            self.tensor = None
-
-
-class SavesTheView(SavesTheLender):
-    def __del__(self) -> None:
-        RESURRECTED.append(self.tensor[:1])
-
-
-@pytest.mark.parametrize("drops", [False, True])
-@pytest.mark.parametrize("kind", [SavesTheLender, SavesTheView])
-def test_memory_that_was_lent_is_not_claimed_if_a_finalizer_saves_it(
-    kind: type[SavesTheLender], drops: bool
-) -> None:
-    reports: list[cyclescope.CycleReport] = []
-    try:
-        with cyclescope.observe_tensor_cycles(reports.append, devices="any") as watch:
-            for _ in range(5):
-                saver, other = kind(drops), Owner(numpy.frombuffer(bytes(4000)))
-                saver.suspended, other.suspended = saver, other
-                del saver, other
-                gc.collect()
-            watch.flush()
-    finally:
-        RESURRECTED.clear()
-    # Of what no finalizer touched it is known that it went.
-    assert [[leak.bytes_held for leak in report.leaks] for report in reports] == [[4000]] * 5
-
-
 # Nothing is kept alive.
 
 
@@ -678,33 +455,3 @@ def test_looking_leaves_no_objects_behind() -> None:
         use()
     gc.collect()
     assert len(gc.get_objects()) - before < 10
-
-
-class Renamed:
-    """Its finalizer puts the reference to itself where none has a name."""
-
-    def __init__(self) -> None:
-        self.array = numpy.zeros(8)
-        self.me: object = self
-        self.chain: Any = itertools.chain()
-
-    def __iter__(self) -> Renamed:
-        return self
-
-    def __next__(self) -> None:
-        raise StopIteration
-
-    def __del__(self) -> None:
-        del self.me
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)
-            self.chain.__setstate__((self,))
-
-
-@pytest.mark.skipif(sys.version_info >= (3, 14), reason="no iterator can be given another state")
-def test_what_was_seen_before_finalizers_is_told() -> None:
-    Renamed()
-    (leak,) = cyclescope.find_tensor_cycles(devices="any").leaks
-    assert [step.edge for step in leak.cycle] == [".me"]
-    assert [buffer.path for buffer in leak.buffers] == [[".array"]]
-    assert (leak.count, leak.bytes_held) == (1, 64)
