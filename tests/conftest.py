@@ -59,12 +59,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--frameworks", choices=["with", "without"], help="only files that import any")
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """What these files start does not import PyTorch either, unless it is about that."""
-    if config.getoption("--frameworks") == "without":
-        os.environ["FIXTURES_WITHOUT_TORCH"] = "1"
-
-
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     wanted = config.getoption("--frameworks")
     if wanted is None or not collection_path.match("test_*.py"):
@@ -84,6 +78,12 @@ def temporary_folders(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Reports that a program was given no folder for go where pytest cleans up."""
     os.environ["TMPDIR"] = str(tmp_path_factory.mktemp("tmp"))
     tempfile.tempdir = None
+
+
+@pytest.fixture
+def programs_without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fixtures that a test starts do not import PyTorch, which takes most of their time."""
+    monkeypatch.setenv("FIXTURES_WITHOUT_TORCH", "1")
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,8 @@ import pytest
 import cyclescope
 from cyclescope import _native
 
+pytestmark = pytest.mark.usefixtures("programs_without_torch")
+
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 NAMES = [name for name, _ in _native.patterns()]
 
