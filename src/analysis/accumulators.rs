@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Inspector;
 use super::holding::Reaching;
@@ -76,6 +76,7 @@ impl Live<'_> {
             wanted: FEW,
             members,
         };
+        let lengths = paths.lengths();
         let mut accumulators = Vec::new();
         for level in 0..LEVELS {
             let mut above = self.referrers(paths, &reaching);
@@ -94,7 +95,7 @@ impl Live<'_> {
             let mut order: Vec<(u32, usize)> =
                 keepers.map(|(node, it)| (*node, it.len())).collect();
             order.sort_by_cached_key(|&(node, count)| {
-                (std::cmp::Reverse(count), paths.path_to(node).len(), node)
+                (std::cmp::Reverse(count), lengths[node as usize], node)
             });
             for (node, _) in order {
                 let kept = open.of(&above[&node]);
@@ -111,7 +112,7 @@ impl Live<'_> {
                 break;
             }
         }
-        accumulators.extend(self.common_origin(inspector, paths, &mut open));
+        accumulators.extend(self.common_origin(inspector, paths, &lengths, &mut open));
         accumulators
     }
 
@@ -120,33 +121,55 @@ impl Live<'_> {
         &self,
         inspector: &Inspector,
         paths: &ShortestPaths,
+        lengths: &[u32],
         open: &mut Open<'_>,
     ) -> Option<Accumulator> {
         // By the first object on the way: the newest member may be another variable's too.
-        let mut ways: BTreeMap<u32, Vec<(usize, Vec<u32>)>> = BTreeMap::new();
+        let mut firsts: FxHashMap<u32, Option<u32>> = FxHashMap::default();
+        let mut ways: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
         for at in (0..open.members.len()).filter(|&at| open.is_open[at]) {
-            let way = paths.path_to(open.members[at].0);
-            if let Some(&first) = way.iter().find(|&&node| self.can_hold(inspector, node)) {
-                ways.entry(first).or_default().push((at, way));
+            if let Some(first) =
+                self.first_holder(inspector, paths, open.members[at].0, &mut firsts)
+            {
+                ways.entry(first).or_default().push(at);
             }
         }
-        let (left, ways): (Vec<usize>, Vec<Vec<u32>>) =
-            ways.into_values().max_by_key(Vec::len)?.into_iter().unzip();
+        let left = ways.into_values().max_by_key(Vec::len)?;
         // In a chain each is further away than the one before; what is replaced is not.
-        let lengths: FxHashSet<usize> = ways.iter().map(Vec::len).collect();
-        if !open.are_of_most_ages(&left) || lengths.len() < open.wanted {
+        let nodes = || left.iter().map(|&at| open.members[at].0);
+        let different: FxHashSet<u32> = nodes().map(|node| lengths[node as usize]).collect();
+        if !open.are_of_most_ages(&left) || different.len() < open.wanted {
             return None;
         }
-        let mut ways = ways.into_iter();
-        let mut common = ways.next()?;
-        for way in ways {
-            let same = common.iter().zip(&way).take_while(|(a, b)| a == b).count();
-            common.truncate(same);
-        }
-        let node = *common
-            .last()
-            .filter(|&&node| self.can_hold(inspector, node))?;
+        let node = paths.last_in_common(lengths, nodes())?;
+        let node = self.can_hold(inspector, node).then_some(node)?;
         Some(open.close(node, left))
+    }
+
+    /// The first object on the way to another that can hold something. `known` are those found already.
+    fn first_holder(
+        &self,
+        inspector: &Inspector,
+        paths: &ShortestPaths,
+        node: u32,
+        known: &mut FxHashMap<u32, Option<u32>>,
+    ) -> Option<u32> {
+        let mut way = Vec::new();
+        let mut current = Some(node);
+        let mut first = None;
+        while let Some(node) = current {
+            if let Some(&found) = known.get(&node) {
+                first = found;
+                break;
+            }
+            way.push(node);
+            current = paths.before(node);
+        }
+        for node in way.into_iter().rev() {
+            first = first.or_else(|| self.can_hold(inspector, node).then_some(node));
+            known.insert(node, first);
+        }
+        first
     }
 
     /// The dictionary of variables that a frame refers to as its namespace.

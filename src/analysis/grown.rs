@@ -185,15 +185,9 @@ impl<'a, 'py> Look<'a, 'py> {
                 let nodes: Vec<u32> = accumulator.members.iter().map(|&at| aged[at].0).collect();
                 let (hidden, kept) = self.memory_of(&nodes);
                 let ages = accumulator.members.iter().map(|&at| aged[at].1).max();
-                let mut about = self.diagnose_accumulator(kind, accumulator.node, &nodes);
-                if let Some(other) = self.also_held_by(accumulator.node, &nodes) {
-                    let before = match about.evidence.is_empty() {
-                        true => String::new(),
-                        false => format!("{}; ", about.evidence),
-                    };
-                    about.evidence = format!("{before}{other} holds some of them too");
-                }
+                let about = self.diagnose_accumulator(kind, accumulator.node, &nodes);
                 Diagnosis {
+                    evidence: self.with_other_holder(&about.evidence, accumulator.node, &nodes),
                     tensors: nodes.len(),
                     members: accumulator.members.iter().map(|&at| found[at].2).collect(),
                     ages: ages.unwrap_or_default(),
@@ -205,6 +199,20 @@ impl<'a, 'py> Look<'a, 'py> {
             .collect();
         all.sort_by_key(|found| Reverse(found.bytes));
         all
+    }
+
+    /// Evidence, and what else holds some members of an accumulator.
+    pub(super) fn with_other_holder(
+        &self,
+        evidence: &str,
+        accumulator: u32,
+        members: &[u32],
+    ) -> String {
+        let other = self.also_held_by(accumulator, members);
+        let other = other.map(|it| format!("{it} holds at least some of them too"));
+        let evidence = (!evidence.is_empty()).then(|| evidence.to_owned());
+        let parts: Vec<String> = evidence.into_iter().chain(other).collect();
+        parts.join("; ")
     }
 
     /// What holds the oldest of some members beside what accumulates them, and the youngest but one.

@@ -183,14 +183,15 @@ impl<'py> Look<'_, 'py> {
                 tensors: 0,
                 example: self.in_its_class(about.example, accumulator.node, nodes[0]),
                 objects: nodes.len() as u64 * group.weight,
-                bytes: self.object_bytes(&nodes, sizes) * group.weight,
+                bytes: self.object_bytes(&nodes, (group.weight > 1).then_some(group.ty), sizes)
+                    * group.weight,
                 members: accumulator
                     .members
                     .iter()
                     .map(|&at| (found[at].2, 0))
                     .collect(),
                 ages: ages.unwrap_or_default(),
-                evidence,
+                evidence: self.with_other_holder(&evidence, accumulator.node, &nodes),
                 ..self.about(
                     pattern,
                     self.owner(self.head_of(accumulator.node)),
@@ -323,16 +324,25 @@ impl<'py> Look<'_, 'py> {
         names.any(|name| name == class)
     }
 
-    /// The bytes of the Python objects that only some objects keep, themselves among them.
-    fn object_bytes(&self, nodes: &[u32], sizes: &Sizes<'_, 'py>) -> u64 {
+    /// The bytes of the Python objects that only some objects keep, themselves among them; but no others of a type,
+    /// for which those stand, and what these keep.
+    fn object_bytes(&self, nodes: &[u32], others: Option<usize>, sizes: &Sizes<'_, 'py>) -> u64 {
         let going: FxHashSet<u32> = nodes.iter().copied().collect();
         let graph = self.live.graph();
         let mut roots = self.live.roots();
         roots.retain(|root| !going.contains(root));
         let mut rest = ShortestPaths::new(graph.node_count());
         rest.extend(graph, roots, |_, to| !going.contains(&to));
+        let is_other = |node: u32| {
+            let object = self.live.object(node);
+            others.is_some() && object.map(|it| it.get_type_ptr() as usize) == others
+        };
+        let mut parts = ShortestPaths::new(graph.node_count());
+        parts.extend(graph, nodes.iter().copied(), |_, to| {
+            !rest.reaches(to) && (going.contains(&to) || !is_other(to))
+        });
         let only = (0..self.live.objects.len() as u32)
-            .filter(|&it| self.ways.reaches(it) && !rest.reaches(it));
+            .filter(|&it| self.ways.reaches(it) && parts.reaches(it) && !rest.reaches(it));
         let (only, each) = some_of(only.collect());
         let sizes = only
             .filter_map(|node| self.live.object(node))

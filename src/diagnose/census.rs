@@ -184,7 +184,7 @@ impl<K: Hash + Eq + Ord + Clone> Census<K> {
                     key,
                     length,
                     members,
-                    weight: 1 << followed.halvings,
+                    weight: 1 << followed.halvings_of_last,
                 };
                 found.push((counts.now, growing));
             }

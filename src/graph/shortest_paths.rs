@@ -2,6 +2,8 @@
 
 use std::mem;
 
+use rustc_hash::FxHashSet;
+
 use crate::capture::Csr;
 use crate::memory::array::{Array, prefetch};
 
@@ -162,6 +164,52 @@ impl ShortestPaths {
         path
     }
 
+    /// The node before another on its path; `None` for a root, and for what is not reached.
+    pub fn before(&self, node: u32) -> Option<u32> {
+        let before = *self.before.get(node as usize)?;
+        (before != ROOT && before != NOWHERE).then_some(before)
+    }
+
+    /// By node: how many nodes its path has; 0 for what is not reached.
+    pub fn lengths(&self) -> Vec<u32> {
+        let mut lengths = vec![0; self.before.len()];
+        // What comes before a node on its path was reached before it.
+        for &node in &self.order[..self.count] {
+            let before = self.before(node).map_or(0, |it| lengths[it as usize]);
+            lengths[node as usize] = before + 1;
+        }
+        lengths
+    }
+
+    /// The last node that the paths to some nodes, all of them reached, have in common. `lengths` are
+    /// [`ShortestPaths::lengths`]. Takes time in proportion to the number of nodes on the paths.
+    pub fn last_in_common(
+        &self,
+        lengths: &[u32],
+        nodes: impl IntoIterator<Item = u32>,
+    ) -> Option<u32> {
+        let mut nodes = nodes.into_iter();
+        let mut common = nodes.next()?;
+        // These lie behind it.
+        let mut passed = FxHashSet::default();
+        for mut node in nodes {
+            while node != common {
+                let (own, its) = (lengths[node as usize], lengths[common as usize]);
+                if own >= its && !passed.insert(node) {
+                    break;
+                }
+                if its >= own {
+                    passed.insert(common);
+                    common = self.before(common)?;
+                }
+                if own >= its {
+                    node = self.before(node)?;
+                }
+            }
+        }
+        Some(common)
+    }
+
     /// The number of nodes reached.
     pub fn count(&self) -> usize {
         self.count
@@ -192,6 +240,32 @@ mod tests {
         assert!(!paths.reaches(4));
         paths.resume(&graph, |_, _| true);
         assert_eq!(paths.path_to(4), [0, 1, 2, 4]);
+    }
+
+    #[test]
+    fn paths_have_a_part_in_common() {
+        // Two chains that fork from a third, and another root.
+        let edges = [(0, 1), (1, 2), (2, 3), (3, 4), (2, 5), (5, 6), (7, 8)];
+        let graph = Csr::from_edges(9, &edges);
+        let mut paths = ShortestPaths::new(9);
+        paths.extend(&graph, [0, 7], |_, _| true);
+        let lengths = paths.lengths();
+        assert_eq!(lengths, [1, 2, 3, 4, 5, 4, 5, 1, 2]);
+        let all: Vec<Vec<u32>> = (0..9).map(|node| paths.path_to(node)).collect();
+        for one in 0..9u32 {
+            for two in 0..9u32 {
+                for three in 0..9u32 {
+                    let same = |a: &[u32], b: &[u32]| -> Vec<u32> {
+                        let both = a.iter().zip(b).take_while(|(a, b)| a == b);
+                        both.map(|(a, _)| *a).collect()
+                    };
+                    let expected = same(&all[one as usize], &all[two as usize]);
+                    let expected = same(&expected, &all[three as usize]);
+                    let found = paths.last_in_common(&lengths, [one, two, three]);
+                    assert_eq!(found, expected.last().copied(), "{one} {two} {three}");
+                }
+            }
+        }
     }
 
     #[test]

@@ -73,12 +73,12 @@ fn keepers(retention: &Retention) -> String {
             let number = retention.paths.len() as u64 + retention.paths_omitted;
             format!("at least {}", counted(number, "reference", "references"))
         }
-        (_, 0) => references,
+        (_, 0) if retention.is_enough => references,
+        (_, 0) => format!("at least {references}"),
         (0, _) if retention.is_enough => format!("{variables} of running functions only"),
-        (0, _) => format!(
-            "{variables} of running functions, and perhaps by something that cannot be removed"
-        ),
-        _ => format!("{references} and {variables} of running functions"),
+        (0, _) => format!("{variables} of running functions, and perhaps by something else"),
+        _ if retention.is_enough => format!("{references} and {variables} of running functions"),
+        _ => format!("at least {references} and {variables} of running functions"),
     }
 }
 
@@ -101,11 +101,11 @@ pub fn removals(retention: &Retention) -> Vec<(String, Vec<&Keeper>)> {
             (true, 1) => format!("Remove this to free {it}:"),
             (true, number) => format!("Remove all of these {number} to free {it}:"),
             (false, 1) => {
-                format!("This keeps {it} alive, and something that cannot be removed may too:")
+                format!("This keeps {it} alive, and something else may too:")
             }
-            (false, number) => format!(
-                "Each of these {number} keeps {it} alive, and something that cannot be removed may too:"
-            ),
+            (false, number) => {
+                format!("Each of these {number} keeps {it} alive, and something else may too:")
+            }
         };
         parts.push((title, holding));
     }
@@ -113,7 +113,7 @@ pub fn removals(retention: &Retention) -> Vec<(String, Vec<&Keeper>)> {
         let title = match retention.is_enough || parts.len() == 1 {
             true => "Released when the function returns:".to_owned(),
             false => format!(
-                "Released when the function returns, but something that cannot be removed may keep {it} alive:"
+                "Released when the function returns, but something else may keep {it} alive:"
             ),
         };
         parts.push((title, by_itself));

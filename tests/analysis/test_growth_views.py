@@ -79,7 +79,7 @@ def test_what_another_container_holds_too_is_said() -> None:
         by_step[number] = kept[-1]
 
     (found,) = watched(step).found
-    assert "holds some of them too" in found.summary
+    assert "holds at least some of them too" in found.summary
     assert "`kept`" in found.summary
     assert "`by_step`" in found.summary
 
