@@ -114,6 +114,7 @@ impl Inspector {
             .map(|nodes| named_loop(nodes, &targets, &naming));
         retention.loops = named.collect();
         retention.notes = notes(&live, &targets);
+        retention.notes.extend(shared_memory(&live, &targets));
         retention.notes.extend(self.guess(&live, &keepers));
         let leaks = search.tracer_leaks(&keepers.found, &naming);
         retention.notes.extend(leaks);
@@ -286,6 +287,26 @@ fn notes(live: &Live<'_>, targets: &[u32]) -> Vec<String> {
         }
     }
     notes
+}
+
+/// A sentence if something else than some objects leads to their memory.
+fn shared_memory(live: &Live<'_>, targets: &[u32]) -> Option<String> {
+    let memory = targets.iter().filter_map(|&target| live.memory_of(target));
+    let memory: Vec<usize> = memory.collect();
+    if memory.is_empty() || !live.functions_are_complete {
+        return None;
+    }
+    let graph = live.graph();
+    let mut roots = live.roots();
+    roots.retain(|root| !targets.contains(root));
+    let mut rest = ShortestPaths::new(graph.node_count());
+    rest.extend(graph, roots, |_, to| !targets.contains(&to));
+    let is_shared = |&index: &usize| rest.reaches(live.buffers[index].node);
+    let words = match targets.len() {
+        1 => "The memory stays when the object goes: something else holds it too.",
+        _ => "Some of the memory stays when these objects go: something else holds it too.",
+    };
+    memory.iter().any(is_shared).then(|| words.to_owned())
 }
 
 /// Takes off what the call itself holds. The tuple of arguments refers to each of them. Beside that the

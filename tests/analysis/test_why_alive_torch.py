@@ -258,3 +258,16 @@ def test_a_loop_through_the_hooks_of_a_function_is_named(
 @needs_torch
 def test_hooks_of_another_graph_are_not_taken_for_its_own() -> None:
     assert loops_of_hooks(function_hook, "other") == "[]\n"
+
+
+@pytest.mark.parametrize("share", [lambda it: it[0].detach(), lambda it: it.numpy(), None])
+def test_memory_that_stays_is_told(share: Callable[[Any], Any] | None) -> None:
+    import torch
+
+    tensor = torch.ones(1000)
+    other = share(tensor) if share is not None else torch.ones(1000)
+    report = cyclescope.why_alive(tensor)
+    told = "The memory stays when the object goes: something else holds it too."
+    assert (told in report.notes) == (share is not None), str(report)
+    del other
+    assert told not in cyclescope.why_alive(tensor).notes
