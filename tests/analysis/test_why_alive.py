@@ -414,3 +414,18 @@ def test_what_only_cyclescope_holds_is_held_from_outside() -> None:
     assert path.root == "outside"
     assert "LeakMonitor" not in str(retention)
     monitor.stop()
+
+
+def test_the_middle_of_a_long_path_is_left_out() -> None:
+    class Link:
+        after: Any = None
+
+    first = last = Link()
+    for _ in range(100):
+        last.after = Link()
+        last = last.after
+    report = cyclescope.why_alive(last)
+    (path,) = [it for it in report.paths if len(it.steps) > 100]
+    assert f"⋮ {len(path.steps) - 40} more objects" in str(report)
+    assert str(report).count("↓ .after") == 38
+    assert first is not last

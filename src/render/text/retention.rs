@@ -7,6 +7,8 @@ use crate::render::live_sentences::{object, removals, verdict};
 
 /// Maximum width of an object's name, so that locations form a column.
 const LABEL: usize = 56;
+/// So many steps are shown at either end of a long path.
+const ENDS: usize = 20;
 /// References longer than this are shortened in their middle.
 const NAME: usize = 200;
 
@@ -67,7 +69,15 @@ fn draw(out: &mut Lines, path: &Path, title: &str) {
     out.wrapped(Ink::Plain, "  ", &path.words);
     out.line("");
     let is_root_object = path.root.is_named();
+    let left_out = ENDS..path.steps.len().saturating_sub(ENDS);
     for (index, step) in path.steps.iter().enumerate() {
+        if left_out.len() > 1 && left_out.contains(&index) {
+            if index == left_out.start {
+                let more = counted(left_out.len() as u64, "more object", "more objects");
+                out.line(format!("  ⋮ {more}"));
+            }
+            continue;
+        }
         let root = (index == 0 && is_root_object).then_some(&path.root_words);
         let label = name(root.unwrap_or(&step.label), LABEL);
         match (root, &step.location) {
