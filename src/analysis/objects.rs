@@ -334,8 +334,11 @@ impl<'py> Look<'_, 'py> {
         let mut rest = ShortestPaths::new(graph.node_count());
         rest.extend(graph, roots, |_, to| !going.contains(&to));
         let is_other = |node: u32| {
-            let object = self.live.object(node);
-            others.is_some() && object.map(|it| it.get_type_ptr() as usize) == others
+            let is = |ty| {
+                let object = self.live.object(node);
+                object.is_some_and(|it| it.get_type_ptr() as usize == ty)
+            };
+            others.is_some_and(is)
         };
         let mut parts = ShortestPaths::new(graph.node_count());
         parts.extend(graph, nodes.iter().copied(), |_, to| {
