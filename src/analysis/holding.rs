@@ -60,6 +60,26 @@ impl Live<'_> {
         held
     }
 
+    /// True if roots lead to memory of some objects also without the objects, and without some references. False if that
+    /// is not known for certain.
+    pub(super) fn memory_stays(&self, objects: &[u32], removed: &[(u32, u32)]) -> bool {
+        let memory = objects.iter().filter_map(|&node| self.memory_of(node));
+        let memory: Vec<usize> = memory.collect();
+        if memory.is_empty() || !self.functions_are_complete {
+            return false;
+        }
+        let gone: FxHashSet<u32> = objects.iter().copied().collect();
+        let removed: FxHashSet<(u32, u32)> = removed.iter().copied().collect();
+        let mut roots = self.roots();
+        roots.retain(|root| !gone.contains(root));
+        let mut rest = ShortestPaths::new(self.graph().node_count());
+        rest.extend(self.graph(), roots, |from, to| {
+            !gone.contains(&to) && !removed.contains(&(from, to))
+        });
+        let mut memory = memory.into_iter();
+        memory.any(|index| rest.reaches(self.buffers[index].node))
+    }
+
     /// False for what is never what a program keeps things in: frames, modules and classes.
     pub(super) fn can_hold(&self, inspector: &Inspector, node: u32) -> bool {
         if self.is_frame(node) || matches!(self.root(node), Root::Module(_)) {

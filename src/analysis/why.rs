@@ -37,6 +37,8 @@ const KEEPERS: usize = 16;
 const FROZEN: &str = "A cycle that leads to the object was excluded from collections by gc.freeze(). Once nothing in \
     use leads there, gc.unfreeze() and gc.collect() free the object.";
 
+const MEMORY_STAYS: &str = "The memory stays when that is removed: something else holds it too.";
+
 const SUPPOSED: &str = "Python cannot see which autograd function has which hooks. The object leads to \
     all functions that there are, so these hooks are taken for one of theirs.";
 
@@ -114,7 +116,6 @@ impl Inspector {
             .map(|nodes| named_loop(nodes, &targets, &naming));
         retention.loops = named.collect();
         retention.notes = notes(&live, &targets);
-        retention.notes.extend(shared_memory(&live, &targets));
         retention.notes.extend(self.guess(&live, &keepers));
         let leaks = search.tracer_leaks(&keepers.found, &naming);
         retention.notes.extend(leaks);
@@ -125,6 +126,13 @@ impl Inspector {
                 && uncollected.is_none()
                 && !is_supposed;
             retention.by_collection = retention.is_enough && keepers.in_cycle;
+            let removed = keepers.found.iter();
+            let removed: Vec<(u32, u32)> = removed
+                .map(|it| (it.nodes[it.at], it.nodes[it.at + 1]))
+                .collect();
+            if retention.is_enough && live.memory_stays(&targets, &removed) {
+                retention.notes.push(MEMORY_STAYS.to_owned());
+            }
             let releases = match retention.is_enough {
                 true => search.releases(&keepers.found, &targets, &naming),
                 false => vec![String::new(); keepers.found.len()],
@@ -287,26 +295,6 @@ fn notes(live: &Live<'_>, targets: &[u32]) -> Vec<String> {
         }
     }
     notes
-}
-
-/// A sentence if something else than some objects leads to their memory.
-fn shared_memory(live: &Live<'_>, targets: &[u32]) -> Option<String> {
-    let memory = targets.iter().filter_map(|&target| live.memory_of(target));
-    let memory: Vec<usize> = memory.collect();
-    if memory.is_empty() || !live.functions_are_complete {
-        return None;
-    }
-    let graph = live.graph();
-    let mut roots = live.roots();
-    roots.retain(|root| !targets.contains(root));
-    let mut rest = ShortestPaths::new(graph.node_count());
-    rest.extend(graph, roots, |_, to| !targets.contains(&to));
-    let is_shared = |&index: &usize| rest.reaches(live.buffers[index].node);
-    let words = match targets.len() {
-        1 => "The memory stays when the object goes: something else holds it too.",
-        _ => "Some of the memory stays when these objects go: something else holds it too.",
-    };
-    memory.iter().any(is_shared).then(|| words.to_owned())
 }
 
 /// Takes off what the call itself holds. The tuple of arguments refers to each of them. Beside that the

@@ -267,7 +267,18 @@ def test_memory_that_stays_is_told(share: Callable[[Any], Any] | None) -> None:
     tensor = torch.ones(1000)
     other = share(tensor) if share is not None else torch.ones(1000)
     report = cyclescope.why_alive(tensor)
-    told = "The memory stays when the object goes: something else holds it too."
+    told = "The memory stays when that is removed: something else holds it too."
     assert (told in report.notes) == (share is not None), str(report)
     del other
     assert told not in cyclescope.why_alive(tensor).notes
+
+
+def test_memory_that_goes_with_what_is_removed_is_not_said_to_stay() -> None:
+    import torch
+
+    tensor = torch.ones(1000)
+    pair = (tensor, tensor[0].detach())
+    del tensor
+    report = cyclescope.why_alive(pair[0])
+    assert report.is_enough
+    assert [note for note in report.notes if "memory stays" in note] == []
