@@ -13,6 +13,7 @@ use super::assemble::Described;
 use super::behind::Search;
 use super::busy::busy;
 use super::found::{Behind, Detail, Found, Held, Occurrence, say_shared};
+use super::leaks::{Leaking, Leaks, Shaped, add_alike, are_distinct};
 use super::room::{MANY, ROOM_FOR_BUFFER, ask_for_room};
 use crate::capture::{
     AllocationTraces, Description, ReferenceName, Snapshot, WeakReferences, capture, describe,
@@ -63,81 +64,6 @@ impl Looked<'_> {
     fn buffers(&self, object: u32) -> &[DeviceBuffer] {
         let held = self.buffers.get(object as usize);
         held.map(Vec::as_slice).unwrap_or_default()
-    }
-}
-
-/// The leaks found so far.
-#[derive(Default)]
-struct Leaks {
-    found: Vec<Found>,
-    by_signature: FxHashMap<String, usize>,
-    /// By the fingerprint of groups: what they leak.
-    alike: FxHashMap<u64, Alike>,
-    /// What the groups that were described leak, by their shape.
-    shaped: FxHashMap<u64, Shaped>,
-    /// How many groups were described in all.
-    described: usize,
-}
-
-/// A leak that a group has, with the numbers of the components that it is in, and the buffers as described.
-type Leaking = (usize, Vec<usize>, Vec<Buffer>);
-
-/// What groups of one shape leak.
-struct Shaped {
-    /// All of it is only to be counted.
-    is_known: bool,
-    /// The leaks, each with the numbers of the components that it is in.
-    leaks: Vec<(usize, Vec<usize>)>,
-}
-
-/// What groups of one fingerprint leak.
-#[derive(Default)]
-struct Alike {
-    /// How many of them were described.
-    described: usize,
-    /// The leaks of the first, each with the fingerprints of the components that it is in.
-    leaks: Vec<(usize, Vec<u64>)>,
-}
-
-/// Adds to the leaks of a group of which only a part was described the components that look like theirs, unless two of
-/// the leaks look alike.
-fn add_alike(leaking: &mut [Leaking], prints: &[u64]) {
-    let of_leak = |components: &[usize]| -> FxHashSet<u64> {
-        components.iter().map(|&i| prints[i]).collect()
-    };
-    let own: Vec<FxHashSet<u64>> = leaking.iter().map(|it| of_leak(&it.1)).collect();
-    let mut seen = FxHashSet::default();
-    if own.iter().flatten().all(|print| seen.insert(print)) {
-        for ((_, components, _), own) in leaking.iter_mut().zip(&own) {
-            *components = (0..prints.len())
-                .filter(|&i| own.contains(&prints[i]))
-                .collect();
-        }
-    }
-}
-
-/// True if no two fingerprints are equal.
-fn are_distinct(prints: &[u64]) -> bool {
-    let mut seen = FxHashSet::default();
-    prints.iter().all(|print| seen.insert(print))
-}
-
-impl Leaks {
-    /// Adds a leak, unless it is there already; says which it is.
-    fn add(&mut self, leak: Described) -> usize {
-        let signature = &leak.diagnosis.signature;
-        if let Some(&index) = self.by_signature.get(signature) {
-            return index;
-        }
-        let index = self.found.len();
-        self.by_signature.insert(signature.clone(), index);
-        self.found.push(Found {
-            leak,
-            freed: None,
-            shared: Vec::new(),
-            occurrences: Vec::new(),
-        });
-        index
     }
 }
 

@@ -24,6 +24,7 @@ mod hooked;
 mod in_use;
 mod inspector;
 mod keepers;
+mod leaks;
 mod live;
 mod maker;
 mod monitor;
