@@ -82,7 +82,7 @@ test-full: $(VENV)/.tested-with $(VENV)/.built programs ## the Python tests that
 	TEST_CASES=400 $(PY) -m pytest tests/analysis/test_random_graphs.py tests/analysis/test_gradients.py
 	TEST_CASES=3000 $(PY) -m pytest tests/capture/test_hostile_fuzz.py tests/harmless/test_programs.py
 	TEST_CASES=3000 $(PY) -m pytest tests/python/test_fix.py
-	TEST_CASES=200 $(PY) -m pytest tests/analysis/test_growth_objects.py
+	TEST_CASES=200 $(PY) -m pytest tests/analysis/test_growth_objects.py tests/analysis/test_growth_headline.py
 	TEST_CASES=40 $(PY) -m pytest tests/collector/test_frozen.py tests/collector/test_second_way.py tests/python/test_pytest_scope.py
 	TEST_CASES=20000 $(PY) -m pytest tests/harmless/test_memory.py
 	$(PROGRAM) tests/harmless/extensions.py

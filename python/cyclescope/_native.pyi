@@ -188,6 +188,8 @@ class GrowthWatch:
         """Take a sample; returns what is new, and what has been released since it was reported or,
         with a flag, has stopped growing. ``in_use`` is what PyTorch has in use on GPUs, and
         its pinned memory."""
+    def end(self) -> None:
+        """Count once more what the reported owners keep."""
     def report(
         self,
         *,

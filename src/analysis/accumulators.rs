@@ -17,21 +17,20 @@ const MOST: f64 = 0.6;
 /// Fewer ages than these are no growth.
 const FEW: usize = 3;
 
-/// An object that keeps members of most ages.
+/// An object that keeps members of most ages, or is known to have kept some.
 pub(super) struct Accumulator {
     pub node: u32,
     /// Those members, by position.
     pub members: Vec<usize>,
+    pub has_most_ages: bool,
 }
 
 /// Members that are still to be attributed.
 struct Open<'a> {
-    /// The age of each member.
-    ages: Vec<usize>,
+    /// Where each of them is in the heap, and its age.
+    members: &'a [(u32, Option<usize>)],
     is_open: Vec<bool>,
     wanted: usize,
-    /// Where each of them is in the heap.
-    members: &'a [(u32, usize)],
 }
 
 impl Open<'_> {
@@ -40,29 +39,40 @@ impl Open<'_> {
         members.filter(|&at| self.is_open[at]).collect()
     }
 
+    fn ages(&self, members: impl Iterator<Item = usize>) -> usize {
+        let ages: FxHashSet<usize> = members.filter_map(|at| self.members[at].1).collect();
+        ages.len()
+    }
+
     fn are_of_most_ages(&self, members: &[usize]) -> bool {
-        let ages: FxHashSet<usize> = members.iter().map(|&at| self.ages[at]).collect();
-        ages.len() >= self.wanted
+        self.ages(members.iter().copied()) >= self.wanted
     }
 
     fn close(&mut self, node: u32, members: Vec<usize>) -> Accumulator {
         for &at in &members {
             self.is_open[at] = false;
         }
-        Accumulator { node, members }
+        Accumulator {
+            node,
+            has_most_ages: self.are_of_most_ages(&members),
+            members,
+        }
     }
 }
 
 impl Live<'_> {
-    /// The nearest objects that keep members of most ages, each with those that none nearer keeps.
+    /// The nearest objects that keep members of most ages, each with those that none nearer keeps; and those that are
+    /// known, with what they keep of whatever age.
     ///
     /// What one step makes belongs together: a list in which a step puts its results does not grow, but the
-    /// list of these lists does. Members that C++ alone holds are nobody's.
+    /// list of these lists does. Members that C++ alone holds are nobody's. Members without an age are attributed, and
+    /// prove nothing.
     pub(super) fn accumulators(
         &self,
         inspector: &Inspector,
         paths: &ShortestPaths,
-        members: &[(u32, usize)],
+        members: &[(u32, Option<usize>)],
+        known: &FxHashSet<u32>,
     ) -> Vec<Accumulator> {
         let mut reaching: Reaching = members
             .iter()
@@ -71,10 +81,9 @@ impl Live<'_> {
             .collect();
         let mut seen: FxHashSet<u32> = reaching.keys().copied().collect();
         let mut open = Open {
-            ages: members.iter().map(|it| it.1).collect(),
+            members,
             is_open: vec![false; members.len()],
             wanted: FEW,
-            members,
         };
         let lengths = paths.lengths();
         let mut accumulators = Vec::new();
@@ -85,9 +94,8 @@ impl Live<'_> {
             if level == 0 {
                 let held: FxHashSet<u32> = above.values().flatten().copied().collect();
                 held.iter().for_each(|&at| open.is_open[at as usize] = true);
-                let ages: FxHashSet<usize> =
-                    held.iter().map(|&at| open.ages[at as usize]).collect();
-                open.wanted = ((MOST * ages.len() as f64).ceil() as usize).max(FEW);
+                let ages = open.ages(held.iter().map(|&at| at as usize));
+                open.wanted = ((MOST * ages as f64).ceil() as usize).max(FEW);
             }
             above.retain(|&node, _| self.may_lead_up(inspector, node));
             let keepers = above.iter();
@@ -99,7 +107,7 @@ impl Live<'_> {
             });
             for (node, _) in order {
                 let kept = open.of(&above[&node]);
-                if open.are_of_most_ages(&kept) {
+                if open.are_of_most_ages(&kept) || known.contains(&node) && !kept.is_empty() {
                     accumulators.push(open.close(node, kept));
                 }
             }
@@ -136,7 +144,9 @@ impl Live<'_> {
         }
         let left = ways.into_values().max_by_key(Vec::len)?;
         // In a chain each is further away than the one before; what is replaced is not.
-        let nodes = || left.iter().map(|&at| open.members[at].0);
+        let with_age = left.iter().map(|&at| open.members[at]);
+        let with_age = with_age.filter(|it| it.1.is_some());
+        let nodes = || with_age.clone().map(|it| it.0);
         let different: FxHashSet<u32> = nodes().map(|node| lengths[node as usize]).collect();
         if !open.are_of_most_ages(&left) || different.len() < open.wanted {
             return None;

@@ -2,7 +2,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::grown::{Diagnosis, GroupKind, Members, Name};
+use super::grown::{Diagnosis, GroupKind, Grouping, Kept, Name};
 use super::objects::Grouped;
 use super::sample::{KeptOnModule, Sample};
 use super::told::{Counter, Due, DueObjects, Finding, Followed, Key, Origin, Told};
@@ -22,14 +22,13 @@ const FOLLOWED: usize = 256;
 /// Who has given back this part of them has cleared the suspicion.
 const GIVEN_BACK: f64 = 0.5;
 
-/// An owner with this part of a group has all of it, but for what other owners hold for a step.
+/// An owner with this part of what came has all of it, but for what other owners hold for a step.
 const ALL: f64 = 0.95;
 
 /// What was withdrawn is told again once its group has grown by so many times what it gave back.
 const BEYOND: f64 = 1.5;
 
-/// A group is diagnosed again when there are more samples by this part, or twice as many if its growth was
-/// told.
+/// A group is diagnosed again when there are more samples by this part.
 const AGAIN: usize = 4;
 
 /// Tensors are followed for their length if so many times their bytes are enough to be told.
@@ -130,22 +129,23 @@ impl Book {
     pub fn explained(&self, told: &Told) -> (u64, u64) {
         match &told.followed {
             Followed::Group {
-                share,
-                bytes,
-                hidden,
-                mean,
+                key,
+                keeps,
+                looked_at,
                 ..
             } => {
-                let Some(group) = self.group_of(&told.followed) else {
+                let Some(group) = self.groups.groups.get(key) else {
                     return (0, 0);
                 };
-                // Of a group that is all the owner's, the members may have become larger.
-                let larger = match *share >= ALL && *mean > 0.0 {
-                    true => group.mean_came() / mean,
+                // What has come since the last look is shared as it was before that.
+                let came = keeps.share * group.came_since(*looked_at) as f64;
+                let larger = match keeps.share >= ALL {
+                    true => group.larger_since(looked_at.saturating_sub(1)),
                     false => 1.0,
                 };
-                let owned = share * group.came() as f64 * larger;
-                ((owned * bytes) as u64, (owned * hidden) as u64)
+                let more = 1.0 + came * larger / keeps.count.max(1) as f64;
+                let of_all = |bytes: u64| (bytes as f64 * more) as u64;
+                (of_all(keeps.bytes), of_all(keeps.hidden))
             }
             Followed::Longer(family) => (self.lengths.get(family).map_or(0, Line::grown), 0),
             Followed::Arrays(address, bytes) => {
@@ -270,9 +270,14 @@ impl Book {
         self.containers.add(now.step, containers);
     }
 
-    /// Takes note of a sample. The groups that grow, each with some of its youngest members, but not those
-    /// that were looked at a short while ago.
-    pub fn add(&mut self, sample: &Sample<'_>, now: Moment, min_bytes: f64) -> Vec<(Due, Members)> {
+    /// Takes note of a sample. The groups that grow, each with its members, but not those that were looked at a short
+    /// while ago.
+    pub fn add(
+        &mut self,
+        sample: &Sample<'_>,
+        now: Moment,
+        min_bytes: f64,
+    ) -> Vec<(Due, Grouping)> {
         self.allocated.push(now.allocated);
         self.older_now = sample.older;
         let pieces = sample.pieces.iter().map(|it| {
@@ -289,23 +294,72 @@ impl Book {
         self.types.add(now.step, types, &sample.chosen);
         let number = self.groups.steps.len();
         let mut due = Vec::new();
-        let told: FxHashSet<&Key> = self.told.iter().filter_map(Told::group).collect();
         for (key, group, growing) in self.groups.growing() {
-            // What is told already is mostly what grows.
-            let again = if told.contains(key) { 1 } else { AGAIN };
             let last = self.looked_at.get(key);
-            if last.is_some_and(|last| number - last < WINDOW.max(last / again)) {
+            if last.is_some_and(|last| number - last < WINDOW.max(last / AGAIN)) {
                 continue;
             }
+            // Beside what is told already, which may be most of what grows, something else may have begun.
+            let is_told = self.told.iter().any(|told| told.holder_in(key).is_some());
+            let lately = is_told.then(|| self.groups.grows_lately(group));
+            let lately = lately.flatten().filter(|it| it.length != growing.length);
             let is_any_size = matches!(key.0, GroupKind::Graph | GroupKind::Function);
-            if is_any_size || growing.bytes as f64 >= min_bytes {
-                self.looked_at.insert(key.clone(), number);
-                let length = growing.length;
-                let key = key.clone();
-                due.push((Due { key, length }, self.groups.survivors(group, length)));
+            for growing in [Some(growing), lately].into_iter().flatten() {
+                if is_any_size || growing.bytes as f64 >= min_bytes {
+                    self.looked_at.insert(key.clone(), number);
+                    let length = growing.length;
+                    due.push(self.grouping(key, group, length));
+                }
             }
         }
         due
+    }
+
+    fn grouping(&self, key: &Key, group: &Group<Name>, length: usize) -> (Due, Grouping) {
+        let told = self.told.iter();
+        let grouping = Grouping {
+            kind: key.0,
+            members: self.groups.members(group, length),
+            known: told.filter_map(|told| told.holder_in(key)).collect(),
+        };
+        let key = key.clone();
+        (Due { key, length }, grouping)
+    }
+
+    /// The groups some of whose members are kept by what was told.
+    pub fn told_groups(&self) -> Vec<(Due, Grouping)> {
+        let groups = self.groups.groups.iter();
+        let told = groups.filter_map(|(key, group)| {
+            let told = self.left().find(|told| told.holder_in(key).is_some())?;
+            match told.followed {
+                Followed::Group { length, .. } => Some(self.grouping(key, group, length)),
+                _ => None,
+            }
+        });
+        told.collect()
+    }
+
+    /// Takes note of what those keep that were told, by a look at the members of a group: the same object, or another
+    /// that has taken its place.
+    pub fn attribute(&mut self, key: &Key, known: &[Kept], found: &[Diagnosis]) {
+        let now = self.groups.steps.len();
+        for told in &mut self.told {
+            let Some(holder) = told.holder_in(key) else {
+                continue;
+            };
+            let same = known.iter().find(|kept| kept.holder == holder);
+            let other = || found.iter().find(|it| told.is_of(it)).map(|it| &it.keeps);
+            let Some(&kept) = same.or_else(other) else {
+                continue;
+            };
+            if let Followed::Group {
+                keeps, looked_at, ..
+            } = &mut told.followed
+            {
+                *keeps = kept;
+                *looked_at = now;
+            }
+        }
     }
 
     /// What was told, but has given back most of that since, or, where the flag is set, does not grow any longer.
@@ -529,20 +583,13 @@ impl Book {
             growth: growth.clone(),
             keeps_graphs: pattern.keeps_graphs,
             followed: match from {
-                Origin::Group(due) => {
-                    let group = self.groups.groups.get(&due.key);
-                    let came = group.map_or(1, |group| group.came().max(1));
-                    let mean = group.map_or(0.0, |it| self.groups.mean_in_window(it, due.length));
-                    Followed::Group {
-                        key: due.key,
-                        length: due.length,
-                        members: diagnosis.members.into_iter().take(FOLLOWED).collect(),
-                        share: tensors as f64 / came as f64,
-                        bytes: diagnosis.bytes as f64 * each,
-                        hidden: diagnosis.hidden as f64 * each,
-                        mean,
-                    }
-                }
+                Origin::Group(due) => Followed::Group {
+                    key: due.key,
+                    length: due.length,
+                    members: diagnosis.members.into_iter().take(FOLLOWED).collect(),
+                    keeps: diagnosis.keeps,
+                    looked_at: self.groups.steps.len(),
+                },
                 Origin::Longer(family) => Followed::Longer(family),
                 Origin::Arrays(address) => Followed::Arrays(address, diagnosis.bytes as f64 * each),
                 Origin::Objects { ty, length } => {

@@ -18,6 +18,7 @@ use crate::capture::{AllocationTraces, who_passes_argument};
 use crate::cpython::instances::attribute;
 use crate::cpython::{Builtins, ObjectKind, dict_items, find_item, int_value};
 use crate::device::{DeviceBuffer, DeviceSelection, Frameworks};
+use crate::diagnose::cohorts::Member;
 use crate::diagnose::growth::{self, GrowthPattern};
 use crate::diagnose::in_function;
 use crate::graph::{ShortestPaths, hide_unless_code};
@@ -31,8 +32,27 @@ const MAX_FUNCTIONS: usize = 20_000;
 /// another has taken its place; 0 for a function.
 pub type Name = (usize, u64);
 
-/// Members of a group, each with the number of the interval in which it came, the youngest first.
-pub type Members = Vec<(Name, usize)>;
+/// A group that is to be diagnosed.
+pub struct Grouping {
+    pub kind: GroupKind,
+    /// Those in the window first, the youngest of them at the beginning.
+    pub members: Vec<Member<Name>>,
+    /// The addresses of what was told to keep some of its members.
+    pub known: Vec<usize>,
+}
+
+/// What one object keeps of a group's members that count, of whatever age.
+#[derive(Clone, Copy, Default)]
+pub struct Kept {
+    /// The object's address.
+    pub holder: usize,
+    pub count: u64,
+    /// The bytes that only these members keep, and how many of these no tensor of Python's shows.
+    pub bytes: u64,
+    pub hidden: u64,
+    /// The part of those that came lately that the object keeps.
+    pub share: f64,
+}
 
 /// What autograd does with the tensors of a group, or that they are none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -68,6 +88,8 @@ pub struct Diagnosis {
     /// Those that are followed on, and of how many intervals they are.
     pub members: FxHashSet<Name>,
     pub ages: usize,
+    /// What the owner keeps of the group in all.
+    pub keeps: Kept,
     /// Bytes that nothing else keeps, for a state, and bytes that Python's tensors do not show, since autograd alone
     /// keeps them.
     pub kept: u64,
@@ -171,34 +193,68 @@ impl<'a, 'py> Look<'a, 'py> {
         }
     }
 
-    pub fn diagnose(&self, kind: GroupKind, members: &[(Name, usize)]) -> Vec<Diagnosis> {
-        let found = members
-            .iter()
-            .filter_map(|&(name, age)| Some((self.node(name)?, age, name)));
-        let found: Vec<(u32, usize, Name)> = found.collect();
-        let aged: Vec<(u32, usize)> = found.iter().map(|&(node, age, _)| (node, age)).collect();
-        let accumulators = self.live.accumulators(self.inspector, &self.ways, &aged);
-        let mut all: Vec<Diagnosis> = accumulators
-            .iter()
-            .filter(|accumulator| !self.is_bounded(accumulator.node))
-            .map(|accumulator| {
-                let nodes: Vec<u32> = accumulator.members.iter().map(|&at| aged[at].0).collect();
-                let (hidden, kept) = self.memory_of(&nodes);
-                let ages = accumulator.members.iter().map(|&at| aged[at].1).max();
-                let about = self.diagnose_accumulator(kind, accumulator.node, &nodes);
-                Diagnosis {
-                    evidence: self.with_other_holder(&about.evidence, accumulator.node, &nodes),
-                    tensors: nodes.len(),
-                    members: accumulator.members.iter().map(|&at| found[at].2).collect(),
-                    ages: ages.unwrap_or_default(),
-                    bytes: kept,
-                    hidden,
-                    ..about
-                }
-            })
+    /// Who keeps the members of a group, those that keep most memory first; and what those keep that were known.
+    pub fn diagnose(&self, group: &Grouping) -> (Vec<Diagnosis>, Vec<Kept>) {
+        let found = group.members.iter();
+        let found: Vec<(u32, Member<Name>)> = found
+            .filter_map(|&member| Some((self.node(member.name)?, member)))
             .collect();
+        let aged: Vec<(u32, Option<usize>)> =
+            found.iter().map(|(node, it)| (*node, it.age)).collect();
+        let some_recent = found.iter().any(|(_, it)| it.is_recent);
+        let came_lately = |it: &Member<Name>| match some_recent {
+            true => it.is_recent,
+            false => it.age.is_some(),
+        };
+        let lately = found.iter().filter(|(_, it)| came_lately(it)).count();
+        let objects = &self.live.objects;
+        let known = group.known.iter().filter_map(|&at| objects.number_at(at));
+        let known: FxHashSet<u32> = known.collect();
+        let accumulators = self
+            .live
+            .accumulators(self.inspector, &self.ways, &aged, &known);
+        let (mut all, mut keep) = (Vec::new(), Vec::new());
+        for accumulator in accumulators {
+            let holder = accumulator.node;
+            if self.is_bounded(holder) {
+                continue;
+            }
+            let members = accumulator.members.iter().map(|&at| found[at]);
+            let window = members.clone().filter(|(_, it)| it.age.is_some());
+            let nodes: Vec<u32> = window.clone().map(|(node, _)| node).collect();
+            let own = members.clone().filter(|(_, it)| came_lately(it)).count();
+            let counting = members.filter(|(_, it)| it.counts);
+            let counting: Vec<u32> = counting.map(|(node, _)| node).collect();
+            let (hidden, bytes) = self.memory_of(&counting);
+            let keeps = Kept {
+                holder: objects.address(holder).unwrap_or_default(),
+                count: counting.len() as u64,
+                bytes,
+                hidden,
+                share: own as f64 / lately.max(1) as f64,
+            };
+            if known.contains(&holder) {
+                keep.push(keeps);
+            }
+            if accumulator.has_most_ages {
+                let about = self.diagnose_accumulator(group.kind, holder, &nodes);
+                let ages = window.clone().filter_map(|(_, it)| it.age).max();
+                all.push(Diagnosis {
+                    evidence: self.with_other_holder(&about.evidence, holder, &nodes),
+                    tensors: nodes.len(),
+                    ages: ages.unwrap_or_default(),
+                    members: window.map(|(_, it)| it.name).collect(),
+                    bytes: match nodes == counting {
+                        true => bytes,
+                        false => self.memory_of(&nodes).1,
+                    },
+                    keeps,
+                    ..about
+                });
+            }
+        }
         all.sort_by_key(|found| Reverse(found.bytes));
-        all
+        (all, keep)
     }
 
     /// Evidence, and what else holds some members of an accumulator.

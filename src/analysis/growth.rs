@@ -5,7 +5,7 @@ use rustc_hash::FxHashSet;
 
 use super::Inspector;
 use super::busy::busy;
-use super::grown::{Diagnosis, GroupKind, Look, Members, Name};
+use super::grown::{Diagnosis, Grouping, Kept, Look, Name};
 use super::live::{Depth, Live};
 use super::naming::Naming;
 use crate::cpython::instances::instance_dict;
@@ -17,23 +17,20 @@ use crate::graph::ShortestPaths;
 const PARTS: usize = 16;
 
 impl Inspector {
-    /// What keeps the members of each of some groups, those that keep most memory first; none if only C++
-    /// holds them, such as an autograd graph.
+    /// Who keeps the members of each of some groups, as [`Look::diagnose`] says; nobody if only C++ holds them, such as
+    /// an autograd graph.
     ///
     /// # Errors
     /// As [`Inspector::heap`].
     pub fn diagnose(
         &self,
         py: Python<'_>,
-        groups: &[(GroupKind, Members)],
-    ) -> PyResult<Vec<Vec<Diagnosis>>> {
+        groups: &[Grouping],
+    ) -> PyResult<Vec<(Vec<Diagnosis>, Vec<Kept>)>> {
         let live = Live::take(self, py, None, Depth::Graphs)?;
         let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
         let look = Look::new(self, &frameworks, &live);
-        Ok(groups
-            .iter()
-            .map(|(kind, members)| look.diagnose(*kind, members))
-            .collect())
+        Ok(groups.iter().map(|it| look.diagnose(it)).collect())
     }
 
     /// What is said of tensors that have become longer; `None` for what has gone or has no name.

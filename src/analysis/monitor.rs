@@ -10,7 +10,7 @@ use super::book::{Book, Moment};
 use super::busy::busy;
 use super::counters::counters;
 use super::gradient_watch::GradientWatch;
-use super::grown::{Diagnosis, GroupKind, Members, Name};
+use super::grown::{Diagnosis, GroupKind, Grouping, Name};
 use super::sample::KeptOnModule;
 use super::told::{Due, Finding, Followed, Origin, Told, other};
 use crate::cpython::StoppedWorld;
@@ -187,11 +187,9 @@ impl Inspector {
         let (arrays, atoms) = self.contents_of(py, monitor, containers)?;
         let mut findings: Vec<Finding> = Vec::new();
         if !due.is_empty() {
-            let (groups, members): (Vec<Due>, Vec<(GroupKind, Members)>) = due
-                .into_iter()
-                .map(|(due, members)| (due.clone(), (due.key.0, members)))
-                .unzip();
-            for (group, found) in groups.iter().zip(self.diagnose(py, &members)?) {
+            let (groups, members): (Vec<Due>, Vec<Grouping>) = due.into_iter().unzip();
+            for (group, (found, known)) in groups.iter().zip(self.diagnose(py, &members)?) {
+                monitor.book().attribute(&group.key, &known, &found);
                 let is_any_size = matches!(group.key.0, GroupKind::Graph | GroupKind::Function);
                 let found = found.into_iter();
                 let large = found.filter(|it| is_any_size || it.bytes as f64 >= monitor.min_bytes);
@@ -222,6 +220,31 @@ impl Inspector {
             told: self.tell(monitor, now, line_of, findings)?,
             cleared,
         })
+    }
+
+    /// Counts once more what those keep that were told, as a monitor ends. What they have released since the last
+    /// sample stays counted.
+    ///
+    /// # Errors
+    /// As [`Inspector::heap`].
+    pub fn end_growth(&self, py: Python<'_>, monitor: &Monitor) -> PyResult<()> {
+        let (groups, members): (Vec<Due>, Vec<Grouping>) =
+            monitor.book().told_groups().into_iter().unzip();
+        if groups.is_empty() {
+            return Ok(());
+        }
+        for (group, (_, mut known)) in groups.iter().zip(self.diagnose(py, &members)?) {
+            let book = &mut monitor.book();
+            let kept = |holder| {
+                let told = book
+                    .left()
+                    .find(|told| told.holder_in(&group.key) == holder);
+                told.map_or(0, Told::count)
+            };
+            known.retain(|now| now.count >= kept(Some(now.holder)));
+            book.attribute(&group.key, &known, &[]);
+        }
+        Ok(())
     }
 
     /// The attributes of modules that keep a tensor with its graph.

@@ -153,8 +153,13 @@ impl<'py> Look<'_, 'py> {
                 (ty as usize == group.ty).then_some((node, age, address))
             })
             .collect();
-        let aged: Vec<(u32, usize)> = found.iter().map(|&(node, age, _)| (node, age)).collect();
-        let accumulators = self.live.accumulators(self.inspector, &self.ways, &aged);
+        let aged: Vec<(u32, Option<usize>)> = found
+            .iter()
+            .map(|&(node, age, _)| (node, Some(age)))
+            .collect();
+        let accumulators =
+            self.live
+                .accumulators(self.inspector, &self.ways, &aged, &FxHashSet::default());
         let accumulators = accumulators
             .into_iter()
             .filter(|it| self.is_named(it.node) && !self.has_limit(it.node))
@@ -162,10 +167,10 @@ impl<'py> Look<'_, 'py> {
                 let addresses = it.members.iter().map(|&at| found[at].2).collect();
                 !self.follows_others(it.node, &addresses)
             })
-            .filter(|it| is_even(it.members.iter().map(|&at| aged[at].1), &group.members));
+            .filter(|it| is_even(it.members.iter().map(|&at| found[at].1), &group.members));
         let found = accumulators.map(|accumulator| {
             let nodes: Vec<u32> = accumulator.members.iter().map(|&at| aged[at].0).collect();
-            let ages = accumulator.members.iter().map(|&at| aged[at].1).max();
+            let ages = accumulator.members.iter().map(|&at| found[at].1).max();
             let pattern = match self.is_cache(accumulator.node) {
                 true => growth::CACHE_WITHOUT_LIMIT,
                 false => growth::OBJECTS_ACCUMULATE,

@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashSet;
 
-use super::grown::{Diagnosis, GroupKind, Name};
+use super::grown::{Diagnosis, GroupKind, Kept, Name};
 use super::objects::Grouped;
 use crate::diagnose::cohorts::WINDOW;
 use crate::model::growth::{Counters, Growth};
@@ -30,9 +30,20 @@ impl Told {
             && without_line(&self.growth.owner) == without_line(&found.owner)
     }
 
-    pub fn group(&self) -> Option<&Key> {
+    /// How many members of a group were kept at the last look.
+    pub fn count(&self) -> u64 {
         match &self.followed {
-            Followed::Group { key, .. } if !self.is_cleared => Some(key),
+            Followed::Group { keeps, .. } => keeps.count,
+            _ => 0,
+        }
+    }
+
+    /// The address of what keeps members of a group, if that was told.
+    pub fn holder_in(&self, group: &Key) -> Option<usize> {
+        match &self.followed {
+            Followed::Group { key, keeps, .. } if key == group && !self.is_cleared => {
+                Some(keeps.holder)
+            }
             _ => None,
         }
     }
@@ -46,13 +57,9 @@ pub(super) enum Followed {
         length: usize,
         /// Some of the members that the owner kept when it was told.
         members: FxHashSet<Name>,
-        /// How many of the group's members that the warm-up did not see are the owner's.
-        share: f64,
-        /// Bytes that one of them keeps, and how many of these no tensor of Python's shows.
-        bytes: f64,
-        hidden: f64,
-        /// Bytes of one member of the window in which the group was then seen to grow, in the mean.
-        mean: f64,
+        /// What the owner kept at the last look, and the number of the first sample behind that.
+        keeps: Kept,
+        looked_at: usize,
     },
     /// The family of a tensor that becomes longer.
     Longer(u64),

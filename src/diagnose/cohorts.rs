@@ -31,6 +31,9 @@ const STEADY: f64 = 0.5;
 /// Who gives back this part of what it has grown by has not leaked it.
 const GIVEN_BACK: f64 = 0.5;
 
+/// What grows lately must have this part of its growth beyond what there ever was before.
+const BEYOND: f64 = 0.5;
+
 /// With so many intervals before the window it is compared.
 const BEFORE: usize = 40;
 
@@ -43,6 +46,18 @@ pub struct Group<N> {
     alive: Vec<(N, usize)>,
     /// Number and bytes, at each sample.
     pub totals: Vec<(u64, u64)>,
+}
+
+/// One that is alive, and came since the warm-up.
+#[derive(Clone, Copy)]
+pub struct Member<N> {
+    pub name: N,
+    /// The number of the interval in which it came, the youngest 0; `None` outside the window.
+    pub age: Option<usize>,
+    /// True if it came after the first sample behind the warm-up, from which growth is counted.
+    pub counts: bool,
+    /// True if it came in one of the last samples.
+    pub is_recent: bool,
 }
 
 /// How a group grows.
@@ -82,15 +97,22 @@ impl<N: Copy + Eq + Hash> Group<N> {
         alive.filter(|(name, _)| names.contains(name)).count()
     }
 
-    /// How many are alive that came after the first sample behind the warm-up, from which growth is counted.
-    pub fn came(&self) -> u64 {
-        let came = self.alive.iter().filter(|(_, born)| *born > WARM_UP);
+    /// How many are alive that were first seen at a sample or later, but after the first behind the warm-up, from
+    /// which growth is counted.
+    pub fn came_since(&self, sample: usize) -> u64 {
+        let first = sample.max(WARM_UP + 1);
+        let came = self.alive.iter().filter(|(_, born)| *born >= first);
         came.count() as u64
     }
 
-    /// Bytes of one of those, in the mean; 0 if there are none.
-    pub fn mean_came(&self) -> f64 {
-        self.mean(WARM_UP, self.totals.len().saturating_sub(1))
+    /// By how many times those are larger by which the group has grown since a sample than those before, in the mean.
+    pub fn larger_since(&self, sample: usize) -> f64 {
+        let before = self.mean(WARM_UP, sample);
+        let since = self.mean(sample, self.totals.len().saturating_sub(1));
+        match before > 0.0 && since > 0.0 {
+            true => since / before,
+            false => 1.0,
+        }
     }
 
     /// Bytes of one of those by which the group has grown between two samples, in the mean.
@@ -176,6 +198,24 @@ impl<K: Ord + Clone, N: Copy + Eq + Hash> Cohorts<K, N> {
         found
     }
 
+    /// The survivors, and then what else has come since the warm-up.
+    pub fn members(&self, group: &Group<N>, length: usize) -> Vec<Member<N>> {
+        let window = self.window(length);
+        let alive = group.alive.iter().filter(|(_, born)| *born >= WARM_UP);
+        let mut found: Vec<Member<N>> = alive
+            .map(|&(name, born)| Member {
+                name,
+                age: window
+                    .contains(&born)
+                    .then(|| (window.end() - born) / length),
+                counts: born > WARM_UP,
+                is_recent: born + WINDOW >= self.steps.len(),
+            })
+            .collect();
+        found.sort_by_key(|member| member.age.unwrap_or(usize::MAX));
+        found
+    }
+
     /// The number of steps in which the members of an interval and those of all younger ones came.
     pub fn steps_since(&self, age: usize, length: usize) -> u64 {
         let last = self.steps.len().saturating_sub(2);
@@ -195,12 +235,6 @@ impl<K: Ord + Clone, N: Copy + Eq + Hash> Cohorts<K, N> {
         (came.count() as u64, at(last).saturating_sub(at(first)))
     }
 
-    /// Bytes of one of the members of a group's window, in the mean.
-    pub fn mean_in_window(&self, group: &Group<N>, length: usize) -> f64 {
-        let window = self.window(length);
-        group.mean(window.start() - 1, *window.end())
-    }
-
     /// The numbers of the samples at which the members of a window were first seen.
     fn window(&self, length: usize) -> RangeInclusive<usize> {
         let last = self.steps.len().saturating_sub(2);
@@ -210,10 +244,27 @@ impl<K: Ord + Clone, N: Copy + Eq + Hash> Cohorts<K, N> {
     }
 
     fn grows(&self, group: &Group<N>) -> Option<Growing> {
-        let is_known = |length: &usize| self.steps.len() > WARM_UP + intervals(*length) * length;
         let mut born: Option<Vec<bool>> = None;
-        let mut lengths = LENGTHS.into_iter().filter(is_known).rev();
+        let mut lengths = self.known_lengths().rev();
         lengths.find_map(|length| self.grows_in(group, length, &mut born))
+    }
+
+    /// How a group grows in the shortest intervals in which it does, by more than it had before: what has begun only
+    /// lately is not seen in longer ones.
+    pub fn grows_lately(&self, group: &Group<N>) -> Option<Growing> {
+        let mut born: Option<Vec<bool>> = None;
+        let mut lengths = self.known_lengths();
+        let growing = lengths.find_map(|length| self.grows_in(group, length, &mut born))?;
+        let before = group.totals.iter().map(|total| total.1);
+        let before = before.take(*self.window(growing.length).start()).max();
+        let more = group.bytes().saturating_sub(before.unwrap_or_default());
+        (more as f64 >= BEYOND * growing.bytes as f64).then_some(growing)
+    }
+
+    fn known_lengths(&self) -> impl DoubleEndedIterator<Item = usize> {
+        let samples = self.steps.len();
+        let is_known = move |length: &usize| samples > WARM_UP + intervals(*length) * length;
+        LENGTHS.into_iter().filter(is_known)
     }
 
     /// How a group grows in intervals of one length. `born` says of each sample whether something that is alive was
@@ -350,7 +401,8 @@ mod tests {
         assert_eq!(survivors[0], (NEEDED as u32 - 2, 0));
         assert_eq!(survivors.len(), WINDOW);
         assert_eq!(grown.steps_since(9, 1), 10);
-        assert_eq!(group.came(), 10);
+        assert_eq!(group.came_since(0), 10);
+        assert_eq!(group.came_since(8), 5);
         assert_eq!(group.alive_of(&FxHashSet::from_iter([3, 99])), 1);
     }
 

@@ -80,6 +80,12 @@ impl GrowthWatch {
         Ok((news.told, news.cleared))
     }
 
+    /// Counts once more what those keep that were reported.
+    fn end(&self, py: Python<'_>) -> PyResult<()> {
+        let state = state(py)?;
+        state.watcher.inspector().end_growth(py, &self.monitor)
+    }
+
     /// What was found so far. `next_sample` is the step of the next sample.
     #[pyo3(signature = (*, time, steps, every, samples, seconds, share, next_sample, notes))]
     #[expect(clippy::too_many_arguments, reason = "they are named")]

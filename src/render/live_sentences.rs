@@ -187,7 +187,7 @@ fn of_tensors(report: &GrowthReport) -> String {
             )
         };
         let groups = match report.found.is_empty() {
-            true => "no group of tensors that grows steadily was found",
+            true => "no group of tensors has grown steadily and by enough to be reported",
             // What C++ keeps behind them is not all to be seen.
             false if report.found.iter().any(keeps_graphs) => {
                 "how much of it the graphs of what grows below keep is not known"
@@ -354,7 +354,7 @@ mod tests {
         report.grown = 1000 << 10;
         assert_eq!(
             growth_headline(&report),
-            "memory +1000.0 KiB in 170 steps, not explained: no group of tensors that grows steadily was found \
+            "memory +1000.0 KiB in 170 steps, not explained: no group of tensors has grown steadily and by enough to be reported \
              (20 samples)"
         );
         for (owner, explains) in [

@@ -208,10 +208,18 @@ class LeakMonitor:
         return page
 
     def stop(self) -> None:
-        """Stop the monitor. The results stay in :attr:`found`."""
-        self._running = False
+        """Stop the monitor. The results stay in :attr:`found`.
+
+        What the reported owners keep is counted once more.
+        """
+        was_running, self._running = self._running, False
         if self in _running:
             _running.remove(self)
+        if was_running and not self._busy:
+            try:
+                self._seen.end()
+            except Exception as error:
+                _log.debug("the reported owners were not looked at: %s", shown_error(error))
 
     def __enter__(self) -> LeakMonitor:
         return self

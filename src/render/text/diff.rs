@@ -8,7 +8,7 @@ use crate::render::lines::{Ink, Lines};
 pub fn diff(diff: &Diff) -> String {
     let mut out = Lines::new(false);
     out.line(format!(
-        "{} in total, {} objects",
+        "{} in total; {} objects that the collector tracks",
         signed(diff.bytes, human_bytes),
         signed(diff.objects, grouped)
     ));

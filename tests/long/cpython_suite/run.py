@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 import xml.etree.ElementTree as ElementTree
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -163,6 +164,7 @@ def main() -> None:
         action="store_true",
         help="no other callback than the watch's: a finalizer leaves the garbage",
     )
+    parser.add_argument("--jobs", type=int, default=1, help="modules at a time (default: 1)")
     args = parser.parse_args()
     if args.alone:
         os.environ["GARBAGE_FROM"] = "finalizer"
@@ -172,12 +174,12 @@ def main() -> None:
     print(f"CPython {platform.python_version()}\n")
     print("| module | tests | passed | skipped | failed without | failed only with | reports |")
     print("| ------ | ----: | -----: | ------: | -------------: | ---------------: | ------: |")
-    guilty: list[str] = []
-    for module in args.modules or MODULES:
-        if importlib.util.find_spec(f"test.{module}") is None:
-            guilty.append(f"{module}: this Python came without it")
-            continue
-        result = compare(module)
+    modules = args.modules or MODULES
+    found = [it for it in modules if importlib.util.find_spec(f"test.{it}") is not None]
+    guilty = [f"{it}: this Python came without it" for it in modules if it not in found]
+    pool = ThreadPoolExecutor(args.jobs)
+    for result in pool.map(compare, found):
+        module = result.module
         guilty += [f"{module}: {name}" for name in result.only_watched]
         print(
             f"| {module} | {result.tests} | {result.passed} | {result.skipped} "
