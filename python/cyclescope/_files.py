@@ -9,13 +9,15 @@ from __future__ import annotations
 import contextlib
 import threading
 from os import PathLike, fsencode, fspath
+from os import chmod as _chmod
 from os import getpid as _getpid
 from os import mkdir as _mkdir
 from os import replace as _replace
 from os import stat as _stat
 from os import unlink as _unlink
+from os.path import realpath as _realpath
 from pathlib import Path
-from stat import S_ISDIR
+from stat import S_IMODE, S_ISDIR, S_ISREG
 
 _open = open
 
@@ -87,17 +89,44 @@ def _make(folder: Path) -> None:
 def write_whole(path: Path, text: str) -> None:
     """Write a file atomically: readers see the whole file or none of it.
 
+    A file that exists keeps its permissions, and a symbolic link stays one: the file that it leads
+    to is written. What is no file, such as a device or a pipe, is written to as it is.
+
     Raises:
         OSError: If that cannot be done. It names this file.
     """
-    unfinished = path.with_name(f".{path.name}.{_getpid()}-{threading.get_ident()}.part")
     try:
-        # Names of the program may contain lone surrogates.
-        with _open(unfinished, "w", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(text)
-        _replace(unfinished, path)
+        mode = _mode(path)
+        if mode is not None and not S_ISREG(mode):
+            _write(path, text)
+        else:
+            _write_beside(Path(_realpath(path)), text, mode)
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(path)) from None
+
+
+def _mode(path: Path) -> int | None:
+    try:
+        return _stat(path).st_mode
+    except FileNotFoundError:
+        return None
+
+
+def _write(path: Path, text: str) -> None:
+    # Names of the program may contain lone surrogates.
+    with _open(path, "w", encoding="utf-8", errors="backslashreplace") as file:
+        file.write(text)
+
+
+def _write_beside(path: Path, text: str, mode: int | None) -> None:
+    """Write another file in the same folder, and put it in the place of this one."""
+    unfinished = path.with_name(f".cyclescope-{_getpid()}-{threading.get_ident()}.part")
+    try:
+        _write(unfinished, text)
+        if mode is not None:
+            with contextlib.suppress(OSError):  # Some file systems have no permissions.
+                _chmod(unfinished, S_IMODE(mode))
+        _replace(unfinished, path)
     finally:
         with contextlib.suppress(FileNotFoundError):
             _unlink(unfinished)

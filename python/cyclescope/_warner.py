@@ -352,8 +352,8 @@ def _summary(watch: Watch) -> None:
                 break_long_words=False,
                 break_on_hyphens=False,
             ),
-            f"{indent}{leak.bytes / 2**20:,.1f} MiB in total, at most "
-            f"{leak.largest / 2**20:,.1f} MiB at once [{leak.signature}]",
+            f"{indent}{_native.human_bytes(leak.bytes)} in total, at most "
+            f"{_native.human_bytes(leak.largest)} at once [{leak.signature}]",
         ]
     if len(leaks) > 10:
         lines.append(f"  and {len(leaks) - 10} more")

@@ -16,10 +16,8 @@ use super::found::{Behind, Detail, Found, Held, Occurrence, say_shared};
 use super::leaks::{Leaking, Leaks, Shaped, add_alike, are_distinct};
 use super::room::{MANY, ROOM_FOR_BUFFER, ask_for_room};
 use crate::capture::{
-    AllocationTraces, Description, ReferenceName, Snapshot, WeakReferences, capture, describe,
-    name_references, shape_of,
+    AllocationTraces, ReferenceName, Snapshot, capture, describe, name_references, shape_of,
 };
-use crate::cpython::ObjectKind;
 use crate::cpython::instances::instance_dict;
 use crate::device::{DeviceBuffer, DeviceSelection, Frameworks};
 use crate::graph::{
@@ -511,24 +509,7 @@ fn add_gap(graph: &mut LeakGraph, selection: &Selection, place: &FxHashMap<u32, 
     if let Some((before, after, omitted)) = selection.gap
         && let (Some(&before), Some(&after)) = (place.get(&before), place.get(&after))
     {
-        let gap = graph.add_node(LeakNode {
-            description: Description {
-                kind: ObjectKind::Instance,
-                type_name: String::new(),
-                label: format!("… {omitted} more objects …"),
-                place: None,
-                unplaced_class: None,
-                free_variables: Vec::new(),
-                default_arguments: Vec::new(),
-                weak_references: WeakReferences::Never,
-                frozen: false,
-                details: Vec::new(),
-            },
-            object: None,
-            is_buffer: false,
-            is_tensor: false,
-            stands_for: omitted,
-        });
+        let gap = graph.add_node(LeakNode::gap(omitted));
         for (from, to) in [(before, gap), (gap, after)] {
             let name = ReferenceName::Omitted;
             graph.add_edge(from, to, LeakEdge::new(name));

@@ -1,6 +1,7 @@
 //! The live heap, in numbers and names.
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 use pyo3::prelude::*;
@@ -16,7 +17,7 @@ use crate::capture::{AllocationTraces, Place};
 use crate::device::is_host;
 use crate::device::{Frameworks, allocator_bytes};
 use crate::diagnose::{Branches, NamedPath, NamedRoot};
-use crate::graph::{Bridges, Dominators, ShortestPaths, freed_at_once, never_freed};
+use crate::graph::{Bridges, Dominators, Ends, ShortestPaths, freed_at_once, never_freed};
 use crate::model::heap::{Branch, Buffer, Category, Class, Device, Heap, SCHEMA};
 use crate::model::redact::{NOTE, shorten};
 use crate::model::report::{Extents, Location, Process, Step};
@@ -28,8 +29,8 @@ const NAMED: usize = 20_000;
 /// Of so many buffers, the largest, it is looked for further paths, and so many are told.
 const EXPLAINED: usize = 40;
 const FURTHER: usize = 4;
-/// A chain of dominators is followed so far to see who retains a buffer.
-const CHAIN: usize = 10_000;
+/// So many objects at each end of a long path are named.
+const ENDS: usize = 24;
 
 /// Measures the parts of the work.
 struct Clock {
@@ -126,22 +127,23 @@ impl Inspector {
         purposes: &FxHashMap<usize, Category>,
     ) -> (Vec<Buffer>, Vec<Branch>) {
         let order = largest_first(&live.buffers);
-        let best: Vec<Vec<u32>> = order
+        let ends = paths.ends(ENDS);
+        let best: Vec<Way> = order
             .iter()
             .take(NAMED)
-            .map(|&index| path_to_holder(paths, &live.buffers[index]))
+            .map(|&index| path_to_holder(&ends, &live.buffers[index]))
             .collect();
-        let further = further_paths(live, paths, &best);
+        let further = further_paths(live, &ends, &best);
         let all: Vec<Vec<u32>> = best
             .iter()
             .chain(further.iter().flatten())
-            .cloned()
+            .map(|way| way.nodes.clone())
             .collect();
         let naming = Naming::new(self, frameworks, live, &all);
         drop(all);
         let owning: Vec<Option<(u32, u32)>> = best
             .iter()
-            .map(|nodes| owning_reference(nodes, &naming))
+            .map(|way| owning_reference(&way.nodes, &naming))
             .collect();
         let bridges = Bridges::new(live.graph(), dominators, owning.iter().flatten().copied());
         let owners: FxHashSet<(u32, u32)> = owning.iter().flatten().copied().collect();
@@ -151,6 +153,7 @@ impl Inspector {
         let held = owners.iter().map(|&(_, held)| held);
         let hidden = live.unknown_to_collector();
         let never_freed = never_freed(live.graph(), dominators, held, &freed_at_once, hidden);
+        let tree = dominators.tree();
         let traces = AllocationTraces::new(live.py());
         let mut branches = Branches::default();
         let buffers = order
@@ -158,26 +161,24 @@ impl Inspector {
             .enumerate()
             .map(|(rank, &index)| {
                 let known = &live.buffers[index];
-                let nodes = best.get(rank).map_or(&[][..], Vec::as_slice);
-                let named = match nodes {
-                    [] => NamedPath::default(),
-                    nodes => naming.path(nodes, &naming.root(nodes)),
-                };
+                let nodes = best.get(rank).map_or(&[][..], |way| &way.nodes);
+                let named = best.get(rank).map(|way| way.named(&naming));
+                let named = named.unwrap_or_default();
                 let path = &named.path;
                 let mut row = describe(known, &naming, nodes, path);
-                let keepers: FxHashSet<u32> = dominators.above(known.node).take(CHAIN).collect();
+                let keeps = |object| tree.is_above(object, known.node);
                 row.alone = match owning.get(rank).copied().flatten() {
                     Some(reference) => {
                         bridges.contains(reference)
-                            && keepers.contains(&reference.1)
+                            && keeps(reference.1)
                             && !never_freed[known.node as usize]
                     }
-                    None => nodes.first().is_some_and(|first| keepers.contains(first)),
+                    None => nodes.first().is_some_and(|&first| keeps(first)),
                 };
                 let has_reference = owning.get(rank).is_some_and(Option::is_some);
                 row.by_collection =
                     row.alone && has_reference && !freed_at_once[known.node as usize];
-                row.branch = branches.add(&named, known.size(), |object| keepers.contains(&object));
+                row.branch = branches.add(&named, known.size(), keeps);
                 row.also = distinct(further.get(rank).into_iter().flatten(), &naming, path);
                 row.site = nodes
                     .last()
@@ -240,39 +241,36 @@ impl Inspector {
         dominators: &Dominators,
         retained: &FxHashMap<u32, [u64; 2]>,
     ) -> Vec<Class> {
-        let mut by_type: FxHashMap<usize, Class> = FxHashMap::default();
-        // The classes above each node that retains something, as a chain of (class, chain above).
-        let mut above: FxHashMap<u32, (usize, u32)> = FxHashMap::default();
-        for (node, [device, host]) in outermost_first(dominators, retained) {
+        let tree = dominators.tree();
+        let mut all: Vec<(u32, [u64; 2])> = retained.iter().map(|(&n, &sums)| (n, sums)).collect();
+        all.sort_by_cached_key(|&(node, _)| (tree.depth(node), node));
+        // By class: its row, and where each of its outermost objects begins and ends in the tree.
+        let mut by_type: FxHashMap<usize, (Class, BTreeMap<u32, u32>)> = FxHashMap::default();
+        for (node, [device, host]) in all {
             let Some(object) = live.object(node) else {
                 continue;
             };
             let class = object.get_type().as_ptr() as usize;
-            let parent = dominators.immediate(node);
-            above.insert(node, (class, parent));
-            let mut outermost = true;
-            let mut current = parent;
-            for _ in 0..CHAIN {
-                match above.get(&current) {
-                    Some(&(other, _)) if other == class => {
-                        outermost = false;
-                        break;
-                    }
-                    Some(&(_, next)) => current = next,
-                    None => break,
-                }
-            }
-            let row = by_type.entry(class).or_insert_with(|| Class {
-                name: self.type_name(&object),
-                ..Class::default()
+            let (row, outermost) = by_type.entry(class).or_insert_with(|| {
+                let name = self.type_name(&object);
+                (
+                    Class {
+                        name,
+                        ..Class::default()
+                    },
+                    BTreeMap::new(),
+                )
             });
             row.objects += 1;
-            if outermost {
+            let places = tree.places(node);
+            let before = outermost.range(..=places.start).next_back();
+            if before.is_none_or(|(_, &end)| end <= places.start) {
+                outermost.insert(places.start, places.end);
                 row.device_bytes += device;
                 row.host_bytes += host;
             }
         }
-        let mut classes: Vec<Class> = by_type.into_values().collect();
+        let mut classes: Vec<Class> = by_type.into_values().map(|(row, _)| row).collect();
         classes.sort_by(|a, b| {
             let rank = |class: &Class| std::cmp::Reverse((class.device_bytes, class.host_bytes));
             (rank(a), &a.name).cmp(&(rank(b), &b.name))
@@ -281,15 +279,25 @@ impl Inspector {
     }
 }
 
-/// What retains anything, each after its dominators.
-fn outermost_first(
-    dominators: &Dominators,
-    retained: &FxHashMap<u32, [u64; 2]>,
-) -> Vec<(u32, [u64; 2])> {
-    let depth = |node: u32| dominators.above(node).take(CHAIN).count();
-    let mut all: Vec<(u32, [u64; 2])> = retained.iter().map(|(&n, &sums)| (n, sums)).collect();
-    all.sort_by_cached_key(|&(node, _)| (depth(node), node));
-    all
+/// A path, or its ends.
+#[derive(Clone, PartialEq)]
+struct Way {
+    nodes: Vec<u32>,
+    /// How many objects are left out in the middle.
+    omitted: u64,
+}
+
+impl Way {
+    fn named(&self, naming: &Naming<'_, '_>) -> NamedPath {
+        match self.nodes.as_slice() {
+            [] => NamedPath::default(),
+            nodes => naming.path_without(nodes, self.omitted, &naming.root(nodes)),
+        }
+    }
+
+    fn length(&self) -> u64 {
+        self.nodes.len() as u64 + self.omitted
+    }
 }
 
 impl Live<'_> {
@@ -331,58 +339,59 @@ impl LiveBuffer {
 
 /// Of the largest buffers, the paths through other objects that refer to their holder, each the shortest
 /// to that object. One pass over all references.
-fn further_paths(live: &Live<'_>, paths: &ShortestPaths, best: &[Vec<u32>]) -> Vec<Vec<Vec<u32>>> {
+fn further_paths(live: &Live<'_>, ends: &Ends<'_>, best: &[Way]) -> Vec<Vec<Way>> {
     let best = &best[..best.len().min(EXPLAINED)];
     let ranks: FxHashMap<u32, usize> = best
         .iter()
         .enumerate()
-        .filter_map(|(rank, nodes)| Some((*nodes.last()?, rank)))
+        .filter_map(|(rank, way)| Some((*way.nodes.last()?, rank)))
         .collect();
     let mut further = vec![Vec::new(); best.len()];
     let graph = live.graph();
     for from in 0..graph.node_count() as u32 {
         for to in graph.targets(from) {
             let Some(&rank) = ranks.get(to) else { continue };
-            let is_next = best[rank].iter().rev().nth(1) == Some(&from);
-            let found: &mut Vec<Vec<u32>> = &mut further[rank];
-            if is_next || found.len() >= 2 * FURTHER || !paths.reaches(from) {
+            let is_next = best[rank].nodes.iter().rev().nth(1) == Some(&from);
+            let found: &mut Vec<Way> = &mut further[rank];
+            if is_next || found.len() >= 2 * FURTHER {
                 continue;
             }
-            let mut nodes = paths.path_to(from);
-            if !nodes.contains(to) && !live.objects.is_type_reference(from, *to) {
+            let (mut nodes, omitted) = ends.path_to(from);
+            let passes = nodes.contains(to) || omitted > 0 && ends.passes(from, *to);
+            if !nodes.is_empty() && !passes && !live.objects.is_type_reference(from, *to) {
                 nodes.push(*to);
-                found.push(nodes);
+                found.push(Way { nodes, omitted });
             }
         }
     }
     for found in &mut further {
-        found.sort_by_key(Vec::len);
+        found.sort_by_key(Way::length);
     }
     further
 }
 
 /// The paths in words, without those that are like another but for an index.
 fn distinct<'p>(
-    paths: impl Iterator<Item = &'p Vec<u32>>,
+    paths: impl Iterator<Item = &'p Way>,
     naming: &Naming<'_, '_>,
     best: &Path,
 ) -> Vec<String> {
     let mut seen = FxHashSet::from_iter([without_indices(&best.words)]);
     paths
-        .map(|nodes| naming.path(nodes, &naming.root(nodes)).path.words)
+        .map(|way| way.named(naming).path.words)
         .filter(|words| seen.insert(without_indices(words)))
         .take(FURTHER)
         .collect()
 }
 
 /// The path to the object that holds a buffer, and comes first on the path to it.
-fn path_to_holder(paths: &ShortestPaths, buffer: &LiveBuffer) -> Vec<u32> {
-    let mut nodes = paths.path_to(buffer.node);
+fn path_to_holder(ends: &Ends<'_>, buffer: &LiveBuffer) -> Way {
+    let (mut nodes, omitted) = ends.path_to(buffer.node);
     nodes.pop();
     if nodes.is_empty() {
         nodes.push(buffer.holder);
     }
-    nodes
+    Way { nodes, omitted }
 }
 
 /// The reference on a path that has a name first: that of a module's variable, or of a local one.

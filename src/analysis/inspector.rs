@@ -364,8 +364,7 @@ impl Inspector {
         report.epochs = epochs;
         report.sort_leaks();
         for leak in &mut report.leaks {
-            let seen = occurrences::of(&report.process, report.time, leak.count, leak.bytes_held);
-            leak.occurrences = vec![seen];
+            leak.occurrences = vec![self.occurrence(report.time, leak.count, leak.bytes_held)];
         }
         report
     }
@@ -383,10 +382,18 @@ impl Inspector {
 
     /// That a leak was seen just now.
     pub(crate) fn occurrence_of(&self, leak: &Found) -> SeenAt {
-        SeenAt {
+        self.occurrence(now(), leak.count(), leak.bytes_held())
+    }
+
+    fn occurrence(&self, time: f64, count: u64, bytes: u64) -> SeenAt {
+        let mut seen = SeenAt {
             pid: std::process::id(),
-            ..occurrences::of(&self.process, now(), leak.count(), leak.bytes_held())
+            ..occurrences::of(&self.process, time, count, bytes)
+        };
+        if self.redacts() {
+            seen.host.clear();
         }
+        seen
     }
 
     /// This process, as it is now.

@@ -105,10 +105,25 @@ impl<'a, 'py> Naming<'a, 'py> {
         self.path_by(nodes, root, None)
     }
 
+    /// As [`Naming::path`], where so many objects are left out in the middle of the nodes.
+    pub fn path_without(&self, nodes: &[u32], omitted: u64, root: &NamedRoot) -> NamedPath {
+        self.in_words(nodes, omitted, root, None)
+    }
+
     /// As [`Naming::path`], by one of several references between the node at a position and the next.
     pub fn path_by(
         &self,
         nodes: &[u32],
+        root: &NamedRoot,
+        by: Option<(usize, &ReferenceName)>,
+    ) -> NamedPath {
+        self.in_words(nodes, 0, root, by)
+    }
+
+    fn in_words(
+        &self,
+        nodes: &[u32],
+        omitted: u64,
         root: &NamedRoot,
         by: Option<(usize, &ReferenceName)>,
     ) -> NamedPath {
@@ -128,7 +143,11 @@ impl<'a, 'py> Naming<'a, 'py> {
                 is_tensor: false,
                 stands_for: 0,
             });
-            if let Some((place, from)) = before {
+            if let (Some((place, _)), true) = (before, omitted > 0 && position == nodes.len() / 2) {
+                let gap = chain.add_node(LeakNode::gap(omitted));
+                chain.add_edge(place, gap, LeakEdge::new(ReferenceName::Omitted));
+                chain.add_edge(gap, here, LeakEdge::new(ReferenceName::Omitted));
+            } else if let Some((place, from)) = before {
                 let name = match by {
                     Some((at, name)) if at + 1 == position => Some(name.clone()),
                     _ => self.names.get(&(from, node)).cloned(),

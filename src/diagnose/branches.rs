@@ -69,6 +69,8 @@ struct Part {
     label: String,
     location: Option<Location>,
     object: Option<u32>,
+    /// How many objects it stands for.
+    objects: u64,
 }
 
 impl Part {
@@ -78,6 +80,7 @@ impl Part {
             label: label.to_owned(),
             location: None,
             object: None,
+            objects: 1,
         }
     }
 }
@@ -114,17 +117,15 @@ fn simplified(NamedPath { path, objects, .. }: &NamedPath) -> Vec<Part> {
             label: name(label, NAME),
             location: step.location.clone().filter(|_| index > 0 || !named),
             object: known.and_then(|known| known.number),
+            objects: known.map_or(1, |known| known.stands_for.max(1)),
         });
         edge = &step.edge;
     }
     if parts.len() > STEPS {
         let tail = parts.split_off(parts.len() - STEPS / 2);
-        let omitted = parts.len() - (STEPS / 2 - 1);
+        let omitted: u64 = parts[STEPS / 2 - 1..].iter().map(|part| part.objects).sum();
         parts.truncate(STEPS / 2 - 1);
-        parts.push(Part::named(&format!(
-            "… {} more …",
-            grouped(omitted as u64)
-        )));
+        parts.push(Part::named(&format!("… {} more …", grouped(omitted))));
         parts.extend(tail);
     }
     parts
@@ -144,6 +145,7 @@ mod tests {
         let objects = steps.iter().enumerate().map(|(index, (noun, _))| OnPath {
             noun: (*noun).to_owned(),
             number: Some(index as u32),
+            stands_for: 0,
         });
         let steps = steps.iter().map(|(_, edge)| Step {
             edge: (*edge).to_owned(),

@@ -30,6 +30,8 @@ pub(super) struct OnPath {
     pub noun: String,
     /// Its number in that look.
     pub number: Option<u32>,
+    /// How many objects it stands for that are left out; 0 for a single one.
+    pub stands_for: u64,
 }
 
 /// A GC root, as far as words need it.
@@ -85,6 +87,7 @@ impl NamedPath {
         let objects = nodes.iter().map(|node| OnPath {
             noun: noun(Some(node)),
             number: node.object,
+            stands_for: node.stands_for,
         });
         let path = Path {
             root: root.kind(),
@@ -228,9 +231,17 @@ fn words(root: &NamedRoot, nodes: &[&LeakNode], edges: &[&ReferenceName]) -> Str
     } else if from == 1 && nodes.len() > 2 {
         annotate(&mut parts, nodes.get(1).copied());
     }
+    let mut left_out = 0;
     while from < edges.len() {
         let is_first = from == 0;
         let node = nodes.get(from + 1).copied();
+        if let Some(gap) = node.filter(|node| node.stands_for > 0) {
+            // References are counted: one more than the objects between them.
+            left_out = gap.stands_for + 1;
+            parts.push(format!("… {} more …", grouped(left_out)));
+            from += 2;
+            continue;
+        }
         // A traceback keeps the frames of the calls that the exception passed.
         if let Some((local, next)) = local_of_traceback(nodes, edges, from) {
             let holder = match (root, parts.len()) {
@@ -264,9 +275,10 @@ fn words(root: &NamedRoot, nodes: &[&LeakNode], edges: &[&ReferenceName]) -> Str
     }
     if parts.len() > STEPS {
         let tail = parts.split_off(parts.len() - STEPS / 2);
-        let omitted = parts.len() - STEPS / 2;
+        // The part for what is left out already is one of these.
+        let omitted = (parts.len() - STEPS / 2) as u64 + left_out.saturating_sub(1);
         parts.truncate(STEPS / 2);
-        parts.push(format!("… {omitted} more …"));
+        parts.push(format!("… {} more …", grouped(omitted)));
         parts.extend(tail);
     }
     parts.join(" → ")

@@ -3,6 +3,8 @@
 //! An object dominates another if every path from the roots to the other passes through it. Then, and
 //! only then, freeing the first frees the second.
 
+use std::ops::Range;
+
 use bytemuck::{Pod, Zeroable};
 use rustc_hash::FxHashMap;
 
@@ -49,6 +51,38 @@ struct Link {
     ancestor: u32,
     /// The lowest semi-dominator from the node upwards, the ancestor's not counted.
     lowest: u32,
+}
+
+/// The places of nodes in a walk through the dominator tree: those below a node follow it.
+pub struct DominatorTree<'a> {
+    dominators: &'a Dominators,
+    first: Vec<u32>,
+    size: Vec<u32>,
+    depth: Vec<u32>,
+}
+
+impl DominatorTree<'_> {
+    fn number(&self, node: u32) -> Option<usize> {
+        let place = self.dominators.places.get(node as usize)?;
+        (place.number > 0).then_some(place.number as usize)
+    }
+
+    /// How many nodes dominate this one, itself among them; 0 for what is not reached.
+    pub fn depth(&self, node: u32) -> u32 {
+        self.number(node).map_or(0, |it| self.depth[it])
+    }
+
+    /// The places of a node and of all that it dominates.
+    pub fn places(&self, node: u32) -> Range<u32> {
+        self.number(node)
+            .map_or(0..0, |it| self.first[it]..self.first[it] + self.size[it])
+    }
+
+    /// True if each path from a root to `node` passes `above`, which may be the node itself.
+    pub fn is_above(&self, above: u32, node: u32) -> bool {
+        let places = self.places(node);
+        !places.is_empty() && self.places(above).contains(&places.start)
+    }
 }
 
 impl Dominators {
@@ -118,6 +152,30 @@ impl Dominators {
     pub fn above(&self, node: u32) -> impl Iterator<Item = u32> {
         std::iter::successors(Some(node), |&node| Some(self.immediate(node)))
             .take_while(|&node| node < Self::ROOT)
+    }
+
+    /// The tree, to be asked which of two nodes is above the other.
+    pub fn tree(&self) -> DominatorTree<'_> {
+        let count = self.order.len().min(self.idom.len());
+        // A dominator has a smaller number than what it dominates.
+        let mut size = vec![1_u32; count];
+        for number in (1..count).rev() {
+            size[self.idom[number] as usize] += size[number];
+        }
+        let (mut first, mut next, mut depth) = (vec![0; count], vec![1; count], vec![0; count]);
+        for number in 1..count {
+            let above = self.idom[number] as usize;
+            first[number] = next[above];
+            next[above] += size[number];
+            next[number] = first[number] + 1;
+            depth[number] = depth[above] + 1;
+        }
+        DominatorTree {
+            dominators: self,
+            first,
+            size,
+            depth,
+        }
     }
 
     /// True if a root reaches the node.
@@ -426,6 +484,19 @@ mod tests {
                 }
                 chain.sort_unstable();
                 prop_assert_eq!(chain, cuts_off);
+            }
+        }
+
+        #[test]
+        fn the_tree_says_who_is_above((graph, roots) in graphs()) {
+            let dominators = Dominators::new(&graph, &roots);
+            let tree = dominators.tree();
+            for node in 0..graph.node_count() as u32 {
+                let above: Vec<u32> = dominators.above(node).collect();
+                prop_assert_eq!(tree.depth(node) as usize, above.len());
+                for other in 0..graph.node_count() as u32 {
+                    prop_assert_eq!(tree.is_above(other, node), above.contains(&other));
+                }
             }
         }
 

@@ -2,7 +2,7 @@
 
 use petgraph::stable_graph::StableDiGraph;
 
-use crate::capture::{Description, ReferenceName, is_library_file};
+use crate::capture::{Description, ReferenceName, WeakReferences, is_library_file};
 use crate::cpython::ObjectKind;
 
 /// The described objects of one group of cycles and the named references between them.
@@ -23,6 +23,30 @@ pub struct LeakNode {
     pub is_tensor: bool,
     /// The number of omitted objects that this node represents; 0 for a single object.
     pub stands_for: u64,
+}
+
+impl LeakNode {
+    /// What stands for so many objects that are left out.
+    pub fn gap(omitted: u64) -> Self {
+        Self {
+            description: Description {
+                kind: ObjectKind::Instance,
+                type_name: String::new(),
+                label: format!("… {omitted} more objects …"),
+                place: None,
+                unplaced_class: None,
+                free_variables: Vec::new(),
+                default_arguments: Vec::new(),
+                weak_references: WeakReferences::Never,
+                frozen: false,
+                details: Vec::new(),
+            },
+            object: None,
+            is_buffer: false,
+            is_tensor: false,
+            stands_for: omitted,
+        }
+    }
 }
 
 /// One reference.

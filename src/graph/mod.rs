@@ -29,7 +29,7 @@ pub use bridges::Bridges;
 pub use buffer_paths::{PathToBuffer, paths_to_buffers};
 pub use cut::{Cause, Causes, MadeByLibrary, find_causes, frees, of_same_line};
 pub use cycle::{Cycle, cycle_through, first_cycle};
-pub use dominators::Dominators;
+pub use dominators::{DominatorTree, Dominators};
 pub use fold::fold;
 pub use group::{Group, find_groups};
 pub use leak_graph::{Hop, LeakEdge, LeakGraph, LeakNode};
@@ -38,4 +38,4 @@ pub use preference::{cannot_be_assigned, is_content, points_back, registers_subm
 pub use redact::{hide_unless_code, hide_values};
 pub use refcounts::{freed_at_once, never_freed};
 pub use selection::{NODE_LIMIT, Selection, select};
-pub use shortest_paths::ShortestPaths;
+pub use shortest_paths::{Ends, ShortestPaths};

@@ -20,6 +20,39 @@ pub struct ShortestPaths {
     wanted: Option<Vec<u32>>,
 }
 
+/// The ends of paths: what they have in their middle is not walked, so that the paths to all nodes of a chain take
+/// time in proportion to their number.
+pub struct Ends<'a> {
+    paths: &'a ShortestPaths,
+    /// By node: the length of its path.
+    lengths: Vec<u32>,
+    /// By node: the last one of the first `each` on its path.
+    heads: Vec<u32>,
+    each: usize,
+}
+
+impl Ends<'_> {
+    /// True if the path to a node passes another one. Takes time in proportion to its length.
+    pub fn passes(&self, node: u32, other: u32) -> bool {
+        let mut back = std::iter::successors(Some(node), |&it| self.paths.before(it));
+        back.any(|it| it == other)
+    }
+
+    /// A path, and how many nodes are left out in its middle.
+    pub fn path_to(&self, node: u32) -> (Vec<u32>, u64) {
+        let length = self.lengths.get(node as usize).copied().unwrap_or_default() as usize;
+        if length <= 2 * self.each {
+            return (self.paths.path_to(node), 0);
+        }
+        let back = std::iter::successors(Some(node), |&it| self.paths.before(it));
+        let mut tail: Vec<u32> = back.take(self.each).collect();
+        tail.reverse();
+        let mut nodes = self.paths.path_to(self.heads[node as usize]);
+        nodes.extend(tail);
+        (nodes, (length - 2 * self.each) as u64)
+    }
+}
+
 const ROOT: u32 = u32::MAX - 1;
 const NOWHERE: u32 = u32::MAX;
 
@@ -181,6 +214,23 @@ impl ShortestPaths {
         lengths
     }
 
+    /// The ends of all paths, of so many nodes each.
+    pub fn ends(&self, each: usize) -> Ends<'_> {
+        let lengths = self.lengths();
+        let mut heads = vec![NOWHERE; self.before.len()];
+        for &node in &self.order[..self.count] {
+            let is_within = lengths[node as usize] as usize <= each;
+            let before = self.before(node).filter(|_| !is_within);
+            heads[node as usize] = before.map_or(node, |it| heads[it as usize]);
+        }
+        Ends {
+            paths: self,
+            lengths,
+            heads,
+            each,
+        }
+    }
+
     /// The last node that the paths to some nodes, all of them reached, have in common. `lengths` are
     /// [`ShortestPaths::lengths`]. Takes time in proportion to the number of nodes on the paths.
     pub fn last_in_common(
@@ -240,6 +290,33 @@ mod tests {
         assert!(!paths.reaches(4));
         paths.resume(&graph, |_, _| true);
         assert_eq!(paths.path_to(4), [0, 1, 2, 4]);
+    }
+
+    #[test]
+    fn long_paths_are_known_by_their_ends() {
+        // A chain, with a branch near its beginning and one near its end.
+        let mut edges: Vec<(u32, u32)> = (1..100).map(|node| (node - 1, node)).collect();
+        edges.extend([(2, 100), (90, 101)]);
+        let graph = Csr::from_edges(103, &edges);
+        let mut paths = ShortestPaths::new(103);
+        paths.extend(&graph, [0], |_, _| true);
+        let ends = paths.ends(4);
+        for node in 0..103 {
+            let whole = paths.path_to(node);
+            let (nodes, omitted) = ends.path_to(node);
+            if whole.len() <= 8 {
+                assert_eq!((nodes, omitted), (whole.clone(), 0));
+            } else {
+                assert_eq!(nodes, [&whole[..4], &whole[whole.len() - 4..]].concat());
+                assert_eq!(omitted as usize, whole.len() - 8);
+            }
+            for other in 0..103 {
+                assert_eq!(
+                    ends.passes(node, other) && paths.reaches(node),
+                    whole.contains(&other)
+                );
+            }
+        }
     }
 
     #[test]

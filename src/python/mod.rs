@@ -147,6 +147,7 @@ fn add_functions(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(start_watch, module)?)?;
     module.add_function(wrap_pyfunction!(stop_watch, module)?)?;
     module.add_function(wrap_pyfunction!(tallies, module)?)?;
+    module.add_function(wrap_pyfunction!(human_bytes, module)?)?;
     module.add_function(wrap_pyfunction!(total_bytes, module)?)?;
     module.add_function(wrap_pyfunction!(unreachable_objects, module)?)?;
     module.add_function(wrap_pyfunction!(unseen_collections, module)?)?;
@@ -318,6 +319,12 @@ fn unseen_collections(py: Python<'_>) -> PyResult<Option<u64>> {
 fn tallies(py: Python<'_>, watch: WatchId) -> PyResult<Bound<'_, PyList>> {
     let tallies = state(py)?.watcher.tallies(watch);
     without_collections(py, || PyList::new(py, tallies))
+}
+
+/// A number of bytes in words, such as `1.5 MiB`.
+#[pyfunction]
+fn human_bytes(count: u64) -> String {
+    crate::model::human_bytes(count)
 }
 
 /// The bytes of several leaks together, what they share once.

@@ -1,45 +1,59 @@
-"""Folders and files of reports, wherever they are to be."""
+"""Files are replaced whole, and what is no file stays what it is."""
 
 from __future__ import annotations
 
 import os
+import stat
+import threading
 from pathlib import Path
 
 import pytest
 
-from cyclescope._files import exists, make_folder
+from cyclescope._files import write_whole
 
 
-def test_a_folder_is_made_with_those_around_it(tmp_path: Path) -> None:
-    folder = tmp_path / "one" / "two" / "three"
-    for _ in range(2):
-        make_folder(folder)
-        assert folder.is_dir()
-        assert exists(folder)
+def test_a_link_stays_one_and_permissions_too(tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    (shared / "baseline.json").write_text("old")
+    (shared / "baseline.json").chmod(0o600)
+    (tmp_path / "link.json").symlink_to("shared/baseline.json")
+    write_whole(tmp_path / "link.json", "new")
+    assert (tmp_path / "link.json").is_symlink()
+    assert (shared / "baseline.json").read_text() == "new"
+    assert stat.S_IMODE((shared / "baseline.json").stat().st_mode) == 0o600
+    (tmp_path / "dangling.json").symlink_to("shared/new.json")
+    write_whole(tmp_path / "dangling.json", "new")
+    assert (shared / "new.json").read_text() == "new"
+    assert sorted(it.name for it in shared.iterdir()) == ["baseline.json", "new.json"]
 
 
-def test_a_file_is_no_folder(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    for name in "file", "file/folder":
-        with pytest.raises((FileExistsError, NotADirectoryError)):
-            make_folder(tmp_path / name)
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no named pipes")
+def test_a_pipe_is_written_to(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe.json"
+    os.mkfifo(pipe)
+    read: list[str] = []
+    reader = threading.Thread(target=lambda: read.append(pipe.read_text()))
+    reader.start()
+    write_whole(pipe, "all of it")
+    reader.join()
+    assert read == ["all of it"]
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
 
 
-@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="this system has no such folder")
-def test_a_folder_that_the_system_refuses() -> None:
-    with pytest.raises(OSError, match="proc"):
-        make_folder(Path("/proc/folder"))
+def test_a_descriptor_is_written_to() -> None:
+    if not Path("/dev/fd").is_dir():
+        pytest.skip("the system does not show descriptors as files")
+    reading, writing = os.pipe()
+    try:
+        write_whole(Path(f"/dev/fd/{writing}"), "all of it")
+        assert os.read(reading, 100) == b"all of it"
+    finally:
+        os.close(reading)
+        os.close(writing)
 
 
-def test_a_link_that_leads_nowhere(tmp_path: Path) -> None:
-    (tmp_path / "link").symlink_to(tmp_path / "gone")
-    with pytest.raises(OSError, match="link"):
-        make_folder(tmp_path / "link" / "folder")
-
-
-def test_a_current_folder_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "gone").mkdir()
-    monkeypatch.chdir(tmp_path / "gone")
-    (tmp_path / "gone").rmdir()
-    with pytest.raises(FileNotFoundError):
-        make_folder(Path("reports"))
+def test_the_longest_name_is_written(tmp_path: Path) -> None:
+    name = "n" * 250 + ".json"
+    write_whole(tmp_path / name, "text")
+    assert [it.name for it in tmp_path.iterdir()] == [name]

@@ -74,6 +74,38 @@ def test_nor_where_no_memory_could_be_looked_at(
     assert not (pytester.path / "a.sarif").exists()
 
 
+@pytest.mark.parametrize(
+    ("source", "options", "why"),
+    [
+        ("def test_fails(): assert 0\ndef test_ok(): ...", ["-x"], "the run ended early"),
+        (
+            "import pytest\ndef test_ok(): ...\ndef test_ends(): pytest.exit('done', returncode=0)",
+            [],
+            "the run ended early",
+        ),
+        (
+            "import pytest\ndef test_ok(): ...\n"
+            "@pytest.mark.no_tensor_cycles(devices='cuda')\ndef test_gpu(): ...",
+            [],
+            "not all tests could be checked",
+        ),
+        (
+            "import os\ndef test_ok(): ...\ndef test_dies(): os._exit(1)",
+            ["-n1"],
+            "the run ended early",
+        ),
+    ],
+    ids=["stopped", "exit", "no GPU", "crash"],
+)
+def test_no_file_says_that_there_is_nothing_where_not_all_is_known(
+    pytester: pytest.Pytester, source: str, options: list[str], why: str
+) -> None:
+    pytester.makepyfile(source)
+    result = run(pytester, "--tensor-cycles-devices=any", *RESULTS, *options)
+    result.stdout.fnmatch_lines([f"*a.sarif not written: {why}"])
+    assert not (pytester.path / "a.sarif").exists()
+
+
 def test_the_leaks_of_an_interrupted_run_are_written(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(LEAKS + "\ndef test_stops():\n    raise KeyboardInterrupt\n")
     run(pytester, *RESULTS)

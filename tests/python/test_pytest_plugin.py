@@ -145,6 +145,24 @@ def test_error_fails_with_the_trace_and_the_page(pytester: pytest.Pytester) -> N
         assert page.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
 
 
+def test_the_page_of_a_leak_of_several_tests_is_of_all(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import numpy
+        class Node:
+            def __init__(self, size):
+                self.me, self.array = self, numpy.zeros(size, dtype=numpy.uint8)
+        def test_large(): Node(3 << 20)
+        def test_small(): Node(1000)
+        """
+    )
+    result = run(pytester, "--tensor-cycles=error", "--tensor-cycles-devices=any")
+    pages = {line for line in result.outlines if line.startswith("Page: ")}
+    (page,) = (Path(line.removeprefix("Page: ")).read_text(encoding="utf-8") for line in pages)
+    assert "3.0 MiB" in page
+    assert "2 similar" in page or "2 leaks" in page or "seen 2 times" in page.lower(), page[:3000]
+
+
 @pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["alone", "xdist"])
 @pytest.mark.parametrize("service", ["true", None], ids=["CI", "no CI"])
 def test_the_short_summary_has_a_line_for_each_test(

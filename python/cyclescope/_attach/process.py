@@ -183,7 +183,7 @@ def other_version(process: Process) -> str | None:
         return (
             f"process {process.pid} runs Python 3.{minor}, but attaching needs Python 3.14 or "
             "later. Start it with CYCLESCOPE_SIGNAL=USR2 and `import cyclescope` next "
-            f"time, and signal it: kill -USR2 {process.pid}"
+            "time; `kill -USR2 PID` then asks that process (this one would be killed)"
         )
     return (
         f"process {process.pid} runs Python 3.{minor}, and this is Python "

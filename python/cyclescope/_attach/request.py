@@ -112,7 +112,8 @@ def _check(process: Process) -> None:
         raise AttachError(
             f"this is Python 3.{sys.version_info.minor}, but attaching needs Python 3.14 or later: "
             "start the program with CYCLESCOPE_SIGNAL=USR2 and `import "
-            f"cyclescope` next time, and signal it: kill -USR2 {process.pid}"
+            "cyclescope` next time; `kill -USR2 PID` then asks that process (this one would be "
+            "killed)"
         )
     if process.is_stopped:
         raise AttachError(STOPPED.format(pid=process.pid))

@@ -42,21 +42,37 @@ def read_reports(
     that the command is to write.
     """
     files = [file for name in names for file in _files(parsed, name, output)]
-    reports, contents = [], []
+    reports, contents, read = [], [], []
+    given = {Path(name) for name in names}
     for number, file in enumerate(files, 1):
         progress.say(f"reading {number} of {len(files)}: {file}")
-        report, text = _read(parsed, file)
+        try:
+            report, text = _read(parsed, file)
+        except _LiveMemory:
+            if file in given:
+                fail(parsed, f"{file}: {LIVE_MEMORY}; open its .html or .txt")
+            progress.done()
+            tell(f"{file} is left out: {LIVE_MEMORY}")
+            continue
         reports.append(report)
+        read.append(file)
         if len(files) > 1:
             contents.append(Content(text))
-    if len(files) < 2:
+    if len(reports) < 2:
         return reports
     kept, overlapping = distinct(contents)
     if overlapping is not None:
         progress.done()
-        one, other = (files[number] for number in overlapping)
+        one, other = (read[number] for number in overlapping)
         tell(f"{one} and {other} have some of the same occurrences, which count twice")
     return [reports[number] for number in kept]
+
+
+LIVE_MEMORY = "this is a report of live memory, not of reference cycles"
+
+
+class _LiveMemory(Exception):
+    """The file is another report of cyclescope's."""
 
 
 STANDARD = "-"
@@ -112,7 +128,18 @@ def _read(parsed: argparse.Namespace, file: Path) -> tuple[CycleReport, str]:
         name = "standard input" if file == Path(STANDARD) else file
         if isinstance(error, UnicodeDecodeError):
             fail(parsed, f"{name}: this is no text: pass the .json file of a cyclescope report")
+        if _is_of_live_memory(text):
+            raise _LiveMemory from None
         fail(parsed, f"{name}: {error}{hint}")
+
+
+def _is_of_live_memory(text: str) -> bool:
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    is_ours = isinstance(content, dict) and content.get("schema") == SCHEMA
+    return is_ours and "tool" not in content and ("process" in content or "kind" in content)
 
 
 FORMATS: dict[str, Callable[[CycleReport], str]] = {
@@ -180,11 +207,12 @@ def write(parsed: argparse.Namespace, output: str, text: str) -> None:
     progress.done()
 
 
-def try_to_write(output: str, text: str) -> str | None:
+def try_to_write(output: str, text: str, folder: Path = Path()) -> str | None:
     """Write a file atomically. A sentence if that cannot be done."""
+    path = folder / output
     try:
-        Path(output).parent.mkdir(parents=True, exist_ok=True)
-        write_whole(Path(output), text)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, text)
     except OSError as error:
         return f"cannot write {output}: {error.strerror}"
     return None

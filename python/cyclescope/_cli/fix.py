@@ -55,6 +55,12 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 def run(parsed: argparse.Namespace) -> int:
     """Print the patch of a line, or list those of a report."""
     if parsed.place.endswith(".json"):
+        if parsed.diff:
+            fail(
+                parsed,
+                f"--diff prints the patch of one line: leave it out, and `cyclescope fix "
+                f"{shlex.quote(parsed.place)}` lists the lines that have a patch",
+            )
         return _list(parsed)
     name, _, number = parsed.place.rpartition(":")
     if not name or not number.isdecimal():
@@ -119,7 +125,7 @@ def _list(parsed: argparse.Namespace) -> int:
         if leak.patch is None:
             out(f"{leak.signature}: there is no patch. {leak.advice}")
         else:
-            place = f"{leak.patch.file}:{leak.patch.line}"
+            place = shlex.quote(f"{leak.patch.file}:{leak.patch.line}")
             out(f"{leak.signature}: {leak.patch.summary}\n    cyclescope fix {place} --diff")
     return 0 if any(leak.patch is not None for leak in report.leaks) else 1
 

@@ -6,6 +6,20 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator
+from typing import TextIO
+
+_print = print
+_kept: tuple[TextIO | None, TextIO | None] | None = None
+
+
+def keep_streams() -> None:
+    """Write to the streams of now from now on, whatever a program puts in their place."""
+    global _kept
+    _kept = (sys.stdout, sys.stderr)
+
+
+def _stdout() -> TextIO | None:
+    return sys.stdout if _kept is None else _kept[0]
 
 
 class OutputError(Exception):
@@ -21,13 +35,13 @@ def out(*lines: str, end: str = "\n", flush: bool = False) -> None:
     Raises:
         OutputError: If it cannot be written to.
     """
-    with _checked():
+    with _checked() as stream:
         text = "\n".join(lines)
         try:
-            print(text, end=end, flush=flush)
+            _print(text, end=end, flush=flush, file=stream)
         except UnicodeEncodeError as error:
             escaped = text.encode(error.encoding, "backslashreplace").decode(error.encoding)
-            print(escaped, end=end, flush=flush)
+            _print(escaped, end=end, flush=flush, file=stream)
 
 
 def out_bytes(data: bytes) -> None:
@@ -36,9 +50,9 @@ def out_bytes(data: bytes) -> None:
     Raises:
         OutputError: If it cannot be written to.
     """
-    with _checked():
-        sys.stdout.flush()
-        sys.stdout.buffer.write(data)
+    with _checked() as stream:
+        stream.flush()
+        stream.buffer.write(data)
 
 
 def finish() -> None:
@@ -47,33 +61,36 @@ def finish() -> None:
     Raises:
         OutputError: If that cannot be done.
     """
-    if sys.stdout is not None:
-        with _checked():
-            sys.stdout.flush()
+    if _stdout() is not None:
+        with _checked() as stream:
+            stream.flush()
 
 
 def tell(text: str) -> None:
     """Write a line to standard error, if there is one that can be written to."""
-    stream = sys.stderr
+    stream = sys.stderr if _kept is None else _kept[1]
     if stream is not None:
         with contextlib.suppress(Exception):
-            print(text, file=stream)
+            _print(text, file=stream)
 
 
 def drop() -> None:
     """Have what is written to standard output from now on, also at exit, go nowhere."""
+    stream = _stdout()
     with contextlib.suppress(Exception):
         nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
+        if stream is not None:
+            os.dup2(nowhere, stream.fileno())
         os.close(nowhere)
 
 
 @contextlib.contextmanager
-def _checked() -> Iterator[None]:
-    if sys.stdout is None:
+def _checked() -> Iterator[TextIO]:
+    stream = _stdout()
+    if stream is None:
         raise OutputError("it is closed")
     try:
-        yield
+        yield stream
     except BrokenPipeError:
         drop()
     except OSError as error:

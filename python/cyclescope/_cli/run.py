@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
 import tempfile
@@ -20,7 +21,7 @@ from cyclescope._cli.common import (
     rendered,
     try_to_write,
 )
-from cyclescope._cli.output import OutputError, finish, out, tell
+from cyclescope._cli.output import OutputError, finish, keep_streams, out, tell
 from cyclescope._cli.program import Program, ProgramError, flush, trimmed
 from cyclescope._devices import blindness
 from cyclescope._files import exists, make_folder, reason, write_whole
@@ -47,9 +48,10 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     )
     parser.epilog = (
         "The exit status is that of the program. With --fail-on-leak, it is 1 if the program "
-        "succeeds but leaks, and 2 if it changed gc.callbacks, so that leaks may not have been "
-        "seen. For several GPUs: torchrun ... -m cyclescope run SCRIPT. If "
-        "CYCLESCOPE_OFF is set, the program runs unwatched and nothing is written."
+        "succeeds but leaks (or, with --growth, accumulates memory), and 2 if it changed "
+        "gc.callbacks, so that leaks may not have been seen. For several GPUs: torchrun ... "
+        "-m cyclescope run SCRIPT. If CYCLESCOPE_OFF is set, the program runs unwatched and "
+        "nothing is written."
     )
     parser.add_argument(
         "--devices",
@@ -116,7 +118,10 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         "page",
     )
     parser.add_argument(
-        "--fail-on-leak", action="store_true", help="exit with status 1 if there is a leak"
+        "--fail-on-leak",
+        action="store_true",
+        help="exit with status 1 if there is a leak that was reported, or, with --growth, "
+        "something that accumulates",
     )
     add_format(parser, "JSON on standard output")
     kinds = parser.add_mutually_exclusive_group()
@@ -155,6 +160,9 @@ def run(parsed: argparse.Namespace) -> int:
         parsed.output = [STANDARD]
     for output in parsed.output:
         check_output(parsed, output)
+    # The program may put streams of its own in the place of these, and change folders.
+    keep_streams()
+    folder = _current_folder()
     try:
         program = Program.find(parsed.program, parsed.arguments, parsed.kind)
         program.announce()
@@ -181,44 +189,56 @@ def run(parsed: argparse.Namespace) -> int:
     except OSError as error:
         fail(parsed, reason(error))
     is_flushed = True
+    process = os.getpid()
     try:
         status = program.run()
+        if os.getpid() != process:
+            return status  # A child that the program has forked: the results are its parent's.
         is_flushed = _wait_for_threads()
         if parsed.memory:
             _tell_memory(parsed)
     finally:
-        if oom is not None:
-            oom.stop()
-        if growth is not None:
-            growth.stop()
-        # However the program ended, the watch reports what leaked until then.
-        _look(watch)
+        if os.getpid() == process:
+            if oom is not None:
+                oom.stop()
+            if growth is not None:
+                growth.stop()
+            # However the program ended, the watch reports what leaked until then.
+            _look(watch)
     # Not by the log alone, which may be off: whoever reads the status is to know.
     is_blind = say_unseen(lambda sentence: tell(f"cyclescope: {sentence}"))
     if status == 0 and not is_blind:
         _tell_success(watch)
     _tell_pages(parsed, oom, growth)
     report = watch.report
-    is_written = _write_files(parsed, report)
+    is_written = _write_files(parsed, folder, report)
     # What a reader no longer takes stays in the buffer, and ends the program as it does without us.
     if is_flushed:
         _print(parsed, report)
     grew = growth is not None and growth.found
-    leaked = watch.leaks or (report is not None and report.leaks)
+    reported = [leak for leak in watch.leaks if not isinstance(watch, Warner) or leak.reported]
+    leaked = reported or (report is not None and report.leaks)
     if status == 0 and parsed.fail_on_leak and (leaked or grew):
         return 1
     is_known = is_written and not (is_blind and parsed.fail_on_leak)
     return status if status or is_known else 2
 
 
-def _write_files(parsed: argparse.Namespace, report: CycleReport | None) -> bool:
-    """Write the files of ``-o``. False if one cannot be written."""
+def _current_folder() -> Path:
+    with contextlib.suppress(OSError):  # It may have been removed.
+        return Path.cwd()
+    return Path()
+
+
+def _write_files(parsed: argparse.Namespace, folder: Path, report: CycleReport | None) -> bool:
+    """Write the files of ``-o``, whose names are relative to a folder. False if one cannot be
+    written."""
     is_written = True
     for output in map(_of_this_rank, parsed.output):
         if output != STANDARD:
             # That there was nothing is a result too, and what an earlier run has left is none.
             text = rendered(parsed, output, report or _native.empty_report())
-            if (why := try_to_write(output, text)) is not None:
+            if (why := try_to_write(output, text, folder)) is not None:
                 is_written = False
                 tell(f"cyclescope run: error: {why}")
     return is_written

@@ -146,9 +146,14 @@ def shorten(report: pytest.TestReport, found: CycleReport, *, late: bool) -> Non
 
 
 def _page(choices: Choices, report: CycleReport) -> str:
+    # The same leak of several tests has one page, for all of them.
+    signature = report.leaks[0].signature
+    earlier = choices.shown.get(signature)
+    shown = report if earlier is None else _native.merge([earlier, report])
+    choices.shown[signature] = shown
     try:
-        page = choices.report_dir / f"{report.leaks[0].signature}.html"
-        write_whole(page, report.to_html())
+        page = choices.report_dir / f"{signature}.html"
+        write_whole(page, shown.to_html())
         return f"Page: {page}"
     except OSError as error:
         return f"Page not written: {reason(error)}"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pytest
 
 if TYPE_CHECKING:
+    from cyclescope._native import CycleReport
     from cyclescope._pytest.baseline import Baseline
 
 MODES = ("off", "report", "error")
@@ -33,6 +34,8 @@ class Choices:
     sarif: Path | None
     config: pytest.Config
     given_report_dir: Path | None
+    shown: dict[str, CycleReport] = field(default_factory=dict, init=False)
+    """What the page of each signature shows so far."""
     _report_dir: Path | None = field(default=None, init=False)
 
     @property

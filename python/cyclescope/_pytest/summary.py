@@ -101,7 +101,7 @@ class Summary:
             _fail(session)
         report = self.merged()
         self._say_what_was_not_seen()
-        unknown = self._why_unknown(exitstatus) if report is None else None
+        unknown = self._why_unknown(session, exitstatus) if report is None else None
         if unknown is not None:
             self._say_what_is_not_written(unknown)
             return
@@ -109,7 +109,7 @@ class Summary:
         if not self._update_baseline(report):
             _fail(session)
 
-    def _why_unknown(self, exitstatus: int) -> str | None:
+    def _why_unknown(self, session: pytest.Session, exitstatus: int) -> str | None:
         """Why nothing is known of leaks where none was found; None if there are none."""
         if self._choices.mode == "off":
             return "--tensor-cycles=off checks no test"
@@ -121,6 +121,10 @@ class Summary:
             return "not all garbage collections were seen"
         if exitstatus in (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.INTERNAL_ERROR):
             return "the run was interrupted"
+        if self._blind:
+            return "not all tests could be checked"
+        if session.shouldfail or session.shouldstop or self._lacks_last_look():
+            return "the run ended early"
         return None
 
     def _say_what_is_not_written(self, why: str) -> None:

@@ -209,7 +209,9 @@ pub fn occasion(collection: &Collection) -> String {
 fn process(process: &Process) -> String {
     let mut parts = vec![name(&process.program, NAME), format!("pid {}", process.pid)];
     parts.extend(process.rank.map(|rank| format!("rank {rank}")));
-    parts.push(format!("host {}", name(&process.host, NAME)));
+    if !process.host.is_empty() {
+        parts.push(format!("host {}", name(&process.host, NAME)));
+    }
     parts.push(format!("Python {}", name(&process.python, NAME)));
     for (framework, version) in process.frameworks.iter().take(20) {
         parts.push(format!("{} {}", name(framework, NAME), name(version, NAME)));

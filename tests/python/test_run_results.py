@@ -1,0 +1,122 @@
+"""Where ``cyclescope run`` writes its results, whatever the program does to its process."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+LEAK = """
+import gc, os, sys
+import numpy
+class Node:
+    def __init__(self):
+        self.me, self.array = self, numpy.zeros(1 << 20, dtype=numpy.uint8)
+Node()
+gc.collect()
+"""
+
+
+def run(
+    folder: Path, source: str, *options: str, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    (folder / "leaky.py").write_text(LEAK + source)
+    return subprocess.run(
+        [sys.executable, "-m", "cyclescope", "run", "--devices=any", *options, "leaky.py"],
+        cwd=folder,
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def leaks_in(text: str) -> int:
+    return len(json.loads(text)["leaks"])
+
+
+def test_files_are_relative_to_the_folder_of_the_command(tmp_path: Path) -> None:
+    (tmp_path / "job").mkdir()
+    done = run(tmp_path, "os.chdir('job')", "-o", "leaks.json")
+    assert done.returncode == 0, done.stderr
+    assert leaks_in((tmp_path / "leaks.json").read_text()) == 1
+    assert list((tmp_path / "job").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "sys.stdout = open('metrics.csv', 'w')\nprint('step,loss')",
+        "import builtins\nbuiltins.print = lambda *text, **more: None",
+        "import builtins\nold = print\nbuiltins.print = lambda *text, **more: old('[0]', *text)",
+    ],
+)
+def test_standard_output_is_that_of_the_command(tmp_path: Path, source: str) -> None:
+    done = run(tmp_path, source, "--json")
+    assert done.returncode == 0, done.stderr
+    assert leaks_in(done.stdout) == 1
+    done = run(tmp_path, source, GITHUB_ACTIONS="true")
+    assert done.stdout.startswith("::warning file="), done.stdout
+    if (tmp_path / "metrics.csv").exists():
+        assert (tmp_path / "metrics.csv").read_text() == "step,loss\n"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+@pytest.mark.parametrize("end", ["", "sys.exit(3)", "raise ValueError"])
+def test_a_forked_child_writes_no_results(tmp_path: Path, end: str) -> None:
+    source = f"""
+child = os.fork()
+if child == 0:
+    {end or "pass"}
+else:
+    status = os.waitpid(child, 0)[1]
+    print("child", os.waitstatus_to_exitcode(status))
+"""
+    done = run(tmp_path, source, "--fail-on-leak", "-o", "leaks.json", "-o", "leaks.sarif")
+    status = {"": 0, "sys.exit(3)": 3, "raise ValueError": 1}[end]
+    assert done.stdout == f"child {status}\n"
+    assert done.returncode == 1
+    assert done.stderr.count("no leaks") == 0, done.stderr
+    assert leaks_in((tmp_path / "leaks.json").read_text()) == 1
+    (sarif,) = json.loads((tmp_path / "leaks.sarif").read_text())["runs"]
+    assert len(sarif["results"]) == 1
+
+
+def test_a_leak_that_is_too_small_to_be_reported_does_not_fail_the_run(tmp_path: Path) -> None:
+    done = run(tmp_path, "", "--fail-on-leak", "--min-bytes", str(4 << 20))
+    assert "no leaks except small ones" in done.stderr
+    assert done.returncode == 0
+    assert run(tmp_path, "", "--fail-on-leak", "--min-bytes", "1000").returncode == 1
+
+
+def test_redacted_results_have_no_host(tmp_path: Path) -> None:
+    run(tmp_path, "", "--redact", "--report-dir", "pages", "-o", "leaks.json", "-o", "leaks.txt")
+    files = [tmp_path / "leaks.json", *(tmp_path / "pages").glob("*.json")]
+    assert len(files) > 1
+    for file in files:
+        report = json.loads(file.read_text())
+        hosts = [
+            occurrence["host"] for leak in report["leaks"] for occurrence in leak["occurrences"]
+        ]
+        assert [*hosts, report["process"]["host"]] == [""] * (len(hosts) + 1)
+    assert "host" not in (tmp_path / "leaks.txt").read_text()
+
+
+def test_a_folder_may_have_reports_of_live_memory_too(tmp_path: Path) -> None:
+    run(tmp_path, "import cyclescope\nopen('heap.json', 'w').write(cyclescope.heap().to_json())")
+    run(tmp_path, "", "-o", "leaks.json")
+    report = [sys.executable, "-m", "cyclescope", "report"]
+    done = subprocess.run([*report, "."], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "heap.json is left out: this is a report of live memory" in done.stderr
+    assert "LEAK 1 of 1" in done.stdout
+    done = subprocess.run(
+        [*report, "heap.json"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert "heap.json: this is a report of live memory, not of reference cycles" in done.stderr
