@@ -364,7 +364,7 @@ impl Inspector {
         report.epochs = epochs;
         report.sort_leaks();
         for leak in &mut report.leaks {
-            leak.occurrences = vec![self.occurrence(report.time, leak.count, leak.bytes_held)];
+            leak.occurrences = vec![self.seen_at(report.time, leak.count, leak.bytes_held)];
         }
         report
     }
@@ -382,10 +382,10 @@ impl Inspector {
 
     /// That a leak was seen just now.
     pub(crate) fn occurrence_of(&self, leak: &Found) -> SeenAt {
-        self.occurrence(now(), leak.count(), leak.bytes_held())
+        self.seen_at(now(), leak.count(), leak.bytes_held())
     }
 
-    fn occurrence(&self, time: f64, count: u64, bytes: u64) -> SeenAt {
+    fn seen_at(&self, time: f64, count: u64, bytes: u64) -> SeenAt {
         let mut seen = SeenAt {
             pid: std::process::id(),
             ..occurrences::of(&self.process, time, count, bytes)
