@@ -45,7 +45,9 @@ pub fn preference(graph: &LeakGraph, edge: EdgeIndex) -> u32 {
             ObjectKind::Instance => 11,
             ObjectKind::Class => 28,
             ObjectKind::Exception => 60,
-            ObjectKind::Method | ObjectKind::Partial => 70,
+            // `__self__` cannot be assigned.
+            ObjectKind::Method => PLUMBING,
+            ObjectKind::Partial => 70,
             ObjectKind::Traceback | ObjectKind::Frame => 90,
             _ => 40,
         },

@@ -173,6 +173,20 @@ def test_a_function_of_a_library_is_not_to_be_changed() -> None:
         assert leak.after is None
 
 
+def test_each_holder_of_a_bound_method_is_a_leak_of_its_own() -> None:
+    """No assignment changes `__self__`, by which both cycles lead."""
+
+    def make() -> None:
+        agent, environment = Thing(), Thing()
+        agent.array = numpy.zeros(1 << 20, dtype=numpy.uint8)
+        agent.environment = environment
+        agent.own = environment.notify = agent.work
+
+    leaks = leaks_of(make)
+    cuts = {cut.edge for leak in leaks for cut in leak.cuts}
+    assert cuts == {".own", ".notify"}, leaks
+
+
 def test_a_hook_that_a_library_wraps_is_not_to_be_changed(torch: Any) -> None:
     def make() -> None:
         thing = Thing(layer=torch.nn.Linear(2, 2))

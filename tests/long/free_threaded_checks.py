@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import random
 import subprocess
 import sys
@@ -17,7 +18,7 @@ import pytest
 import cyclescope
 from cyclescope import _native
 
-SECONDS = 20
+SECONDS = float(os.environ.get("STRESS_SECONDS", "20"))
 SIZE = 1 << 20
 SHARED = 50
 CHURNING, LOOKING = 10, 6

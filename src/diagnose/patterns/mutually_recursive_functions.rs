@@ -11,8 +11,8 @@
 //!     def odd(n): return n != 0 and even(n - 1)
 //! ```
 //!
-//! Instead, use functions at module level, or methods, and pass what they need; or `del` one of them at
-//! the end of the enclosing function.
+//! Instead, use functions at module level, or methods, and pass what they need. If the enclosing function
+//! neither returns nor stores them, `del` one of them at its end.
 
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
@@ -51,8 +51,8 @@ fn recognise(case: &Case<'_>) -> Option<Finding> {
             .remedy(
                 cut.edge,
                 format!(
-                    "define them at module level and pass what they need, or delete `{variable}` \
-                     at the end of the enclosing function"
+                    "define them at module level and pass what they need; or, if the enclosing function \
+                     neither returns nor stores them, delete `{variable}` at its end"
                 ),
             )
             .code(

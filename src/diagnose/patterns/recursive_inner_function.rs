@@ -13,8 +13,9 @@
 //!     return visit(tree)
 //! ```
 //!
-//! Instead, use a function at module level or a method, and pass what it needs; or break the cycle
-//! with `del visit` at the end of the outer function, once the result is computed.
+//! Instead, use a function at module level or a method, and pass what it needs. If the outer function
+//! neither returns nor stores it, `del visit` at its end, once the result is computed, breaks the
+//! cycle too.
 
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
@@ -53,8 +54,8 @@ fn recognise(case: &Case<'_>) -> Option<Finding> {
             .remedy(
                 step.edge,
                 format!(
-                    "define it at module level and pass it what it needs, or delete `{variable}` at \
-                     the end of the enclosing function"
+                    "define it at module level and pass it what it needs; or, if the enclosing function \
+                     neither returns nor stores it, delete `{variable}` at its end"
                 ),
             )
             .code(
