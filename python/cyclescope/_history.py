@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from cyclescope import _log, _native
+from cyclescope._live.imports import Waiting
 from cyclescope._off import OFF
 
 MAX_ENTRIES = 100_000
@@ -27,11 +28,34 @@ _said: set[str] = set()
 
 
 class History:
-    """The memory history, for the lifetime of one watch."""
+    """The memory history, for the lifetime of one watch.
+
+    PyTorch records from now on, or once the program has imported it and initialised CUDA. If it
+    cannot, the reason is logged. CUDA is not initialised, because a process that has done so can no
+    longer fork workers that use it.
+    """
 
     def __init__(self) -> None:
         self._explained: set[str] = set()
         self._ended = False
+        self._has_begun = False
+        # Under `cyclescope run`, the program has not imported it yet.
+        self._waiting = Waiting(self._begin)
+
+    def _begin(self, torch: ModuleType) -> None:
+        global _users
+        reason = _obstacle(torch)
+        if reason is None and not self._ended:
+            _users += 1
+            self._has_begun = True
+            try:
+                torch.cuda._lazy_call(_begin)
+            except Exception as error:
+                _users -= 1
+                self._has_begun = False
+                reason = str(error)
+        if reason is not None:
+            _say(f"record_history=True has no effect: {reason}")
 
     def explain(self, report: _native.CycleReport) -> _native.CycleReport:
         """Add allocation stacks to a report, for leaks that occur for the first time."""
@@ -61,6 +85,9 @@ class History:
         if self._ended:
             return
         self._ended = True
+        self._waiting.stop()
+        if not self._has_begun:
+            return
         _users -= 1
         torch = sys.modules.get("torch")
         if _users == 0 and _recording and torch is not None:
@@ -69,29 +96,6 @@ class History:
                 torch.cuda.memory._record_memory_history(None)
             except Exception as error:
                 _say(f"PyTorch's memory history could not be stopped: {error}")
-
-
-def start() -> History | None:
-    """Start recording now, or once the program initialises CUDA.
-
-    Returns None, and logs the reason, if PyTorch cannot record. CUDA is not initialised, because a
-    process that has done so can no longer fork workers that use it.
-    """
-    global _users
-    torch = sys.modules.get("torch")
-    reason = _obstacle(torch)
-    if reason is not None or torch is None:
-        _say(f"record_history=True has no effect: {reason}")
-        return None
-    history = History()
-    _users += 1
-    try:
-        torch.cuda._lazy_call(_begin)
-    except Exception as error:
-        _say(f"record_history=True has no effect: {error}")
-        _users -= 1
-        return None
-    return history
 
 
 def frames_of(
@@ -148,10 +152,8 @@ def _ordinal(device: str) -> int:
     return int(number) if kind == "cuda" and number.isdecimal() else -1
 
 
-def _obstacle(torch: ModuleType | None) -> str | None:
+def _obstacle(torch: ModuleType) -> str | None:
     """Why PyTorch cannot record, as a sentence; None if it can."""
-    if torch is None or not hasattr(torch, "cuda"):
-        return "PyTorch is not imported; import torch before starting the watch."
     if not hasattr(getattr(torch, "_C", None), "_cuda_record_memory_history"):
         return "this PyTorch is built without CUDA, or is too old to record memory history."
     if torch.version.hip is None and not _native.cuda_driver_present():

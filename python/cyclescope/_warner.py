@@ -160,7 +160,7 @@ class Warner(Watch):
         forgotten = self._folder.forget(list(ignore))
         _native.change_watch(self._number, devices, ignore, *least, tuple(forgotten))
         if wanted.record_history and self._history is None:
-            self._history = _history.start()
+            self._history = _history.History()
         elif not wanted.record_history and self._history is not None:
             self._history.stop()
             self._history = None

@@ -49,7 +49,7 @@ class Watch:
         if OFF:
             self._final = []
             return
-        self._history = _history.start() if record_history else None
+        self._history = _history.History() if record_history else None
         names = (devices,) if isinstance(devices, str) else tuple(devices)
         self._number = _native.start_watch(
             names, once_per_leak, tuple(ignore), keep_all, *min_bytes

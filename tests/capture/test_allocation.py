@@ -7,6 +7,7 @@ import inspect
 import logging
 import subprocess
 import sys
+import time
 import tracemalloc
 from collections.abc import Iterator
 from typing import Any
@@ -253,7 +254,12 @@ def test_stacks_begin_with_the_program_s_own_frame() -> None:
     assert buffer.allocation == []
 
 
-def test_without_cuda_a_sentence_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_without_cuda_a_sentence_says_so_once(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = FakeTorch()
+    monkeypatch.delattr(FakeTorch, "_cuda_record_memory_history")
+    monkeypatch.setitem(sys.modules, "torch", fake)
     _history._said.clear()
     with caplog.at_level(logging.WARNING, "cyclescope"):
         for _ in range(2):
@@ -306,9 +312,7 @@ def torch(monkeypatch: pytest.MonkeyPatch) -> FakeTorch:
 
 
 def test_recording_waits_for_cuda_and_ends_with_the_last_watch(torch: FakeTorch) -> None:
-    first, second = _history.start(), _history.start()
-    assert first is not None
-    assert second is not None
+    first, second = _history.History(), _history.History()
     assert torch.memory.calls == []
     for function in torch.queue:
         function()
@@ -322,16 +326,31 @@ def test_recording_waits_for_cuda_and_ends_with_the_last_watch(torch: FakeTorch)
 
 def test_a_recording_of_the_program_s_own_is_left_alone(torch: FakeTorch) -> None:
     torch.enabled = True
-    history = _history.start()
-    assert history is not None
+    history = _history.History()
     torch.queue.pop()()
     history.stop()
     assert torch.memory.calls == []
 
 
 def test_a_watch_stopped_before_cuda_was_initialised_records_nothing(torch: FakeTorch) -> None:
-    history = _history.start()
-    assert history is not None
+    history = _history.History()
     history.stop()
     torch.queue.pop()()
     assert torch.memory.calls == []
+
+
+@pytest.mark.parametrize("is_stopped", [False, True])
+def test_it_begins_once_pytorch_is_imported(
+    monkeypatch: pytest.MonkeyPatch, is_stopped: bool
+) -> None:
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    history = _history.History()
+    if is_stopped:
+        history.stop()
+    fake = FakeTorch()
+    monkeypatch.setitem(sys.modules, "torch", fake)
+    deadline = time.monotonic() + (0.3 if is_stopped else 60)
+    while not fake.queue and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert bool(fake.queue) is not is_stopped
+    history.stop()
