@@ -1,15 +1,15 @@
 //! The memory that goes with garbage.
 
 use pyo3::prelude::*;
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Inspector;
 use crate::capture::{Snapshot, SnapshotObject};
 use crate::device::{DeviceBuffer, DeviceSelection, Frameworks, Reading};
 
 impl Inspector {
-    /// What each object of a snapshot holds, if nothing else keeps the object alive; or if C++ does, and the storage is
-    /// one of an object that nothing else keeps: it is a view of it, or the other way round.
+    /// What each object of a snapshot holds, if nothing else keeps the object alive; or if only views do that go, or
+    /// C++, and the storage is one of an object that nothing else keeps: it is a view of it, or the other way round.
     pub(super) fn buffers_in(
         &self,
         py: Python<'_>,
@@ -35,10 +35,23 @@ impl Inspector {
         if going.is_empty() {
             return held;
         }
+        // How often views that go refer to each array: the collector does not know of that.
+        let mut views: FxHashMap<usize, i64> = FxHashMap::default();
+        let of_views = snapshot.objects.iter().zip(&held);
+        for (object, _) in of_views.filter(|(_, held)| !held.is_empty()) {
+            let view = self.object(py, object.address);
+            if let Some(base) = frameworks.base(object.verdict, &view) {
+                *views.entry(base).or_default() += 1;
+            }
+        }
         for (object, held) in snapshot.objects.iter().zip(&mut held) {
-            if is_shared(object)
-                && frameworks.may_be_held_by_cpp(object.verdict, &self.object(py, object.address))
-            {
+            let of_views = views.get(&object.address).copied().unwrap_or_default();
+            let may_go = || {
+                of_views > 0 && object.outside_references <= of_views
+                    || frameworks
+                        .may_be_held_by_cpp(object.verdict, &self.object(py, object.address))
+            };
+            if is_shared(object) && may_go() {
                 let all = buffers(object);
                 if all.iter().all(|it| going.contains(&storage(it))) {
                     *held = all;

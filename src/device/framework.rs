@@ -72,6 +72,11 @@ pub trait Framework {
         None
     }
 
+    /// What an object is a view of, if the collector does not know that it refers to it.
+    fn base(&self, _object: &Bound<'_, PyAny>) -> Option<*mut ffi::PyObject> {
+        None
+    }
+
     /// Calls `f` with the objects that an object refers to and its `tp_traverse` does not visit.
     fn for_each_untraversed(
         &self,

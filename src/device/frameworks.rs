@@ -295,6 +295,12 @@ impl Frameworks {
         self.torch.as_ref()?.storage_identity(tensor)
     }
 
+    /// As [`Framework::base`], of an object with this verdict.
+    pub fn base(&self, verdict: Verdict, object: &Bound<'_, PyAny>) -> Option<usize> {
+        let base = self.framework(verdict)?.base(object)?;
+        Some(base as usize)
+    }
+
     /// As [`Framework::for_each_untraversed`], of an object with this verdict.
     pub fn for_each_untraversed(
         &self,

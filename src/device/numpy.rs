@@ -104,6 +104,12 @@ impl Framework for Numpy {
         self.span(array)
     }
 
+    fn base(&self, array: &Bound<'_, PyAny>) -> Option<*mut ffi::PyObject> {
+        // SAFETY: attached, and this is an array, which lies in memory so, as `lies_as_known` has seen.
+        let base = unsafe { (*array.as_ptr().cast::<ArrayFields>()).base };
+        (!base.is_null()).then_some(base)
+    }
+
     fn for_each_untraversed(
         &self,
         array: &Bound<'_, PyAny>,

@@ -50,6 +50,30 @@ def test_a_part_of_an_array() -> None:
     assert said.startswith("numpy.ndarray float32[8] (32 bytes) in a storage of 128 bytes on cpu")
 
 
+@pytest.mark.parametrize("views", range(4))
+@pytest.mark.parametrize("whole_first", [True, False])
+def test_an_array_and_its_views_are_counted(views: int, whole_first: bool) -> None:
+    """The collector does not know that a view refers to the array, which goes all the same."""
+
+    def make() -> Node:
+        whole = numpy.zeros((1000, 64), numpy.float32)
+        parts = {"parts": [whole[n] for n in range(views)]}
+        return Node(**({"whole": whole} | parts if whole_first else parts | {"whole": whole}))
+
+    said, holders = told(make)
+    assert holders == views + 1
+    assert "250.0 KiB on cpu" in said
+    assert ("shared with" in said) is (views > 0)
+
+
+def test_fields_of_a_structured_array_are_counted() -> None:
+    def make() -> Node:
+        whole = numpy.zeros(1000, [("x", "f4"), ("y", "f8")])
+        return Node(whole=whole, x=whole["x"], y=whole["y"])
+
+    assert told(make)[1] == 3
+
+
 def test_elements_of_unknown_size_are_not_computed() -> None:
     said, _ = told(lambda: Node(a=numpy.zeros(4, "S3")))
     assert said == "numpy.ndarray S3[4] of 12 bytes on cpu"
