@@ -72,13 +72,14 @@ impl DeviceSelection {
     /// If a name is not a device.
     pub fn parse<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Self, UnknownDevice> {
         let mut devices = Vec::new();
+        let mut any = false;
         for name in names {
             match name.parse()? {
-                Self::Any => return Ok(Self::Any),
+                Self::Any => any = true,
                 Self::Some(more) => devices.extend(more),
             }
         }
-        Ok(Self::Some(devices))
+        Ok(if any { Self::Any } else { Self::Some(devices) })
     }
 
     /// True if `device`, such as `cuda:0`, is in the set.
@@ -232,6 +233,7 @@ mod tests {
     fn any_wins() {
         let any = DeviceSelection::parse(["cuda:1", "any"]).expect("devices");
         assert!(any.contains("xpu:3"));
+        DeviceSelection::parse(["any", "bogus"]).expect_err("not a device");
     }
 
     #[test]

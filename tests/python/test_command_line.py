@@ -771,3 +771,12 @@ def test_the_command_line_comes_first(command: Command, tmp_path: Path) -> None:
     done = command("run", "--devices=any", "-o", "r.json", "leaky.py")
     found = CycleReport.from_json((tmp_path / "r.json").read_text(encoding="utf-8")).leaks
     assert found == []
+
+
+def test_standard_input_is_read_once(command: Command) -> None:
+    done = command("diff", "-", "-")
+    assert done.returncode == 2
+    assert "standard input can be read only once" in done.stderr
+    done = command("run", "--devices", "any,bogus", "-c", "pass")
+    assert done.returncode == 2
+    assert '"bogus" is not a device' in done.stderr

@@ -6,8 +6,10 @@ import argparse
 
 from cyclescope._cli import progress
 from cyclescope._cli.common import (
+    STANDARD,
     add_json,
     colored,
+    fail,
     human_bytes,
     merged,
     print_json,
@@ -36,6 +38,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 def run(parsed: argparse.Namespace) -> int:
     """Compare leaks by signature, and by outline where lines have moved."""
+    if parsed.old == parsed.new == STANDARD:
+        fail(parsed, "standard input can be read only once: name a file for one of the two")
     earlier = _report(parsed, parsed.old)
     later = _report(parsed, parsed.new)
     progress.done()
