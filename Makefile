@@ -16,7 +16,8 @@ DOCS   := .venvs/docs
 # A program of the tests that is no test itself.
 PROGRAM := PYTHONPATH=python:tests:fixtures $(PY)
 PIP    := $(PY) -m pip install --quiet --disable-pip-version-check
-# In a fifth of pip's time, which is minutes for PyTorch and what comes with it.
+# In a fifth of pip's time, which is minutes for PyTorch and what comes with it. It does not read pip's settings: another
+# package index is named in UV_DEFAULT_INDEX.
 UV     := $(VENV)/bin/uv pip install --quiet --system-certs --python $(PY)
 RUST   := $(shell find src -type f) Cargo.toml Cargo.lock build.rs pyproject.toml
 

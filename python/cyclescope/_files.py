@@ -12,10 +12,10 @@ from os import PathLike, fsencode, fspath
 from os import chmod as _chmod
 from os import getpid as _getpid
 from os import mkdir as _mkdir
+from os import readlink as _readlink
 from os import replace as _replace
 from os import stat as _stat
 from os import unlink as _unlink
-from os.path import realpath as _realpath
 from pathlib import Path
 from stat import S_IMODE, S_ISDIR, S_ISREG
 
@@ -90,19 +90,37 @@ def write_whole(path: Path, text: str) -> None:
     """Write a file atomically: readers see the whole file or none of it.
 
     A file that exists keeps its permissions, and a symbolic link stays one: the file that it leads
-    to is written. What is no file, such as a device or a pipe, is written to as it is.
+    to is written. To what is no file, such as a device or a pipe, and to what is open already, as
+    ``/dev/stdout`` is, the text is added.
 
     Raises:
         OSError: If that cannot be done. It names this file.
     """
     try:
         mode = _mode(path)
-        if mode is not None and not S_ISREG(mode):
-            _write(path, text)
+        if mode is not None and (not S_ISREG(mode) or path.parts[:2] in OPEN):
+            _write(path, text, "a")
         else:
-            _write_beside(Path(_realpath(path)), text, mode)
+            _write_beside(_target(path), text, mode)
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(path)) from None
+
+
+OPEN = (("/", "dev"), ("/", "proc"))
+"""Where systems show what is open as files."""
+
+LINKS = 40
+"""A chain of more symbolic links is refused by Linux, too."""
+
+
+def _target(path: Path) -> Path:
+    """What the name leads to. Links in place of its folder do no harm."""
+    for _ in range(LINKS):
+        try:
+            path = path.parent / _readlink(path)
+        except OSError:
+            break
+    return path
 
 
 def _mode(path: Path) -> int | None:
@@ -112,9 +130,9 @@ def _mode(path: Path) -> int | None:
         return None
 
 
-def _write(path: Path, text: str) -> None:
+def _write(path: Path, text: str, how: str) -> None:
     # Names of the program may contain lone surrogates.
-    with _open(path, "w", encoding="utf-8", errors="backslashreplace") as file:
+    with _open(path, how, encoding="utf-8", errors="backslashreplace") as file:
         file.write(text)
 
 
@@ -122,7 +140,7 @@ def _write_beside(path: Path, text: str, mode: int | None) -> None:
     """Write another file in the same folder, and put it in the place of this one."""
     unfinished = path.with_name(f".cyclescope-{_getpid()}-{threading.get_ident()}.part")
     try:
-        _write(unfinished, text)
+        _write(unfinished, text, "w")
         if mode is not None:
             with contextlib.suppress(OSError):  # Some file systems have no permissions.
                 _chmod(unfinished, S_IMODE(mode))

@@ -22,7 +22,7 @@ MAX_ENTRIES = 100_000
 CLOCK_ERROR_US = 1_000
 """Maximum difference between PyTorch's clock, a converted cycle counter, and the system's."""
 
-_users = 0
+_users: set[History] = set()
 _recording = False
 _said: set[str] = set()
 
@@ -38,21 +38,20 @@ class History:
     def __init__(self) -> None:
         self._explained: set[str] = set()
         self._ended = False
-        self._has_begun = False
         # Under `cyclescope run`, the program has not imported it yet.
         self._waiting = Waiting(self._begin)
 
     def _begin(self, torch: ModuleType) -> None:
-        global _users
         reason = _obstacle(torch)
-        if reason is None and not self._ended:
-            _users += 1
-            self._has_begun = True
+        if reason is None:
+            _users.add(self)
+            if self._ended:  # On another thread, meanwhile.
+                _users.discard(self)
+                return
             try:
                 torch.cuda._lazy_call(_begin)
             except Exception as error:
-                _users -= 1
-                self._has_begun = False
+                _users.discard(self)
                 reason = str(error)
         if reason is not None:
             _say(f"record_history=True has no effect: {reason}")
@@ -81,16 +80,12 @@ class History:
 
     def stop(self) -> None:
         """Stop recording if cyclescope started it and no other watch uses it."""
-        global _users, _recording
-        if self._ended:
-            return
+        global _recording
         self._ended = True
         self._waiting.stop()
-        if not self._has_begun:
-            return
-        _users -= 1
+        _users.discard(self)
         torch = sys.modules.get("torch")
-        if _users == 0 and _recording and torch is not None:
+        if not _users and _recording and torch is not None:
             _recording = False
             try:
                 torch.cuda.memory._record_memory_history(None)
@@ -165,7 +160,7 @@ def _begin() -> None:
     """Start recording. Never raises, because PyTorch may call it while it initialises CUDA."""
     global _recording
     torch = sys.modules.get("torch")
-    if _users == 0 or _recording or torch is None:
+    if not _users or _recording or torch is None:
         return
     try:
         # Do not change a recording that the program itself has started.
@@ -197,8 +192,8 @@ def _say(sentence: str) -> None:
 
 
 def _after_fork_in_child() -> None:
-    global _users, _recording
-    _users = 0
+    global _recording
+    _users.clear()
     _recording = False
 
 

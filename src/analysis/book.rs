@@ -2,7 +2,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::grown::{Diagnosis, GroupKind, Grouping, Kept, Name};
+use super::grown::{Diagnosis, GroupKind, Grouping, Name};
 use super::objects::Grouped;
 use super::sample::{KeptOnModule, Sample};
 use super::told::{Counter, Due, DueObjects, Finding, Followed, Key, Origin, Told};
@@ -313,53 +313,6 @@ impl Book {
             }
         }
         due
-    }
-
-    fn grouping(&self, key: &Key, group: &Group<Name>, length: usize) -> (Due, Grouping) {
-        let told = self.told.iter();
-        let grouping = Grouping {
-            kind: key.0,
-            members: self.groups.members(group, length),
-            known: told.filter_map(|told| told.holder_in(key)).collect(),
-        };
-        let key = key.clone();
-        (Due { key, length }, grouping)
-    }
-
-    /// The groups some of whose members are kept by what was told.
-    pub fn told_groups(&self) -> Vec<(Due, Grouping)> {
-        let groups = self.groups.groups.iter();
-        let told = groups.filter_map(|(key, group)| {
-            let told = self.left().find(|told| told.holder_in(key).is_some())?;
-            match told.followed {
-                Followed::Group { length, .. } => Some(self.grouping(key, group, length)),
-                _ => None,
-            }
-        });
-        told.collect()
-    }
-
-    /// Takes note of what those keep that were told, by a look at the members of a group: the same object, or another
-    /// that has taken its place.
-    pub fn attribute(&mut self, key: &Key, known: &[Kept], found: &[Diagnosis]) {
-        let now = self.groups.steps.len();
-        for told in &mut self.told {
-            let Some(holder) = told.holder_in(key) else {
-                continue;
-            };
-            let same = known.iter().find(|kept| kept.holder == holder);
-            let other = || found.iter().find(|it| told.is_of(it)).map(|it| &it.keeps);
-            let Some(&kept) = same.or_else(other) else {
-                continue;
-            };
-            if let Followed::Group {
-                keeps, looked_at, ..
-            } = &mut told.followed
-            {
-                *keeps = kept;
-                *looked_at = now;
-            }
-        }
     }
 
     /// What was told, but has given back most of that since, or, where the flag is set, does not grow any longer.

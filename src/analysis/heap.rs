@@ -17,7 +17,9 @@ use crate::capture::{AllocationTraces, Place};
 use crate::device::is_host;
 use crate::device::{Frameworks, allocator_bytes};
 use crate::diagnose::{Branches, NamedPath, NamedRoot};
-use crate::graph::{Bridges, Dominators, Ends, ShortestPaths, freed_at_once, never_freed};
+use crate::graph::{
+    Bridges, DominatorTree, Dominators, Ends, Gap, ShortestPaths, freed_at_once, never_freed,
+};
 use crate::model::heap::{Branch, Buffer, Category, Class, Device, Heap, SCHEMA};
 use crate::model::redact::{NOTE, shorten};
 use crate::model::report::{Extents, Location, Process, Step};
@@ -83,10 +85,11 @@ impl Inspector {
         let dominators = Dominators::new(live.graph(), &live.roots());
         let second_peak = live.bytes() + paths.bytes() + dominators.peak_bytes();
         let retained = live.retained(&dominators);
+        let tree = dominators.tree();
         clock.lap("dominators");
 
-        let (buffers, branches) = self.buffers(&live, &frameworks, &paths, &dominators, &purposes);
-        let classes = self.classes_of(&live, &dominators, &retained);
+        let (buffers, branches) = self.buffers(&live, &frameworks, &paths, &tree, &purposes);
+        let classes = self.classes_of(&live, &tree, &retained);
         clock.lap("names");
         let heap = Heap {
             schema: SCHEMA,
@@ -123,17 +126,18 @@ impl Inspector {
         live: &Live<'_>,
         frameworks: &Frameworks,
         paths: &ShortestPaths,
-        dominators: &Dominators,
+        tree: &DominatorTree<'_>,
         purposes: &FxHashMap<usize, Category>,
     ) -> (Vec<Buffer>, Vec<Branch>) {
+        let dominators = tree.dominators;
         let order = largest_first(&live.buffers);
-        let ends = paths.ends(ENDS);
+        let mut ends = paths.ends(ENDS);
         let best: Vec<Way> = order
             .iter()
             .take(NAMED)
-            .map(|&index| path_to_holder(&ends, &live.buffers[index]))
+            .map(|&index| path_to_holder(&mut ends, &live.buffers[index]))
             .collect();
-        let further = further_paths(live, &ends, &best);
+        let further = further_paths(live, &mut ends, &best);
         let all: Vec<Vec<u32>> = best
             .iter()
             .chain(further.iter().flatten())
@@ -153,7 +157,6 @@ impl Inspector {
         let held = owners.iter().map(|&(_, held)| held);
         let hidden = live.unknown_to_collector();
         let never_freed = never_freed(live.graph(), dominators, held, &freed_at_once, hidden);
-        let tree = dominators.tree();
         let traces = AllocationTraces::new(live.py());
         let mut branches = Branches::default();
         let buffers = order
@@ -238,10 +241,9 @@ impl Inspector {
     fn classes_of(
         &self,
         live: &Live<'_>,
-        dominators: &Dominators,
+        tree: &DominatorTree<'_>,
         retained: &FxHashMap<u32, [u64; 2]>,
     ) -> Vec<Class> {
-        let tree = dominators.tree();
         let mut all: Vec<(u32, [u64; 2])> = retained.iter().map(|(&n, &sums)| (n, sums)).collect();
         all.sort_by_cached_key(|&(node, _)| (tree.depth(node), node));
         // By class: its row, and where each of its outermost objects begins and ends in the tree.
@@ -283,20 +285,19 @@ impl Inspector {
 #[derive(Clone, PartialEq)]
 struct Way {
     nodes: Vec<u32>,
-    /// How many objects are left out in the middle.
-    omitted: u64,
+    gap: Option<Gap>,
 }
 
 impl Way {
     fn named(&self, naming: &Naming<'_, '_>) -> NamedPath {
         match self.nodes.as_slice() {
             [] => NamedPath::default(),
-            nodes => naming.path_without(nodes, self.omitted, &naming.root(nodes)),
+            nodes => naming.path_without(nodes, self.gap, &naming.root(nodes)),
         }
     }
 
     fn length(&self) -> u64 {
-        self.nodes.len() as u64 + self.omitted
+        self.nodes.len() as u64 + self.gap.map_or(0, |gap| gap.omitted)
     }
 }
 
@@ -339,7 +340,7 @@ impl LiveBuffer {
 
 /// Of the largest buffers, the paths through other objects that refer to their holder, each the shortest
 /// to that object. One pass over all references.
-fn further_paths(live: &Live<'_>, ends: &Ends<'_>, best: &[Way]) -> Vec<Vec<Way>> {
+fn further_paths(live: &Live<'_>, ends: &mut Ends<'_>, best: &[Way]) -> Vec<Vec<Way>> {
     let best = &best[..best.len().min(EXPLAINED)];
     let ranks: FxHashMap<u32, usize> = best
         .iter()
@@ -356,11 +357,11 @@ fn further_paths(live: &Live<'_>, ends: &Ends<'_>, best: &[Way]) -> Vec<Vec<Way>
             if is_next || found.len() >= 2 * FURTHER {
                 continue;
             }
-            let (mut nodes, omitted) = ends.path_to(from);
-            let passes = nodes.contains(to) || omitted > 0 && ends.passes(from, *to);
+            let (mut nodes, gap) = ends.path_to(from);
+            let passes = nodes.contains(to) || gap.is_some() && ends.passes(from, *to);
             if !nodes.is_empty() && !passes && !live.objects.is_type_reference(from, *to) {
                 nodes.push(*to);
-                found.push(Way { nodes, omitted });
+                found.push(Way { nodes, gap });
             }
         }
     }
@@ -385,13 +386,13 @@ fn distinct<'p>(
 }
 
 /// The path to the object that holds a buffer, and comes first on the path to it.
-fn path_to_holder(ends: &Ends<'_>, buffer: &LiveBuffer) -> Way {
-    let (mut nodes, omitted) = ends.path_to(buffer.node);
+fn path_to_holder(ends: &mut Ends<'_>, buffer: &LiveBuffer) -> Way {
+    let (mut nodes, gap) = ends.path_to(buffer.node);
     nodes.pop();
     if nodes.is_empty() {
         nodes.push(buffer.holder);
     }
-    Way { nodes, omitted }
+    Way { nodes, gap }
 }
 
 /// The reference on a path that has a name first: that of a module's variable, or of a local one.

@@ -2,6 +2,7 @@
 
 mod accumulators;
 mod assemble;
+mod attribution;
 mod behind;
 mod book;
 mod buffers;

@@ -222,8 +222,7 @@ impl Inspector {
         })
     }
 
-    /// Counts once more what those keep that were told, as a monitor ends. What they have released since the last
-    /// sample stays counted.
+    /// Counts once more what those keep that were told, as a monitor ends.
     ///
     /// # Errors
     /// As [`Inspector::heap`].
@@ -233,16 +232,8 @@ impl Inspector {
         if groups.is_empty() {
             return Ok(());
         }
-        for (group, (_, mut known)) in groups.iter().zip(self.diagnose(py, &members)?) {
-            let book = &mut monitor.book();
-            let kept = |holder| {
-                let told = book
-                    .left()
-                    .find(|told| told.holder_in(&group.key) == holder);
-                told.map_or(0, Told::count)
-            };
-            known.retain(|now| now.count >= kept(Some(now.holder)));
-            book.attribute(&group.key, &known, &[]);
+        for (group, (_, known)) in groups.iter().zip(self.diagnose(py, &members)?) {
+            monitor.book().attribute_more(&group.key, &known);
         }
         Ok(())
     }

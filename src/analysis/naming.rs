@@ -12,7 +12,7 @@ use crate::cpython::read::{printable, referents};
 use crate::cpython::{Descriptor, ObjectKind, class_items, text_of};
 use crate::device::{ArrayReference, Frameworks};
 use crate::diagnose::{NamedPath, NamedRoot};
-use crate::graph::{LeakEdge, LeakGraph, LeakNode, fold, hide_unless_code, hide_values};
+use crate::graph::{Gap, LeakEdge, LeakGraph, LeakNode, fold, hide_unless_code, hide_values};
 use crate::model::redact::shorten;
 
 /// The names of references and descriptions of objects on some paths.
@@ -105,9 +105,9 @@ impl<'a, 'py> Naming<'a, 'py> {
         self.path_by(nodes, root, None)
     }
 
-    /// As [`Naming::path`], where so many objects are left out in the middle of the nodes.
-    pub fn path_without(&self, nodes: &[u32], omitted: u64, root: &NamedRoot) -> NamedPath {
-        self.in_words(nodes, omitted, root, None)
+    /// As [`Naming::path`], where some objects are left out between the nodes.
+    pub fn path_without(&self, nodes: &[u32], gap: Option<Gap>, root: &NamedRoot) -> NamedPath {
+        self.in_words(nodes, gap, root, None)
     }
 
     /// As [`Naming::path`], by one of several references between the node at a position and the next.
@@ -117,13 +117,13 @@ impl<'a, 'py> Naming<'a, 'py> {
         root: &NamedRoot,
         by: Option<(usize, &ReferenceName)>,
     ) -> NamedPath {
-        self.in_words(nodes, 0, root, by)
+        self.in_words(nodes, None, root, by)
     }
 
     fn in_words(
         &self,
         nodes: &[u32],
-        omitted: u64,
+        mut gap: Option<Gap>,
         root: &NamedRoot,
         by: Option<(usize, &ReferenceName)>,
     ) -> NamedPath {
@@ -143,8 +143,10 @@ impl<'a, 'py> Naming<'a, 'py> {
                 is_tensor: false,
                 stands_for: 0,
             });
-            if let (Some((place, _)), true) = (before, omitted > 0 && position == nodes.len() / 2) {
-                let gap = chain.add_node(LeakNode::gap(omitted));
+            if let Some((place, _)) = before
+                && let Some(gap) = gap.take_if(|gap| position >= gap.before)
+            {
+                let gap = chain.add_node(LeakNode::gap(gap.omitted));
                 chain.add_edge(place, gap, LeakEdge::new(ReferenceName::Omitted));
                 chain.add_edge(gap, here, LeakEdge::new(ReferenceName::Omitted));
             } else if let Some((place, from)) = before {

@@ -30,14 +30,6 @@ impl Told {
             && without_line(&self.growth.owner) == without_line(&found.owner)
     }
 
-    /// How many members of a group were kept at the last look.
-    pub fn count(&self) -> u64 {
-        match &self.followed {
-            Followed::Group { keeps, .. } => keeps.count,
-            _ => 0,
-        }
-    }
-
     /// The address of what keeps members of a group, if that was told.
     pub fn holder_in(&self, group: &Key) -> Option<usize> {
         match &self.followed {

@@ -188,14 +188,8 @@ impl<K: Ord + Clone, N: Copy + Eq + Hash> Cohorts<K, N> {
     /// What came in the window and before the last interval, each with the number of the interval in which it
     /// came, the youngest first.
     pub fn survivors(&self, group: &Group<N>, length: usize) -> Vec<(N, usize)> {
-        let window = self.window(length);
-        let alive = group.alive.iter();
-        let mut found: Vec<(N, usize)> = alive
-            .filter(|(_, born)| window.contains(born))
-            .map(|&(name, born)| (name, (window.end() - born) / length))
-            .collect();
-        found.sort_by_key(|(_, age)| *age);
-        found
+        let members = self.members(group, length).into_iter();
+        members.filter_map(|it| Some((it.name, it.age?))).collect()
     }
 
     /// The survivors, and then what else has come since the warm-up.

@@ -55,7 +55,7 @@ struct Link {
 
 /// The places of nodes in a walk through the dominator tree: those below a node follow it.
 pub struct DominatorTree<'a> {
-    dominators: &'a Dominators,
+    pub dominators: &'a Dominators,
     first: Vec<u32>,
     size: Vec<u32>,
     depth: Vec<u32>,

@@ -38,4 +38,4 @@ pub use preference::{cannot_be_assigned, is_content, points_back, registers_subm
 pub use redact::{hide_unless_code, hide_values};
 pub use refcounts::{freed_at_once, never_freed};
 pub use selection::{NODE_LIMIT, Selection, select};
-pub use shortest_paths::{Ends, ShortestPaths};
+pub use shortest_paths::{Ends, Gap, ShortestPaths};

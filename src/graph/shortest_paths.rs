@@ -2,7 +2,7 @@
 
 use std::mem;
 
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::capture::Csr;
 use crate::memory::array::{Array, prefetch};
@@ -20,36 +20,74 @@ pub struct ShortestPaths {
     wanted: Option<Vec<u32>>,
 }
 
-/// The ends of paths: what they have in their middle is not walked, so that the paths to all nodes of a chain take
-/// time in proportion to their number.
+/// The ends of paths. The middle of each is walked once, however many paths it is part of: those to all nodes of a chain
+/// take time in proportion to their number.
 pub struct Ends<'a> {
     paths: &'a ShortestPaths,
-    /// By node: the length of its path.
-    lengths: Vec<u32>,
-    /// By node: the last one of the first `each` on its path.
-    heads: Vec<u32>,
     each: usize,
+    /// By node on a long path: the length of its own, and the last one of the first `each` on it.
+    known: FxHashMap<u32, (u64, u32)>,
+}
+
+/// What is left out of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gap {
+    /// The position of the first node behind it.
+    pub before: usize,
+    /// Number of nodes.
+    pub omitted: u64,
 }
 
 impl Ends<'_> {
+    /// A path, without its middle if it is long.
+    pub fn path_to(&mut self, node: u32) -> (Vec<u32>, Option<Gap>) {
+        let back = || std::iter::successors(Some(node), |&it| self.paths.before(it));
+        if back().nth(2 * self.each).is_none() {
+            return (self.paths.path_to(node), None);
+        }
+        let mut tail: Vec<u32> = back().take(self.each).collect();
+        tail.reverse();
+        let (length, head) = self.head_of(node);
+        let mut nodes = self.paths.path_to(head);
+        nodes.extend(tail);
+        let gap = Gap {
+            before: self.each,
+            omitted: length - 2 * self.each as u64,
+        };
+        (nodes, Some(gap))
+    }
+
+    fn head_of(&mut self, node: u32) -> (u64, u32) {
+        let mut way = Vec::new();
+        let mut current = Some(node);
+        let mut last = (0, node);
+        while let Some(node) = current {
+            if let Some(&known) = self.known.get(&node) {
+                last = known;
+                break;
+            }
+            way.push(node);
+            current = self.paths.before(node);
+        }
+        for node in way.into_iter().rev() {
+            let (length, head) = (last.0 + 1, last.1);
+            last = (
+                length,
+                if length <= self.each as u64 {
+                    node
+                } else {
+                    head
+                },
+            );
+            self.known.insert(node, last);
+        }
+        last
+    }
+
     /// True if the path to a node passes another one. Takes time in proportion to its length.
     pub fn passes(&self, node: u32, other: u32) -> bool {
         let mut back = std::iter::successors(Some(node), |&it| self.paths.before(it));
         back.any(|it| it == other)
-    }
-
-    /// A path, and how many nodes are left out in its middle.
-    pub fn path_to(&self, node: u32) -> (Vec<u32>, u64) {
-        let length = self.lengths.get(node as usize).copied().unwrap_or_default() as usize;
-        if length <= 2 * self.each {
-            return (self.paths.path_to(node), 0);
-        }
-        let back = std::iter::successors(Some(node), |&it| self.paths.before(it));
-        let mut tail: Vec<u32> = back.take(self.each).collect();
-        tail.reverse();
-        let mut nodes = self.paths.path_to(self.heads[node as usize]);
-        nodes.extend(tail);
-        (nodes, (length - 2 * self.each) as u64)
     }
 }
 
@@ -214,20 +252,12 @@ impl ShortestPaths {
         lengths
     }
 
-    /// The ends of all paths, of so many nodes each.
+    /// The ends of paths, of so many nodes each.
     pub fn ends(&self, each: usize) -> Ends<'_> {
-        let lengths = self.lengths();
-        let mut heads = vec![NOWHERE; self.before.len()];
-        for &node in &self.order[..self.count] {
-            let is_within = lengths[node as usize] as usize <= each;
-            let before = self.before(node).filter(|_| !is_within);
-            heads[node as usize] = before.map_or(node, |it| heads[it as usize]);
-        }
         Ends {
             paths: self,
-            lengths,
-            heads,
             each,
+            known: FxHashMap::default(),
         }
     }
 
@@ -300,15 +330,16 @@ mod tests {
         let graph = Csr::from_edges(103, &edges);
         let mut paths = ShortestPaths::new(103);
         paths.extend(&graph, [0], |_, _| true);
-        let ends = paths.ends(4);
+        let mut ends = paths.ends(4);
         for node in 0..103 {
             let whole = paths.path_to(node);
-            let (nodes, omitted) = ends.path_to(node);
+            let (nodes, gap) = ends.path_to(node);
             if whole.len() <= 8 {
-                assert_eq!((nodes, omitted), (whole.clone(), 0));
+                assert_eq!((nodes, gap), (whole.clone(), None));
             } else {
                 assert_eq!(nodes, [&whole[..4], &whole[whole.len() - 4..]].concat());
-                assert_eq!(omitted as usize, whole.len() - 8);
+                let omitted = whole.len() as u64 - 8;
+                assert_eq!(gap, Some(Gap { before: 4, omitted }));
             }
             for other in 0..103 {
                 assert_eq!(

@@ -154,6 +154,26 @@ def test_each_owner_explains_what_it_has(number: int) -> None:
 
 
 @pytest.mark.usefixtures("small_heap")
+@pytest.mark.parametrize("replaced", [False, True])
+def test_what_is_gone_explains_nothing(replaced: bool) -> None:
+    """Also where another list takes its place in memory."""
+    held: dict[str, list[torch.Tensor]] = {"early": [], "late": []}
+    with cyclescope.watch_growth(every=1, devices="any", max_share=float("inf")) as monitor:
+        for step in range(220):
+            if step < 100:
+                held["early"].append(torch.ones(2**16))
+            if step >= 60:
+                held["late"].append(torch.ones(2**14))
+            if step == 100:
+                held["early"] = []
+                if replaced:
+                    held["other"] = [torch.ones(2**15)]
+            monitor.step()
+    assert "['early']" not in monitor.headline
+    assert re.search(r": (9[89]|100) % explained by .*\['late'\]", monitor.headline)
+
+
+@pytest.mark.usefixtures("small_heap")
 def test_what_begins_beside_a_slower_leak_is_told_soon() -> None:
     slow: list[torch.Tensor] = []
     fast: list[torch.Tensor] = []

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -51,6 +53,20 @@ def test_a_descriptor_is_written_to() -> None:
     finally:
         os.close(reading)
         os.close(writing)
+
+
+def test_standard_output_keeps_what_was_written_to_it(tmp_path: Path) -> None:
+    if not Path("/dev/stdout").exists():
+        pytest.skip("the system does not show standard output as a file")
+    with (tmp_path / "log.txt").open("w") as log:
+        code = """if True:
+            from pathlib import Path
+            from cyclescope._files import write_whole
+            print("before", flush=True)
+            write_whole(Path("/dev/stdout"), "result\\n")
+        """
+        subprocess.run([sys.executable, "-c", code], stdout=log, check=True)
+    assert (tmp_path / "log.txt").read_text() == "before\nresult\n"
 
 
 def test_the_longest_name_is_written(tmp_path: Path) -> None:

@@ -174,6 +174,13 @@ def why_refused(process: Process) -> str:
     )
 
 
+NEXT_TIME = (
+    "Start the program with CYCLESCOPE_SIGNAL=USR2 and `import cyclescope` next time; then "
+    "`kill -USR2 PID` asks it. Without the setting, that signal may end a program"
+)
+"""What to do if nobody can look into a process."""
+
+
 def other_version(process: Process) -> str | None:
     """What to do if the process has another version of Python than this one; else None."""
     minor = process.minor_version
@@ -182,8 +189,7 @@ def other_version(process: Process) -> str | None:
     if minor < 14:
         return (
             f"process {process.pid} runs Python 3.{minor}, but attaching needs Python 3.14 or "
-            "later. Start it with CYCLESCOPE_SIGNAL=USR2 and `import cyclescope` next "
-            "time; `kill -USR2 PID` then asks that process (this one would be killed)"
+            f"later. {NEXT_TIME}"
         )
     return (
         f"process {process.pid} runs Python 3.{minor}, and this is Python "

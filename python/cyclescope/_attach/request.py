@@ -14,6 +14,7 @@ from typing import Any
 
 from cyclescope import _native
 from cyclescope._attach.process import (
+    NEXT_TIME,
     POLL_SECONDS,
     Process,
     other_version,
@@ -110,10 +111,8 @@ def _check(process: Process) -> None:
         raise AttachError(reason)
     if sys.version_info < (3, 14):
         raise AttachError(
-            f"this is Python 3.{sys.version_info.minor}, but attaching needs Python 3.14 or later: "
-            "start the program with CYCLESCOPE_SIGNAL=USR2 and `import "
-            "cyclescope` next time; `kill -USR2 PID` then asks that process (this one would be "
-            "killed)"
+            f"this is Python 3.{sys.version_info.minor}, but attaching needs Python 3.14 or later. "
+            f"{NEXT_TIME}"
         )
     if process.is_stopped:
         raise AttachError(STOPPED.format(pid=process.pid))

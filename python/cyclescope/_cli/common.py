@@ -43,16 +43,15 @@ def read_reports(
     """
     files = [file for name in names for file in _files(parsed, name, output)]
     reports, contents, read = [], [], []
-    given = {Path(name) for name in names}
     for number, file in enumerate(files, 1):
         progress.say(f"reading {number} of {len(files)}: {file}")
         try:
             report, text = _read(parsed, file)
-        except _LiveMemory:
-            if file in given:
-                fail(parsed, f"{file}: {LIVE_MEMORY}; open its .html or .txt")
+        except _LiveMemory as why:
+            if len(files) == 1:
+                fail(parsed, f"{why}; open its .html or .txt")
             progress.done()
-            tell(f"{file} is left out: {LIVE_MEMORY}")
+            tell(f"left out: {why}")
             continue
         reports.append(report)
         read.append(file)
@@ -68,11 +67,8 @@ def read_reports(
     return [reports[number] for number in kept]
 
 
-LIVE_MEMORY = "this is a report of live memory, not of reference cycles"
-
-
 class _LiveMemory(Exception):
-    """The file is another report of cyclescope's."""
+    """The file is another report of cyclescope's. The message says so."""
 
 
 STANDARD = "-"
@@ -129,7 +125,9 @@ def _read(parsed: argparse.Namespace, file: Path) -> tuple[CycleReport, str]:
         if isinstance(error, UnicodeDecodeError):
             fail(parsed, f"{name}: this is no text: pass the .json file of a cyclescope report")
         if _is_of_live_memory(text):
-            raise _LiveMemory from None
+            raise _LiveMemory(
+                f"{name}: this is a report of live memory, not of reference cycles"
+            ) from None
         fail(parsed, f"{name}: {error}{hint}")
 
 
@@ -242,13 +240,3 @@ def shows_color() -> bool:
 def colored(text: str, code: str) -> str:
     """The text in a terminal colour, such as ``31`` for red; unchanged where colours are off."""
     return f"\x1b[{code}m{text}\x1b[0m" if shows_color() else text
-
-
-def human_bytes(count: int) -> str:
-    """Format a size, such as ``1.5 MiB``."""
-    size = float(count)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if abs(size) < 1024 or unit == "GiB":
-            break
-        size /= 1024
-    return f"{size:.0f} {unit}" if unit == "B" else f"{size:,.1f} {unit}"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 
+from cyclescope import _native
 from cyclescope._cli import progress
 from cyclescope._cli.common import (
     STANDARD,
     add_json,
     colored,
     fail,
-    human_bytes,
     merged,
     print_json,
     read_reports,
@@ -63,7 +63,7 @@ def run(parsed: argparse.Namespace) -> int:
     for leak in appeared:
         out(colored(f"new    {_line(leak)}", RED))
     for before, after in grown:
-        out(colored(f"grown  {_line(after)}, was {human_bytes(before.bytes_held)}", YELLOW))
+        out(colored(f"grown  {_line(after)}, was {_native.human_bytes(before.bytes_held)}", YELLOW))
     for leak in gone:
         out(colored(f"gone   {_line(leak)}", GREEN))
     out(
@@ -78,7 +78,7 @@ def _report(parsed: argparse.Namespace, name: str) -> CycleReport:
 
 
 def _line(leak: Leak) -> str:
-    return f"{leak.signature}  {leak.summary}  {human_bytes(leak.bytes_held)}"
+    return f"{leak.signature}  {leak.summary}  {_native.human_bytes(leak.bytes_held)}"
 
 
 def _facts(leak: Leak) -> dict[str, object]:

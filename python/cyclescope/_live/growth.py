@@ -146,7 +146,7 @@ class LeakMonitor:
         news = _told(self._seen.step(self._steps, self.every, _line_of))
         if self._steps < self._next:
             return news
-        if torch is not None and (_native.is_backward_running() or reading.is_capturing(torch)):
+        if _is_at_work(torch):
             return news  # the next step will do
         started = time.monotonic()
         try:
@@ -215,7 +215,7 @@ class LeakMonitor:
         was_running, self._running = self._running, False
         if self in _running:
             _running.remove(self)
-        if was_running and not self._busy:
+        if was_running and not self._busy and not _is_at_work(reading.imported_torch()):
             try:
                 self._seen.end()
             except Exception as error:
@@ -259,6 +259,11 @@ class LeakMonitor:
         part = self._samples * 0.618034 % 1.0
         shorter = int(part * (self.every // JITTER)) if self.every >= RAREST else 0
         self._next = self._steps + self.every - shorter
+
+
+def _is_at_work(torch: Torch | None) -> bool:
+    """True during a backward pass, and while a CUDA graph is recorded: no time to look."""
+    return torch is not None and (_native.is_backward_running() or reading.is_capturing(torch))
 
 
 def _told(news: list[Growth]) -> list[Growth]:
