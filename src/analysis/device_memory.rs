@@ -23,7 +23,8 @@ impl Inspector {
         device: &str,
         devices: &DeviceSelection,
     ) -> PyResult<(Vec<Piece>, Vec<String>)> {
-        let (mut garbage, _) = self.look(py, devices, None, usize::MAX, Behind::Ignored)?;
+        let look = self.look(py, devices, None, usize::MAX, Behind::Ignored)?;
+        let mut garbage = look.found;
         self.drop_in_use(py, &mut garbage)?;
         let mut pieces = self.pieces_of(py, garbage, Use::Garbage);
         let frozen = self.look_at_frozen(py, devices)?;

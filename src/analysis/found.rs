@@ -134,6 +134,59 @@ impl Found {
     }
 }
 
+/// Adds what a later look at the same garbage has found: buffers that some cycle holds as well, and cycles that hold any.
+/// True if there was something to add.
+pub(crate) fn join(found: &mut Vec<Found>, later: Vec<Found>) -> bool {
+    let mut places: FxHashMap<usize, (usize, usize)> = FxHashMap::default();
+    for (number, leak) in found.iter().enumerate() {
+        for (place, occurrence) in leak.occurrences.iter().enumerate() {
+            let addresses = occurrence.addresses.iter();
+            places.extend(addresses.map(|&address| (address, (number, place))));
+        }
+    }
+    let mut adds = false;
+    for mut leak in later {
+        for occurrence in std::mem::take(&mut leak.occurrences) {
+            let mut known = occurrence.addresses.iter().filter_map(|it| places.get(it));
+            let Some(&(number, place)) = known.next() else {
+                leak.occurrences.push(occurrence);
+                continue;
+            };
+            let known = &mut found[number].occurrences[place].buffers;
+            for held in occurrence.buffers {
+                let is_same = |other: &Held| {
+                    (&other.buffer.device, other.buffer.pointer)
+                        == (&held.buffer.device, held.buffer.pointer)
+                };
+                if !known.iter().any(is_same) {
+                    adds = true;
+                    known.push(Held {
+                        // The graph that is drawn does not have it.
+                        buffer: Buffer {
+                            node: None,
+                            path_nodes: Vec::new(),
+                            ..held.buffer
+                        },
+                        ..held
+                    });
+                }
+            }
+        }
+        if leak.occurrences.is_empty() {
+            continue;
+        }
+        adds = true;
+        match found
+            .iter_mut()
+            .find(|it| it.signature() == leak.signature())
+        {
+            Some(known) => known.occurrences.append(&mut leak.occurrences),
+            None => found.push(leak),
+        }
+    }
+    adds
+}
+
 /// Says of each occurrence when the youngest object of its cycles was made, if `epoch_of` knows that of all.
 pub(crate) fn date(found: &mut [Found], epoch_of: impl Fn(usize) -> Option<Epoch>) {
     for occurrence in found.iter_mut().flat_map(|entry| &mut entry.occurrences) {

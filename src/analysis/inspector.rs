@@ -14,7 +14,7 @@ use super::room::{FEW, ROOM_FOR_OBJECT, ask_for_room};
 use crate::capture::{Classes, class_name, globals_used};
 use crate::collector::{Epoch, Epochs};
 use crate::cpython::{
-    Builtins, CurrentFrames, GcModule, HeadLayout, Layouts, TypeTable, module_count,
+    Builtins, CurrentFrames, GcModule, HeadLayout, Layouts, TypeTable, WeakReferences, module_count,
 };
 use crate::device::{DeviceSelection, Frameworks, Reading, gpu_names};
 use crate::diagnose::Diagnoses;
@@ -32,6 +32,24 @@ use crate::model::report::{Collection, Occurrence as SeenAt, Process, Report};
 /// Where the program waits without having asked, at most so many groups of cycles are described, at up to a
 /// millisecond each.
 pub(crate) const DESCRIBED: usize = 64;
+
+/// What a look outside of a collection showed.
+#[derive(Default)]
+pub(crate) struct Look {
+    pub found: Vec<Found>,
+    /// How many unreachable objects there are.
+    pub objects: usize,
+    /// The addresses of all of them, if a collection of them calls callbacks of weak references, which may let go of
+    /// more; else none.
+    pub called_back: Vec<usize>,
+}
+
+impl Look {
+    /// True if a collection would show nothing.
+    pub fn is_empty(&self) -> bool {
+        self.found.is_empty() && self.called_back.is_empty()
+    }
+}
 
 /// What only code of libraries tells of the process.
 pub(crate) struct Asked {
@@ -64,6 +82,8 @@ pub struct Inspector {
     pub(super) classes: Cell<Classes>,
     pub(super) diagnoses: Cell<Diagnoses>,
     pub(super) gc: GcModule,
+    /// `None` if it cannot be asked which there are.
+    pub(super) weak_references: Option<WeakReferences>,
     pub(super) current_frames: CurrentFrames,
     pub(super) process: Process,
     /// How many modules there were, and which of them are frameworks, of which version.
@@ -89,6 +109,7 @@ impl Inspector {
             classes: Cell::default(),
             diagnoses: Cell::default(),
             gc: GcModule::new(py)?,
+            weak_references: WeakReferences::new(py),
             current_frames: CurrentFrames::new(py)?,
             process: process(py),
             versions: Cell::default(),
@@ -120,16 +141,16 @@ impl Inspector {
         oldest: Option<u32>,
     ) -> PyResult<Report> {
         let started = Instant::now();
-        let (mut found, count) = self.look(py, devices, oldest, usize::MAX, Behind::Ignored)?;
-        self.drop_in_use(py, &mut found)?;
+        let mut look = self.look(py, devices, oldest, usize::MAX, Behind::Ignored)?;
+        self.drop_in_use(py, &mut look.found)?;
         let collection = Collection {
             trigger: "look".to_owned(),
             generation: oldest,
-            garbage_objects: count as u64,
+            garbage_objects: look.objects as u64,
             pause_us: 0,
             importing: None,
         };
-        let mut report = self.report(py, found, collection, started);
+        let mut report = self.report(py, look.found, collection, started);
         Self::finish(&mut report, self.redacts(), &Self::ask(py));
         Ok(report)
     }
@@ -178,8 +199,8 @@ impl Inspector {
         }
     }
 
-    /// The leaks that are garbage now in generations up to `oldest` (all if `None`), and the
-    /// number of unreachable objects. If these are more than `most`, there is no search for leaks.
+    /// What is garbage now in generations up to `oldest` (all if `None`). If that is more than `most` objects, there is
+    /// no search for leaks.
     pub(crate) fn look(
         &self,
         py: Python<'_>,
@@ -187,17 +208,20 @@ impl Inspector {
         oldest: Option<u32>,
         most: usize,
         behind: Behind,
-    ) -> PyResult<(Vec<Found>, usize)> {
+    ) -> PyResult<Look> {
         self.refresh(py);
         if !self.frameworks_known() {
-            return Ok((Vec::new(), 0));
+            return Ok(Look::default());
         }
         // Nobody knows which classes died since the last look.
         self.forget_classes();
         let garbage = self.unreachable_up_to(py, oldest)?;
-        let count = garbage.objects.len();
-        if count > most {
-            return Ok((Vec::new(), count));
+        let objects = garbage.objects.len();
+        if objects > most {
+            return Ok(Look {
+                objects,
+                ..Look::default()
+            });
         }
         let described = if most == usize::MAX {
             usize::MAX
@@ -205,8 +229,7 @@ impl Inspector {
             DESCRIBED
         };
         let own = garbage.own_references();
-        let found = self.leaks_in(py, &garbage.objects, own, devices, described, behind)?;
-        Ok((found, count))
+        self.looked_at(py, &garbage.objects, own, devices, described, behind)
     }
 
     /// As `look`, but only at the objects made since an epoch began, as far as these alone show what is garbage. Also
@@ -218,24 +241,45 @@ impl Inspector {
         epochs: &Epochs,
         since: Epoch,
         behind: Behind,
-    ) -> PyResult<Option<(Vec<Found>, usize, bool)>> {
+    ) -> PyResult<Option<(Look, bool)>> {
         self.refresh(py);
         self.forget_classes();
         let Some(new) = epochs.new_since(py, &self.gc, since) else {
             return Ok(None);
         };
         if !self.frameworks_known() {
-            return Ok(Some((Vec::new(), 0, false)));
+            return Ok(Some((Look::default(), false)));
         }
         ask_for_room(new.objects.len(), ROOM_FOR_OBJECT)?;
         // SAFETY: nothing that runs here destroys an object, and each is in one list, once.
         let garbage = unsafe { self.unreachable_among(&new.objects, 0)? };
-        let found = self.leaks_in(py, &garbage, 0, devices, usize::MAX, behind)?;
+        let look = self.looked_at(py, &garbage, 0, devices, usize::MAX, behind)?;
         // Unreachable objects are in the order of all.
         let mut young = new.objects[..new.young].iter();
         let is_young = |object| young.any(|other| other == object);
-        let is_any_old = !found.is_empty() && !garbage.iter().all(is_young);
-        Ok(Some((found, garbage.len(), is_any_old)))
+        let is_any_old = !look.is_empty() && !garbage.iter().all(is_young);
+        Ok(Some((look, is_any_old)))
+    }
+
+    /// A look at unreachable objects, to each of which the caller has so many references.
+    fn looked_at(
+        &self,
+        py: Python<'_>,
+        garbage: &[*mut ffi::PyObject],
+        own_references: i64,
+        devices: &DeviceSelection,
+        described: usize,
+        behind: Behind,
+    ) -> PyResult<Look> {
+        let called_back = match self.is_called_back(py, garbage) {
+            true => garbage.iter().map(|&object| object as usize).collect(),
+            false => Vec::new(),
+        };
+        Ok(Look {
+            found: self.leaks_in(py, garbage, own_references, devices, described, behind)?,
+            objects: garbage.len(),
+            called_back,
+        })
     }
 
     /// The leaks among unreachable objects, to each of which the caller has so many references. At most `described` groups of cycles are described.

@@ -7,6 +7,7 @@ mod behind;
 mod book;
 mod buffers;
 mod busy;
+mod callbacks;
 mod carried;
 mod counters;
 mod cycles;
@@ -54,8 +55,10 @@ mod why;
 
 pub use book::Moment;
 pub(crate) use busy::Busy;
-pub(crate) use found::{Behind, Detail, Fate, Found, addresses, confirm_gone, date, forget_behind};
-pub(crate) use inspector::DESCRIBED;
+pub(crate) use found::{
+    Behind, Detail, Fate, Found, addresses, confirm_gone, date, forget_behind, join,
+};
 pub use inspector::Inspector;
+pub(crate) use inspector::{DESCRIBED, Look};
 pub use monitor::Monitor;
 pub use out_of_memory::{MemoryInUse, Pieces};

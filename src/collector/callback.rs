@@ -37,6 +37,11 @@ pub trait Handler {
     /// A collection is about to begin.
     fn before(&self, py: Python<'_>, info: CollectionInfo);
 
+    /// Whether [`Handler::look`] is to be called in the collection that is about to begin.
+    fn wants_look(&self) -> bool {
+        true
+    }
+
     /// There is garbage, and no finalizer has run yet. What is made here must not be tracked by the
     /// collector when this returns.
     fn look(&self, py: Python<'_>, garbage: &mut Unreachable<'_>, info: CollectionInfo);
@@ -234,6 +239,37 @@ unsafe fn attached<R>(f: impl FnOnce(Python<'_>) -> R) -> Option<R> {
     (is_known && is_initialized()).then(|| Python::attach(f))
 }
 
+/// Does something in the middle of a collection. What it raises or panics with ends here; after a panic comes `failed`.
+/// An exception that a finalizer in C left behind is put aside meanwhile.
+///
+/// # Safety
+/// As for [`attached`].
+#[cfg_attr(
+    Py_GIL_DISABLED,
+    expect(deprecated, reason = "3.10 and 3.11 have no other")
+)]
+pub(super) unsafe fn guarded(work: impl FnOnce(Python<'_>), failed: impl FnOnce(Python<'_>)) {
+    // SAFETY: by this function's contract.
+    unsafe {
+        attached(|py| {
+            // `PyErr::take` goes on with the panic of a `PanicException`.
+            let mut left = [ptr::null_mut(); 3];
+            let [kind, value, traceback] = left.each_mut();
+            ffi::PyErr_Fetch(kind, value, traceback);
+            if catch_unwind(AssertUnwindSafe(|| work(py))).is_err() {
+                failed(py);
+            }
+            if !ffi::PyErr_Occurred().is_null() {
+                ffi::PyErr_Clear();
+            }
+            let [kind, value, traceback] = left;
+            if !kind.is_null() {
+                ffi::PyErr_Restore(kind, value, traceback);
+            }
+        });
+    }
+}
+
 /// False once `Py_FinalizeEx` has begun to take the interpreter apart, which collects, too.
 fn is_initialized() -> bool {
     // SAFETY: it may be called at any time.
@@ -357,6 +393,11 @@ unsafe extern "C" fn called(
     }
 }
 
+/// True if a witness would be counted, or printed.
+pub(super) fn shows_witness(py: Python<'_>, gc: &GcModule) -> bool {
+    gc.debug_flags(py) & (DEBUG_STATS | DEBUG_COLLECTABLE) != 0
+}
+
 /// What the witness calls first.
 ///
 /// # Safety
@@ -384,32 +425,10 @@ impl Shared {
         self.active.get() && !self.failed.get() && self.forks == fork_count() && is_initialized()
     }
 
-    /// Has the handler do something. What it raises or panics with ends here. An exception that a finalizer in C
-    /// left behind is put aside meanwhile.
-    #[cfg_attr(
-        Py_GIL_DISABLED,
-        expect(deprecated, reason = "3.10 and 3.11 have no other")
-    )]
+    /// Has the handler do something.
     fn enter(&self, work: impl FnOnce(&Self, Python<'_>)) {
         // SAFETY: attached.
-        unsafe {
-            attached(|py| {
-                // `PyErr::take` goes on with the panic of a `PanicException`.
-                let mut left = [ptr::null_mut(); 3];
-                let [kind, value, traceback] = left.each_mut();
-                ffi::PyErr_Fetch(kind, value, traceback);
-                if catch_unwind(AssertUnwindSafe(|| work(self, py))).is_err() {
-                    self.fail(py);
-                }
-                if !ffi::PyErr_Occurred().is_null() {
-                    ffi::PyErr_Clear();
-                }
-                let [kind, value, traceback] = left;
-                if !kind.is_null() {
-                    ffi::PyErr_Restore(kind, value, traceback);
-                }
-            });
-        }
+        unsafe { guarded(|py| work(self, py), |py| self.fail(py)) };
     }
 
     fn start(&self, info: *mut ffi::PyObject) {
@@ -436,8 +455,7 @@ impl Shared {
         if self.handler.wants_before(info) {
             self.enter(|shared, py| shared.handler.before(py, info));
         }
-        // The witness would be counted, or printed.
-        if self.gc.debug_flags(py) & (DEBUG_STATS | DEBUG_COLLECTABLE) == 0 {
+        if self.handler.wants_look() && !shows_witness(py, &self.gc) {
             UNDONE.store(true, Ordering::Relaxed);
             let calls = Calls {
                 first: witnessed,

@@ -5,7 +5,8 @@
 //! garbage. With a hook, collections do exactly what they do without: nothing is saved, cleared, held or put in
 //! another order.
 //!
-//! The second way, [`unreachable`], looks before finalizers run, and without a collection.
+//! The second way, [`unreachable`], looks before finalizers run, and without a collection. What only callbacks of weak
+//! references let go of is not to be seen so; where there are some, [`OwnCollections`] have a witness as well.
 //!
 //! [`Epochs`] tell which objects are new, and so where a look need not go through the whole heap.
 
@@ -13,6 +14,8 @@
 mod callback;
 #[cfg(feature = "python")]
 mod epochs;
+#[cfg(feature = "python")]
+mod own;
 #[cfg(feature = "python")]
 mod unreachable;
 #[cfg(feature = "python")]
@@ -24,5 +27,6 @@ pub(crate) use unreachable::unreachable;
 pub use {
     callback::{CollectionInfo, Handler, Hook, may_need_mending},
     epochs::{Epoch, Epochs},
+    own::OwnCollections,
     witness::Unreachable,
 };

@@ -17,8 +17,11 @@ impl BuiltinFunction {
     pub(super) fn of(module: &Bound<'_, PyModule>, name: &str, flags: c_int) -> PyResult<Self> {
         let object = module.getattr(name)?;
         let unsuitable = || {
+            let module = module
+                .name()
+                .map_or_else(|_| String::new(), |it| it.to_string());
             PyRuntimeError::new_err(format!(
-                "cyclescope: gc.{name} is not the built-in function of CPython, so collections \
+                "cyclescope: {module}.{name} is not the built-in function of CPython, so collections \
                  cannot be watched"
             ))
         };
@@ -54,6 +57,26 @@ impl BuiltinFunction {
             let number = ffi::PyLong_AsLongLong(result);
             ffi::Py_DecRef(result);
             number
+        }
+    }
+
+    /// Calls it, with a borrowed argument or null; `None` and no exception if it fails.
+    ///
+    /// # Safety
+    /// As for [`BuiltinFunction::call_unchecked`].
+    pub unsafe fn call<'py>(
+        &self,
+        py: Python<'py>,
+        argument: *mut ffi::PyObject,
+    ) -> Option<Bound<'py, PyAny>> {
+        // SAFETY: as there; the result is a new reference, or null with an exception.
+        unsafe {
+            let result = (self.function)(self.module, argument);
+            let result = Bound::from_owned_ptr_or_opt(py, result);
+            if result.is_none() {
+                ffi::PyErr_Clear();
+            }
+            result
         }
     }
 }

@@ -61,6 +61,8 @@ pub(crate) mod traverse;
 #[cfg(feature = "python")]
 pub(crate) mod types;
 #[cfg(feature = "python")]
+mod weak_references;
+#[cfg(feature = "python")]
 mod world;
 
 pub(crate) use generators::close_drops_variables;
@@ -85,6 +87,7 @@ pub(crate) use {
     threads::CurrentFrames,
     traverse::{for_each_referent, reference_count},
     types::{TypeFacts, TypeTable, Verdict},
+    weak_references::WeakReferences,
     world::StoppedWorld,
 };
 #[cfg(feature = "python")]

@@ -2,22 +2,24 @@
 
 use std::time::Instant;
 
+use pyo3::ffi;
 use pyo3::prelude::*;
 
 use super::freed::Counters;
 use super::{Watcher, concerns, with_leaks};
-use crate::analysis::{Behind, Fate, Found, addresses, confirm_gone, date, forget_behind};
-use crate::collector::Epoch;
-use crate::device::DeviceSelection;
+use crate::analysis::{
+    Behind, Detail, Fate, Found, Look, addresses, confirm_gone, date, forget_behind, join,
+};
+use crate::collector::{Epoch, Unreachable};
+use crate::device::{DeviceSelection, Reading};
 use crate::model::merge::merge;
 use crate::model::report::{Collection, Report};
 
 /// What a look showed, and which collection frees it.
-struct Seen {
-    found: Vec<Found>,
-    /// Unreachable objects.
-    objects: usize,
-    /// The oldest generation that they may be in.
+struct Seen<'a> {
+    look: Look,
+    devices: &'a DeviceSelection,
+    /// The oldest generation that the unreachable objects may be in.
     oldest: u32,
     /// The epoch since when objects were looked at; `None` if at all.
     since: Option<Epoch>,
@@ -38,12 +40,11 @@ impl Watcher {
     ) -> PyResult<Report> {
         let started = Instant::now();
         let all = self.with_watched(devices);
-        let (found, objects) =
-            self.inspector
-                .look(py, &all, None, usize::MAX, Behind::CountedByRequest)?;
+        let behind = Behind::CountedByRequest;
+        let look = self.inspector.look(py, &all, None, usize::MAX, behind)?;
         let seen = Seen {
-            found,
-            objects,
+            look,
+            devices: &all,
             oldest: 2,
             since: None,
         };
@@ -70,7 +71,8 @@ impl Watcher {
         Ok(merge(&[&report, &frozen]).unwrap_or(report))
     }
 
-    /// As [`Watcher::find`], but if nothing leaked it collects nothing.
+    /// As [`Watcher::find`], but collects nothing if nothing leaked, unless a collection calls back because of what is
+    /// garbage, and so may show more.
     ///
     /// # Errors
     /// As [`Watcher::find`].
@@ -78,16 +80,16 @@ impl Watcher {
         let started = Instant::now();
         let all = self.with_watched(devices);
         let behind = Behind::CountedByRequest;
-        let (found, objects) = self.inspector.look(py, &all, None, usize::MAX, behind)?;
+        let look = self.inspector.look(py, &all, None, usize::MAX, behind)?;
+        if look.is_empty() {
+            return Ok(self.inspector.empty_report(py));
+        }
         let seen = Seen {
-            found,
-            objects,
+            look,
+            devices: &all,
             oldest: 2,
             since: None,
         };
-        if seen.found.is_empty() {
-            return Ok(self.inspector.empty_report(py));
-        }
         Ok(about(&self.collect(py, seen, started)?, devices))
     }
 
@@ -112,19 +114,19 @@ impl Watcher {
             .inspector
             .look_at_new(py, &all, &self.epochs, since, behind)?;
         // A young collection would not free what is old, and a full one frees more than was looked at.
-        let Some((found, objects, false)) = seen else {
+        let Some((look, false)) = seen else {
             return Ok(None);
         };
-        let seen = Seen {
-            found,
-            objects,
-            oldest: 1,
-            since: Some(since),
-        };
-        if seen.found.is_empty() {
+        if look.is_empty() {
             // What a report says of the program besides takes longer than such a look.
             return Ok(Some(self.inspector.empty_report(py)));
         }
+        let seen = Seen {
+            look,
+            devices: &all,
+            oldest: 1,
+            since: Some(since),
+        };
         Ok(Some(about(&self.collect(py, seen, started)?, devices)))
     }
 
@@ -152,15 +154,29 @@ impl Watcher {
     }
 
     /// Collects what was seen, reports what went, and tells the watches of it.
-    fn collect(&self, py: Python<'_>, seen: Seen, started: Instant) -> PyResult<Report> {
+    fn collect(&self, py: Python<'_>, seen: Seen<'_>, started: Instant) -> PyResult<Report> {
         let gc = self.inspector.gc();
-        let mut found = seen.found;
-        let epochs = self.epochs.of(py, gc, addresses(&found).collect());
-        date(&mut found, |address| epochs.get(&address).copied());
-        let before = Counters::of(py, &found);
+        let Look {
+            mut found,
+            objects,
+            called_back,
+        } = seen.look;
+        let dated = addresses(&found).chain(called_back.iter().copied());
+        let epochs = self.epochs.of(py, gc, dated.collect());
+        let mut before = Counters::of(py, &found);
         self.checking.set(true);
-        let collected = gc.collect(py, seen.oldest);
+        let collected = if called_back.is_empty() {
+            gc.collect(py, seen.oldest)
+        } else {
+            self.own.collect(py, gc, seen.oldest, |py, garbage| {
+                let later = self.look_again(py, garbage, seen.devices);
+                if join(&mut found, later.unwrap_or_default()) {
+                    before = Counters::of(py, &found);
+                }
+            })
+        };
         self.checking.set(false);
+        date(&mut found, |address| epochs.get(&address).copied());
         let collected = collected?.is_some();
         let saved = collected && gc.saves_garbage(py);
         let went = collected && !saved;
@@ -186,11 +202,13 @@ impl Watcher {
                 );
             }
         }
-        let seen = Seen {
-            found: Vec::new(),
-            ..seen
+        let collection = Collection {
+            trigger: if collected { "find" } else { "look" }.to_owned(),
+            generation: Some(seen.oldest),
+            garbage_objects: objects as u64,
+            pause_us: 0,
+            importing: None,
         };
-        let collection = collection(collected, &seen);
         let mut report = self.inspector.report(py, found, collection, started);
         report.notes = notes;
         if went {
@@ -198,15 +216,25 @@ impl Watcher {
         }
         Ok(report)
     }
-}
 
-fn collection(collected: bool, seen: &Seen) -> Collection {
-    Collection {
-        trigger: if collected { "find" } else { "look" }.to_owned(),
-        generation: Some(seen.oldest),
-        garbage_objects: seen.objects as u64,
-        pause_us: 0,
-        importing: None,
+    /// What the garbage of a collection under way holds, now that callbacks of weak references have let go of more.
+    fn look_again(
+        &self,
+        py: Python<'_>,
+        garbage: &Unreachable<'_>,
+        devices: &DeviceSelection,
+    ) -> PyResult<Vec<Found>> {
+        let mut objects: Vec<*mut ffi::PyObject> = garbage.clone().collect();
+        objects.reverse();
+        self.inspector.ask_for_room(objects.len())?;
+        let detail = Detail {
+            reading: Reading::Itself,
+            ..Detail::of(usize::MAX)
+        };
+        let found = self
+            .inspector
+            .examine(py, &objects, 0, devices, detail, Behind::Ignored)?;
+        Ok(found.0)
     }
 }
 

@@ -73,8 +73,13 @@ impl Handler for Shared {
         }
     }
 
+    /// Not in an explicit check, which looks itself.
+    fn wants_look(&self) -> bool {
+        !self.0.checking.get()
+    }
+
     fn look(&self, py: Python<'_>, garbage: &mut Unreachable<'_>, _info: CollectionInfo) {
-        if self.0.checking.get() || !has_reserve() {
+        if !has_reserve() {
             self.0.inspector.forget_classes();
         } else {
             let looked = self.0.look_at(py, garbage);

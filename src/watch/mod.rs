@@ -27,7 +27,7 @@ use pyo3::prelude::*;
 pub use tally::Tally;
 
 use crate::analysis::{Behind, Busy, Found, Inspector};
-use crate::collector::{Epochs, Hook};
+use crate::collector::{Epochs, Hook, OwnCollections};
 use crate::device::{DeviceSelection, is_host};
 use crate::diagnose::known;
 use crate::model::counts::LeakTally;
@@ -78,6 +78,8 @@ pub struct Watcher {
     watches: RefCell<Vec<Watch>>,
     deliveries: Arc<Deliveries>,
     collections: Collections,
+    /// For explicit checks.
+    own: OwnCollections,
     /// When objects were made, for checks that ask for new ones only.
     epochs: Epochs,
     /// An explicit check runs its own collection, and reports on it itself.
@@ -103,6 +105,7 @@ impl Watcher {
             watches: RefCell::default(),
             deliveries: Arc::default(),
             collections: Collections::default(),
+            own: OwnCollections::default(),
             epochs: Epochs::default(),
             checking: Cell::new(false),
             error_told: Cell::new(false),
@@ -233,19 +236,19 @@ impl Watcher {
         let Some(devices) = self.devices() else {
             return;
         };
-        if let Ok((found, objects)) = self
+        if let Ok(look) = self
             .inspector
             .look(py, &devices, None, MOST, Behind::Ignored)
-            && !found.is_empty()
+            && !look.found.is_empty()
         {
             let collection = Collection {
                 trigger: "exit".to_owned(),
                 generation: None,
-                garbage_objects: objects as u64,
+                garbage_objects: look.objects as u64,
                 pause_us: 0,
                 importing: None,
             };
-            let report = self.inspector.report(py, found, collection, started);
+            let report = self.inspector.report(py, look.found, collection, started);
             self.tell(py, &report);
         }
     }
