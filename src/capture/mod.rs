@@ -42,7 +42,7 @@ mod variables;
 pub use csr::Csr;
 pub use object::{
     Description, Made, Place, ReferenceName, Snapshot, SnapshotObject, WeakReferences,
-    is_library_file,
+    is_library_file, package_of,
 };
 #[cfg(feature = "python")]
 pub(crate) use {

@@ -72,6 +72,13 @@ pub fn is_library_file(file: &str) -> bool {
         || file.starts_with("<frozen ")
 }
 
+/// The folder or module of the installed package that a file belongs to; `None` for any other file.
+pub fn package_of(file: &str) -> Option<&str> {
+    let mut folders = file.split(['/', '\\']);
+    folders.find(|&folder| folder == "site-packages" || folder == "dist-packages")?;
+    folders.next()
+}
+
 /// Whose code made a reference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Made {

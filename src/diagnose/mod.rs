@@ -26,6 +26,8 @@ pub mod source;
 pub mod verdict;
 pub mod verdicts;
 
+use std::collections::BTreeSet;
+
 pub use branches::Branches;
 pub use case::Case;
 pub use maker::maker;
@@ -36,7 +38,7 @@ pub use remedy::Advice;
 pub use repeat::Diagnoses;
 pub use signature::{outline, signature};
 
-use crate::capture::Place;
+use crate::capture::{Place, package_of};
 use crate::graph::{
     Cause, Cycle, LeakGraph, MadeByLibrary, PathToBuffer, find_causes, paths_to_buffers,
 };
@@ -63,8 +65,9 @@ pub struct Diagnosis {
 
 /// Diagnoses the leaks of a folded graph; none if no cycle of it reaches a buffer.
 ///
-/// Each cause is a leak of its own. But causes with the same signature are one, and so are those of libraries; and
-/// what a library or the interpreter makes in the same strongly connected component belongs to the first cause there.
+/// Each cause is a leak of its own. But causes with the same signature are one, and so are those of the same libraries; and
+/// what a library or the interpreter adds to a cycle of the program's belongs to the first cause in the same strongly
+/// connected component.
 pub fn diagnose(graph: &LeakGraph, made_by_library: &MadeByLibrary<'_>) -> Vec<Diagnosis> {
     let found = find_causes(graph, made_by_library);
     let mut leaks: Vec<(String, &Cause, Vec<EdgeIndex>)> = Vec::new();
@@ -72,8 +75,10 @@ pub fn diagnose(graph: &LeakGraph, made_by_library: &MadeByLibrary<'_>) -> Vec<D
         let signature = signature(graph, &cause.cycle);
         let same = leaks.iter_mut().find(|(known, first, _)| {
             *known == signature
-                || (first.component == cause.component && !cause.is_own)
-                || (first.is_of_library && cause.is_of_library)
+                || match cause.is_of_library {
+                    true => first.is_of_library && packages(graph, first) == packages(graph, cause),
+                    false => first.component == cause.component && !cause.is_own,
+                }
         });
         match same {
             Some((_, _, cuts)) => cuts.extend(&cause.cuts),
@@ -117,4 +122,11 @@ pub fn diagnose(graph: &LeakGraph, made_by_library: &MadeByLibrary<'_>) -> Vec<D
         }
     });
     diagnosed.collect()
+}
+
+/// The installed packages whose code the objects of a cycle have.
+fn packages<'a>(graph: &'a LeakGraph, cause: &Cause) -> BTreeSet<&'a str> {
+    let nodes = cause.cycle.nodes.iter();
+    let places = nodes.filter_map(|&node| graph[node].description.place.as_ref());
+    places.filter_map(|place| package_of(&place.file)).collect()
 }

@@ -263,6 +263,48 @@ def test_what_one_library_does_to_another(patch: str, install: Callable[..., Any
     check_is_of("standin_surgeon", make)
 
 
+LOOPS = """
+class Loop:
+    def __init__(self, trainer):
+        self.trainer = trainer
+
+
+class Trainer:
+    def __init__(self):
+        self.fit_loop = Loop(self)
+
+    def fit(self, model):
+        self.model = model
+        self.batch = model.payload
+        model.attached = self
+"""
+
+
+def test_what_a_library_makes_beside_a_users_cycle_is_not_charged_to_it(
+    install: Callable[..., Any],
+) -> None:
+    library = install("standin_loops", LOOPS)
+
+    class Model:
+        def __init__(self) -> None:
+            self.payload = payload()
+
+    def make() -> None:
+        model = Model()
+        model.hook = lambda: model  # type: ignore[attr-defined]
+        library.Trainer().fit(model)
+
+    by_owner = {
+        leak.summary.partition(" ")[0].rpartition(".")[2]: (leak.library, leak.cuts)
+        for leak in found(make).leaks
+    }
+    own, cuts = by_owner["hook"]
+    assert own is None
+    assert [cut.edge for cut in cuts] == [".hook"]
+    assert {of.name for of, _ in by_owner.values() if of} == {"standin_loops"}
+    assert len(by_owner) == 3, by_owner
+
+
 # --- Local variables that a library hands out -----------------------------------------------------
 
 #: How the base class of a callback keeps what it is given.
