@@ -19,6 +19,8 @@ pub struct Case<'a> {
     pub others: &'a [EdgeIndex],
     /// True if the graph shows that all cuts together free every buffer.
     pub cuts_free: bool,
+    /// Whether libraries are known to have made the reference of a step of the cycle.
+    pub made_by_library: &'a dyn Fn(usize) -> bool,
 }
 
 /// One step of the cycle: an object, its reference, and the object that it refers to.
@@ -45,6 +47,9 @@ pub struct Keeper<'a> {
     /// True if no container stands between: the attribute is what it keeps.
     pub plainly: bool,
     pub edge: EdgeIndex,
+    /// The step of the cycle.
+    step: usize,
+    made_by_library: &'a dyn Fn(usize) -> bool,
 }
 
 impl Keeper<'_> {
@@ -62,8 +67,18 @@ impl Keeper<'_> {
         if self.plainly { "is" } else { "contains" }
     }
 
-    /// True if the class is the program's own code, so that `self.attribute` stands in it.
+    /// True if the class is the program's own code, so that `self.attribute` stands in it: no code of a base class in a
+    /// library set it.
     pub fn is_own(&self) -> bool {
+        self.is_of_program() && !(self.made_by_library)(self.step)
+    }
+
+    /// True if the class is the program's own code, and a library set the attribute, which will use it.
+    pub fn is_librarys(&self) -> bool {
+        self.is_of_program() && (self.made_by_library)(self.step)
+    }
+
+    fn is_of_program(&self) -> bool {
         self.object.description.place.is_some() && !self.object.is_library()
     }
 
@@ -109,7 +124,8 @@ impl<'a> Case<'a> {
         let steps: Vec<CycleStep<'a>> = self.steps().collect();
         let mut plainly = true;
         for back in 1..=steps.len() {
-            let step = steps[(position + steps.len() - back) % steps.len()];
+            let number = (position + steps.len() - back) % steps.len();
+            let step = steps[number];
             match (step.object.description.kind, step.name) {
                 (ObjectKind::Instance, ReferenceName::Attribute(attribute)) => {
                     return Some(Keeper {
@@ -117,6 +133,8 @@ impl<'a> Case<'a> {
                         attribute,
                         plainly,
                         edge: step.edge,
+                        step: number,
+                        made_by_library: self.made_by_library,
                     });
                 }
                 (kind, _)

@@ -26,6 +26,7 @@ pub mod source;
 pub mod verdict;
 pub mod verdicts;
 
+use std::cell::OnceCell;
 use std::collections::BTreeSet;
 
 pub use branches::Branches;
@@ -97,12 +98,17 @@ pub fn diagnose(graph: &LeakGraph, made_by_library: &MadeByLibrary<'_>) -> Vec<D
             .copied()
             .filter(|cut| !cause.cuts.contains(cut))
             .collect();
+        let made = OnceCell::new();
         let case = Case {
             graph,
             cycle: &cause.cycle,
             cut: cause.cuts.first().copied(),
             others: &others,
             cuts_free: found.frees,
+            made_by_library: &|step| {
+                let made = made.get_or_init(|| made_by_library(&cause.cycle));
+                made.get(step) == Some(&true)
+            },
         };
         let (pattern, mut advice) = match patterns::recognise(&case) {
             Some((pattern, advice)) => (Some(pattern), advice),

@@ -305,6 +305,45 @@ def test_what_a_library_makes_beside_a_users_cycle_is_not_charged_to_it(
     assert len(by_owner) == 3, by_owner
 
 
+GIVEN = """
+class Trainer:
+    def __init__(self, compute=None, model=None):
+        self.compute = compute
+        self.payload = model
+
+    def run(self):
+        return self.compute()
+"""
+
+
+def test_what_a_base_class_of_a_library_calls_stays_a_callback(install: Callable[..., Any]) -> None:
+    """The attribute is the library's: a method of its name would be hidden by what it sets."""
+    library = install("standin_given", GIVEN)
+
+    class Given(library.Trainer):  # type: ignore[name-defined,misc]
+        def __init__(self) -> None:
+            super().__init__(compute=self.metrics, model=payload())
+
+        def metrics(self) -> int:
+            return 1
+
+    class Own(library.Trainer):  # type: ignore[name-defined,misc]
+        def __init__(self) -> None:
+            super().__init__(model=payload())
+            self.score = self.metrics
+
+        def metrics(self) -> int:
+            return 1
+
+    (given,) = found(Given).leaks
+    assert "`Given.compute` is `metrics`, a bound method" in given.advice
+    assert "by its name" not in given.advice
+    assert "WeakMethod" not in given.advice
+    assert given.before is None
+    (own,) = found(Own).leaks
+    assert "Look the method up when it is called, by its name." in own.advice
+
+
 # --- Local variables that a library hands out -----------------------------------------------------
 
 #: How the base class of a callback keeps what it is given.

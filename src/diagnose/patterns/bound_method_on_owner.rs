@@ -65,7 +65,7 @@ fn recognise(case: &Case<'_>) -> Option<Finding> {
         ));
     }
     // What calls it is not known to be the program's, so the callback has to stay one.
-    if !keeper.is_own() && !own {
+    if keeper.is_librarys() || !keeper.is_own() && !own {
         let class = short(&method.next.description.type_name);
         let weakly = case
             .weakly(method.edge)
