@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from os import PathLike, fsencode, fspath
+from errno import EACCES, EISDIR, ENOTDIR
+from os import W_OK, X_OK, PathLike, fsencode, fspath, strerror
+from os import access as _access
 from os import chmod as _chmod
 from os import getpid as _getpid
 from os import mkdir as _mkdir
@@ -104,6 +106,27 @@ def write_whole(path: Path, text: str) -> None:
             _write_beside(_target(path), text, mode)
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(path)) from None
+
+
+def why_unwritable(path: Path) -> str | None:
+    """Why this file cannot be written, as far as that is known without writing; None if it can.
+
+    Its folder need not exist.
+    """
+    try:
+        mode = _mode(path)
+        if mode is not None and S_ISDIR(mode):
+            return strerror(EISDIR)
+        existing = path.parent
+        while (mode := _mode(existing)) is None and existing != existing.parent:
+            existing = existing.parent
+        if mode is not None and not S_ISDIR(mode):
+            return strerror(ENOTDIR)
+        # A file that is replaced need not be writable itself.
+        is_special = path.parts[:2] in OPEN
+        return None if is_special or _access(existing, W_OK | X_OK) else strerror(EACCES)
+    except (OSError, ValueError) as error:
+        return getattr(error, "strerror", None) or str(error)
 
 
 OPEN = (("/", "dev"), ("/", "proc"))

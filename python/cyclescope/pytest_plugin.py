@@ -51,9 +51,20 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Summary(choices, checker), "cyclescope-summary")
 
 
+IS_OFF = f"cyclescope is off ({VARIABLE} is set): no test is checked"
+
+
 def pytest_report_header() -> str | None:
     """Say so if cyclescope is off."""
-    return f"cyclescope is off ({VARIABLE} is set): no test is checked" if OFF else None
+    return IS_OFF if OFF else None
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """Say it where ``-q`` has left out the header, if tests were to be checked."""
+    if OFF and config.get_verbosity() < 0 and options.given(config):
+        terminalreporter.write_line(IS_OFF)
 
 
 @pytest.fixture

@@ -139,15 +139,34 @@ def test_collections_that_were_not_seen_are_no_success(
 def test_what_cannot_be_written_keeps_nothing_else_from_being_told(
     command: Command, tmp_path: Path
 ) -> None:
-    (tmp_path / "folder.json").mkdir()
     outputs = ("-o", "folder.json", "-o", "leaks.json")
     for status, expected in (0, 2), (3, 3):
-        program(tmp_path, f"{LEAKY}\nraise SystemExit({status})")
+        folder = "import os\nos.mkdir('folder.json')"
+        program(tmp_path, f"{LEAKY}\n{folder}\nraise SystemExit({status})")
         done = command("run", "--devices=any", "--trace", *outputs, "leaky.py")
         assert done.returncode == expected
         assert "cyclescope run: error: cannot write folder.json: " in done.stderr
         assert "LEAK 1 of 1" in done.stdout
         assert len(CycleReport.from_json((tmp_path / "leaks.json").read_text()).leaks) == 1
+        (tmp_path / "folder.json").rmdir()
+
+
+def test_a_program_does_not_begin_if_its_results_cannot_be_written(
+    command: Command, tmp_path: Path
+) -> None:
+    program(tmp_path, "print('begun')")
+    (tmp_path / "folder.json").mkdir()
+    for output, why in (
+        ("folder.json", "Is a directory"),
+        ("leaky.py/leaks.json", "Not a directory"),
+        ("leaky.py/new/leaks.json", "Not a directory"),
+    ):
+        done = command("run", "-o", output, "leaky.py")
+        assert done.returncode == 2
+        assert done.stdout == ""
+        assert f"cyclescope run: error: cannot write {output}: {why}" in done.stderr
+    assert command("run", "-o", "new/folder/leaks.json", "leaky.py").returncode == 0
+    assert (tmp_path / "new/folder/leaks.json").exists()
 
 
 @pytest.mark.parametrize("before", [[], ["--devices", "cpu"], ["--report-dir=pages"]])
@@ -588,6 +607,10 @@ def test_doctor(command: Command, tmp_path: Path) -> None:
     wrong = command("doctor", CYCLESCOPE_EVERY="often")
     assert wrong.returncode == 1
     assert "CYCLESCOPE_EVERY" in wrong.stdout
+    unusable = command("doctor", CYCLESCOPE_REPORT_DIR=__file__, CYCLESCOPE_SIGNAL="KILL")
+    assert unusable.returncode == 1
+    assert "reports cannot be written there: Not a directory" in unusable.stdout
+    assert "no  CYCLESCOPE_SIGNAL     signal must be one that is free" in unusable.stdout
 
 
 @pytest.mark.parametrize(

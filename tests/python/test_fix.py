@@ -421,3 +421,7 @@ def test_a_line_that_no_file_has_is_answered(
     file, _ = leaky(tmp_path)
     status, _, why = fix(capfdbinary, f"{file}:{'9' * 30}")
     assert (status, why.splitlines()[0].endswith("the file has no such line.")) == (1, True)
+    lines = len(file.read_text().splitlines())
+    for line in 0, lines + 1:
+        status, _, why = fix(capfdbinary, f"{file}:{line}")
+        assert (status, why.splitlines()[0].endswith(f"the file has {lines} lines.")) == (1, True)

@@ -340,11 +340,11 @@ def test_fixture(tensor_cycles):
 """
 
 
-@pytest.mark.parametrize("workers", [(), ("-n2",)])
+@pytest.mark.parametrize("workers", [(), ("-n2",), ("-q",)])
 def test_the_pytest_plugin(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, workers: tuple[str, ...]
 ) -> None:
-    if workers:
+    if "-n2" in workers:
         pytest.importorskip("xdist")
     monkeypatch.setenv("CYCLESCOPE_OFF", "1")
     pytester.makepyfile(SUITE)

@@ -159,3 +159,15 @@ def test_a_result_that_cannot_be_written_is_named(pytester: pytest.Pytester) -> 
     text = result.stdout.str()
     assert f"SARIF report not written: {pytester.path / 'a.sarif'}: " in text
     assert ".part" not in text
+
+
+@pytest.mark.parametrize("missing", ["a.sarif", "a.json"])
+def test_a_run_fails_without_a_file_that_was_asked_for(
+    missing: str, pytester: pytest.Pytester
+) -> None:
+    pytester.makepyfile("def test_clean():\n    pass\n")
+    (pytester.path / missing).mkdir()
+    result = run(pytester, *RESULTS)
+    result.assert_outcomes(passed=1)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["The run fails, because a file that was asked for is not there."])

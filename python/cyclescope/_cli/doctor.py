@@ -16,6 +16,9 @@ import cyclescope
 from cyclescope import _native
 from cyclescope._cli.common import add_json, colored, print_json, version
 from cyclescope._cli.output import out
+from cyclescope._files import why_unwritable
+from cyclescope._live.on_signal import VARIABLE as ON_SIGNAL
+from cyclescope._live.on_signal import signal_number
 from cyclescope._off import OFF, VARIABLE
 from cyclescope._settings import settings
 
@@ -146,4 +149,24 @@ def _settings() -> Iterator[Finding]:
         value = getattr(configured, name)
         shown = ", ".join(value) if isinstance(value, tuple) else value
         origin = configured.origins.get(name, "default")
-        yield "ok", name, f"{'-' if shown in (None, '') else shown} ({origin})"
+        line = f"{'-' if shown in (None, '') else shown} ({origin})"
+        if name == "report_dir" and value is not None:
+            why = why_unwritable(value / "report.html")
+            if why is not None:
+                yield "no", name, f"{line}: reports cannot be written there: {why}"
+                continue
+        yield "ok", name, line
+    yield from _signal()
+
+
+def _signal() -> Iterator[Finding]:
+    name = os.environ.get(ON_SIGNAL, "").strip()
+    if not name:
+        return
+    try:
+        signal_number(name)
+    except ValueError as error:
+        yield "no", ON_SIGNAL, str(error)
+    else:
+        shown = name.upper().removeprefix("SIG")
+        yield "ok", ON_SIGNAL, f"{name}: `kill -{shown} PID` asks a program for a report"

@@ -24,7 +24,7 @@ from cyclescope._cli.common import (
 from cyclescope._cli.output import OutputError, finish, keep_streams, out, tell
 from cyclescope._cli.program import Program, ProgramError, flush, trimmed
 from cyclescope._devices import blindness
-from cyclescope._files import exists, make_folder, reason, write_whole
+from cyclescope._files import exists, make_folder, reason, why_unwritable, write_whole
 from cyclescope._live.automatic import AutomaticSteps
 from cyclescope._live.device_memory import gpus_in_use
 from cyclescope._native import CycleReport
@@ -160,6 +160,9 @@ def run(parsed: argparse.Namespace) -> int:
         parsed.output = [STANDARD]
     for output in parsed.output:
         check_output(parsed, output)
+        # Rather now than when the program has run for days.
+        if output != STANDARD and (why := why_unwritable(Path(output))) is not None:
+            fail(parsed, f"cannot write {output}: {why}")
     # The program may put streams of its own in the place of these, and change folders.
     keep_streams()
     folder = _current_folder()

@@ -215,7 +215,7 @@ def on_signal(
             it, or if another argument or a setting is invalid.
     """
     global _current
-    number = _number(signal)
+    number = signal_number(signal)
     configured = settings()
     chosen = configured.report_dir if report_dir is None else folder_named(report_dir)
     names = configured.devices_or(devices)
@@ -251,7 +251,12 @@ _NAMED = {int(each) for each in signals.Signals}
 _current: SignalWatch | None = None
 
 
-def _number(signal: object) -> int:
+def signal_number(signal: object) -> int:
+    """The number of a signal that is free for programs to use.
+
+    Raises:
+        ValueError: If it is another.
+    """
     name = signal.strip().upper().removeprefix("SIG") if isinstance(signal, str) else ""
     allowed = {
         each: int(getattr(signals, f"SIG{each}"))

@@ -105,8 +105,9 @@ class Summary:
         if unknown is not None:
             self._say_what_is_not_written(unknown)
             return
-        self._write_results(report)
-        if not self._update_baseline(report):
+        is_written = self._write_results(report)
+        is_updated = self._update_baseline(report)
+        if not (is_written and is_updated):
             _fail(session)
 
     def _why_unknown(self, session: pytest.Session, exitstatus: int) -> str | None:
@@ -158,29 +159,38 @@ class Summary:
         ended = len(self._endings) > self._workers
         return not ended or any(ending.is_missing for ending in self._endings)
 
-    def _write_results(self, report: CycleReport | None) -> None:
+    def _write_results(self, report: CycleReport | None) -> bool:
+        """Write the page, and the files that were asked for. False if one of these cannot be."""
         from cyclescope._results import to_sarif
 
         choices = self._choices
         if report is not None:
             self._write(lambda: choices.report_dir / PAGE, report.to_html(), "HTML report")
+        is_written = True
         if (json := choices.json) is not None:
-            self._write(lambda: json, (report or _native.empty_report()).to_json(), "report")
+            text = (report or _native.empty_report()).to_json()
+            is_written &= self._write(lambda: json, text, "report")
         if (sarif := choices.sarif) is not None:
-            self._write(lambda: sarif, to_sarif(report, base=self._base()), "SARIF report")
+            text = to_sarif(report, base=self._base())
+            is_written &= self._write(lambda: sarif, text, "SARIF report")
+        if not is_written:
+            self._said.append("The run fails, because a file that was asked for is not there.")
+        return is_written
 
     def _base(self) -> Path:
         """The source root: the workspace of the GitHub workflow, or else pytest's rootdir."""
         return Path(os.environ.get("GITHUB_WORKSPACE") or self._choices.config.rootpath)
 
-    def _write(self, find: Callable[[], Path], text: str, what: str) -> None:
+    def _write(self, find: Callable[[], Path], text: str, what: str) -> bool:
         try:
             file = find()
             file.parent.mkdir(parents=True, exist_ok=True)
             write_whole(file, text)
-            self._said.append(f"{what}: {file}")
         except OSError as error:
             self._said.append(f"{what} not written: {reason(error)}")
+            return False
+        self._said.append(f"{what}: {file}")
+        return True
 
     def _update_baseline(self, report: CycleReport | None) -> bool:
         """Update the baseline if asked to. False if that cannot be done."""

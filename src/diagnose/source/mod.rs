@@ -131,6 +131,11 @@ fn unchanged(file: &str) -> Option<Syntax> {
 pub fn fix(file: &Path, line: usize) -> Result<Patch, String> {
     let text =
         read(file).ok_or("it is not a file of Python source in UTF-8, or larger than 1 MiB")?;
+    let lines = text.lines().count();
+    if !(1..=lines).contains(&line) {
+        let s = if lines == 1 { "" } else { "s" };
+        return Err(format!("the file has {lines} line{s}"));
+    }
     let syntax = Syntax::parse(text).ok_or("it could not be parsed")?;
     patch(&syntax, file, line, None)
 }
