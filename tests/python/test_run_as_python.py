@@ -24,7 +24,10 @@ print(sorted(name for name in globals() if name.startswith("__")))
 
 COMMANDS = {
     "a file": ["proj/main.py"],
+    "a file of this folder": ["./proj/main.py"],
+    "a file beside": ["proj/../proj/./main.py"],
     "a folder": ["proj/folder"],
+    "a folder of this folder": ["./proj/folder"],
     "an archive": ["proj/packed.pyz"],
     "a compiled file": ["proj/compiled.pyc"],
     "a compiled file by another name": ["proj/compiled.bin"],
@@ -42,7 +45,7 @@ def folder(tmp_path: Path) -> Path:
     for name in "proj/main.py", "proj/folder/__main__.py", "lib/there.py", "lib/packed/__main__.py":
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(SHOW, "utf-8")
-    (tmp_path / "lib/packed/__init__.py").touch()
+    (tmp_path / "lib/packed/__init__.py").write_text("import sys\nprint(sys.argv)\n", "utf-8")
     with zipfile.ZipFile(tmp_path / "proj/packed.pyz", "w") as archive:
         archive.writestr("__main__.py", SHOW)
     for name in "compiled.pyc", "compiled.bin":

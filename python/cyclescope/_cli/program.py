@@ -135,9 +135,9 @@ def _is_path_safe() -> bool:
 
 def _script(name: str, arguments: list[str]) -> Program:
     # As Python does it: `__file__` is absolute, and `sys.path[0]` follows symbolic links.
-    path = Path(name).absolute()
-    if pkgutil.get_importer(str(path)) is not None:
-        return _folder(name, path, arguments)
+    path, file = Path(name).absolute(), _absolute(name)
+    if pkgutil.get_importer(file) is not None:
+        return _folder(name, file, arguments)
     search_path = str(path.resolve().parent)
     try:
         source = path.read_bytes()
@@ -145,23 +145,29 @@ def _script(name: str, arguments: list[str]) -> Program:
         raise ProgramError(f"cannot run {name}: {error.strerror}{_hint(name)}") from None
     # As `maybe_pyc_file` in CPython's Python/pythonrun.c has it.
     if path.suffix == ".pyc" or source[:2] == importlib.util.MAGIC_NUMBER[:2]:
-        compiled = SourcelessFileLoader("__main__", str(path))
+        compiled = SourcelessFileLoader("__main__", file)
         code = _loaded(compiled, "__main__", name)
-        return Program([code], name, str(path), search_path, None, compiled, arguments)
+        return Program([code], name, file, search_path, None, compiled, arguments)
     notebook = _notebook(path, source) if path.suffix == ".ipynb" else None
-    codes = [_compile(source, str(path))] if notebook is None else notebook.codes
-    loader = SourceFileLoader("__main__", str(path))
-    return Program(codes, name, str(path), search_path, None, loader, arguments, notebook)
+    codes = [_compile(source, file)] if notebook is None else notebook.codes
+    loader = SourceFileLoader("__main__", file)
+    return Program(codes, name, file, search_path, None, loader, arguments, notebook)
 
 
-def _folder(name: str, path: Path, arguments: list[str]) -> Program:
+def _absolute(name: str) -> str:
+    """As Python makes it: a ``./`` stays where it is (``_Py_abspath`` in Python/fileutils.c)."""
+    return os.path.abspath(name) if os.name == "nt" else os.path.join(os.getcwd(), name)
+
+
+def _folder(name: str, path: str, arguments: list[str]) -> Program:
     """The ``__main__`` of a folder or of an archive."""
-    spec = PathFinder.find_spec("__main__", [str(path)])
+    spec = PathFinder.find_spec("__main__", [path])
     if spec is None or spec.loader is None:
-        without = _no_main(name) if path.is_dir() else f"cannot run {name}: it has no __main__.py"
+        is_folder = os.path.isdir(path)
+        without = _no_main(name) if is_folder else f"cannot run {name}: it has no __main__.py"
         raise ProgramError(without)
     code = _loaded(spec.loader, spec.name, name)
-    return Program([code], name, spec.origin, str(path), spec, spec.loader, arguments)
+    return Program([code], name, spec.origin, path, spec, spec.loader, arguments)
 
 
 def _loaded(loader: object, module: str, name: str) -> CodeType:
@@ -244,6 +250,8 @@ def _module(name: str, arguments: list[str]) -> Program:
     here = os.getcwd()
     if not _is_path_safe():
         sys.path[0] = here
+    # What the packages around it see while they are imported (`pymain_run_python`).
+    sys.argv[:] = ["-m", *arguments]
     try:
         spec = importlib.util.find_spec(name)
         if spec is not None and spec.submodule_search_locations is not None:
