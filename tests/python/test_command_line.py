@@ -286,9 +286,10 @@ def test_code_without_a_file_is_watched(
     assert (tmp_path / "page").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
 
 
-def notebook(file: Path, *cells: str, version: int = 4) -> None:
+def notebook(file: Path, *cells: str, version: int = 4, language: str | None = None) -> None:
     content = {
         "nbformat": version,
+        "metadata": {} if language is None else {"language_info": {"name": language}},
         "cells": [
             {"cell_type": "markdown", "source": "# A *title*"},
             *({"cell_type": "code", "source": cell.splitlines(keepends=True)} for cell in cells),
@@ -315,7 +316,8 @@ def test_a_notebook_is_run_cell_by_cell(command: Command, tmp_path: Path) -> Non
     assert done.stderr.endswith("ValueError: its own\n")
     assert "cyclescope" not in done.stderr
 
-    notebook(tmp_path / "awaits.ipynb", "import asyncio", "await asyncio.sleep(0)\nprint('done')")
+    awaits = ("import asyncio", "await asyncio.sleep(0)\nprint('done')")
+    notebook(tmp_path / "awaits.ipynb", *awaits, language="python")
     done = command("run", "--devices=any", "awaits.ipynb")
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
 
@@ -323,6 +325,7 @@ def test_a_notebook_is_run_cell_by_cell(command: Command, tmp_path: Path) -> Non
 def test_what_is_no_notebook_is_said(command: Command, tmp_path: Path) -> None:
     notebook(tmp_path / "old.ipynb", "1", version=3)
     notebook(tmp_path / "wrong.ipynb", "print(")
+    notebook(tmp_path / "other.ipynb", "print(1)", language="R")
     (tmp_path / "text.ipynb").write_text("text", encoding="utf-8")
     (tmp_path / "list.ipynb").write_text("[]", encoding="utf-8")
     notebook(tmp_path / "magic.ipynb", "import sys", "%matplotlib inline\n!ls")
@@ -331,6 +334,7 @@ def test_what_is_no_notebook_is_said(command: Command, tmp_path: Path) -> None:
     for name, sentence in {
         "old": "has notebook format 3, not 4; convert it: jupyter nbconvert",
         "wrong": "is not a Python program",
+        "other": "other.ipynb is a notebook in R, not in Python",
         "text": "is not a Jupyter notebook",
         "list": "is not a Jupyter notebook",
         "magic": "has IPython commands (lines with % or !), which need IPython",

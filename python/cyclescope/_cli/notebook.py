@@ -56,11 +56,22 @@ def _sources(path: Path, content: bytes) -> dict[int, str]:
                 f"{path} has notebook format {notebook['nbformat']}, not {FORMAT}; convert it: "
                 f"jupyter nbconvert --to notebook --inplace {path}"
             )
+        language = _language(notebook)
+        if language is not None and language.lower() not in ("python", "ipython"):
+            raise NotebookError(f"{path} is a notebook in {language}, not in Python")
         cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
         sources = ["".join(cell["source"]) for cell in cells]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise NotebookError(f"{path} is not a Jupyter notebook ({error!r})") from None
     return {number: source for number, source in enumerate(sources, 1) if source.strip()}
+
+
+def _language(notebook: dict[str, Any]) -> str | None:
+    """The language of the cells; None if the notebook does not say."""
+    metadata = notebook.get("metadata", {})
+    known = metadata.get("language_info", {}).get("name")
+    named = known or metadata.get("kernelspec", {}).get("language")
+    return named if isinstance(named, str) else None
 
 
 def _is_magic(source: str) -> bool:
