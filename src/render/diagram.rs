@@ -133,14 +133,28 @@ fn draw_buffers(out: &mut Lines, leak: &Leak) {
     let (behind, reached): (Vec<_>, Vec<_>) = kinds_of_buffers(leak)
         .into_iter()
         .partition(|(buffer, _)| buffer.kept_by.is_some());
-    let (shown, others) = reached.split_at(reached.len().min(BUFFERS_WITH_PATH));
+    let (elsewhere, here): (Vec<_>, Vec<_>) = reached
+        .into_iter()
+        .partition(|(buffer, _)| is_elsewhere(leak, buffer));
+    let (shown, others) = here.split_at(here.len().min(BUFFERS_WITH_PATH));
     for &(buffer, count) in shown {
         out.line("");
         draw_path(out, leak, buffer, count > 1);
         draw_buffer(out, buffer, count);
     }
+    let title = match leak.count {
+        ..=2 => "Another cycle of this leak holds",
+        _ => "Other cycles of this leak hold",
+    };
+    draw_more_buffers(out, title, &by_looks(&elsewhere), 0);
     draw_more_buffers(out, "Also held", &by_looks(others), leak.buffers_omitted);
     draw_more_buffers(out, "Freed with the cycle", &by_looks(&behind), 0);
+}
+
+/// True for a buffer to which no reference of the cycle that is shown leads.
+fn is_elsewhere(leak: &Leak, buffer: &Buffer) -> bool {
+    let start = leak.cycle.get(buffer.from_step as usize);
+    buffer.path.is_empty() && start.is_some_and(|start| buffer.type_name != start.type_name)
 }
 
 fn draw_more_buffers(out: &mut Lines, title: &str, kinds: &[(&Buffer, u64)], omitted: u64) {
@@ -219,10 +233,6 @@ fn draw_path(out: &mut Lines, leak: &Leak, buffer: &Buffer, several: bool) {
     let Some(start) = leak.cycle.get(buffer.from_step as usize) else {
         return;
     };
-    if buffer.path.is_empty() && buffer.type_name != start.type_name {
-        out.line("  Another cycle of this leak holds");
-        return;
-    }
     let alike = leak
         .cycle
         .iter()

@@ -64,7 +64,8 @@ fn checked(report: &Report) -> Markup {
 
 /// The largest leak in a sentence, and where to change what.
 fn largest(report: &Report) -> Markup {
-    let leak = report.leaks.iter().max_by_key(|leak| leak.bytes_held);
+    // Of equally large ones the first of the list.
+    let leak = report.leaks.iter().rev().max_by_key(|leak| leak.bytes_held);
     html! {
         @if let Some(leak) = leak {
             b {
@@ -72,6 +73,7 @@ fn largest(report: &Report) -> Markup {
                 @if let Some(place) = leak.line_to_change() { ", at " (name(&short_location(&place), NAME)) }
             }
             ": " code { (name(&leak.summary, NAME)) } ". "
+            @if !leak.shared.is_empty() { "Other leaks hold some of it too. " }
         }
     }
 }
