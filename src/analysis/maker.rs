@@ -12,7 +12,7 @@ use crate::capture::{
 };
 use crate::cpython::{ObjectKind, items};
 use crate::diagnose::{Diagnosis, maker};
-use crate::graph::{Cycle, LeakGraph, LeakNode, cycle_through};
+use crate::graph::{Cycle, LeakGraph, LeakNode, LibrarysPart, cycle_through};
 
 /// Of the callables that an object refers to, so many may tell of a module that made its references.
 const NEAR_LIMIT: usize = 8;
@@ -97,19 +97,19 @@ impl Inspector {
         maker(&made, &cut)
     }
 
-    /// For each reference of a cycle, whether libraries are known to have made it; empty if nothing is known.
+    /// For each reference of a cycle, what part libraries have in it; empty if nothing is known.
     pub(super) fn made_by_library(
         &self,
         py: Python<'_>,
         snapshot: &Snapshot,
         graph: &LeakGraph,
         cycle: &Cycle,
-    ) -> Vec<bool> {
+    ) -> Vec<LibrarysPart> {
         self.makers(py, snapshot, graph, std::slice::from_ref(cycle), |asked| {
             let steps = 0..cycle.nodes.len();
             steps
-                .map(|step| asked.is_librarys(cycle, step))
-                .collect::<Vec<bool>>()
+                .map(|step| asked.librarys_part(cycle, step))
+                .collect::<Vec<_>>()
         })
         .unwrap_or_default()
     }
@@ -228,8 +228,8 @@ impl Asked<'_, '_> {
         }
     }
 
-    /// True if a library is known to have made the reference of a step; one at a number, if it made the container.
-    fn is_librarys(&self, cycle: &Cycle, step: usize) -> bool {
+    /// What part a library has in the reference of a step; in one at a number, if it made the container.
+    fn librarys_part(&self, cycle: &Cycle, step: usize) -> LibrarysPart {
         let length = cycle.nodes.len();
         let made = match self.name(cycle, step) {
             ReferenceName::Key(key) if self.is_item(cycle, step) => {
@@ -243,8 +243,9 @@ impl Asked<'_, '_> {
             _ => self.made(cycle, step),
         };
         match made {
-            Made::By(place) | Made::Given(place) => is_library_file(&place.file),
-            Made::Inherent | Made::Unknown => false,
+            Made::By(place) if is_library_file(&place.file) => LibrarysPart::Made,
+            Made::Given(place) if is_library_file(&place.file) => LibrarysPart::Stored,
+            _ => LibrarysPart::None,
         }
     }
 

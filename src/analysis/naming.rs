@@ -7,7 +7,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Inspector;
 use super::live::{Extra, Live, Root};
-use crate::capture::{Classes, Description, ReferenceName, WeakReferences, describe};
+use crate::capture::{Classes, Description, ReferenceName, Standing, WeakReferences, describe};
 use crate::cpython::read::{printable, referents};
 use crate::cpython::{Descriptor, ObjectKind, class_items, text_of};
 use crate::device::{ArrayReference, Frameworks};
@@ -387,6 +387,7 @@ fn blank(kind: ObjectKind, label: String) -> Description {
         unplaced_class: None,
         weak_references: WeakReferences::Never,
         frozen: false,
+        standing: Standing::default(),
         free_variables: Vec::new(),
         default_arguments: Vec::new(),
         details: Vec::new(),

@@ -4,6 +4,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 
 use super::classes::Classes;
+use super::methods::standing;
 use super::places::{
     callable_place, code_place, frame_facts, function_code, function_place, qualname,
 };
@@ -49,6 +50,7 @@ pub fn describe(
         unplaced_class,
         weak_references: class.weak_references,
         frozen: kind == ObjectKind::Instance && class.frozen,
+        standing: standing(builtins, kind, object),
         free_variables,
         default_arguments,
         details,

@@ -25,6 +25,8 @@ mod live;
 #[cfg(feature = "python")]
 mod makers;
 #[cfg(feature = "python")]
+mod methods;
+#[cfg(feature = "python")]
 mod names;
 #[cfg(feature = "python")]
 mod places;
@@ -41,7 +43,7 @@ mod variables;
 
 pub use csr::Csr;
 pub use object::{
-    Description, Made, Place, ReferenceName, Snapshot, SnapshotObject, WeakReferences,
+    Description, Made, Place, ReferenceName, Snapshot, SnapshotObject, Standing, WeakReferences,
     is_library_file, package_of,
 };
 #[cfg(feature = "python")]

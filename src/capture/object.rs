@@ -102,6 +102,19 @@ pub enum WeakReferences {
     Never,
 }
 
+/// How a bound method is found again without what keeps it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Standing {
+    /// Its function is in no class of the object under its name, so that `weakref.WeakMethod` may not keep it.
+    #[default]
+    Loose,
+    /// Its function is in a class of the object, but the object finds something else by that name; or what keeps
+    /// the method is an attribute that the class has otherwise.
+    InClass,
+    /// The object finds it by its name.
+    ByName,
+}
+
 /// How to present one object to a person.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Description {
@@ -118,6 +131,8 @@ pub struct Description {
     pub weak_references: WeakReferences,
     /// True for an instance of a frozen data class, whose attributes cannot be assigned.
     pub frozen: bool,
+    /// Of a bound method.
+    pub standing: Standing,
     /// Of a function: the names of its closure variables, in the order of `__closure__`.
     pub free_variables: Vec<String>,
     /// Of a function: the names of the parameters that `__defaults__` is for, in its order.

@@ -5,7 +5,7 @@ use petgraph::graph::{EdgeIndex, NodeIndex};
 use petgraph::visit::EdgeRef;
 use rustc_hash::FxHashSet;
 
-use crate::capture::{ReferenceName, WeakReferences};
+use crate::capture::{ReferenceName, Standing, WeakReferences};
 use crate::cpython::ObjectKind;
 use crate::graph::{Cycle, LeakGraph, LeakNode, of_same_line, points_back};
 use crate::model::words::a;
@@ -19,7 +19,7 @@ pub struct Case<'a> {
     pub others: &'a [EdgeIndex],
     /// True if the graph shows that all cuts together free every buffer.
     pub cuts_free: bool,
-    /// Whether libraries are known to have made the reference of a step of the cycle.
+    /// Whether libraries are known to have stored or made the reference of a step of the cycle.
     pub made_by_library: &'a dyn Fn(usize) -> bool,
 }
 
@@ -127,7 +127,12 @@ impl<'a> Case<'a> {
             let number = (position + steps.len() - back) % steps.len();
             let step = steps[number];
             match (step.object.description.kind, step.name) {
-                (ObjectKind::Instance, ReferenceName::Attribute(attribute)) => {
+                // A container with attributes is an instance of a class that derives from its type.
+                (kind, ReferenceName::Attribute(attribute))
+                    if kind == ObjectKind::Instance
+                        || CONTAINERS.contains(&kind)
+                            && step.object.description.place.is_some() =>
+                {
                     return Some(Keeper {
                         object: step.object,
                         attribute,
@@ -283,14 +288,22 @@ pub fn short(name: &str) -> &str {
 /// `bound method Model.step`.
 pub fn bare_name(node: &LeakNode) -> &str {
     let label = node.description.label.as_str();
-    let name = ["function ", "bound method "]
+    let name = ["function ", "bound method ", "built-in method "]
         .iter()
         .find_map(|what| label.strip_prefix(what));
     short(name.unwrap_or(label))
 }
 
-/// True for a function or bound method that stands in a class under its name, so that an object of it finds it there.
+/// True for a bound method that its object finds by its name.
+pub fn is_found_by_name(node: &LeakNode) -> bool {
+    node.description.standing == Standing::ByName
+}
+
+/// True for a function or bound method that stands in a class under its name, and which that keeps.
 pub fn is_of_class(node: &LeakNode) -> bool {
+    if node.description.kind == ObjectKind::Method {
+        return node.description.standing != Standing::Loose;
+    }
     let mut parts = node.description.label.rsplit('.');
     let name = parts.next().unwrap_or_default();
     let outer = parts.next();

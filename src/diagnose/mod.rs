@@ -41,7 +41,8 @@ pub use signature::{outline, signature};
 
 use crate::capture::{Place, package_of};
 use crate::graph::{
-    Cause, Cycle, LeakGraph, MadeByLibrary, PathToBuffer, find_causes, paths_to_buffers,
+    Cause, Cycle, LeakGraph, LibrarysPart, MadeByLibrary, PathToBuffer, find_causes,
+    paths_to_buffers,
 };
 
 /// What is known of one leak.
@@ -107,7 +108,8 @@ pub fn diagnose(graph: &LeakGraph, made_by_library: &MadeByLibrary<'_>) -> Vec<D
             cuts_free: found.frees,
             made_by_library: &|step| {
                 let made = made.get_or_init(|| made_by_library(&cause.cycle));
-                made.get(step) == Some(&true)
+                made.get(step)
+                    .is_some_and(|part| *part != LibrarysPart::None)
             },
         };
         let (pattern, mut advice) = match patterns::recognise(&case) {

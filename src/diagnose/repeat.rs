@@ -60,6 +60,7 @@ fn content(graph: &LeakGraph, bases: u64) -> u64 {
         description.place.hash(&mut hasher);
         description.unplaced_class.hash(&mut hasher);
         (description.weak_references, description.frozen).hash(&mut hasher);
+        description.standing.hash(&mut hasher);
         description.free_variables.hash(&mut hasher);
         description.default_arguments.hash(&mut hasher);
         (node.is_buffer, node.is_tensor, node.stands_for).hash(&mut hasher);
@@ -76,7 +77,7 @@ mod tests {
     use std::rc::Rc;
 
     use super::Diagnoses;
-    use crate::capture::{Description, ReferenceName, WeakReferences};
+    use crate::capture::{Description, ReferenceName, Standing, WeakReferences};
     use crate::cpython::ObjectKind;
     use crate::graph::{LeakEdge, LeakGraph, LeakNode};
 
@@ -90,6 +91,7 @@ mod tests {
                 unplaced_class: None,
                 weak_references: WeakReferences::Taken,
                 frozen: false,
+                standing: Standing::default(),
                 free_variables: Vec::new(),
                 default_arguments: Vec::new(),
                 details: vec![("address".to_owned(), address.to_owned())],

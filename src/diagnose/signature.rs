@@ -14,14 +14,14 @@ use crate::graph::{Cycle, LeakGraph};
 /// what is left out of the middle of a long one. The line counts for the program's functions only: a
 /// frame's or traceback's is where it stopped, and a library's moves from version to version.
 pub fn signature(graph: &LeakGraph, cycle: &Cycle) -> String {
-    hash_of(&steps(graph, cycle, true))
+    hash_of(&steps(graph, cycle, true), cycle)
 }
 
 /// As the signature, without lines: the same when code above the functions of the cycle has come or gone. `None` if the
 /// signature has no lines.
 pub fn outline(graph: &LeakGraph, cycle: &Cycle) -> Option<String> {
     let steps_without = steps(graph, cycle, false);
-    (steps(graph, cycle, true) != steps_without).then(|| hash_of(&steps_without))
+    (steps(graph, cycle, true) != steps_without).then(|| hash_of(&steps_without, cycle))
 }
 
 /// The steps of a cycle, as far as they are the same in each occurrence.
@@ -40,11 +40,13 @@ fn steps(graph: &LeakGraph, cycle: &Cycle, lines: bool) -> Vec<String> {
     kept.collect()
 }
 
-fn hash_of(steps: &[String]) -> String {
+fn hash_of(steps: &[String], cycle: &Cycle) -> String {
     let mut distinct = steps.to_vec();
     distinct.sort_unstable();
     distinct.dedup();
-    let least = if distinct.len() < steps.len() {
+    let least = if distinct.len() < cycle.nodes.len() {
+        // An object that refers to itself is none of a ring of such objects.
+        distinct.push("again".to_owned());
         distinct
     } else {
         let first = steps.iter().position(|step| Some(step) == distinct.first());
@@ -211,7 +213,7 @@ fn normal(name: &ReferenceName) -> String {
 #[cfg(test)]
 mod tests {
     use super::{file_name, normal, signature, within, without_generated};
-    use crate::capture::{Description, ReferenceName, WeakReferences};
+    use crate::capture::{Description, ReferenceName, Standing, WeakReferences};
     use crate::cpython::ObjectKind;
     use crate::graph::{Cycle, LeakEdge, LeakGraph, LeakNode};
 
@@ -230,6 +232,7 @@ mod tests {
                         unplaced_class: Some((*in_file).to_owned()),
                         weak_references: WeakReferences::Taken,
                         frozen: false,
+                        standing: Standing::default(),
                         free_variables: Vec::new(),
                         default_arguments: Vec::new(),
                         details: Vec::new(),

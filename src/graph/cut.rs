@@ -39,14 +39,26 @@ pub struct Cause {
     pub cuts: Vec<EdgeIndex>,
     /// Which strongly connected component of the graph the cycle is in.
     pub component: usize,
-    /// True if the reference to remove is of the program's making, and not of a library's or the interpreter's.
+    /// False if the reference to remove is the interpreter's, or the cycle is known to be a library's making.
     pub is_own: bool,
-    /// True if no object of the cycle is of the program's code, and some is of a library's.
+    /// True if the cycle is known to be a library's making, and none of its objects is of the program's code.
     pub is_of_library: bool,
 }
 
-/// Says of each reference of a cycle whether libraries are known to have made it.
-pub type MadeByLibrary<'a> = dyn Fn(&Cycle) -> Vec<bool> + 'a;
+/// What is known of the part that libraries have in a reference.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LibrarysPart {
+    /// Nothing: the program has made it, or nobody knows who.
+    #[default]
+    None,
+    /// A library stores what it was given.
+    Stored,
+    /// A library has made it of its own accord.
+    Made,
+}
+
+/// Says of each reference of a cycle what part libraries have in it.
+pub type MadeByLibrary<'a> = dyn Fn(&Cycle) -> Vec<LibrarysPart> + 'a;
 
 /// Why the buffers are kept.
 #[derive(Clone, Debug, Default)]
@@ -79,7 +91,7 @@ impl Trials {
 /// reaches a buffer; if there is none, the best of all with those that the same line made elsewhere. Then
 /// continues with the next cycle that still reaches a buffer. Finally drops what the others make unnecessary.
 ///
-/// `made_by_library` says of a cycle, for each of its references, whether libraries are known to have made it. It is
+/// `made_by_library` says of a cycle, for each of its references, what part libraries have in it. It is
 /// asked only of cycles in which no object is the program's.
 pub fn find_causes(graph: &LeakGraph, made_by_library: &MadeByLibrary<'_>) -> Causes {
     let components = component_of(graph);
@@ -104,7 +116,8 @@ pub fn find_causes(graph: &LeakGraph, made_by_library: &MadeByLibrary<'_>) -> Ca
         let first = cycle.nodes.first();
         found.causes.push(Cause {
             component: first.map_or(0, |node| components[node.index()]),
-            is_of_library: is_of_library(graph, &cycle),
+            is_of_library: is_of_library(graph, &cycle)
+                && is_made_by_library(&cycle, &cuts, made_by_library),
             cycle,
             cuts,
             is_own,
@@ -124,7 +137,7 @@ pub fn find_causes(graph: &LeakGraph, made_by_library: &MadeByLibrary<'_>) -> Ca
 /// as it is shown, which leads back: the order of the heap, which is not the same on each Python, decides nothing.
 type Candidate = (u32, Reverse<usize>, EdgeIndex);
 
-/// The references to remove so that this cycle keeps no buffer, and whether they are of the program's making.
+/// The references to remove so that this cycle keeps no buffer, and whether they may be of the program's making.
 ///
 /// They are in the cycle, unless it is all plumbing, as that of a class is: then they are on a path from it to a
 /// buffer.
@@ -165,9 +178,11 @@ fn best_cuts(
             false => usize::MAX,
         })
     })?;
-    let is_own = cuts
-        .first()
-        .is_some_and(|&cut| preference(graph, cut) < LIBRARY);
+    let is_own = match cuts.first().map(|&cut| preference(graph, cut)) {
+        Some(..LIBRARY) => true,
+        Some(..PLUMBING) => !is_made_by_library(cycle, &cuts, made_by_library),
+        _ => false,
+    };
     Some((is_own, cuts))
 }
 
@@ -209,7 +224,11 @@ fn candidates(
     if candidates.len() > 1 && !candidates.iter().any(is_of_program) {
         let made = made_by_library(cycle);
         for (rank, Reverse(step), _) in &mut candidates {
-            if *rank < PLUMBING && made.get(*step) == Some(&true) {
+            if *rank < PLUMBING
+                && made
+                    .get(*step)
+                    .is_some_and(|part| *part != LibrarysPart::None)
+            {
                 *rank += MADE_BY_LIBRARY;
             }
         }
@@ -236,6 +255,18 @@ fn is_of_library(graph: &LeakGraph, cycle: &Cycle) -> bool {
         && nodes
             .iter()
             .all(|node| is_library(node) || is_nobodys(node))
+}
+
+/// True if a library has made a reference of the cycle of its own accord, or the first of the cuts that is in it.
+fn is_made_by_library(
+    cycle: &Cycle,
+    cuts: &[EdgeIndex],
+    made_by_library: &MadeByLibrary<'_>,
+) -> bool {
+    let made = made_by_library(cycle);
+    let at = |cut: &EdgeIndex| cycle.edges.iter().position(|edge| edge == cut);
+    let cut = cuts.iter().find_map(at).and_then(|step| made.get(step));
+    made.contains(&LibrarysPart::Made) || cut.is_some_and(|part| *part != LibrarysPart::None)
 }
 
 /// The number of each node's strongly connected component.

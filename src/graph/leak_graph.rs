@@ -2,7 +2,7 @@
 
 use petgraph::stable_graph::StableDiGraph;
 
-use crate::capture::{Description, ReferenceName, WeakReferences, is_library_file};
+use crate::capture::{Description, ReferenceName, Standing, WeakReferences, is_library_file};
 use crate::cpython::ObjectKind;
 
 /// The described objects of one group of cycles and the named references between them.
@@ -39,6 +39,7 @@ impl LeakNode {
                 default_arguments: Vec::new(),
                 weak_references: WeakReferences::Never,
                 frozen: false,
+                standing: Standing::default(),
                 details: Vec::new(),
             },
             object: None,

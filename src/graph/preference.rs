@@ -2,6 +2,7 @@
 
 use petgraph::Direction;
 use petgraph::graph::{EdgeIndex, NodeIndex};
+use petgraph::visit::EdgeRef;
 
 use super::leak_graph::{LeakEdge, LeakGraph, LeakNode};
 use crate::capture::ReferenceName;
@@ -46,7 +47,7 @@ pub fn preference(graph: &LeakGraph, edge: EdgeIndex) -> u32 {
             ObjectKind::Class => 28,
             ObjectKind::Exception => 60,
             // `__self__` cannot be assigned.
-            ObjectKind::Method => PLUMBING,
+            ObjectKind::Method | ObjectKind::BuiltinFunction => PLUMBING,
             ObjectKind::Partial => 70,
             ObjectKind::Traceback | ObjectKind::Frame => 90,
             _ => 40,
@@ -55,6 +56,7 @@ pub fn preference(graph: &LeakGraph, edge: EdgeIndex) -> u32 {
         ReferenceName::Closure(_) => 20,
         ReferenceName::Local(_) => 30,
         ReferenceName::Default(_) => 35,
+        ReferenceName::Key(_) if is_copy_of_locals(graph, from) => 65,
         ReferenceName::Key(key) if points_back(key.trim_matches('\'')) => 45,
         ReferenceName::Key(_) | ReferenceName::Index(_) => 50,
         ReferenceName::Member => 55,
@@ -72,11 +74,28 @@ pub fn preference(graph: &LeakGraph, edge: EdgeIndex) -> u32 {
     base + if library { LIBRARY } else { 0 } + if target.stands_for > 0 { 2000 } else { 0 }
 }
 
-/// True for the reference of a traceback to its frame, and of a frame to the one that called it.
+/// True for the dict that reading the `f_locals` of a function's frame has made, up to Python 3.12: no code of the
+/// program has it. That of a module, or of what `exec` runs, is its namespace.
+fn is_copy_of_locals(graph: &LeakGraph, dict: NodeIndex) -> bool {
+    let mut referrers = graph.edges_directed(dict, Direction::Incoming);
+    referrers.any(|edge| {
+        let frame = &graph[edge.source()].description;
+        frame.kind == ObjectKind::Frame
+            && frame.label != "frame of <module>"
+            && matches!(&edge.weight().name, ReferenceName::Attribute(name) if name == "f_locals")
+    })
+}
+
+/// What a special method of a type in C is when bound to an object, such as `x.__repr__`.
+const METHOD_WRAPPER: &str = "method-wrapper";
+
+/// True for the reference of a traceback to its frame, of a frame to the one that called it, and of a bound special method
+/// to its object.
 fn is_read_only(owner: &LeakNode, name: &ReferenceName) -> bool {
     let attribute = match owner.description.kind {
         ObjectKind::Traceback => "tb_frame",
         ObjectKind::Frame => "f_back",
+        _ if owner.description.type_name == METHOD_WRAPPER => "__self__",
         _ => return false,
     };
     matches!(name, ReferenceName::Attribute(name) if name == attribute)

@@ -8,10 +8,12 @@ use proptest::sample::select;
 
 use super::preference::{PLUMBING, preference};
 use super::{
-    Cycle, LeakEdge, LeakGraph, LeakNode, find_causes, find_groups, first_cycle, fold,
-    paths_to_buffers,
+    Cycle, LeakEdge, LeakGraph, LeakNode, LibrarysPart, find_causes, find_groups, first_cycle,
+    fold, paths_to_buffers,
 };
-use crate::capture::{Description, ReferenceName, Snapshot, SnapshotObject, WeakReferences};
+use crate::capture::{
+    Description, ReferenceName, Snapshot, SnapshotObject, Standing, WeakReferences,
+};
 use crate::cpython::ObjectKind;
 
 /// A graph of few nodes: its edges, and which nodes are buffers.
@@ -104,6 +106,7 @@ fn node(number: usize, kind: ObjectKind, is_buffer: bool) -> LeakNode {
             unplaced_class: None,
             weak_references: WeakReferences::Taken,
             frozen: false,
+            standing: Standing::default(),
             free_variables: vec!["x".to_owned()],
             default_arguments: Vec::new(),
             details: Vec::new(),
@@ -263,7 +266,11 @@ proptest! {
 
     #[test]
     fn cuts_that_are_said_to_free_do(graph in leak_graph(), made: u64) {
-        let of_library = |edge: &EdgeIndex| made >> (edge.index() % 64) & 1 == 1;
+        let of_library = |edge: &EdgeIndex| match made >> (edge.index() % 32 * 2) & 3 {
+            0 => LibrarysPart::Stored,
+            1 => LibrarysPart::Made,
+            _ => LibrarysPart::None,
+        };
         let by_library = |cycle: &Cycle| cycle.edges.iter().map(of_library).collect();
         let found = find_causes(&graph, &by_library);
         let cuts: Vec<EdgeIndex> =

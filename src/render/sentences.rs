@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::capture::is_library_file;
 use crate::model::report::{Buffer, Cut, GRADIENT, Leak, Library, Location, Occurrence};
 use crate::model::shared::{OTHERS, SETS};
 use crate::model::words::{
@@ -132,7 +133,12 @@ pub fn fix(leak: &Leak) -> String {
         let own = leak.library.as_ref().map(|library| &library.your_line);
         let place = match own {
             Some(own) => own.as_ref().map(place),
-            None => leak.line_to_change().as_ref().map(place),
+            // Where a library's class stands, a user changes nothing.
+            None => leak
+                .line_to_change()
+                .filter(|at| !is_library_file(&at.file))
+                .as_ref()
+                .map(place),
         };
         let place = place.map_or_else(String::new, |place| format!("{place}: "));
         let doubt = match leak.is_library() || leak.cuts.iter().all(|cut| cut.proven) {

@@ -13,7 +13,7 @@ SHAPES: dict[str, tuple[str, str, str | None]] = {
     "bound_method_on_owner": (
         "bound-method-on-owner",
         "Layer.activation double",
-        "    return self.double(*args)",
+        "    return self.double(*args, **kwargs)",
     ),
     "chain_on_owner": ("iterator-on-owner", "Loader.batches chain", "    return chain(...)"),
     "closure_captures_owner": (
@@ -79,7 +79,7 @@ SHAPES: dict[str, tuple[str, str, str | None]] = {
     "partial_of_bound_method": (
         "partial-keeps-owner",
         "Sampler.draw _draw",
-        "    return self._draw(..., *args)",
+        "    return self._draw(..., *args, **kwargs)",
     ),
     "property_captures_owner": (
         "property-captures-owner",

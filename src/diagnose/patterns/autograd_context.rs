@@ -63,11 +63,12 @@ fn recognise(case: &Case<'_>) -> Option<Finding> {
             "`ctx.{attribute}` of `{function}` is an output of the function, and the context is that \
              output's `grad_fn`."
         );
-        let remedy = "save it with `ctx.save_for_backward(…)`, which avoids the reference back, and \
-                      read it from `ctx.saved_tensors`";
+        // A second call of `save_for_backward` would replace what the first has saved.
+        let remedy = "save it with `ctx.save_for_backward(…)`, in one call with all else that is saved, which avoids the \
+                      reference back, and read it from `ctx.saved_tensors`";
         return Some(Finding::new(what).remedy(context.edge, remedy).code(
             format!("ctx.{attribute} = {attribute}"),
-            format!("ctx.save_for_backward({attribute})"),
+            format!("ctx.save_for_backward(..., {attribute})"),
         ));
     }
     let kept = short(&context.next.description.type_name);

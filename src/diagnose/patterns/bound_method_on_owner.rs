@@ -16,7 +16,9 @@
 
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
-use crate::diagnose::case::{CONTAINERS, Case, bare_name, is_of_class, noun, short};
+use crate::diagnose::case::{
+    CONTAINERS, Case, bare_name, is_found_by_name, is_of_class, noun, short,
+};
 use crate::diagnose::patterns::Pattern;
 use crate::diagnose::remedy::Finding;
 
@@ -27,12 +29,16 @@ pub const PATTERN: Pattern = Pattern {
 
 fn recognise(case: &Case<'_>) -> Option<Finding> {
     let mut kinds = CONTAINERS.to_vec();
-    kinds.extend([ObjectKind::Instance, ObjectKind::Method]);
+    kinds.extend([
+        ObjectKind::Instance,
+        ObjectKind::Method,
+        ObjectKind::BuiltinFunction,
+    ]);
     if !case.only(&kinds) {
         return None;
     }
-    let (position, method) =
-        case.find(|step| step.object.description.kind == ObjectKind::Method)?;
+    let is_method = |kind| matches!(kind, ObjectKind::Method | ObjectKind::BuiltinFunction);
+    let (position, method) = case.find(|step| is_method(step.object.description.kind))?;
     if *method.name != ReferenceName::Attribute("__self__".to_owned()) {
         return None;
     }
@@ -57,11 +63,17 @@ fn recognise(case: &Case<'_>) -> Option<Finding> {
         let remedy = "use a default factory that does not refer to the object";
         return Some(finding.remedy(factory.edge, remedy));
     }
-    if own && keeper.plainly && keeper.is_own() && is_of_class(method.object) {
+    if own && keeper.plainly && keeper.is_own() && is_found_by_name(method.object) {
+        if attribute == name {
+            let remedy = "leave out this assignment: the object finds the method of its class by the same name";
+            return Some(finding.remedy(keeper.edge, remedy));
+        }
         let remedy = "look the method up when it is called, by its name";
         return Some(finding.remedy(keeper.edge, remedy).code(
             format!("self.{attribute} = self.{name}"),
-            format!("def {attribute}(self, *args):\n    return self.{name}(*args)"),
+            format!(
+                "def {attribute}(self, *args, **kwargs):\n    return self.{name}(*args, **kwargs)"
+            ),
         ));
     }
     // What calls it is not known to be the program's, so the callback has to stay one.

@@ -24,7 +24,7 @@
 
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
-use crate::diagnose::case::{Case, at, bare_name, is_cache, is_of_class, spoken};
+use crate::diagnose::case::{Case, at, bare_name, is_cache, is_found_by_name, spoken};
 use crate::diagnose::patterns::Pattern;
 use crate::diagnose::remedy::Finding;
 
@@ -56,7 +56,7 @@ fn recognise(case: &Case<'_>) -> Option<Finding> {
     let attribute = keeper.attribute;
     let name = bare_name(wrapped);
     let of_owner = wrapped.description.kind == ObjectKind::Method
-        && is_of_class(wrapped)
+        && is_found_by_name(wrapped)
         && case
             .steps()
             .any(|step| std::ptr::eq(step.object, wrapped) && keeper.is(step.next));

@@ -15,9 +15,11 @@
 //!
 //! Instead, use a class at module level, made once, and instance attributes for the tensors.
 
+use petgraph::graph::EdgeIndex;
+
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
-use crate::diagnose::case::{Case, CycleStep, at};
+use crate::diagnose::case::{Case, CycleStep, at, short};
 use crate::diagnose::patterns::Pattern;
 use crate::diagnose::remedy::Finding;
 
@@ -26,8 +28,31 @@ pub const PATTERN: Pattern = Pattern {
     recognise,
 };
 
+/// The metaclass of enumerations, by its names in different Pythons.
+const ENUMERATION: [&str; 2] = ["enum.EnumType", "enum.EnumMeta"];
+
 fn recognise(case: &Case<'_>) -> Option<Finding> {
     let class = case.step_from(ObjectKind::Class)?;
+    let label = &class.object.description.label;
+    if label.starts_with("class unittest.mock.") {
+        return Some(Finding::whole(
+            "`unittest.mock` makes a class for each mock, and a class is always a cycle. What the mock has recorded or was \
+             given stays alive until the collector runs. Call `reset_mock()` on it, which drops the calls that it has \
+             recorded, or run `gc.collect()` after the test."
+                .to_owned(),
+        ));
+    }
+    if ENUMERATION.contains(&&*class.object.description.type_name)
+        && let Some(cut) = case.cut.filter(|&cut| is_of_member(case, cut))
+    {
+        let finding = Finding::new(format!(
+            "The enumeration {}{} was made at run time. It keeps its members, and each of them keeps it, so what they \
+             hold stays alive until the collector runs.",
+            short(label.strip_prefix("class ").unwrap_or(label)),
+            at(class.object)
+        ));
+        return Some(finding.remedy(cut, "define it once, at module level"));
+    }
     if let Some(back) = way_to_instance(case) {
         let finding = Finding::new(format!(
             "The {}{} was made at run time, and its attribute `{back}` leads back to an instance of it.",
@@ -49,11 +74,24 @@ fn recognise(case: &Case<'_>) -> Option<Finding> {
     let Some(cut) = case.cut else {
         return Some(finding);
     };
-    let remedy = format!(
-        "define the class once, at module level, or {}",
-        case.removal(cut)
-    );
+    let removal = case.removal(cut);
+    let remedy = match class.object.is_library() {
+        true => removal,
+        false => format!("define the class once, at module level, or {removal}"),
+    };
     Some(finding.remedy(cut, remedy))
+}
+
+/// True for a reference that an enumeration has to its members, or that leads on from there.
+fn is_of_member(case: &Case<'_>, edge: EdgeIndex) -> bool {
+    let Some((from, to)) = case.graph.edge_endpoints(edge) else {
+        return false;
+    };
+    let (owner, target) = (&case.graph[from], &case.graph[to]);
+    let is_class = owner.description.kind == ObjectKind::Class;
+    let is_map =
+        matches!(&case.graph[edge].name, ReferenceName::Attribute(name) if name.ends_with("_map_"));
+    !is_class || is_map || target.description.kind == ObjectKind::Instance && !target.is_tensor
 }
 
 /// The attribute of the class by which the cycle passes from it to one of its instances.

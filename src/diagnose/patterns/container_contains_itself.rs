@@ -14,7 +14,7 @@
 
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
-use crate::diagnose::case::{CONTAINERS, Case, noun};
+use crate::diagnose::case::{CONTAINERS, Case, CycleStep, noun};
 use crate::diagnose::patterns::Pattern;
 use crate::diagnose::remedy::Finding;
 use crate::model::words::{a, capital_a};
@@ -25,7 +25,8 @@ pub const PATTERN: Pattern = Pattern {
 };
 
 fn recognise(case: &Case<'_>) -> Option<Finding> {
-    if !case.only(&CONTAINERS) {
+    let is_attribute = |step: &CycleStep<'_>| matches!(step.name, ReferenceName::Attribute(name) if name != "__dict__");
+    if !case.only(&CONTAINERS) || case.steps().any(|step| is_attribute(&step)) {
         return None;
     }
     let step = match case.cut_step() {

@@ -142,7 +142,9 @@ fn empty(case: &Case<'_>, step: &CycleStep<'_>) -> String {
             noun(container)
         ),
     };
-    match case.weakly(item.edge) {
+    // A library that reads its container expects the objects themselves there.
+    let weakly = case.weakly(item.edge).filter(|_| !step.object.is_library());
+    match weakly {
         Some((slots, kept)) => format!("{removal}; or keep weak references there{slots}{kept}"),
         None => removal,
     }

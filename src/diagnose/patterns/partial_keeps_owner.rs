@@ -21,7 +21,7 @@
 
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
-use crate::diagnose::case::{CONTAINERS, Case, bare_name, is_of_class};
+use crate::diagnose::case::{CONTAINERS, Case, bare_name, is_found_by_name};
 use crate::diagnose::patterns::Pattern;
 use crate::diagnose::remedy::Finding;
 
@@ -60,12 +60,14 @@ fn recognise(case: &Case<'_>) -> Option<Finding> {
                 ", and that leads back to the owner"
             },
         ));
-        let is_method = is_of_class(step.next);
+        let is_method = is_found_by_name(step.next);
         return Some(if own && is_method && keeper.plainly && keeper.is_own() {
             let remedy = format!("define a method that calls `{name}` with the arguments");
             finding.remedy(keeper.edge, remedy).code(
                 format!("self.{attribute} = partial(self.{name}, ...)"),
-                format!("def {attribute}(self, *args):\n    return self.{name}(..., *args)"),
+                format!(
+                    "def {attribute}(self, *args, **kwargs):\n    return self.{name}(..., *args, **kwargs)"
+                ),
             )
         } else {
             finding.remedy(keeper.edge, case.removal(keeper.edge))

@@ -14,9 +14,10 @@
 
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
-use crate::diagnose::case::{Case, short};
+use crate::diagnose::case::{CONTAINERS, Case, short};
 use crate::diagnose::patterns::Pattern;
 use crate::diagnose::remedy::Finding;
+use crate::graph::of_same_line;
 
 pub const PATTERN: Pattern = Pattern {
     name: "refers-to-itself",
@@ -24,21 +25,36 @@ pub const PATTERN: Pattern = Pattern {
 };
 
 fn recognise(case: &Case<'_>) -> Option<Finding> {
-    if case.cycle.nodes.len() != 1 || !case.only(&[ObjectKind::Instance]) {
+    // A container with attributes is an instance of a class that derives from its type.
+    let kinds = [&CONTAINERS[..], &[ObjectKind::Instance]].concat();
+    if case.cycle.nodes.len() != 1 || !case.only(&kinds) {
         return None;
     }
     let step = case.steps().next()?;
     let ReferenceName::Attribute(name) = step.name else {
         return None;
     };
+    let is_written = name.chars().all(|c| c == '_' || c.is_alphanumeric());
     let class = short(&step.object.description.type_name);
     let finding = Finding::new(format!("`{class}.{name}` is the object itself."));
-    if step.object.is_library() || step.object.description.place.is_none() {
+    // What else is stored there is not known: the same line may store another object, such as a parent.
+    let is_always_itself = of_same_line(case.graph, step.edge).iter().all(|&edge| {
+        let ends = case.graph.edge_endpoints(edge);
+        ends.is_some_and(|(from, to)| from == to)
+    });
+    if step.object.is_library()
+        || step.object.description.place.is_none()
+        || !is_always_itself
+        || !is_written
+    {
         return Some(finding.remedy(step.edge, case.removal(step.edge)));
     }
     Some(
         finding
-            .remedy(step.edge, "make it a property, or remove it")
+            .remedy(
+                step.edge,
+                "if it always is, make it a property; or remove it",
+            )
             .code(
                 format!("self.{name} = self"),
                 format!("@property\ndef {name}(self):\n    return self"),

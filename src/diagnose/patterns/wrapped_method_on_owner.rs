@@ -19,7 +19,7 @@
 
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
-use crate::diagnose::case::{CONTAINERS, Case, at, bare_name, is_of_class, spoken};
+use crate::diagnose::case::{CONTAINERS, Case, at, bare_name, is_found_by_name, spoken};
 use crate::diagnose::patterns::Pattern;
 use crate::diagnose::remedy::Finding;
 
@@ -63,7 +63,7 @@ fn recognise(case: &Case<'_>) -> Option<Finding> {
         spoken(step.object),
         at(step.object),
     ));
-    if !keeper.plainly || !keeper.is_own() || !is_of_class(method.object) {
+    if !keeper.plainly || !keeper.is_own() || !is_found_by_name(method.object) {
         return Some(finding.remedy(keeper.edge, case.removal(keeper.edge)));
     }
     let remedy = "wrap the function in the class, not the method of each object";
@@ -73,7 +73,7 @@ fn recognise(case: &Case<'_>) -> Option<Finding> {
             let attribute = keeper.attribute;
             finding.code(
                 format!("self.{attribute} = {decorator}(self.{name})"),
-                format!("@{decorator}\ndef {attribute}(self, *args):\n    ..."),
+                format!("@{decorator}\ndef {attribute}(self, *args, **kwargs):\n    ..."),
             )
         }
         None => finding,

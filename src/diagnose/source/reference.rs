@@ -2,7 +2,11 @@
 
 use tree_sitter::Node;
 
-use super::syntax::{Syntax, all, around, is_field, is_named, lines, scope, statement};
+use super::family::{bases, defined};
+use super::held::last_part;
+use super::syntax::{
+    Syntax, all, around, children, functions_around, is_field, is_named, lines, scope, statement,
+};
 use crate::diagnose::case::short;
 use crate::model::report::{Location, Node as Object};
 use crate::model::source::SourceLines;
@@ -52,6 +56,7 @@ impl Reference<'_> {
             .into_iter()
             .filter(|node| node.kind() == "assignment" && target_is(syntax, *node, attribute))
             .filter(|node| !is_constant(node.child_by_field_name("right")))
+            .filter(|node| self.may_be_of_owner(syntax, *node, file))
             .collect();
         let value = |node: &Node<'s>| node.child_by_field_name("right");
         let only = |fits: &dyn Fn(&Node<'s>) -> bool| {
@@ -76,10 +81,14 @@ impl Reference<'_> {
             };
         }
         if let Some(name) = label.strip_prefix("bound method ") {
-            return only(&|node| {
-                let value = value(node).filter(|value| value.kind() == "attribute");
-                let bound = value.and_then(|value| value.child_by_field_name("attribute"));
-                bound.is_some_and(|bound| syntax.of(bound) == short(name))
+            let is_it = |value: Node<'_>| {
+                let bound = value.child_by_field_name("attribute");
+                value.kind() == "attribute"
+                    && bound.is_some_and(|bound| syntax.of(bound) == short(name))
+            };
+            // Or one of several values, on a condition.
+            return only(&|node| value(node).is_some_and(is_it)).or_else(|| {
+                only(&|node| value(node).is_some_and(|value| all(value).into_iter().any(is_it)))
             });
         }
         let class = class_of(syntax, self.from, file)?;
@@ -89,6 +98,26 @@ impl Reference<'_> {
             kind != "lambda"
                 && (around(*node, &["class_definition"]) == Some(class) || stores.len() == 1)
         })
+    }
+
+    /// False for an assignment to `self` in a class that the owner's is not, nor derives from as far as the file shows.
+    fn may_be_of_owner(&self, syntax: &Syntax, assignment: Node<'_>, file: &str) -> bool {
+        let Some(class) = class_of_self(syntax, assignment) else {
+            return true;
+        };
+        let mut pending: Vec<Node<'_>> = class_of(syntax, self.from, file).into_iter().collect();
+        let mut seen = Vec::new();
+        while let Some(own) = pending.pop() {
+            if own == class {
+                return true;
+            }
+            if !seen.contains(&own) {
+                seen.push(own);
+                let named = bases(own).into_iter();
+                pending.extend(named.flat_map(|base| defined(syntax, last_part(syntax.of(base)))));
+            }
+        }
+        false
     }
 
     /// The assignment of a local variable, or the `as` that binds it.
@@ -168,6 +197,19 @@ fn target_is(syntax: &Syntax, assignment: Node<'_>, attribute: &str) -> bool {
         .filter(|target| target.kind() == "attribute")
         .and_then(|target| target.child_by_field_name("attribute"));
     name.is_some_and(|name| syntax.of(name) == attribute)
+}
+
+/// The class whose method assigns to an attribute of its first parameter.
+fn class_of_self<'a>(syntax: &'a Syntax, assignment: Node<'a>) -> Option<Node<'a>> {
+    let target = assignment.child_by_field_name("left")?;
+    let object = target.child_by_field_name("object")?;
+    let method = functions_around(assignment).into_iter().find(|function| {
+        let parameters = function.child_by_field_name("parameters").map(children);
+        let first = parameters.and_then(|all| all.into_iter().find(Node::is_named));
+        first.is_some_and(|first| syntax.of(first) == syntax.of(object))
+    })?;
+    let class = around(method, &["class_definition", "function_definition"])?;
+    (class.kind() == "class_definition").then_some(class)
 }
 
 /// True for values that refer to nothing.

@@ -1,0 +1,284 @@
+"""Advice is given only where it fits: these programs once got some that would break them."""
+
+from __future__ import annotations
+
+import enum
+import functools
+import sys
+import traceback
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy
+import pytest
+
+import cyclescope
+from support.owners import found
+
+pytestmark = pytest.mark.usefixtures("small_heap", "collector_paused")
+
+BY_NAME = "Look the method up when it is called, by its name."
+
+
+def array() -> Any:
+    return numpy.zeros(5000)
+
+
+def traced(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def wrapper(*args: Any) -> Any:
+        return function(*args)
+
+    return wrapper
+
+
+class Base:
+    def __init__(self) -> None:
+        self.array = array()
+        self.store()
+
+    def store(self) -> None: ...
+
+    def step(self) -> None: ...
+
+    def other(self) -> None: ...
+
+
+class Plain(Base):
+    def store(self) -> None:
+        self.kept = self.step
+
+
+class Inherited(Plain):
+    """It finds the method of its base class."""
+
+    def run(self) -> None: ...
+
+
+class Overridden(Base):
+    def store(self) -> None:
+        self.kept = super().step
+
+    def step(self) -> None:
+        self.kept()
+
+
+class Replaced(Base):
+    """What it finds by the name is what has replaced the method."""
+
+    def store(self) -> None:
+        self.kept = self.step
+        self.__dict__["step"] = len
+
+
+class Replacing(Base):
+    """A method of the attribute's name would take the place of the one of the class."""
+
+    def store(self) -> None:
+        self.__dict__["step"] = self.other
+
+
+class Wrapped(Base):
+    def store(self) -> None:
+        self.kept = types.MethodType(traced(Base.step), self)
+
+
+class Foreign(Base):
+    def store(self) -> None:
+        def helper(self: Any) -> None: ...
+
+        self.kept = types.MethodType(helper, self)
+
+
+class Same(Base):
+    def store(self) -> None:
+        self.__dict__["step"] = self.step
+
+
+class Appending(list[Any]):
+    def __init__(self) -> None:
+        super().__init__([array()])
+        self.push = self.append
+
+
+class Showing(Base):
+    def store(self) -> None:
+        self.kept = self.__repr__
+
+
+@pytest.mark.parametrize(
+    ("kind", "edge", "advised"),
+    [
+        (Plain, ".kept", BY_NAME),
+        (Inherited, ".kept", BY_NAME),
+        (Overridden, ".kept", "store a `weakref.WeakMethod` of it"),
+        (Replaced, ".kept", "store a `weakref.WeakMethod` of it"),
+        (Replacing, ".step", "store a `weakref.WeakMethod` of it"),
+        (Wrapped, ".kept", "Set `Wrapped.kept` to None when it is no longer needed."),
+        (Foreign, ".kept", "Set `Foreign.kept` to None when it is no longer needed."),
+        (Same, ".step", "Leave out this assignment: the object finds the method of its class"),
+        (Appending, ".push", BY_NAME),
+        (Showing, ".kept", "Set `Showing.kept` to None when it is no longer needed."),
+    ],
+)
+def test_a_method_is_looked_up_by_name_only_if_it_is_found_so(
+    kind: Callable[[], Any], edge: str, advised: str
+) -> None:
+    (leak,) = found(kind).leaks
+    assert [cut.edge for cut in leak.cuts] == [edge]
+    assert advised in leak.advice
+    assert (BY_NAME in leak.advice) == (advised == BY_NAME)
+
+
+def test_a_library_that_reads_its_container_gets_no_weak_references(
+    install: Callable[..., Any],
+) -> None:
+    library = install(
+        "standin_hooks",
+        "class Layer:\n    def __init__(self):\n        self._hooks = {}\n"
+        "    def register(self, hook):\n        self._hooks[len(self._hooks)] = hook\n",
+    )
+
+    class Hook:
+        def __init__(self, layer: Any) -> None:
+            self.layer = layer
+
+        def __call__(self) -> None: ...
+
+    def make() -> None:
+        layer = library.Layer()
+        layer.array = array()
+        layer.register(Hook(layer))
+
+    (leak,) = found(make).leaks
+    assert "weak" not in leak.advice.partition("Or set")[0]
+
+
+class Stage:
+    def __init__(self) -> None:
+        self.array = array()
+        self.next: Any = self
+
+
+def test_a_ring_is_not_told_as_an_object_that_refers_to_itself() -> None:
+    def make() -> None:
+        Stage()
+        one, two = Stage(), Stage()
+        one.next, two.next = two, one
+
+    leaks = found(make).leaks
+    assert sorted(leak.count for leak in leaks) == [1, 1]
+    assert {"is the object itself" in leak.advice for leak in leaks} == {True, False}
+
+
+class Tree:
+    """The root of the first is itself, and that of the second is the first."""
+
+    def __init__(self, parent: Tree | None = None) -> None:
+        self.array = array()
+        self.root: Tree = self if parent is None else parent.root
+        self.child: Tree | None = None
+        if parent is not None:
+            parent.child = self
+
+
+def test_what_only_some_objects_store_is_no_property() -> None:
+    report = found(lambda: Tree(Tree()))
+    assert all("property" not in leak.advice for leak in report.leaks)
+    assert all(leak.after is None for leak in report.leaks)
+
+
+ELSEWHERE = """
+class Config:
+    def __init__(self, parent=None):
+        self.parent = parent
+
+class Block:
+    def __init__(self, parent, array):
+        self.array = array
+        object.__setattr__(self, "parent", parent)
+
+class Net:
+    def __init__(self, array):
+        self.block = Block(self, array)
+"""
+
+
+def test_a_line_of_another_class_is_not_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "elsewhere_net.py").write_text(ELSEWHERE, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    import elsewhere_net  # type: ignore[import-not-found]
+
+    sys.modules.pop("elsewhere_net")
+    (leak,) = found(lambda: elsewhere_net.Net(array())).leaks
+    assert [cut.edge for cut in leak.cuts] == [".parent"]
+    assert "elsewhere_net.py:4" not in str(leak.to_markdown())
+    assert leak.source is None or leak.source.line > 5
+
+
+def test_what_a_user_sets_on_objects_of_a_library_is_not_merged_with_its_own(
+    install: Callable[..., Any],
+) -> None:
+    library = install(
+        "standin_parts",
+        "class Part:\n    pass\n\n\nclass Whole:\n    def __init__(self):\n"
+        "        self.part = Part()\n        self.part.whole = self\n",
+    )
+
+    def make() -> None:
+        whole, one, two = library.Whole(), library.Part(), library.Part()
+        whole.array = one.array = two.array = array()
+        one.mate, two.pair = two, one
+        one.again = one
+
+    names = sorted(leak.summary for leak in found(make).leaks)
+    assert len(names) == 3, names
+
+
+class Holder:
+    def __init__(self) -> None:
+        self.array = array()
+
+
+def test_an_enumeration_is_to_be_defined_once() -> None:
+    def make() -> None:
+        class Phase(enum.Enum):
+            TRAIN = Holder()
+            EVAL = (Holder(),)
+
+        assert len(Phase) == 2
+
+    for leak in found(make).leaks:
+        assert "Define it once, at module level." in leak.advice
+
+
+def test_a_mock_is_to_be_reset() -> None:
+    def make() -> None:
+        mock.MagicMock()(array())
+
+    advice = [leak.advice for leak in found(make).leaks]
+    assert any("`reset_mock()`" in text for text in advice)
+    assert not any("module level" in text for text in advice)
+    made = mock.MagicMock()
+    made(array())
+    made.reset_mock()
+    del made
+    assert cyclescope.find_tensor_cycles(devices="any").leaks == []
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 13), reason="f_locals is no longer a copy")
+def test_a_copy_of_local_variables_cannot_be_changed() -> None:
+    def make(batch: Any) -> None:
+        try:
+            raise ValueError("a")
+        except ValueError as error:
+            traceback.TracebackException.from_exception(error, capture_locals=True)
+        assert batch is not None
+
+    (leak,) = found(lambda: make(array())).leaks
+    assert [cut.edge for cut in leak.cuts] == [".__traceback__"]
