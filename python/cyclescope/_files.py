@@ -100,7 +100,7 @@ def write_whole(path: Path, text: str) -> None:
     """
     try:
         mode = _mode(path)
-        if mode is not None and (not S_ISREG(mode) or path.parts[:2] in OPEN):
+        if mode is not None and (not S_ISREG(mode) or str(path).startswith(OPEN)):
             _write(path, text, "a")
         else:
             _write_beside(_target(path), text, mode)
@@ -123,13 +123,13 @@ def why_unwritable(path: Path) -> str | None:
         if mode is not None and not S_ISDIR(mode):
             return strerror(ENOTDIR)
         # A file that is replaced need not be writable itself.
-        is_special = path.parts[:2] in OPEN
+        is_special = str(path).startswith(OPEN)
         return None if is_special or _access(existing, W_OK | X_OK) else strerror(EACCES)
     except (OSError, ValueError) as error:
         return getattr(error, "strerror", None) or str(error)
 
 
-OPEN = (("/", "dev"), ("/", "proc"))
+OPEN = ("/dev/", "/proc/")
 """Where systems show what is open as files."""
 
 LINKS = 40

@@ -11,8 +11,8 @@ use super::state::state;
 use crate::analysis::Inspector;
 use crate::watch::Ignored;
 
-/// As `find`, but looks only at objects made since an epoch began, or at all for epoch 0; and if nothing leaked it
-/// collects nothing. None if only a look at all tells.
+/// As `find`, but looks only at objects made since an epoch began, or at all for epoch 0; and collects nothing if nothing
+/// leaked and no weak reference to garbage has a callback. None if only a look at all tells.
 #[pyfunction]
 pub fn find_new(
     py: Python<'_>,

@@ -101,7 +101,7 @@ class Program:
 
     def run(self) -> None:
         random = self.random
-        owners = [kind() for kind in random.sample(OWNERS, random.randint(1, 3))]
+        owners = [kind() for kind in random.choices(OWNERS, k=random.randint(1, 4))]
         for owner in owners:
             if random.random() < 0.1:
                 alive.append(owner)

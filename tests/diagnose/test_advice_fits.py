@@ -193,7 +193,7 @@ def test_what_only_some_objects_store_is_no_property() -> None:
 
 ELSEWHERE = """
 class Config:
-    def __init__(self, parent=None):
+    def __init__(self: "Config", parent=None):
         self.parent = parent
 
 class Block:

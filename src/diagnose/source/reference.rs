@@ -206,7 +206,9 @@ fn class_of_self<'a>(syntax: &'a Syntax, assignment: Node<'a>) -> Option<Node<'a
     let method = functions_around(assignment).into_iter().find(|function| {
         let parameters = function.child_by_field_name("parameters").map(children);
         let first = parameters.and_then(|all| all.into_iter().find(Node::is_named));
-        first.is_some_and(|first| syntax.of(first) == syntax.of(object))
+        // It may have a type.
+        let name = first.map(|first| syntax.of(first).split(':').next().unwrap_or_default());
+        name.is_some_and(|name| name.trim_end() == syntax.of(object))
     })?;
     let class = around(method, &["class_definition", "function_definition"])?;
     (class.kind() == "class_definition").then_some(class)
