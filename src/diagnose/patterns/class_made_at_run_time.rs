@@ -89,9 +89,13 @@ fn is_of_member(case: &Case<'_>, edge: EdgeIndex) -> bool {
     };
     let (owner, target) = (&case.graph[from], &case.graph[to]);
     let is_class = owner.description.kind == ObjectKind::Class;
-    let is_map =
-        matches!(&case.graph[edge].name, ReferenceName::Attribute(name) if name.ends_with("_map_"));
-    !is_class || is_map || target.description.kind == ObjectKind::Instance && !target.is_tensor
+    // Names such as `_member_map_` are reserved for what an enumeration keeps of its members (Lib/enum.py).
+    let is_reserved = matches!(
+        &case.graph[edge].name,
+        ReferenceName::Attribute(name)
+            if name.starts_with('_') && name.ends_with('_') && !name.starts_with("__")
+    );
+    !is_class || is_reserved || target.description.kind == ObjectKind::Instance && !target.is_tensor
 }
 
 /// The attribute of the class by which the cycle passes from it to one of its instances.
