@@ -146,29 +146,45 @@ pub(crate) fn join(found: &mut Vec<Found>, later: Vec<Found>) -> bool {
     }
     let mut adds = false;
     for mut leak in later {
-        for occurrence in std::mem::take(&mut leak.occurrences) {
+        for (at, occurrence) in std::mem::take(&mut leak.occurrences)
+            .into_iter()
+            .enumerate()
+        {
             let mut known = occurrence.addresses.iter().filter_map(|it| places.get(it));
             let Some(&(number, place)) = known.next() else {
                 leak.occurrences.push(occurrence);
                 continue;
             };
+            let shown = &found[number].leak;
+            // Only the first occurrence of a leak is described, each by a cycle of its own.
+            let step = |from: u32| match (at, place) {
+                (0, 0) => same_step(&leak.leak, from, shown),
+                _ => None,
+            };
+            let steps: Vec<Option<u32>> = occurrence
+                .buffers
+                .iter()
+                .map(|held| step(held.buffer.from_step))
+                .collect();
             let known = &mut found[number].occurrences[place].buffers;
-            for held in occurrence.buffers {
+            for (held, step) in occurrence.buffers.into_iter().zip(steps) {
                 let is_same = |other: &Held| {
                     (&other.buffer.device, other.buffer.pointer)
                         == (&held.buffer.device, held.buffer.pointer)
                 };
                 if !known.iter().any(is_same) {
                     adds = true;
-                    known.push(Held {
-                        // The graph that is drawn does not have it.
-                        buffer: Buffer {
-                            node: None,
-                            path_nodes: Vec::new(),
-                            ..held.buffer
-                        },
-                        ..held
-                    });
+                    // The graph that is drawn does not have it.
+                    let mut buffer = Buffer {
+                        node: None,
+                        path_nodes: Vec::new(),
+                        from_step: step.unwrap_or(0),
+                        ..held.buffer
+                    };
+                    if step.is_none() {
+                        buffer.path.clear();
+                    }
+                    known.push(Held { buffer, ..held });
                 }
             }
         }
@@ -185,6 +201,20 @@ pub(crate) fn join(found: &mut Vec<Found>, later: Vec<Found>) -> bool {
         }
     }
     adds
+}
+
+/// The step of one described cycle that is at the same object as a step of another; `None` if there is none.
+fn same_step(from: &Described, step: u32, to: &Described) -> Option<u32> {
+    let address = |leak: &Described, at: usize| {
+        let node = *leak.diagnosis.cycle.nodes.get(at)?;
+        let mut details = leak.graph[node].description.details.iter();
+        let (_, address) = details.find(|(name, _)| name == "address")?;
+        Some(address.clone())
+    };
+    let wanted = address(from, step as usize)?;
+    let mut steps = 0..to.diagnosis.cycle.nodes.len();
+    let found = steps.find(|&at| address(to, at).as_ref() == Some(&wanted))?;
+    u32::try_from(found).ok()
 }
 
 /// Says of each occurrence when the youngest object of its cycles was made, if `epoch_of` knows that of all.

@@ -142,12 +142,18 @@ fn draw_buffers(out: &mut Lines, leak: &Leak) {
         draw_path(out, leak, buffer, count > 1);
         draw_buffer(out, buffer, count);
     }
-    let title = match leak.count {
-        ..=2 => "Another cycle of this leak holds",
-        _ => "Other cycles of this leak hold",
-    };
-    draw_more_buffers(out, title, &by_looks(&elsewhere), 0);
-    draw_more_buffers(out, "Also held", &by_looks(others), leak.buffers_omitted);
+    let mut others = others.to_vec();
+    if leak.count > 1 {
+        draw_more_buffers(
+            out,
+            "Cycles of this leak also hold",
+            &by_looks(&elsewhere),
+            0,
+        );
+    } else {
+        others.extend(elsewhere);
+    }
+    draw_more_buffers(out, "Also held", &by_looks(&others), leak.buffers_omitted);
     draw_more_buffers(out, "Freed with the cycle", &by_looks(&behind), 0);
 }
 

@@ -164,18 +164,27 @@ impl Watcher {
         let dated = addresses(&found).chain(called_back.iter().copied());
         let epochs = self.epochs.of(py, gc, dated.collect());
         let mut before = Counters::of(py, &found);
+        let mut failed = None;
         self.checking.set(true);
         let collected = if called_back.is_empty() {
             gc.collect(py, seen.oldest)
         } else {
             self.own.collect(py, gc, seen.oldest, |py, garbage| {
-                let later = self.look_again(py, garbage, seen.devices);
-                if join(&mut found, later.unwrap_or_default()) {
-                    before = Counters::of(py, &found);
+                match self.look_again(py, garbage, seen.devices) {
+                    Ok(later) => {
+                        if join(&mut found, later) {
+                            before = Counters::of(py, &found);
+                        }
+                    }
+                    Err(error) => failed = Some(error),
                 }
             })
         };
         self.checking.set(false);
+        if let Some(error) = failed.filter(|_| found.is_empty()) {
+            // Not known is not clean.
+            return Err(error);
+        }
         date(&mut found, |address| epochs.get(&address).copied());
         let collected = collected?.is_some();
         let saved = collected && gc.saves_garbage(py);

@@ -199,3 +199,34 @@ def test_random_programs(find: Callable[..., cyclescope.CycleReport | None]) -> 
         alive.clear()
         gc.collect()
     assert held > CASES * SIZE
+
+
+class Left:
+    right: Any
+    plain: Any
+    cached: Any
+
+
+class Right:
+    left: Any
+    plain: Any
+    cached: Any
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_what_is_found_later_is_told_by_its_own_holder(swapped: bool) -> None:
+    """The cycle that is shown begins at the holder of what was found first."""
+    left, right = Left(), Right()
+    left.right, right.left = right, left
+    first, second = (right, left) if swapped else (left, right)
+    first.plain, second.cached = numpy.ones(SIZE), numpy.ones(2 * SIZE)
+    values[left] = [second.cached]
+    del left, right
+    holders = [type(first).__name__, type(second).__name__]
+    del first, second
+    (leak,) = cyclescope.find_tensor_cycles(devices="any", frozen=False).leaks
+    by_path = {
+        buffer.path[0]: leak.cycle[buffer.from_step].type_name.rpartition(".")[2]
+        for buffer in leak.buffers
+    }
+    assert by_path == dict(zip((".plain", ".cached"), holders, strict=True))
