@@ -23,6 +23,8 @@ RUST   := $(shell find src -type f) Cargo.toml Cargo.lock build.rs pyproject.tom
 
 # PyO3 asks this interpreter how extension modules are built.
 export PYO3_PYTHON := $(abspath $(PY))
+# The tests start hundreds of programs. PyTorch, compiled each time, would take most of their time.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test lint lint-rust lint-python test-rust test-python test-long test-full score test-matrix test-words test-known test-libraries test-frameworks test-devices test-workflow test-docs test-cpython test-brute fuzz test-miri test-asan test-references soak test-gpu bench bench-peers gallery docs wheel wheels crate lint-workflows test-no-gil clean tools programs
 

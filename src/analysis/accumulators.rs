@@ -58,6 +58,37 @@ impl Open<'_> {
             members,
         }
     }
+
+    /// Adds the open members that other members of an accumulator hold, such as the lists in a list of lists.
+    fn close_behind(&mut self, paths: &ShortestPaths, accumulators: &mut [Accumulator]) {
+        // Which accumulator has the members that are on the way to an object.
+        let mut of: FxHashMap<u32, Option<usize>> = FxHashMap::default();
+        for (number, accumulator) in accumulators.iter().enumerate() {
+            let nodes = accumulator.members.iter().map(|&at| self.members[at].0);
+            of.extend(nodes.map(|node| (node, Some(number))));
+        }
+        for at in 0..self.members.len() {
+            if !self.is_open[at] {
+                continue;
+            }
+            let mut way = Vec::new();
+            let mut next = Some(self.members[at].0);
+            let mut found = None;
+            while let Some(node) = next {
+                if let Some(&known) = of.get(&node) {
+                    found = known;
+                    break;
+                }
+                way.push(node);
+                next = paths.before(node);
+            }
+            of.extend(way.into_iter().map(|node| (node, found)));
+            if let Some(number) = found {
+                self.is_open[at] = false;
+                accumulators[number].members.push(at);
+            }
+        }
+    }
 }
 
 impl Live<'_> {
@@ -65,8 +96,8 @@ impl Live<'_> {
     /// known, with what they keep of whatever age.
     ///
     /// What one step makes belongs together: a list in which a step puts its results does not grow, but the
-    /// list of these lists does. Members that C++ alone holds are nobody's. Members without an age are attributed, and
-    /// prove nothing.
+    /// list of these lists does, and has what is in them. Members that C++ alone holds are nobody's. Members
+    /// without an age are attributed, and prove nothing.
     pub(super) fn accumulators(
         &self,
         inspector: &Inspector,
@@ -79,7 +110,9 @@ impl Live<'_> {
             .map(|it| it.0)
             .zip((0..).map(|at| vec![at]))
             .collect();
-        let mut seen: FxHashSet<u32> = reaching.keys().copied().collect();
+        let own: FxHashSet<u32> = reaching.keys().copied().collect();
+        // What each object leads to, on ways of whatever length so far.
+        let mut reached = Reaching::default();
         let mut open = Open {
             members,
             is_open: vec![false; members.len()],
@@ -89,15 +122,19 @@ impl Live<'_> {
         let mut accumulators = Vec::new();
         for level in 0..LEVELS {
             let mut above = self.referrers(paths, &reaching);
-            above.retain(|node, _| !seen.contains(node));
-            seen.extend(above.keys());
             if level == 0 {
                 let held: FxHashSet<u32> = above.values().flatten().copied().collect();
                 held.iter().for_each(|&at| open.is_open[at as usize] = true);
                 let ages = open.ages(held.iter().map(|&at| at as usize));
                 open.wanted = ((MOST * ages as f64).ceil() as usize).max(FEW);
             }
-            above.retain(|&node, _| self.may_lead_up(inspector, node));
+            above.retain(|node, _| !own.contains(node) && self.may_lead_up(inspector, *node));
+            for (&node, members) in &mut above {
+                let known = reached.entry(node).or_default();
+                members.retain(|it| known.binary_search(it).is_err());
+                known.extend(members.iter());
+                known.sort_unstable();
+            }
             let keepers = above.iter();
             let keepers = keepers.filter(|(node, _)| self.can_hold(inspector, **node));
             let mut order: Vec<(u32, usize)> =
@@ -106,8 +143,13 @@ impl Live<'_> {
                 (std::cmp::Reverse(count), lengths[node as usize], node)
             });
             for (node, _) in order {
-                let kept = open.of(&above[&node]);
-                if open.are_of_most_ages(&kept) || known.contains(&node) && !kept.is_empty() {
+                // Those equally far away: an object of a chain leads to one more at each level.
+                let has_most_ages = open.are_of_most_ages(&open.of(&above[&node]));
+                let kept = open.of(&reached[&node]);
+                let mut before = accumulators.iter_mut();
+                if let Some(accumulator) = before.find(|it: &&mut Accumulator| it.node == node) {
+                    accumulator.members.extend(open.close(node, kept).members);
+                } else if has_most_ages || known.contains(&node) && !kept.is_empty() {
                     accumulators.push(open.close(node, kept));
                 }
             }
@@ -120,6 +162,7 @@ impl Live<'_> {
                 break;
             }
         }
+        open.close_behind(paths, &mut accumulators);
         accumulators.extend(self.common_origin(inspector, paths, &lengths, &mut open));
         accumulators
     }

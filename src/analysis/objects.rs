@@ -179,11 +179,8 @@ impl<'py> Look<'_, 'py> {
                 1 => String::new(),
                 weight => format!("estimated from 1 in {weight} objects"),
             };
-            let about = self.about(
-                pattern,
-                self.owner(self.head_of(accumulator.node)),
-                nodes[0],
-            );
+            let owner = self.owner(self.head_of(accumulator.node));
+            let about = self.about(pattern, owner, nodes[0]);
             Diagnosis {
                 tensors: 0,
                 example: self.in_its_class(about.example, accumulator.node, nodes[0]),
@@ -197,11 +194,7 @@ impl<'py> Look<'_, 'py> {
                     .collect(),
                 ages: ages.unwrap_or_default(),
                 evidence: self.with_other_holder(&evidence, accumulator.node, &nodes),
-                ..self.about(
-                    pattern,
-                    self.owner(self.head_of(accumulator.node)),
-                    nodes[0],
-                )
+                ..about
             }
         });
         found.collect()

@@ -201,12 +201,20 @@ fn holds_others(node: &LeakNode) -> bool {
 /// True for common names of back references to an owner or a predecessor.
 pub fn points_back(name: &str) -> bool {
     let name = name.trim_start_matches('_').to_ascii_lowercase();
-    const NAMES: [&str; 20] = [
+    const NAMES: [&str; 28] = [
         "parent",
+        "parents",
         "owner",
+        "owners",
+        "ancestor",
+        "ancestors",
+        "predecessor",
+        "predecessors",
         "prev",
         "previous",
         "before",
+        "enclosing",
+        "host",
         "outer",
         "back",
         "backref",

@@ -174,6 +174,26 @@ def test_a_ring_is_not_told_as_an_object_that_refers_to_itself() -> None:
     assert {"is the object itself" in leak.advice for leak in leaks} == {True, False}
 
 
+class Listed:
+    """A child knows its owners, of which there may be several."""
+
+    def __init__(self, *owners: Listed) -> None:
+        self.array = array()
+        self.items: list[Listed] = []
+        self.owners = [*owners]
+        for owner in owners:
+            owner.items.append(self)
+
+
+def test_a_list_of_owners_is_the_way_back_and_not_what_an_owner_has() -> None:
+    def make() -> None:
+        owner = Listed()
+        Listed(owner), Listed(owner)
+
+    (leak,) = found(make).leaks
+    assert {cut.edge for cut in leak.cuts} == {".owners"}
+
+
 class Tree:
     """The root of the first is itself, and that of the second is the first."""
 
