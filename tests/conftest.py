@@ -86,9 +86,9 @@ def programs_without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FIXTURES_WITHOUT_TORCH", "1")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", autouse=True)
 def small_heap() -> Iterator[None]:
-    """Freezes what is alive already, PyTorch's modules above all: no look at the heap visits it."""
+    """Freezes what is alive already, PyTorch's modules above all: collections and looks pass it by."""
     gc.collect()
     gc.freeze()
     yield

@@ -14,7 +14,7 @@ import cyclescope
 from cyclescope import _native
 from cyclescope._live.allocator import pinned_bytes
 
-pytestmark = pytest.mark.usefixtures("small_heap", "collector_paused")
+pytestmark = pytest.mark.usefixtures("collector_paused")
 
 KIB = 2**10
 

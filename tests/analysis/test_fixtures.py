@@ -15,7 +15,7 @@ import pytest
 import common
 import cyclescope
 
-pytestmark = pytest.mark.usefixtures("small_heap", "collector_paused")
+pytestmark = pytest.mark.usefixtures("collector_paused")
 
 
 @pytest.mark.parametrize("name", ["two_nodes", "awaitable_leak", "exception_in_local"])

@@ -15,7 +15,7 @@ from support.processes import run
 
 torch = pytest.importorskip("torch")
 
-pytestmark = pytest.mark.usefixtures("small_heap", "collector_paused")
+pytestmark = pytest.mark.usefixtures("collector_paused")
 
 Made = tuple[Any, "weakref.ref[Any]"]
 

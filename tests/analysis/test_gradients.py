@@ -11,7 +11,7 @@ import pytest
 import cyclescope
 from support.marks import needs_torch
 
-pytestmark = [needs_torch, pytest.mark.usefixtures("small_heap", "collector_paused")]
+pytestmark = [needs_torch, pytest.mark.usefixtures("collector_paused")]
 
 CASES = int(os.environ.get("TEST_CASES", "12"))
 LOT = 12

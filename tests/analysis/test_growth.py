@@ -36,9 +36,6 @@ STEPS = 2 * (NEEDED + 3)
 """At which growth is told that is sampled in every other step."""
 
 
-pytestmark = pytest.mark.usefixtures("small_heap")
-
-
 @pytest.fixture(autouse=True)
 def one_thread() -> Iterator[None]:
     gc.collect()

@@ -112,7 +112,6 @@ def test_the_headline_is_true(number: int) -> None:
     )
 
 
-@pytest.mark.usefixtures("small_heap")
 @pytest.mark.parametrize("number", range(CASES))
 def test_each_owner_explains_what_it_has(number: int) -> None:
     """Owners of tensors of one group, which begin and end at any step."""
@@ -153,7 +152,6 @@ def test_each_owner_explains_what_it_has(number: int) -> None:
     assert sum(rest) <= sorted(shares.values())[-2], (monitor.headline, shares)
 
 
-@pytest.mark.usefixtures("small_heap")
 @pytest.mark.parametrize("replaced", [False, True])
 def test_what_is_gone_explains_nothing(replaced: bool) -> None:
     """Also where another list takes its place in memory."""
@@ -173,7 +171,6 @@ def test_what_is_gone_explains_nothing(replaced: bool) -> None:
     assert re.search(r": (9[89]|100) % explained by .*\['late'\]", monitor.headline)
 
 
-@pytest.mark.usefixtures("small_heap")
 def test_what_begins_beside_a_slower_leak_is_told_soon() -> None:
     slow: list[torch.Tensor] = []
     fast: list[torch.Tensor] = []

@@ -19,8 +19,6 @@ import cyclescope
 from support import growing_objects as growing
 from support import random_growth
 
-pytestmark = pytest.mark.usefixtures("small_heap")
-
 STEPS = 300
 
 
@@ -177,8 +175,7 @@ def test_nothing_of_the_program_is_kept() -> None:
 
 
 OF_ONE_TYPE = (47, 65)
-"""Lists in lists in a list: some of a type hold others of it, so an owner is not as far from each."""
-
+"""Lists in lists in a list: some of a type hold others, so an owner is not as far from each."""
 
 SEEDS = sorted({*range(int(os.environ.get("TEST_CASES", "3"))), *OF_ONE_TYPE})
 

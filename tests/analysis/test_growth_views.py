@@ -14,8 +14,6 @@ try:
 except ImportError:
     pytest.skip("views of PyTorch's tensors", allow_module_level=True)
 
-pytestmark = pytest.mark.usefixtures("small_heap")
-
 STEPS = 30
 VIEWS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "row": lambda block: block[0],

@@ -48,7 +48,7 @@ CASES = [
 ]
 
 
-@pytest.mark.usefixtures("small_heap", "collector_paused")
+@pytest.mark.usefixtures("collector_paused")
 @pytest.mark.parametrize(("make", "view"), CASES)
 def test_a_look_leaves_it_out(make: Callable[[], Any], view: Callable[[Any], Any]) -> None:
     whole = make()
@@ -60,7 +60,7 @@ def test_a_look_leaves_it_out(make: Callable[[], Any], view: Callable[[Any], Any
     assert len(whole) == SIZE
 
 
-@pytest.mark.usefixtures("small_heap", "collector_paused")
+@pytest.mark.usefixtures("collector_paused")
 @pytest.mark.parametrize(("make", "view"), CASES)
 def test_so_does_a_look_at_frozen_garbage(
     make: Callable[[], Any], view: Callable[[Any], Any]
@@ -81,7 +81,7 @@ def test_so_does_a_look_at_frozen_garbage(
 
 
 @needs_torch
-@pytest.mark.usefixtures("small_heap", "collector_paused")
+@pytest.mark.usefixtures("collector_paused")
 def test_memory_is_in_use_then() -> None:
     whole = tensor()
     Batch(whole.detach())

@@ -18,7 +18,7 @@ PROGRAMS = Path(common.__file__).parent / "with_jax"
 ELEMENTS = 4096
 NBYTES = 4 * ELEMENTS
 
-pytestmark = pytest.mark.usefixtures("small_heap", "collector_paused")
+pytestmark = pytest.mark.usefixtures("collector_paused")
 
 
 @pytest.fixture(autouse=True, scope="module")

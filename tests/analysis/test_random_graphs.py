@@ -29,7 +29,7 @@ from support.random_programs import check_watched as check_watched
 
 CASES = int(os.environ.get("TEST_CASES", "100"))
 
-pytestmark = pytest.mark.usefixtures("small_heap", "collector_paused")
+pytestmark = pytest.mark.usefixtures("collector_paused")
 
 
 def programs() -> st.SearchStrategy[Program]:

@@ -12,8 +12,6 @@ import pytest
 import common
 from support import heap_by_name, scoring
 
-pytestmark = pytest.mark.usefixtures("small_heap")
-
 
 @pytest.mark.parametrize("name", common.names())
 def test_fixture_passes(name: str) -> None:

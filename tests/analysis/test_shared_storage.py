@@ -13,7 +13,7 @@ import cyclescope
 
 torch = pytest.importorskip("torch")
 
-pytestmark = pytest.mark.usefixtures("small_heap", "collector_paused")
+pytestmark = pytest.mark.usefixtures("collector_paused")
 
 
 class Holder:

@@ -12,7 +12,7 @@ import pytest
 import cyclescope
 from support.marks import needs_torch
 
-pytestmark = pytest.mark.usefixtures("small_heap", "collector_paused")
+pytestmark = pytest.mark.usefixtures("collector_paused")
 
 
 class Node:

@@ -36,7 +36,7 @@ def leak() -> tuple[int, int]:
     return line + 2, line + 3
 
 
-pytestmark = pytest.mark.usefixtures("small_heap", "collector_paused")
+pytestmark = pytest.mark.usefixtures("collector_paused")
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def check(report: cyclescope.CycleReport, lines: tuple[int, int]) -> None:
 
 def test_find_says_which_line_allocated_each_object(tracing: None) -> None:
     lines = leak()
-    check(cyclescope.find_tensor_cycles(devices="any"), lines)
+    check(cyclescope.find_tensor_cycles(devices="any", frozen=False), lines)
 
 
 def test_a_collection_that_allocates_in_its_callbacks_is_traced_too(tracing: None) -> None:
@@ -73,7 +73,7 @@ def test_a_collection_that_allocates_in_its_callbacks_is_traced_too(tracing: Non
 
 def test_without_tracing_nothing_is_claimed() -> None:
     leak()
-    report = cyclescope.find_tensor_cycles(devices="any")
+    report = cyclescope.find_tensor_cycles(devices="any", frozen=False)
     assert report.leaks[0].cycle[0].allocated_at is None
     assert "allocated at" not in str(report)
 
@@ -88,7 +88,7 @@ def test_a_function_put_in_place_of_the_look_up_is_not_called(
     call = called.append if kind == "built-in" else lambda it: called.append(it)
     monkeypatch.setattr(_tracemalloc, "_get_object_traceback", call)
     leak()
-    (found,) = cyclescope.find_tensor_cycles(devices="any").leaks
+    (found,) = cyclescope.find_tensor_cycles(devices="any", frozen=False).leaks
     assert found.cycle[0].allocated_at is None
     assert called == []
 
@@ -100,7 +100,7 @@ def test_another_look_up_of_the_same_module_is_not_called(
 
     monkeypatch.setattr(_tracemalloc, "is_tracing", _tracemalloc.stop)
     leak()
-    (found,) = cyclescope.find_tensor_cycles(devices="any").leaks
+    (found,) = cyclescope.find_tensor_cycles(devices="any", frozen=False).leaks
     assert found.cycle[0].allocated_at is None
     assert tracemalloc.is_tracing.__name__ == "is_tracing"
     assert tracemalloc.is_tracing()
@@ -123,7 +123,7 @@ def test_the_program_s_own_line_stands_before_a_library_s() -> None:
     # `full` is written in Python, so the innermost line is NumPy's.
     Owner(numpy.full(2**18, 1.0, dtype=numpy.float32))
     line = inspect.getsourcelines(test_the_program_s_own_line_stands_before_a_library_s)[1] + 3
-    (found,) = cyclescope.find_tensor_cycles(devices="any").leaks
+    (found,) = cyclescope.find_tensor_cycles(devices="any", frozen=False).leaks
     tracemalloc.stop()
     assert found.buffers[0].allocated_at == f"{__file__}:{line}"
 
@@ -136,7 +136,7 @@ owner = []
 owner.append(owner)
 owner.append(numpy.zeros(2**18))
 del owner
-(found,) = cyclescope.find_tensor_cycles(devices="any").leaks
+(found,) = cyclescope.find_tensor_cycles(devices="any", frozen=False).leaks
 print(found.buffers[0].allocated_at)
 """
     done = subprocess.run(
@@ -245,7 +245,7 @@ def test_what_is_not_sure_is_not_claimed(entries: list[dict[str, Any]]) -> None:
 
 def test_stacks_begin_with_the_program_s_own_frame() -> None:
     leak()
-    report = cyclescope.find_tensor_cycles(devices="any")
+    report = cyclescope.find_tensor_cycles(devices="any", frozen=False)
     (buffer,) = report.leaks[0].buffers
     explained = _native.with_allocations(report, {(buffer.device, buffer.pointer): STACK})
     expected = ["train.py:12 step", "train.py:40 main"]

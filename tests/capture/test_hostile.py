@@ -34,7 +34,7 @@ from support.marks import needs_torch
 
 torch: Any = vars(common)["torch"]
 
-pytestmark = pytest.mark.usefixtures("small_heap", "collector_paused")
+pytestmark = pytest.mark.usefixtures("collector_paused")
 
 
 def instance(base: type) -> Any:

@@ -12,8 +12,6 @@ from support.names import Case, Cases, Node, array, check, name_of, node
 CASES = Cases(__name__, __file__)
 case, step = CASES.case, CASES.step
 
-pytestmark = pytest.mark.usefixtures("small_heap")
-
 
 @pytest.mark.parametrize("case", CASES, ids=name_of)
 def test_names(case: Case) -> None:

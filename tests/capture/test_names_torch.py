@@ -11,8 +11,6 @@ from support.names import Case, Cases, array, check, name_of, torch
 CASES = Cases(__name__, __file__)
 case, step = CASES.case, CASES.step
 
-pytestmark = pytest.mark.usefixtures("small_heap")
-
 
 @pytest.mark.parametrize("case", CASES, ids=name_of)
 def test_names(case: Case) -> None:

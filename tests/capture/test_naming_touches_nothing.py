@@ -100,7 +100,7 @@ def other_threads_wait() -> Iterator[None]:
     sys.setswitchinterval(interval)
 
 
-@pytest.mark.usefixtures("small_heap", "collector_paused", "other_threads_wait")
+@pytest.mark.usefixtures("collector_paused", "other_threads_wait")
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("make", MAKERS, ids=lambda make: make.__name__)
 def test_naming_touches_nothing(make: Any, seed: int) -> None:
@@ -460,7 +460,7 @@ def nothing_at_all(chance: random.Random, hub: Hub) -> Iterator[tuple[Any, Names
     yield a_class()(), set()
 
 
-@pytest.mark.usefixtures("small_heap", "collector_paused")
+@pytest.mark.usefixtures("collector_paused")
 def test_audit_hooks_hear_nothing() -> None:
     """A hook is code of the program; ``f_code``, ``gi_code``, ``tb_frame`` and more call it."""
     heard: list[Any] = []

@@ -23,7 +23,7 @@ from support.hostile import (
     the_leak,
 )
 
-pytestmark = pytest.mark.usefixtures("small_heap", "collector_paused")
+pytestmark = pytest.mark.usefixtures("collector_paused")
 
 
 def test_proxies_dead_and_alive() -> None:

@@ -100,7 +100,7 @@ def leak() -> None:
     ring.append(ring)
 
 
-@pytest.mark.usefixtures("small_heap", "collector_paused")
+@pytest.mark.usefixtures("collector_paused")
 def test_a_thousand_watches_leave_nothing_behind() -> None:
     def watch(collect: bool) -> None:
         reports: list[cyclescope.CycleReport] = []
@@ -122,7 +122,7 @@ def test_a_thousand_watches_leave_nothing_behind() -> None:
     assert after[4] - before[4] < 100, "objects of stopped watches are still there"
 
 
-@pytest.mark.usefixtures("small_heap", "collector_paused")
+@pytest.mark.usefixtures("collector_paused")
 @pytest.mark.parametrize("count", [1, 20_000])
 def test_few_and_many_objects_leave_the_list_of_garbage_as_it_was(count: int) -> None:
     """Nothing is put into it or taken out, and it never had room for more than its own."""
@@ -154,7 +154,7 @@ def test_few_and_many_objects_leave_the_list_of_garbage_as_it_was(count: int) ->
         gc.garbage.clear()
 
 
-@pytest.mark.usefixtures("small_heap", "collector_paused")
+@pytest.mark.usefixtures("collector_paused")
 def test_watches_can_be_stopped_in_any_order() -> None:
     count = len(gc.callbacks)
     watches = [cyclescope.observe_tensor_cycles(print, devices="any") for _ in range(10)]
@@ -166,7 +166,7 @@ def test_watches_can_be_stopped_in_any_order() -> None:
     assert len(gc.callbacks) == count
 
 
-@pytest.mark.usefixtures("small_heap", "collector_paused")
+@pytest.mark.usefixtures("collector_paused")
 def test_a_watch_stopped_in_the_middle_of_a_collection() -> None:
     class Stops:
         def __init__(self) -> None:
@@ -189,7 +189,7 @@ def test_a_watch_stopped_in_the_middle_of_a_collection() -> None:
         time.sleep(0.05)
 
 
-@pytest.mark.usefixtures("small_heap", "collector_paused")
+@pytest.mark.usefixtures("collector_paused")
 def test_a_watch_begun_in_the_middle_of_a_collection() -> None:
     watches: list[cyclescope.Watch] = []
     reports: list[cyclescope.CycleReport] = []
@@ -211,7 +211,7 @@ def test_a_watch_begun_in_the_middle_of_a_collection() -> None:
     assert reports
 
 
-@pytest.mark.usefixtures("small_heap", "collector_paused")
+@pytest.mark.usefixtures("collector_paused")
 def test_hooks_put_back_after_their_end_do_nothing() -> None:
     with cyclescope.observe_tensor_cycles(print, devices="any"):
         saved = list(gc.callbacks)
@@ -227,7 +227,7 @@ def test_hooks_put_back_after_their_end_do_nothing() -> None:
         gc.callbacks[:] = others
 
 
-@pytest.mark.usefixtures("small_heap", "collector_paused")
+@pytest.mark.usefixtures("collector_paused")
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -252,7 +252,7 @@ def test_the_hook_survives_strange_calls(arguments: tuple[Any, ...]) -> None:
     assert not gc.garbage
 
 
-@pytest.mark.usefixtures("small_heap", "collector_paused")
+@pytest.mark.usefixtures("collector_paused")
 def test_callbacks_of_a_watch_may_use_cyclescope() -> None:
     """The callback looks on its own thread, while this one checks and collects."""
     seen: list[int] = []
@@ -268,7 +268,7 @@ def test_callbacks_of_a_watch_may_use_cyclescope() -> None:
     assert seen == [1]
 
 
-@pytest.mark.usefixtures("small_heap", "collector_paused")
+@pytest.mark.usefixtures("collector_paused")
 def test_many_threads_check_at_once() -> None:
     failures: list[BaseException] = []
 

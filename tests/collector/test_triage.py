@@ -147,7 +147,7 @@ PLAIN: list[Callable[[], Any]] = [
 
 @pytest.mark.parametrize("others", [0, SOME])
 @pytest.mark.parametrize("name", HOLDERS)
-def test_a_buffer_is_seen(name: str, others: int, small_heap: None, collector_paused: None) -> None:
+def test_a_buffer_is_seen(name: str, others: int, collector_paused: None) -> None:
     reports: list[cyclescope.CycleReport] = []
     with cyclescope.observe_tensor_cycles(reports.append, devices="any"):
         for make in [*PLAIN * others, HOLDERS[name], *PLAIN * others]:

@@ -22,7 +22,7 @@ from cyclescope import _native
 CASES = int(os.environ.get("TEST_CASES", "100"))
 SIZE = 1000
 
-pytestmark = pytest.mark.usefixtures("small_heap", "collector_paused")
+pytestmark = pytest.mark.usefixtures("collector_paused")
 
 
 class Owner:

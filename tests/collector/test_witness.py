@@ -53,7 +53,7 @@ class Reports(list[cyclescope.CycleReport]):
 
 
 @pytest.fixture
-def alone(small_heap: None, no_other_callbacks: None) -> Iterator[None]:
+def alone(no_other_callbacks: None) -> Iterator[None]:
     """And no collections but the test's own."""
     gc.collect()
     gc.disable()

@@ -24,7 +24,7 @@ from support.processes import run
 MIB = 2**20
 
 
-pytestmark = pytest.mark.usefixtures("small_heap", "collector_paused")
+pytestmark = pytest.mark.usefixtures("collector_paused")
 
 
 def held(
@@ -32,7 +32,7 @@ def held(
 ) -> list[cyclescope.Buffer]:
     """The buffers reported of a cycle that holds what ``make`` returns, and nothing else does."""
     Holder(make())
-    report = cyclescope.find_tensor_cycles(devices=devices)
+    report = cyclescope.find_tensor_cycles(devices=devices, frozen=False)
     return [buffer for leak in report.leaks for buffer in leak.buffers]
 
 
@@ -82,7 +82,7 @@ def test_a_storage_counts_once() -> None:
 
     assert [buffer.bytes for buffer in held(make)] == [4000]
     Holder(make())
-    (leak,) = cyclescope.find_tensor_cycles(devices="any").leaks
+    (leak,) = cyclescope.find_tensor_cycles(devices="any", frozen=False).leaks
     assert leak.bytes_held == 4000
 
 
@@ -285,7 +285,7 @@ def test_subclasses_are_not_called(
 ) -> None:
     Holder(make())
     calls.clear()
-    report = cyclescope.find_tensor_cycles(devices=devices)
+    report = cyclescope.find_tensor_cycles(devices=devices, frozen=False)
     assert calls == []
     buffers = [buffer for leak in report.leaks for buffer in leak.buffers]
     if devices == "cuda":
@@ -314,7 +314,7 @@ def test_modes_that_the_program_is_in_are_not_called(mode: Any, devices: str) ->
     Holder([torch.zeros(1000), torch.nn.Parameter(torch.zeros(10)), make_subclass()])
     with mode():
         calls.clear()
-        report = cyclescope.find_tensor_cycles(devices=devices)
+        report = cyclescope.find_tensor_cycles(devices=devices, frozen=False)
         assert calls == []
         torch.zeros(1) + 1
         assert calls, "the mode was off, so this proves nothing"
@@ -341,7 +341,7 @@ def test_a_distributed_tensor_is_its_local_tensor() -> None:
         distribute_tensor(torch.zeros(1), mesh, [Shard(0)])
         gc.collect()
         Holder(distribute_tensor(torch.zeros(1000), mesh, [Shard(0)]))
-        report = cyclescope.find_tensor_cycles(devices="any")
+        report = cyclescope.find_tensor_cycles(devices="any", frozen=False)
         print(json.dumps([
             [buffer.type_name, buffer.bytes, buffer.path]
             for leak in report.leaks for buffer in leak.buffers
@@ -373,7 +373,7 @@ def leak_on_cpu() -> None:
 )
 def test_the_devices_asked_for(devices: cyclescope.Devices, count: int) -> None:
     leak_on_cpu()
-    assert len(cyclescope.find_tensor_cycles(devices=devices).leaks) == count
+    assert len(cyclescope.find_tensor_cycles(devices=devices, frozen=False).leaks) == count
 
 
 def test_gpus_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -390,7 +390,7 @@ def test_gpus_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 ENTRANCES: list[Callable[[Any], object]] = [
-    lambda devices: cyclescope.find_tensor_cycles(devices=devices),
+    lambda devices: cyclescope.find_tensor_cycles(devices=devices, frozen=False),
     lambda devices: cyclescope.warn_tensor_cycles(devices=devices),
     lambda devices: cyclescope.observe_tensor_cycles(print, devices=devices),
 ]
@@ -457,7 +457,7 @@ def numpy_subclass() -> object:
 def test_arrays(make: Callable[[], object], found: list[object]) -> None:
     Holder(make())
     calls.clear()
-    report = cyclescope.find_tensor_cycles(devices="any")
+    report = cyclescope.find_tensor_cycles(devices="any", frozen=False)
     assert calls == []
     assert shapes([buffer for leak in report.leaks for buffer in leak.buffers]) == found
     assert held(make, "cuda") == []

@@ -16,7 +16,7 @@ from cyclescope import _native, _watch
 from cyclescope._settings import settings
 from support.processes import run
 
-pytestmark = pytest.mark.usefixtures("small_heap", "collector_paused")
+pytestmark = pytest.mark.usefixtures("collector_paused")
 
 # A program that watches, and what makes its cycles.
 WATCHED = """

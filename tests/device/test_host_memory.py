@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 __all__ = ["driver", "program"]
 
-pytestmark = pytest.mark.usefixtures("small_heap", "collector_paused")
+pytestmark = pytest.mark.usefixtures("collector_paused")
 
 
 def rows(report: Any) -> list[Any]:
@@ -43,7 +43,7 @@ def leak() -> None:
 def test_shared_memory_is_a_device(devices: Any, found: list[str], how: str) -> None:
     leak()
     if how == "found":
-        said = rows(cyclescope.find_tensor_cycles(devices=devices))
+        said = rows(cyclescope.find_tensor_cycles(devices=devices, frozen=False))
     else:
         reports: list[Any] = []
         with cyclescope.observe_tensor_cycles(reports.append, devices=devices) as watch:
@@ -57,7 +57,7 @@ def test_shared_memory_is_a_device(devices: Any, found: list[str], how: str) -> 
 def test_shared_memory_that_is_alive() -> None:
     alive = torch.zeros(1000).share_memory_()
     Holder([alive[:10], alive.numpy()])
-    assert cyclescope.find_tensor_cycles(devices="shared").leaks == []
+    assert cyclescope.find_tensor_cycles(devices="shared", frozen=False).leaks == []
 
 
 def test_shared_memory_and_arrays_on_it_count_once() -> None:
@@ -93,7 +93,7 @@ def test_what_another_process_sent() -> None:
             Holder(queue.get())
             done.set()
             child.join()
-            report = cyclescope.find_tensor_cycles(devices="shared")
+            report = cyclescope.find_tensor_cycles(devices="shared", frozen=False)
             print(json.dumps([[b.device, b.bytes] for l in report.leaks for b in l.buffers]))
     """)
     assert said == [["shared", 20000]]
@@ -108,7 +108,7 @@ def pinned(count):
     driver.knows(tensor.data_ptr(), kind="host")
     return tensor
 def rows(devices):
-    report = cyclescope.find_tensor_cycles(devices=devices)
+    report = cyclescope.find_tensor_cycles(devices=devices, frozen=False)
     return sorted([b.device, b.bytes, b.confirmed] for l in report.leaks for b in l.buffers)
 """
 

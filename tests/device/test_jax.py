@@ -19,7 +19,7 @@ jax: Any = None
 jnp: Any = None
 np: Any = importlib.import_module("numpy")
 
-pytestmark = pytest.mark.usefixtures("small_heap", "collector_paused")
+pytestmark = pytest.mark.usefixtures("collector_paused")
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -265,7 +265,7 @@ def test_no_function_in_python_runs_and_no_array_is_made() -> None:
         same = arrays() == before
         Holder(make())
         sys.setprofile(profile)
-        (leak,) = cyclescope.find_tensor_cycles(devices="any").leaks
+        (leak,) = cyclescope.find_tensor_cycles(devices="any", frozen=False).leaks
         sys.setprofile(None)
         seen = []
         watch = cyclescope.observe_tensor_cycles(seen.append, devices="any")
@@ -435,7 +435,7 @@ def test_devices_of_jax_are_taken() -> None:
     device = jax.devices()[0]
     for devices in (device, [device], ["gpu", device], "cpu"):
         Holder(jnp.ones(1000))
-        (leak,) = cyclescope.find_tensor_cycles(devices=devices).leaks
+        (leak,) = cyclescope.find_tensor_cycles(devices=devices, frozen=False).leaks
         assert leak.bytes_held == 4000
     Holder(jnp.ones(1000))
     assert cyclescope.find_tensor_cycles(devices="gpu").leaks == []

@@ -16,7 +16,7 @@ from cyclescope import register_framework
 from support.nodes import Holder
 from support.processes import run
 
-pytestmark = pytest.mark.usefixtures("small_heap", "collector_paused")
+pytestmark = pytest.mark.usefixtures("collector_paused")
 
 
 class Slotted:
@@ -106,7 +106,7 @@ def watched() -> Iterator[Callable[[], list[Any]]]:
 
 
 def find() -> list[Any]:
-    return rows(cyclescope.find_tensor_cycles(devices="any"))
+    return rows(cyclescope.find_tensor_cycles(devices="any", frozen=False))
 
 
 def test_all_that_can_be_registered_is_said() -> None:
@@ -120,7 +120,7 @@ def test_all_that_can_be_registered_is_said() -> None:
 )
 def test_the_name_of_the_device_can_be_given(devices: Any, found: int) -> None:
     Holder(Slotted(0x1000, 64))
-    assert len(cyclescope.find_tensor_cycles(devices=devices).leaks) == found
+    assert len(cyclescope.find_tensor_cycles(devices=devices, frozen=False).leaks) == found
 
 
 def test_attributes_of_each_object() -> None:

@@ -23,7 +23,7 @@ from support.applied import (
 from support.trial import Trial
 from support.varied import SHAPES, Varied, names_in, varied
 
-pytestmark = pytest.mark.usefixtures("small_heap", "collector_paused")
+pytestmark = pytest.mark.usefixtures("collector_paused")
 
 CASES = int(os.environ.get("TEST_CASES", "4"))
 """So many programs of each shape."""

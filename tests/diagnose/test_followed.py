@@ -17,7 +17,7 @@ from support.followed import PROGRAMS, Program
 if find_spec("torch"):
     import support.followed_torch  # noqa: F401
 
-pytestmark = pytest.mark.usefixtures("small_heap", "collector_paused")
+pytestmark = pytest.mark.usefixtures("collector_paused")
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -40,7 +40,7 @@ class Looped(Owner):
         self.me = self
 
 
-pytestmark = pytest.mark.usefixtures("small_heap", "collector_paused")
+pytestmark = pytest.mark.usefixtures("collector_paused")
 
 
 @pytest.fixture

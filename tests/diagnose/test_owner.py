@@ -33,7 +33,7 @@ from support.owners import (
     source,
 )
 
-pytestmark = pytest.mark.usefixtures("small_heap", "collector_paused")
+pytestmark = pytest.mark.usefixtures("collector_paused")
 
 
 def test_an_annotation_makes_no_reference(install: Callable[..., Any]) -> None:

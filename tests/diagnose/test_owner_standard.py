@@ -18,7 +18,7 @@ import pytest
 import cyclescope
 from support.owners import WAYS, Way, check_is_no_librarys, payload
 
-pytestmark = pytest.mark.usefixtures("small_heap", "collector_paused")
+pytestmark = pytest.mark.usefixtures("collector_paused")
 
 
 STANDARD: dict[str, Callable[[], Any]] = {

@@ -13,7 +13,7 @@ import pytest
 
 from support.owners import WAYS, Way, check_is_no_librarys, found, hold_itself
 
-pytestmark = pytest.mark.usefixtures("small_heap", "collector_paused")
+pytestmark = pytest.mark.usefixtures("collector_paused")
 
 
 @pytest.fixture(scope="module")

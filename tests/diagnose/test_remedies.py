@@ -20,7 +20,7 @@ import pytest
 import common
 import cyclescope
 
-pytestmark = pytest.mark.usefixtures("small_heap", "collector_paused")
+pytestmark = pytest.mark.usefixtures("collector_paused")
 
 
 class Thing:
@@ -37,7 +37,7 @@ class Thing:
 def leaks_of(make: Callable[[], object]) -> list[cyclescope.Leak]:
     make()
     try:
-        return cyclescope.find_tensor_cycles(devices="any").leaks
+        return cyclescope.find_tensor_cycles(devices="any", frozen=False).leaks
     finally:
         gc.collect()
 
@@ -478,7 +478,7 @@ def test_what_one_line_made_is_one_leak_however_often_it_ran(number: int, named:
             whole.parts = parts
 
     make()
-    report = cyclescope.find_tensor_cycles(devices="any")
+    report = cyclescope.find_tensor_cycles(devices="any", frozen=False)
     (leak,) = report.leaks
     assert {cut.edge for cut in leak.cuts} == {".parent"}
     assert len(leak.cuts) == number

@@ -164,11 +164,10 @@ def ring(length: int) -> cyclescope.Leak:
         last.next = last = Stage(None)
     last.next = first
     del first, last
-    (leak,) = cyclescope.find_tensor_cycles(devices="any").leaks
+    (leak,) = cyclescope.find_tensor_cycles(devices="any", frozen=False).leaks
     return leak
 
 
-@pytest.mark.usefixtures("small_heap")
 @pytest.mark.parametrize("length", [3, 100, 900, 1100])
 def test_a_ring_is_the_same_bug_at_any_length(length: int) -> None:
     with common.collector_paused():
@@ -177,7 +176,7 @@ def test_a_ring_is_the_same_bug_at_any_length(length: int) -> None:
 
 def signature_of(make: Callable[[], object]) -> str:
     make()
-    (leak,) = cyclescope.find_tensor_cycles(devices="any").leaks
+    (leak,) = cyclescope.find_tensor_cycles(devices="any", frozen=False).leaks
     return leak.signature
 
 
@@ -193,7 +192,7 @@ class Metric:
 """
 
 
-@pytest.mark.usefixtures("small_heap", "collector_paused")
+@pytest.mark.usefixtures("collector_paused")
 def test_a_leak_of_several_cycles_is_the_same_bug_in_whichever_order_they_were_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -237,7 +236,7 @@ GENERATED = {
 """Names that are others in each process."""
 
 
-@pytest.mark.usefixtures("small_heap", "collector_paused")
+@pytest.mark.usefixtures("collector_paused")
 @pytest.mark.parametrize("kind", GENERATED)
 @pytest.mark.parametrize("make", [named, keyed, typed])
 def test_a_generated_name_is_the_same_bug_in_each_process(
@@ -248,7 +247,7 @@ def test_a_generated_name_is_the_same_bug_in_each_process(
     assert len({signature_of(functools.partial(make, name)) for name in names}) == 1
 
 
-@pytest.mark.usefixtures("small_heap", "collector_paused")
+@pytest.mark.usefixtures("collector_paused")
 @pytest.mark.parametrize("make", [named, typed])
 def test_ordinary_names_are_bugs_of_their_own(make: Callable[[str], object]) -> None:
     names = ["layer1", "layer2", "conv2d_1", "resnet50", "resnet101", "_cafe", "decade", "x_1234"]

@@ -40,7 +40,7 @@ SHAPES = {
 }
 
 
-pytestmark = pytest.mark.usefixtures("small_heap", "collector_paused")
+pytestmark = pytest.mark.usefixtures("collector_paused")
 
 
 @pytest.mark.parametrize("name", SHAPES)

@@ -22,7 +22,7 @@ CASES = int(os.environ.get("TEST_CASES", "200000"))
 FIRST = int(os.environ.get("TEST_FIRST", "0"))
 LOT = 10_000
 
-pytestmark = pytest.mark.usefixtures("small_heap", "collector_paused")
+pytestmark = pytest.mark.usefixtures("collector_paused")
 
 
 @pytest.mark.parametrize("lot", range(FIRST, FIRST + CASES, LOT))

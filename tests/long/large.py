@@ -92,7 +92,7 @@ def on_cycles(references: list[list[int]]) -> list[int]:
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-@pytest.mark.usefixtures("small_heap", "collector_paused")
+@pytest.mark.usefixtures("collector_paused")
 def test_a_million_random_objects(seed: int) -> None:
     rng = random.Random(seed)
     references = random_references(COUNT, rng)

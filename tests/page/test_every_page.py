@@ -57,7 +57,7 @@ HEIGHTS = """async () => {
 
 
 @pytest.fixture(scope="module")
-def pages(small_heap: None) -> dict[str, str]:
+def pages() -> dict[str, str]:
     return gallery.pages()
 
 

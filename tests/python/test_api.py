@@ -23,7 +23,7 @@ class Other(Node):
     """Makes the same cycle under another name."""
 
 
-pytestmark = pytest.mark.usefixtures("small_heap", "collector_paused")
+pytestmark = pytest.mark.usefixtures("collector_paused")
 
 
 def leak(kind: type[Node] = Node, mib: int = 1) -> None:

@@ -27,7 +27,7 @@ from support.marks import needs_fifo
 CASES = int(os.environ.get("TEST_CASES", "40"))
 HERE = Path(__file__).parent
 
-pytestmark = pytest.mark.usefixtures("small_heap", "collector_paused")
+pytestmark = pytest.mark.usefixtures("collector_paused")
 
 
 def outcome(file: Path) -> tuple[str, cyclescope.CycleReport]:

@@ -46,9 +46,6 @@ class Cleaner(Node):
         del self.me
 
 
-pytestmark = pytest.mark.usefixtures("small_heap")
-
-
 @pytest.fixture(autouse=True)
 def clean() -> Iterator[None]:
     gc.collect()

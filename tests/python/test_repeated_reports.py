@@ -12,7 +12,7 @@ from cyclescope import CycleReport, _native
 from cyclescope.__main__ import main
 from support.nodes import Holder, Node
 
-pytestmark = pytest.mark.usefixtures("small_heap", "collector_paused")
+pytestmark = pytest.mark.usefixtures("collector_paused")
 
 MIB = 2**20
 

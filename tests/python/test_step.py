@@ -17,8 +17,6 @@ from cyclescope import StepCollector, _step, _warner
 from support.marks import needs_fork
 from support.nodes import SOURCE, Node
 
-pytestmark = pytest.mark.usefixtures("small_heap")
-
 
 @pytest.fixture(autouse=True)
 def loop_without_collections(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:

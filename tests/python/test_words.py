@@ -173,7 +173,6 @@ def test_a_misspelt_variable(
     assert message.startswith(f"the environment variable {variable} has no effect: {sentence}")
 
 
-@pytest.mark.usefixtures("small_heap")
 @pytest.mark.parametrize(
     ("name", "meant"),
     [

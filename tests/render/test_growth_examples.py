@@ -33,8 +33,6 @@ FEWER_STEPS = {"state-not-detached": 180}
 """Of programs whose steps take ever longer."""
 COUNTED = ("threads-grow", "files-grow")
 
-pytestmark = pytest.mark.usefixtures("small_heap")
-
 
 @pytest.fixture(autouse=True)
 def one_thread() -> Iterator[None]:

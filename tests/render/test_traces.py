@@ -33,9 +33,6 @@ def leaking() -> list[str]:
     return [name for name, source in programs.items() if text not in re.sub(r"\(\s+", "(", source)]
 
 
-pytestmark = pytest.mark.usefixtures("small_heap")
-
-
 @pytest.fixture(autouse=True)
 def first_hook(monkeypatch: pytest.MonkeyPatch) -> None:
     """PyTorch numbers its hooks over the whole process; the number decides where a line breaks."""

@@ -37,7 +37,7 @@ def table(as_scripts: bool) -> dict[str, list[Any]]:
                     run_as_script(Path(common.__file__).parent / f"{name}.py")
                 else:
                     fixture.leak("cpu")
-                found[name] = said(cyclescope.find_tensor_cycles(devices="any"))
+                found[name] = said(cyclescope.find_tensor_cycles(devices="any", frozen=False))
     return found
 
 
@@ -69,7 +69,9 @@ def table_of_varied(count: int) -> dict[str, list[Any]]:
             gc.disable()
             module = program.load(lambda: numpy.zeros(2048))
             module.leak()
-            found[str(program.number)] = said(cyclescope.find_tensor_cycles(devices="any"))
+            found[str(program.number)] = said(
+                cyclescope.find_tensor_cycles(devices="any", frozen=False)
+            )
             vars(module).clear()
             gc.collect()
     return found

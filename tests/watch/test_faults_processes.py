@@ -18,7 +18,7 @@ import pytest
 import cyclescope
 from support.nodes import SOURCE, Node
 
-pytestmark = pytest.mark.usefixtures("small_heap", "collector_paused")
+pytestmark = pytest.mark.usefixtures("collector_paused")
 
 HEAD = f"""
 import gc, os, sys, threading, time

@@ -13,7 +13,7 @@ import pytest
 
 import cyclescope
 
-pytestmark = pytest.mark.usefixtures("small_heap", "collector_paused")
+pytestmark = pytest.mark.usefixtures("collector_paused")
 
 MIB = 1 << 20
 

@@ -18,7 +18,7 @@ from cyclescope import CycleReport, Watch, _reporter, _teller
 from cyclescope._warner import running_warner
 from support.nodes import Node
 
-pytestmark = pytest.mark.usefixtures("small_heap", "collector_paused")
+pytestmark = pytest.mark.usefixtures("collector_paused")
 
 CASES = 40
 
@@ -44,7 +44,7 @@ def signature(of: type[Node]) -> str:
 
 
 @pytest.fixture(scope="module")
-def signatures(small_heap: None) -> list[str]:
+def signatures() -> list[str]:
     gc.collect()
     return [signature(each) for each in KINDS]
 
