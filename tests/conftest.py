@@ -88,7 +88,7 @@ def programs_without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def small_heap() -> Iterator[None]:
-    """Freezes what is alive already, PyTorch's modules above all: collections and looks pass it by."""
+    """Freezes what is alive already, such as PyTorch's modules: collections and looks skip it."""
     gc.collect()
     gc.freeze()
     yield
