@@ -13,7 +13,7 @@ use super::grown::{GroupKind, Name, example_of};
 use super::purpose::Classes;
 use crate::cpython::instances::attributes;
 use crate::cpython::read::referents;
-use crate::cpython::{ObjectKind, StoppedWorld, Verdict, dict_items, text_of};
+use crate::cpython::{ObjectKind, StoppedWorld, Verdict, dict_items, text_of, without_collections};
 use crate::device::{Autograd, DeviceBuffer, DeviceSelection, Frameworks, autograd_sequence_now};
 use crate::diagnose::census::is_chosen;
 
@@ -336,6 +336,16 @@ impl Inspector {
         frameworks: &Frameworks,
         followed: &FxHashMap<usize, u32>,
     ) -> PyResult<TorchObjects<'py>> {
+        // The objects are borrowed until they are sorted, and some types have to be asked, which may make objects.
+        without_collections(py, || self.sorted(py, frameworks, followed))
+    }
+
+    fn sorted<'py>(
+        &self,
+        py: Python<'py>,
+        frameworks: &Frameworks,
+        followed: &FxHashMap<usize, u32>,
+    ) -> PyResult<TorchObjects<'py>> {
         let mut found = TorchObjects::default();
         let classes = Classes::imported(py);
         // No type dies before the pass is over, so an address stays one type's.
@@ -344,7 +354,7 @@ impl Inspector {
         match state.and_then(|state| state.objects_where(py, |object| pass.count(object))) {
             Some(objects) => {
                 let all = objects.into_iter();
-                // SAFETY: attached; nothing has run since the objects were listed.
+                // SAFETY: attached; neither code nor a collection has run since the objects were listed.
                 let all = all.map(|object| unsafe { Bound::from_borrowed_ptr(py, object) });
                 all.for_each(|object| {
                     self.sort(&mut found, frameworks, &classes, &mut pass, object)

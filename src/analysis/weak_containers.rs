@@ -2,7 +2,7 @@
 
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyWeakrefMethods, PyWeakrefReference};
+use pyo3::types::{PyType, PyWeakrefMethods, PyWeakrefReference};
 use rustc_hash::FxHashSet;
 
 use super::grown::Look;
@@ -74,7 +74,8 @@ impl<'py> Look<'_, 'py> {
         for _ in 0..2 {
             level = level.iter().flat_map(|&it| graph.sources(it)).collect();
             for owner in level.iter().filter_map(|&it| self.live.object(it)) {
-                if class_name(builtins, &owner) == FINALIZE {
+                // The class itself has the registry of all.
+                if owner.is_instance_of::<PyType>() && class_name(builtins, &owner) == FINALIZE {
                     return Some(Owner::Finalize);
                 }
                 // By the descriptor: a metaclass may answer for `__mro__` itself.

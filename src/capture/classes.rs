@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyDict};
+use pyo3::types::{PyBool, PyDict, PyType};
 use rustc_hash::FxHashMap;
 
 use super::places::{code_place, function_code, function_place, qualname};
@@ -108,9 +108,12 @@ fn main_file(py: Python<'_>) -> Option<String> {
 ///
 /// That of a class made in Python is looked for by hand: `type.__module__` looks into the class's
 /// dictionary, which may hold keys of the program's own types, and so may call their `__eq__`.
+///
+/// `None` for what is no class.
 pub(super) fn class_module(builtins: &Builtins, class: &Bound<'_, PyAny>) -> Option<String> {
-    // SAFETY: attached, and a class is a live type.
-    let flags = unsafe { ffi::PyType_GetFlags(class.as_ptr().cast()) };
+    let ty = class.cast::<PyType>().ok()?.as_type_ptr();
+    // SAFETY: attached, and this is a live type.
+    let flags = unsafe { ffi::PyType_GetFlags(ty) };
     let module = if flags & ffi::Py_TPFLAGS_HEAPTYPE == 0 {
         builtins.type_module.get(class)
     } else {

@@ -139,7 +139,7 @@ impl AttributeLayout {
     /// If the class to learn from cannot be made.
     pub fn known(py: Python<'_>) -> PyResult<Option<Self>> {
         let class = py.eval(c"type('Probe', (), {})", None, None)?;
-        let flags = flags_of(&class);
+        let flags = flags_of(class.cast::<PyType>()?);
         let values = [(); 3].map(|()| PyList::empty(py).into_any());
         let make = || -> PyResult<Bound<'_, PyAny>> {
             let probe = class.call0()?;
@@ -344,10 +344,9 @@ impl AttributeLayout {
     }
 }
 
-pub(super) fn flags_of(class: &Bound<'_, PyAny>) -> c_ulong {
-    debug_assert!(class.is_instance_of::<PyType>());
-    // SAFETY: attached, and a class is a live type.
-    unsafe { ffi::PyType_GetFlags(class.as_ptr().cast()) }
+pub(super) fn flags_of(class: &Bound<'_, PyType>) -> c_ulong {
+    // SAFETY: attached, and this is a live type.
+    unsafe { ffi::PyType_GetFlags(class.as_type_ptr()) }
 }
 
 /// True if a word can be the address of an object or a table.

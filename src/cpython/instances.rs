@@ -34,7 +34,7 @@ impl Instances {
     pub fn have_dict(&self, class: &Bound<'_, PyType>) -> bool {
         let offset = self.dictoffset.get(class.as_any());
         let offset = offset.and_then(|offset| int_value(&offset));
-        flags_of(class.as_any()) & MANAGED_DICT != 0 || offset.is_some_and(|offset| offset != 0)
+        flags_of(class) & MANAGED_DICT != 0 || offset.is_some_and(|offset| offset != 0)
     }
 }
 
@@ -42,7 +42,7 @@ impl Instances {
 pub fn instance_dict(instances: &Instances, object: &Bound<'_, PyAny>) -> Option<usize> {
     let class = object.get_type();
     let number = |part: &crate::cpython::Descriptor| int_value(&part.get(class.as_any())?);
-    let dict = if flags_of(class.as_any()) & MANAGED_DICT != 0 {
+    let dict = if flags_of(&class) & MANAGED_DICT != 0 {
         instances.layout?.managed_dict(object)
     } else {
         let word = size_of::<usize>();
@@ -74,7 +74,7 @@ pub fn inline_values(instances: &Instances, object: &Bound<'_, PyAny>) -> Vec<(S
     let size = instances.basicsize.get(class.as_any());
     let size = size.and_then(|size| usize::try_from(int_value(&size)?).ok());
     match (instances.layout, size) {
-        (Some(layout), Some(size)) => layout.read_values(object, flags_of(class.as_any()), size),
+        (Some(layout), Some(size)) => layout.read_values(object, flags_of(&class), size),
         _ => Vec::new(),
     }
 }
