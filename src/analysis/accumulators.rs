@@ -71,24 +71,33 @@ impl Open<'_> {
             if !self.is_open[at] {
                 continue;
             }
-            let mut way = Vec::new();
-            let mut next = Some(self.members[at].0);
-            let mut found = None;
-            while let Some(node) = next {
-                if let Some(&known) = of.get(&node) {
-                    found = known;
-                    break;
-                }
-                way.push(node);
-                next = paths.before(node);
-            }
-            of.extend(way.into_iter().map(|node| (node, found)));
-            if let Some(number) = found {
+            let (way, known) = way_up(paths, self.members[at].0, &of);
+            let number = known.flatten();
+            of.extend(way.into_iter().map(|node| (node, number)));
+            if let Some(number) = number {
                 self.is_open[at] = false;
                 accumulators[number].members.push(at);
             }
         }
     }
+}
+
+/// The shortest path to a node, from its end up to the first node of which something is known, and what that is.
+fn way_up<T: Copy>(
+    paths: &ShortestPaths,
+    node: u32,
+    known: &FxHashMap<u32, T>,
+) -> (Vec<u32>, Option<T>) {
+    let mut way = Vec::new();
+    let mut next = Some(node);
+    while let Some(node) = next {
+        if let Some(&found) = known.get(&node) {
+            return (way, Some(found));
+        }
+        way.push(node);
+        next = paths.before(node);
+    }
+    (way, None)
 }
 
 impl Live<'_> {
@@ -207,17 +216,8 @@ impl Live<'_> {
         node: u32,
         known: &mut FxHashMap<u32, Option<u32>>,
     ) -> Option<u32> {
-        let mut way = Vec::new();
-        let mut current = Some(node);
-        let mut first = None;
-        while let Some(node) = current {
-            if let Some(&found) = known.get(&node) {
-                first = found;
-                break;
-            }
-            way.push(node);
-            current = paths.before(node);
-        }
+        let (way, first) = way_up(paths, node, known);
+        let mut first = first.flatten();
         for node in way.into_iter().rev() {
             first = first.or_else(|| self.can_hold(inspector, node).then_some(node));
             known.insert(node, first);

@@ -336,38 +336,28 @@ impl Inspector {
         frameworks: &Frameworks,
         followed: &FxHashMap<usize, u32>,
     ) -> PyResult<TorchObjects<'py>> {
-        // The objects are borrowed until they are sorted, and some types have to be asked, which may make objects.
-        without_collections(py, || self.sorted(py, frameworks, followed))
-    }
-
-    fn sorted<'py>(
-        &self,
-        py: Python<'py>,
-        frameworks: &Frameworks,
-        followed: &FxHashMap<usize, u32>,
-    ) -> PyResult<TorchObjects<'py>> {
         let mut found = TorchObjects::default();
         let classes = Classes::imported(py);
         // No type dies before the pass is over, so an address stays one type's.
         let mut pass = Pass::new(self, followed);
         let state = self.gc.state;
-        match state.and_then(|state| state.objects_where(py, |object| pass.count(object))) {
-            Some(objects) => {
-                let all = objects.into_iter();
+        // The objects are borrowed until they are sorted, and some types have to be asked, which may make objects.
+        let sorted = without_collections(py, || {
+            let objects = state?.objects_where(py, |object| pass.count(object))?;
+            for object in objects {
                 // SAFETY: attached; neither code nor a collection has run since the objects were listed.
-                let all = all.map(|object| unsafe { Bound::from_borrowed_ptr(py, object) });
-                all.for_each(|object| {
-                    self.sort(&mut found, frameworks, &classes, &mut pass, object)
-                });
+                let object = unsafe { Bound::from_borrowed_ptr(py, object) };
+                self.sort(&mut found, frameworks, &classes, &mut pass, object);
             }
-            None => {
-                pass = Pass::new(self, followed);
-                let listed = self.gc.listed(py, None)?;
-                let _stopped = StoppedWorld::new(py);
-                for object in &listed {
-                    if pass.count(object.as_ptr()) {
-                        self.sort(&mut found, frameworks, &classes, &mut pass, object);
-                    }
+            Some(())
+        });
+        if sorted.is_none() {
+            pass = Pass::new(self, followed);
+            let listed = self.gc.listed(py, None)?;
+            let _stopped = StoppedWorld::new(py);
+            for object in &listed {
+                if pass.count(object.as_ptr()) {
+                    self.sort(&mut found, frameworks, &classes, &mut pass, object);
                 }
             }
         }

@@ -201,7 +201,7 @@ fn holds_others(node: &LeakNode) -> bool {
 /// True for common names of back references to an owner or a predecessor.
 pub fn points_back(name: &str) -> bool {
     let name = name.trim_start_matches('_').to_ascii_lowercase();
-    const NAMES: [&str; 28] = [
+    const NAMES: [&str; 27] = [
         "parent",
         "parents",
         "owner",
@@ -214,7 +214,6 @@ pub fn points_back(name: &str) -> bool {
         "previous",
         "before",
         "enclosing",
-        "host",
         "outer",
         "back",
         "backref",

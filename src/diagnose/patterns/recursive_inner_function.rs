@@ -13,10 +13,10 @@
 //!     return visit(tree)
 //! ```
 //!
-//! Instead, use a function at module level or a method, and pass what it needs. A wrapper that counts
-//! its calls in `wrapper.calls` does so as well in another object, such as a dictionary of the
-//! decorator's. If the outer function neither returns nor stores the inner one, `del visit` at its end,
-//! once the result is computed, breaks the cycle too.
+//! Instead, use a function at module level or a method, and pass what it needs. A wrapper that keeps
+//! attributes on itself (`wrapper.calls += 1`) leaks in the same way: keep them in another object, such
+//! as a dictionary that the decorator creates. If the outer function neither returns nor stores the
+//! inner one, `del visit` at its end, once the result is computed, breaks the cycle too.
 
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
@@ -55,8 +55,8 @@ fn recognise(case: &Case<'_>) -> Option<Finding> {
             .remedy(
                 step.edge,
                 format!(
-                    "define it at module level and pass it what it needs; or, if it needs itself for its \
-                     attributes only, keep them in another object; or, if the enclosing function \
+                    "define it at module level and pass it what it needs; or, if it only uses its own \
+                     attributes, keep these in another object; or, if the enclosing function \
                      neither returns nor stores it, delete `{variable}` at its end"
                 ),
             )
