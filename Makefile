@@ -26,7 +26,7 @@ export PYO3_PYTHON := $(abspath $(PY))
 # The tests start hundreds of programs. PyTorch, compiled each time, would take most of their time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test lint lint-rust lint-python test-rust test-python test-long test-full score test-matrix test-words test-known test-libraries test-frameworks test-devices test-workflow test-docs test-cpython test-brute fuzz test-miri test-asan test-references soak test-gpu bench bench-peers gallery docs wheel wheels crate lint-workflows test-no-gil clean tools programs
+.PHONY: help demo test lint lint-rust lint-python test-rust test-python test-long test-full score test-matrix test-words test-known test-libraries test-frameworks test-devices test-workflow test-docs test-cpython test-brute fuzz test-miri test-asan test-valgrind test-references soak test-gpu bench bench-peers gallery docs wheel wheels crate lint-workflows test-no-gil clean tools programs
 
 help: ## this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 23
@@ -72,9 +72,9 @@ test-rust: $(VENV)/.made
 	    cargo test --quiet --no-default-features; \
 	fi
 
-# A file at a time for each core, and one more, as some wait for a browser. PyTorch and a browser in each want about
-# 2 GB of memory. The files that need no PyTorch have workers without it.
-WORKERS ?= $$($(PY) -c 'import os; print(min(8, (os.cpu_count() or 1) + 1))')
+# A file at a time for each core, and for two more, as many wait for a program or a browser. PyTorch and a browser in each
+# want about 2 GB of memory. The files that need no PyTorch have workers without it.
+WORKERS ?= $$($(PY) -c 'import os; print(min(8, (os.cpu_count() or 1) + 2))')
 PYTEST = $(PY) -m pytest -m "not gpu and not long" -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 test-python: $(VENV)/.tested-with $(VENV)/.built programs
 	$(PYTEST) --frameworks=without
@@ -173,6 +173,9 @@ test-asan: $(VENV)/.tested-with ## the extension under AddressSanitizer (nightly
 	    -k "not near_its_limit and not greenlets" $(ASAN_TESTS)
 
 DEBUG_PYTHON ?= python3-dbg
+test-valgrind: $(VENV)/.tested-with $(VENV)/.built ## checks, growth and a watch under Valgrind, which must be installed
+	PYTHONPATH=python:tests:fixtures $(PY) -m pytest --timeout 0 tests/long/under_valgrind.py
+
 test-references: $(VENV)/.built ## whether a reference gets lost, on a debug build of CPython ($$DEBUG_PYTHON)
 	@command -v $(DEBUG_PYTHON) >/dev/null || { echo "There is no $(DEBUG_PYTHON) here: install a debug build of" \
 	    "CPython (Debian: apt-get install python3-dbg), or name one: make $@ DEBUG_PYTHON=..." >&2; exit 1; }

@@ -33,7 +33,7 @@ SLOWEST = (
     "analysis/test_growth_objects.py",
     "analysis/test_growth_headline.py",
     "render/test_growth_examples.py",
-    "analysis/test_heap.py",
+    "analysis/test_heap_torch.py",
     "analysis/test_why_alive.py",
     "analysis/test_why_alive_torch.py",
     "analysis/test_keepers.py",
@@ -60,10 +60,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leaves folders without a wanted file out as a whole, as ``conftest.py`` may import one."""
     wanted = config.getoption("--frameworks")
-    if wanted is None or not collection_path.match("test_*.py"):
+    if wanted is None:
         return None
-    return True if is_large(collection_path) != (wanted == "with") else None
+    files = collection_path.rglob("test_*.py") if collection_path.is_dir() else [collection_path]
+    tests = [file for file in files if file.match("test_*.py")]
+    unwanted = [is_large(file) != (wanted == "with") for file in tests]
+    return True if unwanted and all(unwanted) else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

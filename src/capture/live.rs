@@ -145,7 +145,6 @@ impl<'py> LiveObjects<'py> {
         self.marks.get(object.as_ptr() as usize)
     }
 
-    /// As [`LiveObjects::number_of`], by address.
     /// Takes the references of some objects for nobody's.
     pub fn release(&mut self, numbers: &FxHashSet<u32>) {
         for &target in numbers.iter().flat_map(|&it| self.graph.targets(it)) {
@@ -157,6 +156,7 @@ impl<'py> LiveObjects<'py> {
         self.graph.clear(numbers);
     }
 
+    /// As [`LiveObjects::number_of`], by address.
     pub fn number_at(&self, address: usize) -> Option<u32> {
         self.marks.get(address)
     }

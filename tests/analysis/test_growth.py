@@ -549,3 +549,14 @@ def test_no_code_of_the_program_runs_that_an_owner_or_a_module_brings() -> None:
     assert found.owner.endswith(" (Owner) → .kept")
     assert "(Owner) → .kept" in page
     assert asked == []
+
+
+def test_objects_that_keep_tensors_are_told_by_the_tensors() -> None:
+    kept: list[dict[str, object]] = []
+    with cyclescope.LeakMonitor(every=1, devices="any", max_share=float("inf")) as monitor:
+        for step in range(60):
+            kept.extend({"x": torch.ones(1024), "at": [step] * 50} for _ in range(100))
+            monitor.step()
+    (told,) = monitor.found
+    assert told.pattern == "container-grows"
+    assert told.objects == 0

@@ -149,18 +149,6 @@ def test_what_stops_is_withdrawn(kind: str, caplog: pytest.LogCaptureFixture) ->
     assert len(json.loads(monitor.to_json())["stopped"]) == 1
 
 
-def test_who_keeps_tensors_is_told_by_them() -> None:
-    torch = pytest.importorskip("torch")
-    kept: list[dict[str, object]] = []
-    with cyclescope.LeakMonitor(every=1, devices="any", max_share=float("inf")) as monitor:
-        for step in range(60):
-            kept.extend({"x": torch.ones(1024), "at": [step] * 50} for _ in range(100))
-            monitor.step()
-    (told,) = monitor.found
-    assert told.pattern == "container-grows"
-    assert told.objects == 0
-
-
 def test_nothing_of_the_program_is_kept() -> None:
     """What is followed is followed by address."""
     trainer = growing.Trainer()

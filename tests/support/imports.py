@@ -10,13 +10,20 @@ from pathlib import Path
 TESTS = Path(__file__).parents[1]
 FOLDERS = (TESTS, TESTS / "harmless", TESTS.parent / "fixtures", TESTS.parent / "fixtures" / "live")
 LARGE = {"accelerate", "jax", "lightning", "torch", "transformers"}
+LARGE_OF_OURS = {"cyclescope.integrations.torch_debug"}
 
 
 @functools.cache
 def is_large(file: Path) -> bool:
-    """True if a file imports a large framework anywhere in it, or a file of ours that does."""
+    """True if a file imports a large framework anywhere in it, or a file of ours that does.
+
+    pytest imports the ``conftest.py`` beside a test file with it.
+    """
+    fixtures = file.with_name("conftest.py")
+    if file.parent != TESTS and file != fixtures and fixtures.exists() and is_large(fixtures):
+        return True
     for name in _imported(ast.parse(file.read_text("utf-8"))):
-        if name.partition(".")[0] in LARGE:
+        if name.partition(".")[0] in LARGE or name in LARGE_OF_OURS:
             return True
         ours = _file_of(name)
         if ours is not None and ours != file and is_large(ours):
