@@ -10,6 +10,10 @@ from cyclescope._files import check_writable, exists, folder_named, make_folder,
 from cyclescope._native import CycleReport, LeakTally
 from cyclescope._selection import StrPath
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 MAX_COMPLETED = 50
 """Maximum number of pages whose timeline is completed when a watch ends."""
 
@@ -36,6 +40,8 @@ class Reporter:
         """What the file of all leaks says in the end."""
         self._report: CycleReport | None = None
         self._written: list[tuple[Path, CycleReport]] = []
+        self.also: Callable[[CycleReport], object] | None = None
+        """Is given all that was found whenever there is a new leak, on the thread that reports."""
         self.move(folder)
 
     def move(self, folder: StrPath | None) -> None:
@@ -87,6 +93,8 @@ class Reporter:
             if len(self._written) < MAX_COMPLETED:
                 self._written.append((page, report))
             self._write_file(self._report)
+            if self.also is not None:
+                self.also(self._report)
             return page
         except (OSError, MemoryError) as error:
             # There may still be enough room for the warning.

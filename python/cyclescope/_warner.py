@@ -20,7 +20,7 @@ from cyclescope._watch import STOP_SECONDS, Watch, say_what_is_checked, selected
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
 HOST = ("cpu", "pinned", "shared")
 """The devices that are host memory."""
@@ -114,9 +114,17 @@ class Warner(Watch):
                 "process."
             )
 
-    def belong_to_command(self, given: Collection[str]) -> None:
-        """Go on until the program ends, with these arguments as they are now."""
+    def belong_to_command(
+        self, given: Collection[str], also: Callable[[CycleReport], object] | None
+    ) -> None:
+        """Go on until the program ends, with these arguments as they are now.
+
+        Args:
+            given: The arguments that the program cannot change.
+            also: Is given all that was found whenever there is a new leak.
+        """
         self._command_line = frozenset(given)
+        self._folder.also = also
 
     def stop(self) -> None:
         if self._command_line is None:

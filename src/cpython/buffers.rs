@@ -6,7 +6,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyMemoryView, PyType};
 
-use super::read::imported;
+use super::read::{imported, referents};
 
 /// `Py_bf_getbuffer` and `Py_bf_releasebuffer` in Include/typeslots.h; known to `PyType_GetSlot` since 3.9.
 const GET: c_int = 1;
@@ -156,4 +156,26 @@ impl Exporters {
         let memory = self.memory(probe.as_any());
         memory == Some((probe.as_bytes().as_ptr() as u64, 10, true))
     }
+}
+
+/// What a memoryview of bytes or of a bytearray leads to: the buffer that it shares with other views of the same memory, and
+/// the bytes.
+///
+/// `memory_traverse` and `mbuf_traverse` in Objects/memoryobject.c visit one object each.
+pub fn bytes_behind<'py>(view: &Bound<'py, PyAny>) -> Option<[Bound<'py, PyAny>; 2]> {
+    let next = |object: &Bound<'py, PyAny>| {
+        let [address] = referents(object)[..] else {
+            return None;
+        };
+        // SAFETY: attached; the object, which is alive, refers to it.
+        Some(unsafe { Bound::from_borrowed_ptr(object.py(), address as *mut ffi::PyObject) })
+    };
+    if !view.is_exact_instance_of::<PyMemoryView>() {
+        return None;
+    }
+    let shared = next(view)?;
+    let lender = next(&shared)?;
+    let is_bytes =
+        lender.is_exact_instance_of::<PyBytes>() || lender.is_exact_instance_of::<PyByteArray>();
+    is_bytes.then_some([shared, lender])
 }

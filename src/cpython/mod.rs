@@ -71,7 +71,7 @@ pub use kind::ObjectKind;
 pub(crate) use {
     attributes::class_items,
     borrowed::{counted_by_caller, counts_are_known, for_each_counted},
-    buffers::Exporters,
+    buffers::{Exporters, bytes_behind},
     builtins::Builtins,
     descriptor::Descriptor,
     fields::FunctionLayout,

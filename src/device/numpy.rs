@@ -11,7 +11,7 @@ use super::dtype::DtypeNames;
 use super::framework::{ArrayReference, Framework, Imported, Unread};
 use super::modules::class;
 use super::proposal::Proposal;
-use crate::cpython::{Descriptor, Instances, text_of};
+use crate::cpython::{Descriptor, Instances, bytes_behind, text_of};
 
 /// NumPy's array type, and how its arrays are read.
 ///
@@ -91,13 +91,14 @@ impl Framework for Numpy {
             way.push(base.clone());
             last = base;
         }
+        way.extend(bytes_behind(&last).into_iter().flatten());
         Some(way)
     }
 
-    /// Of what is no array only bytes are: a mapping of a file, a memoryview, a capsule only stand for memory that may
+    /// Of what is no array only bytes are: a mapping of a file, a capsule, most memoryviews only stand for memory that may
     /// go on without them.
     fn is_owner(&self, lender: &Bound<'_, PyAny>) -> bool {
-        lender.is_exact_instance_of::<PyBytes>() || lender.is_exact_instance_of::<PyByteArray>()
+        memory_of_bytes(lender).is_some()
     }
 
     fn extent(&self, array: &Bound<'_, PyAny>) -> Option<(Proposal, bool)> {
@@ -120,13 +121,17 @@ impl Framework for Numpy {
 }
 
 impl Numpy {
-    /// What memory an array has; for a view, the memory of the array it looks into.
+    /// What memory an array has; for a view, the memory of what it looks into.
     fn whole(&self, array: &Bound<'_, PyAny>) -> Option<Proposal> {
-        let mut owner = array.clone();
-        while let Some(base) = self.base.get(&owner).filter(|base| self.is_array(base)) {
-            owner = base;
-        }
-        let (pointer, bytes, _, _) = self.read(&owner)?;
+        let way = self.way_to_lender(array)?;
+        let (pointer, bytes) = match way.last().and_then(memory_of_bytes) {
+            Some(memory) => memory,
+            None => {
+                let owner = way.iter().rfind(|it| self.is_array(it)).unwrap_or(array);
+                let (pointer, bytes, _, _) = self.read(owner)?;
+                (pointer, bytes)
+            }
+        };
         let (_, _, dtype, shape) = self.read(array)?;
         if pointer == 0 || bytes == 0 {
             return None;
@@ -274,4 +279,14 @@ fn lies_as_known(class: &Bound<'_, PyType>) -> PyResult<bool> {
             && !fields.data.is_null()
             && std::slice::from_raw_parts(fields.extents, 2) == EXTENTS)
     }
+}
+
+/// Address and bytes of what bytes or a bytearray hold. A bytearray that lends its memory does not move it.
+fn memory_of_bytes(lender: &Bound<'_, PyAny>) -> Option<(u64, u64)> {
+    if let Ok(bytes) = lender.cast_exact::<PyBytes>() {
+        let bytes = bytes.as_bytes();
+        return Some((bytes.as_ptr() as u64, bytes.len() as u64));
+    }
+    let bytes = lender.cast_exact::<PyByteArray>().ok()?;
+    Some((bytes.data() as u64, bytes.len() as u64))
 }

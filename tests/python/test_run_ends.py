@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
 import textwrap
@@ -11,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+import cyclescope
 from support.nodes import SOURCE
 
 SECONDS = 120
@@ -140,6 +143,50 @@ nodes = [Node() for _ in range(3)]
 gc.freeze()
 del nodes
 """
+
+
+KILLED = """
+import gc, os, signal, sys, time
+import numpy
+
+class First: pass
+class Second: pass
+
+for cls in First, Second:
+    node = cls()
+    node.itself, node.array = node, numpy.zeros(1 << 20, numpy.uint8)
+    del node
+    gc.collect()
+    while not os.path.exists("all.txt") or cls.__name__ not in open("all.txt").read():
+        time.sleep(0.01)
+print("known", flush=True)
+"""
+
+ENDS = {
+    "SIGTERM": "os.kill(os.getpid(), signal.SIGTERM)",
+    "SIGKILL": "os.kill(os.getpid(), signal.SIGKILL)",
+    "os._exit": "os._exit(3)",
+}
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has other signals")
+@pytest.mark.parametrize("how", ENDS)
+def test_what_is_known_when_a_program_is_killed_is_in_its_file(how: str, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(KILLED + ENDS[how])
+    options = ["--devices", "any", "--report-dir", "reports", "-o", "all.json", "-o", "all.txt"]
+    done = subprocess.run(
+        [sys.executable, "-m", "cyclescope", "run", *options, "train.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    status = 3 if how == "os._exit" else -signal.Signals[how]
+    assert (done.returncode, done.stdout) == (status, "known\n"), done.stderr
+    report = cyclescope.CycleReport.from_json((tmp_path / "all.json").read_text())
+    assert sorted(leak.cycle[0].type_name for leak in report.leaks) == ["First", "Second"]
+    assert "Second" in (tmp_path / "all.txt").read_text()
 
 
 def test_garbage_that_no_collection_frees_is_a_leak(tmp_path: Path) -> None:

@@ -78,6 +78,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="FILE",
         help="write all leaks to FILE, or to standard output if it is -, when the program ends; "
+        "FILE is also written with each new leak, in case the program is killed; "
         f"the extension sets the format: {', '.join(FORMATS)}; in a distributed job, each rank "
         "adds its number to the name; may be repeated",
     )
@@ -183,8 +184,9 @@ def run(parsed: argparse.Namespace) -> int:
             redact=parsed.redact,
             min_bytes=_min_bytes(parsed),
         )
+        files = _Files(parsed, folder)
         if isinstance(watch, Warner):
-            watch.belong_to_command(_given(parsed))
+            watch.belong_to_command(_given(parsed), files.keep if parsed.output else None)
         oom = cyclescope.on_oom(parsed.report_dir) if parsed.oom else None
         growth = _growth(parsed) if parsed.growth else None
     except ValueError as error:
@@ -214,7 +216,7 @@ def run(parsed: argparse.Namespace) -> int:
         _tell_success(watch)
     _tell_pages(parsed, oom, growth)
     report = watch.report
-    is_written = _write_files(parsed, folder, report)
+    is_written = files.finish(report)
     # What a reader no longer takes stays in the buffer, and ends the program as it does without us.
     if is_flushed:
         _print(parsed, report)
@@ -233,18 +235,39 @@ def _current_folder() -> Path:
     return Path()
 
 
-def _write_files(parsed: argparse.Namespace, folder: Path, report: CycleReport | None) -> bool:
-    """Write the files of ``-o``, whose names are relative to a folder. False if one cannot be
-    written."""
-    is_written = True
-    for output in map(_of_this_rank, parsed.output):
-        if output != STANDARD:
+class _Files:
+    """The files of ``-o``, whose names are relative to a folder.
+
+    They are written with each new leak too: nothing can be written once the program is killed.
+    """
+
+    def __init__(self, parsed: argparse.Namespace, folder: Path) -> None:
+        self._parsed = parsed
+        self._folder = folder
+        self._lock = threading.Lock()
+        self._is_finished = False
+
+    def keep(self, report: CycleReport) -> None:
+        """Write what is known so far. If that fails, the end of the program will say so."""
+        with self._lock:
+            if not self._is_finished:
+                self._write(report)
+
+    def finish(self, report: CycleReport | None) -> bool:
+        """Write all that was found. False if a file cannot be written."""
+        with self._lock:
+            self._is_finished = True
             # That there was nothing is a result too, and what an earlier run has left is none.
-            text = rendered(parsed, output, report or _native.empty_report())
-            if (why := try_to_write(output, text, folder)) is not None:
-                is_written = False
-                tell(f"cyclescope run: error: {why}")
-    return is_written
+            complaints = self._write(report or _native.empty_report())
+        for complaint in complaints:
+            tell(f"cyclescope run: error: {complaint}")
+        return not complaints
+
+    def _write(self, report: CycleReport) -> list[str]:
+        outputs = [_of_this_rank(output) for output in self._parsed.output if output != STANDARD]
+        texts = ((output, rendered(self._parsed, output, report)) for output in outputs)
+        tried = (try_to_write(output, text, self._folder) for output, text in texts)
+        return [complaint for complaint in tried if complaint is not None]
 
 
 def _print(parsed: argparse.Namespace, report: CycleReport | None) -> None:

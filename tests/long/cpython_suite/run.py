@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 import xml.etree.ElementTree as ElementTree
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -178,7 +178,9 @@ def main() -> None:
     found = [it for it in modules if importlib.util.find_spec(f"test.{it}") is not None]
     guilty = [f"{it}: this Python came without it" for it in modules if it not in found]
     pool = ThreadPoolExecutor(args.jobs)
-    for result in pool.map(compare, found):
+    # The rows come as modules end: one that takes long, or hangs, holds back no other.
+    for done in as_completed([pool.submit(compare, module) for module in found]):
+        result = done.result()
         module = result.module
         guilty += [f"{module}: {name}" for name in result.only_watched]
         print(
