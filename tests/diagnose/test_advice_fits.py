@@ -277,17 +277,39 @@ def test_an_enumeration_is_to_be_defined_once() -> None:
         assert "Define it once, at module level." in leak.advice
 
 
+def test_what_was_given_a_method_is_no_wrapper_of_it() -> None:
+    class Emitter:
+        def __init__(self) -> None:
+            self.callbacks: list[Any] = []
+
+        def subscribe(self, callback: Any) -> Any:
+            self.callbacks.append(callback)
+            return lambda: self.callbacks.remove(callback)
+
+    class Listener:
+        def __init__(self, emitter: Emitter) -> None:
+            self.array = array()
+            self.unsubscribe = emitter.subscribe(self.hear)
+
+        def hear(self) -> None: ...
+
+    advice = [leak.advice for leak in found(lambda: Listener(Emitter())).leaks]
+    assert any("Set `Listener.unsubscribe` to None" in text for text in advice)
+    assert not any("Wrap the function" in text for text in advice)
+
+
 def test_a_mock_is_to_be_reset() -> None:
     def make() -> None:
         mock.MagicMock()(array())
 
     advice = [leak.advice for leak in found(make).leaks]
-    assert any("`reset_mock()`" in text for text in advice)
+    assert any("`reset_mock(return_value=True, side_effect=True)`" in text for text in advice)
     assert not any("module level" in text for text in advice)
-    made = mock.MagicMock()
-    made(array())
-    made.reset_mock()
-    del made
+    returns, raises = mock.MagicMock(return_value=array()), mock.MagicMock(side_effect=array())
+    for made in returns, raises:
+        made(array())
+        made.reset_mock(return_value=True, side_effect=True)
+    del made, returns, raises
     assert cyclescope.find_tensor_cycles(devices="any", frozen=False).leaks == []
 
 

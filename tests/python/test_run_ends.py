@@ -189,6 +189,31 @@ def test_what_is_known_when_a_program_is_killed_is_in_its_file(how: str, tmp_pat
     assert "Second" in (tmp_path / "all.txt").read_text()
 
 
+def test_the_exception_that_ends_a_program_is_no_leak(tmp_path: Path) -> None:
+    source = """
+        import numpy
+        def main():
+            array = numpy.zeros(1 << 21, numpy.uint8)
+            raise ValueError("no")
+        main()
+    """
+    (tmp_path / "train.py").write_text(textwrap.dedent(source))
+    options = ["--devices", "any", "--report-dir", "reports", "-o", "all.json"]
+    done = subprocess.run(
+        [sys.executable, "-m", "cyclescope", "run", *options, "train.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr.endswith("ValueError: no\n")
+    assert list(tmp_path.glob("reports/*")) == []
+    report = cyclescope.CycleReport.from_json((tmp_path / "all.json").read_text())
+    assert report.leaks == []
+
+
 def test_garbage_that_no_collection_frees_is_a_leak(tmp_path: Path) -> None:
     run = ["-m", "cyclescope", "run", "--devices=any", "--fail-on-leak"]
     done = subprocess.run(

@@ -120,8 +120,13 @@ class Program:
         except BaseException as raised:
             error = trimmed(raised)
         # Not within the handler: what the program's own hook raises has no context then.
-        status = _show(error)
-        if isinstance(error, KeyboardInterrupt):
+        is_interrupt = isinstance(error, KeyboardInterrupt)
+        try:
+            status = _show(error)
+        finally:
+            # Its traceback leads back to this frame: a cycle that would be taken for the program's.
+            del error
+        if is_interrupt:
             # Who has started this program is to see that it was interrupted.
             _native.end_by_interrupt()
             return INTERRUPTED

@@ -37,8 +37,9 @@ fn recognise(case: &Case<'_>) -> Option<Finding> {
     if label.starts_with("class unittest.mock.") {
         return Some(Finding::whole(
             "`unittest.mock` makes a class for each mock, and a class is always a cycle. What the mock has recorded or was \
-             given stays alive until the collector runs. Call `reset_mock()` on it, which drops the calls that it has \
-             recorded, or run `gc.collect()` after the test."
+             given stays alive until the collector runs. Run `gc.collect()` after the test. Or call \
+             `reset_mock(return_value=True, side_effect=True)` on it, which drops the calls that it has recorded and \
+             these two, but not what it wraps."
                 .to_owned(),
         ));
     }

@@ -64,6 +64,8 @@ fn recognise(case: &Case<'_>) -> Option<Finding> {
     let made = match (class.ends_with("iterator"), keeper.is(step.next)) {
         (true, true) => "iter(self)".to_owned(),
         (true, false) => return Some(finding),
+        // The program calls something else, such as `itertools.tee`, which makes several `_tee` objects.
+        (false, _) if class.starts_with('_') => return Some(finding),
         (false, _) => format!("{class}(...)"),
     };
     let attribute = keeper.attribute;

@@ -63,7 +63,9 @@ fn recognise(case: &Case<'_>) -> Option<Finding> {
         spoken(step.object),
         at(step.object),
     ));
-    if !keeper.plainly || !keeper.is_own() || !is_found_by_name(method.object) {
+    // What has another name may be anything that was given the method, such as what ends a subscription.
+    let is_in_its_place = keeper.attribute.trim_start_matches('_') == name.trim_start_matches('_');
+    if !is_in_its_place || !keeper.plainly || !keeper.is_own() || !is_found_by_name(method.object) {
         return Some(finding.remedy(keeper.edge, case.removal(keeper.edge)));
     }
     let remedy = "wrap the function in the class, not the method of each object";

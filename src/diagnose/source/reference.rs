@@ -55,10 +55,10 @@ impl Reference<'_> {
         let stores: Vec<Node<'s>> = all(syntax.root())
             .into_iter()
             .filter(|node| node.kind() == "assignment" && target_is(syntax, *node, attribute))
-            .filter(|node| !is_constant(node.child_by_field_name("right")))
+            .filter(|node| !is_constant(assigned(*node)))
             .filter(|node| self.may_be_of_owner(syntax, *node, file))
             .collect();
-        let value = |node: &Node<'s>| node.child_by_field_name("right");
+        let value = |node: &Node<'s>| assigned(*node);
         let only = |fits: &dyn Fn(&Node<'s>) -> bool| {
             let found: Vec<Node<'s>> = stores.iter().copied().filter(|node| fits(node)).collect();
             match found[..] {
@@ -90,6 +90,9 @@ impl Reference<'_> {
             return only(&|node| value(node).is_some_and(is_it)).or_else(|| {
                 only(&|node| value(node).is_some_and(|value| all(value).into_iter().any(is_it)))
             });
+        }
+        if is_unpacked_to(syntax, attribute) {
+            return None;
         }
         let class = class_of(syntax, self.from, file)?;
         only(&|_| true).filter(|node| {
@@ -189,6 +192,26 @@ pub fn shown(syntax: &Syntax, node: Node<'_>, file: &str) -> Option<SourceLines>
 fn quoted<'a>(edge: &'a str, kind: &str) -> Option<&'a str> {
     let name = edge.strip_prefix(kind)?;
     name.strip_prefix('\'')?.strip_suffix('\'')
+}
+
+/// The value of an assignment, also of one with several targets (`a = b = value`).
+fn assigned(assignment: Node<'_>) -> Option<Node<'_>> {
+    let mut value = assignment.child_by_field_name("right")?;
+    while value.kind() == "assignment" {
+        value = value.child_by_field_name("right")?;
+    }
+    Some(value)
+}
+
+/// True if the attribute is one of several targets that something is unpacked to, in any place.
+fn is_unpacked_to(syntax: &Syntax, attribute: &str) -> bool {
+    all(syntax.root()).into_iter().any(|node| {
+        let name = node.child_by_field_name("attribute");
+        let parent = node.parent().map_or("", |parent| parent.kind());
+        node.kind() == "attribute"
+            && ["pattern_list", "tuple_pattern", "list_pattern"].contains(&parent)
+            && name.is_some_and(|name| syntax.of(name) == attribute)
+    })
 }
 
 fn target_is(syntax: &Syntax, assignment: Node<'_>, attribute: &str) -> bool {
