@@ -172,10 +172,11 @@ test-asan: $(VENV)/.tested-with ## the extension under AddressSanitizer (nightly
 	    PYTHONPATH=$(CURDIR)/target/asan/python $(PY) -m pytest -p no:cacheprovider --timeout 1200 \
 	    -k "not near_its_limit and not greenlets" $(ASAN_TESTS)
 
-DEBUG_PYTHON ?= python3-dbg
-test-valgrind: $(VENV)/.tested-with $(VENV)/.built ## checks, growth and a watch under Valgrind, which must be installed
+test-valgrind: $(VENV)/.tested-with $(VENV)/.built ## checks, growth and a watch under Valgrind
+	@command -v valgrind >/dev/null || { echo "There is no valgrind here (Debian: apt-get install valgrind)." >&2; exit 1; }
 	PYTHONPATH=python:tests:fixtures $(PY) -m pytest --timeout 0 tests/long/under_valgrind.py
 
+DEBUG_PYTHON ?= python3-dbg
 test-references: $(VENV)/.built ## whether a reference gets lost, on a debug build of CPython ($$DEBUG_PYTHON)
 	@command -v $(DEBUG_PYTHON) >/dev/null || { echo "There is no $(DEBUG_PYTHON) here: install a debug build of" \
 	    "CPython (Debian: apt-get install python3-dbg), or name one: make $@ DEBUG_PYTHON=..." >&2; exit 1; }

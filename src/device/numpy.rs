@@ -281,7 +281,7 @@ fn lies_as_known(class: &Bound<'_, PyType>) -> PyResult<bool> {
     }
 }
 
-/// Address and bytes of what bytes or a bytearray hold. A bytearray that lends its memory does not move it.
+/// Address and bytes of the memory of bytes or of a bytearray.
 fn memory_of_bytes(lender: &Bound<'_, PyAny>) -> Option<(u64, u64)> {
     if let Ok(bytes) = lender.cast_exact::<PyBytes>() {
         let bytes = bytes.as_bytes();

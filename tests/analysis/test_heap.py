@@ -327,6 +327,3 @@ def test_text_and_json() -> None:
     assert data["schema"] == 1
     assert sum(buffer["bytes"] for buffer in data["buffers"]) == heap.host_bytes
     assert json.loads(heap.top("class").to_json())["by"] == "class"
-
-
-# What tensors are for.

@@ -74,7 +74,7 @@ KEPT: dict[str, Callable[[bytearray], object]] = {
 
 
 def freed(make: Callable[[bytearray], object]) -> int:
-    """How many bytes a collection frees, in MiB."""
+    """How many MiB a collection frees."""
     tracemalloc.start()
     try:
         make(bytearray(SIZE))

@@ -298,6 +298,21 @@ def test_what_was_given_a_method_is_no_wrapper_of_it() -> None:
     assert not any("Wrap the function" in text for text in advice)
 
 
+def test_a_line_that_cannot_make_the_reference_is_not_shown() -> None:
+    class Link:
+        def __init__(self) -> None:
+            self.previous = self.next = None
+            self.array = array()
+
+    def make() -> None:
+        one: Any = Link()
+        other: Any = Link()
+        one.next, other.previous = other, one
+
+    for leak in found(make).leaks:
+        assert "self.previous = self.next" not in leak.to_text()
+
+
 def test_a_mock_is_to_be_reset() -> None:
     def make() -> None:
         mock.MagicMock()(array())

@@ -145,6 +145,20 @@ del nodes
 """
 
 
+def watched(folder: Path, source: str) -> subprocess.CompletedProcess[str]:
+    """Runs a program under the watch, which writes ``all.json`` and ``all.txt``."""
+    (folder / "train.py").write_text(source)
+    options = ["--devices", "any", "--report-dir", "reports", "-o", "all.json", "-o", "all.txt"]
+    return subprocess.run(
+        [sys.executable, "-m", "cyclescope", "run", *options, "train.py"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+
+
 KILLED = """
 import gc, os, signal, sys, time
 import numpy
@@ -172,16 +186,7 @@ ENDS = {
 @pytest.mark.skipif(os.name == "nt", reason="Windows has other signals")
 @pytest.mark.parametrize("how", ENDS)
 def test_what_is_known_when_a_program_is_killed_is_in_its_file(how: str, tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text(KILLED + ENDS[how])
-    options = ["--devices", "any", "--report-dir", "reports", "-o", "all.json", "-o", "all.txt"]
-    done = subprocess.run(
-        [sys.executable, "-m", "cyclescope", "run", *options, "train.py"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=False,
-    )
+    done = watched(tmp_path, KILLED + ENDS[how])
     status = 3 if how == "os._exit" else -signal.Signals[how]
     assert (done.returncode, done.stdout) == (status, "known\n"), done.stderr
     report = cyclescope.CycleReport.from_json((tmp_path / "all.json").read_text())
@@ -197,16 +202,7 @@ def test_the_exception_that_ends_a_program_is_no_leak(tmp_path: Path) -> None:
             raise ValueError("no")
         main()
     """
-    (tmp_path / "train.py").write_text(textwrap.dedent(source))
-    options = ["--devices", "any", "--report-dir", "reports", "-o", "all.json"]
-    done = subprocess.run(
-        [sys.executable, "-m", "cyclescope", "run", *options, "train.py"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=False,
-    )
+    done = watched(tmp_path, textwrap.dedent(source))
     assert done.returncode == 1
     assert done.stderr.endswith("ValueError: no\n")
     assert list(tmp_path.glob("reports/*")) == []

@@ -1,21 +1,24 @@
 //! # Wrapped method stored on its owner
 //!
-//! An object replaces one of its methods by a wrapped version, made with a decorator from the bound
-//! method.
+//! An object stores a function that keeps one of the object's own bound methods, in a closure variable,
+//! a default argument or an attribute. Often it replaces a method by a wrapped version.
 //!
-//! **Why it leaks.** The wrapper's closure keeps the bound method, the bound method its object, and the
-//! object the wrapper.
+//! **Why it leaks.** The function keeps the bound method, the bound method its object, and the object
+//! the function.
 //!
 //! ```python
 //! self.step = timed(self.step)
 //! ```
 //!
-//! Instead, apply the decorator in the class, where no instance exists yet:
+//! Instead, if it wraps a method, apply the decorator in the class, where no instance exists yet:
 //!
 //! ```python
 //! @timed
 //! def step(self): ...
 //! ```
+//!
+//! If it is something else, such as a function that ends a subscription, set the attribute to None once
+//! it was called.
 
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
