@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::capture::is_library_file;
+use crate::model::graph::{Node, NodeKind};
 use crate::model::report::{Buffer, Cut, GRADIENT, Leak, Library, Location, Occurrence};
 use crate::model::shared::{OTHERS, SETS};
 use crate::model::words::{
@@ -134,11 +135,7 @@ pub fn fix(leak: &Leak) -> String {
         let place = match own {
             Some(own) => own.as_ref().map(place),
             // Where a library's class stands, a user changes nothing.
-            None => leak
-                .line_to_change()
-                .filter(|at| !is_library_file(&at.file))
-                .as_ref()
-                .map(place),
+            None => place_to_change(leak, |at| !is_library_file(&at.file)),
         };
         let place = place.map_or_else(String::new, |place| format!("{place}: "));
         let doubt = match leak.is_library() || leak.cuts.iter().all(|cut| cut.proven) {
@@ -157,8 +154,8 @@ pub fn fix(leak: &Leak) -> String {
     let mut references: Vec<String> = leak.cuts.iter().map(reference).collect();
     references.dedup();
     let references = references.join(" and ");
-    let place = match leak.line_to_change() {
-        Some(location) => format!("{}: ", place(&location)),
+    let place = match place_to_change(leak, |_| true) {
+        Some(place) => format!("{place}: "),
         None => String::new(),
     };
     if leak.cuts.iter().all(|cut| cut.proven) && leak.shared.is_empty() {
@@ -168,6 +165,24 @@ pub fn fix(leak: &Leak) -> String {
     } else {
         format!("{place}Look at {references} first; it is not proven that removing it is enough.")
     }
+}
+
+/// The line to change, if it is one that `shown` is true of. Where the line that makes the reference is not known, it is a
+/// line of the code, or of the class, at one of its ends; of a class, which may be long, that is said.
+fn place_to_change(leak: &Leak, shown: impl Fn(&Location) -> bool) -> Option<String> {
+    let line = leak.line_to_change().filter(shown)?;
+    let here = |node: &&Node| node.location.as_ref() == Some(&line);
+    let mut nodes = leak.graph.nodes.iter().filter(here);
+    let first = nodes.next().filter(|_| leak.source.is_none());
+    let is_object = |node: &Node| node.kind == NodeKind::Object;
+    let class = first.filter(|node| is_object(node) && nodes.all(is_object));
+    Some(match class {
+        Some(node) => {
+            let class = node.type_name.rsplit('.').next().unwrap_or_default();
+            format!("{}, in class `{}`", place(&line), name(class, NAME))
+        }
+        None => place(&line),
+    })
 }
 
 /// True if the advice is certain enough to be shown as the fix.
