@@ -338,9 +338,9 @@ fn cut_place<'a>(
         .map(|node| &graph[node])
         .filter(|node| place(node).is_some())
         .min_by_key(rank);
-    let library = here.is_some_and(LeakNode::is_library);
+    let is_known = here.is_some_and(|node| !node.is_library());
     let after = cycle.nodes.iter().position(|&node| node == from);
-    let next = after.filter(|_| library).and_then(|start| {
+    let next = after.filter(|_| !is_known).and_then(|start| {
         let following = cycle.nodes.iter().cycle().skip(start + 1);
         following
             .take(cycle.nodes.len())

@@ -53,7 +53,7 @@ impl Snapshot {
 }
 
 /// A place in source code.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place {
     pub file: String,
     /// From 1; 0 if unknown.

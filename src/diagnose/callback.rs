@@ -111,6 +111,12 @@ fn of_function<'a>(
             let remedy = format!("use a function that does not need {kept}");
             (remedy, kept_by.clone())
         }
+        // A function that fills a container needs it.
+        false if key_of(case, step).is_some() => {
+            let remedy =
+                format!("let the keys of `{variable}` be names, not the objects themselves");
+            (remedy, key_of(case, step).into_iter().collect())
+        }
         false => {
             let weakly = or_weakly(case, step, variable);
             let remedy = format!("{verb} the values that it needs, not `{variable}`{weakly}");
@@ -129,6 +135,14 @@ fn of_function<'a>(
         keeps: step.next,
         variable: (is_captured && is_lambda && !node.is_library()).then_some(variable),
     }
+}
+
+/// The reference to a key by which the cycle passes through the dict that a step leads to.
+fn key_of(case: &Case<'_>, step: &CycleStep<'_>) -> Option<EdgeIndex> {
+    let key = case
+        .steps()
+        .find(|next| std::ptr::eq(next.object, step.next))?;
+    (*key.name == ReferenceName::KeyItself).then_some(key.edge)
 }
 
 /// True for the object in which `nn.Module` keeps a load-state-dict hook.

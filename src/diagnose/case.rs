@@ -7,7 +7,7 @@ use rustc_hash::FxHashSet;
 
 use crate::capture::{ReferenceName, Standing, WeakReferences};
 use crate::cpython::ObjectKind;
-use crate::graph::{Cycle, LeakGraph, LeakNode, of_same_line, points_back};
+use crate::graph::{Cycle, LeakGraph, LeakNode, cannot_be_assigned, of_same_line, points_back};
 use crate::model::words::a;
 
 /// One leak, ready to be recognised: its graph, the cycle that is shown and the best cut.
@@ -127,12 +127,7 @@ impl<'a> Case<'a> {
             let number = (position + steps.len() - back) % steps.len();
             let step = steps[number];
             match (step.object.description.kind, step.name) {
-                // A container with attributes is an instance of a class that derives from its type.
-                (kind, ReferenceName::Attribute(attribute))
-                    if kind == ObjectKind::Instance
-                        || CONTAINERS.contains(&kind)
-                            && step.object.description.place.is_some() =>
-                {
+                (_, ReferenceName::Attribute(attribute)) if is_object(step.object) => {
                     return Some(Keeper {
                         object: step.object,
                         attribute,
@@ -217,14 +212,22 @@ impl<'a> Case<'a> {
     /// How a reference could be weak: what its class needs for that, and a condition, if the graph does not show that
     /// something else keeps the object alive. `None` where there can be no weak reference.
     pub fn weakly(&self, edge: EdgeIndex) -> Option<(String, String)> {
-        let (_, to) = self.graph.edge_endpoints(edge)?;
+        let (from, to) = self.graph.edge_endpoints(edge)?;
         let node = &self.graph[to];
+        if cannot_be_assigned(&self.graph[from], &self.graph[edge].name, node)
+            && self.graph[from].description.kind != ObjectKind::Tuple
+        {
+            return None;
+        }
         let class = short(&node.description.type_name);
         let is_program = node.description.place.is_some() && !node.is_library();
         let slots = match node.description.weak_references {
             WeakReferences::Taken => String::new(),
             WeakReferences::WithSlot if is_program => {
-                format!(" (for which `{class}` needs `__weakref__` in its `__slots__`)")
+                format!(
+                    " (for which `{class}` needs `__weakref__` in its `__slots__`; in a dataclass, \
+                     `weakref_slot=True` adds it)"
+                )
             }
             _ => return None,
         };
@@ -232,7 +235,30 @@ impl<'a> Case<'a> {
             true => String::new(),
             false => format!(", if something else keeps the {class} alive"),
         };
-        (node.description.kind == ObjectKind::Instance).then_some((slots, kept))
+        is_object(node).then_some((slots, kept))
+    }
+
+    /// A container by its type and, if it has one, its name: ``the dict `state` ``, ``the list `Trainer.losses` ``.
+    pub fn container(&self, node: NodeIndex) -> String {
+        let kind = noun(&self.graph[node]);
+        let mut names = self
+            .graph
+            .edges_directed(node, Direction::Incoming)
+            .filter_map(|edge| {
+                let owner = self.node(edge.source());
+                match &edge.weight().name {
+                    ReferenceName::Attribute(name) if is_object(owner) => {
+                        Some(format!("{}.{name}", short(&owner.description.type_name)))
+                    }
+                    ReferenceName::Closure(name) | ReferenceName::Local(name) => Some(name.clone()),
+                    _ => None,
+                }
+            });
+        let first = names.next();
+        match first.filter(|first| names.all(|other| other == *first)) {
+            Some(name) => format!("the {kind} `{name}`"),
+            None => format!("the {kind}"),
+        }
     }
 
     /// The object before a position of the cycle.
@@ -278,6 +304,22 @@ pub const CONTAINERS: [ObjectKind; 5] = [
     ObjectKind::Set,
     ObjectKind::Deque,
 ];
+
+/// True for an instance of a class, also of one that derives from a container's.
+pub fn is_object(node: &LeakNode) -> bool {
+    let description = &node.description;
+    let name = description.type_name.as_str();
+    match description.kind {
+        ObjectKind::Instance => true,
+        // A named tuple's class may have no code of its own.
+        ObjectKind::Tuple => description.place.is_some(),
+        kind if CONTAINERS.contains(&kind) => {
+            !["dict", "list", "set", "frozenset"].contains(&name)
+                && !name.starts_with("collections.")
+        }
+        _ => false,
+    }
+}
 
 /// The last part of a qualified name: `Model` of `train.main.<locals>.Model`.
 pub fn short(name: &str) -> &str {
@@ -359,6 +401,13 @@ pub fn at(node: &LeakNode) -> String {
             let file = place.file.rsplit(['/', '\\']).next().unwrap_or_default();
             format!(" ({file}:{})", place.line)
         })
+}
+
+/// As [`spoken`], of one that is known: `the lambda`, `the function 'step'`.
+pub fn the(node: &LeakNode) -> String {
+    let name = spoken(node);
+    let kind = name.strip_prefix("a ").or_else(|| name.strip_prefix("an "));
+    kind.map_or(name.clone(), |kind| format!("the {kind}"))
 }
 
 /// A callable as a person speaks of it: `a lambda`, `the function 'step'`.

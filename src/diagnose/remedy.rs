@@ -3,7 +3,7 @@
 use petgraph::graph::EdgeIndex;
 use rustc_hash::FxHashSet;
 
-use super::case::{Case, at, noun, short, spoken};
+use super::case::{Case, at, bare_name, noun, short, spoken, the};
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
 use crate::graph::{
@@ -83,15 +83,11 @@ impl Finding {
 
 /// A clause about a callable, without its place if the text before has said it.
 fn without_repeated_place(text: &str, clause: &str, callable: &LeakNode) -> String {
-    let name = format!("{}{}", spoken(callable), at(callable));
-    if !text.contains(&name) {
-        return clause.to_owned();
+    let place = at(callable);
+    match text.contains(&format!("{}{place}", spoken(callable))) {
+        true => clause.replace(&format!("{}{place}", the(callable)), &the(callable)),
+        false => clause.to_owned(),
     }
-    let known = spoken(callable);
-    let known = known
-        .strip_prefix("a ")
-        .map_or(known.clone(), |noun| format!("the {noun}"));
-    clause.replace(&name, &known)
 }
 
 impl Case<'_> {
@@ -185,15 +181,10 @@ impl Case<'_> {
                 format!("delete the local variable `{variable}` before `{function}` ends")
             }
             (_, Name::Closure(variable)) => {
-                format!(
-                    "let {}{} not capture `{variable}`",
-                    spoken(owner),
-                    at(owner)
-                )
+                format!("let {}{} not capture `{variable}`", the(owner), at(owner))
             }
             (_, Name::Default(variable)) => {
-                let function = spoken(owner);
-                format!("give {function}{} no default `{variable}`", at(owner))
+                format!("give {}{} no default `{variable}`", the(owner), at(owner))
             }
             (Kind::Class, Name::Attribute(attribute)) => {
                 let label = owner.description.label.as_str();
@@ -215,9 +206,9 @@ impl Case<'_> {
                 format!("do not put the {kept} into the {class} as `{field}`")
             }
             (_, Name::Key(_) | Name::Index(_)) => {
-                format!("remove the item at `{name}` from the {class}")
+                format!("remove the item at `{name}` from {}", self.container(from))
             }
-            (_, Name::Member) => format!("remove the {kept} from the {class}"),
+            (_, Name::Member) => format!("remove the {kept} from {}", self.container(from)),
             (Kind::Method, _) => "do not keep the bound method".to_owned(),
             (Kind::Partial, Name::Attribute(part)) => {
                 format!("do not give the {kept} to the `functools.partial` (as `{part}`)")
@@ -248,7 +239,13 @@ impl Case<'_> {
                 "remove the hook from `{class}.{attribute}`, by the handle of its registration"
             );
         }
-        let removal = match owner.is_library() {
+        // The instance's attribute hides the method of its class, which is needed.
+        let hides_method = self.steps().any(|step| {
+            step.object.description.kind == ObjectKind::Method
+                && bare_name(step.object) == attribute
+                && step.leads_to(owner)
+        });
+        let removal = match owner.is_library() || hides_method {
             true => format!("remove `{class}.{attribute}`"),
             false => format!("set `{class}.{attribute}` to None"),
         };
@@ -293,7 +290,8 @@ fn mentions(text: &str, name: &ReferenceName) -> bool {
     }
 }
 
-fn capitalized(clause: &str) -> String {
+/// A clause with a capital letter, to begin a sentence with.
+pub fn capitalized(clause: &str) -> String {
     let mut letters = clause.chars();
     letters.next().map_or_else(String::new, |first| {
         first.to_uppercase().chain(letters).collect()

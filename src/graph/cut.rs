@@ -1,16 +1,18 @@
 //! Which references to remove to free the buffers.
 
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 
 use petgraph::algo::kosaraju_scc;
 use petgraph::graph::{EdgeIndex, NodeIndex};
+use petgraph::visit::EdgeRef;
 
 use super::buffer_paths::paths_to_buffers;
 use super::cycle::{Cycle, cycle_through, first_cycle};
 use super::leak_graph::LeakGraph;
 use super::links::Links;
 use super::preference::{LIBRARY, PLUMBING, is_content, points_back, preference};
-use crate::capture::ReferenceName;
+use crate::capture::{Place, ReferenceName};
 use crate::cpython::ObjectKind;
 
 /// Maximum number of causes of one group: nobody would remove more.
@@ -24,6 +26,8 @@ const TRIED_LIMIT: usize = 32;
 /// So many objects and references are visited in search of the cuts, in all trials together. Where everything refers to
 /// everything, no few cuts free anything, and each trial is long.
 const VISIT_LIMIT: usize = 4_000_000;
+/// Of more functions than these, each stored by a line of its own, nobody wants to read one by one.
+const FUNCTIONS_OF_ONE_LINE: usize = 8;
 /// To find the next cycle, and what to cut of it, visits the graph so often.
 const PASSES: usize = 16;
 /// Added for a reference outside the cycle, which is cut only if the cycle is all plumbing.
@@ -213,7 +217,15 @@ fn candidates(
         let owner = graph.edge_endpoints(edge).map(|(from, _)| &graph[from]);
         owner.is_some_and(|owner| owner.description.kind == ObjectKind::Class)
     };
-    let can_be_cut = |&(rank, .., edge): &Candidate| rank < PLUMBING && !is_content(graph, edge);
+    // Nobody deletes the `self` of a method that runs.
+    let is_own_argument = |edge: EdgeIndex| {
+        let owner = graph.edge_endpoints(edge).map(|(from, _)| &graph[from]);
+        owner.is_some_and(|owner| owner.description.kind == ObjectKind::Frame)
+            && matches!(&graph[edge].name, ReferenceName::Local(name) if name == "self")
+    };
+    let can_be_cut = |&(rank, .., edge): &Candidate| {
+        rank < PLUMBING && !is_content(graph, edge) && !is_own_argument(edge)
+    };
     if candidates
         .iter()
         .any(|candidate| can_be_cut(candidate) && !is_of_class(candidate.2))
@@ -280,49 +292,81 @@ fn component_of(graph: &LeakGraph) -> Vec<usize> {
     numbers
 }
 
-/// The reference and all similar ones in cycles: same name, between objects of the same types, so made by the
-/// same line of code. Attributes and variables only, not the items of containers.
+/// The reference and all others of the same line of code that are in cycles. Attributes and variables only, not the items
+/// of containers.
 fn alike(graph: &LeakGraph, components: &[usize], edge: EdgeIndex) -> Vec<EdgeIndex> {
+    use ReferenceName::{Attribute, Closure, Local};
+    if !matches!(&graph[edge].name, Attribute(_) | Closure(_) | Local(_)) {
+        return vec![edge];
+    }
     let in_a_cycle = |edge: EdgeIndex| {
         let ends = graph.edge_endpoints(edge);
         ends.is_some_and(|(from, to)| components[from.index()] == components[to.index()])
     };
-    let kind = |edge: EdgeIndex| {
-        let (from, _) = graph.edge_endpoints(edge)?;
-        let owner = &graph[from].description;
-        Some((&graph[edge].name, &owner.type_name, &owner.place))
-    };
-    let mut all = vec![edge];
-    if matches!(
-        &graph[edge].name,
-        ReferenceName::Attribute(_) | ReferenceName::Closure(_) | ReferenceName::Local(_)
-    ) {
-        all.extend(
-            graph
-                .edge_indices()
-                .filter(|&other| other != edge && kind(other) == kind(edge) && in_a_cycle(other)),
-        );
-    }
+    let of_type = |owner: NodeIndex| &*graph[owner].description.type_name;
+    let mut all = of_one_line(graph, edge, of_type);
+    all.retain(|&other| other == edge || in_a_cycle(other));
+    all.sort_unstable_by_key(|&other| other != edge);
     all
 }
 
 /// The references of one name between objects of the same owner's type and code, which one line of code makes.
 pub fn of_same_line(graph: &LeakGraph, edge: EdgeIndex) -> Vec<EdgeIndex> {
-    let line = |edge: EdgeIndex| {
-        let (from, _) = graph.edge_endpoints(edge)?;
-        let owner = &graph[from].description;
-        Some((&graph[edge].name, &owner.label, &owner.place))
-    };
+    use ReferenceName::{Attribute, Closure, Default, Local};
     match &graph[edge].name {
-        ReferenceName::Attribute(_)
-        | ReferenceName::Closure(_)
-        | ReferenceName::Default(_)
-        | ReferenceName::Local(_) => graph
-            .edge_indices()
-            .filter(|&other| line(other) == line(edge))
-            .collect(),
+        Attribute(_) | Closure(_) | Default(_) | Local(_) => {
+            of_one_line(graph, edge, |owner| &*graph[owner].description.label)
+        }
         _ => vec![edge],
     }
+}
+
+/// The references of the same name, from owners with the same `kind` and code, that store the same functions: two lines
+/// store two functions, but one line may store many.
+fn of_one_line<'a>(
+    graph: &'a LeakGraph,
+    edge: EdgeIndex,
+    kind: impl Fn(NodeIndex) -> &'a str,
+) -> Vec<EdgeIndex> {
+    let line = |edge: EdgeIndex| {
+        let (from, _) = graph.edge_endpoints(edge)?;
+        Some((
+            &graph[edge].name,
+            kind(from),
+            &graph[from].description.place,
+        ))
+    };
+    let same = graph
+        .edge_indices()
+        .filter(|&other| line(other) == line(edge));
+    let all: Vec<(EdgeIndex, BTreeSet<Code<'_>>)> = same
+        .map(|other| (other, stored_code(graph, other)))
+        .collect();
+    let stored: BTreeSet<_> = all.iter().map(|(_, stored)| stored).collect();
+    let is_one = stored.len() > FUNCTIONS_OF_ONE_LINE;
+    let own = stored_code(graph, edge);
+    let same = all.iter().filter(|(_, stored)| is_one || *stored == own);
+    same.map(|&(other, _)| other).collect()
+}
+
+/// A function by its name and place.
+type Code<'a> = (&'a str, Option<&'a Place>);
+
+/// The functions that a reference leads to, itself or as items of a container.
+fn stored_code(graph: &LeakGraph, edge: EdgeIndex) -> BTreeSet<Code<'_>> {
+    let Some((_, to)) = graph.edge_endpoints(edge) else {
+        return BTreeSet::new();
+    };
+    let code = |node: NodeIndex| {
+        let description = &graph[node].description;
+        let is_code = matches!(description.kind, ObjectKind::Function | ObjectKind::Method);
+        is_code.then(|| (&*description.label, description.place.as_ref()))
+    };
+    let items = graph.edges(to).filter(|item| is_item(graph, item.id()));
+    code(to)
+        .into_iter()
+        .chain(items.filter_map(|item| code(item.target())))
+        .collect()
 }
 
 /// True if no cycle reaches a buffer without these references.

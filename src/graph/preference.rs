@@ -102,7 +102,7 @@ fn is_read_only(owner: &LeakNode, name: &ReferenceName) -> bool {
 }
 
 /// True for a reference that no assignment of the program can change: an item of a tuple, a variable of a
-/// generator that is suspended, the exception with which a future or task ended.
+/// generator that is suspended, the exception or result with which a future or task ended.
 pub fn cannot_be_assigned(owner: &LeakNode, name: &ReferenceName, target: &LeakNode) -> bool {
     match owner.description.kind {
         ObjectKind::Tuple => true,
@@ -110,8 +110,9 @@ pub fn cannot_be_assigned(owner: &LeakNode, name: &ReferenceName, target: &LeakN
             matches!(name, ReferenceName::Local(_))
         }
         ObjectKind::Instance => {
-            matches!(name, ReferenceName::Attribute(name) if name == "_exception")
-                && target.description.kind == ObjectKind::Exception
+            let is = |attribute: &str| matches!(name, ReferenceName::Attribute(name) if name == attribute);
+            is("_exception") && target.description.kind == ObjectKind::Exception
+                || is("_result") && owner.description.type_name.starts_with("_asyncio.")
         }
         _ => false,
     }
@@ -200,8 +201,9 @@ fn holds_others(node: &LeakNode) -> bool {
 
 /// True for common names of back references to an owner or a predecessor.
 pub fn points_back(name: &str) -> bool {
-    let name = name.trim_start_matches('_').to_ascii_lowercase();
-    const NAMES: [&str; 27] = [
+    let name = name.trim_matches('_').to_ascii_lowercase();
+    const NAMES: [&str; 28] = [
+        "up",
         "parent",
         "parents",
         "owner",

@@ -53,8 +53,9 @@ fn sounds_of_vowel(noun: &str) -> bool {
     let begins = |all: &[&str]| all.iter().any(|one| word.starts_with(one));
     // The first letter is said by its name: `LSTM`, `RAdam`, `F1Score`, and not `LARS` or `Linear`.
     let is_prefix = is_capital(1) && name.get(2).is_some_and(char::is_ascii_lowercase);
-    let is_spelled =
-        is_capital(0) && (is_number(1) || (is_capital(1) && (!is_vowel(1) || is_prefix)));
+    let is_alone = name.len() == 1;
+    let is_spelled = is_capital(0)
+        && (is_alone || is_number(1) || (is_capital(1) && (!is_vowel(1) || is_prefix)));
     match first.to_ascii_lowercase() {
         '8' => true,
         'f' | 'h' | 'l' | 'm' | 'n' | 'r' | 's' | 'x' if is_spelled => true,

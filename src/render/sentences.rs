@@ -134,8 +134,7 @@ pub fn fix(leak: &Leak) -> String {
         let own = leak.library.as_ref().map(|library| &library.your_line);
         let place = match own {
             Some(own) => own.as_ref().map(place),
-            // Where a library's class stands, a user changes nothing.
-            None => place_to_change(leak, |at| !is_library_file(&at.file)),
+            None => place_to_change(leak),
         };
         let place = place.map_or_else(String::new, |place| format!("{place}: "));
         let doubt = match leak.is_library() || leak.cuts.iter().all(|cut| cut.proven) {
@@ -154,7 +153,7 @@ pub fn fix(leak: &Leak) -> String {
     let mut references: Vec<String> = leak.cuts.iter().map(reference).collect();
     references.dedup();
     let references = references.join(" and ");
-    let place = match place_to_change(leak, |_| true) {
+    let place = match place_to_change(leak) {
         Some(place) => format!("{place}: "),
         None => String::new(),
     };
@@ -167,10 +166,14 @@ pub fn fix(leak: &Leak) -> String {
     }
 }
 
-/// The line to change, if it is one that `shown` is true of. Where the line that makes the reference is not known, it is a
-/// line of the code, or of the class, at one of its ends; of a class, which may be long, that is said.
-fn place_to_change(leak: &Leak, shown: impl Fn(&Location) -> bool) -> Option<String> {
-    let line = leak.line_to_change().filter(shown)?;
+/// The line to change, but where a library's class stands, a user changes nothing. Where the line that makes the
+/// reference is not known, it is a line of the code, or of the class, at one of its ends; of a class, which may be long,
+/// that is said.
+fn place_to_change(leak: &Leak) -> Option<String> {
+    let line = leak.line_to_change()?;
+    if is_library_file(&line.file) {
+        return None;
+    }
     let here = |node: &&Node| node.location.as_ref() == Some(&line);
     let mut nodes = leak.graph.nodes.iter().filter(here);
     let first = nodes.next().filter(|_| leak.source.is_none());
@@ -185,9 +188,10 @@ fn place_to_change(leak: &Leak, shown: impl Fn(&Location) -> bool) -> Option<Str
     })
 }
 
-/// True if the advice is certain enough to be shown as the fix.
+/// True if there is advice, which says more than the references to remove.
 pub fn advice_is_fix(leak: &Leak) -> bool {
-    (leak.pattern.is_some() || leak.is_library()) && !leak.advice.text.is_empty()
+    let is_about_something = leak.pattern.is_some() || leak.is_library() || !leak.cuts.is_empty();
+    is_about_something && !leak.advice.text.is_empty()
 }
 
 /// A hint to run with `tracemalloc`, if no object of the cycle has a location.

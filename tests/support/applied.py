@@ -149,6 +149,7 @@ KNOWN = """
     __cause__ __context__ __traceback__ gc collect torch nn utils parametrize
     remove_parametrizations LambdaLR SGD lr_lambdas register_load_state_dict_pre_hook
     __mro__ __dict__ __getattr__ __setattr__ keywords args exceptions lambda parameters state_dict
+    weakref_slot True
 """
 
 

@@ -95,7 +95,7 @@ fn recognise(case: &Case<'_>) -> Option<Finding> {
     // A `WeakMethod` holds the function weakly, too.
     let weakly = case
         .weakly(method.edge)
-        .filter(|_| is_of_class(method.object))
+        .filter(|_| is_of_class(method.object) && case.is_enough(&[case.edge_before(position)]))
         .map_or_else(String::new, |(slots, kept)| {
             format!("; or store a `weakref.WeakMethod` of it, which returns the method when called{slots}{kept}")
         });

@@ -36,7 +36,12 @@ pub const PATTERN: Pattern = Pattern {
 fn recognise(case: &Case<'_>) -> Option<Finding> {
     let (position, step) = case.find(|step| is_cache(step.object))?;
     let keeper = case.keeper(position)?;
-    if *step.name != ReferenceName::Attribute("__wrapped__".to_owned()) {
+    // The cache refers to its function twice: in C, and by an attribute.
+    let is_function = matches!(
+        step.next.description.kind,
+        ObjectKind::Function | ObjectKind::Method | ObjectKind::Partial
+    );
+    if *step.name != ReferenceName::Attribute("__wrapped__".to_owned()) && !is_function {
         return None;
     }
     let wrapped = step.next;

@@ -19,7 +19,7 @@ use petgraph::graph::EdgeIndex;
 
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
-use crate::diagnose::case::{Case, CycleStep, at, short};
+use crate::diagnose::case::{CONTAINERS, Case, CycleStep, at, bare_name, is_cache, short};
 use crate::diagnose::patterns::Pattern;
 use crate::diagnose::remedy::Finding;
 
@@ -35,13 +35,18 @@ fn recognise(case: &Case<'_>) -> Option<Finding> {
     let class = case.step_from(ObjectKind::Class)?;
     let label = &class.object.description.label;
     if label.starts_with("class unittest.mock.") {
-        return Some(Finding::whole(
-            "`unittest.mock` makes a class for each mock, and a class is always a cycle. What the mock has recorded or was \
-             given stays alive until the collector runs. Run `gc.collect()` after the test. Or call \
-             `reset_mock(return_value=True, side_effect=True)` on it, which drops the calls that it has recorded and \
-             these two, but not what it wraps."
-                .to_owned(),
-        ));
+        let what = "`unittest.mock` makes a class for each mock, and a class is always a cycle. What the mock has recorded \
+                    or was given stays alive until the collector runs. Run `gc.collect()` after the test.";
+        let mut references = case.graph.edge_weights();
+        let wraps = references.any(
+            |edge| matches!(&edge.name, ReferenceName::Attribute(name) if name == "_mock_wraps"),
+        );
+        let reset = " Or call `reset_mock(return_value=True, side_effect=True)` on it, which drops the calls that it has \
+                     recorded and these two.";
+        return Some(Finding::whole(match wraps {
+            true => what.to_owned(),
+            false => format!("{what}{reset}"),
+        }));
     }
     if ENUMERATION.contains(&&*class.object.description.type_name)
         && let Some(cut) = case.cut.filter(|&cut| is_of_member(case, cut))
@@ -62,7 +67,7 @@ fn recognise(case: &Case<'_>) -> Option<Finding> {
         ));
         // To define it at module level would keep the instance for good.
         return Some(match case.cut {
-            Some(cut) => finding.remedy(cut, case.removal(cut)),
+            Some(cut) => finding.remedy(cut, removal_of_instance(case, cut)),
             None => finding,
         });
     }
@@ -81,6 +86,29 @@ fn recognise(case: &Case<'_>) -> Option<Finding> {
         false => format!("define the class once, at module level, or {removal}"),
     };
     Some(finding.remedy(cut, remedy))
+}
+
+/// How an attribute of the class lets go of an instance. The class needs its methods.
+fn removal_of_instance(case: &Case<'_>, cut: EdgeIndex) -> String {
+    let ends = case.graph.edge_endpoints(cut);
+    let ends = ends.map(|(from, to)| (&case.graph[from], &case.graph[to]));
+    let cached =
+        "to cache its results, store them on the instance, or under a key without the instance";
+    let method = match (ends, &case.graph[cut].name) {
+        (Some((class, method)), ReferenceName::Attribute(name))
+            if class.description.kind == ObjectKind::Class
+                && (method.description.kind == ObjectKind::Function || is_cache(method)) =>
+        {
+            name
+        }
+        (Some((method, kept)), ReferenceName::Closure(_))
+            if CONTAINERS.contains(&kept.description.kind) =>
+        {
+            bare_name(method)
+        }
+        _ => return case.removal(cut),
+    };
+    format!("let the method `{method}` keep no instance of the class: {cached}")
 }
 
 /// True for a reference that an enumeration has to its members, or that leads on from there.

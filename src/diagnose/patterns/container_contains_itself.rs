@@ -52,11 +52,19 @@ fn recognise(case: &Case<'_>) -> Option<Finding> {
         }
     };
     let finding = Finding::new(what);
-    Some(match step.object.description.kind {
-        ObjectKind::Tuple => finding,
-        _ => finding.remedy(
-            step.edge,
-            "store a copy or a key there, or remove the item when it is no longer needed",
-        ),
-    })
+    if step.object.description.kind == ObjectKind::Tuple {
+        return Some(finding);
+    }
+    // A copy of another container may lead back as the container does.
+    let instead = match step.leads_to(step.object) {
+        true => "store a copy there, or ",
+        false => "",
+    };
+    let weakly = case
+        .weakly(step.edge)
+        .map_or_else(String::new, |(slots, kept)| {
+            format!("; or keep a weak reference there{slots}{kept}")
+        });
+    let remedy = format!("{instead}remove the item when it is no longer needed{weakly}");
+    Some(finding.remedy(step.edge, remedy))
 }

@@ -42,7 +42,9 @@ pub const PATTERN: Pattern = Pattern {
 };
 
 fn is_forward(step: &CycleStep<'_>) -> bool {
+    // A namespace or another object of a class without methods has no `forward` of its class's.
     step.object.description.kind == ObjectKind::Instance
+        && step.object.description.place.is_some()
         && matches!(step.name, ReferenceName::Attribute(name) if name == "forward")
         && matches!(
             step.next.description.kind,
@@ -66,6 +68,6 @@ fn recognise(case: &Case<'_>) -> Option<Finding> {
     ));
     Some(finding.remedy(
         module.edge,
-        "define `forward` in a subclass instead, or `del module.forward` when it is no longer needed",
+        "define `forward` in a subclass instead, or delete it from the instance when it is no longer needed",
     ))
 }

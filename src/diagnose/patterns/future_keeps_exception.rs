@@ -53,7 +53,11 @@ fn recognise(case: &Case<'_>) -> Option<Finding> {
         Some(keeper) => finding.remedy(keeper.edge, case.removal(keeper.edge)),
         None => finding,
     };
-    let finding = finding.remedy(frame.edge, case.removal(frame.edge));
+    let finding = match (variable, keeper) {
+        // Nobody deletes the `self` of a method.
+        ("self", Some(_)) => finding,
+        _ => finding.remedy(frame.edge, case.removal(frame.edge)),
+    };
     Some(if plainly {
         finding.code(
             format!("{variable} = ...\n..."),

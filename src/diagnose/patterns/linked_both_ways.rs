@@ -20,7 +20,7 @@
 
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
-use crate::diagnose::case::{CONTAINERS, Case, CycleStep, noun, short};
+use crate::diagnose::case::{CONTAINERS, Case, CycleStep, is_object, noun, short};
 use crate::diagnose::patterns::Pattern;
 use crate::diagnose::remedy::Finding;
 use crate::graph::points_back;
@@ -34,10 +34,7 @@ pub const PATTERN: Pattern = Pattern {
 fn recognise(case: &Case<'_>) -> Option<Finding> {
     let mut kinds = CONTAINERS.to_vec();
     kinds.push(ObjectKind::Instance);
-    let instances = case
-        .steps()
-        .filter(|step| step.object.description.kind == ObjectKind::Instance)
-        .count();
+    let instances = case.steps().filter(|step| is_object(step.object)).count();
     let named = case.steps().all(|step| {
         step.object.stands_for > 0
             || (kinds.contains(&step.object.description.kind)
@@ -64,7 +61,7 @@ fn recognise(case: &Case<'_>) -> Option<Finding> {
     let way_back = case.steps().find(|step| {
         step.edge != cut.edge
             && is_attribute(step)
-            && step.next.description.kind == ObjectKind::Instance
+            && is_object(step.next)
             && is_back(step)
             && !is_back(&cut)
     });
@@ -75,8 +72,7 @@ fn recognise(case: &Case<'_>) -> Option<Finding> {
 }
 
 fn is_attribute(step: &CycleStep<'_>) -> bool {
-    step.object.description.kind == ObjectKind::Instance
-        && matches!(step.name, ReferenceName::Attribute(_))
+    is_object(step.object) && matches!(step.name, ReferenceName::Attribute(_))
 }
 
 fn is_back(step: &CycleStep<'_>) -> bool {
@@ -94,7 +90,7 @@ fn name(step: &CycleStep<'_>) -> Option<String> {
 
 /// Adds what can be done about the reference: by itself, or weak, if its object stays alive then.
 fn remedy(case: &Case<'_>, finding: Finding, step: &CycleStep<'_>) -> Finding {
-    if step.next.description.kind != ObjectKind::Instance {
+    if !is_object(step.next) {
         return finding.remedy(step.edge, empty(case, step));
     }
     let removal = case.removal(step.edge);
@@ -127,10 +123,16 @@ fn empty(case: &Case<'_>, step: &CycleStep<'_>) -> String {
     let kind = container.description.kind;
     // An `nn.Module` keeps what is assigned to it in dicts of its own.
     let is_registry = matches!(attribute.as_str(), "_modules" | "_parameters" | "_buffers");
-    let Some(item) = item.filter(|_| kind != ObjectKind::Tuple && !is_registry) else {
+    let Some(item) = item.filter(|_| !is_registry) else {
         return case.removal(item.map_or(step.edge, |item| item.edge));
     };
+    let is_tuple = kind == ObjectKind::Tuple;
     let removal = match case.is_enough(&[item.edge]) {
+        true if is_tuple => return case.removal(item.edge),
+        false if is_tuple => format!(
+            "put nothing into the tuple that leads back to the {}",
+            noun(step.object)
+        ),
         true => format!(
             "remove the {} from the {} when it is no longer needed",
             noun(item.next),

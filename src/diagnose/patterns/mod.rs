@@ -34,10 +34,13 @@ mod traced_graph_module;
 mod weakref_callback;
 mod wrapped_method_on_owner;
 
+use petgraph::graph::EdgeIndex;
+
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
-use crate::diagnose::case::Case;
-use crate::diagnose::remedy::{Advice, Finding};
+use crate::diagnose::case::{CONTAINERS, Case, at, is_object, noun, or_weakly, short, the};
+use crate::diagnose::remedy::{Advice, Finding, capitalized};
+use crate::model::words::a;
 
 /// A leak pattern.
 pub struct Pattern {
@@ -122,27 +125,83 @@ pub fn recognise(case: &Case<'_>) -> Option<(&'static str, Advice)> {
 
 /// What is known when no pattern fits: the reference to remove, and where it lies.
 pub fn fallback(case: &Case<'_>) -> Advice {
-    let Some((cut, (from, _))) = case
+    let Some((cut, (from, to))) = case
         .cut
         .and_then(|cut| Some((cut, case.graph.edge_endpoints(cut)?)))
     else {
         return Advice::default();
     };
-    let owner = &case.graph[from].description.label;
-    let name = &case.graph[cut].name;
-    let what = match case.cycle.edges.contains(&cut) {
-        true => format!("The cycle closes through {name} of {owner}."),
-        false => format!("The cycle leads to the memory through {name} of {owner}."),
+    let (owner, target) = (&case.graph[from], &case.graph[to]);
+    let finding = Finding::new(what_is_cut(case, cut));
+    let weakly = match (case.cut_step(), &case.graph[cut].name) {
+        (Some(step), ReferenceName::Closure(variable)) if !owner.is_library() => {
+            let weakly = or_weakly(case, &step, variable);
+            let remedy =
+                format!("capture the values that the function needs, not `{variable}`{weakly}");
+            return case.advise(finding.remedy(cut, remedy));
+        }
+        (_, ReferenceName::Attribute(_)) if is_object(owner) => case.weakly(cut),
+        _ => None,
     };
-    let is_attribute = matches!(case.graph[cut].name, ReferenceName::Attribute(_))
-        && case.graph[from].description.kind == ObjectKind::Instance;
-    let mut finding = Finding::new(what);
-    if let Some((slots, kept)) = case.weakly(cut).filter(|_| is_attribute) {
-        let removal = case.removal(cut);
-        let remedy = format!("{removal}; or make this reference weak{slots}{kept}");
-        finding = finding.remedy(cut, remedy);
+    let is_own = target.description.place.is_some() && !target.is_library();
+    case.advise(match weakly.filter(|_| is_own) {
+        Some((slots, kept)) => {
+            let removal = case.removal(cut);
+            finding.remedy(
+                cut,
+                format!("{removal}; or make this reference weak{slots}{kept}"),
+            )
+        }
+        None => finding,
+    })
+}
+
+/// What a reference is, and where it leads, as a sentence.
+fn what_is_cut(case: &Case<'_>, cut: EdgeIndex) -> String {
+    let Some((from, to)) = case.graph.edge_endpoints(cut) else {
+        return String::new();
+    };
+    let (owner, target) = (&case.graph[from], &case.graph[to]);
+    let label = &owner.description.label;
+    let name = &case.graph[cut].name;
+    let is_itself = from == to;
+    let leads = |to: &str| match is_itself {
+        true => "which is the object itself".to_owned(),
+        false => format!("which leads back to {to}"),
+    };
+    if !case.cycle.edges.contains(&cut) {
+        return format!("The cycle leads to the memory through {name} of {label}.");
     }
-    case.advise(finding)
+    let kept = a(&noun(target));
+    match (owner.description.kind, name) {
+        (_, ReferenceName::Attribute(attribute)) if is_object(owner) => {
+            let class = short(&owner.description.type_name);
+            format!(
+                "`{class}.{attribute}` is {kept}, {}.",
+                leads(&format!("the {class}"))
+            )
+        }
+        (ObjectKind::Function, ReferenceName::Closure(variable)) => {
+            let function = format!("{}{}", the(owner), at(owner));
+            format!(
+                "{} captures `{variable}`, which leads back to it.",
+                capitalized(&function)
+            )
+        }
+        (ObjectKind::Frame, ReferenceName::Local(variable)) => {
+            let function = label.strip_prefix("frame of ").unwrap_or(label);
+            format!(
+                "The local variable `{variable}` of `{function}`{} is {kept}, {}.",
+                at(owner),
+                leads("its frame")
+            )
+        }
+        (kind, ReferenceName::Key(_) | ReferenceName::Index(_)) if CONTAINERS.contains(&kind) => {
+            let container = capitalized(&case.container(from));
+            format!("{container} has, at `{name}`, {kept} that leads back to it.")
+        }
+        _ => format!("The cycle closes through {name} of {label}."),
+    }
 }
 
 #[cfg(test)]

@@ -67,6 +67,6 @@ fn recognise(case: &Case<'_>) -> Option<Finding> {
     ));
     Some(finding.remedy_of(hook.removes, hook.remedy).remedy_of(
         hook.kept_by,
-        "call `.remove()` on the handle that registration returned when training ends",
+        "call `.remove()` on the handle that its registration returned, when training ends",
     ))
 }

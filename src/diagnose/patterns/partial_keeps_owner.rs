@@ -21,9 +21,10 @@
 
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
-use crate::diagnose::case::{CONTAINERS, Case, bare_name, is_found_by_name};
+use crate::diagnose::case::{CONTAINERS, Case, bare_name, is_found_by_name, noun};
 use crate::diagnose::patterns::Pattern;
 use crate::diagnose::remedy::Finding;
+use crate::model::words::a;
 
 pub const PATTERN: Pattern = Pattern {
     name: "partial-keeps-owner",
@@ -76,9 +77,16 @@ fn recognise(case: &Case<'_>) -> Option<Finding> {
     let argument = part
         .strip_prefix("keywords['")
         .and_then(|p| p.strip_suffix("']"));
-    if !keeper.is(step.next) || (argument.is_none() && !part.starts_with("args[")) {
+    if argument.is_none() && !part.starts_with("args[") {
         return None;
     }
+    let what = match keeper.is(step.next) {
+        true => "has the object itself as an argument".to_owned(),
+        false => format!(
+            "has {} as an argument, which leads back to the object",
+            a(&noun(step.next))
+        ),
+    };
     let weakly = case
         .weakly(step.edge)
         .map_or_else(String::new, |(slots, kept)| {
@@ -86,7 +94,7 @@ fn recognise(case: &Case<'_>) -> Option<Finding> {
         });
     Some(
         Finding::new(format!(
-            "`{owner}` {verb} a `functools.partial` that has the object itself as an argument."
+            "`{owner}` {verb} a `functools.partial` that {what}."
         ))
         .remedy(
             step.edge,

@@ -1,0 +1,355 @@
+"""What several lines store is several leaks, each with advice that can be followed."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import functools
+import re
+import types
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any, NamedTuple
+from unittest import mock
+
+import numpy
+import pytest
+
+import cyclescope
+from support.owners import found
+
+pytestmark = pytest.mark.usefixtures("collector_paused")
+
+
+def array() -> Any:
+    return numpy.zeros(5000)
+
+
+def advice(make: Callable[[], object]) -> list[str]:
+    return [leak.advice for leak in found(make).leaks]
+
+
+class Slot:
+    def __init__(self, callback: Any = None) -> None:
+        self.callback = callback
+
+
+class Panel:
+    """Its slots keep functions of three lines."""
+
+    def __init__(self) -> None:
+        self.array = array()
+        self.one, self.two, self.three = Slot(), Slot(), Slot()
+        self.one.callback = self.lighter
+        self.two.callback = self.darker
+        self.three.callback = lambda: self.array.sum()
+
+    def lighter(self) -> None: ...
+
+    def darker(self) -> None: ...
+
+
+def test_each_function_that_the_same_attribute_stores_is_named() -> None:
+    all_of_it = " ".join(advice(Panel))
+    assert all(name in all_of_it for name in ("`lighter`", "`darker`", "a lambda"))
+    text = found(Panel).to_text()
+    assert "self.one.callback = self.lighter" in text
+    assert "self.two.callback = self.darker" in text
+
+
+class Same:
+    def __init__(self, count: int) -> None:
+        self.array = array()
+        self.slots = [Slot(self.step) for _ in range(count)]
+
+    def step(self) -> None: ...
+
+
+def test_one_function_in_many_places_is_one_leak() -> None:
+    (told,) = advice(lambda: Same(5))
+    assert "`step`" in told
+
+
+def test_more_functions_than_anybody_reads_are_one_leak() -> None:
+    def make() -> None:
+        names = [f"step_{number}" for number in range(40)]
+        many = type("Many", (), {name: eval(f"lambda self: {name!r}") for name in names})
+        owner: Any = many()
+        owner.array = array()
+        owner.slots = [Slot(getattr(owner, name)) for name in names]
+
+    report = found(make)
+    slots = [leak for leak in report.leaks if "Slot" in leak.summary]
+    assert len(slots) <= 1, report.to_text()
+
+
+class Runner:
+    def __init__(self) -> None:
+        self.array = array()
+        self.errors: list[Exception] = []
+        self.last: Exception | None = None
+
+    def run(self) -> None:
+        try:
+            raise ValueError
+        except ValueError as error:
+            self.errors.append(error)
+        try:
+            raise TypeError
+        except TypeError as error:
+            self.last = error
+
+
+def test_nobody_is_told_to_delete_self() -> None:
+    told = advice(lambda: Runner().run())
+    assert len(told) == 2
+    assert {text.split(" keeps ")[0] for text in told} == {"`Runner.errors`", "`Runner.last`"}
+    assert not any("Delete the local variable" in text for text in told)
+
+
+class Pair(NamedTuple):
+    ok: Any
+    err: Any
+
+
+class Request:
+    def __init__(self, wrap: Callable[..., Any]) -> None:
+        self.array = array()
+        self.both = wrap(self.ok, self.err)
+
+    def ok(self) -> None: ...
+
+    def err(self) -> None: ...
+
+
+@pytest.mark.parametrize("wrap", [lambda *both: both, Pair])
+def test_a_weak_method_is_advised_only_where_it_is_enough(wrap: Any) -> None:
+    (told,) = advice(lambda: Request(wrap))
+    assert "WeakMethod" not in told
+    (told,) = advice(lambda: Request(lambda ok, _: (ok, None)))
+    assert "WeakMethod" in told
+
+
+class Batcher:
+    def __init__(self) -> None:
+        self.array = array()
+        self.task: Any = None
+
+    async def loop(self) -> Batcher:
+        return self
+
+    async def run(self) -> None:
+        self.task = asyncio.create_task(self.loop())
+        await self.task
+
+
+def test_the_result_of_a_task_cannot_be_set() -> None:
+    (told,) = advice(lambda: asyncio.run(Batcher().run()))
+    assert told.startswith("`Batcher.task` is a Task")
+    assert "_result" not in told
+
+
+class Signal:
+    def __init__(self) -> None:
+        self.array = array()
+        self.listeners: dict[int, tuple[Any, Any]] = {}
+
+
+class Computed:
+    def __init__(self, *deps: Signal) -> None:
+        self.deps = deps
+        for each in deps:
+            each.listeners[id(self)] = (self, self.renew)
+
+    def renew(self) -> None: ...
+
+
+def test_one_of_two_items_of_a_tuple_is_not_enough() -> None:
+    (told,) = advice(lambda: Computed(Signal(), Signal()))
+    assert "(it is `[0]`)" not in told
+
+
+def memo(function: Any) -> Any:
+    cache: dict[Any, Any] = {}
+
+    @functools.wraps(function)
+    def cached(self: Any) -> Any:
+        if self not in cache:
+            cache[self] = function(self)
+        return cache[self]
+
+    return cached
+
+
+@pytest.mark.parametrize("decorator", [memo, functools.lru_cache])
+def test_a_class_keeps_its_methods(decorator: Any) -> None:
+    def make() -> None:
+        class Calculator:
+            def __init__(self) -> None:
+                self.array = array()
+
+            @decorator  # type: ignore[untyped-decorator]
+            def total(self) -> Any:
+                return self.array.sum()
+
+        Calculator().total()
+
+    (told,) = advice(make)
+    assert "do not keep the" not in told.lower()
+    assert "Let the method `total` keep no instance of the class" in told
+
+
+class Scope(OrderedDict[str, Any]):
+    def child(self) -> Scope:
+        inner = Scope(__up__=self, array=array())
+        self["inner"] = inner
+        return inner
+
+
+def test_a_copy_may_lead_back_as_well() -> None:
+    (told,) = advice(lambda: Scope().child())
+    assert "copy" not in told
+    assert "`['__up__']`" in told
+    assert "weak reference" in told
+
+
+class Cached:
+    def __init__(self) -> None:
+        self.array = array()
+        self.get = functools.lru_cache(8)(self.load)
+        self.error: Exception | None = None
+
+    def load(self) -> None: ...
+
+    def run(self) -> None:
+        try:
+            self.get(1, 2)
+        except TypeError as error:
+            self.error = error
+
+
+def test_a_cache_is_told_as_one_beside_an_exception() -> None:
+    told = advice(lambda: Cached().run())
+    assert any(text.startswith("`Cached.get` is an `lru_cache`") for text in told), told
+
+
+def test_a_namespace_has_no_forward_of_its_class() -> None:
+    def make() -> None:
+        space: Any = types.SimpleNamespace(array=array())
+        space.forward = lambda: space.array.sum()
+
+    (told,) = advice(make)
+    assert "subclass" not in told
+    assert "Capture the values" in told
+
+
+class Model:
+    def __init__(self) -> None:
+        self.array = array()
+
+    def fit(self) -> None: ...
+
+
+def test_what_a_mock_wraps_is_not_dropped_by_a_reset() -> None:
+    def make() -> None:
+        model = Model()
+        with mock.patch.object(model, "fit", wraps=model.fit):
+            model.fit()
+
+    told = [text for text in advice(make) if "unittest.mock" in text]
+    assert told
+    assert not any("reset_mock" in text for text in told)
+
+
+def test_a_spy_hides_the_method_and_is_removed() -> None:
+    def make() -> None:
+        model: Any = Model()
+
+        def spy(_original: Any = model.fit) -> Any:
+            return _original()
+
+        model.fit = spy
+
+    (told,) = advice(make)
+    assert "Remove `Model.fit`" in told
+    assert "None" not in told
+
+
+class Event:
+    def __init__(self) -> None:
+        self.handlers: list[Any] = []
+
+
+class Widget:
+    def __init__(self) -> None:
+        self.array = array()
+        self.closed = Event()
+        self.closed.handlers.append(functools.partial(Widget.finish, self))
+
+    def finish(self) -> None: ...
+
+
+def test_a_partial_in_a_list_of_another_object_is_told_as_one() -> None:
+    (told,) = advice(Widget)
+    assert told.startswith("`Event.handlers` contains a `functools.partial`")
+
+
+class Rows(list[Any]):
+    """A container with a class of its own."""
+
+
+class Cell:
+    def __init__(self, rows: Rows) -> None:
+        self.array, self.rows = array(), rows
+        rows.append(self)
+
+
+def test_a_reference_to_a_container_of_the_program_can_be_weak() -> None:
+    (told,) = advice(lambda: Cell(Rows()))
+    assert told.startswith("`Cell.rows` is a Rows, which leads back to the Cell.")
+    assert "weak" in told
+
+
+def test_a_dict_is_called_by_its_variable() -> None:
+    def make() -> None:
+        held = array()
+        state: dict[str, Any] = {}
+
+        def step() -> Any:
+            return held, state
+
+        def clear() -> None:
+            state.clear()
+
+        state["api"] = {"step": step, "clear": clear}
+
+    report = found(make)
+    assert "Remove the item at `['api']` from the dict `state`." in report.leaks[0].advice
+    assert re.search(r"Fix: +\S*test_each_store\.py:\d+: ", report.to_text())
+
+
+def test_no_line_of_a_library_is_the_place_to_change() -> None:
+    def make() -> None:
+        space: Any = argparse.Namespace(array=array())
+        space.extra = {"self": space}
+
+    text = found(make).to_text()
+    assert "from the dict `Namespace.extra`" in text
+    assert not re.search(r"Fix: +\S*argparse", text)
+
+
+def test_the_class_is_named_where_the_line_is_not_known(tmp_path: Any) -> None:
+    source = "class Shared:\n    def run(self): ...\n"
+    (tmp_path / "shared_class.py").write_text(source)
+    space: dict[str, Any] = {"__name__": "shared_class"}
+    exec(compile(source, str(tmp_path / "shared_class.py"), "exec"), space)
+
+    def make() -> None:
+        owner = space["Shared"]()
+        owner.array = array()
+        owner.other = space["Shared"]()
+        owner.other.other = owner
+
+    text = found(make).to_text()
+    assert re.search(r"shared_class\.py:2,\s+in class\s+`Shared`: ", text), text
+    assert cyclescope.find_tensor_cycles(devices="any", frozen=False).leaks == []
