@@ -75,7 +75,7 @@ test-rust: $(VENV)/.made
 # A file at a time for each core, and for two more, as many wait for a program or a browser. PyTorch and a browser in each
 # want about 2 GB of memory. The files that need no PyTorch have workers without it.
 WORKERS ?= $$($(PY) -c 'import os; print(min(8, (os.cpu_count() or 1) + 2))')
-PYTEST = $(PY) -m pytest -m "not gpu and not long" -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+PYTEST = $(PY) -m pytest -m "not gpu and not long" --sampled -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 test-python: $(VENV)/.tested-with $(VENV)/.built programs
 	$(PYTEST) --frameworks=without
 	$(PYTEST) --frameworks=with
@@ -83,7 +83,7 @@ test-python: $(VENV)/.tested-with $(VENV)/.built programs
 test-long: test-full score test-brute test-cpython test-known test-libraries test-frameworks test-devices test-workflow test-docs test-matrix soak ## all that `make test` leaves out and that needs no GPU and no nightly Rust (a day)
 
 test-full: $(VENV)/.tested-with $(VENV)/.built programs ## the Python tests that take minutes, or the machine for themselves
-	$(PY) -m pytest -m "long and not gpu"
+	$(PY) -m pytest -m "(long or sampled) and not gpu"
 	TEST_CASES=400 $(PY) -m pytest tests/analysis/test_random_graphs.py tests/analysis/test_gradients.py
 	TEST_CASES=3000 $(PY) -m pytest tests/capture/test_hostile_fuzz.py tests/harmless/test_programs.py
 	TEST_CASES=3000 $(PY) -m pytest tests/python/test_fix.py

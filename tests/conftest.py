@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -57,6 +58,9 @@ LIBRARIES = ("python/test_integrations.py", "device/test_jax.py", "analysis/test
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Without PyTorch in the heap, a full collection takes a tenth of the time."""
     parser.addoption("--frameworks", choices=["with", "without"], help="only files that import any")
+    parser.addoption(
+        "--sampled", action="store_true", help="of tests marked so, only each n-th of the cases"
+    )
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -70,11 +74,27 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if unwanted and all(unwanted) else None
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--sampled"):
+        left_out = set(not_in_sample(items))
+        config.hook.pytest_deselected(items=list(left_out))
+        items[:] = [item for item in items if item not in left_out]
     here = Path(__file__).parent
     ranks = {here / name: rank - len(SLOWEST) for rank, name in enumerate(SLOWEST)}
     ranks |= {here / name: 1 for name in LIBRARIES}
     items.sort(key=lambda item: ranks.get(item.path, 0))
+
+
+def not_in_sample(items: list[pytest.Item]) -> Iterator[pytest.Item]:
+    """All cases but each n-th of the tests that are marked ``sampled(n)``."""
+    seen: Counter[tuple[Path, str]] = Counter()
+    for item in items:
+        mark = item.get_closest_marker("sampled")
+        if mark is not None:
+            test = (item.path, item.name.partition("[")[0])
+            if seen[test] % mark.args[0]:
+                yield item
+            seen[test] += 1
 
 
 @pytest.fixture(scope="session", autouse=True)

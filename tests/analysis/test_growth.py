@@ -61,6 +61,7 @@ def shows_function() -> bool:
     return loss.grad_fn in gc.get_referents(loss)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", shared.names())
 def test_the_pitfall_is_named(name: str) -> None:
     if name == "grad_fn_kept" and shows_function():
@@ -275,6 +276,7 @@ def watch_default(name: str, steps: int) -> tuple[list[cyclescope.Growth], cycle
     return told, monitor
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", [each.__name__ for each in growing.LEAKS if each != CLIPPED])
 def test_a_leak_is_told_with_its_owner(name: str) -> None:
     pattern, owner = growing.LEAKS[getattr(growing, name)]
@@ -292,6 +294,7 @@ def test_a_leak_is_told_once_wherever_the_program_has_come_to() -> None:
     assert len(told) == 1, told
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", [each.__name__ for each in growing.LOOK_ALIKES])
 def test_what_only_looks_like_a_leak_is_not_told(name: str) -> None:
     told, monitor = watch_default(name, 300)
@@ -382,6 +385,7 @@ print([each.pattern for each in monitor.found])
 """
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("clear", "call", "told"),
     [

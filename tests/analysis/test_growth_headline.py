@@ -112,6 +112,7 @@ def test_the_headline_is_true(number: int) -> None:
     )
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("number", range(CASES))
 def test_each_owner_explains_what_it_has(number: int) -> None:
     """Owners of tensors of one group, which begin and end at any step."""

@@ -36,6 +36,7 @@ def watched(step: Callable[[int], None]) -> cyclescope.LeakMonitor:
     return monitor
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS.keys())
 @pytest.mark.parametrize("graph", [False, True], ids=["plain", "with a graph"])
 def test_a_list_of_views_is_named(

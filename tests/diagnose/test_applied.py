@@ -46,6 +46,7 @@ def judge(program: Varied) -> list[str]:
     return found if report.leaks else ["nothing is found"]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_varied_programs(shape: str) -> None:
     first = list(SHAPES).index(shape)

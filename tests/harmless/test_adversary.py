@@ -15,6 +15,7 @@ SEEN = {
 """What a program can see; docs/safety.md says so."""
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", [name for name in adversary.PROGRAMS if name not in SEEN])
 def test_a_program_does_the_same(name: str) -> None:
     assert adversary.run(name, "--watch") == adversary.run(name)

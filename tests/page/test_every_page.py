@@ -90,6 +90,7 @@ def test_all_kinds_are_looked_at(pages: dict[str, str]) -> None:
     assert sorted(pages) == sorted(KINDS)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", KINDS)
 def test_nothing_is_found_by_axe_logged_requested_cut_off_or_moved(
     pages: dict[str, str], axe: str, open_page: Open, kind: str

@@ -71,6 +71,7 @@ def apply(folder: Path, patch: bytes) -> None:
     assert done.returncode == 0, (done.stderr.decode(), patch.decode())
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("project", fixable_projects.PATCHED, ids=lambda project: project.name)
 def test_the_patched_program_does_the_same_without_the_leak(
     project: Project,
@@ -101,6 +102,7 @@ def test_what_the_project_could_notice_is_refused(
     assert project.reason in why.splitlines()[0]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("name", "source"), list(fixable_projects.several_uses(max(CASES // 4, 6)))
 )

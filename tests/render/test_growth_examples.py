@@ -55,6 +55,7 @@ def run(pattern: str, monitor: cyclescope.LeakMonitor) -> None:
     loop(STEPS, monitor.step)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("pattern", PROGRAMS)
 def test_what_is_said_reads_as_approved(pattern: str) -> None:
     if pattern in COUNTED and not Path("/proc/self/fd").exists():
