@@ -2,8 +2,9 @@
 
 use std::rc::Rc;
 
-use petgraph::graph::NodeIndex;
+use petgraph::graph::{EdgeIndex, NodeIndex};
 use petgraph::visit::{EdgeRef, IntoEdgeReferences};
+use rustc_hash::FxHashSet;
 
 use crate::capture::Place;
 use crate::cpython::ObjectKind;
@@ -18,6 +19,11 @@ use crate::model::report::{
 
 /// Maximum number of steps listed per cycle, half from each end.
 const STEP_LIMIT: usize = 40;
+/// Maximum number of references of a graph that is drawn whole. Where everything refers to everything, nobody reads it.
+const EDGE_LIMIT: usize = 5000;
+/// Of a graph with more, the number of references to each object that are drawn, beside those of the leak's cycles and
+/// paths.
+const OTHERS_DRAWN: u64 = 2;
 
 /// A leak that was analysed but not yet rendered: most are known already and only counted.
 #[derive(Clone)]
@@ -214,29 +220,43 @@ impl Described {
                 }
             })
             .collect();
-        let edges = graph
+        let paths = diagnosis.paths.iter().flat_map(|path| &path.edges);
+        let on_paths: FxHashSet<EdgeIndex> = paths.copied().collect();
+        let on_cycle: FxHashSet<EdgeIndex> = diagnosis.cycle.edges.iter().copied().collect();
+        let cuts: FxHashSet<EdgeIndex> = diagnosis.cuts.iter().copied().collect();
+        let mut drawn_to = vec![0; graph.node_count()];
+        let edges: Vec<Edge> = graph
             .edge_references()
-            .map(|edge| {
+            .filter_map(|edge| {
                 let id = edge.id();
-                let role = if diagnosis.cuts.contains(&id) {
+                let role = if cuts.contains(&id) {
                     EdgeRole::Cut
-                } else if diagnosis.cycle.edges.contains(&id) {
+                } else if on_cycle.contains(&id) {
                     EdgeRole::Cycle
-                } else if diagnosis.paths.iter().any(|path| path.edges.contains(&id)) {
+                } else if on_paths.contains(&id) {
                     EdgeRole::Path
                 } else {
                     EdgeRole::Other
                 };
-                Edge {
+                let others = &mut drawn_to[edge.target().index()];
+                *others += u64::from(role == EdgeRole::Other);
+                if role == EdgeRole::Other
+                    && graph.edge_count() > EDGE_LIMIT
+                    && *others > OTHERS_DRAWN
+                {
+                    return None;
+                }
+                Some(Edge {
                     from: edge.source().index() as u32,
                     to: edge.target().index() as u32,
                     name: edge.weight().name.to_string(),
                     role,
                     through: edge.weight().through.iter().filter_map(hop).collect(),
-                }
+                })
             })
             .collect();
         Graph {
+            references_omitted: (graph.edge_count() - edges.len()) as u64,
             nodes,
             edges,
             omitted: self.omitted,

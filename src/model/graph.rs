@@ -17,6 +17,13 @@ pub struct Graph {
     /// The most common types among those, with their numbers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub omitted_types: Vec<(String, u64)>,
+    /// Number of references between the objects that are not drawn, as each object has many.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub references_omitted: u64,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// Kind of an object in a drawing.

@@ -75,9 +75,18 @@ fn cluster(index: usize, leak: &Leak) -> Subgraph {
             }));
         }
     }
-    if leak.graph.omitted > 0 {
-        let more = counted(leak.graph.omitted, "more object", "more objects");
-        let id = NodeId(plain(&format!("leak{index}_more")), None);
+    let graph = &leak.graph;
+    let left_out = [
+        ("more", graph.omitted, ["more object", "more objects"]),
+        (
+            "others",
+            graph.references_omitted,
+            ["more reference", "more references"],
+        ),
+    ];
+    for (suffix, count, [one, many]) in left_out.into_iter().filter(|left| left.1 > 0) {
+        let more = counted(count, one, many);
+        let id = NodeId(plain(&format!("leak{index}_{suffix}")), None);
         let attributes = vec![
             attribute("label", &format!("… {more}")),
             attribute("shape", "plaintext"),

@@ -45,6 +45,7 @@ pub fn callback() -> Report {
         ],
         omitted: 3,
         omitted_types: vec![],
+        references_omitted: 0,
     };
     let leak = Leak {
         signature: "3f8a1c0e9b7d2465".into(),
@@ -208,6 +209,7 @@ fn linked_nodes() -> Leak {
         ],
         omitted: 0,
         omitted_types: vec![],
+        references_omitted: 0,
     };
     Leak {
         signature: "00c0ffee00c0ffee".into(),
@@ -293,6 +295,7 @@ fn exception() -> Leak {
         ],
         omitted: 0,
         omitted_types: vec![],
+        references_omitted: 0,
     };
     Leak {
         signature: "badc0de5badc0de5".into(),
@@ -358,6 +361,7 @@ pub fn million_ring() -> Report {
         edges,
         omitted: 999_992,
         omitted_types: vec![],
+        references_omitted: 0,
     };
     let leak = Leak {
         signature: "1000000000000001".into(),

@@ -28,7 +28,7 @@ pub struct Scene {
     pub links: Vec<Link>,
     /// How many objects of the leak no box stands for.
     pub omitted: u64,
-    /// How many references between clusters no line stands for.
+    /// How many references no line stands for: those that the report leaves out, and between clusters.
     pub untold: u64,
 }
 
@@ -54,7 +54,7 @@ pub fn scene(leak: &Leak, detail: Detail) -> Scene {
             boxes: vec![],
             links: vec![],
             omitted: 0,
-            untold: 0,
+            untold: leak.graph.references_omitted,
         },
         box_of: HashMap::new(),
         hop_of: HashMap::new(),
@@ -320,7 +320,7 @@ impl<'a> Builder<'a> {
         let links = &self.scene.links;
         let drawn: Vec<(usize, usize)> = links.iter().map(|link| (link.from, link.to)).collect();
         let (lines, left_out) = bundles.chosen(&drawn, self.scene.boxes.len());
-        self.scene.untold = left_out;
+        self.scene.untold += left_out;
         self.scene.links.extend(lines.into_iter().map(|line| Link {
             from: line.from,
             to: line.to,
