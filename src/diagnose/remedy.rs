@@ -3,7 +3,7 @@
 use petgraph::graph::EdgeIndex;
 use rustc_hash::FxHashSet;
 
-use super::case::{Case, at, bare_name, noun, short, spoken, the};
+use super::case::{Case, at, bare_name, is_object, noun, short, spoken, the};
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
 use crate::graph::{
@@ -213,7 +213,9 @@ impl Case<'_> {
             (Kind::Partial, Name::Attribute(part)) => {
                 format!("do not give the {kept} to the `functools.partial` (as `{part}`)")
             }
-            (Kind::Instance, Name::Attribute(attribute)) => self.attribute_removal(edge, attribute),
+            (_, Name::Attribute(attribute)) if is_object(owner) => {
+                self.attribute_removal(edge, attribute)
+            }
             _ => format!("remove {name} of the {class}"),
         }
     }

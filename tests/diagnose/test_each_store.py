@@ -353,3 +353,73 @@ def test_the_class_is_named_where_the_line_is_not_known(tmp_path: Any) -> None:
     text = found(make).to_text()
     assert re.search(r"shared_class\.py:2,\s+in class\s+`Shared`: ", text), text
     assert cyclescope.find_tensor_cycles(devices="any", frozen=False).leaks == []
+
+
+class Branch(list[Any]):
+    def __init__(self, parent: Branch | None) -> None:
+        super().__init__()
+        self.array, self.parent = array(), parent
+        if parent is not None:
+            parent.append(self)
+
+
+def test_an_attribute_of_a_container_is_set_to_none_as_any() -> None:
+    (told,) = advice(lambda: Branch(Branch(None)))
+    assert "Set `Branch.parent` to None" in told
+
+
+class Memo:
+    """A descriptor that keeps the results of a method."""
+
+    def __init__(self, function: Any) -> None:
+        self.function, self.results = function, dict[Any, Any]()
+
+    def __get__(self, owner: Any, _: Any = None) -> Any:
+        def cached() -> Any:
+            if owner not in self.results:
+                self.results[owner] = self.function(owner)
+            return self.results[owner]
+
+        return cached
+
+
+def test_a_descriptor_keeps_its_table() -> None:
+    def make() -> None:
+        class Calculator:
+            def __init__(self) -> None:
+                self.array = array()
+
+            @Memo
+            def total(self) -> Any:
+                return self.array.sum()
+
+        Calculator().total()
+
+    (told,) = advice(make)
+    assert "to None" not in told
+    assert "Let the method `total` keep no instance of the class" in told
+
+
+def retried(function: Any) -> Any:
+    errors: list[Exception] = []
+
+    def inner(*args: Any) -> Any:
+        for _ in range(2):
+            try:
+                return function(*args)
+            except KeyError as error:
+                errors.append(error)
+        return None
+
+    return inner
+
+
+def test_a_list_of_exceptions_that_a_function_fills_stays() -> None:
+    def fail() -> None:
+        batch = array()
+        raise KeyError(len(batch))
+
+    told = advice(lambda: retried(fail)())
+    assert told
+    assert not any("not `errors`" in text for text in told), told
+    assert any("without its traceback" in text for text in told)

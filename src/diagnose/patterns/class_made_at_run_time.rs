@@ -67,7 +67,7 @@ fn recognise(case: &Case<'_>) -> Option<Finding> {
         ));
         // To define it at module level would keep the instance for good.
         return Some(match case.cut {
-            Some(cut) => finding.remedy(cut, removal_of_instance(case, cut)),
+            Some(cut) => finding.remedy(cut, removal_of_instance(case, cut, back)),
             None => finding,
         });
     }
@@ -89,26 +89,33 @@ fn recognise(case: &Case<'_>) -> Option<Finding> {
 }
 
 /// How an attribute of the class lets go of an instance. The class needs its methods.
-fn removal_of_instance(case: &Case<'_>, cut: EdgeIndex) -> String {
+fn removal_of_instance(case: &Case<'_>, cut: EdgeIndex, attribute: &str) -> String {
     let ends = case.graph.edge_endpoints(cut);
     let ends = ends.map(|(from, to)| (&case.graph[from], &case.graph[to]));
     let cached =
         "to cache its results, store them on the instance, or under a key without the instance";
-    let method = match (ends, &case.graph[cut].name) {
+    let (method, place) = match (ends, &case.graph[cut].name) {
         (Some((class, method)), ReferenceName::Attribute(name))
             if class.description.kind == ObjectKind::Class
                 && (method.description.kind == ObjectKind::Function || is_cache(method)) =>
         {
-            name
+            (name.as_str(), String::new())
         }
-        (Some((method, kept)), ReferenceName::Closure(_))
+        (Some((method, kept)), ReferenceName::Closure(variable))
             if CONTAINERS.contains(&kept.description.kind) =>
         {
-            bare_name(method)
+            (bare_name(method), format!(" in `{variable}`"))
+        }
+        // Of a descriptor.
+        (Some((owner, kept)), ReferenceName::Attribute(name))
+            if CONTAINERS.contains(&kept.description.kind) =>
+        {
+            let class = short(&owner.description.type_name);
+            (attribute, format!(" in `{class}.{name}`"))
         }
         _ => return case.removal(cut),
     };
-    format!("let the method `{method}` keep no instance of the class: {cached}")
+    format!("let the method `{method}` keep no instance of the class{place}: {cached}")
 }
 
 /// True for a reference that an enumeration has to its members, or that leads on from there.

@@ -133,6 +133,10 @@ pub fn fallback(case: &Case<'_>) -> Advice {
     };
     let (owner, target) = (&case.graph[from], &case.graph[to]);
     let finding = Finding::new(what_is_cut(case, cut));
+    if let Some((exception, what)) = kept_exception(case, cut) {
+        let remedy = "keep the exception without its traceback (`error.with_traceback(None)`), if it is not raised again";
+        return case.advise(Finding::new(what).remedy(exception, remedy));
+    }
     let weakly = match (case.cut_step(), &case.graph[cut].name) {
         (Some(step), ReferenceName::Closure(variable)) if !owner.is_library() => {
             let weakly = or_weakly(case, &step, variable);
@@ -154,6 +158,26 @@ pub fn fallback(case: &Case<'_>) -> Advice {
         }
         None => finding,
     })
+}
+
+/// The reference to a traceback by which a function that captures an exception keeps its own frame, and what to say of it.
+fn kept_exception(case: &Case<'_>, cut: EdgeIndex) -> Option<(EdgeIndex, String)> {
+    let ReferenceName::Closure(variable) = &case.graph[cut].name else {
+        return None;
+    };
+    let traceback = ReferenceName::Attribute("__traceback__".to_owned());
+    let (_, step) = case.find(|step| {
+        step.object.description.kind == ObjectKind::Exception && *step.name == traceback
+    })?;
+    let (from, _) = case.graph.edge_endpoints(cut)?;
+    let function = &case.graph[from];
+    let what = format!(
+        "{}{} captures `{variable}`, which leads to {}, whose traceback keeps frames with all their variables.",
+        capitalized(&the(function)),
+        at(function),
+        a(&noun(step.object)),
+    );
+    Some((step.edge, what))
 }
 
 /// What a reference is, and where it leads, as a sentence.
