@@ -157,6 +157,10 @@ class Encoder(Thing):
         pass
 
 
+@pytest.mark.skipif(
+    hasattr(vars(Encoder)["encode"], "_method_cache"),
+    reason="this Python keeps the object of each such method (gh-127750)",
+)
 def test_a_function_of_a_library_is_not_to_be_changed() -> None:
     def stored() -> None:
         thing = Encoder(tensor=common.tensor("cpu", 1))
