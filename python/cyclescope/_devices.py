@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from collections.abc import Sequence
@@ -10,6 +9,7 @@ from typing import Any, Protocol, TypeAlias, cast
 
 from cyclescope import _native
 from cyclescope._suggest import nearest
+from cyclescope._system import environment
 
 SEPARATORS = re.compile(r"[\s,;|+]+")
 DEVICE = re.compile(r"[a-z]+(:\d+)?")
@@ -86,7 +86,7 @@ def blindness(names: list[str]) -> str | None:
     if not _native.cuda_driver_present():
         return "this machine has no CUDA driver"
     # CUDA reads the list when it is initialised, up to the first entry that names no device.
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    visible = environment("CUDA_VISIBLE_DEVICES")
     begun = getattr(sys.modules.get("torch.cuda"), "is_initialized", bool)()
     if visible is not None and not begun and visible.strip()[:1] in ("", "-"):
         return f"CUDA_VISIBLE_DEVICES is {visible!r}, which hides every GPU"

@@ -1,27 +1,20 @@
 """Atomic file writes, and what is said if one fails.
 
-The functions of the system are bound here once. Tests of the program put others in their place
-(``mock.patch("pathlib.Path.exists")``), count the calls and have them answer what they like.
+None of this calls ``pathlib``'s methods that ask the system: see :mod:`cyclescope._system`.
 """
 
 from __future__ import annotations
 
 import contextlib
-import threading
-from errno import EACCES, EISDIR, ENOTDIR
-from os import W_OK, X_OK, PathLike, fsencode, fspath, strerror
-from os import access as _access
-from os import chmod as _chmod
-from os import getpid as _getpid
-from os import mkdir as _mkdir
-from os import readlink as _readlink
-from os import replace as _replace
-from os import stat as _stat
-from os import unlink as _unlink
+import sys
+from errno import EACCES, EISDIR, ENOENT, ENOTDIR
+from os import W_OK, X_OK, PathLike, strerror
+from os import name as os_name
 from pathlib import Path
 from stat import S_IMODE, S_ISDIR, S_ISREG
 
-_open = open
+from cyclescope import _system
+from cyclescope._system import absolute, environment, fsencode, fspath, open_file
 
 
 def reason(error: OSError) -> str:
@@ -56,10 +49,46 @@ def folder_named(report_dir: object) -> Path:
 def exists(path: Path) -> bool:
     """Whether there is a file or folder of this name."""
     try:
-        _stat(path)
+        _system.stat(path)
     except (OSError, ValueError):
         return False
     return True
+
+
+def read_bytes(path: Path) -> bytes:
+    """The content of a file.
+
+    Raises:
+        OSError: If it cannot be read.
+    """
+    with open_file(path, "rb") as file:
+        content: bytes = file.read()
+    return content
+
+
+def temporary_folder() -> Path:
+    """Create a folder for temporary files, which only this user can read.
+
+    Raises:
+        OSError: If none can be created.
+    """
+    chosen = getattr(sys.modules.get("tempfile"), "tempdir", None)
+    variables = (environment(name) for name in ("TMPDIR", "TEMP", "TMP"))
+    named = [name for name in (chosen, *variables) if isinstance(name, str) and name]
+    for parent in (*named, *TEMPORARY, "."):
+        with contextlib.suppress(OSError):
+            folder = Path(absolute(parent), f"cyclescope-{_unique()}")
+            _system.mkdir(folder, 0o700)
+            return folder
+    raise OSError(ENOENT, "there is no folder for temporary files")
+
+
+def _unique() -> str:
+    return _system.urandom(8).hex()
+
+
+TEMPORARY = (r"C:\TEMP", r"C:\TMP") if os_name == "nt" else ("/tmp", "/var/tmp", "/usr/tmp")
+"""Where temporary files are, if no environment variable says it; see ``tempfile``."""
 
 
 def make_folder(folder: Path) -> None:
@@ -79,11 +108,11 @@ def make_folder(folder: Path) -> None:
 
 def _make(folder: Path) -> None:
     try:
-        _mkdir(folder)
+        _system.mkdir(folder)
     except OSError:
         # Some systems refuse a folder that exists for other reasons first.
         with contextlib.suppress(OSError):
-            if S_ISDIR(_stat(folder).st_mode):
+            if S_ISDIR(_system.stat(folder).st_mode):
                 return
         raise
 
@@ -124,7 +153,7 @@ def why_unwritable(path: Path) -> str | None:
             return strerror(ENOTDIR)
         # A file that is replaced need not be writable itself.
         is_special = str(path).startswith(OPEN)
-        return None if is_special or _access(existing, W_OK | X_OK) else strerror(EACCES)
+        return None if is_special or _system.access(existing, W_OK | X_OK) else strerror(EACCES)
     except (OSError, ValueError) as error:
         return getattr(error, "strerror", None) or str(error)
 
@@ -140,7 +169,7 @@ def _target(path: Path) -> Path:
     """What the name leads to. Links in place of its folder do no harm."""
     for _ in range(LINKS):
         try:
-            path = path.parent / _readlink(path)
+            path = path.parent / _system.readlink(path)
         except OSError:
             break
     return path
@@ -148,29 +177,29 @@ def _target(path: Path) -> Path:
 
 def _mode(path: Path) -> int | None:
     try:
-        return _stat(path).st_mode
+        return _system.stat(path).st_mode
     except FileNotFoundError:
         return None
 
 
 def _write(path: Path, text: str, how: str) -> None:
     # Names of the program may contain lone surrogates.
-    with _open(path, how, encoding="utf-8", errors="backslashreplace") as file:
+    with open_file(path, how, encoding="utf-8", errors="backslashreplace") as file:
         file.write(text)
 
 
 def _write_beside(path: Path, text: str, mode: int | None) -> None:
     """Write another file in the same folder, and put it in the place of this one."""
-    unfinished = path.with_name(f".cyclescope-{_getpid()}-{threading.get_ident()}.part")
+    unfinished = path.with_name(f".cyclescope-{_system.getpid()}-{_system.get_ident()}.part")
     try:
         _write(unfinished, text, "w")
         if mode is not None:
             with contextlib.suppress(OSError):  # Some file systems have no permissions.
-                _chmod(unfinished, S_IMODE(mode))
-        _replace(unfinished, path)
+                _system.chmod(unfinished, S_IMODE(mode))
+        _system.replace(unfinished, path)
     finally:
         with contextlib.suppress(FileNotFoundError):
-            _unlink(unfinished)
+            _system.unlink(unfinished)
 
 
 def check_writable(folder: Path) -> None:
@@ -179,13 +208,11 @@ def check_writable(folder: Path) -> None:
     Raises:
         OSError: If files cannot be written there.
     """
-    # It imports much, which few programs need.
-    import tempfile
-
     try:
         make_folder(folder)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
+        trial = folder / f".cyclescope-{_unique()}.part"
+        _write(trial, "", "x")
+        _system.unlink(trial)
     except OSError as error:
         raise type(error)(
             error.errno,

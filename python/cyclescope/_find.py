@@ -5,8 +5,9 @@ They import their dependencies when called, which keeps ``import cyclescope`` ch
 
 from __future__ import annotations
 
-import gc
 import sys
+
+from cyclescope import _system
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,13 +25,13 @@ class Uncollected:
     """
 
     def __enter__(self) -> None:
-        self._pauses = "cyclescope._watch" not in sys.modules and gc.isenabled()
+        self._pauses = "cyclescope._watch" not in sys.modules and _system.is_collection_enabled()
         if self._pauses:
-            gc.disable()
+            _system.disable_collection()
 
     def __exit__(self, *error: object) -> None:
         if self._pauses:
-            gc.enable()
+            _system.enable_collection()
 
 
 def find_tensor_cycles(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import gc
 from collections.abc import Callable, Coroutine, Sequence
 from types import CoroutineType, FunctionType, MethodType, TracebackType
 from typing import Any, TypeVar
@@ -13,6 +12,7 @@ from cyclescope._devices import Devices
 from cyclescope._native import CycleReport
 from cyclescope._off import OFF
 from cyclescope._settings import check_min_bytes
+from cyclescope._system import collect
 from cyclescope._watch import Watch, at_least, resolve, say_unseen
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -82,7 +82,7 @@ class Recorder:
 
     def discard(self) -> None:
         """Free all garbage, and forget what leaked until now."""
-        gc.collect()
+        collect()
         self._watch.flush()
         self._seen.clear()
 
@@ -93,7 +93,7 @@ class Recorder:
 
 def clean_up() -> None:
     for _ in range(CLEAN_UP_ROUNDS):
-        if not gc.collect():
+        if not collect():
             return
 
 

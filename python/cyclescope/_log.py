@@ -9,14 +9,28 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import sys
+import time
 from collections.abc import Mapping
 from typing import Any
 
-logger = logging.getLogger("cyclescope")
+from cyclescope import _system
+
+# `logging.getLogger()` may be a test's.
+_loggers = logging.Logger.manager
+logger = _loggers.getLogger("cyclescope")
 
 # Nobody knows of it, so only what disables all loggers disables it.
-_sentinel = logging.getLogger("cyclescope.sentinel")
+_sentinel = _loggers.getLogger("cyclescope.sentinel")
+
+_CALLED = (
+    (os, "getpid", _system.getpid),
+    (os.path, "basename", _system.basename),
+    (time, "time", _system.now),
+    (time, "time_ns", _system.time_ns),
+)
+"""What ``logging.LogRecord`` calls."""
 
 FIELDS = "cyclescope"
 """The attribute of a log record that holds its fields."""
@@ -87,8 +101,51 @@ def _log(
     reason = why_unseen(level) if level >= logging.WARNING else None
     if reason is not None:
         _fall_back(message % args if args else message, reason, with_exception=with_exception)
-    # The caller of the function above is the place of the message.
-    logger.log(level, message, *args, extra=extra, exc_info=with_exception, stacklevel=3)
+    # What a handler raises is not for the line of the program that happens to run.
+    with contextlib.suppress(Exception):
+        if all(getattr(module, name) is original for module, name, original in _CALLED):
+            # The caller of the function above is the place of the message.
+            logger.log(level, message, *args, extra=extra, exc_info=with_exception, stacklevel=3)
+        elif logger.isEnabledFor(level):
+            exc_info = sys.exc_info() if with_exception else None
+            logger.handle(_record(level, message, args, exc_info, extra))
+
+
+def _record(
+    level: int, message: str, args: tuple[object, ...], exc_info: Any, extra: Any
+) -> logging.LogRecord:
+    """A record that is made without the functions of the system that a test has replaced."""
+    if logging.getLogRecordFactory() is not logging.LogRecord:
+        return logger.makeRecord(
+            logger.name, level, __file__, 0, message, args, exc_info, "", extra
+        )
+    record = logging.LogRecord.__new__(logging.LogRecord)
+    created = _system.now()
+    record.__dict__.update(
+        name=logger.name,
+        levelno=level,
+        levelname=logging.getLevelName(level),
+        msg=message,
+        args=args,
+        exc_info=exc_info,
+        exc_text=None,
+        stack_info=None,
+        pathname=__file__,
+        filename="_log.py",
+        module="_log",
+        lineno=0,
+        funcName="",
+        created=created,
+        msecs=created % 1 * 1000,
+        relativeCreated=0.0,
+        thread=_system.get_ident(),
+        threadName="",
+        process=_system.getpid(),
+        processName="",
+        taskName=None,
+        **(extra or {}),
+    )
+    return record
 
 
 def _fall_back(text: str, reason: str, *, with_exception: bool) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import Any
 
 from cyclescope import _log, _native
 from cyclescope._native import CycleReport
 from cyclescope._off import OFF
+from cyclescope._system import getpid, host_name
 
 
 def stem() -> str:
@@ -24,7 +24,7 @@ def stem() -> str:
         import zlib
 
         host = f"host{zlib.crc32(_host().encode()):08x}"
-    return f"{'' if rank is None else f'rank{rank.rank}-'}{host}-{os.getpid()}"
+    return f"{'' if rank is None else f'rank{rank.rank}-'}{host}-{getpid()}"
 
 
 def gather(report: CycleReport | None, *, group: Any | None = None) -> CycleReport | None:
@@ -69,4 +69,4 @@ def gather(report: CycleReport | None, *, group: Any | None = None) -> CycleRepo
 
 
 def _host() -> str:
-    return os.uname().nodename if hasattr(os, "uname") else os.environ.get("COMPUTERNAME", "")
+    return host_name()

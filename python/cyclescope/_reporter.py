@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 
 from cyclescope import _log, _native, _ranks
-from cyclescope._files import check_writable, exists, folder_named, make_folder, write_whole
+from cyclescope._files import (
+    check_writable,
+    exists,
+    folder_named,
+    make_folder,
+    temporary_folder,
+    write_whole,
+)
 from cyclescope._native import CycleReport, LeakTally
 from cyclescope._selection import StrPath
+from cyclescope._system import stat
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -123,7 +130,7 @@ class Reporter:
         self._count = count
         try:
             # A large report would hold the interpreter for long, and keep the disk busy.
-            if self._file.stat().st_size > MAX_REFRESHED:
+            if stat(self._file).st_size > MAX_REFRESHED:
                 return
         except OSError:
             return  # the user has removed or moved it
@@ -166,7 +173,7 @@ class Reporter:
 
     def _ready(self) -> Path:
         if self._folder is None:
-            self._folder = Path(tempfile.mkdtemp(prefix="cyclescope-"))
+            self._folder = temporary_folder()
         make_folder(self._folder)
         return self._folder
 

@@ -11,6 +11,7 @@ from typing import Any
 from cyclescope import _native
 from cyclescope._native import CycleReport, Leak, Patch
 from cyclescope._selection import StrPath
+from cyclescope._system import absolute, environment
 
 SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 UNKNOWN = "tensor-cycle"
@@ -37,7 +38,7 @@ class Place:
 
 def sources(base: StrPath | None) -> Path:
     """The source root: ``base``, or else GitHub's workspace, or else the current folder."""
-    return Path(base or os.environ.get("GITHUB_WORKSPACE") or os.curdir).absolute()
+    return Path(absolute(base or environment("GITHUB_WORKSPACE") or os.curdir))
 
 
 def place_of(leak: Leak, base: Path) -> Place | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 import sys
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
@@ -12,7 +11,9 @@ from typing import Any
 
 from cyclescope import _log, _native, _off
 from cyclescope._devices import Devices, default_devices, device_names
+from cyclescope._files import read_bytes
 from cyclescope._selection import StrPath, ignored_names
+from cyclescope._system import absolute, environment, environment_variables, getcwd
 
 PREFIX = "CYCLESCOPE_"
 
@@ -71,11 +72,11 @@ def settings(folder: StrPath | None = None) -> Settings:
         ValueError: If a setting is invalid. The message says where it is set and what is allowed.
     """
     try:
-        start = os.path.abspath(os.curdir if folder is None else folder)
+        start = getcwd() if folder is None else absolute(folder)
     except FileNotFoundError:
         # The current folder has been removed, which is not an error: no file applies.
         start = ""
-    found = _in_force(start, tuple(map(os.environ.get, _VARIABLES)))
+    found = _in_force(start, tuple(map(environment, _VARIABLES)))
     if found.redact:
         _native.redact()
     return found
@@ -105,7 +106,7 @@ _Found = dict[str, tuple[Any, str]]
 
 def _from_environment() -> _Found:
     found: _Found = {}
-    for variable, text in sorted(os.environ.items()):
+    for variable, text in sorted(environment_variables()):
         if not variable.startswith(PREFIX) or variable in _READ_AT_IMPORT:
             continue
         name = variable.removeprefix(PREFIX).lower()
@@ -147,7 +148,7 @@ def _table(folder: Path) -> tuple[Path, dict[str, Any]]:
     for parent in (folder, *folder.parents):
         file = parent / "pyproject.toml"
         try:
-            content = file.read_bytes()
+            content = read_bytes(file)
         except OSError:
             continue
         # Do not import the parser for files without settings of cyclescope.

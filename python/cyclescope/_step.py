@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import threading
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -16,6 +14,7 @@ from cyclescope._native import CycleReport
 from cyclescope._off import OFF
 from cyclescope._selection import StrPath, ignored_names
 from cyclescope._settings import check_every, settings
+from cyclescope._system import generation_stats, perf_counter
 
 MIB = 2**20
 OLDEST = 2
@@ -125,7 +124,7 @@ class StepCollector:
 
     def _collect(self) -> StepReport:
         self._join_again()
-        started = time.perf_counter()
+        started = perf_counter()
         aged = None
         if self._loop_collects_young_only():
             # All garbage, and what the loop's own collections would find of it, before ours.
@@ -133,7 +132,7 @@ class StepCollector:
             aged = looks[0].bytes_held - looks[1].bytes_held
         report = _native.find(self._devices, self._ignore)
         aged = max(0, min(aged or 0, report.bytes_held))
-        seconds = time.perf_counter() - started
+        seconds = perf_counter() - started
         total = self._total()
         found = StepReport(
             step=self._steps,
@@ -179,7 +178,7 @@ class StepCollector:
 
 def _collections() -> list[int]:
     """The number of collections so far, by generation."""
-    return [generation["collections"] for generation in gc.get_stats()]
+    return [generation["collections"] for generation in generation_stats()]
 
 
 _collector: StepCollector | None = None

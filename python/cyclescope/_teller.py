@@ -11,15 +11,12 @@ import contextlib
 import os
 import sys
 import threading
-import time
 from collections.abc import Callable
-
-# The program's own, even if it has another in its place later.
-from os import getpid
 
 from cyclescope import _log, _native
 from cyclescope._off import OFF
-from cyclescope._threads import POLL_SECONDS, Helper, is_cooperative, signals_blocked
+from cyclescope._system import getpid, monotonic
+from cyclescope._threads import POLL_SECONDS, Helper, is_cooperative, pause, signals_blocked
 
 Listener = Callable[[_native.CycleReport], None]
 
@@ -75,13 +72,13 @@ def flush(timeout: float) -> bool:
     """
     if not is_cooperative() or (_thread is not None and _thread.is_current):
         return _native.flush(timeout)
-    deadline = time.monotonic() + timeout
+    deadline = monotonic() + timeout
     while not _native.flush(min(timeout, POLL_SECONDS)):
-        if time.monotonic() >= deadline:
+        if monotonic() >= deadline:
             return False
         # Where no other can have its turn, as in an event loop, sleeping is an error.
         with contextlib.suppress(Exception):
-            time.sleep(POLL_SECONDS)
+            pause()
     return True
 
 
@@ -140,7 +137,7 @@ def _complain(message: str) -> None:
 
 def _at_exit() -> None:
     thread = _thread
-    deadline = time.monotonic() + EXIT_SECONDS
+    deadline = monotonic() + EXIT_SECONDS
     try:
         _native.close()
         if _listeners:
@@ -150,7 +147,7 @@ def _at_exit() -> None:
     except Exception:
         _complain("cyclescope: the summary at exit failed")
     if thread is not None:
-        thread.join_end(max(0.0, deadline - time.monotonic()))
+        thread.join_end(max(0.0, deadline - monotonic()))
         _native.drop_deliveries()
 
 

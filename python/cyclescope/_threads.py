@@ -9,7 +9,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from threading import Thread
 from typing import Any
+
+from cyclescope._system import monotonic, sleep
+
+# Programs replace it in their tests, too.
+_start = Thread.start
 
 POLL_SECONDS = 0.002
 
@@ -40,6 +46,12 @@ def is_cooperative() -> bool:
     return original("start_new_thread") is not None
 
 
+def pause() -> None:
+    """Wait a moment, in which other threads go on."""
+    # Where threads take turns, the function in its place gives others theirs.
+    (time.sleep if is_cooperative() else sleep)(POLL_SECONDS)
+
+
 def begin(run: Callable[[], object], name: str) -> None:
     """Run a function on a real thread, for whose end the program does not wait.
 
@@ -48,7 +60,7 @@ def begin(run: Callable[[], object], name: str) -> None:
     """
     start = original("start_new_thread")
     if start is None:
-        threading.Thread(target=run, name=name, daemon=True).start()
+        _start(Thread(target=run, name=name, daemon=True))
     else:
         start(run, ())
 
@@ -92,7 +104,7 @@ def signals_blocked() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-class Helper(threading.Thread):
+class Helper(Thread):
     """A thread that goes on for ever, and that the program sees only while it works.
 
     Programs wait for all threads that ``threading.enumerate()`` lists: what they wait for is then
@@ -115,7 +127,7 @@ class Helper(threading.Thread):
         """
         start = original("start_new_thread")
         if start is None:
-            super().start()
+            _start(self)
             return
         ended = Flag()
         start(self._run_alone, (ended,))
@@ -144,9 +156,9 @@ class Helper(threading.Thread):
         """
         if self.is_current:
             raise RuntimeError("cannot join current thread")
-        deadline = None if timeout is None else time.monotonic() + timeout
-        while self.is_alive() and (deadline is None or time.monotonic() < deadline):
-            time.sleep(POLL_SECONDS)
+        deadline = None if timeout is None else monotonic() + timeout
+        while self.is_alive() and (deadline is None or monotonic() < deadline):
+            pause()
 
     def is_alive(self) -> bool:
         """Whether it is at work."""
@@ -182,7 +194,7 @@ class Helper(threading.Thread):
             ended.set()
 
 
-def _list(thread: threading.Thread | None) -> None:
+def _list(thread: Thread | None) -> None:
     """List this thread in ``threading.enumerate()`` or not."""
     # A lock of gevent's or eventlet's has its waiters switch on the thread that holds it. Each step
     # here is one operation of a dictionary, which needs none.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import os
 import threading
 from collections.abc import Sequence
@@ -16,6 +15,7 @@ from cyclescope._native import CycleReport
 from cyclescope._off import OFF
 from cyclescope._selection import StrPath
 from cyclescope._settings import check_min_bytes, settings
+from cyclescope._system import absolute, freeze_count
 from cyclescope._watch import STOP_SECONDS, Watch, say_what_is_checked, selected
 
 TYPE_CHECKING = False
@@ -184,7 +184,7 @@ class Warner(Watch):
 
         To be called after a full collection: what that has freed is counted.
         """
-        if not (self.is_running and gc.get_freeze_count()):
+        if not (self.is_running and freeze_count()):
             return
         devices, ignore, (host, device) = self._now.native
         found = _native.find(list(devices), list(ignore), True)
@@ -288,7 +288,7 @@ def warn_tensor_cycles(
     wanted = Arguments(
         devices=frozenset(names),
         ignore=frozenset(ignored),
-        report_dir=None if folder is None else os.path.abspath(folder_named(folder)),
+        report_dir=None if folder is None else absolute(folder_named(folder)),
         record_history=bool(recorded),
         min_bytes=least,
     )

@@ -80,6 +80,102 @@ PROGRAMS = {
         assert watch.leaks
         print("end")
     """,
+    "a test replaces the functions of the system by mocks that raise": """
+        import logging, os, tempfile
+        names = [
+            "builtins.open", "gc.collect", "gc.disable", "gc.enable", "gc.get_stats",
+            "gc.isenabled", "io.open", "json.loads", "logging.getLogger", "os.chmod",
+            "os.environ", "os.environ.get", "os.getcwd", "os.getenv", "os.getpid", "os.listdir",
+            "os.makedirs", "os.mkdir", "os.path.abspath", "os.path.basename", "os.path.exists",
+            "os.path.isabs", "os.path.isfile", "os.path.join", "os.path.realpath", "os.readlink",
+            "os.remove", "os.rename", "os.replace", "os.stat", "os.uname", "os.unlink",
+            "os.urandom", "pathlib.Path.absolute", "pathlib.Path.cwd", "pathlib.Path.exists",
+            "pathlib.Path.mkdir", "pathlib.Path.open", "pathlib.Path.read_bytes",
+            "pathlib.Path.read_text", "pathlib.Path.stat", "pathlib.Path.write_text",
+            "tempfile.gettempdir", "tempfile.mkdtemp", "threading.Thread.start",
+            "time.monotonic", "time.perf_counter", "time.sleep", "time.time", "time.time_ns",
+        ]
+        collect = gc.collect
+        said = []
+
+
+        class Handler(logging.Handler):
+            def emit(self, record):
+                said.append(record.getMessage())
+
+
+        def work():
+            gc.collect = collect
+            leak()
+            assert watch.flush()
+            why = cyclescope.why_alive(kept[0])
+            assert [it.words for it in why.keepers] == [
+                "module `__main__` → `kept` (list, 1 item) → [0]"
+            ]
+            assert cyclescope.heap().buffers and str(cyclescope.heap())
+            for _ in range(100):
+                grown.append(numpy.zeros(1000))
+                monitor.step()
+            assert monitor.found and monitor.to_json() and monitor.to_html()
+            assert not cyclescope.find_tensor_cycles(devices="any").leaks
+            cyclescope.settings()
+
+
+        logging.getLogger("cyclescope").addHandler(Handler())
+        monitor = cyclescope.watch_growth(every=1, min_bytes=1, devices="any", max_share=9)
+        kept = [numpy.zeros(10)]
+        grown = []
+        patches = [mock.patch(name, side_effect=OSError("a mock")) for name in names]
+        mocks = [patch.start() for patch in patches]
+        try:
+            work()
+        finally:
+            for patch in reversed(patches):
+                patch.stop()
+        called = [name for name, mock in zip(names, mocks) if mock.mock_calls]
+        assert not called, called
+        assert len(watch.leaks) == 1
+        assert len(said) == 2, said
+        print("end")
+    """,
+    "nothing can be written to standard error": """
+        grown = []
+        monitor = cyclescope.watch_growth(every=1, min_bytes=1, devices="any", max_share=9)
+        with mock.patch("sys.stderr") as stream:
+            stream.write.side_effect = ValueError("a mock")
+            leak()
+            for _ in range(100):
+                grown.append(numpy.zeros(1000))
+                monitor.step()
+            watch.flush()
+        assert monitor.found and watch.leaks
+        print("end")
+    """,
+    "a test replaces them before the first use": """
+        import logging, os
+        watch.stop()
+        for name in [name for name in sys.modules if name.startswith("cyclescope.")]:
+            if name not in ("cyclescope._find", "cyclescope._off", "cyclescope._system"):
+                if name != "cyclescope._native":
+                    del sys.modules[name]
+        for name in [name for name in vars(cyclescope) if not name.startswith("__")]:
+            if name not in ("find_tensor_cycles", "_system"):
+                delattr(cyclescope, name)
+        kept = [numpy.zeros(10)]
+        names = ["os.getcwd", "os.environ.get", "logging.getLogger", "time.time", "builtins.open"]
+        patches = [mock.patch(name, side_effect=OSError("a mock")) for name in names]
+        mocks = [patch.start() for patch in patches]
+        try:
+            assert len(cyclescope.why_alive(kept[0]).keepers) == 1
+            assert cyclescope.heap().buffers
+            cyclescope.watch_growth(every=1, devices="any").step()
+        finally:
+            for patch in reversed(patches):
+                patch.stop()
+        called = [name for name, mock in zip(names, mocks) if mock.mock_calls]
+        assert not called, called
+        print("end")
+    """,
 }
 
 

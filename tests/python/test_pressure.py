@@ -109,8 +109,7 @@ def test_collections_are_limited_and_rarer_where_they_free_nothing(
     state: type[State], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 1000.0
-    clock = SimpleNamespace(monotonic=lambda: now, time=time.time)
-    monkeypatch.setattr(pressure, "time", clock)
+    monkeypatch.setattr(pressure, "monotonic", lambda: now)
     monkeypatch.setattr(pressure, "INTERVAL", 1000.0)  # only the test looks
     state.base = 950
     seconds = []

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import os
 import sys
-import tempfile
 import threading
 from pathlib import Path
 
@@ -24,12 +22,20 @@ from cyclescope._cli.common import (
 from cyclescope._cli.output import OutputError, finish, keep_streams, out, tell
 from cyclescope._cli.program import Program, ProgramError, flush, trimmed
 from cyclescope._devices import blindness
-from cyclescope._files import exists, make_folder, reason, why_unwritable, write_whole
+from cyclescope._files import (
+    exists,
+    make_folder,
+    reason,
+    temporary_folder,
+    why_unwritable,
+    write_whole,
+)
 from cyclescope._live.automatic import AutomaticSteps
 from cyclescope._live.device_memory import gpus_in_use
 from cyclescope._native import CycleReport
 from cyclescope._off import OFF, VARIABLE
 from cyclescope._settings import settings
+from cyclescope._system import environment, getpid
 from cyclescope._warner import Warner
 from cyclescope._watch import say_unseen
 
@@ -194,16 +200,16 @@ def run(parsed: argparse.Namespace) -> int:
     except OSError as error:
         fail(parsed, reason(error))
     is_flushed = True
-    process = os.getpid()
+    process = getpid()
     try:
         status = program.run()
-        if os.getpid() != process:
+        if getpid() != process:
             return status  # A child that the program has forked: the results are its parent's.
         is_flushed = _wait_for_threads()
         if parsed.memory:
             _tell_memory(parsed)
     finally:
-        if os.getpid() == process:
+        if getpid() == process:
             if oom is not None:
                 oom.stop()
             if growth is not None:
@@ -273,7 +279,7 @@ class _Files:
 def _print(parsed: argparse.Namespace, report: CycleReport | None) -> None:
     """Print what was asked for. The status is the program's even if that is not possible."""
     texts = []
-    if report is not None and os.environ.get("GITHUB_ACTIONS") == "true":
+    if report is not None and environment("GITHUB_ACTIONS") == "true":
         texts += cyclescope.to_github_annotations(report)
     if report is not None and parsed.trace:
         texts.append(report.to_text())
@@ -343,7 +349,7 @@ def _tell_pages(
             tell(f"cyclescope: cannot write the growth report: {reason(error)}")
     for report in oom.reports if oom is not None else ():
         page = report.with_suffix(".html")
-        where = page if page.exists() else report
+        where = page if exists(page) else report
         tell(f"cyclescope: out-of-memory report: {where}")
 
 
@@ -377,7 +383,7 @@ def _free_name(folder: Path, stem: str) -> Path:
 
 def _folder(parsed: argparse.Namespace) -> str:
     given = parsed.report_dir or cyclescope.settings().report_dir
-    return str(given or tempfile.mkdtemp(prefix="cyclescope-"))
+    return str(given or temporary_folder())
 
 
 def _look(watch: cyclescope.Watch) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-import time
 from typing import Any
 
 from cyclescope import _log, _native
 from cyclescope._live.growth import Growth, LeakMonitor, running_beside
 from cyclescope._live.imports import Waiting
 from cyclescope._live.reading import Torch
+from cyclescope._system import monotonic
 from cyclescope._threads import Flag, begin
 
 PATIENCE = 1.0
@@ -26,7 +26,7 @@ class AutomaticSteps:
     def __init__(self, monitor: LeakMonitor) -> None:
         self._monitor = monitor
         self._is_own = True
-        self._stepped = time.monotonic()
+        self._stepped = monotonic()
         self._stopped = Flag()
         self._hook: Any = None
         self._waiting = Waiting(self._begin)
@@ -59,7 +59,7 @@ class AutomaticSteps:
         begin(self._tick, "cyclescope-growth")
 
     def _after_step(self, *_: object) -> None:
-        self._stepped = time.monotonic()
+        self._stepped = monotonic()
         if self._counts():
             self._monitor.step()
 
@@ -74,7 +74,7 @@ class AutomaticSteps:
 
     def _tick(self) -> None:
         while not self._stopped.wait(PATIENCE):
-            if time.monotonic() - self._stepped < PATIENCE:
+            if monotonic() - self._stepped < PATIENCE:
                 continue
             try:
                 _native.call_in_main_thread(self._sample)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import gc
 import sys
-import time
 from typing import Any
 
-from cyclescope import _native
+from cyclescope import _native, _system
 from cyclescope._live import reading
 from cyclescope._live.allocator import pinned_bytes, segments_of
 from cyclescope._live.reading import Torch
@@ -41,7 +39,7 @@ def memory(device: object = None) -> DeviceMemory:
         ValueError: If ``device`` is not a GPU.
     """
     if OFF:
-        return _native.device_memory("cuda", (0, 0, time.time()), [], [])
+        return _native.device_memory("cuda", (0, 0, _system.now()), [], [])
     torch = reading.imported_torch()
     if torch is None or not reading.is_using_cuda(torch):
         raise RuntimeError(
@@ -52,18 +50,18 @@ def memory(device: object = None) -> DeviceMemory:
     if not torch._C._cuda_hasPrimaryContext(ordinal):
         raise RuntimeError(f"this process does not use cuda:{ordinal}")
     # What a collection frees meanwhile would be in use in one list and gone from the other.
-    was_enabled = gc.isenabled()
-    gc.disable()
+    was_enabled = _system.is_collection_enabled()
+    _system.disable_collection()
     try:
         segments = segments_of(torch, ordinal)
         free, total = torch.cuda.mem_get_info(ordinal)
         pools = [*_cupy(ordinal), *_jax(ordinal)]
         return _native.device_memory(
-            f"cuda:{ordinal}", (total, free, time.time()), segments, pools, pinned_bytes(torch)
+            f"cuda:{ordinal}", (total, free, _system.now()), segments, pools, pinned_bytes(torch)
         )
     finally:
         if was_enabled:
-            gc.enable()
+            _system.enable_collection()
 
 
 def gpus_in_use() -> list[int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from cyclescope._native import Growth as Growth
 from cyclescope._off import NOTE, OFF
 from cyclescope._selection import StrPath
 from cyclescope._settings import check_every, check_min_bytes, check_number, settings
+from cyclescope._system import monotonic, now
 
 MAX_SHARE = 0.02
 """The part of the program's time that samples may take."""
@@ -99,7 +99,7 @@ class LeakMonitor:
         self._seen = _native.GrowthWatch(configured.devices_or(devices), min_bytes)
         self._steps = 0
         self._next = self.every
-        self._began = time.monotonic()
+        self._began = monotonic()
         self._sampled_at = self._began
         self._seconds = 0.0
         self._samples = 0
@@ -121,7 +121,7 @@ class LeakMonitor:
     @property
     def cost(self) -> Cost:
         """The cost of the monitor so far."""
-        elapsed = max(time.monotonic() - self._began, 1e-9)
+        elapsed = max(monotonic() - self._began, 1e-9)
         return Cost(self._samples, self._seconds, self._seconds / elapsed, self.every)
 
     @property
@@ -148,7 +148,7 @@ class LeakMonitor:
             return news
         if _is_at_work(torch):
             return news  # the next step will do
-        started = time.monotonic()
+        started = monotonic()
         try:
             in_use = (0, 0) if torch is None else (_allocated(torch), pinned_bytes(torch))
             told, cleared = self._seen.sample(self._steps, self.every, in_use, _line_of)
@@ -233,7 +233,7 @@ class LeakMonitor:
     def _report(self) -> _native.GrowthReport:
         cost = self.cost
         return self._seen.report(
-            time=time.time(),
+            time=now(),
             steps=self._steps,
             every=self.every,
             samples=cost.samples,
@@ -244,7 +244,7 @@ class LeakMonitor:
         )
 
     def _pace(self, started: float) -> None:
-        ended = time.monotonic()
+        ended = monotonic()
         took, since = ended - started, ended - self._sampled_at
         self._seconds += took
         self._samples += 1

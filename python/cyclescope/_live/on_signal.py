@@ -6,18 +6,18 @@ import atexit
 import contextlib
 import os
 import signal as signals
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 from cyclescope import _log, _native, _ranks
 from cyclescope._devices import Devices
-from cyclescope._files import exists, folder_named, make_folder, write_whole
+from cyclescope._files import exists, folder_named, make_folder, temporary_folder, write_whole
 from cyclescope._live.growth import running_report
 from cyclescope._live.redaction import shown_error
 from cyclescope._off import OFF
 from cyclescope._selection import StrPath
 from cyclescope._settings import settings
+from cyclescope._system import absolute, environment, getpid
 from cyclescope._threads import Helper, signals_blocked
 
 VARIABLE = "CYCLESCOPE_SIGNAL"
@@ -82,9 +82,9 @@ class SignalWatch:
             raise
 
     def _run(self, own: Helper) -> None:
-        process = os.getpid()
+        process = getpid()
         # A log handler may fork. The child comes here too, and has nothing to answer.
-        while os.getpid() == process and self._armed is not None:
+        while getpid() == process and self._armed is not None:
             if not _native.next_signal(self._armed):
                 return
             try:
@@ -118,7 +118,7 @@ class SignalWatch:
 
     def _folder(self) -> Path:
         if self._report_dir is None:
-            self._report_dir = Path(tempfile.mkdtemp(prefix="cyclescope-"))
+            self._report_dir = temporary_folder()
         make_folder(self._report_dir)
         return self._report_dir
 
@@ -221,7 +221,7 @@ def on_signal(
     names = configured.devices_or(devices)
     if redact:
         _native.redact()
-    watch = SignalWatch(number, names, None if chosen is None else chosen.absolute())
+    watch = SignalWatch(number, names, None if chosen is None else Path(absolute(chosen)))
     if OFF:
         return watch
     _refuse_blocked(number, watch.signal)
@@ -241,7 +241,7 @@ def on_signal(
 def follow_environment() -> None:
     """Do what ``CYCLESCOPE_SIGNAL`` asks for, and log an error if that is not possible."""
     try:
-        on_signal(os.environ[VARIABLE].strip())
+        on_signal(environment(VARIABLE, "").strip())
     except Exception as error:
         _log.error("cyclescope: %s has no effect: %s", VARIABLE, error)
 

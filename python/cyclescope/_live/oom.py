@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import _thread
-import gc
 import os
 import pickle
 import sys
-import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
-from cyclescope import _log, _native, _ranks
-from cyclescope._files import check_writable, exists, folder_named, make_folder, write_whole
+from cyclescope import _log, _native, _ranks, _system
+from cyclescope._files import (
+    check_writable,
+    exists,
+    folder_named,
+    make_folder,
+    temporary_folder,
+    write_whole,
+)
 from cyclescope._live import reading
 from cyclescope._live.imports import Waiting
 from cyclescope._live.postmortem import Examiner
@@ -95,20 +99,20 @@ class OomWatch:
         self.errors += 1
         if self.errors > MAX_REPORTS:
             return False
-        deadline = time.monotonic() + self._seconds
+        deadline = _system.monotonic() + self._seconds
         examiner = Examiner(torch, device, requested, limit, free, self._seconds)
         path = self._free_path()
         examiner.examine(lambda early: _write(path, early))
         if reading.quietly(torch._C._cuda_isHistoryEnabled):
             if _native.redacts():
                 examiner.leave_out("PyTorch's memory snapshot: it contains folder names")
-            elif time.monotonic() < deadline:
+            elif _system.monotonic() < deadline:
                 _dump(torch, path.with_suffix(".pickle"))
             else:
                 examiner.leave_out("PyTorch's memory snapshot: no time left")
         found = examiner.found
         _write(path, found)
-        if time.monotonic() < deadline:
+        if _system.monotonic() < deadline:
             _write_page(path, examiner)
         self.last = found
         self.reports.append(path)
@@ -132,7 +136,7 @@ class OomWatch:
 
     def _free_path(self) -> Path:
         if self.report_dir is None:
-            self.report_dir = Path(tempfile.mkdtemp(prefix="cyclescope-"))
+            self.report_dir = temporary_folder()
         make_folder(self.report_dir)
         number = self.errors
         while True:
@@ -179,7 +183,7 @@ def on_oom(
     if OFF or chosen is None:
         return OomWatch(None, seconds)
     check_writable(chosen)
-    return OomWatch(chosen.absolute(), seconds)
+    return OomWatch(Path(_system.absolute(chosen)), seconds)
 
 
 _watches: list[OomWatch] = []
@@ -214,8 +218,8 @@ def _observe(device: int, requested: int, limit: int, free: int) -> None:
         return
     _busy = True
     # A collection now would run finalizers and free the garbage to be examined.
-    was_enabled = gc.isenabled()
-    gc.disable()
+    was_enabled = _system.is_collection_enabled()
+    _system.disable_collection()
     try:
         torch: Any = sys.modules["torch"]
         wrote: dict[Path | None, OomWatch] = {}
@@ -231,7 +235,7 @@ def _observe(device: int, requested: int, limit: int, free: int) -> None:
         _tell(f"cyclescope: the post-mortem failed: {shown_error(error)}")
     finally:
         if was_enabled:
-            gc.enable()
+            _system.enable_collection()
         _busy = False
 
 
@@ -249,10 +253,10 @@ def _write_page(path: Path, examiner: Examiner) -> None:
 
 
 def _dump(torch: Torch, path: Path) -> None:
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}.part")
-    with open(unfinished, "wb") as file:
+    unfinished = path.with_name(f".{path.name}.{_system.getpid()}.part")
+    with _system.open_file(unfinished, "wb") as file:
         pickle.dump(torch.cuda.memory._snapshot(), file)
-    unfinished.replace(path)
+    _system.replace(unfinished, path)
 
 
 def _tell(message: str, facts: dict[str, str] | None = None) -> None:

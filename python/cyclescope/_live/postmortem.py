@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import sys
-import time
 from collections.abc import Callable
 from types import FrameType
 
@@ -15,6 +13,7 @@ from cyclescope._live.growth import running_report
 from cyclescope._live.objects import module_of
 from cyclescope._live.reading import Torch
 from cyclescope._live.redaction import shown_error, shown_name, shown_place
+from cyclescope._system import monotonic, now, tracked_objects
 
 SECONDS_AN_OBJECT = 2e-6
 """Upper estimate of the time per object to inspect the heap."""
@@ -40,9 +39,9 @@ class Examiner:
         self._torch = torch
         self._ordinal = device
         self._request = requested, limit, free
-        self._began = time.monotonic()
+        self._began = monotonic()
         self._deadline = self._began + seconds
-        self._parts = _native.Examination(f"cuda:{device}", time.time())
+        self._parts = _native.Examination(f"cuda:{device}", now())
 
     @property
     def found(self) -> _native.PostMortem:
@@ -61,17 +60,17 @@ class Examiner:
         """All of it; ``keep`` is called as soon as the allocator's numbers are known, too."""
         parts = self._parts
         self._part("the allocator's statistics", self._numbers, seconds=0.0)
-        parts.judge(time.monotonic() - self._began)
+        parts.judge(monotonic() - self._began)
         keep(self.found)
-        heap = len(gc.get_objects()) * SECONDS_AN_OBJECT
+        heap = len(tracked_objects()) * SECONDS_AN_OBJECT
         self._part("cycles", parts.cycles, seconds=heap)
         self._part("growing tensors", self._growth, seconds=0.0)
         self._part("live tensors", self._live, seconds=heap)
         self._part("the owners of the largest tensors", parts.owners, seconds=2 * heap)
-        parts.judge(time.monotonic() - self._began)
+        parts.judge(monotonic() - self._began)
 
     def _part(self, name: str, look: Callable[[], None], *, seconds: float) -> None:
-        if time.monotonic() + seconds > self._deadline:
+        if monotonic() + seconds > self._deadline:
             self.leave_out(f"{name}: no time left")
             return
         try:
@@ -104,7 +103,7 @@ class Examiner:
             self._parts.growth(report)
 
     def _live(self) -> None:
-        self._parts.live(self._deadline - time.monotonic())
+        self._parts.live(self._deadline - monotonic())
 
 
 def _stack() -> list[str]:

@@ -7,9 +7,7 @@ about device memory, so a program can run out of memory although much of it is g
 
 from __future__ import annotations
 
-import gc
 import os
-import time
 from dataclasses import dataclass
 
 from cyclescope import _log, _native, _warner
@@ -19,6 +17,7 @@ from cyclescope._live.reading import Torch
 from cyclescope._live.redaction import shown_error
 from cyclescope._off import OFF
 from cyclescope._settings import check_number
+from cyclescope._system import collect, monotonic, now
 from cyclescope._threads import Flag, begin
 
 INTERVAL = 0.1
@@ -124,7 +123,7 @@ class PressureRelief:
 
     def _look(self, torch: Torch) -> None:
         """Schedule a collection if one is due. Runs on its own thread and makes no CUDA call."""
-        now = time.monotonic()
+        now = monotonic()
         if self._scheduled or now < self._next or fullest(torch, self.fraction) is None:
             return
         if _known_cycles() or now >= self._next_look:
@@ -152,18 +151,18 @@ class PressureRelief:
         device = f"cuda:{ordinal}"
         if not _known_cycles():
             self.looks += 1
-            self._next_look = time.monotonic() + LOOK_SECONDS
+            self._next_look = monotonic() + LOOK_SECONDS
             if not _native.look([device]).bytes_held:
                 return
         before = allocated(torch, ordinal)
-        started = time.monotonic()
-        gc.collect()
-        seconds = time.monotonic() - started
+        started = monotonic()
+        collect()
+        seconds = monotonic() - started
         freed = max(0, before - allocated(torch, ordinal))
         worth = freed >= WORTH * _total(torch, ordinal)
         self._rest = REST if worth else min(2 * self._rest, MAX_REST)
-        self._next = time.monotonic() + max(self._rest, REST_FACTOR * seconds)
-        self.collections.append(Relief(time.time(), device, before, freed, seconds))
+        self._next = monotonic() + max(self._rest, REST_FACTOR * seconds)
+        self.collections.append(Relief(now(), device, before, freed, seconds))
         del self.collections[:-MAX_KEPT]
         _log.info(
             "%s was nearly full: a collection freed %.1f of %.1f MiB in %.0f ms",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import tempfile
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
+
+from cyclescope._files import make_folder, temporary_folder
 
 if TYPE_CHECKING:
     from cyclescope._native import CycleReport
@@ -43,12 +44,12 @@ class Choices:
         """The folder for HTML pages, created on first use; by default in pytest's cache."""
         if self._report_dir is None:
             if self.given_report_dir is not None:
-                self.given_report_dir.mkdir(parents=True, exist_ok=True)
+                make_folder(self.given_report_dir)
                 self._report_dir = self.given_report_dir
             elif (cache := getattr(self.config, "cache", None)) is not None:
                 self._report_dir = cache.mkdir("cyclescope")
             else:
-                self._report_dir = Path(tempfile.mkdtemp(prefix="cyclescope-"))
+                self._report_dir = temporary_folder()
         return self._report_dir
 
 

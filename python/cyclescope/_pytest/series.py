@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import enum
-import gc
 from dataclasses import dataclass
 
 from cyclescope import _native
 from cyclescope._forbid import clean_up
 from cyclescope._native import CycleReport
+from cyclescope._system import collect, freeze_count, generation_stats
 from cyclescope._watch import Watch
 
 NAMED = 5
@@ -142,7 +142,7 @@ class Series:
         self._test = test
         self._has_failed = False
         self._collections = _collections()
-        self._frozen = gc.get_freeze_count()
+        self._frozen = freeze_count()
         self._note(*begun)
         return True
 
@@ -171,19 +171,19 @@ class Series:
                 self._is_clean = True
             self._note(*begun)
         if froze:
-            self._frozen = gc.get_freeze_count()
+            self._frozen = freeze_count()
             self._known_frozen |= {leak.signature for leak in looked.leaks if leak.frozen}
         return _native.merge(own)
 
     @property
     def _freezes(self) -> bool:
         """True if more is frozen than before, and some of it may be garbage."""
-        return gc.get_freeze_count() > self._frozen
+        return freeze_count() > self._frozen
 
     def discard(self) -> None:
         """Free what only the exception of the test has held. That is no leak of the test."""
         # A look frees leaks. What holds no tensor yet would, once fixtures let go of theirs.
-        gc.collect(1 if _collections() == self._collections else 2)
+        collect(1 if _collections() == self._collections else 2)
         self._take(Reach.TEST, drops=True)
         self._has_failed = False
 
@@ -206,7 +206,7 @@ class Series:
         self._tests[epoch] = self._test
 
     def _note_thaw(self) -> None:
-        if self._frozen and not gc.get_freeze_count():
+        if self._frozen and not freeze_count():
             self._thawed.add(self._epoch)
 
     def _take_seen(self) -> list[CycleReport]:
@@ -257,4 +257,4 @@ class Series:
 
 def _collections() -> int:
     """How many collections there were that make objects old."""
-    return sum(generation["collections"] for generation in gc.get_stats()[1:])
+    return sum(generation["collections"] for generation in generation_stats()[1:])

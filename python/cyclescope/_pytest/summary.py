@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Generator
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from cyclescope._native import CycleReport
 from cyclescope._pytest.checker import ATTRIBUTE, BLIND, CHECKED, LATE, UNSEEN, Checker
 from cyclescope._pytest.ending import OUTPUT, Ending
 from cyclescope._pytest.options import Choices
+from cyclescope._system import environment
 
 TESTS_SHOWN = 5
 PAGE = "tensor-cycles.html"
@@ -179,7 +179,7 @@ class Summary:
 
     def _base(self) -> Path:
         """The source root: the workspace of the GitHub workflow, or else pytest's rootdir."""
-        return Path(os.environ.get("GITHUB_WORKSPACE") or self._choices.config.rootpath)
+        return Path(environment("GITHUB_WORKSPACE") or self._choices.config.rootpath)
 
     def _write(self, find: Callable[[], Path], text: str, what: str) -> bool:
         try:
@@ -250,7 +250,7 @@ class Summary:
                 terminalreporter.write_line(f"\nFound at the end of the run: {found.message}\n")
         for sentence in self._said:
             terminalreporter.write_line(sentence)
-        if report is not None and os.environ.get("GITHUB_ACTIONS") == "true":
+        if report is not None and environment("GITHUB_ACTIONS") == "true":
             from cyclescope._results import to_github_annotations
 
             known_ones = set(baseline.leaks) if baseline else set()
