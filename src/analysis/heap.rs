@@ -12,6 +12,7 @@ use super::busy::busy;
 use super::inspector::now;
 use super::live::{Live, LiveBuffer};
 use super::naming::Naming;
+use super::purpose::KeptTensor;
 use crate::analysis::live::Depth;
 use crate::capture::{AllocationTraces, Place};
 use crate::device::is_host;
@@ -216,15 +217,29 @@ impl Inspector {
         Location::from(&place)
     }
 
-    /// What the buffers of modules, optimizers and leaves are for, by index.
+    /// What the buffers of modules, optimizers and leaves are for, by index. From now on a parameter is its module's,
+    /// though a path through an optimizer, a list of parameters or a graph is shorter.
     fn purposes(&self, frameworks: &Frameworks, live: &mut Live<'_>) -> FxHashMap<usize, Category> {
         let mut purposes = FxHashMap::default();
         let (kept, optimizers) = self.kept_by_modules_and_optimizers(frameworks, live);
-        // A parameter is its module's, though the path through an optimizer is shorter.
-        live.late = optimizers;
-        for (node, part) in kept {
+        live.late = optimizers.into_iter().collect();
+        live.late.extend(&live.functions);
+        for KeptTensor {
+            node,
+            part,
+            of_module,
+        } in kept
+        {
             let category = part.category();
-            if let Some(index) = live.memory_of(node) {
+            let memory = live.memory_of(node);
+            if let Some(names) = of_module {
+                live.holders_first.entry(node).or_default().push(names);
+            }
+            if let (Some(index), Some(_)) = (memory, of_module) {
+                let memory = live.buffers[index].node;
+                live.holders_first.entry(memory).or_default().push(node);
+            }
+            if let Some(index) = memory {
                 let known = purposes.entry(index).or_insert(category);
                 *known = category.min(*known);
             }

@@ -103,7 +103,9 @@ pub struct Live<'py> {
     /// Nodes of frames of the program's, with their index in `frames`.
     pub(super) frame_nodes: Vec<(u32, usize)>,
     /// Objects through which paths are looked for after those through others.
-    pub late: Vec<u32>,
+    pub late: FxHashSet<u32>,
+    /// Objects to which paths through some of their holders are looked for before those through others.
+    pub holders_first: FxHashMap<u32, Vec<u32>>,
     /// The autograd functions met.
     pub functions: Vec<u32>,
     /// What lies behind each of them was looked at.
@@ -224,7 +226,8 @@ impl<'py> Live<'py> {
             library: Vec::new(),
             is_notebook: is_notebook(py),
             frame_nodes: Vec::new(),
-            late: Vec::new(),
+            late: FxHashSet::default(),
+            holders_first: FxHashMap::default(),
             functions: Vec::new(),
             functions_are_complete: true,
             hook_dictionaries: Vec::new(),
@@ -360,6 +363,10 @@ impl<'py> Live<'py> {
         let graph = self.graph();
         let is_type = |from, to| self.objects.is_type_reference(from, to);
         let mut has_late = vec![false; graph.node_count()];
+        let mut has_first = vec![false; graph.node_count()];
+        for node in self.holders_first.keys() {
+            has_first[*node as usize] = true;
+        }
         let stacks = self.hidden.iter();
         let stacks = stacks.filter(|(_, name)| **name == ReferenceName::Stack);
         for node in stacks.map(|((frame, _), _)| frame).chain(&self.late) {
@@ -367,7 +374,8 @@ impl<'py> Live<'py> {
         }
         paths.extend(graph, self.named_roots(), |from, to| {
             let waits = has_late[from as usize]
-                && (self.late.contains(&from) || self.is_on_stack(from, to));
+                && (self.late.contains(&from) || self.is_on_stack(from, to))
+                || has_first[to as usize] && !self.holders_first[&to].contains(&from);
             passes(from) && !is_type(from, to) && !waits
         });
         paths.resume(graph, |from, _| passes(from));

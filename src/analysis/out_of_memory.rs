@@ -10,7 +10,7 @@ use super::busy::busy;
 use super::graphs::Graphs;
 use super::holding::Reaching;
 use super::live::{Depth, Live};
-use super::purpose::Part;
+use super::purpose::{KeptTensor, Part};
 use crate::device::{DeviceSelection, Frameworks};
 use crate::graph::ShortestPaths;
 
@@ -162,7 +162,7 @@ impl Look<'_, '_> {
             .inspector
             .kept_by_modules_and_optimizers(self.frameworks, self.live);
         let mut parts: FxHashMap<usize, Part> = FxHashMap::default();
-        for (node, part) in kept {
+        for KeptTensor { node, part, .. } in kept {
             if let Some(index) = self.live.memory_of(node) {
                 let known = parts.entry(index).or_insert(part);
                 *known = part.min(*known);

@@ -33,13 +33,21 @@ impl Part {
     }
 }
 
+/// A tensor that a module or an optimizer keeps.
+pub(super) struct KeptTensor {
+    pub node: u32,
+    pub part: Part,
+    /// Of a module: the dictionary that has it by its name.
+    pub of_module: Option<u32>,
+}
+
 impl Inspector {
-    /// The tensors that live modules and optimizers keep, each with what for; and the optimizers.
+    /// The tensors that live modules and optimizers keep, and the optimizers.
     pub(super) fn kept_by_modules_and_optimizers(
         &self,
         frameworks: &Frameworks,
         live: &Live<'_>,
-    ) -> (Vec<(u32, Part)>, Vec<u32>) {
+    ) -> (Vec<KeptTensor>, Vec<u32>) {
         let Some(classes) = Classes::imported(live.py()) else {
             return Default::default();
         };
@@ -68,9 +76,14 @@ impl Inspector {
                 optimizers.push(node);
             }
             for (name, kind) in parts {
-                if let Some(part) = attribute(&self.builtins.instances, &object, name) {
-                    tensors_in(frameworks, live, part, &mut |tensor| {
-                        found.push((tensor, *kind));
+                if let Some(tensors) = attribute(&self.builtins.instances, &object, name) {
+                    let of_module = live.objects.number_of(&tensors).filter(|_| module);
+                    tensors_in(frameworks, live, tensors, &mut |node| {
+                        found.push(KeptTensor {
+                            node,
+                            part: *kind,
+                            of_module,
+                        });
                     });
                 }
             }

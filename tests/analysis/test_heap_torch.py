@@ -69,6 +69,65 @@ def test_categories_of_a_training_step() -> None:
     assert loss.requires_grad
 
 
+class Trainer:
+    """Has its model far away."""
+
+    def __init__(self, net: Any) -> None:
+        self.parts = {"strategy": [{"model": net}]}
+
+
+@pytest.mark.parametrize("nearer", ["nothing", "parameters", "alias", "optimizer"])
+def test_parameters_and_buffers_belong_to_their_module(nearer: str) -> None:
+    global model
+    layers = [torch.nn.Linear(64, 64), torch.nn.BatchNorm1d(64), torch.nn.Linear(64, 64)]
+    net = torch.nn.Sequential(torch.nn.Sequential(*layers), torch.nn.Linear(64, 8))
+    trainer = Trainer(net)
+    loss = net(torch.randn(32, 64)).pow(2).mean()
+    if nearer == "parameters":
+        history.extend([*net.parameters(), *net.buffers()])
+    elif nearer == "alias":
+        history.extend(each.detach().t() for each in net.parameters())
+    elif nearer == "optimizer":
+        history.append(torch.optim.SGD(net.parameters(), 0.1))
+    tensors = [each for _, each in (*net.named_parameters(), *net.named_buffers())]
+    pointers = {tensor.data_ptr() for tensor in tensors}
+    del net, layers, tensors
+    heap = cyclescope.heap()
+    owned = [buffer for buffer in heap.buffers if buffer.pointer in pointers]
+    assert len(owned) == len(pointers)
+    assert all("`trainer`" in buffer.owner for buffer in owned), [each.owner for each in owned]
+    assert any("`loss`" in buffer.owner for buffer in heap.buffers)
+    # Neither frees them alone: the graph keeps what the backward pass needs.
+    assert row(heap.top("owner"), "`loss`").retained_bytes > 0
+    loss, trainer = None, trainer if nearer == "nothing" else None
+    heap = cyclescope.heap()
+    owners = {buffer.pointer: buffer.owner for buffer in heap.buffers}
+    other = "`trainer`" if nearer == "nothing" else "`history`"
+    assert all(other in owners[pointer] for pointer in pointers & set(owners))
+
+
+def test_what_only_a_graph_keeps_is_that_of_its_result() -> None:
+    net = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Linear(64, 64))
+    pointer = net[1].weight.data_ptr()
+    loss = net(torch.randn(32, 64)).pow(2).mean()
+    del net
+    assert "`loss`" in of(cyclescope.heap(), pointer).owner
+    assert loss is not None
+
+
+def test_what_has_another_name_is_not_that_of_a_graph() -> None:
+    data = torch.randn(32, 64, requires_grad=True)
+    hidden = data.exp()
+    history.append({"first": {"second": {"third": hidden}}})
+    pointer = hidden.data_ptr()
+    loss = hidden.sum()
+    del hidden
+    assert "`history`" in of(cyclescope.heap(), pointer).owner
+    history.clear()
+    assert "`loss`" in of(cyclescope.heap(), pointer).owner
+    assert loss is not None
+
+
 @pytest.mark.parametrize(
     ("optimizer", "options"),
     [
