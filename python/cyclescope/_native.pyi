@@ -1068,8 +1068,11 @@ class Retention:
     def keepers(self) -> list[Keeper]:
         """The references that keep the objects alive: each does so by itself.
 
-        The nearest that the program can remove. Empty if nothing does, or too many do.
+        The nearest that the program can remove, the first 1,024.
         """
+    @property
+    def keepers_omitted(self) -> int:
+        """Number of further such references."""
     @property
     def is_enough(self) -> bool:
         """True if it is proven that the objects are freed once all ``keepers`` are removed."""

@@ -18,6 +18,11 @@ use crate::device::Frameworks;
 const INSEPARABLE: usize = 4096;
 /// How many times the holders of too many references are taken together.
 const ROUNDS: usize = 8;
+/// So many references are told one by one; if there are more, the references to a container for several of its own.
+const FEW_REFERENCES: usize = 16;
+const SEVERAL: usize = 5;
+/// No more references are listed.
+const MOST: usize = 1024;
 /// From so many objects on, one pass over all references finds who refers to them.
 const FEW: usize = 4;
 
@@ -51,6 +56,8 @@ pub(super) struct Keepers {
     pub found: Vec<Keeper>,
     /// Paths from roots that hold an object for good, such as C code: nothing can be removed there.
     pub fixed: Vec<Vec<u32>>,
+    /// So many more were found.
+    pub omitted: usize,
     /// Nothing was left out.
     pub is_complete: bool,
     /// A cycle or garbage leads to an object too, so that it takes a collection to free it.
@@ -81,13 +88,13 @@ impl Search<'_, '_> {
         self.search(targets, beyond, &FxHashSet::default())
     }
 
-    /// What keeps `targets`, in at most `most` references, given all: of a container that holds them many
-    /// times, the references to itself are taken instead.
-    pub fn few_keepers(self, targets: &[u32], mut keepers: Keepers, most: usize) -> Keepers {
+    /// What keeps `targets`, in at most [`MOST`] references, given all. If there are more than [`FEW_REFERENCES`],
+    /// those to a container that holds nothing else are taken instead of its own.
+    pub fn few_keepers(self, targets: &[u32], mut keepers: Keepers) -> Keepers {
         let mut together = FxHashSet::default();
         for _ in 0..ROUNDS {
-            if keepers.found.len() <= most {
-                return keepers;
+            if keepers.found.len() <= FEW_REFERENCES {
+                break;
             }
             let before = together.len();
             together.extend(self.crowded(&keepers.found));
@@ -96,19 +103,31 @@ impl Search<'_, '_> {
             }
             keepers = self.search(targets, &[], &together);
         }
-        keepers.is_complete &= keepers.found.len() <= most;
+        keepers.omitted = keepers.found.len().saturating_sub(MOST);
+        keepers.found.truncate(MOST);
+        keepers.is_complete &= keepers.omitted == 0;
         keepers
     }
 
-    /// The holders of several of these references; if there are none, all that something else holds.
+    /// The containers that have nothing but several of these references. If there are none, and the references are too
+    /// many to be listed, all holders that something else holds.
     fn crowded(self, keepers: &[Keeper]) -> Vec<u32> {
-        let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
+        let mut counts: BTreeMap<u32, (usize, &Keeper)> = BTreeMap::new();
         for keeper in keepers.iter().filter(|keeper| !self.is_namespace(keeper)) {
-            *counts.entry(keeper.holder()).or_default() += 1;
+            counts.entry(keeper.holder()).or_insert((0, keeper)).0 += 1;
         }
-        let several = counts.values().any(|&count| count > 1);
-        counts.retain(|_, count| *count > 1 || !several);
-        counts.into_keys().collect()
+        let is_full = |&(&holder, &(count, keeper)): &(&u32, &(usize, &Keeper))| {
+            let targets = self.live.graph().targets(holder).iter();
+            let objects = &self.live.objects;
+            let other = targets.filter(|&&to| !objects.is_type_reference(holder, to));
+            // Each hook has a handle, and without their dictionary a module cannot be called.
+            count >= SEVERAL && count == other.count() && !self.is_hook(keeper)
+        };
+        let full: Vec<u32> = counts.iter().filter(is_full).map(|(&it, _)| it).collect();
+        match full.is_empty() && keepers.len() > MOST {
+            true => counts.into_keys().collect(),
+            false => full,
+        }
     }
 
     /// True for a variable of a module or of a running function: nobody removes what has it.
@@ -152,7 +171,10 @@ impl Search<'_, '_> {
                     onwards.insert(from, tos[0]);
                     level.push(from);
                 } else {
+                    let mut keys = FxHashSet::default();
                     let all = tos.into_iter().zip(names);
+                    let all = all
+                        .filter(|(to, name)| *name != ReferenceName::KeyItself || keys.insert(*to));
                     references.extend(all.map(|(to, name)| (from, to, name)));
                 }
             }
@@ -196,6 +218,7 @@ impl Search<'_, '_> {
         Keepers {
             found,
             fixed: fixed.into_iter().map(below).collect(),
+            omitted: 0,
             is_complete,
             in_cycle,
         }
@@ -233,7 +256,11 @@ impl Search<'_, '_> {
     }
 
     /// What refers to some objects, with them in order, each as often as it does.
-    fn referrers(self, nodes: &[u32], is_complete: &mut bool) -> BTreeMap<u32, Vec<u32>> {
+    pub(super) fn referrers(
+        self,
+        nodes: &[u32],
+        is_complete: &mut bool,
+    ) -> BTreeMap<u32, Vec<u32>> {
         let graph = self.live.graph();
         let mut found: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
         let mut add = |from: u32, to: u32| {

@@ -1,9 +1,11 @@
 //! What a program calls so that a library's cache, registry or result lets go of an object.
 
+use petgraph::algo::is_cyclic_directed;
+use petgraph::graphmap::DiGraphMap;
 use pyo3::prelude::*;
 use rustc_hash::FxHashSet;
 
-use super::keepers::{Keeper, Search};
+use super::keepers::{Keeper, Keepers, Search};
 use super::live::Live;
 use super::naming::{Naming, reference_names};
 use super::registries::{AT_EXIT, FINALIZER, HANDLED, MODES, SAVED_TENSOR_HOOKS, SIGNALS};
@@ -11,6 +13,11 @@ use crate::analysis::live::Root;
 use crate::capture::{ReferenceName, class_name};
 use crate::cpython::{ObjectKind, items};
 use crate::graph::ShortestPaths;
+
+/// So many of them are tried one by one.
+const TRIED: usize = 16;
+/// So many objects that hold one asked about are followed.
+const FOLLOWED: usize = 4096;
 
 const HANDLE: &str = "call `remove()` on the handle that registering the hook returned";
 const RESET: &str = "call `torch._dynamo.reset()`";
@@ -54,30 +61,73 @@ impl Search<'_, '_> {
     /// the graph proves that together they free the targets.
     pub fn releases(
         self,
-        keepers: &[Keeper],
+        keepers: &Keepers,
         targets: &[u32],
         naming: &Naming<'_, '_>,
     ) -> Vec<String> {
+        let by_collection = keepers.in_cycle;
+        let keepers = &keepers.found;
         let found = keepers.iter().map(|keeper| self.release(keeper, naming));
         let found: Vec<Option<Release>> = found.collect();
-        let mut removed: FxHashSet<(u32, u32)> = FxHashSet::default();
         let mut roots = self.live.roots();
-        for (keeper, release) in keepers.iter().zip(&found) {
-            match release {
-                Some(release) => {
-                    removed.extend(&release.removes);
-                    roots.retain(|root| !release.frees.contains(root));
-                }
-                None => _ = removed.insert((keeper.holder(), keeper.held())),
-            }
+        for release in found.iter().flatten() {
+            roots.retain(|root| !release.frees.contains(root));
         }
-        let is_proven =
-            found.iter().any(Option::is_some) && !self.live.reaches(roots, &removed, targets);
-        let words = found.into_iter().map(|release| match release {
-            Some(release) if is_proven => release.words,
-            _ => String::new(),
+        let removed = |chosen: &dyn Fn(usize) -> bool| {
+            let mut removed: FxHashSet<(u32, u32)> = FxHashSet::default();
+            for (index, keeper) in keepers.iter().enumerate() {
+                match &found[index] {
+                    Some(release) if chosen(index) => removed.extend(&release.removes),
+                    _ => _ = removed.insert((keeper.holder(), keeper.held())),
+                }
+            }
+            removed
+        };
+        let all = removed(&|_| true);
+        if found.iter().all(Option::is_none) || self.live.reaches(roots, &all, targets) {
+            return vec![String::new(); found.len()];
+        }
+        let at_once = by_collection || self.frees_at_once(&all, targets);
+        let is_few = found.iter().flatten().count() <= TRIED;
+        let frees_at_once = |index| {
+            at_once || is_few && self.frees_at_once(&removed(&|other| other == index), targets)
+        };
+        let words = found.iter().enumerate().map(|(index, release)| {
+            let words = release.as_ref().map_or("", |it| it.words.as_str());
+            match targets.len() {
+                _ if release.is_none() || frees_at_once(index) => words.to_owned(),
+                1 => format!("{words}, and the garbage collector frees it"),
+                _ => format!("{words}, and the garbage collector frees them"),
+            }
         });
         words.collect()
+    }
+
+    /// True if nothing in use leads to the targets without some references, and no cycle among the garbage does either.
+    fn frees_at_once(self, removed: &FxHashSet<(u32, u32)>, targets: &[u32]) -> bool {
+        let mut edges = DiGraphMap::<u32, ()>::new();
+        let mut seen: FxHashSet<u32> = targets.iter().copied().collect();
+        let mut level = targets.to_vec();
+        while !level.is_empty() {
+            if seen.len() > FOLLOWED {
+                return false;
+            }
+            let holders = self.referrers(&level, &mut true);
+            level.clear();
+            for (from, tos) in holders {
+                if self.live.is_own(from) {
+                    continue;
+                }
+                let left = tos.into_iter().filter(|&to| !removed.contains(&(from, to)));
+                for to in left {
+                    edges.add_edge(from, to, ());
+                    if seen.insert(from) {
+                        level.push(from);
+                    }
+                }
+            }
+        }
+        !is_cyclic_directed(&edges)
     }
 
     /// Of all that lie on the path of a keeper the release that is nearest to the object.
@@ -166,10 +216,10 @@ impl Search<'_, '_> {
         ) {
             return release(RESET);
         }
-        let module = match self.live.root(nodes[0]) {
-            Root::Module(module) => module,
-            _ => String::new(),
-        };
+        let root = self.live.root(nodes[0]);
+        if at == 0 && root == Root::Outside && self.live.hook_dictionaries.contains(&nodes[0]) {
+            return release(HANDLE);
+        }
         if at == 1
             && let Some(ReferenceName::Key(variable)) = self.name(keeper, at, naming)
             && variable.trim_matches('\'').starts_with("__compiled_fn_")
@@ -177,26 +227,46 @@ impl Search<'_, '_> {
             return release(RESET);
         }
         let registry = self.name(keeper, at.checked_sub(1)?, naming)?;
-        let registry = match &registry {
-            ReferenceName::Attribute(name) => name.as_str(),
-            ReferenceName::Key(name) => name.trim_matches('\''),
-            _ => return None,
+        if at == 2
+            && root == Root::Module("torch._dynamo.eval_frame".to_owned())
+            && registry_name(&registry) == Some("cached_backends")
+        {
+            return release(RESET);
+        }
+        let has_handles = self.has_handles(nodes, at, &registry);
+        has_handles.then(|| release(HANDLE)).flatten()
+    }
+
+    /// True if what has the node at a position by this name keeps hooks there, each with a handle.
+    fn has_handles(self, nodes: &[u32], at: usize, name: &ReferenceName) -> bool {
+        let Some(registry) = registry_name(name) else {
+            return false;
         };
-        let is_global = match module.as_str() {
-            "torch.nn.modules.module" | "torch.optim.optimizer" => {
-                at == 2 && registry.starts_with("_global_")
-            }
-            "torch._dynamo.eval_frame" if at == 2 && registry == "cached_backends" => {
-                return release(RESET);
-            }
-            _ => false,
-        };
+        if at == 2
+            && let Root::Module(module) = self.live.root(nodes[0])
+            && matches!(
+                module.as_str(),
+                "torch.nn.modules.module" | "torch.optim.optimizer"
+            )
+        {
+            return registry.starts_with("_global_");
+        }
         let owner = |distance: usize| at.checked_sub(distance).map(|at| nodes[at]);
         let is_hooked = |distance| owner(distance).is_some_and(|owner| self.is_of(owner, &HOOKED));
-        let is_of_hooks = registry.ends_with("_hooks") && (is_hooked(1) || is_hooked(2));
-        (is_global || is_of_hooks)
-            .then(|| release(HANDLE))
-            .flatten()
+        registry.ends_with("_hooks") && (is_hooked(1) || is_hooked(2))
+    }
+
+    /// True for an entry of a dictionary of hooks.
+    pub(super) fn is_hook(self, keeper: &Keeper) -> bool {
+        let Some(before) = keeper.at.checked_sub(1) else {
+            return self.live.hook_dictionaries.contains(&keeper.holder());
+        };
+        let from = keeper.nodes[before];
+        let to = [keeper.holder()];
+        let names = reference_names(self.inspector, self.frameworks, self.live, from, &to);
+        names
+            .iter()
+            .any(|name| self.has_handles(&keeper.nodes, keeper.at, name))
     }
 
     /// What a library made of an object, and which keeps that: it goes with its result only.
@@ -277,6 +347,15 @@ impl Search<'_, '_> {
         let mro = builtins.type_mro.get(object.get_type().as_any());
         let mut names = mro.iter().flat_map(items);
         names.any(|class| classes.contains(&class_name(builtins, &class).as_str()))
+    }
+}
+
+/// The variable or attribute of this name.
+fn registry_name(name: &ReferenceName) -> Option<&str> {
+    match name {
+        ReferenceName::Attribute(name) => Some(name),
+        ReferenceName::Key(name) => Some(name.trim_matches('\'')),
+        _ => None,
     }
 }
 

@@ -31,9 +31,6 @@ const NAMED: usize = 256;
 /// Where one object alone holds what was asked about, so many times it is asked who holds that.
 const UPWARDS: usize = 6;
 
-/// So many references that keep an object are told; of a container with more, the references to itself.
-const KEEPERS: usize = 16;
-
 const FROZEN: &str = "A cycle that leads to the object was excluded from collections by gc.freeze(). Once nothing in \
     use leads there, gc.unfreeze() and gc.collect() free the object.";
 
@@ -92,7 +89,7 @@ impl Inspector {
         let paths = find_paths(search, &targets, &nearest);
         let found = paths.len();
         let paths: Vec<PathTo> = paths.into_iter().take(NAMED).collect();
-        let keepers = search.few_keepers(&targets, nearest, KEEPERS);
+        let keepers = search.few_keepers(&targets, nearest);
         let reversed = Reversed::of(live.graph());
         let uncollected = self.uncollected_without(&live, &targets, &keepers, &reversed);
         let loops = search.loops(&targets, &reversed, uncollected.as_ref());
@@ -120,32 +117,31 @@ impl Inspector {
         let leaks = search.tracer_leaks(&keepers.found, &naming);
         retention.notes.extend(leaks);
         let is_supposed = loops.iter().any(|nodes| passes_supposed(&live, nodes));
-        if keepers.found.len() <= KEEPERS {
-            retention.is_enough = keepers.is_complete
-                && keepers.fixed.is_empty()
-                && uncollected.is_none()
-                && !is_supposed;
-            retention.by_collection = retention.is_enough && keepers.in_cycle;
-            let removed = keepers.found.iter();
-            let removed: Vec<(u32, u32)> = removed
-                .map(|it| (it.nodes[it.at], it.nodes[it.at + 1]))
-                .collect();
-            if retention.is_enough && live.memory_stays(&targets, &removed) {
-                retention.notes.push(MEMORY_STAYS.to_owned());
-            }
-            let releases = match retention.is_enough {
-                true => search.releases(&keepers.found, &targets, &naming),
-                false => vec![String::new(); keepers.found.len()],
-            };
-            let named = keepers.found.iter().zip(releases);
-            retention.keepers = named
-                .map(|(keeper, release)| describe(keeper, release, &live, &naming))
-                .collect();
-            let by_path = |one: &Described, other: &Described| {
-                in_order(&one.path, &other.path).then_with(|| one.words.cmp(&other.words))
-            };
-            retention.keepers.sort_by(by_path);
+        retention.is_enough = keepers.is_complete
+            && keepers.fixed.is_empty()
+            && uncollected.is_none()
+            && !is_supposed;
+        retention.by_collection = retention.is_enough && keepers.in_cycle;
+        let removed = keepers.found.iter();
+        let removed: Vec<(u32, u32)> = removed
+            .map(|it| (it.nodes[it.at], it.nodes[it.at + 1]))
+            .collect();
+        if retention.is_enough && live.memory_stays(&targets, &removed) {
+            retention.notes.push(MEMORY_STAYS.to_owned());
         }
+        let releases = match retention.is_enough {
+            true => search.releases(&keepers, &targets, &naming),
+            false => vec![String::new(); keepers.found.len()],
+        };
+        let named = keepers.found.iter().zip(releases);
+        retention.keepers = named
+            .map(|(keeper, release)| describe(keeper, release, &live, &naming))
+            .collect();
+        let by_path = |one: &Described, other: &Described| {
+            in_order(&one.path, &other.path).then_with(|| one.words.cmp(&other.words))
+        };
+        retention.keepers.sort_by(by_path);
+        retention.keepers_omitted = keepers.omitted as u64;
         retention.is_uncollectable = uncollected.is_some() && keepers.found.is_empty();
         if let Some(Uncollected::Frozen) = uncollected {
             retention.notes.push(FROZEN.to_owned());

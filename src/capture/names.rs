@@ -69,6 +69,10 @@ pub fn name_references(
     if !names.done() {
         name_instance_dict(builtins, object, &mut names);
     }
+    // An ordered dictionary refers to each key a second time, for the order.
+    if kind == ObjectKind::Dict && !names.done() {
+        name_keys(object, &mut names);
+    }
     names
         .found
         .into_iter()
@@ -82,11 +86,15 @@ fn name_dict(builtins: &Builtins, dict: &Bound<'_, PyAny>, names: &mut Names<'_>
         !names.done()
     });
     if !names.done() {
-        dict_items(dict, &mut |key, _| {
-            names.claim_value(key, || ReferenceName::KeyItself);
-            !names.done()
-        });
+        name_keys(dict, names);
     }
+}
+
+fn name_keys(dict: &Bound<'_, PyAny>, names: &mut Names<'_>) {
+    dict_items(dict, &mut |key, _| {
+        names.claim_value(key, || ReferenceName::KeyItself);
+        !names.done()
+    });
 }
 
 /// A dict key as Python source if that is short and certain, else its type.

@@ -28,6 +28,9 @@ pub struct Retention {
     /// needs to be removed.
     #[serde(default)]
     pub keepers: Vec<Keeper>,
+    /// Number of further such references, which are not listed.
+    #[serde(default)]
+    pub keepers_omitted: u64,
     /// True if it is proven that the objects are freed without [`keepers`](field@Retention::keepers).
     #[serde(default)]
     pub is_enough: bool,

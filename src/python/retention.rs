@@ -24,8 +24,10 @@ class! {
             loops: Vec<Path>,
             /// The references that keep the objects alive: each does so by itself.
             ///
-            /// The nearest that the program can remove. Empty if nothing does, or too many do.
+            /// The nearest that the program can remove, the first 1,024.
             keepers: Vec<Keeper>,
+            /// Number of further such references.
+            keepers_omitted: u64,
             /// True if it is proven that the objects are freed once all ``keepers`` are removed.
             is_enough: bool,
             /// True if only a garbage collection frees them then, as a cycle or garbage holds them too.

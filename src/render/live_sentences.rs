@@ -66,7 +66,8 @@ pub fn verdict(retention: &Retention) -> String {
 /// How many references and variables keep the objects alive.
 fn keepers(retention: &Retention) -> String {
     let (by_itself, holding) = split(retention);
-    let references = counted(holding.len() as u64, "reference", "references");
+    let number = holding.len() as u64 + retention.keepers_omitted;
+    let references = counted(number, "reference", "references");
     let variables = counted(by_itself.len() as u64, "local variable", "local variables");
     match (holding.len(), by_itself.len()) {
         (0, 0) => {
@@ -82,16 +83,41 @@ fn keepers(retention: &Retention) -> String {
     }
 }
 
-/// What there is to remove, and what goes by itself: each with a title.
-pub fn removals(retention: &Retention) -> Vec<(String, Vec<&Keeper>)> {
+/// So many references under a title are listed.
+const LISTED: usize = 16;
+
+/// References under a title.
+pub struct Removal<'a> {
+    pub title: String,
+    /// The first ones.
+    pub keepers: Vec<&'a Keeper>,
+    /// How many more there are.
+    pub more: u64,
+}
+
+impl<'a> Removal<'a> {
+    fn new(title: String, mut keepers: Vec<&'a Keeper>, omitted: u64) -> Self {
+        let more = keepers.len().saturating_sub(LISTED) as u64 + omitted;
+        keepers.truncate(LISTED);
+        Self {
+            title,
+            keepers,
+            more,
+        }
+    }
+}
+
+/// What there is to remove, and what goes by itself.
+pub fn removals(retention: &Retention) -> Vec<Removal<'_>> {
     let (by_itself, holding) = split(retention);
+    let omitted = retention.keepers_omitted;
     let mut parts = Vec::new();
     let it = match retention.objects.len() {
         1 => "it",
         _ => "them",
     };
     if !holding.is_empty() {
-        let title = match (retention.is_enough, holding.len()) {
+        let title = match (retention.is_enough, holding.len() as u64 + omitted) {
             (true, 1) if retention.by_collection => {
                 format!("Remove this, and the garbage collector frees {it}:")
             }
@@ -107,7 +133,7 @@ pub fn removals(retention: &Retention) -> Vec<(String, Vec<&Keeper>)> {
                 format!("Each of these {number} keeps {it} alive, and something else may too:")
             }
         };
-        parts.push((title, holding));
+        parts.push(Removal::new(title, holding, omitted));
     }
     if !by_itself.is_empty() {
         let title = match retention.is_enough || parts.len() == 1 {
@@ -116,7 +142,7 @@ pub fn removals(retention: &Retention) -> Vec<(String, Vec<&Keeper>)> {
                 "Released when the function returns, but something else may keep {it} alive:"
             ),
         };
-        parts.push((title, by_itself));
+        parts.push(Removal::new(title, by_itself, 0));
     }
     parts
 }

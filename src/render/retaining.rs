@@ -18,6 +18,8 @@ use crate::model::words::{counted, human_bytes, name};
 
 /// With more boxes a drawing is no help.
 const BOXES: usize = 60;
+/// The paths of so many references to remove are drawn.
+const DRAWN: usize = 16;
 /// A chain of more objects is drawn as one box.
 const CHAIN: usize = 2;
 
@@ -114,7 +116,7 @@ struct Plan {
 impl Plan {
     fn of(retention: &Retention) -> Self {
         let mut plan = Self::default();
-        for keeper in &retention.keepers {
+        for keeper in retention.keepers.iter().take(DRAWN) {
             // What goes by itself is not for anybody to remove.
             let cut = (!keeper.goes_by_itself).then_some(keeper.step as usize);
             plan.path(retention, &keeper.path, cut);

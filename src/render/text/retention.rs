@@ -21,14 +21,17 @@ pub fn retention(retention: &Retention) -> String {
         let sentence = format!("{}: {}.", objects.join(", "), verdict(retention));
         out.wrapped(Ink::Strong, "", &sentence);
     }
-    for (title, keepers) in removals(retention) {
+    for part in removals(retention) {
         out.line("");
-        out.inked(&[(Ink::Suspect, &title)]);
-        for keeper in keepers {
+        out.inked(&[(Ink::Suspect, &part.title)]);
+        for keeper in part.keepers {
             out.wrapped(Ink::Plain, "  ", &keeper.words);
             if !keeper.release.is_empty() {
                 out.wrapped(Ink::Plain, "    ", &format!("or {}", keeper.release));
             }
+        }
+        if part.more > 0 {
+            out.line(format!("  and {} more", grouped(part.more)));
         }
     }
     for (index, path) in loops.iter().enumerate() {

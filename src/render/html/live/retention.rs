@@ -57,7 +57,7 @@ fn keepers(retention: &Retention) -> Markup {
         true => &*retention.keepers,
         false => &[],
     };
-    let more = all.len().saturating_sub(KEEPERS) as u64;
+    let more = all.len().saturating_sub(KEEPERS) as u64 + retention.keepers_omitted;
     html! {
         @for (index, keeper) in all.iter().take(KEEPERS).enumerate() {
             @match index {
@@ -77,14 +77,15 @@ fn body(retention: &Retention) -> Markup {
     let narrow = retaining(retention, "keeps-narrow", true);
     html! {
         section.leak {
-            @for (title, keepers) in removals(retention) {
-                h2 { (title.trim_end_matches(':')) }
-                ul.keepers { @for keeper in keepers { li {
+            @for part in removals(retention) {
+                h2 { (part.title.trim_end_matches(':')) }
+                ul.keepers { @for keeper in part.keepers { li {
                     (with_code(&name(&keeper.words, 1000)))
                     @if !keeper.release.is_empty() {
                         p.more.release { "or " (with_code(&name(&keeper.release, 1000))) }
                     }
                 } } }
+                @if part.more > 0 { p.more { "and " (grouped(part.more)) " more" } }
             }
             @if let Some(drawing) = &drawing {
                 @if retention.keepers.is_empty() { h2 { "What keeps it alive" } }
