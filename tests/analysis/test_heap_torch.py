@@ -99,7 +99,8 @@ def test_parameters_and_buffers_belong_to_their_module(nearer: str) -> None:
     assert any("`loss`" in buffer.owner for buffer in heap.buffers)
     # Neither frees them alone: the graph keeps what the backward pass needs.
     assert row(heap.top("owner"), "`loss`").retained_bytes > 0
-    loss, trainer = None, trainer if nearer == "nothing" else None
+    del loss
+    trainer = trainer if nearer == "nothing" else None
     heap = cyclescope.heap()
     owners = {buffer.pointer: buffer.owner for buffer in heap.buffers}
     other = "`trainer`" if nearer == "nothing" else "`history`"
