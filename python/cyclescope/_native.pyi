@@ -1075,7 +1075,10 @@ class Retention:
         """Number of further such references."""
     @property
     def is_enough(self) -> bool:
-        """True if it is proven that the objects are freed once all ``keepers`` are removed."""
+        """True if it is proven that the objects are freed once all ``keepers`` are removed.
+
+        Those that are not listed (:attr:`keepers_omitted`) are among them.
+        """
     @property
     def by_collection(self) -> bool:
         """True if only a garbage collection frees them then: a cycle or garbage holds them too."""

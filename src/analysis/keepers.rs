@@ -21,8 +21,6 @@ const ROUNDS: usize = 8;
 /// So many references are told one by one; if there are more, the references to a container for several of its own.
 const FEW_REFERENCES: usize = 16;
 const SEVERAL: usize = 5;
-/// No more references are listed.
-const MOST: usize = 1024;
 /// From so many objects on, one pass over all references finds who refers to them.
 const FEW: usize = 4;
 
@@ -56,8 +54,6 @@ pub(super) struct Keepers {
     pub found: Vec<Keeper>,
     /// Paths from roots that hold an object for good, such as C code: nothing can be removed there.
     pub fixed: Vec<Vec<u32>>,
-    /// So many more were found.
-    pub omitted: usize,
     /// Nothing was left out.
     pub is_complete: bool,
     /// A cycle or garbage leads to an object too, so that it takes a collection to free it.
@@ -88,8 +84,8 @@ impl Search<'_, '_> {
         self.search(targets, beyond, &FxHashSet::default())
     }
 
-    /// What keeps `targets`, in at most [`MOST`] references, given all. If there are more than [`FEW_REFERENCES`],
-    /// those to a container that holds nothing else are taken instead of its own.
+    /// What keeps `targets`, given all. If there are more than [`FEW_REFERENCES`], those to a container that holds
+    /// nothing else are taken instead of its own.
     pub fn few_keepers(self, targets: &[u32], mut keepers: Keepers) -> Keepers {
         let mut together = FxHashSet::default();
         for _ in 0..ROUNDS {
@@ -97,37 +93,34 @@ impl Search<'_, '_> {
                 break;
             }
             let before = together.len();
-            together.extend(self.crowded(&keepers.found));
+            together.extend(self.full_containers(&keepers.found));
             if together.len() == before {
                 break;
             }
-            keepers = self.search(targets, &[], &together);
+            let fewer = self.search(targets, &[], &together);
+            if keepers.is_complete && !fewer.is_complete {
+                break;
+            }
+            keepers = fewer;
         }
-        keepers.omitted = keepers.found.len().saturating_sub(MOST);
-        keepers.found.truncate(MOST);
-        keepers.is_complete &= keepers.omitted == 0;
         keepers
     }
 
-    /// The containers that have nothing but several of these references. If there are none, and the references are too
-    /// many to be listed, all holders that something else holds.
-    fn crowded(self, keepers: &[Keeper]) -> Vec<u32> {
+    /// The containers that have nothing but several of these references.
+    fn full_containers(self, keepers: &[Keeper]) -> Vec<u32> {
         let mut counts: BTreeMap<u32, (usize, &Keeper)> = BTreeMap::new();
         for keeper in keepers.iter().filter(|keeper| !self.is_namespace(keeper)) {
             counts.entry(keeper.holder()).or_insert((0, keeper)).0 += 1;
         }
-        let is_full = |&(&holder, &(count, keeper)): &(&u32, &(usize, &Keeper))| {
+        let is_full = |&(holder, (count, keeper)): &(u32, (usize, &Keeper))| {
             let targets = self.live.graph().targets(holder).iter();
             let objects = &self.live.objects;
             let other = targets.filter(|&&to| !objects.is_type_reference(holder, to));
             // Each hook has a handle, and without their dictionary a module cannot be called.
             count >= SEVERAL && count == other.count() && !self.is_hook(keeper)
         };
-        let full: Vec<u32> = counts.iter().filter(is_full).map(|(&it, _)| it).collect();
-        match full.is_empty() && keepers.len() > MOST {
-            true => counts.into_keys().collect(),
-            false => full,
-        }
+        let full = counts.into_iter().filter(is_full);
+        full.map(|(holder, _)| holder).collect()
     }
 
     /// True for a variable of a module or of a running function: nobody removes what has it.
@@ -218,7 +211,6 @@ impl Search<'_, '_> {
         Keepers {
             found,
             fixed: fixed.into_iter().map(below).collect(),
-            omitted: 0,
             is_complete,
             in_cycle,
         }

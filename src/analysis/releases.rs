@@ -57,18 +57,19 @@ struct Release {
 }
 
 impl Search<'_, '_> {
-    /// For each keeper what lets go instead of it being removed, empty where nothing is known; all of them only if
+    /// For each of the first keepers what lets go instead of it being removed, empty where nothing is known; all of them only if
     /// the graph proves that together they free the targets.
     pub fn releases(
         self,
         keepers: &Keepers,
+        first: usize,
         targets: &[u32],
         naming: &Naming<'_, '_>,
     ) -> Vec<String> {
         let by_collection = keepers.in_cycle;
         let keepers = &keepers.found;
-        let found = keepers.iter().map(|keeper| self.release(keeper, naming));
-        let found: Vec<Option<Release>> = found.collect();
+        let listed = keepers[..first].iter();
+        let found: Vec<Option<Release>> = listed.map(|it| self.release(it, naming)).collect();
         let mut roots = self.live.roots();
         for release in found.iter().flatten() {
             roots.retain(|root| !release.frees.contains(root));
@@ -76,7 +77,7 @@ impl Search<'_, '_> {
         let removed = |chosen: &dyn Fn(usize) -> bool| {
             let mut removed: FxHashSet<(u32, u32)> = FxHashSet::default();
             for (index, keeper) in keepers.iter().enumerate() {
-                match &found[index] {
+                match found.get(index).and_then(Option::as_ref) {
                     Some(release) if chosen(index) => removed.extend(&release.removes),
                     _ => _ = removed.insert((keeper.holder(), keeper.held())),
                 }

@@ -31,6 +31,9 @@ const NAMED: usize = 256;
 /// Where one object alone holds what was asked about, so many times it is asked who holds that.
 const UPWARDS: usize = 6;
 
+/// No more references that keep an object are listed.
+const KEEPERS: usize = 1024;
+
 const FROZEN: &str = "A cycle that leads to the object was excluded from collections by gc.freeze(). Once nothing in \
     use leads there, gc.unfreeze() and gc.collect() free the object.";
 
@@ -93,7 +96,8 @@ impl Inspector {
         let reversed = Reversed::of(live.graph());
         let uncollected = self.uncollected_without(&live, &targets, &keepers, &reversed);
         let loops = search.loops(&targets, &reversed, uncollected.as_ref());
-        let keeping = keepers.found.iter().map(|keeper| keeper.nodes.clone());
+        let listed = &keepers.found[..keepers.found.len().min(KEEPERS)];
+        let keeping = listed.iter().map(|keeper| keeper.nodes.clone());
         let all: Vec<Vec<u32>> = paths
             .iter()
             .map(|path| path.nodes.clone())
@@ -114,7 +118,7 @@ impl Inspector {
         retention.loops = named.collect();
         retention.notes = notes(&live, &targets);
         retention.notes.extend(self.guess(&live, &keepers));
-        let leaks = search.tracer_leaks(&keepers.found, &naming);
+        let leaks = search.tracer_leaks(listed, &naming);
         retention.notes.extend(leaks);
         let is_supposed = loops.iter().any(|nodes| passes_supposed(&live, nodes));
         retention.is_enough = keepers.is_complete
@@ -130,10 +134,10 @@ impl Inspector {
             retention.notes.push(MEMORY_STAYS.to_owned());
         }
         let releases = match retention.is_enough {
-            true => search.releases(&keepers, &targets, &naming),
-            false => vec![String::new(); keepers.found.len()],
+            true => search.releases(&keepers, listed.len(), &targets, &naming),
+            false => vec![String::new(); listed.len()],
         };
-        let named = keepers.found.iter().zip(releases);
+        let named = listed.iter().zip(releases);
         retention.keepers = named
             .map(|(keeper, release)| describe(keeper, release, &live, &naming))
             .collect();
@@ -141,7 +145,7 @@ impl Inspector {
             in_order(&one.path, &other.path).then_with(|| one.words.cmp(&other.words))
         };
         retention.keepers.sort_by(by_path);
-        retention.keepers_omitted = keepers.omitted as u64;
+        retention.keepers_omitted = (keepers.found.len() - listed.len()) as u64;
         retention.is_uncollectable = uncollected.is_some() && keepers.found.is_empty();
         if let Some(Uncollected::Frozen) = uncollected {
             retention.notes.push(FROZEN.to_owned());

@@ -31,7 +31,8 @@ pub struct Retention {
     /// Number of further such references, which are not listed.
     #[serde(default)]
     pub keepers_omitted: u64,
-    /// True if it is proven that the objects are freed without [`keepers`](field@Retention::keepers).
+    /// True if it is proven that the objects are freed without [`keepers`](field@Retention::keepers) and those that
+    /// are not listed.
     #[serde(default)]
     pub is_enough: bool,
     /// True if only a garbage collection frees them then, because a cycle or garbage holds them too.

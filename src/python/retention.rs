@@ -28,7 +28,8 @@ class! {
             keepers: Vec<Keeper>,
             /// Number of further such references.
             keepers_omitted: u64,
-            /// True if it is proven that the objects are freed once all ``keepers`` are removed.
+            /// True if it is proven that the objects are freed once all ``keepers``, also those that are not listed, are
+            /// removed.
             is_enough: bool,
             /// True if only a garbage collection frees them then, as a cycle or garbage holds them too.
             by_collection: bool,

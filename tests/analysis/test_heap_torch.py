@@ -81,7 +81,7 @@ def test_parameters_and_buffers_belong_to_their_module(nearer: str) -> None:
     global model
     layers = [torch.nn.Linear(64, 64), torch.nn.BatchNorm1d(64), torch.nn.Linear(64, 64)]
     net = torch.nn.Sequential(torch.nn.Sequential(*layers), torch.nn.Linear(64, 8))
-    trainer = Trainer(net)
+    trainer: Trainer | None = Trainer(net)
     loss = net(torch.randn(32, 64)).pow(2).mean()
     if nearer == "parameters":
         history.extend([*net.parameters(), *net.buffers()])
