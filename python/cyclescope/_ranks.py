@@ -16,10 +16,9 @@ def stem() -> str:
 
     With ``redact``, a hash replaces the host name.
     """
-    import re
-
     rank = _native.current_rank()
-    host = re.sub(r"[^A-Za-z0-9.]+", "_", _host())[:40] or "host"
+    fit = (each if each.isascii() and (each.isalnum() or each == ".") else " " for each in _host())
+    host = "_".join("".join(fit).split())[:40] or "host"
     if _native.redacts():
         import zlib
 

@@ -14,8 +14,9 @@ from typing import Any
 
 from cyclescope._system import monotonic, sleep
 
-# Programs replace it in their tests, too.
+# Programs replace them in their tests, too.
 _start = Thread.start
+_mask = getattr(signal, "pthread_sigmask", None)
 
 POLL_SECONDS = 0.002
 
@@ -94,14 +95,14 @@ class Flag:
 @contextlib.contextmanager
 def signals_blocked() -> Iterator[None]:
     """Block all signals in threads started here, so that the program's own threads get them."""
-    if not hasattr(signal, "pthread_sigmask"):
+    if _mask is None:
         yield
         return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    before = _mask(signal.SIG_BLOCK, signal.valid_signals())
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        _mask(signal.SIG_SETMASK, before)
 
 
 class Helper(Thread):

@@ -92,7 +92,8 @@ PROGRAMS = {
             "os.urandom", "pathlib.Path.absolute", "pathlib.Path.cwd", "pathlib.Path.exists",
             "pathlib.Path.mkdir", "pathlib.Path.open", "pathlib.Path.read_bytes",
             "pathlib.Path.read_text", "pathlib.Path.stat", "pathlib.Path.write_text",
-            "tempfile.gettempdir", "tempfile.mkdtemp", "threading.Thread.start",
+            "re.sub", "signal.pthread_sigmask", "tempfile.gettempdir", "tempfile.mkdtemp",
+            "threading.Thread.start",
             "time.monotonic", "time.perf_counter", "time.sleep", "time.time", "time.time_ns",
         ]
         collect = gc.collect
