@@ -40,6 +40,7 @@ impl Book {
     /// that has taken its place, or nothing.
     pub(super) fn attribute(&mut self, key: &Key, known: &[Kept], found: &[Diagnosis]) {
         let now = self.groups.steps.len();
+        let step = self.groups.steps.last().copied().unwrap_or_default();
         let group = self.groups.groups.get(key);
         for told in &mut self.told {
             let Some(holder) = told.holder_in(key) else {
@@ -50,12 +51,22 @@ impl Book {
             let same = known.iter().find(|kept| is_alive && kept.holder == holder);
             let other = || found.iter().find(|it| told.is_of(it)).map(|it| &it.keeps);
             let kept = same.or_else(other).copied();
+            // Of a chain each new link keeps those before it.
+            let has_moved = other().is_some_and(|it| it.holder != holder);
             let Followed::Group {
-                keeps, looked_at, ..
+                keeps,
+                looked_at,
+                most,
+                grew_at,
+                ..
             } = &mut told.followed
             else {
                 continue;
             };
+            let count = kept.map_or(0, |it| it.count);
+            if count > *most || has_moved {
+                (*most, *grew_at) = (count.max(*most), step);
+            }
             // A group is looked at in longer and in shorter intervals, and either may find it.
             if kept.is_some() || *looked_at != now {
                 *keeps = kept.unwrap_or(Kept {

@@ -1,5 +1,7 @@
 //! What the samples of a monitor have shown so far, and what was told.
 
+use std::cmp::Reverse;
+
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::grown::{Diagnosis, GroupKind, Grouping, Name};
@@ -10,7 +12,7 @@ use crate::diagnose::census::Census;
 use crate::diagnose::cohorts::{Cohorts, Group, WARM_UP, WINDOW, has_grown};
 use crate::diagnose::growth::{FILES_GROW, THREADS_GROW};
 use crate::diagnose::lengths::{Lengths, Line, family};
-use crate::model::growth::{Counters, Growth, Sample as Size};
+use crate::model::growth::{Counters, Growth, MoreObjects, Sample as Size};
 use crate::model::heap::without_line;
 
 /// What is kept from one step to the next is told when so many samples in a row have seen it.
@@ -37,6 +39,9 @@ const SMALL_PART: f64 = 16.0;
 /// Of so many more threads or open files is told.
 const MORE: u64 = 64;
 
+/// Fewer objects than these are not told, however large they are.
+pub(super) const FEWEST: u64 = 100;
+
 /// When a sample is taken.
 #[derive(Clone, Copy)]
 pub struct Moment {
@@ -60,10 +65,12 @@ pub(super) struct Book {
     pub types: Census<usize>,
     pub counters: Vec<Counters>,
     told_longer: FxHashSet<u64>,
-    /// The number of the sample at which a container that becomes longer was last looked into.
-    looked_into: FxHashMap<usize, usize>,
-    /// The number of the sample at which a group that grows was last looked at.
-    looked_at: FxHashMap<Key, usize>,
+    /// How long a container that becomes longer is when it is looked into again, with the step at which it began to.
+    looked_into: FxHashMap<usize, (u64, u64)>,
+    /// When a group that grows was last looked at.
+    looked_at: FxHashMap<Key, LookedAt>,
+    /// What the last look at a type with more and more objects has shown, by the address of the type.
+    looks: FxHashMap<usize, LookAtType>,
     /// At each sample, how many autograd functions were older than the one before.
     older: Vec<u64>,
     /// At the last sample; `None` if that was not counted.
@@ -77,6 +84,26 @@ pub(super) struct Book {
     /// At each sample, the bytes in use by the allocator's count.
     pub allocated: Vec<u64>,
     pub told: Vec<Told>,
+}
+
+/// When a group was last looked at.
+#[derive(Clone, Copy)]
+struct LookedAt {
+    /// The number of the sample.
+    sample: usize,
+    /// It is looked at again when it has as many bytes, if that is sooner than usual.
+    due_from: u64,
+}
+
+/// What a look at a type has shown, at a step.
+pub(super) struct LookAtType {
+    pub step: u64,
+    pub name: String,
+    /// Who keeps most of its objects, and the bytes of one of them; empty if there is nobody.
+    pub owner: String,
+    pub each: f64,
+    /// Only what states its limit keeps them.
+    pub is_limited: bool,
 }
 
 /// True if a line is gone, or another has taken its place since a step.
@@ -167,6 +194,28 @@ impl Book {
         }
     }
 
+    /// How many more objects there are than when it was told, by type, by container, or of the process.
+    pub fn more_since(&self, told: &Told) -> u64 {
+        let (then, now) = match &told.followed {
+            Followed::Objects { ty, .. } => {
+                let history = self.types.history(ty);
+                let then = history.iter().find(|(step, _)| *step >= told.growth.step);
+                (then.map_or(0, |it| it.1), self.types.count(ty))
+            }
+            Followed::Atoms(address) => {
+                let line = self.containers.get(address);
+                (told.length, line.map_or(0, |line| line.length))
+            }
+            Followed::Counter(counter) => {
+                let at = |it: Option<&Counters>| it.map_or(0, |it| counter.of(it));
+                let then = self.counters.iter().find(|it| it.step >= told.growth.step);
+                (at(then), at(self.counters.last()))
+            }
+            _ => (0, 0),
+        };
+        now.saturating_sub(then)
+    }
+
     pub fn group_of(&self, followed: &Followed) -> Option<&Group<Name>> {
         match followed {
             Followed::Group { key, .. } => self.groups.groups.get(key),
@@ -184,20 +233,32 @@ impl Book {
             .collect()
     }
 
-    /// The containers that have become longer, but not those that were looked at a short while ago.
+    /// The containers that have become longer, but not those that are not yet as long as they are to be for the next look.
     pub fn due_containers(&mut self) -> FxHashSet<usize> {
-        let number = self.groups.steps.len();
         let looked = &mut self.looked_into;
         let found = self.containers.growing(0.0).into_iter();
-        let due = found.filter(|(address, _)| {
+        let due = found.filter(|(address, line)| {
             let last = looked.get(*address).copied();
-            let is_due = last.is_none_or(|last| number - last >= WINDOW.max(last / AGAIN));
+            let is_due = last
+                .is_none_or(|(began, length)| began != line.first_step || line.length >= length);
             if is_due {
-                looked.insert(**address, number);
+                let more = (line.length / AGAIN as u64).max(1);
+                looked.insert(**address, (line.first_step, line.length + more));
             }
             is_due
         });
         due.map(|(&address, _)| address).collect()
+    }
+
+    /// Has a container that holds too few bytes to be told looked into when it may hold enough.
+    pub fn put_off_container(&mut self, address: usize, bytes: u64, min_bytes: f64) {
+        if let (Some(line), Some((_, due_from))) = (
+            self.containers.get(&address),
+            self.looked_into.get_mut(&address),
+        ) {
+            let needed = line.length as f64 * min_bytes / bytes.max(1) as f64;
+            *due_from = (needed as u64).clamp(line.length + 1, 2 * line.length + 1);
+        }
     }
 
     /// The containers among these that become longer at a steady rate.
@@ -244,6 +305,7 @@ impl Book {
             group: Grouped {
                 ty: *it.key,
                 members: it.members,
+                steps: it.steps,
                 weight: it.weight,
             },
         })
@@ -296,7 +358,10 @@ impl Book {
         let mut due = Vec::new();
         for (key, group, growing) in self.groups.growing() {
             let last = self.looked_at.get(key);
-            if last.is_some_and(|last| number - last < WINDOW.max(last / AGAIN)) {
+            if last.is_some_and(|last| {
+                number - last.sample < WINDOW.max(last.sample / AGAIN)
+                    && group.bytes() < last.due_from
+            }) {
                 continue;
             }
             // Beside what is told already, which may be most of what grows, something else may have begun.
@@ -306,7 +371,11 @@ impl Book {
             let is_any_size = matches!(key.0, GroupKind::Graph | GroupKind::Function);
             for growing in [Some(growing), lately].into_iter().flatten() {
                 if is_any_size || growing.bytes as f64 >= min_bytes {
-                    self.looked_at.insert(key.clone(), number);
+                    let looked_at = LookedAt {
+                        sample: number,
+                        due_from: u64::MAX,
+                    };
+                    self.looked_at.insert(key.clone(), looked_at);
                     let length = growing.length;
                     due.push(self.grouping(key, group, length));
                 }
@@ -315,9 +384,61 @@ impl Book {
         due
     }
 
+    /// Has a group looked at again when one of its owners may keep enough to be told, of which the largest
+    /// keeps some bytes.
+    pub fn put_off_group(&mut self, key: &Key, bytes: u64, min_bytes: f64) {
+        let now = self.groups.groups.get(key).map_or(0, Group::bytes);
+        if let Some(looked_at) = self.looked_at.get_mut(key) {
+            let missing = (min_bytes - bytes as f64).max(min_bytes / AGAIN as f64);
+            looked_at.due_from = now + missing as u64;
+        }
+    }
+
+    /// Takes note of what a look at a type has shown.
+    pub fn note_look(&mut self, of: usize, look: LookAtType, found: &[Diagnosis]) {
+        for told in &mut self.told {
+            let is_found = found.iter().any(|it| told.is_of(it));
+            if let Followed::Objects { ty, found_at, .. } = &mut told.followed
+                && *ty == of
+                && is_found
+            {
+                *found_at = look.step;
+            }
+        }
+        self.looks.insert(of, look);
+    }
+
+    /// The types that have more and more objects and are not told, and not known to be within a limit.
+    pub fn untold_objects(&self) -> Vec<MoreObjects> {
+        let mut found = Vec::new();
+        for (ty, more, since) in self.types.untold() {
+            let Some(look) = self.looks.get(ty).filter(|it| !it.is_limited) else {
+                continue;
+            };
+            // What only tensors hold is told as these.
+            if look.owner.is_empty() && look.name.starts_with("torch.") {
+                continue;
+            }
+            let is_told =
+                |told: &Told| without_line(&told.growth.owner) == without_line(&look.owner);
+            if more >= FEWEST && !self.left().any(is_told) {
+                found.push(MoreObjects {
+                    class: look.name.clone(),
+                    owner: look.owner.clone(),
+                    objects: more,
+                    bytes: (more as f64 * look.each) as u64,
+                    since,
+                });
+            }
+        }
+        found.sort_by_key(|it| (Reverse(it.bytes), Reverse(it.objects), it.class.clone()));
+        found
+    }
+
     /// What was told, but has given back most of that since, or, where the flag is set, does not grow any longer.
     pub fn clear(&mut self) -> Vec<(Growth, bool)> {
         let mut cleared = Vec::new();
+        let step = self.groups.steps.last().copied().unwrap_or_default();
         for told in self.told.iter_mut().filter(|told| !told.is_cleared) {
             let has_fallen = match &mut told.followed {
                 // Who releases the oldest and keeps more than that all the same still grows.
@@ -348,49 +469,81 @@ impl Book {
                     ty,
                     length,
                     members,
+                    found_at,
                 } => {
                     let left = self.types.part_alive(ty, members);
+                    // Another owner may have more and more of the type.
+                    let looked_at = self.looks.get(ty).map_or(0, |look| look.step);
                     left.is_some_and(|left| left <= 1.0 - GIVEN_BACK)
-                        && !self.types.grows_still(ty, *length)
+                        && (!self.types.grows_still(ty, *length)
+                            || looked_at.saturating_sub(*found_at) >= told.window)
                 }
                 Followed::Counter(_) | Followed::Not => false,
             };
             told.has_stopped = !has_fallen
                 && match &told.followed {
-                    Followed::Objects { ty, length, .. } => {
-                        self.types.has_stopped(ty, WINDOW * length)
+                    Followed::Group {
+                        key,
+                        looked_at,
+                        grew_at,
+                        ..
+                    } => {
+                        let group = self.groups.groups.get(key);
+                        // Another owner may have more and more of the group.
+                        let look = self.groups.steps.get(looked_at.saturating_sub(1));
+                        let since = look.map_or(0, |look| look.saturating_sub(*grew_at));
+                        since >= told.window
+                            || group.is_some_and(|it| self.groups.has_stopped(it, told.window))
                     }
+                    Followed::Longer(family) => {
+                        let line = self.lengths.get(family);
+                        line.is_some_and(|line| step - line.last_rise() >= told.window)
+                    }
+                    Followed::Arrays(address, _) => {
+                        let line = self.containers.get(address);
+                        line.is_some_and(|line| step - line.last_rise() >= told.window)
+                    }
+                    Followed::Objects { ty, .. } => self.types.has_stopped(ty, told.window),
                     Followed::Atoms(address) => {
-                        let step = self.groups.steps.last().copied().unwrap_or_default();
                         let line = self.containers.get(address);
                         line.is_some_and(|line| line.has_stopped(step))
                     }
                     Followed::Counter(counter) => counter.has_stopped(&self.counters),
-                    _ => false,
+                    Followed::State { .. } | Followed::Not => false,
                 };
-            if has_fallen || told.has_stopped {
-                told.is_cleared = true;
-                match &told.followed {
-                    Followed::Group { key, .. } => {
-                        self.looked_at.remove(key);
-                        let group = self.groups.groups.get(key);
-                        told.left = group.map_or(0, Group::bytes);
-                        told.most = group.map_or(0, Group::most_bytes);
-                    }
-                    Followed::Longer(family) => {
-                        self.told_longer.remove(family);
-                    }
-                    Followed::Objects { ty, .. } => {
-                        self.types.set_told(ty, false);
-                        told.most = self.types.count(ty);
-                    }
-                    Followed::Atoms(address) => {
-                        told.most = self.containers.get(address).map_or(0, |line| line.length);
-                    }
-                    _ => {}
-                }
-                cleared.push((told.growth.clone(), told.has_stopped));
+            if !has_fallen && !told.has_stopped {
+                continue;
             }
+            told.is_cleared = true;
+            told.again_from = match &told.followed {
+                Followed::Group { key, keeps, .. } => {
+                    self.looked_at.remove(key);
+                    let group = self.groups.groups.get(key);
+                    let left = group.map_or(0, Group::bytes);
+                    let most = group.map_or(0, Group::most_bytes);
+                    // What has stopped may go on for a short while, what has fallen may come as far as before.
+                    let more = match told.has_stopped {
+                        true => (BEYOND - 1.0) * keeps.bytes as f64,
+                        false => BEYOND * (most - left) as f64,
+                    };
+                    left as f64 + more
+                }
+                Followed::Longer(family) => {
+                    self.told_longer.remove(family);
+                    let line = self.lengths.get(family);
+                    BEYOND * line.map_or(0, |line| line.length) as f64
+                }
+                Followed::Arrays(address, _) | Followed::Atoms(address) => {
+                    let line = self.containers.get(address);
+                    BEYOND * line.map_or(0, |line| line.length) as f64
+                }
+                Followed::Objects { ty, .. } => {
+                    self.types.set_told(ty, false);
+                    BEYOND * self.types.count(ty) as f64
+                }
+                _ => 0.0,
+            };
+            cleared.push((told.growth.clone(), told.has_stopped));
         }
         cleared
     }
@@ -455,22 +608,18 @@ impl Book {
         }
         let mut told = self.told.iter();
         told.any(|told| {
-            let may_be_told_again = match &found.from {
-                Origin::Group(due) => {
-                    let now = self.groups.groups.get(&due.key).map_or(0, Group::bytes);
-                    let since = now.saturating_sub(told.left) as f64;
-                    since > BEYOND * (told.most - told.left) as f64
+            let length = |line: Option<u64>| line.unwrap_or_default() as f64;
+            let now = match &found.from {
+                Origin::Group(due) => length(self.groups.groups.get(&due.key).map(Group::bytes)),
+                Origin::Objects { ty, .. } => self.types.count(ty) as f64,
+                Origin::Arrays(address) | Origin::Atoms(address) => {
+                    length(self.containers.get(address).map(|line| line.length))
                 }
-                Origin::Objects { ty, .. } => {
-                    self.types.count(ty) as f64 > BEYOND * told.most as f64
-                }
-                Origin::Atoms(address) => {
-                    let length = self.containers.get(address).map_or(0, |line| line.length);
-                    length as f64 > BEYOND * told.most as f64
-                }
-                Origin::Longer(_) | Origin::Arrays(_) | Origin::Counter(_) | Origin::State => true,
-                Origin::Other => false,
+                Origin::Longer(family) => length(self.lengths.get(family).map(|line| line.length)),
+                Origin::Counter(_) | Origin::State => f64::INFINITY,
+                Origin::Other => 0.0,
             };
+            let may_be_told_again = now > told.again_from;
             told.is_of(&found.diagnosis) && !(told.is_cleared && may_be_told_again)
         })
     }
@@ -504,7 +653,7 @@ impl Book {
             }
             Origin::Objects { ty, length } => {
                 let steps = self.types.steps_since(ty, diagnosis.ages, *length);
-                (steps, diagnosis.bytes)
+                (steps, (diagnosis.bytes as f64 * diagnosis.lately) as u64)
             }
             Origin::Atoms(address) => {
                 let line = self.containers.get(address);
@@ -530,9 +679,20 @@ impl Book {
             samples: self.groups.steps.len() as u64,
         };
         let each = 1.0 / tensors.max(1) as f64;
+        let length = match &from {
+            Origin::Atoms(address) => self.containers.get(address).map_or(0, |line| line.length),
+            _ => 0,
+        };
+        let window = match &from {
+            Origin::Longer(_) | Origin::Arrays(_) | Origin::Group(_) | Origin::Objects { .. } => {
+                steps
+            }
+            _ => 0,
+        };
         self.told.push(Told {
-            left: 0,
-            most: 0,
+            window,
+            length,
+            again_from: 0.0,
             growth: growth.clone(),
             keeps_graphs: pattern.keeps_graphs,
             followed: match from {
@@ -542,6 +702,8 @@ impl Book {
                     members: diagnosis.members.into_iter().take(FOLLOWED).collect(),
                     keeps: diagnosis.keeps,
                     looked_at: self.groups.steps.len(),
+                    most: diagnosis.keeps.count,
+                    grew_at: now.step,
                 },
                 Origin::Longer(family) => Followed::Longer(family),
                 Origin::Arrays(address) => Followed::Arrays(address, diagnosis.bytes as f64 * each),
@@ -552,6 +714,7 @@ impl Book {
                         ty,
                         length,
                         members: members.map(|(address, _)| address).collect(),
+                        found_at: now.step,
                     }
                 }
                 Origin::Atoms(address) => Followed::Atoms(address),

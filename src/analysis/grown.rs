@@ -13,6 +13,7 @@ use super::graphs::Graphs;
 use super::holding::Reaching;
 use super::keepers::Search;
 use super::live::{Live, Root};
+use super::naming::Naming;
 use super::purpose::Classes;
 use crate::capture::{AllocationTraces, who_passes_argument};
 use crate::cpython::instances::attribute;
@@ -27,6 +28,35 @@ use crate::model::redact::shorten;
 
 /// How many autograd functions are walked behind one tensor.
 const MAX_FUNCTIONS: usize = 20_000;
+
+/// By so many references a way from a name that lasts may be longer than the shortest.
+const LONGER: usize = 4;
+
+/// So many tensors are looked at to see whether they are views.
+const VIEWS: usize = 32;
+
+/// The device of tensors on the host.
+const HOST: &str = "cpu";
+
+/// In what PyTorch keeps hooks.
+const REGISTRIES: [&str; 16] = [
+    "_backward_hooks",
+    "_backward_pre_hooks",
+    "_forward_hooks",
+    "_forward_pre_hooks",
+    "_global_backward_hooks",
+    "_global_backward_pre_hooks",
+    "_global_forward_hooks",
+    "_global_forward_pre_hooks",
+    "_load_state_dict_post_hooks",
+    "_load_state_dict_pre_hooks",
+    "_optimizer_step_post_hooks",
+    "_optimizer_step_pre_hooks",
+    "_post_accumulate_grad_hooks",
+    "_state_dict_hooks",
+    "_state_dict_pre_hooks",
+    "_optimizer_state_dict_post_hooks",
+];
 
 /// A tensor or an autograd function at a sample: its address, and its memory's, which tells whether
 /// another has taken its place; 0 for a function.
@@ -82,6 +112,8 @@ pub struct Diagnosis {
     pub bytes: u64,
     /// What the graph of one interval adds.
     pub bytes_per_sample: u64,
+    /// Of objects, the part of them that came in the window.
+    pub lately: f64,
     /// How many there are: tensors, or other objects.
     pub tensors: usize,
     pub objects: u64,
@@ -98,6 +130,21 @@ pub struct Diagnosis {
     pub site: Option<String>,
 }
 
+/// The bytes of what a tensor shows, by its shape; those of its memory if its type does not say how large one item is.
+fn bytes_shown(buffer: &DeviceBuffer) -> u64 {
+    let dtype = buffer.dtype.as_deref().unwrap_or_default();
+    let digits = dtype.trim_start_matches(|it: char| !it.is_ascii_digit());
+    let digits = digits.split(|it: char| !it.is_ascii_digit()).next();
+    let bits = digits.and_then(|it| it.parse::<u64>().ok());
+    let each = match (bits, dtype) {
+        (_, "bool") => 1,
+        (Some(bits), _) if bits >= 8 => bits / 8,
+        _ => return buffer.bytes,
+    };
+    let shape = buffer.shape.as_deref().unwrap_or_default();
+    shape.iter().product::<u64>() * each
+}
+
 /// A tensor in a few words: `float32[64, 128] on cuda:0`.
 pub(super) fn example_of(buffer: &DeviceBuffer) -> String {
     let dtype = buffer.dtype.as_deref().unwrap_or_default();
@@ -112,6 +159,7 @@ pub(super) struct Look<'a, 'py> {
     pub live: &'a Live<'py>,
     pub(super) graphs: Graphs<'a, 'py>,
     pub ways: ShortestPaths,
+    lasting: OnceCell<ShortestPaths>,
     traces: AllocationTraces<'py>,
     modules: OnceCell<Vec<Module<'py>>>,
 }
@@ -130,6 +178,7 @@ impl<'a, 'py> Look<'a, 'py> {
             live,
             graphs: Graphs::new(inspector, frameworks, live),
             ways: live.shortest_paths(),
+            lasting: OnceCell::new(),
             traces: AllocationTraces::new(live.py()),
             modules: OnceCell::new(),
         }
@@ -155,10 +204,24 @@ impl<'a, 'py> Look<'a, 'py> {
     }
 
     pub fn owner(&self, node: u32) -> String {
-        let owners = self
-            .live
-            .owners(self.inspector, self.frameworks, &self.ways, &[node]);
-        owners.into_iter().next().unwrap_or_default()
+        let way = self.lasting_way(node);
+        let way = way.unwrap_or_else(|| self.ways.path_to(node));
+        let ways = [way];
+        let naming = Naming::new(self.inspector, self.frameworks, self.live, &ways);
+        naming.owner(&ways[0]).unwrap_or_default()
+    }
+
+    /// A way to an object from a name that lasts, if the shortest begins at a variable of a call that may have returned
+    /// by the time one reads of it, and this one is not much longer.
+    fn lasting_way(&self, node: u32) -> Option<Vec<u32>> {
+        let shortest = self.ways.path_to(node);
+        let root = self.live.root(*shortest.first()?);
+        let lasting = || self.live.lasting_paths();
+        let way = match root {
+            Root::Frame(_) => self.lasting.get_or_init(lasting).path_to(node),
+            _ => return None,
+        };
+        (!way.is_empty() && way.len() <= shortest.len() + LONGER).then_some(way)
     }
 
     /// A diagnosis with what there is to say of one tensor or function.
@@ -216,7 +279,7 @@ impl<'a, 'py> Look<'a, 'py> {
         let (mut all, mut keep) = (Vec::new(), Vec::new());
         for accumulator in accumulators {
             let holder = accumulator.node;
-            if self.is_bounded(holder) {
+            if self.is_bounded(holder) || self.is_limited_cache(holder) {
                 continue;
             }
             let members = accumulator.members.iter().map(|&at| found[at]);
@@ -354,6 +417,9 @@ impl<'a, 'py> Look<'a, 'py> {
         if kind == GroupKind::Function {
             return about(growth::GRAD_FN_KEPT);
         }
+        if let Some(pattern) = self.purpose_of(accumulator, &owner) {
+            return about(pattern);
+        }
         if let Some(hook) = self.module_whose_hook_fills(accumulator, &owner) {
             let found = about(growth::ACTIVATIONS_KEPT_BY_HOOK);
             return Diagnosis { hook, ..found };
@@ -366,14 +432,96 @@ impl<'a, 'py> Look<'a, 'py> {
             let found = about(pattern);
             return Diagnosis { evidence, ..found };
         }
-        let copies = kind == GroupKind::Parameter || self.are_copies(members);
-        about(if copies {
-            growth::MODEL_COPIES
-        } else if self.is_tensor(members[0]) {
-            growth::CONTAINER_GROWS
-        } else {
-            growth::ARRAYS_ACCUMULATE
-        })
+        if self.is_cache(accumulator) {
+            return about(growth::CACHE_WITHOUT_LIMIT);
+        }
+        let found = about(growth::CONTAINER_GROWS);
+        let is_on_host = found.device == HOST;
+        if kind == GroupKind::Parameter || self.are_copies(members) {
+            let pattern = match is_on_host {
+                true => growth::MODEL_COPIES_ON_HOST,
+                false => growth::MODEL_COPIES,
+            };
+            return Diagnosis { pattern, ..found };
+        }
+        if !self.is_tensor(members[0]) {
+            let pattern = growth::ARRAYS_ACCUMULATE;
+            return Diagnosis { pattern, ..found };
+        }
+        if let Some(evidence) = self.evidence_of_views(members) {
+            let pattern = growth::VIEWS_ACCUMULATE;
+            return Diagnosis {
+                pattern,
+                evidence,
+                ..found
+            };
+        }
+        match is_on_host {
+            true => Diagnosis {
+                pattern: growth::CONTAINER_GROWS_ON_HOST,
+                ..found
+            },
+            false => found,
+        }
+    }
+
+    /// What grows by its place: the hooks that PyTorch calls, the parameters of an optimizer, or its state.
+    pub(super) fn purpose_of(&self, accumulator: u32, owner: &str) -> Option<GrowthPattern> {
+        let last = owner.rsplit([' ', '.']).next().unwrap_or_default();
+        let last = last.trim_matches('`');
+        if REGISTRIES.contains(&last) {
+            return Some(growth::HOOKS_ACCUMULATE);
+        }
+        let classes = Classes::imported(self.live.py())?;
+        let way = self.ways.path_to(accumulator);
+        let part_of = |at: usize, name: &str| {
+            // SAFETY: attached; the object and the classes are alive.
+            let optimizer = self
+                .live
+                .object(way[at])
+                .filter(|it| unsafe { classes.of(it) }.1)?;
+            let part = attribute(&self.inspector.builtins.instances, &optimizer, name)?;
+            let part = self.live.objects.number_of(&part)?;
+            way[at..].contains(&part).then_some(())
+        };
+        let is_part = |name: &str| (0..way.len()).any(|at| part_of(at, name).is_some());
+        if is_part("param_groups") {
+            return Some(growth::PARAMETERS_ACCUMULATE);
+        }
+        is_part("state").then_some(growth::OPTIMIZER_STATE_GROWS)
+    }
+
+    /// How much less most of some tensors show than they keep, if they are views and nothing shows the rest.
+    fn evidence_of_views(&self, members: &[u32]) -> Option<String> {
+        let mut example = None;
+        let some = &members[..members.len().min(VIEWS)];
+        let views = some.iter().filter(|&&member| {
+            let Some(index) = self.live.memory_of(member) else {
+                return false;
+            };
+            let memory = &self.live.buffers[index];
+            let graph = self.live.graph();
+            // A storage itself has no type of items, and what only a view leads to, its base, the program does not have.
+            let shown = |node: u32| {
+                if self.ways.before(node).is_none_or(|it| self.is_tensor(it)) {
+                    return 0;
+                }
+                let buffer = self.buffer(node).filter(|it| it.dtype.is_some());
+                buffer.map_or(0, |it| bytes_shown(&it))
+            };
+            let all: u64 = graph.sources(memory.node).into_iter().map(shown).sum();
+            let is_view = 0 < all && 2 * all <= memory.buffer.bytes;
+            if is_view && example.is_none() {
+                example = Some((shown(member), memory.buffer.bytes));
+            }
+            is_view
+        });
+        if 10 * views.count() < 9 * some.len() {
+            return None;
+        }
+        let (part, whole) = example?;
+        let (part, whole) = (human_bytes(part), human_bytes(whole));
+        Some(format!("the youngest shows {part} of {whole}"))
     }
 
     /// True for a tensor of PyTorch's, false for an array of another framework.

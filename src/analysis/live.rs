@@ -4,16 +4,18 @@
 use pyo3::exceptions::PyMemoryError;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyDict, PyTuple};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Inspector;
 use super::busy::busy;
 use super::edges::Edges;
 use super::own::OwnObjects;
+use super::process::is_library_module;
 use super::turn::Turn;
 use crate::capture::{
-    Ask, Csr, LiveObjects, NotTaken, ReferenceName, RunningFrame, running_frames, suspended_frames,
+    Ask, Csr, LiveObjects, NotTaken, ReferenceName, RunningFrame, is_library_file, running_frames,
+    suspended_frames,
 };
 use crate::cpython::{StoppedWorld, TypeTable, dict_items, find_item, imported};
 use crate::device::DeviceBuffer;
@@ -383,6 +385,44 @@ impl<'py> Live<'py> {
             passes(from) && !is_type(from, to)
         });
         paths.resume(graph, |from, _| passes(from));
+        paths
+    }
+
+    /// A path to each node from a name that lasts: from the variables of the program's modules, or else of its calls, the
+    /// outermost first. No path leads through another module.
+    pub fn lasting_paths(&self) -> ShortestPaths {
+        let graph = self.graph();
+        let modules: FxHashSet<u32> = self.modules.iter().map(|it| it.0).collect();
+        let is_dictionary = |node: &u32| {
+            let object = self.object(*node);
+            object.is_some_and(|it| it.is_exact_instance_of::<PyDict>())
+        };
+        let parts = modules.iter().flat_map(|&it| graph.targets(it)).copied();
+        let variables: FxHashSet<u32> = parts.filter(is_dictionary).collect();
+        let late: FxHashSet<u32> = self.late.iter().copied().collect();
+        let follow = |from: u32, to: u32| {
+            let leaves_module = variables.contains(&to) && !modules.contains(&from);
+            let is_late = late.contains(&from) || self.is_on_stack(from, to);
+            !leaves_module
+                && !is_late
+                && !modules.contains(&to)
+                && !self.objects.is_type_reference(from, to)
+        };
+        let of_program = |node: &u32| {
+            let module = self.object(*node);
+            module.is_some_and(|it| !is_library_module(&it))
+        };
+        let own = self.modules.iter().map(|it| it.0).filter(of_program);
+        let mut paths = ShortestPaths::new(graph.node_count());
+        paths.extend(graph, own, follow);
+        // The innermost call of each thread is the first.
+        for (node, frame) in self.program_frames().collect::<Vec<_>>().into_iter().rev() {
+            let file = frame.place.as_ref().map(|place| &place.file);
+            let is_call = self.objects.number_at(frame.suspended).is_none();
+            if is_call && file.is_some_and(|file| !is_library_file(file)) {
+                paths.extend(graph, [node], follow);
+            }
+        }
         paths
     }
 

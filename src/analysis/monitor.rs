@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use pyo3::prelude::*;
 
 use super::Inspector;
-use super::book::{Book, Moment};
+use super::book::{Book, FEWEST, LookAtType, Moment};
 use super::busy::busy;
 use super::counters::counters;
 use super::gradient_watch::GradientWatch;
@@ -21,8 +21,8 @@ use crate::diagnose::growth::ACTIVATION_ON_MODULE;
 use crate::model::growth::{Counters, Grown, Growth, GrowthReport, Sample as Size};
 use crate::model::redact::shorten;
 
-/// Fewer objects than these are not told, however large they are.
-const FEWEST: u64 = 100;
+/// The part of what is told that must have come in the window.
+const LATELY: f64 = 0.5;
 
 /// `file:line` that allocated the memory of a device at an address, if PyTorch recorded it.
 pub type LineOf<'a> = &'a dyn Fn(&str, u64) -> PyResult<Option<String>>;
@@ -83,6 +83,7 @@ impl Monitor {
             growth: told.growth.clone(),
             history: sizes(&told.followed),
             explains: book.explained(told).0,
+            since: book.more_since(told),
         };
         let all: Vec<Size> = book.at_steps(book.all());
         let allocated = book.allocated.iter().zip(&book.groups.steps);
@@ -103,16 +104,17 @@ impl Monitor {
         let mut found: Vec<Grown> = book.left().map(grown).collect();
         found.sort_by_key(|grown| std::cmp::Reverse(grown.explains));
         let withdrawn = |has_stopped| {
-            let told = book.cleared().filter(|it| it.has_stopped == has_stopped);
-            told.map(|told| told.growth.clone()).collect()
+            book.cleared()
+                .filter(move |it| it.has_stopped == has_stopped)
         };
         let missing = (NEEDED as u64).saturating_sub(rest.samples);
         GrowthReport {
             needed: NEEDED as u64,
             known_from: rest.known_from + missing.saturating_sub(1) * rest.every,
             found,
-            cleared: withdrawn(false),
-            stopped: withdrawn(true),
+            cleared: withdrawn(false).map(|told| told.growth.clone()).collect(),
+            stopped: withdrawn(true).map(grown).collect(),
+            untold: book.untold_objects(),
             counters: book.counters.clone(),
             since: first.0,
             grown: last.2 as i64 - first.2 as i64 + hidden as i64,
@@ -190,6 +192,11 @@ impl Inspector {
             let (groups, members): (Vec<Due>, Vec<Grouping>) = due.into_iter().unzip();
             for (group, (found, known)) in groups.iter().zip(self.diagnose(py, &members)?) {
                 monitor.book().attribute(&group.key, &known, &found);
+                let largest = found.iter().map(|it| it.bytes).max().unwrap_or_default();
+                if (largest as f64) < monitor.min_bytes {
+                    let mut book = monitor.book();
+                    book.put_off_group(&group.key, largest, monitor.min_bytes);
+                }
                 let is_any_size = matches!(group.key.0, GroupKind::Graph | GroupKind::Function);
                 let found = found.into_iter();
                 let large = found.filter(|it| is_any_size || it.bytes as f64 >= monitor.min_bytes);
@@ -213,7 +220,7 @@ impl Inspector {
         }
         findings.extend(self.kept_on_modules(py, monitor, sample.kept_on_modules)?);
         monitor.book().mark = sample.mark;
-        findings.extend(self.objects(py, monitor)?);
+        findings.extend(self.objects(py, monitor, now)?);
         findings.extend(self.containers_of_atoms(py, atoms)?);
         findings.extend(monitor.book().of_process());
         Ok(News {
@@ -303,15 +310,25 @@ impl Inspector {
             if !due.contains(&address) {
                 continue;
             }
-            if let Some(found) = self.arrays_in(container, &monitor.devices)? {
-                if is_enough(found.1) {
+            let bytes = if let Some(found) = self.arrays_in(container, &monitor.devices)? {
+                let bytes = found.1;
+                if is_enough(bytes) {
                     arrays.push((address, found));
                 }
+                bytes
             } else if steady.contains(&address) {
                 let found = self.atoms_in(container, &sizes);
-                if found.0 >= FEWEST && is_enough(found.1) {
+                let bytes = found.1;
+                if found.0 >= FEWEST && is_enough(bytes) {
                     atoms.push((address, found));
                 }
+                bytes
+            } else {
+                0
+            };
+            if bytes > 0 && !is_enough(bytes) {
+                let mut book = monitor.book();
+                book.put_off_container(address, bytes, monitor.min_bytes);
             }
         }
         Ok((arrays, atoms))
@@ -342,7 +359,7 @@ impl Inspector {
     }
 
     /// The owners of types that have more and more objects.
-    fn objects(&self, py: Python<'_>, monitor: &Monitor) -> PyResult<Vec<Finding>> {
+    fn objects(&self, py: Python<'_>, monitor: &Monitor, now: Moment) -> PyResult<Vec<Finding>> {
         let due = monitor.book().due_objects();
         if due.is_empty() {
             return Ok(Vec::new());
@@ -351,20 +368,32 @@ impl Inspector {
             due.into_iter().map(|it| (it.group, it.length)).unzip();
         let found = self.diagnose_objects(py, &groups)?;
         let mut findings = Vec::new();
-        for ((group, length), found) in groups.iter().zip(lengths).zip(found) {
+        for ((group, length), looked) in groups.iter().zip(lengths).zip(found) {
+            let found = looked.found;
             let came = group.members.len() as u64 * group.weight;
             let largest = found.iter().max_by_key(|it| it.bytes);
+            let each = |it: &Diagnosis| it.bytes as f64 / it.objects.max(1) as f64;
             // As many more as bring it to what is told.
-            let more = largest.map_or(came, |it| {
-                let each = it.bytes as f64 / it.objects.max(1) as f64;
-                let needed = (monitor.min_bytes / each.max(1.0)) as u64;
-                needed.saturating_sub(came).max(came / 4)
+            let more = largest.map_or(came / 2, |it| {
+                let needed = (monitor.min_bytes / each(it).max(1.0)) as u64;
+                needed.saturating_sub(it.objects).max(came / 4)
             });
+            let look = LookAtType {
+                step: now.step,
+                name: looked.class,
+                owner: largest.map(|it| it.owner.clone()).unwrap_or_default(),
+                each: largest.map_or(0.0, each),
+                is_limited: looked.is_limited && found.is_empty(),
+            };
+            monitor.book().note_look(group.ty, look, &found);
             monitor.book().types.put_off(&group.ty, more);
             let ty = group.ty;
-            let large = found
-                .into_iter()
-                .filter(|it| it.objects >= FEWEST && it.bytes as f64 >= monitor.min_bytes);
+            // The window may be shorter than the time in which they came, but is a good part of it.
+            let large = found.into_iter().filter(|it| {
+                it.objects >= FEWEST
+                    && it.bytes as f64 >= monitor.min_bytes
+                    && it.bytes as f64 * it.lately >= LATELY * monitor.min_bytes
+            });
             findings.extend(large.map(|diagnosis| Finding {
                 diagnosis,
                 from: Origin::Objects { ty, length },

@@ -1,5 +1,7 @@
 //! Who keeps growing numbers of objects that are not tensors.
 
+use std::ops::Range;
+
 use pyo3::ffi;
 use pyo3::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -46,10 +48,23 @@ const CACHE: &str = "functools._lru_cache_wrapper";
 pub(super) struct Grouped {
     /// The address of the type.
     pub ty: usize,
-    /// The addresses of some of its objects, each with the number of the interval in which it came.
-    pub members: Vec<(usize, usize)>,
+    /// The addresses of some of its objects, each with the number of the interval in which it came; `None` for what
+    /// came before.
+    pub members: Vec<(usize, Option<usize>)>,
+    /// How many steps each interval has, the youngest first: not as many in all, since samples become rarer.
+    pub steps: Vec<u64>,
     /// How many each stands for.
     pub weight: u64,
+}
+
+/// What a look at a type has shown.
+#[derive(Default)]
+pub(super) struct LookedAt {
+    /// Who keeps its objects.
+    pub found: Vec<Diagnosis>,
+    pub class: String,
+    /// Something keeps them that states its limit.
+    pub is_limited: bool,
 }
 
 impl Inspector {
@@ -61,7 +76,7 @@ impl Inspector {
         &self,
         py: Python<'_>,
         groups: &[Grouped],
-    ) -> PyResult<Vec<Vec<Diagnosis>>> {
+    ) -> PyResult<Vec<LookedAt>> {
         let live = Live::take(self, py, None, Depth::Gradients)?;
         let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
         let look = Look::new(self, &frameworks, &live);
@@ -108,16 +123,25 @@ impl Inspector {
     }
 }
 
-/// True if one of several that keep objects of a type keeps some of nearly every age, and as many old ones as young
-/// ones: a type that grows has other owners, which replace theirs.
-fn is_even(ages: impl Iterator<Item = usize>, all: &[(usize, usize)]) -> bool {
-    let intervals = all.iter().map(|(_, age)| age + 1).max().unwrap_or_default();
+/// True if one of several that keep objects of a type keeps some of nearly every age, and per step as many old ones as
+/// young ones: a type that grows has other owners, which replace theirs.
+fn is_even(ages: impl Iterator<Item = usize>, group: &Grouped) -> bool {
+    let oldest = group
+        .members
+        .iter()
+        .filter_map(|(_, age)| Some(age.as_ref()? + 1));
+    let oldest = oldest.max();
+    let intervals = oldest.unwrap_or_default();
     let mut counts = vec![0_u32; intervals];
     ages.for_each(|age| counts[age] += 1);
     let known = counts.iter().filter(|count| **count > 0).count();
-    let (young, old) = counts.split_at(intervals / 2);
-    let (young, old): (u32, u32) = (young.iter().sum(), old.iter().sum());
-    known as f64 >= MOST * intervals as f64 && 2 * young >= old && 2 * old >= young
+    let middle = intervals / 2;
+    let rate = |ages: Range<usize>| {
+        let steps: u64 = group.steps.iter().skip(ages.start).take(ages.len()).sum();
+        f64::from(counts[ages].iter().sum::<u32>()) / steps.max(1) as f64
+    };
+    let (young, old) = (rate(0..middle), rate(middle..intervals));
+    known as f64 >= MOST * intervals as f64 && 2.0 * young >= old && 2.0 * old >= young
 }
 
 /// Some of many things, and how many each of them stands for.
@@ -143,9 +167,9 @@ fn only_of<'py>(object: &Bound<'py, PyAny>) -> Vec<Bound<'py, PyAny>> {
 }
 
 impl<'py> Look<'_, 'py> {
-    fn diagnose_objects(&self, group: &Grouped, sizes: &Sizes<'_, 'py>) -> Vec<Diagnosis> {
+    fn diagnose_objects(&self, group: &Grouped, sizes: &Sizes<'_, 'py>) -> LookedAt {
         let members = group.members.iter();
-        let found: Vec<(u32, usize, usize)> = members
+        let found: Vec<(u32, Option<usize>, usize)> = members
             .filter_map(|&(address, age)| {
                 let node = self.live.objects.number_at(address)?;
                 // SAFETY: attached; the object is held.
@@ -153,40 +177,53 @@ impl<'py> Look<'_, 'py> {
                 (ty as usize == group.ty).then_some((node, age, address))
             })
             .collect();
-        let aged: Vec<(u32, Option<usize>)> = found
-            .iter()
-            .map(|&(node, age, _)| (node, Some(age)))
-            .collect();
+        let aged: Vec<(u32, Option<usize>)> =
+            found.iter().map(|&(node, age, _)| (node, age)).collect();
         let accumulators =
             self.live
                 .accumulators(self.inspector, &self.ways, &aged, &FxHashSet::default());
+        let (limited, accumulators): (Vec<_>, Vec<_>) = accumulators
+            .into_iter()
+            .filter(|it| self.is_named(it.node))
+            .partition(|it| self.has_limit(it.node));
+        let one = found.first().and_then(|it| self.live.object(it.0));
+        let class = one.map(|it| self.inspector.type_name(&it));
         let accumulators = accumulators
             .into_iter()
-            .filter(|it| self.is_named(it.node) && !self.has_limit(it.node))
             .filter(|it| {
                 let addresses = it.members.iter().map(|&at| found[at].2).collect();
                 !self.follows_others(it.node, &addresses)
             })
-            .filter(|it| is_even(it.members.iter().map(|&at| found[at].1), &group.members));
-        let found = accumulators.map(|accumulator| {
+            .filter(|it| is_even(it.members.iter().filter_map(|&at| found[at].1), group));
+        let found = accumulators.map(|mut accumulator| {
+            // Of those in the window something is said.
+            accumulator
+                .members
+                .sort_by_key(|&at| found[at].1.unwrap_or(usize::MAX));
             let nodes: Vec<u32> = accumulator.members.iter().map(|&at| aged[at].0).collect();
-            let ages = accumulator.members.iter().map(|&at| found[at].1).max();
+            let ages = accumulator.members.iter().filter_map(|&at| found[at].1);
+            let in_window = ages.clone().count();
+            let ages = ages.max();
+            let owner = self.owner(self.head_of(accumulator.node));
             let pattern = match self.is_cache(accumulator.node) {
                 true => growth::CACHE_WITHOUT_LIMIT,
-                false => growth::OBJECTS_ACCUMULATE,
+                false => match self.purpose_of(accumulator.node, &owner) {
+                    Some(purpose) => purpose.of_objects(),
+                    None => growth::OBJECTS_ACCUMULATE,
+                },
             };
             let evidence = match group.weight {
                 1 => String::new(),
                 weight => format!("estimated from 1 in {weight} objects"),
             };
-            let owner = self.owner(self.head_of(accumulator.node));
             let about = self.about(pattern, owner, nodes[0]);
+            let bytes = self.object_bytes(&nodes, (group.weight > 1).then_some(group.ty), sizes);
             Diagnosis {
                 tensors: 0,
                 example: self.in_its_class(about.example, accumulator.node, nodes[0]),
                 objects: nodes.len() as u64 * group.weight,
-                bytes: self.object_bytes(&nodes, (group.weight > 1).then_some(group.ty), sizes)
-                    * group.weight,
+                bytes: bytes * group.weight,
+                lately: in_window as f64 / nodes.len().max(1) as f64,
                 members: accumulator
                     .members
                     .iter()
@@ -197,7 +234,11 @@ impl<'py> Look<'_, 'py> {
                 ..about
             }
         });
-        found.collect()
+        LookedAt {
+            found: found.collect(),
+            class: class.unwrap_or_default(),
+            is_limited: !limited.is_empty(),
+        }
     }
 
     /// The name of a class; of a built-in one with what the object is a part of, or what it has.
@@ -275,7 +316,7 @@ impl<'py> Look<'_, 'py> {
     }
 
     /// True for what `functools.lru_cache` keeps in a cache that has a limit.
-    fn is_limited_cache(&self, node: u32) -> bool {
+    pub(super) fn is_limited_cache(&self, node: u32) -> bool {
         let Some(object) = self.live.object(node) else {
             return false;
         };
@@ -311,7 +352,7 @@ impl<'py> Look<'_, 'py> {
     }
 
     /// True for what `functools.cache` keeps.
-    fn is_cache(&self, node: u32) -> bool {
+    pub(super) fn is_cache(&self, node: u32) -> bool {
         let above: Vec<u32> = self.live.graph().sources(node).into_iter().collect();
         self.any_is(&[node], CACHE) || self.any_is(&above, CACHE)
     }

@@ -18,9 +18,13 @@ pub(super) struct Told {
     /// It has given back most of what was told, or grows no longer.
     pub is_cleared: bool,
     pub has_stopped: bool,
-    /// The bytes of its group when it was withdrawn, and the most until then.
-    pub left: u64,
-    pub most: u64,
+    /// In so many steps it was seen to grow. It has stopped if it has not grown in as many.
+    pub window: u64,
+    /// How many items a container had when it was told.
+    pub length: u64,
+    /// Of what was withdrawn, there is to be more than this for it to be told again: bytes of the group, objects of the
+    /// type or items of the container.
+    pub again_from: f64,
 }
 
 impl Told {
@@ -52,6 +56,9 @@ pub(super) enum Followed {
         /// What the owner kept at the last look, and the number of the first sample behind that.
         keeps: Kept,
         looked_at: usize,
+        /// The most that it kept at any look, and the step of the first look that saw as many.
+        most: u64,
+        grew_at: u64,
     },
     /// The family of a tensor that becomes longer.
     Longer(u64),
@@ -63,6 +70,8 @@ pub(super) enum Followed {
         ty: usize,
         length: usize,
         members: FxHashSet<usize>,
+        /// The step of the last look that found it.
+        found_at: u64,
     },
     /// The address of a container of strings and numbers.
     Atoms(usize),

@@ -110,10 +110,12 @@ struct Followed {
 pub struct GrowingType<'a, K> {
     pub key: &'a K,
     pub length: usize,
-    /// The addresses of those of its objects that were followed and came in the window, each with the number of its
-    /// interval, the youngest first.
-    pub members: Vec<(usize, usize)>,
-    /// How many objects each of them stands for.
+    /// The addresses of those of its objects that were followed and came since the warm-up, each with the number of its
+    /// interval, the youngest first; `None` outside the window.
+    pub members: Vec<(usize, Option<usize>)>,
+    /// How many steps each of the intervals has.
+    pub steps: Vec<u64>,
+    /// How many objects each of the members stands for.
     pub weight: u64,
 }
 
@@ -179,11 +181,12 @@ impl<K: Hash + Eq + Ord + Clone> Census<K> {
                 continue;
             }
             if let Some((group, Growing { length, .. })) = followed.grows() {
-                let members = followed.cohorts.survivors(group, length);
+                let members = followed.cohorts.members(group, length).into_iter();
                 let growing = GrowingType {
                     key,
                     length,
-                    members,
+                    members: members.map(|it| (it.name, it.age)).collect(),
+                    steps: followed.cohorts.steps_of_intervals(length),
                     weight: 1 << followed.halvings_of_last,
                 };
                 found.push((counts.now, growing));
@@ -191,6 +194,24 @@ impl<K: Hash + Eq + Ord + Clone> Census<K> {
         }
         found.sort_by(|a, b| (Reverse(a.0), a.1.key).cmp(&(Reverse(b.0), b.1.key)));
         found.into_iter().map(|(_, growing)| growing).collect()
+    }
+
+    /// The types that have more and more objects and were not told, each with how many more that is, and since which
+    /// step.
+    pub fn untold(&self) -> Vec<(&K, u64, u64)> {
+        let mut found = Vec::new();
+        for (key, counts) in &self.types {
+            let followed = counts.followed.as_ref().filter(|it| !it.is_told);
+            let Some(followed) = followed else { continue };
+            let Some((group, _)) = followed.grows() else {
+                continue;
+            };
+            let before = group.totals.first().map_or(0, |total| total.0);
+            let since = followed.cohorts.steps.first().copied().unwrap_or_default();
+            found.push((key, counts.now.saturating_sub(before), since));
+        }
+        found.sort_by_key(|(key, more, _)| (Reverse(*more), *key));
+        found
     }
 
     /// Has a type looked at again only when there are so many more objects.
@@ -251,9 +272,10 @@ impl<K: Hash + Eq + Ord + Clone> Census<K> {
         group.is_some_and(|group| followed.cohorts.grows_still(group, length))
     }
 
-    /// True if a type has no more objects than so many samples before.
-    pub fn has_stopped(&self, key: &K, samples: usize) -> bool {
-        self.of(key).is_none_or(|it| it.has_stopped(samples))
+    /// True if a type has no more objects than so many steps before.
+    pub fn has_stopped(&self, key: &K, steps: u64) -> bool {
+        self.of(key)
+            .is_none_or(|it| it.has_stopped(it.cohorts.samples_of(steps)))
     }
 
     /// The number of steps in which the members of an interval and those of all younger ones came.

@@ -34,6 +34,9 @@ const GIVEN_BACK: f64 = 0.5;
 /// What grows lately must have this part of its growth beyond what there ever was before.
 const BEYOND: f64 = 0.5;
 
+/// In so many samples at least it must not have grown to have stopped.
+const STILL: usize = 3;
+
 /// With so many intervals before the window it is compared.
 const BEFORE: usize = 40;
 
@@ -185,14 +188,8 @@ impl<K: Ord + Clone, N: Copy + Eq + Hash> Cohorts<K, N> {
             && self.grows_in(group, length, &mut None).is_some()
     }
 
-    /// What came in the window and before the last interval, each with the number of the interval in which it
-    /// came, the youngest first.
-    pub fn survivors(&self, group: &Group<N>, length: usize) -> Vec<(N, usize)> {
-        let members = self.members(group, length).into_iter();
-        members.filter_map(|it| Some((it.name, it.age?))).collect()
-    }
-
-    /// The survivors, and then what else has come since the warm-up.
+    /// What has come since the warm-up: first what came in the window, the youngest of that at the beginning, then the
+    /// rest.
     pub fn members(&self, group: &Group<N>, length: usize) -> Vec<Member<N>> {
         let window = self.window(length);
         let alive = group.alive.iter().filter(|(_, born)| *born >= WARM_UP);
@@ -216,6 +213,47 @@ impl<K: Ord + Clone, N: Copy + Eq + Hash> Cohorts<K, N> {
         let first = last.saturating_sub((age + 1) * length);
         let step = |at: usize| self.steps.get(at).copied().unwrap_or_default();
         step(last).saturating_sub(step(first)).max(1)
+    }
+
+    /// How many samples the last so many steps have, but not too few to tell whether something has stopped.
+    pub fn samples_of(&self, steps: u64) -> usize {
+        let now = self.steps.last().copied().unwrap_or_default();
+        let later = self.steps.iter().rev();
+        let later = later.take_while(|step| now - **step < steps);
+        later.count().max(STILL)
+    }
+
+    /// True if a group has not grown in the last so many steps: nothing that came in them has stayed, or there is no
+    /// more of it than before.
+    pub fn has_stopped(&self, group: &Group<N>, steps: u64) -> bool {
+        let samples = self.steps.len();
+        let Some(before) = samples.checked_sub(self.samples_of(steps) + 1) else {
+            return false;
+        };
+        let stays = |&&(_, born): &&(N, usize)| born > before && born + 1 < samples;
+        let low = |of: Part, end: usize| {
+            let last = group.totals[..=end].iter().rev().take(STILL);
+            last.map(of).min().unwrap_or_default()
+        };
+        let has_more = |of: Part| low(of, samples - 1) > low(of, before);
+        before >= WARM_UP
+            && (!group.alive.iter().any(|it| stays(&it))
+                || !has_more(|total| total.0) && !has_more(|total| total.1))
+    }
+
+    /// How many steps each interval of the window has, the youngest first.
+    pub fn steps_of_intervals(&self, length: usize) -> Vec<u64> {
+        let until = |age: usize| match age.checked_sub(1) {
+            Some(younger) => self.steps_since(younger, length),
+            None => 0,
+        };
+        let ages = 0..intervals(length);
+        ages.map(|age| {
+            self.steps_since(age, length)
+                .saturating_sub(until(age))
+                .max(1)
+        })
+        .collect()
     }
 
     /// How many members an interval and all younger ones have, and by how many the group has grown since: the others
@@ -391,9 +429,14 @@ mod tests {
                 bytes: 10
             }
         );
-        let survivors = grown.survivors(group, 1);
-        assert_eq!(survivors[0], (NEEDED as u32 - 2, 0));
+        let members = grown.members(group, 1);
+        let survivors: Vec<_> = members.iter().filter(|it| it.age.is_some()).collect();
+        assert_eq!(
+            (survivors[0].name, survivors[0].age),
+            (NEEDED as u32 - 2, Some(0))
+        );
         assert_eq!(survivors.len(), WINDOW);
+        assert_eq!(members[0].name, survivors[0].name);
         assert_eq!(grown.steps_since(9, 1), 10);
         assert_eq!(group.came_since(0), 10);
         assert_eq!(group.came_since(8), 5);
@@ -460,6 +503,43 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn what_does_not_grow_for_as_long_as_it_did_has_stopped() {
+        let stops_at = |end: u32| {
+            // Beside it one comes and goes.
+            cohorts((0..40).map(|n| (0..n.min(end)).chain([1000 + n]).collect()))
+        };
+        for (end, steps, has_stopped) in [(20, 10, true), (20, 30, false), (40, 10, false)] {
+            let counted = stops_at(end);
+            let group = &counted.groups[&()];
+            assert_eq!(
+                counted.has_stopped(group, steps),
+                has_stopped,
+                "{end} {steps}"
+            );
+        }
+        let mut rare = Cohorts::<(), u32>::default();
+        for (sample, step) in [10, 20, 30, 40, 200, 360].into_iter().enumerate() {
+            let count = sample.min(4) as u32;
+            rare.add(step, (0..count).map(|name| ((), name, 1)));
+        }
+        assert_eq!(rare.samples_of(20), 3);
+        assert_eq!(rare.samples_of(330), 4);
+        assert!(!rare.has_stopped(&rare.groups[&()], 20));
+    }
+
+    #[test]
+    fn intervals_have_the_steps_of_their_samples() {
+        let mut rarer = Cohorts::<(), u32>::default();
+        let steps = (0..10)
+            .map(|at| 10 * at)
+            .chain((1..12).map(|at| 90 + 160 * at));
+        steps.for_each(|step| rarer.add(step, [((), 0, 1)]));
+        let intervals = rarer.steps_of_intervals(2);
+        assert_eq!(intervals.len(), 8);
+        assert_eq!((intervals[0], intervals[5], intervals[7]), (320, 20, 20));
     }
 
     fn grows(values: &[u64]) -> bool {

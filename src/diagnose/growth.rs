@@ -18,6 +18,14 @@ impl GrowthPattern {
         self.name
     }
 
+    /// The same of objects that are no tensors.
+    pub fn of_objects(self) -> Self {
+        Self {
+            name: OBJECTS_ACCUMULATE.name,
+            ..self
+        }
+    }
+
     /// What happens, in one line.
     pub fn summary(&self, owner: &str, hook: &str, evidence: &str) -> String {
         // The names of variables are marked as such already, those of classes are not.
@@ -324,8 +332,8 @@ pub const MODEL_COPIES: GrowthPattern = GrowthPattern {
 /// self.outputs.append(output.cpu())
 /// ```
 ///
-/// A cache that takes more than about ten samples to fill looks the same. If most of it is released, the
-/// report is withdrawn.
+/// A cache that takes more than about ten samples to fill looks the same. If most of it is released, or nothing is added
+/// for as long as it took to find it, the report is withdrawn.
 pub const CONTAINER_GROWS: GrowthPattern = GrowthPattern {
     name: "container-grows",
     what: "{owner} accumulates tensors",
@@ -360,6 +368,53 @@ pub const EXCEPTIONS_KEPT: GrowthPattern = GrowthPattern {
              `error.with_traceback(None)`: its traceback keeps the frames of all calls that it \
              passed, with their local variables.",
     keeps_graphs: false,
+};
+
+/// As [`MODEL_COPIES`], of tensors on the host.
+pub const MODEL_COPIES_ON_HOST: GrowthPattern = GrowthPattern {
+    advice: "If they are copies of a model, keep one and overwrite it with `copy_`, or write \
+             checkpoints to disk. Remove the rest.",
+    ..MODEL_COPIES
+};
+
+/// As [`CONTAINER_GROWS`], of tensors on the host.
+pub const CONTAINER_GROWS_ON_HOST: GrowthPattern = GrowthPattern {
+    advice: "Limit its size (`collections.deque(maxlen=...)`), clear it, or write the tensors to disk.",
+    ..CONTAINER_GROWS
+};
+
+/// As [`CONTAINER_GROWS`], of views that show a small part of what they keep.
+pub const VIEWS_ACCUMULATE: GrowthPattern = GrowthPattern {
+    what: "{owner} accumulates tensors that are views of larger storages",
+    advice: "Store `.clone()` of each view, which keeps its own part only: a view keeps the whole storage \
+             alive. If that is still too much, limit the size of the container \
+             (`collections.deque(maxlen=...)`), or clear it.",
+    ..CONTAINER_GROWS
+};
+
+/// As [`CONTAINER_GROWS`], of the hooks of a module, a tensor or an optimizer.
+pub const HOOKS_ACCUMULATE: GrowthPattern = GrowthPattern {
+    what: "{owner} accumulates hooks, and what these keep",
+    advice: "Register the hook once, or call `remove()` on its handle, which registering it returns, when the \
+             hook is no longer needed.",
+    ..CONTAINER_GROWS
+};
+
+/// As [`CONTAINER_GROWS`], of the parameters of an optimizer.
+pub const PARAMETERS_ACCUMULATE: GrowthPattern = GrowthPattern {
+    what: "{owner} accumulates parameters",
+    advice: "An optimizer keeps the parameters that `add_param_group` has added, also those that the model no \
+             longer has. Make a new optimizer when parameters are replaced, or go on using the same parameters.",
+    ..CONTAINER_GROWS
+};
+
+/// As [`CONTAINER_GROWS`], of the state of an optimizer.
+pub const OPTIMIZER_STATE_GROWS: GrowthPattern = GrowthPattern {
+    what: "{owner} has the state of more and more parameters",
+    advice: "If more and more parameters are trained, as when layers are unfrozen one by one, the optimizer needs \
+             this. If parameters are replaced, it keeps the state of those that are no longer used: make a new \
+             optimizer then.",
+    ..CONTAINER_GROWS
 };
 
 /// As [`CONTAINER_GROWS`], of arrays.

@@ -66,6 +66,11 @@ impl<N> Line<N> {
         step.saturating_sub(last.0) > PAUSE * last.0.saturating_sub(first.0).div_ceil(gaps)
     }
 
+    /// The step at which it last became longer.
+    pub fn last_rise(&self) -> u64 {
+        self.rises_at.back().map_or(self.first_step, |it| it.0)
+    }
+
     /// By how many bytes it has grown.
     pub fn grown(&self) -> u64 {
         self.bytes.saturating_sub(self.first_bytes)

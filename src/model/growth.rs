@@ -36,11 +36,28 @@ pub struct GrowthReport {
     /// Bytes allocated by PyTorch on all GPUs; empty if none is used.
     pub allocated: Vec<Sample>,
     /// What was reported as growing and does not any longer, though it is kept.
-    pub stopped: Vec<Growth>,
+    pub stopped: Vec<Grown>,
+    /// The types that have more and more objects, of which too little is known, or too few bytes, to report them.
+    pub untold: Vec<MoreObjects>,
     /// What the operating system counts of the process, at each sample.
     pub counters: Vec<Counters>,
     /// Remarks about the result.
     pub notes: Vec<String>,
+}
+
+/// A type that has more and more objects and is not reported.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(default)]
+#[non_exhaustive]
+pub struct MoreObjects {
+    pub class: String,
+    /// Who keeps most of them; empty if that is not known.
+    pub owner: String,
+    /// How many more there are than at a step, and their bytes by an estimate; 0 if that is not known.
+    pub objects: u64,
+    pub bytes: u64,
+    pub since: u64,
 }
 
 /// What is counted of the whole process at a sample; 0 where it is not known.
@@ -70,6 +87,9 @@ pub struct Grown {
     pub history: Vec<Sample>,
     /// How many bytes of the growth of all memory it explains.
     pub explains: u64,
+    /// How many more objects of their type there are than when it was reported, or of what is in one container; of the
+    /// process, threads or files.
+    pub since: u64,
 }
 
 /// A growing group, as it was when it was detected.
@@ -156,16 +176,36 @@ impl Growth {
 
     /// The owner without the way to it: `` `Trainer.outputs` ``, `` `losses` ``.
     pub fn short_owner(&self) -> String {
-        let mut parts = self.owner.rsplit(" → ");
-        let last = parts.next().unwrap_or_default();
-        let class = parts.next().and_then(|part| {
-            let (_, noun) = part.strip_suffix(')')?.rsplit_once('(')?;
-            noun.rsplit(' ').next()
-        });
-        match (last.strip_prefix('.'), class, last.split('`').nth(1)) {
-            (Some(attribute), Some(class), _) => format!("`{class}.{attribute}`"),
-            (None, _, Some(variable)) => format!("`{variable}`"),
-            _ => self.owner.clone(),
+        short_owner(&self.owner)
+    }
+}
+
+impl MoreObjects {
+    /// How many there are, and of what: "2,000 more `Meter` objects in `meters`".
+    pub fn amount(&self) -> String {
+        let number = counted(self.objects, "more object", "more objects");
+        let mut words = format!("{number} of `{}`", self.class);
+        if !self.owner.is_empty() {
+            words += &format!(" in {}", short_owner(&self.owner));
         }
+        if self.bytes > 0 {
+            words += &format!(", about {}", human_bytes(self.bytes));
+        }
+        words
+    }
+}
+
+/// An owner without the way to it.
+fn short_owner(owner: &str) -> String {
+    let mut parts = owner.rsplit(" → ");
+    let last = parts.next().unwrap_or_default();
+    let class = parts.next().and_then(|part| {
+        let (_, noun) = part.strip_suffix(')')?.rsplit_once('(')?;
+        noun.rsplit(' ').next()
+    });
+    match (last.strip_prefix('.'), class, last.split('`').nth(1)) {
+        (Some(attribute), Some(class), _) => format!("`{class}.{attribute}`"),
+        (None, _, Some(variable)) => format!("`{variable}`"),
+        _ => owner.to_owned(),
     }
 }

@@ -1,6 +1,8 @@
 //! The sentences about the live heap.
 
-use crate::model::growth::{Grown, Growth, GrowthReport};
+use std::collections::HashSet;
+
+use crate::model::growth::{Grown, Growth, GrowthReport, MoreObjects};
 use crate::model::heap::Device;
 use crate::model::retention::{Keeper, Kept, Retention, RootKind};
 use crate::model::words::{counted, grouped, human_bytes};
@@ -153,6 +155,9 @@ fn split(retention: &Retention) -> (Vec<&Keeper>, Vec<&Keeper>) {
     all.partition(|keeper| keeper.goes_by_itself)
 }
 
+/// Fewer bytes than these come and go in any program.
+const LITTLE: u64 = 64 << 10;
+
 /// How many owners the headline names.
 const NAMED: usize = 3;
 
@@ -166,11 +171,36 @@ pub fn growth_headline(report: &GrowthReport) -> String {
             true => String::new(),
             false => format!(" in {}", growth.short_owner()),
         };
-        // They were counted then, and not since.
+        // Who has those that came since is not known, except of what is in one container.
+        let since = match grown.since {
+            0 => String::new(),
+            more if growth.is_of_process() || grown.history.is_empty() => {
+                format!(" and {} more since", grouped(more))
+            }
+            more => format!(" and {} more of their type since", grouped(more)),
+        };
         let (count, step) = (growth.count(), grouped(growth.step));
-        headline += &format!("; {count}{place} at step {step}");
+        headline += &format!("; {count}{place} at step {step}{since}");
+    }
+    let untold = untold(report);
+    if !untold.is_empty() {
+        let parts: Vec<String> = untold.iter().map(|it| it.amount()).collect();
+        headline += &format!("; not reported: {}", parts.join(", "));
     }
     headline
+}
+
+/// The types that have more and more objects and are not reported: of each owner one, which keeps most.
+fn untold(report: &GrowthReport) -> Vec<&MoreObjects> {
+    let mut seen = HashSet::new();
+    let all = report.untold.iter();
+    let one_each = all.filter(|it| it.owner.is_empty() || seen.insert(&it.owner));
+    one_each.take(NAMED).collect()
+}
+
+/// True if nothing is known to grow.
+pub fn is_clean(report: &GrowthReport) -> bool {
+    report.found.is_empty() && report.untold.is_empty() && !report.is_early()
 }
 
 fn of_tensors(report: &GrowthReport) -> String {
@@ -193,16 +223,22 @@ fn of_tensors(report: &GrowthReport) -> String {
         return format!("tensor memory did not grow in {steps} ({samples})");
     }
     let headline = format!("memory +{} in {steps}", human_bytes(grown));
+    if grown < LITTLE || grown <= fluctuation(report) {
+        return format!("{headline}, too little to say what it is ({samples})");
+    }
     let mut left = 100.0;
     let mut parts = Vec::new();
-    for found in report.found.iter().take(NAMED) {
+    let growing = report.found.iter().take(NAMED).map(|it| (it, ""));
+    let stopped = report.stopped.iter().take(NAMED);
+    let stopped = stopped.map(|it| (it, " (no longer growing)"));
+    for (found, remark) in growing.chain(stopped) {
         let part = (100.0 * found.explains as f64 / grown as f64)
             .round()
             .min(left);
         if part >= 1.0 {
             left -= part;
             let owner = found.growth.short_owner();
-            parts.push(format!("{part:.0} % explained by {owner}"));
+            parts.push(format!("{part:.0} % explained by {owner}{remark}"));
         }
     }
     if parts.is_empty() {
@@ -227,6 +263,21 @@ fn of_tensors(report: &GrowthReport) -> String {
         false => String::new(),
     };
     format!("{headline}: {}{rest} ({samples})", parts.join(", "))
+}
+
+/// How many bytes go from one sample to the next in a quarter of the samples, or more: of growth by no more than that it is
+/// not known what it is.
+fn fluctuation(report: &GrowthReport) -> u64 {
+    let measured = match report.allocated.is_empty() {
+        true => &report.all,
+        false => &report.allocated,
+    };
+    let known = measured.iter().filter(|it| it.0 >= report.since);
+    let bytes: Vec<u64> = known.map(|it| it.2).collect();
+    let falls = bytes.windows(2).map(|it| it[0].saturating_sub(it[1]));
+    let mut falls: Vec<u64> = falls.collect();
+    falls.sort_unstable();
+    falls.get(falls.len() * 3 / 4).copied().unwrap_or_default()
 }
 
 /// Words with a capital letter at the beginning and a full stop.
@@ -404,6 +455,42 @@ mod tests {
         );
         report.found.drain(..2);
         assert!(growth_headline(&report).contains("less than 1 % of it"));
+        report.stopped.push(Grown {
+            growth: Growth {
+                owner: "module `train` → `cache`".to_owned(),
+                ..Growth::default()
+            },
+            explains: 500 << 10,
+            ..Grown::default()
+        });
+        assert!(
+            growth_headline(&report)
+                .contains(": 50 % explained by `cache` (no longer growing), 50 % not")
+        );
+        report.grown = 8 << 10;
+        assert_eq!(
+            growth_headline(&report),
+            "memory +8.0 KiB in 170 steps, too little to say what it is (20 samples)"
+        );
+        report.grown = 1000 << 10;
+        report.all = (1..20).map(|at| (30 + at, 1, (at % 2) << 20)).collect();
+        assert!(growth_headline(&report).contains("too little to say what it is"));
+        report.found.clear();
+        report.untold = ["L", "L", ""]
+            .map(|owner| MoreObjects {
+                class: "Meter".to_owned(),
+                owner: match owner.is_empty() {
+                    true => String::new(),
+                    false => format!("module `train` → `{owner}`"),
+                },
+                objects: 2_000,
+                ..MoreObjects::default()
+            })
+            .to_vec();
+        assert!(growth_headline(&report).ends_with(
+            "; not reported: 2,000 more objects of `Meter` in `L`, 2,000 more objects of `Meter`"
+        ));
+        assert!(!is_clean(&report));
     }
 
     #[test]

@@ -10,8 +10,9 @@ import re
 import sys
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -128,6 +129,70 @@ def test_it_is_rendered_and_withdrawn(caplog: pytest.LogCaptureFixture, tmp_path
         assert monitor.found == []
         assert "has released most of" in caplog.records[-1].getMessage()
         assert "has released most of" in monitor.to_text()
+
+
+class Meter:
+    """A small object with a list."""
+
+    def __init__(self) -> None:
+        self.values = [0.0] * 40
+
+
+SLOW: dict[str, Callable[[int, int], Any]] = {
+    "objects": lambda step, at: Meter(),
+    "strings": lambda step, at: f"{step} {at} " * 30,
+    "lists": lambda step, at: [step, *range(at, at + 40)],
+}
+"""What leaks by some hundred bytes each."""
+
+
+@pytest.mark.parametrize("kind", SLOW)
+@pytest.mark.parametrize("each", [5, 10])
+def test_a_slow_leak_is_told_soon_though_samples_become_rarer(kind: str, each: int) -> None:
+    kept: dict[tuple[int, int], Any] | list[Any] = {} if kind == "lists" else []
+    # No sample keeps to this share, so samples become rarer, as in a program of short steps.
+    with cyclescope.watch_growth(every=10, max_share=1e-9) as monitor:
+        for step in range(3000):
+            for at in range(each):
+                made = SLOW[kind](step, at)
+                if isinstance(kept, dict):
+                    kept[step, at] = made
+                else:
+                    kept.append(made)
+            monitor.step()
+            if monitor.found:
+                break
+    (told,) = monitor.found
+    assert "`kept`" in told.owner
+    values = kept.values() if isinstance(kept, dict) else kept
+    size = sum(sys.getsizeof(it) + sys.getsizeof(getattr(it, "values", 0)) for it in values)
+    assert size / monitor.steps * told.step < 3.5 * 2**20
+
+
+def test_objects_that_are_not_reported_are_in_the_headline() -> None:
+    kept: list[Meter] = []
+    with cyclescope.watch_growth(every=1, max_share=float("inf"), min_bytes=2**30) as monitor:
+        for _ in range(40):
+            kept.extend(Meter() for _ in range(20))
+            monitor.step()
+    assert monitor.found == []
+    (number,) = re.findall(
+        r"; not reported: ([\d,]+) more objects of `\S*Meter` in `kept`, about", monitor.headline
+    )
+    assert 500 <= int(number.replace(",", "")) <= len(kept)
+    assert "Nothing grows" not in monitor.to_text()
+    assert "Nothing grows" not in monitor.to_html()
+
+
+def test_the_headline_says_what_came_after_the_report() -> None:
+    kept: list[Meter] = []
+    with cyclescope.watch_growth(every=1, max_share=float("inf"), min_bytes=2**16) as monitor:
+        for _ in range(60):
+            kept.extend(Meter() for _ in range(20))
+            monitor.step()
+    (told,) = monitor.found
+    more = 20 * (60 - told.step)
+    assert f"`kept` at step {told.step} and {more:,} more of their type since" in monitor.headline
 
 
 @pytest.mark.parametrize("kind", ["objects", "strings"])

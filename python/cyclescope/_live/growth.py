@@ -63,7 +63,7 @@ class LeakMonitor:
     first samples on (parameters, optimizer state), are replaced in each step, or stop growing (a
     full cache, a window of fixed length, an averaged copy of the model). A cache that takes longer
     than ten samples to fill looks like a leak and is reported; the report is withdrawn when most of
-    the tensors have been released.
+    the tensors have been released, or none has been added for as long as it took to find it.
 
     Args:
         every: Number of steps between samples; by default 10, or as in the :func:`settings`. With

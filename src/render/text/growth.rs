@@ -3,18 +3,18 @@
 use crate::model::growth::{Growth, GrowthReport};
 use crate::model::words::{counted, human_bytes};
 use crate::render::live_sentences::{
-    cleared, counters, growth_headline, sampled, sentence, stopped,
+    cleared, counters, growth_headline, is_clean, sampled, sentence, stopped,
 };
 
 /// The headline, the growing groups, one paragraph each, and the number of samples.
 pub fn growth(report: &GrowthReport) -> String {
     let mut text = sentence(&growth_headline(report)) + "\n";
-    if report.notes.is_empty() && report.found.is_empty() && !report.is_early() {
+    if report.notes.is_empty() && is_clean(report) {
         text += "Nothing grows.\n";
     }
     text.extend(report.found.iter().map(|it| grown(&it.growth) + "\n"));
     text.extend(report.cleared.iter().map(|it| cleared(it) + ".\n"));
-    text.extend(report.stopped.iter().map(|it| stopped(it) + ".\n"));
+    text.extend(report.stopped.iter().map(|it| stopped(&it.growth) + ".\n"));
     text.extend(counters(report).map(|counters| sentence(&counters) + "\n"));
     text + &sampled(report) + "\n"
 }

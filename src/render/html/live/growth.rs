@@ -12,7 +12,7 @@ use crate::render::html::live::chart::{Curve, Layer, Measure, curves, stacked};
 use crate::render::html::live::{Page, facts, section};
 use crate::render::html::parts::{entry, with_code};
 use crate::render::live_sentences::{
-    cleared, counters, growth_headline, sampled, sentence, stopped,
+    cleared, counters, growth_headline, is_clean, sampled, sentence, stopped,
 };
 
 /// How many groups are shown.
@@ -42,6 +42,8 @@ pub fn growth(report: &GrowthReport, process: &Process) -> String {
         b { (with_code(&name(&sentence(&growth_headline(report)), 1000))) } " "
         @if early {
             "Let the program run for more steps, or sample more often with a smaller `every`."
+        } @else if count == 0 && !is_clean(report) {
+            "Objects grow with the number of steps, but too little is known of them to report them."
         } @else if count == 0 {
             "No group of live tensors or other objects grows with the number of steps."
         } @else {
@@ -51,7 +53,7 @@ pub fn growth(report: &GrowthReport, process: &Process) -> String {
     };
     let mut notes = report.notes.clone();
     notes.extend(report.cleared.iter().map(|it| cleared(it) + "."));
-    notes.extend(report.stopped.iter().map(|it| stopped(it) + "."));
+    notes.extend(report.stopped.iter().map(|it| stopped(&it.growth) + "."));
     if report.found.len() > GROUPS {
         let more = (report.found.len() - GROUPS) as u64;
         notes.push(format!(
@@ -63,7 +65,8 @@ pub fn growth(report: &GrowthReport, process: &Process) -> String {
     Page {
         title: match count {
             0 if early => "Too early to tell".to_owned(),
-            0 => "Nothing grows".to_owned(),
+            0 if is_clean(report) => "Nothing grows".to_owned(),
+            0 => "Nothing to report".to_owned(),
             1 if report.found[0].growth.bytes_per_step >= 1.0 => {
                 let growth = &report.found[0].growth;
                 format!(
