@@ -410,10 +410,10 @@ pub const PARAMETERS_ACCUMULATE: GrowthPattern = GrowthPattern {
 
 /// As [`CONTAINER_GROWS`], of the state of an optimizer.
 pub const OPTIMIZER_STATE_GROWS: GrowthPattern = GrowthPattern {
-    what: "{owner} has the state of more and more parameters",
-    advice: "If more and more parameters are trained, as when layers are unfrozen one by one, the optimizer needs \
-             this. If parameters are replaced, it keeps the state of those that are no longer used: make a new \
-             optimizer then.",
+    what: "{owner}, the state of an optimizer, grows",
+    advice: "The optimizer needs the state of what it trains. That grows while more parameters are trained, as when \
+             layers are unfrozen one by one, and while a history fills, as that of LBFGS (`history_size`). If \
+             parameters are replaced, it keeps the state of the old ones: make a new optimizer then.",
     ..CONTAINER_GROWS
 };
 

@@ -193,8 +193,12 @@ pub fn growth_headline(report: &GrowthReport) -> String {
 /// The types that have more and more objects and are not reported: of each owner one, which keeps most.
 fn untold(report: &GrowthReport) -> Vec<&MoreObjects> {
     let mut seen = HashSet::new();
+    // Of what has no owner may be parts of what is reported.
     let all = report.untold.iter();
-    let one_each = all.filter(|it| it.owner.is_empty() || seen.insert(&it.owner));
+    let one_each = all.filter(|it| match it.owner.is_empty() {
+        true => report.found.is_empty(),
+        false => seen.insert(&it.owner),
+    });
     one_each.take(NAMED).collect()
 }
 
