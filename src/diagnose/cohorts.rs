@@ -526,7 +526,7 @@ mod tests {
             rare.add(step, (0..count).map(|name| ((), name, 1)));
         }
         assert_eq!(rare.samples_of(20), 3);
-        assert_eq!(rare.samples_of(330), 4);
+        assert_eq!(rare.samples_of(340), 4);
         assert!(!rare.has_stopped(&rare.groups[&()], 20));
     }
 

@@ -9,7 +9,6 @@ import logging
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -197,7 +196,7 @@ class Clock:
             self.now += self.sample_takes
             sample(monitor, started)
 
-        monkeypatch.setattr(time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(growth, "monotonic", lambda: self.now)
         monkeypatch.setattr(growth.LeakMonitor, "_pace", pace)
 
     def steps(self, monitor: cyclescope.LeakMonitor, count: int, *, each: float) -> int:
@@ -352,8 +351,8 @@ def test_each_of_several_owners_is_told() -> None:
         every=1, devices="any", min_bytes=0, max_share=float("inf")
     ) as monitor:
         for step in range(NEEDED + 2):
-            first.append(torch.zeros(64))
-            second[step] = (torch.zeros(256),)
+            first.append(torch.zeros(2**12))
+            second[step] = (torch.zeros(2**14),)
             monitor.step()
     owners = [each.owner.split(" in ")[0] for each in monitor.found]
     assert owners == ["local `second`", "local `first`"]
@@ -549,7 +548,7 @@ def test_no_code_of_the_program_runs_that_an_owner_or_a_module_brings() -> None:
         page = monitor.to_html()
         asked = list(ran)
     (found,) = monitor.found
-    assert found.owner.startswith("local `owner` in `loop`, ")
+    assert found.owner.startswith("local `owner` in `test_no_code_of_the_program_runs_")
     assert found.owner.endswith(" (Owner) → .kept")
     assert "(Owner) → .kept" in page
     assert asked == []

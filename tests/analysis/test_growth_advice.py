@@ -99,7 +99,7 @@ def test_hooks_are_to_be_removed(kind: str) -> None:
             if kind == "module":
                 layer.register_forward_hook(lambda *_, factor=factor: None)
             else:
-                layer.weight.register_hook(lambda _, factor=factor: None)
+                layer.weight.register_hook(lambda _, factor=factor: None)  # type: ignore[no-untyped-call]
             monitor.step()
     told = of_tensors(monitor)
     assert told.owner.endswith("_hooks"), told
@@ -111,7 +111,7 @@ class Ended:
     """Steps a monitor at the end of each step of an optimizer, as ``run --growth`` does."""
 
     def __init__(self, monitor: cyclescope.LeakMonitor) -> None:
-        self.handle = register_optimizer_step_post_hook(lambda *_: monitor.step())
+        self.handle = register_optimizer_step_post_hook(lambda *_: monitor.step())  # type: ignore[arg-type]
 
     def __enter__(self) -> None:
         pass
@@ -143,7 +143,7 @@ def test_the_state_of_an_optimizer_is_not_to_be_cleared() -> None:
             out = torch.ones(16)
             for layer in layers[:active]:
                 out = layer(out)
-            out.sum().backward()
+            out.sum().backward()  # type: ignore[no-untyped-call]
             opt.step()
             opt.zero_grad()
     (told,) = (growth for growth in monitor.found if growth.owner.endswith(".state"))

@@ -117,7 +117,9 @@ def test_objects_that_grow_are_told_in_the_headline(
     monkeypatch.setenv("CYCLESCOPE_GROWTH_EVERY", "1")
     done = run(tmp_path, "--growth", source=PROGRAM.replace(*EVENTS))
     assert done.returncode == 0, done.stderr
-    assert re.search(r"; [\d,]+ objects in `outputs` at step \d+$", done.stderr, re.MULTILINE)
+    since = r"( and [\d,]+ more (of their type )?since)?"
+    told = rf"; [\d,]+ objects in `outputs` at step \d+{since}$"
+    assert re.search(told, done.stderr, re.MULTILINE), done.stderr
 
 
 EVENTS = ("outputs.append(output)", "outputs.extend([1, []] for _ in range(2_000))")

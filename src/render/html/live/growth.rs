@@ -261,6 +261,7 @@ mod tests {
             },
             history,
             explains: 0,
+            since: 0,
         }
     }
 

@@ -37,6 +37,7 @@ fn grew(text: &str) -> GrowthReport {
             },
             history: history.clone(),
             explains: 30 << 20,
+            since: 0,
         }],
         grown: 37 << 20,
         all: history.clone(),
