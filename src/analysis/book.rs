@@ -1,6 +1,7 @@
 //! What the samples of a monitor have shown so far, and what was told.
 
-use std::cmp::Reverse;
+mod explained;
+mod withdrawn;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -12,7 +13,7 @@ use crate::diagnose::census::Census;
 use crate::diagnose::cohorts::{Cohorts, Group, WARM_UP, WINDOW, has_grown};
 use crate::diagnose::growth::{FILES_GROW, THREADS_GROW};
 use crate::diagnose::lengths::{Lengths, Line, family};
-use crate::model::growth::{Counters, Growth, MoreObjects, Sample as Size};
+use crate::model::growth::{Counters, Growth, Sample as Size};
 use crate::model::heap::without_line;
 
 /// What is kept from one step to the next is told when so many samples in a row have seen it.
@@ -149,71 +150,6 @@ impl Book {
         };
         let history = self.types.history(ty).into_iter();
         Some(history.map(|(step, count)| (step, count, 0)).collect())
-    }
-
-    /// The bytes that an owner keeps of what came since the warm-up, and how many of these no tensor of
-    /// Python's shows.
-    pub fn explained(&self, told: &Told) -> (u64, u64) {
-        match &told.followed {
-            Followed::Group {
-                key,
-                keeps,
-                looked_at,
-                ..
-            } => {
-                let Some(group) = self.groups.groups.get(key) else {
-                    return (0, 0);
-                };
-                // What has come since the last look is shared as it was before that.
-                let came = keeps.share * group.came_since(*looked_at) as f64;
-                let larger = match keeps.share >= ALL {
-                    true => group.larger_since(looked_at.saturating_sub(1)),
-                    false => 1.0,
-                };
-                let more = 1.0 + came * larger / keeps.count.max(1) as f64;
-                let of_all = |bytes: u64| (bytes as f64 * more) as u64;
-                (of_all(keeps.bytes), of_all(keeps.hidden))
-            }
-            Followed::Longer(family) => (self.lengths.get(family).map_or(0, Line::grown), 0),
-            Followed::Arrays(address, bytes) => {
-                let line = self.containers.get(address);
-                let added = line.map_or(0, |line| line.length - line.first_length);
-                let bytes = (added as f64 * bytes) as u64;
-                (bytes, bytes)
-            }
-            Followed::State { bytes, hidden, .. } => {
-                let first = self.groups.steps.get(WARM_UP).copied().unwrap_or_default();
-                let last = self.groups.steps.last().copied().unwrap_or_default();
-                let steps = last.saturating_sub(first) as f64;
-                ((steps * bytes) as u64, (steps * hidden) as u64)
-            }
-            Followed::Objects { .. }
-            | Followed::Atoms(_)
-            | Followed::Counter(_)
-            | Followed::Not => (0, 0),
-        }
-    }
-
-    /// How many more objects there are than when it was told, by type, by container, or of the process.
-    pub fn more_since(&self, told: &Told) -> u64 {
-        let (then, now) = match &told.followed {
-            Followed::Objects { ty, .. } => {
-                let history = self.types.history(ty);
-                let then = history.iter().find(|(step, _)| *step >= told.growth.step);
-                (then.map_or(0, |it| it.1), self.types.count(ty))
-            }
-            Followed::Atoms(address) => {
-                let line = self.containers.get(address);
-                (told.length, line.map_or(0, |line| line.length))
-            }
-            Followed::Counter(counter) => {
-                let at = |it: Option<&Counters>| it.map_or(0, |it| counter.of(it));
-                let then = self.counters.iter().find(|it| it.step >= told.growth.step);
-                (at(then), at(self.counters.last()))
-            }
-            _ => (0, 0),
-        };
-        now.saturating_sub(then)
     }
 
     pub fn group_of(&self, followed: &Followed) -> Option<&Group<Name>> {
@@ -406,146 +342,6 @@ impl Book {
             }
         }
         self.looks.insert(of, look);
-    }
-
-    /// The types that have more and more objects and are not told, and not known to be within a limit.
-    pub fn untold_objects(&self) -> Vec<MoreObjects> {
-        let mut found = Vec::new();
-        for (ty, more, since) in self.types.untold() {
-            let Some(look) = self.looks.get(ty).filter(|it| !it.is_limited) else {
-                continue;
-            };
-            // What only tensors hold is told as these.
-            if look.owner.is_empty() && look.name.starts_with("torch.") {
-                continue;
-            }
-            let is_told =
-                |told: &Told| without_line(&told.growth.owner) == without_line(&look.owner);
-            if more >= FEWEST && !self.left().any(is_told) {
-                found.push(MoreObjects {
-                    class: look.name.clone(),
-                    owner: look.owner.clone(),
-                    objects: more,
-                    bytes: (more as f64 * look.each) as u64,
-                    since,
-                });
-            }
-        }
-        found.sort_by_key(|it| (Reverse(it.bytes), Reverse(it.objects), it.class.clone()));
-        found
-    }
-
-    /// What was told, but has given back most of that since, or, where the flag is set, does not grow any longer.
-    pub fn clear(&mut self) -> Vec<(Growth, bool)> {
-        let mut cleared = Vec::new();
-        let step = self.groups.steps.last().copied().unwrap_or_default();
-        for told in self.told.iter_mut().filter(|told| !told.is_cleared) {
-            let has_fallen = match &mut told.followed {
-                // Who releases the oldest and keeps more than that all the same still grows.
-                Followed::Group {
-                    key,
-                    length,
-                    members,
-                    ..
-                } => {
-                    let group = self.groups.groups.get(key);
-                    let left = group.map_or(0, |group| group.alive_of(members)) as f64;
-                    left <= (1.0 - GIVEN_BACK) * members.len() as f64
-                        && !group.is_some_and(|group| self.groups.grows_still(group, *length))
-                }
-                // A line begins anew when it becomes shorter.
-                Followed::Longer(family) => {
-                    has_begun_since(self.lengths.get(family), told.growth.step)
-                }
-                Followed::Arrays(address, _) | Followed::Atoms(address) => {
-                    has_begun_since(self.containers.get(address), told.growth.step)
-                }
-                Followed::State { older, .. } => {
-                    let now = self.older_now;
-                    *older = now.unwrap_or_default().max(*older);
-                    now.is_some_and(|now| (now as f64) < (1.0 - GIVEN_BACK) * *older as f64)
-                }
-                Followed::Objects {
-                    ty,
-                    length,
-                    members,
-                    found_at,
-                } => {
-                    let left = self.types.part_alive(ty, members);
-                    // Another owner may have more and more of the type.
-                    let looked_at = self.looks.get(ty).map_or(0, |look| look.step);
-                    left.is_some_and(|left| left <= 1.0 - GIVEN_BACK)
-                        && (!self.types.grows_still(ty, *length)
-                            || looked_at.saturating_sub(*found_at) >= told.window)
-                }
-                Followed::Counter(_) | Followed::Not => false,
-            };
-            told.has_stopped = !has_fallen
-                && match &told.followed {
-                    Followed::Group {
-                        key,
-                        looked_at,
-                        grew_at,
-                        ..
-                    } => {
-                        let group = self.groups.groups.get(key);
-                        // Another owner may have more and more of the group.
-                        let look = self.groups.steps.get(looked_at.saturating_sub(1));
-                        let since = look.map_or(0, |look| look.saturating_sub(*grew_at));
-                        since >= told.window
-                            || group.is_some_and(|it| self.groups.has_stopped(it, told.window))
-                    }
-                    Followed::Longer(family) => {
-                        let line = self.lengths.get(family);
-                        line.is_some_and(|line| step - line.last_rise() >= told.window)
-                    }
-                    Followed::Arrays(address, _) => {
-                        let line = self.containers.get(address);
-                        line.is_some_and(|line| step - line.last_rise() >= told.window)
-                    }
-                    Followed::Objects { ty, .. } => self.types.has_stopped(ty, told.window),
-                    Followed::Atoms(address) => {
-                        let line = self.containers.get(address);
-                        line.is_some_and(|line| line.has_stopped(step))
-                    }
-                    Followed::Counter(counter) => counter.has_stopped(&self.counters),
-                    Followed::State { .. } | Followed::Not => false,
-                };
-            if !has_fallen && !told.has_stopped {
-                continue;
-            }
-            told.is_cleared = true;
-            told.again_from = match &told.followed {
-                Followed::Group { key, keeps, .. } => {
-                    self.looked_at.remove(key);
-                    let group = self.groups.groups.get(key);
-                    let left = group.map_or(0, Group::bytes);
-                    let most = group.map_or(0, Group::most_bytes);
-                    // What has stopped may go on for a short while, what has fallen may come as far as before.
-                    let more = match told.has_stopped {
-                        true => (BEYOND - 1.0) * keeps.bytes as f64,
-                        false => BEYOND * (most - left) as f64,
-                    };
-                    left as f64 + more
-                }
-                Followed::Longer(family) => {
-                    self.told_longer.remove(family);
-                    let line = self.lengths.get(family);
-                    BEYOND * line.map_or(0, |line| line.length) as f64
-                }
-                Followed::Arrays(address, _) | Followed::Atoms(address) => {
-                    let line = self.containers.get(address);
-                    BEYOND * line.map_or(0, |line| line.length) as f64
-                }
-                Followed::Objects { ty, .. } => {
-                    self.types.set_told(ty, false);
-                    BEYOND * self.types.count(ty) as f64
-                }
-                _ => 0.0,
-            };
-            cleared.push((told.growth.clone(), told.has_stopped));
-        }
-        cleared
     }
 
     /// The tensors with graphs if these reach further back at each sample, each with whether it may be a

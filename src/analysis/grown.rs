@@ -1,29 +1,27 @@
 //! What grows, and who keeps it: one look at the live heap.
 
+mod pattern;
+
 use std::cell::OnceCell;
 use std::cmp::Reverse;
 
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Inspector;
 use super::graphs::Graphs;
-use super::holding::Reaching;
 use super::keepers::Search;
 use super::live::{Live, Root};
 use super::naming::Naming;
 use super::purpose::Classes;
-use crate::capture::{AllocationTraces, who_passes_argument};
+use crate::capture::AllocationTraces;
 use crate::cpython::instances::attribute;
-use crate::cpython::{Builtins, ObjectKind, dict_items, find_item, int_value};
+use crate::cpython::{Builtins, ObjectKind, dict_items};
 use crate::device::{DeviceBuffer, DeviceSelection, Frameworks};
 use crate::diagnose::cohorts::Member;
 use crate::diagnose::growth::{self, GrowthPattern};
-use crate::diagnose::in_function;
-use crate::graph::{ShortestPaths, hide_unless_code};
-use crate::model::human_bytes;
+use crate::graph::ShortestPaths;
 use crate::model::redact::shorten;
 
 /// How many autograd functions are walked behind one tensor.
@@ -31,32 +29,6 @@ const MAX_FUNCTIONS: usize = 20_000;
 
 /// By so many references a way from a name that lasts may be longer than the shortest.
 const LONGER: usize = 4;
-
-/// So many tensors are looked at to see whether they are views.
-const VIEWS: usize = 32;
-
-/// The device of tensors on the host.
-const HOST: &str = "cpu";
-
-/// In what PyTorch keeps hooks.
-const REGISTRIES: [&str; 16] = [
-    "_backward_hooks",
-    "_backward_pre_hooks",
-    "_forward_hooks",
-    "_forward_pre_hooks",
-    "_global_backward_hooks",
-    "_global_backward_pre_hooks",
-    "_global_forward_hooks",
-    "_global_forward_pre_hooks",
-    "_load_state_dict_post_hooks",
-    "_load_state_dict_pre_hooks",
-    "_optimizer_step_post_hooks",
-    "_optimizer_step_pre_hooks",
-    "_post_accumulate_grad_hooks",
-    "_state_dict_hooks",
-    "_state_dict_pre_hooks",
-    "_optimizer_state_dict_post_hooks",
-];
 
 /// A tensor or an autograd function at a sample: its address, and its memory's, which tells whether
 /// another has taken its place; 0 for a function.
@@ -128,21 +100,6 @@ pub struct Diagnosis {
     pub hidden: u64,
     /// `file:line` that made the example, if `tracemalloc` was tracing.
     pub site: Option<String>,
-}
-
-/// The bytes of what a tensor shows, by its shape; those of its memory if its type does not say how large one item is.
-fn bytes_shown(buffer: &DeviceBuffer) -> u64 {
-    let dtype = buffer.dtype.as_deref().unwrap_or_default();
-    let digits = dtype.trim_start_matches(|it: char| !it.is_ascii_digit());
-    let digits = digits.split(|it: char| !it.is_ascii_digit()).next();
-    let bits = digits.and_then(|it| it.parse::<u64>().ok());
-    let each = match (bits, dtype) {
-        (_, "bool") => 1,
-        (Some(bits), _) if bits >= 8 => bits / 8,
-        _ => return buffer.bytes,
-    };
-    let shape = buffer.shape.as_deref().unwrap_or_default();
-    shape.iter().product::<u64>() * each
 }
 
 /// A tensor in a few words: `float32[64, 128] on cuda:0`.
@@ -405,189 +362,6 @@ impl<'a, 'py> Look<'a, 'py> {
         self.bytes_of(&buffers.iter().filter(is_hidden).copied().collect())
     }
 
-    /// As what an object keeps tensors, the youngest of which are the first.
-    fn diagnose_accumulator(
-        &self,
-        kind: GroupKind,
-        accumulator: u32,
-        members: &[u32],
-    ) -> Diagnosis {
-        let owner = self.owner(accumulator);
-        let about = |pattern| self.about(pattern, owner.clone(), members[0]);
-        if kind == GroupKind::Function {
-            return about(growth::GRAD_FN_KEPT);
-        }
-        if let Some(pattern) = self.purpose_of(accumulator, &owner) {
-            return about(pattern);
-        }
-        if let Some(hook) = self.module_whose_hook_fills(accumulator, &owner) {
-            let found = about(growth::ACTIVATIONS_KEPT_BY_HOOK);
-            return Diagnosis { hook, ..found };
-        }
-        if self.is_kept_by_traceback(accumulator, members[0]) {
-            return about(growth::EXCEPTIONS_KEPT);
-        }
-        if kind == GroupKind::Graph {
-            let (pattern, evidence) = self.graph_pattern(members[0]);
-            let found = about(pattern);
-            return Diagnosis { evidence, ..found };
-        }
-        if self.is_cache(accumulator) {
-            return about(growth::CACHE_WITHOUT_LIMIT);
-        }
-        let found = about(growth::CONTAINER_GROWS);
-        let is_on_host = found.device == HOST;
-        if kind == GroupKind::Parameter || self.are_copies(members) {
-            let pattern = match is_on_host {
-                true => growth::MODEL_COPIES_ON_HOST,
-                false => growth::MODEL_COPIES,
-            };
-            return Diagnosis { pattern, ..found };
-        }
-        if !self.is_tensor(members[0]) {
-            let pattern = growth::ARRAYS_ACCUMULATE;
-            return Diagnosis { pattern, ..found };
-        }
-        if let Some(evidence) = self.evidence_of_views(members) {
-            let pattern = growth::VIEWS_ACCUMULATE;
-            return Diagnosis {
-                pattern,
-                evidence,
-                ..found
-            };
-        }
-        match is_on_host {
-            true => Diagnosis {
-                pattern: growth::CONTAINER_GROWS_ON_HOST,
-                ..found
-            },
-            false => found,
-        }
-    }
-
-    /// What grows by its place: the hooks that PyTorch calls, the parameters of an optimizer, or its state.
-    pub(super) fn purpose_of(&self, accumulator: u32, owner: &str) -> Option<GrowthPattern> {
-        let last = owner.rsplit([' ', '.']).next().unwrap_or_default();
-        let last = last.trim_matches('`');
-        if REGISTRIES.contains(&last) {
-            return Some(growth::HOOKS_ACCUMULATE);
-        }
-        let classes = Classes::imported(self.live.py())?;
-        let way = self.ways.path_to(accumulator);
-        let part_of = |at: usize, name: &str| {
-            // SAFETY: attached; the object and the classes are alive.
-            let optimizer = self
-                .live
-                .object(way[at])
-                .filter(|it| unsafe { classes.of(it) }.1)?;
-            let part = attribute(&self.inspector.builtins.instances, &optimizer, name)?;
-            let part = self.live.objects.number_of(&part)?;
-            way[at..].contains(&part).then_some(())
-        };
-        let is_part = |name: &str| (0..way.len()).any(|at| part_of(at, name).is_some());
-        if is_part("param_groups") {
-            return Some(growth::PARAMETERS_ACCUMULATE);
-        }
-        is_part("state").then_some(growth::OPTIMIZER_STATE_GROWS)
-    }
-
-    /// How much less most of some tensors show than they keep, if they are views and nothing shows the rest.
-    fn evidence_of_views(&self, members: &[u32]) -> Option<String> {
-        let mut example = None;
-        let some = &members[..members.len().min(VIEWS)];
-        let views = some.iter().filter(|&&member| {
-            let Some(index) = self.live.memory_of(member) else {
-                return false;
-            };
-            let memory = &self.live.buffers[index];
-            let graph = self.live.graph();
-            // A storage itself has no type of items, and what only a view leads to, its base, the program does not have.
-            let shown = |node: u32| {
-                if self.ways.before(node).is_none_or(|it| self.is_tensor(it)) {
-                    return 0;
-                }
-                let buffer = self.buffer(node).filter(|it| it.dtype.is_some());
-                buffer.map_or(0, |it| bytes_shown(&it))
-            };
-            let all: u64 = graph.sources(memory.node).into_iter().map(shown).sum();
-            let is_view = 0 < all && 2 * all <= memory.buffer.bytes;
-            if is_view && example.is_none() {
-                example = Some((shown(member), memory.buffer.bytes));
-            }
-            is_view
-        });
-        if 10 * views.count() < 9 * some.len() {
-            return None;
-        }
-        let (part, whole) = example?;
-        let (part, whole) = (human_bytes(part), human_bytes(whole));
-        Some(format!("the youngest shows {part} of {whole}"))
-    }
-
-    /// True for a tensor of PyTorch's, false for an array of another framework.
-    fn is_tensor(&self, node: u32) -> bool {
-        let object = self.live.object(node);
-        object.is_some_and(|it| Frameworks::is_tensor(self.frameworks.verdict_of(&it)))
-    }
-
-    /// True if the way from what accumulates to one of its members leads through a traceback.
-    fn is_kept_by_traceback(&self, accumulator: u32, member: u32) -> bool {
-        let way = self.ways.path_to(member);
-        let behind = way.iter().skip_while(|&&node| node != accumulator);
-        let is_traceback = |node| {
-            self.live
-                .is_kind(self.inspector, node, ObjectKind::Traceback)
-        };
-        behind.copied().any(is_traceback)
-    }
-
-    /// As what tensors with graphs are kept, and the evidence.
-    fn graph_pattern(&self, newest: u32) -> (GrowthPattern, String) {
-        let behind = self.behind(newest);
-        let leaves: Vec<u32> = behind
-            .iter()
-            .filter_map(|&it| self.graphs.leaf(it))
-            .collect();
-        let parameters: FxHashSet<Option<usize>> = leaves
-            .iter()
-            .map(|&leaf| self.live.memory_of(leaf))
-            .collect();
-        let saved: FxHashSet<usize> = behind
-            .iter()
-            .flat_map(|&function| self.graphs.saved(function))
-            .filter(|index| !parameters.contains(&Some(*index)))
-            .collect();
-        let kept = self.bytes_of(&saved);
-        let mut evidence = format!("{} autograd nodes each", behind.len());
-        if kept > 0 {
-            evidence += &format!(", which keep {}", human_bytes(kept));
-        }
-        if self.are_in_evaluation(&leaves) {
-            return (growth::EVALUATION_WITH_GRAPH, evidence);
-        }
-        let passes = (kept > 0).then(|| {
-            let frames = &self.inspector.current_frames;
-            who_passes_argument(
-                self.live.py(),
-                &self.inspector.builtins,
-                frames,
-                "retain_graph",
-            )
-        });
-        if let Some((mut function, mut place)) = passes.flatten() {
-            if self.inspector.redacts() {
-                hide_unless_code(&mut function);
-                shorten(&mut place.file);
-            }
-            let place = in_function(&function, Some(&place), "");
-            return (
-                growth::GRAPH_RETAINED,
-                format!("{evidence}; `retain_graph` in {place}"),
-            );
-        }
-        (growth::KEPT_WITH_GRAPH, evidence)
-    }
-
     pub(super) fn behind(&self, tensor: u32) -> Vec<u32> {
         let function = self.graphs.function_of(tensor);
         self.graphs.behind(function, MAX_FUNCTIONS)
@@ -626,59 +400,6 @@ impl<'a, 'py> Look<'a, 'py> {
                 })
                 .collect()
         })
-    }
-
-    /// True if all modules whose parameters these are were put in evaluation mode.
-    fn are_in_evaluation(&self, leaves: &[u32]) -> bool {
-        let leaves: FxHashSet<usize> = leaves
-            .iter()
-            .filter_map(|&leaf| self.live.object(leaf))
-            .map(|leaf| leaf.as_ptr() as usize)
-            .collect();
-        let mut owners = self.modules().iter().filter(|module| {
-            let mut parameters = module.parameters.iter();
-            parameters.any(|it| leaves.contains(&(it.as_ptr() as usize)))
-        });
-        let evaluates = |module: &Module<'_>| {
-            let training = attribute(
-                &self.inspector.builtins.instances,
-                &module.object,
-                "training",
-            );
-            training.is_some_and(|training| int_value(&training) == Some(0))
-        };
-        owners.next().is_some_and(evaluates) && owners.all(evaluates)
-    }
-
-    /// True if all are values of what `state_dict` of a module returned, or of a copy of that. By their shapes
-    /// they could be anything, such as copies of gradients.
-    fn are_copies(&self, members: &[u32]) -> bool {
-        let members: Reaching = members
-            .iter()
-            .copied()
-            .zip((0..).map(|at| vec![at]))
-            .collect();
-        let holders = self.live.referrers(&self.ways, &members);
-        let of_states = holders
-            .into_iter()
-            .filter(|(node, _)| self.is_state_of_module(*node));
-        let found: FxHashSet<u32> = of_states.flat_map(|(_, of)| of).collect();
-        found.len() == members.len()
-    }
-
-    fn is_state_of_module(&self, node: u32) -> bool {
-        let is_dictionary = |node| {
-            let object = self.live.object(node);
-            object.is_some_and(|object| object.is_instance_of::<PyDict>())
-        };
-        let mut attributes = self.live.graph().targets(node).iter();
-        is_dictionary(node)
-            && attributes.any(|&it| {
-                let names = self.live.object(it).filter(|_| is_dictionary(it));
-                names.is_some_and(|names| {
-                    find_item("_metadata", |f| dict_items(&names, f)).is_some()
-                })
-            })
     }
 }
 
